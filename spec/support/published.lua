@@ -143,6 +143,17 @@ function published.dtype(row)
   return dtypes[stated(row, "precision") or default]
 end
 
+local tuning = { nemo = true, ["megatron-bridge"] = true }
+
+-- Documents of SQuAD have about 200 tokens. The kernel's grid is that of a pack's longest, two to four times as long;
+-- assumed.
+local squad_tokens = 512
+
+-- Whether a row is NVIDIA's fine-tuning, on SQuAD packed to the sequence length: attention stays inside its documents.
+local function tunes_on_squad(row)
+  return (row.category == "sft" or row.category == "lora") and tuning[row.framework] and row.packed_sequences ~= false
+end
+
 --- Architecture and hyper-parameters of a row; as_stated: with its vocabulary where that contradicts its parameters.
 function published.model(row, as_stated)
   local attention, vocab, vocab_multiple = stated(row, "attention"), vocabulary(row, as_stated)
@@ -156,6 +167,9 @@ function published.model(row, as_stated)
     tied_embeddings = stated(row, "tied_embeddings"), bias = row.bias, dropout = stated(row, "dropout"),
     window = integer(row.attention_window), window_every = integer(row.attention_window_every),
   }
+  if tunes_on_squad(row) and row.seq > squad_tokens then
+    hyper.attention_chunk, hyper.layer_types = squad_tokens, { "chunked_attention" }
+  end
   if row.mla_kv_lora_rank then
     hyper.q_lora_rank, hyper.kv_lora_rank = integer(row.mla_q_lora_rank), integer(row.mla_kv_lora_rank)
     hyper.qk_nope_head_dim = integer(row.mla_qk_nope_head_dim)
@@ -229,13 +243,17 @@ end
 -- The framework validates the optimizer late under both.
 local schedules = { zb_1p = "zb_1p", zb_2p = "zb_2p" }
 
--- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap; a step that is
--- one graph hides its all-to-alls; NeMo Automodel spreads experts over all ranks, as its benchmark configurations do.
+local function is_nemo(row) return row.framework == "nemo" or row.framework == "mlperf-nemo" end
+
+-- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap, and so does
+-- NeMo, which also reduces in bf16; a step that is one graph hides its all-to-alls; NeMo Automodel spreads experts over
+-- all ranks, as its benchmark configurations do.
 local function overlaps(row, field)
   if row[field] == nil then
     -- InternEvo's configurations overlap gradients alone; XLA's scheduler for overlap is off by default on GPUs.
     if row.framework == "internevo" then return field == "overlap_grad_reduce" end
     local xla = row.framework == "maxtext" or row.framework == "paxml"
+    if is_nemo(row) or row.framework == "megatron-bridge" then return true end
     return row.zero == 3 and not (xla and not row.device:find "^TPU")
   end
   return row[field] == true
@@ -250,20 +268,47 @@ end
 -- (arguments.py: --no-gradient-accumulation-fusion turns it off), and so does all of NeMo that states it.
 local function accumulates(row)
   if row.fused_wgrad ~= nil then return not row.fused_wgrad end
-  local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
+  local nemo = is_nemo(row)
   local old = row.framework_version and (tonumber(row.framework_version) or 2022) < 2022
   return not nemo and not (row.framework == "megatron-lm" and not old)
 end
 
+local get_stack = require("ett.operator.stack").get
+local stacks = {
+  ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
+  ["megatron-deepspeed"] = "megatron_deepspeed",
+  ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
+  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
+  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager", nanotron = "fsdp_eager",
+}
+
+-- The stack of a framework, or the nearest by its name, its device and its plan.
+local function stack_name(row)
+  local name = row.framework or ""
+  if stacks[name] then return stacks[name] end
+  for part, stack in pairs { megatron = "megatron", nemo = "megatron", primus = "megatron", jax = "maxtext" } do
+    if name:find(part, 1, true) then return stack end
+  end
+  return row.device:find "^TPU" and "maxtext" or row.zero == 3 and "fsdp_eager" or "plain"
+end
+
+-- Tensor ranks. Where they alone are open, what the others leave of the GPUs.
+local function tensor_ranks(row)
+  if row.tp or not (row.dp and row.gpus) then return integer(row.tp or 1) end
+  return math.max(1, integer(row.gpus // (row.dp * (row.pp or 1) * (row.cp or 1))))
+end
+
 -- Context ranks. Where the whole layout is open, those that GPUs without a sequence of their own leave.
 local function context_ranks(row)
-  if row.cp or row.tp or row.pp or not row.global_batch then return integer(row.cp or 1) end
+  if row.cp or not row.gpus then return integer(row.cp or 1) end
+  if row.dp then return math.max(1, integer(row.gpus // (row.dp * (row.pp or 1) * tensor_ranks(row)))) end
+  if row.tp or row.pp or not row.global_batch then return 1 end
   return math.max(1, integer(row.gpus // row.global_batch))
 end
 
 -- Replicas, sequences of a micro-batch and micro-batches. Where the last two are open, one sequence at a time.
 local function batches(row)
-  local dp = row.dp or math.max(1, row.gpus / ((row.tp or 1) * (row.pp or 1) * context_ranks(row)))
+  local dp = row.dp or math.max(1, row.gpus / (tensor_ranks(row) * (row.pp or 1) * context_ranks(row)))
   local size, count, each = row.micro_batch, row.micro_batches, row.global_batch and row.global_batch / dp
   if each and not (size and count) then
     size = size or count and math.max(1, each / count) or 1
@@ -272,9 +317,13 @@ local function batches(row)
   return integer(dp), integer(size), integer(count)
 end
 
-local function expert_parallel(row)
-  if row.ep == nil and row.framework == "nemo-automodel" then return integer(math.min(row.gpus, row.experts or 1)) end
-  return integer(row.ep or 1)
+-- Expert ranks. Where a row does not say: those of NeMo Automodel's configurations, all; of Megatron, a node's at most.
+local function expert_ranks(row, dp)
+  local automodel = row.framework == "nemo-automodel"
+  if row.ep or not row.experts or not (automodel or stack_name(row) == "megatron") then return integer(row.ep or 1) end
+  local most = math.min(automodel and row.gpus or 8, row.experts)
+  while dp * context_ranks(row) % most ~= 0 do most = most - 1 end
+  return integer(most)
 end
 
 -- Where a row does not say: NeMo's default, attention_qkv. NeMo Automodel's is every linear layer, as ett's.
@@ -293,16 +342,17 @@ function published.plan(row, dtype)
   end
   local pp, vp = integer(row.pp or 1), integer(row.vp or 1)
   local dp, micro_batch, micro_batches = batches(row)
-  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and micro_batches and micro_batches % pp == 0
+  local ep = expert_ranks(row, dp)
+  local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and (micro_batches or 1) % pp == 0
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
-  local nemo = row.framework == "nemo" or row.framework == "mlperf-nemo"
-  local zero, tp = integer(row.zero or 0), integer(row.tp or 1)
+  local nemo = is_nemo(row)
+  local zero, tp = integer(row.zero or 0), tensor_ranks(row)
   local recompute, modules = recompute_of(row, unknown)
   return {
     tp = tp, pp = pp, cp = context_ranks(row),
     cp_method = (row.framework or ""):find "^megatron" and "ring" or nil, -- cp_comm_type: p2p
-    dp = dp, ep = expert_parallel(row),
+    dp = dp, ep = ep,
     -- MaxText splits experts as it splits dense products.
     etp = row.etp and integer(row.etp) or row.arch == "moe" and (row.framework == "maxtext" and tp or 1) or nil,
     vp = interleaved and vp or 1,
@@ -311,30 +361,22 @@ function published.plan(row, dtype)
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
-      or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or zero == 3 and "bf16" or "fp32")],
-    sequence_parallel = row.sequence_parallel == true and (row.tp or 1) > 1,
+      or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or (zero == 3 or nemo) and "bf16" or "fp32")],
+    sequence_parallel = row.sequence_parallel == true and tp > 1,
     serial_sends = deepspeed and pp > 1, gradient_all_reduce = neox, bucket_bytes = bucket_bytes[row.framework],
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
-    overlap_parameters = overlaps(row, "overlap_param_gather"), overlap_all_to_all = exchange_overlap(row),
+    overlap_parameters = overlaps(row, "overlap_param_gather"),
+    overlap_all_to_all = ep > 1 and exchange_overlap(row) or nil,
     deduplicate_tokens = row.deduplicate_tokens or nil,
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
     accumulate_gradients = accumulates(row),
-    scatter_sends = (row.tp or 1) > 1 and row.sequence_parallel ~= true,
+    scatter_sends = tp > 1 and row.sequence_parallel ~= true,
     split = split_of(row, pp, interleaved and vp or 1),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
   }, unknown
 end
-
-local get_stack = require("ett.operator.stack").get
-local stacks = {
-  ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
-  ["megatron-deepspeed"] = "megatron_deepspeed",
-  ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
-  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
-  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager",
-}
 
 local dispatchers = { deepep = "megatron_moe", hybridep = "megatron_hybridep" }
 
@@ -356,7 +398,7 @@ end
 
 --- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
 function published.stack(row)
-  local name = stacks[row.framework] or "plain"
+  local name = stack_name(row)
   if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
   local dispatcher = dispatchers[row.moe_dispatcher]
   if name == "megatron" and dispatcher then name = dispatcher end
