@@ -36,6 +36,14 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("take mxfp8's products from the tables of quantised blocks, with its own factor", function()
+    local device, x = devices.get "gb300", { m = 8192, n = 16384, k = 8192 }
+    local table_seconds = require("ett.profile.kernels").of(device, "gemm", "fp8_block"):predict(x)
+    local power = (in_step.reference_watts.blackwell / device.power_watts) ^ in_step.power_exponent
+    assert.near(in_step.products.blackwell.mxfp8 * power * table_seconds, seconds(device, "linear_up", large, "mxfp8"),
+      1e-9)
+  end)
+
   it("quantise operands besides the two products of a backward pass", function()
     local device, m, k, n = devices.get "b200_sxm", 8192, 8192, 16384
     local bytes = { fp8 = 2 * m * k, nvfp4 = 2 * 0.5625 * m * k + 4 * (m * k + m * n) }

@@ -61,7 +61,14 @@ memory of the software and were not checked against its code. The errors above a
 - The rates of products and attention follow a device's power with a fitted exponent, pulled to 0.5.
 - Communication takes a third of a device from the computing beside it: fitted, pulled to DeepSeek's 0.15. DeepEP and
   HybridEP keep 0.15; chosen with the errors of mixtures in view.
-- A device without a table of nvfp4 takes those of devices with its rate of nvfp4 against bf16 (GB200 that of B200).
+- A device without a table takes those of its own chip where there are some: those whose rates have the same ratios
+  (GB200 takes B200's). Devices left out of the tables show it; it was found by the errors of GB200's rows.
+- mxfp8 takes the tables of fp8_block: both quantise a block in one pass. Its factor is pulled to 1.25: bf16's without
+  the larger slowdown of bf16 (1.41 / 1.15 * 1.03). Chosen with errors of its rows in view.
+- NeMo and Megatron-Bridge rows that do not state it overlap gradients and parameters, and NeMo's reduce in bf16, as
+  its performance scripts do and all but two rows that state it.
+- NVIDIA's fine-tuning packs SQuAD, so attention stays inside documents. They count as 512 tokens, longer than SQuAD's
+  200, since a kernel's grid is that of a pack's longest. LoRA rows are then 7 % too fast.
 - Ranks that split a tensor gather operands of products in the products' data type, as Transformer Engine does.
 - nvfp4 training reads each input and each gradient twice more, for scales and Hadamard transforms (arXiv 2509.25149).
 - One local expert has the factor of several experts; without it Grok's rows were 20 % too fast.

@@ -20,7 +20,7 @@ DeviceTimes.__index = DeviceTimes
 -- What a streaming kernel takes at least; assumed.
 local stream_start = 2e-6
 
-local table_dtype = { fp16 = "bf16", mxfp8 = "fp8" }
+local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
 -- Time of tensor cores in a step at the device's power over that at its generation's reference.
 local function power_factor(device)
@@ -34,7 +34,7 @@ end
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  return 1 + ((most[dtype] or most.other) * power_factor(device) - 1) * share
+  return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power_factor(device) - 1) * share
 end
 
 --- The kernel of this device, or of the nearest neighbour that has one.
@@ -67,13 +67,13 @@ end
 -- Products of heads run in one batched kernel: 4,860 measured ones of A100 take 0.9 to 1.1 of its analytic time by head
 -- dimension. Clocks that fall in a long step slow the share of them that is arithmetic.
 local function product(self, dtype, batch, m, n, k, expert_rows, slower)
-  local kernel = self:kernel("gemm", dtype)
+  local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
   local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
   local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
   if batch > 1 or expert_rows then
-    local grouped, arithmetic = kernel.model.grouped(self.device, dtype, batch, m, n, k)
-    local ratio = grouped / kernel.model.analyse(self.device, dtype, { m = batch * m, n = n, k = k })
+    local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
+    local ratio = grouped / kernel.model.analyse(self.device, kernel.dtype, { m = batch * m, n = n, k = k })
     if expert_rows then
       factor = factor * expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
     else
@@ -113,7 +113,7 @@ end
 -- one it takes twice as long: nanoGPT's author reports steps 25 % faster with 50,304 tokens than with 50,257, and the
 -- head is about a third of a step. Netflix reports three times for the head. Between them the factor is assumed.
 local function misaligned(self, dtype, n, k)
-  local width = math.floor(16 / math.max(1, schema.dtype_bytes[dtype]))
+  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- without the scales of block formats
   local lost = 0
   while width > 1 and (n % width ~= 0 or k % width ~= 0) do width, lost = width // 2, lost + 1 end
   return self.device.generation == "tpu" and 1.0 or 2.0 ^ math.min(1, lost / 3)
@@ -196,9 +196,8 @@ end
 
 -- One run of an operator by the kernels of its family, or nil.
 local function by_family(self, op, shape, dtype, pass)
-  local precision = table_dtype[dtype] or dtype
   if op.family == "gemm" or op.family == "bmm" then
-    return products(self, op, shape, op.family == "bmm" and "bf16" or precision, pass)
+    return products(self, op, shape, op.family == "bmm" and "bf16" or dtype, pass)
   end
   if op.family == "attention" then return attention(self, op, shape, pass) end
   return streamed(self, op, shape, dtype, pass)
