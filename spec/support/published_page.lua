@@ -38,7 +38,7 @@ memory of the software and were not checked against its code. The errors above a
   that paper have what its software's first script and Megatron-LM's defaults say: fp16, fused softmax, dropout, tied
   embeddings. The rows' vocabulary of 51,200 contradicts the parameters that they state, too. These leave 25,500 to
   33,500; 32,000 is taken. Their printed memory agrees: it is 2.5 % off, at most 6.4, and 26 to 42 % above the estimates
-  of the rows as they are. With 51,200 the mean errors are 6.4 % under zb_1p and 10.8 % under zb_2p, not 3.5 and 2.4.
+  of the rows as they are. With 51,200 the mean errors are 6.3 % under zb_1p and 11.3 % under zb_2p, not 3.2 and 2.5.
   The paper's profile (arXiv 2401.10241, table 6) excludes 51,200 for 1.5B: two layers, that head and its loss would
   take a tenth more than the step. The authors' table of these rows and of 28.3B was seen during this look-up.
 - Unfused attention has the biases and copies of Megatron-LM's own layers around it (`head_copies`), from its code.
