@@ -19,8 +19,11 @@ function schedule.refuse(p)
   return ("needs an even vp, got %d"):format(p.vp)
 end
 
--- Ranks of forwards and of backwards, the smallest first: the deepest; the oldest group of pp and the shallowest, with
--- the oldest backward; the shallowest, with the backward that is nearest to the end of the model.
+-- Three ways to choose the next unit, each with a rank of forwards and one of backwards; the smallest rank runs first.
+-- 1. Forwards of the last slice first; backwards of the first slice first.
+-- 2. Forwards of the oldest group of pp micro-batches first, of these the first slice; backwards of the oldest
+--    micro-batch first.
+-- 3. Forwards of the first slice first; backwards of the last slice first.
 local ways = {
   { function(_, slice) return -slice end, function(_, slice) return slice end },
   { function(i, slice, p) return (i - 1) // p.pp * 2 * p.pp * p.vp + slice end,

@@ -76,8 +76,9 @@ memory of the software and were not checked against its code. The errors above a
   parallelism splits experts as it splits dense products.
 - Megatron-LM adds gradients inside the weight products where its rows since 2022 do not say it: its default. So does
   the software of the zero-bubble rows, by its code; fused their steps would be 6.3 % too fast, not 1.8. They are left
-  as they were: something else is missing there. In the paper's profile of a middle stage, B and W together take 3 to
-  5 % less than estimated with fused accumulation, F takes 9 to 16 % more, and steps 8 to 12 % more than their passes.
+  as they were: something else is missing there. The paper has a profile of a middle stage. With fused
+  accumulation, B and W together take 3 to 5 % less there than estimated. F takes 9 to 16 % more. Steps take 8 to 12 %
+  more than the sum of their passes.
 - XLA's recomputation leaves out a layer's last product. It removes code whose result nothing needs.
 - FlashAttention 1 on H100 is pulled to 3.5 times the newest kernel: versions 2 and 3 are each said to be about twice
   as fast as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.

@@ -80,8 +80,8 @@ local function restore(hook, mask, count, ok, ...)
   return ...
 end
 
---- Calls fn(...), a function of ett's own, outside the limit of a call around it: with a hook each of its instructions
---- takes several times as long.
+--- Calls fn(...), a function of ett itself, without the hook that limits user code. The hook makes each Lua
+--- instruction several times slower.
 function sample_limit.outside(fn, ...)
   local hook, mask, count = debug.gethook()
   if type(hook) ~= "function" then return fn(...) end -- none, or the host's

@@ -192,8 +192,8 @@ local function cut(self, reason, plans)
   self.cut[reason] = (self.cut[reason] or 0) + plans
 end
 
---- The chunks of parts that break no rule by themselves: { passing = those that break none either, counted, broken =
---- how many are counted, of them break a rule, first_rule }.
+--- Judges the chunks of a pipeline by the rules of a plan. Returns { passing = the chunks that break no rule, counted =
+--- their number and that of the stated ones that break a rule, broken = the number of the latter, first_rule }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
   local known = self.judged[key]

@@ -90,8 +90,8 @@ local function find_program(run, p)
   run.lowered_key, run.program, run.own_demands = key, lowered.program, run.demands[p.dtype]
 end
 
---- Makes C's copy of the plan ready: finds program and demands, gives C the fields that are converted from several
---- ones, and finds the orders of a schedule file and the label of their faults.
+--- Prepares C's copy of the plan. Finds its program, its demands, the orders of its schedule file and the label of
+--- their faults, and sets the fields that are computed from several others.
 local function prepare(run, p, q)
   if run.key.stale or not run.lowered_key then find_program(run, p) end
   local converted = run.converted

@@ -316,7 +316,7 @@ local function add_host_wait(state, uses)
       of[role] = (of[role] or 0.0) + seconds
       device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
     end
-    -- Small kernels that join an operator are in the host cost that a stack states for one.
+    -- An operator that joins another launches small kernels: the host cost of the other includes them.
     local launched = o.operator and o.operator.joins and 0.0 or n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
     host.forward = host.forward + (o.forward and launched or 0.0)
@@ -377,7 +377,7 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
--- Of a configuration, what may differ between plans of one model and data type.
+-- The fields of a configuration that may differ between plans of one model and data type.
 local differing = { expert_load = true, expert_kept = true }
 for _, name in ipairs(item_fields) do differing[name] = true end
 
