@@ -96,16 +96,39 @@ end
 -- Units that are walked together. A batch of several ranks leaves this many turns of each.
 local most_units, turns = 32, 2
 
---- Splits positions 1 to count into what a rank takes at once, { first, last, step }. Neighbours go to other ranks,
---- since the first units are likely to hold the fastest plans. Batches shrink, so that the ranks end together.
-local function batches(count, ranks)
-  local list, first = {}, 1
-  while first <= count do
-    local left = count - first + 1
-    local each = ranks == 1 and most_units or math.max(1, math.min(most_units, left // (turns * ranks)))
-    local last = math.min(count, first + each * ranks - 1)
-    for rank = 1, math.min(ranks, left) do list[#list + 1] = { first + rank - 1, last, ranks } end
-    first = last + 1
+--- Units in groups that go to one of several ranks: their programs share operators and messages.
+local function groups_of(units, ranks)
+  local list, by_key = {}, {}
+  for _, unit in ipairs(units) do
+    local key = ranks == 1 and unit or walk_module.degrees_key(unit.parts[1])
+    if not by_key[key] then
+      by_key[key] = {}
+      list[#list + 1] = by_key[key]
+    end
+    table.insert(by_key[key], unit)
+  end
+  return list
+end
+
+--- The units of each batch, which a rank takes at once, and `done`, how many there are up to its end. Neighbours go to
+--- other ranks, since the first groups are likely to hold the fastest plans. Batches shrink, so that the ranks end
+--- together.
+local function batches(units, ranks)
+  local groups, list, done, at = groups_of(units, ranks), {}, 0, 1
+  while at <= #groups do
+    local each = ranks == 1 and most_units or math.max(1, math.min(most_units, (#units - done) // (turns * ranks)))
+    local own, smallest = {}, 1
+    for rank = 1, ranks do own[rank] = {} end
+    while at <= #groups and #own[smallest] < each do
+      table.move(groups[at], 1, #groups[at], #own[smallest] + 1, own[smallest])
+      at = at + 1
+      for rank = ranks, 1, -1 do if #own[rank] <= #own[smallest] then smallest = rank end end
+    end
+    for _, batch in ipairs(own) do
+      if #batch > 0 then list[#list + 1] = batch end
+      done = done + #batch
+      batch.done = done
+    end
   end
   return list
 end
@@ -150,18 +173,17 @@ local function settle(space, own)
     if share then share.any(false) end -- every rank has read the files
     journal:begin()
   end
-  local list = batches(#pending, share and share.size() or 1)
+  local list = batches(pending, share and share.size() or 1)
   local work = work_of(share, #list)
   walk.tell = share and work.tell
   local ok, raised = pcall(function()
     local at, news = work.take(nil, nil)
     while at do
       if share then walk:hear(news) end
-      local units = {}
-      for i = list[at][1], list[at][2], list[at][3] do units[#units + 1] = pending[i] end
+      local units = list[at]
       local rows = walk:units(units)
       for i, unit in ipairs(journal and units or {}) do journal:commit(unit, rows[i]) end
-      if own.progress then own.progress(list[at][2], #pending, keeper:all()[1], walk.counts) end
+      if own.progress then own.progress(units.done, #pending, keeper:all()[1], walk.counts) end
       at, news = work.take(nil, walk:news())
     end
   end)

@@ -12,6 +12,7 @@
 local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"
+local search_core = require "ett.search"
 
 local sure = { own = 0.015, same = 0.004, shared = 0.5 }
 
@@ -51,56 +52,23 @@ end
 --- The chance that a plan takes less time than another.
 function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 
---- Numbers of a normal distribution, the same at every run (Park and Miller; Box and Muller).
-local function normals(seed)
-  local state = seed
-  local function uniform()
-    state = state * 48271 % 2147483647
-    return state / 2147483647
-  end
-  return function() return math.sqrt(-2 * math.log(uniform())) * math.cos(2 * math.pi * uniform()) end, uniform
-end
-
 --- The chance of each plan to be the best of a list.
 ---@param plans table[] { value = smaller is better, parts, whole, program, place = of its device, spread = of its
 ---  device's errors, where devices differ }
 ---@return number[]
 function sure.best(plans, draws)
-  local normal, uniform = normals(20260101)
-  local own_error, same_error = sure.own / math.sqrt(2), sure.same / math.sqrt(2)
-  local wins, places, names, order = {}, {}, {}, explain.part_order
-  local logs, weights = {}, {}
-  for k, plan in ipairs(plans) do
-    wins[k], logs[k], weights[k] = 0, math.log(plan.value), {}
-    for i, part in ipairs(order) do weights[k][i] = plan.parts[part] / plan.whole end
-    if not places[plan.place] then names[#names + 1] = plan.place end
-    places[plan.place] = plan.spread
+  local numbers, spread_of, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
+  for _, plan in ipairs(plans) do spread_of[plan.place] = plan.spread end
+  for i, name in ipairs(schema.keys(spread_of)) do place_of[name], spreads[i] = i - 1, spread_of[name] end
+  for _, plan in ipairs(plans) do
+    if not program_of[plan.program] then program_of[plan.program], programs = programs, programs + 1 end
+    local own = { math.log(plan.value), place_of[plan.place], program_of[plan.program] }
+    for _, part in ipairs(explain.part_order) do own[#own + 1] = plan.parts[part] / plan.whole end
+    table.move(own, 1, #own, #numbers + 1, numbers)
   end
-  table.sort(names)
-  for _ = 1, draws do
-    local heavy = 1 / math.sqrt(-math.log(uniform())) -- of two degrees: the root of an exponential
-    local errors, programs = {}, {}
-    for _, place in ipairs(names) do
-      local own = { device = #names > 1 and places[place] * normal() or 0.0 }
-      for i = 1, #order do own[i] = sure.shared * normal() end
-      errors[place] = own
-    end
-    local best, least
-    for k, plan in ipairs(plans) do
-      local own, program, weight = errors[plan.place], programs[plan.program], weights[k]
-      if not program then
-        program = own_error * normal()
-        programs[plan.program] = program
-      end
-      local off = own.device + program + same_error * normal()
-      for i = 1, #weight do off = off + weight[i] * own[i] end
-      local value = logs[k] + heavy * off
-      if not least or value < least then best, least = k, value end
-    end
-    wins[best] = wins[best] + 1
-  end
-  for k = 1, #wins do wins[k] = wins[k] / draws end
-  return wins
+  local root = math.sqrt(2)
+  return search_core.chances(numbers, #explain.part_order, spreads, { sure.own / root, sure.same / root, sure.shared },
+    draws)
 end
 
 --- Shares of an estimate's lines, by name and group.
@@ -115,9 +83,8 @@ local function lines_of(e)
   return list
 end
 
---- The line in whose share two estimates differ most: measuring it settles their order soonest.
-local function settles(a, b)
-  local x, y = lines_of(a), lines_of(b)
+--- The line in whose share two plans differ most: measuring it settles their order soonest.
+local function settles(x, y)
   local names, best = {}, nil
   for name in pairs(x) do names[name] = true end
   for name in pairs(y) do names[name] = true end
@@ -138,15 +105,13 @@ end
 ---@param shared table? of ett.base.share
 ---@return table { best_percent, alike = rows that beat the best with a chance of a tenth or more, settles }
 function sure.rows(rows, estimate_of, shared)
-  local estimates = {}
   local plans = share.each(shared, math.min(20, #rows), function(i)
     local row = rows[i]
     local e = estimate_of(row)
     local parts, whole = explain.parts(e), 0.0
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
-    estimates[i] = e
     return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = row.cluster,
-      program = sure.program(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
+      program = sure.program(e), lines = lines_of(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
         / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2 / t90 }
   end)
   local chances, alike = sure.best(plans, 4000), {}
@@ -158,8 +123,7 @@ function sure.rows(rows, estimate_of, shared)
     end
   end
   return { best_percent = rows[1].best_percent, of = #plans, alike = alike,
-    settles = alike[1] and settles(estimates[1] or estimate_of(rows[1]),
-      estimates[alike[1].row] or estimate_of(rows[alike[1].row])) or nil }
+    settles = alike[1] and settles(plans[1].lines, plans[alike[1].row].lines) or nil }
 end
 
 return sure

@@ -139,7 +139,7 @@ local function product_seconds(lowered)
 end
 
 --- What the parts of units that differ in overlaps alone have in common.
-local function degrees_key(part)
+function walk.degrees_key(part)
   return ("%d %d %d %d %d %d"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp,
     part.micro_batch)
 end
@@ -184,7 +184,7 @@ local function settled_early(self, part)
     local small = self.too_large[memory_key(part, shared)]
     if small and part.micro_batch >= small then return "too_large" end
   end
-  local seconds = self.products[degrees_key(part)]
+  local seconds = self.products[walk.degrees_key(part)]
   if not seconds or self.keeper.front then return false end
   self.keeper:steps(part.setting, self.limits, 0.0)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2] and "bounded"
@@ -283,7 +283,7 @@ local function survey(self, unit, rows, queue)
   for _, part in ipairs(left) do
     p = setmetatable({}, { __index = part.setting.plan })
     set(part)
-    self.products[degrees_key(part)] = seconds
+    self.products[walk.degrees_key(part)] = seconds
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
       program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
   end

@@ -370,7 +370,7 @@ end
 function validate_cpu.work(path)
   local given, why = json.read(path)
   if not given then error(why, 0) end
-  local share = require("ett.base.share").join()
+  local share = require("ett.base.share").join(true)
   if not share then error_module.raise("usage", "validate --worker runs only under mpirun") end
   local ok, raised = xpcall(function()
     local answer = work(given, share)

@@ -1,7 +1,8 @@
-/* ett.search - binding of runtime/search: axes, and the plans of a part. */
+/* ett.search - binding of runtime/search: axes, the plans of a part, and chances. */
 #include <string.h>
 
 #include "bind/step/step.h"
+#include "search/chance.h"
 #include "search/walk.h"
 
 #define ETT_LUA_AXES "ett.search.axes"
@@ -184,13 +185,48 @@ static int evaluate(lua_State *L) {
   return 1;
 }
 
+/* chances(plans, parts, spreads, {own, same, shared}, draws): the chance of each plan to
+ * be the best; plans and spreads: the numbers of ett_chance. */
+static int chances(lua_State *L) {
+  ett_chance c = {.parts = (size_t)luaL_checkinteger(L, 2)};
+  size_t numbers, errors, width = ETT_CHANCE_PARTS + c.parts;
+  lua_Integer draws = luaL_checkinteger(L, 5);
+  for (int i = 1; i <= 4; i++)
+    if (i != 2)
+      luaL_checktype(L, i, LUA_TTABLE);
+  c.plans = ett_lua_doubles(L, 1, &numbers);
+  c.spreads = ett_lua_doubles(L, 3, &c.places);
+  const double *error = ett_lua_doubles(L, 4, &errors);
+  luaL_argcheck(L, numbers % width == 0, 1, "must hold the same numbers for each plan");
+  luaL_argcheck(L, errors == 3, 4, "must hold three numbers");
+  luaL_argcheck(L, draws > 0 && draws <= 1 << 30, 5, "must be 1 to 2^30");
+  c.count = numbers / width;
+  c.own = error[0], c.same = error[1], c.shared = error[2];
+  for (size_t i = 0; i < c.count; i++) {
+    double place = c.plans[i * width + ETT_CHANCE_PLACE];
+    double program = c.plans[i * width + ETT_CHANCE_PROGRAM];
+    luaL_argcheck(L, place >= 0 && place < (double)c.places, 1, "names no place");
+    luaL_argcheck(L, program >= 0 && program < (double)c.count, 1, "names no program");
+  }
+  double *room =
+      lua_newuserdatauv(L, (ett_chance_room(&c) + c.count + 1) * sizeof *room, 0);
+  double *wins = room + ett_chance_room(&c);
+  ett_chance_best(&c, (long)draws, room, wins);
+  lua_createtable(L, (int)c.count, 0);
+  for (size_t i = 0; i < c.count; i++) {
+    lua_pushnumber(L, wins[i] / (double)draws);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
+}
+
 static const luaL_Reg axes_methods[] = {
     {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
-    {"axes", axes_new},     {"survey", survey}, {"expand", expand},
-    {"evaluate", evaluate}, {NULL, NULL},
+    {"axes", axes_new},     {"survey", survey},   {"expand", expand},
+    {"evaluate", evaluate}, {"chances", chances}, {NULL, NULL},
 };
 
 int luaopen_ett_search(lua_State *L) {

@@ -240,7 +240,7 @@ local function run_one(given, mode, common, opts)
   local raw = mode == "get_profiler" or opts.raw
   if mode == "run_function" then common.max_repeats = 1 end
   if mode == "get_profiler" then common.profile = true end
-  common.share = require("ett.base.share").join()
+  common.share = require("ett.base.share").join(true)
   local ok, one = pcall(require("ett.sampling.sampler").run_one, given, common)
   if not ok then give_up(common.share, one) end
   if one.leader then
@@ -334,7 +334,7 @@ return {
       profile = opts.profile, keep_raw = opts.raw, check = not opts.no_check }
     if mode ~= "get_all" then return run_one(given, mode, common, opts) end
     sample.catch_interrupts()
-    local share = require("ett.base.share").join()
+    local share = require("ett.base.share").join(true)
     local bar = progress(opts.quiet or (opts.json and not sample.is_terminal(2)))
     common.on_begin, common.on_progress = bar.begin, bar.step
     if not share or share.rank() == 0 then say_notes(given) end
