@@ -70,7 +70,7 @@ ett: sample: option '--threads' must be a positive integer, got '0'
 ?2
 
 $ ett sample cpu_30s --precision ,
-ett: sample: option '--precision' must be names separated by commas, got ','
+ett: sample: option '--precision' must be names separated by commas, each once, got ','
 ?2
 
 $ ett sample cpu_30s --out ''

@@ -29,6 +29,26 @@ $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 
 ett: search: nothing keeps the limit of days, 0.01; the least is ... days: seq=1024 ...
 ?1
 
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --fix tp=1 --vary tp=1,2
+ett: search: field 'tp' is both fixed and varied
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 tp=1 --fix tp=2
+ett: search: field 'tp' is given twice
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 tp=1,2,1
+ett: search: tp=1,2,1 has the value 1 twice
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --objective dollars,dollars
+ett: search: option '--objective' must be names separated by commas, each once, got 'dollars,dollars'
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --json --csv
+ett: search: give --json or --csv, not both
+?2
+
 # The best plan as a trainer's configuration.
 
 $ ett search --model llama3-8b --cluster h100 --devices 8 --global-batch 8 --seq 2048 --export megatron | grep -E 'layers|devices|global'

@@ -27,6 +27,20 @@ describe("the chance that a plan is faster", function()
     assert.is_true(same > sure.chance(one, plan(1.02, 0.1, "b")))
   end)
 
+  it("shares the errors of a device among its clusters", function()
+    local e = { device = "x", cluster = "fast", plan = { tp = 8 } }
+    assert.equal(sure.program(e), sure.program { device = "x", cluster = "slow", plan = { tp = 8 } })
+    assert.not_equal(sure.program(e), sure.program { device = "y", cluster = "fast", plan = { tp = 8 } })
+    local rows = {}
+    for i, cluster in ipairs { "fast", "slow" } do rows[i] = { values = { 0.97 + 0.03 * i }, cluster = cluster } end
+    local function estimate_of(row)
+      return { cluster = row.cluster, device = "x", plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 },
+        step_seconds = row.values[1], low_seconds = 0.8, high_seconds = 1.2, operators = {}, collectives = {},
+        idle_seconds = row.values[1] }
+    end
+    assert.is_true(sure.rows(rows, estimate_of).best_percent > 95) -- 3 % apart, the devices 20 %
+  end)
+
   it("is that of drawing the errors of two plans", function()
     for _, other in ipairs { plan(1.03, 0.12, "a"), plan(1.03, 0.12, "b"), plan(1.2, 0.5, "a") } do
       local one = plan(1, 0.1, "a")

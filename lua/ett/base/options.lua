@@ -66,17 +66,18 @@ local function above(least, read)
   end
 end
 
---- The names of "a,b,c", each once; nil if there is none.
+--- The names of "a,b,c"; nil if there is none, or one twice.
 local function names_of(text)
   local names, seen = {}, {}
   for name in text:gmatch "[^,%s]+" do
-    if not seen[name] then names[#names + 1], seen[name] = name, true end
+    if seen[name] then return nil end
+    names[#names + 1], seen[name] = name, true
   end
   return names[1] and names
 end
 
 local kinds = {
-  list = { names_of, "names separated by commas" },
+  list = { names_of, "names separated by commas, each once" },
   string = { function(text) return text end },
   number = { finite, "a number" },
   positive = { above(0, finite), "a number above 0" },
@@ -263,6 +264,7 @@ function options.parse(command, argv)
     error_module.raise("usage", "%s: missing %s; `ett %s --help` lists the options", name,
       table.concat(missing, ", "), name)
   end
+  if opts.csv and opts.json then error_module.raise("usage", "%s: give --json or --csv, not both", name) end
   if opts.csv and not declared(command, "csv") then opts.json = true end -- ett.report.output prints either
   if command.words == false and positional[1] then
     error_module.raise("usage", "%s: takes no arguments, got '%s'", name, positional[1])

@@ -56,7 +56,14 @@ function fields.list(command, name, text)
     end
     return list
   end
-  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
+  local seen = {}
+  for item in (text .. ","):gmatch("(.-),") do
+    local value = options.value(item)
+    if seen[value] then
+      error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))
+    end
+    list[#list + 1], seen[value] = value, true
+  end
   return list
 end
 

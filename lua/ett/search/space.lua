@@ -81,7 +81,7 @@ local function checked(given)
         schema.describe(list))
     end
     if given.plan[name] ~= nil then
-      error_module.raise("plan", "search: field '%s' is both fixed and varied", name)
+      error_module.raise("usage", "search: field '%s' is both fixed and varied", name)
     end
     if not structural[name] or fields.schema[name] then
       if not fields.schema[name] then

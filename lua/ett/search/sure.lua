@@ -23,7 +23,7 @@ local program_fields = { "tp", "cp", "ep", "etp", "micro_batch", "seq", "sequenc
 
 --- What the kernels of an estimate's plan have in common with those of other plans, as text.
 function sure.program(e)
-  local words = { tostring(e.cluster), tostring(e.device) }
+  local words = { tostring(e.device) }
   for _, name in ipairs(program_fields) do
     words[#words + 1] = tostring(name == "etp" and (e.plan.etp or e.plan.tp) or e.plan[name])
   end
@@ -110,7 +110,7 @@ function sure.rows(rows, estimate_of, shared)
     local e = estimate_of(row)
     local parts, whole = explain.parts(e), 0.0
     for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
-    return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = row.cluster,
+    return { value = row.values[1], seconds = row.values[1], parts = parts, whole = whole, place = e.device,
       program = sure.program(e), lines = lines_of(e), spread = math.log(math.max(e.high_seconds, e.step_seconds)
         / math.max(e.low_seconds, 0.1 * e.step_seconds)) / 2 / t90 }
   end)

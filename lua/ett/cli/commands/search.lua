@@ -10,6 +10,10 @@ local function asked(opts, words)
   end
   local texts, hyper = fields.sort("search", options.words(words, "search"), opts.model)
   local plan, vary = {}, {}
+  local function set(into, name, value)
+    if into[name] ~= nil then error_module.raise("usage", "search: field '%s' is given twice", name) end
+    into[name] = value
+  end
   for name, text in pairs(texts) do
     local list = fields.list("search", name, text)
     if #list > 1 then vary[name] = list else plan[name] = list[1] end
@@ -22,14 +26,14 @@ local function asked(opts, words)
           or "A,B,C or LOW..HIGH", word)
       end
       if option == "fix" then
-        plan[name] = fields.value(name, text)
+        set(plan, name, fields.value(name, text))
       else
-        vary[name] = text == "all" and "all" or fields.list("search", name, text)
+        set(vary, name, text == "all" and "all" or fields.list("search", name, text))
       end
     end
   end
   for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
-    if opts[option] then plan[name] = opts[option] end
+    if opts[option] then set(plan, name, opts[option]) end
   end
   return fields.model(opts.model, hyper), plan, vary
 end
