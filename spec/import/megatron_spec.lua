@@ -245,7 +245,7 @@ describe("a plan as Megatron-LM's flags", function()
     local pick, compared = random_plans.generator(31), 0
     local names = { "llama3-8b", "llama2-13b", "gpt3-6.7b", "mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite",
       "phi-3-medium" }
-    for _ = 1, 60 do
+    for _ = 1, 30 do
       local model = model_module.new(pick(names), { layers = 24 })
       local moe, pp = model.hyper.experts ~= nil, pick { 1, 2, 4 }
       local zero = pp == 1 and pick { 0, 1, 2, 3 } or pick { 0, 1 }
@@ -275,7 +275,7 @@ describe("a plan as Megatron-LM's flags", function()
         compared = compared + 1
       end
     end
-    assert.is_true(compared >= 40, compared)
+    assert.is_true(compared >= 20, compared)
   end)
 
   it("gives hybrids back by their pattern of layers", function()
@@ -307,11 +307,12 @@ describe("a plan as Megatron-LM's flags", function()
   end)
 
   it("says so for each public model that its flags do not give back", function()
-    local different = 0
+    local different, cluster = 0, require("ett.profile.cluster").get "dgx_h100"
+    local plan_module = require "ett.plan"
     for _, name in ipairs(require("ett.base.find").names "lua/models") do
       local model = model_module.new(name)
-      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2, dp = 8 } }
-      local text, left_out = export.text("megatron", model, e.plan)
+      local plan = plan_module.new({ seq = 512, micro_batches = 2, dp = 8 }, model, cluster)
+      local text, left_out = export.text("megatron", model, plan)
       local again = read(text, { dp = 8 }).model
       if architecture.parameters(again) ~= architecture.parameters(model) then
         different = different + 1

@@ -30,7 +30,7 @@ local function busy(s) return s.forward_seconds + s.backward_seconds + s.recompu
 
 describe("an estimate", function()
   it("is no shorter than any stage's own work with what follows it, or than one micro-batch's way", function()
-    each_plan(60, 31, function(p, model, text)
+    each_plan(24, 31, function(p, model, text)
       local e, way = run(p, model), 0
       for _, s in ipairs(e.stages) do
         not_above(busy(s) + s.gradient_exposed_seconds + s.tied_embedding_seconds + s.optimizer_seconds
@@ -43,7 +43,7 @@ describe("an estimate", function()
   end)
 
   it("has no bubble in a pipeline of one", function()
-    each_plan(40, 32, function(p, model, text)
+    each_plan(16, 32, function(p, model, text)
       local e = run(with(p, { pp = 1, vp = 1, schedule = p.schedule == "gpipe" and "gpipe" or "1f1b",
         overlap_all_to_all = p.schedule == "gpipe" and "none" or p.overlap_all_to_all }), model)
       assert.is_true(math.abs(e.bubble_percent) < 1e-9, text)
@@ -52,7 +52,7 @@ describe("an estimate", function()
   end)
 
   it("computes no more on a rank when more replicas share the global batch", function()
-    each_plan(60, 33, function(p, model, text)
+    each_plan(30, 33, function(p, model, text)
       if p.micro_batches % 2 ~= 0 then return end
       local wide = with(p, { dp = 2 * p.dp, micro_batches = p.micro_batches // 2 })
       if #require("ett.plan").violations(wide, model, random_plans.flat) > 0 then return end
@@ -68,7 +68,7 @@ describe("an estimate", function()
   end)
 
   it("needs no less memory for larger micro-batches or more of them, nor for longer sequences", function()
-    each_plan(50, 34, function(p, model, text)
+    each_plan(20, 34, function(p, model, text)
       local e = run(p, model)
       for _, changes in ipairs { { micro_batch = 2 * p.micro_batch }, { micro_batches = 2 * p.micro_batches },
         { seq = 2 * p.seq } } do
@@ -83,7 +83,7 @@ describe("an estimate", function()
 
   it("never beats the device's peak, and its interval holds it, on any bundled cluster", function()
     local random = random_plans.generator(35)
-    each_plan(40, 36, function(p, model, text)
+    each_plan(24, 36, function(p, model, text)
       local cluster = random { "perlmutter", "vista", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" }
       p.dtype = "bf16"
       local e = estimate.new { model = model, cluster = cluster, plan = p }

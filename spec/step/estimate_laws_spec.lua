@@ -30,7 +30,7 @@ describe("a step's time", function()
   it("never falls when layers, micro-batches, sequence or micro-batch grow", function()
     for _, model in ipairs { dense, experts } do
       local more = model == dense and llama(18) or mixture(18)
-      for _, p in ipairs(plans(40, 11, model)) do
+      for _, p in ipairs(plans(16, 11, model)) do
         local before, text = run(p, model).step_seconds, describe_plan(p)
         not_above(before, run(p, more).step_seconds, "layers " .. text)
         not_above(before, run(with(p, { micro_batches = 2 * p.micro_batches }), model).step_seconds, "batches " .. text)
@@ -42,7 +42,7 @@ describe("a step's time", function()
 
   it("never grows when every link carries twice as much", function()
     for _, model in ipairs { dense, experts } do
-      for _, p in ipairs(plans(50, 12, model)) do
+      for _, p in ipairs(plans(20, 12, model)) do
         not_above(run(p, model, 2).step_seconds, run(p, model).step_seconds, describe_plan(p))
       end
     end
@@ -69,7 +69,7 @@ describe("a step's time", function()
 
   it("hides no more than there is, and exposes no less than nothing", function()
     for _, model in ipairs { dense, experts } do
-      for _, p in ipairs(plans(80, 13, model)) do
+      for _, p in ipairs(plans(30, 13, model)) do
         local e, text = run(p, model), describe_plan(p)
         for _, s in ipairs(e.stages) do
           for _, pair in ipairs { { s.gradient_exposed_seconds, s.gradient_seconds },
@@ -90,7 +90,7 @@ describe("a step's time", function()
 
   it("is told whole: lines and idleness add up, layers and parameters are conserved", function()
     for _, model in ipairs { dense, experts } do
-      for _, p in ipairs(plans(60, 14, model)) do
+      for _, p in ipairs(plans(24, 14, model)) do
         local e, seconds, percent, layers = run(p, model), 0, 0, 0
         for _, list in ipairs { e.operators, e.collectives } do
           for _, line in ipairs(list) do seconds, percent = seconds + line.seconds, percent + line.percent end
@@ -108,7 +108,7 @@ describe("a step's time", function()
   end)
 
   it("of model FLOPs depends on the tokens only, not on the layout", function()
-    for _, p in ipairs(plans(60, 15, dense)) do
+    for _, p in ipairs(plans(30, 15, dense)) do
       local one = with(p, { pp = 1, tp = 1, dp = 1, cp = 1, schedule = "1f1b", zero = 0, sequence_parallel = false })
       one.vp = nil
       near(p.dp * run(one, dense).model_flops_per_step, run(p, dense).model_flops_per_step, describe_plan(p))
@@ -140,7 +140,7 @@ end)
 describe("memory", function()
   it("under gpipe is never less than under 1f1b, with recomputation and ZeRO never more than without", function()
     local model = llama(12)
-    for _, p in ipairs(plans(50, 16, model)) do
+    for _, p in ipairs(plans(20, 16, model)) do
       p.vp, p.schedule = nil, "1f1b"
       local m, text = run(p, model).memory_bytes, describe_plan(p)
       not_above(m, run(with(p, { schedule = "gpipe" }), model).memory_bytes, text)

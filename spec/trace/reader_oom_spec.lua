@@ -6,7 +6,7 @@ describe("ett.trace", function()
   setup(function()
     local base = os.tmpname()
     local list = {}
-    for i = 1, 40 do
+    for i = 1, 16 do
       list[i] = ('{"ph":"X","cat":"kernel","name":"k\\u00e9%d","ts":%d,"dur":5,"pid":"p%d","tid":%d,' ..
         '"args":{"n":%d,"c":"text %d"}}'):format(i, i * 3, i % 3, i, i, i)
     end

@@ -132,11 +132,11 @@ describe("ett.validate.caches, sampled,", function()
   end)
 
   it("samples the caches of this machine", function()
-    local self = caches.begin(1 << 20, 24 << 20)
+    local self = caches.begin(1 << 20, 24 << 20, 0.25)
     for _ = 1, 2 do self:turn() end
     assert.same({ 2, 2 }, { #self.near, #self.far })
     for i, point in ipairs(caches.points) do
-      assert.equal(2 * math.max(3, 24 // point.products), #self.seen[i])
+      assert.equal(2 * math.ceil(0.25 * math.max(3, 24 // point.products)), #self.seen[i])
       for _, seconds in ipairs(self.seen[i]) do assert.is_true(seconds > 0) end
     end
     local curve = self:curve()
