@@ -12,6 +12,7 @@ return {
   -- weighted_bias_quick_geglu_impl). Transformer Engine's fused rotation does not scale; without it each sum, product
   -- and join is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   clamped_mlp = 3.25, scaled_rope = 7.25,
+  hides_sums = true, -- async_grad_allreduce (layers.py, LinearWithGradAccumulationAndAsyncCommunication)
   cached_gradients = true,
   workspace_bytes = 67.2e6, -- of PyTorch and of Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product

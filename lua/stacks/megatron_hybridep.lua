@@ -14,6 +14,7 @@ return {
   clamped_mlp = 3.25, scaled_rope = 7.25,
   -- 576 to 715 of 845 GB/s: 8 to 36 ranks of GB200, kernels alone (DeepEP, docs/README_Hybrid-EP.md).
   exchange_share = 0.75,
+  hides_sums = true, -- as megatron
   cached_gradients = true,
   workspace_bytes = 67.2e6, -- of PyTorch and of Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product

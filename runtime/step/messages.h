@@ -98,6 +98,10 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes);
 
+/* Seconds that a pass of a slot is on a link to gather what it received in parts. */
+double ett_step_boundary(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                         int backward, ett_link link);
+
 /* Finds the parts that stages are on: e->stage_parts. */
 int ett_parts_place(ett_evaluation *e);
 void ett_parts_free(ett_part_arrays *known);

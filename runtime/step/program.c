@@ -100,6 +100,10 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
     if (check_amount(amounts[i].name, amounts[i].value, err) != 0)
       return -1;
+  if (p->gather < 0 || (size_t)p->gather > p->operation_count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'gather' must be 0 to %zu, the operations, got %d",
+                       p->operation_count, p->gather);
   if (!(p->communication_share >= 0 && p->communication_share < 1))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -230,6 +234,12 @@ void ett_program_finish(ett_program *p) {
     s.layer_trained = s.dense_parameters + s.expert_parameters;
     s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
     s.boundary = p->kinds[k].boundary;
+    if (p->gather > 0) {
+      size_t i = (size_t)p->gather - 1;
+      ett_variation v = i == p->varied ? p->variation : ETT_AT_TIME;
+      s.gather_forward = pick(p->operations[i].forward, v);
+      s.gather_backward = pick(p->operations[i].backward, v);
+    }
     p->sums[k] = s;
   }
 }
@@ -271,6 +281,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   to->flops += n * of->flops;
   if (of->boundary > 0)
     to->boundary = of->boundary;
+  to->gather_forward = of->gather_forward;
+  to->gather_backward = of->gather_backward;
   to->loss_bytes += n * of->loss_bytes;
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];

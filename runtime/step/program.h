@@ -105,6 +105,8 @@ typedef struct ett_layer_sums {
   double layer_parameters, layer_trained; /* of the largest one layer: all, not frozen */
   double flops;
   double boundary; /* of the last layer */
+  /* What a slice waits for the parts of what it receives; a pass of a micro-batch. */
+  double gather_forward, gather_backward;
 } ett_layer_sums;
 
 /* Which time of one operation to take: for intervals. */
@@ -121,6 +123,8 @@ typedef struct ett_program {
   double tied_embedding_bytes; /* of the tied embedding's gradient; 0: not tied */
   int tied_frozen;             /* the tied embedding is frozen: no gradient is reduced */
   int element_bytes;           /* of an element that moves */
+  int gather; /* number of the operation that gathers what a slice receives in parts, over
+                 the ranks that share a tensor, once a micro-batch; 0: none */
   /* What the software holds on every device: its cached weight gradients; workspaces of
    * libraries; context of the driver; a communicator's buffers. */
   double cached_bytes, workspace_bytes, context_bytes, communicator_bytes;

@@ -77,9 +77,9 @@ static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
     const ett_layer_sums *s = &a->sums[v];
     const ett_step_stage *stage = &a->stage[v % p->pp];
     double all = stage->dense_parameters + stage->expert_parameters;
-    a->forward_other[v] = s->forward_link[other];
+    a->forward_other[v] = s->forward_link[other] + ett_step_boundary(e, a, v, 0, other);
     a->backward_other[v] =
-        s->backward_link[other] +
+        s->backward_link[other] + ett_step_boundary(e, a, v, 1, other) +
         (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[other] : 0);
     a->gather[v] = all > 0 ? stage->gather_seconds * parameters_of(s) / all : 0;
   }

@@ -171,6 +171,15 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
   return ett_messages_ask(e, &demand);
 }
 
+/* The slot before or behind one in the model; -1: none. */
+static int neighbour(const ett_step_plan *p, const ett_step_arrays *a, int slot,
+                     int behind) {
+  if (p->orders)
+    return (behind ? p->orders->next : p->orders->prev)[slot];
+  int other = behind ? slot + 1 : slot - 1;
+  return other < a->slots ? other : -1;
+}
+
 /* The last message that was asked for, of a level. */
 typedef struct known_send {
   double bytes, seconds; /* bytes negative: none was */
@@ -181,7 +190,7 @@ typedef struct known_send {
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
                            known_send *send) {
   const ett_step_plan *p = e->plan;
-  int next = p->orders ? p->orders->next[slot] : slot + 1 < a->slots ? slot + 1 : -1;
+  int next = neighbour(p, a, slot, 1);
   int from = slot % p->pp, to = next % p->pp;
   a->send_link[slot] = ETT_LINK_NODE;
   if (next < 0 || from == to)
@@ -197,6 +206,27 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   }
   a->send_link[slot] = s->link;
   return s->seconds;
+}
+
+/* What a slot receives in parts from another stage is gathered first: activations of the
+ * slot before, gradients of what it sent behind. */
+static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                             int backward) {
+  const ett_step_plan *p = e->plan;
+  int other = neighbour(p, a, slot, backward);
+  if (other < 0 || other % p->pp == slot % p->pp)
+    return 0;
+  double seconds =
+      backward ? a->sums[slot].gather_backward : a->sums[slot].gather_forward;
+  return seconds * a->sums[backward ? slot : other].boundary;
+}
+
+double ett_step_boundary(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                         int backward, ett_link link) {
+  const ett_program *program = e->program;
+  if (program->gather == 0 || program->operations[program->gather - 1].link != link)
+    return 0;
+  return gather_seconds(e, a, slot, backward);
 }
 
 /* Lengthens the passes of a slot by what they wait for the host: activations leave in the
@@ -246,15 +276,17 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     if (shared)
       backward -= s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] +
                   (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_hidden : 0);
-    a->forward[v] =
-        s->forward - (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0);
+    a->forward[v] = s->forward -
+                    (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0) +
+                    gather_seconds(e, a, v, 0);
     a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
-    a->backward[v] = backward - a->weight[v];
-    a->forward_busy[v] = s->forward_link[e->link];
+    a->backward[v] = backward - a->weight[v] + gather_seconds(e, a, v, 1);
+    a->forward_busy[v] =
+        s->forward_link[e->link] + ett_step_boundary(e, a, v, 0, e->link);
     a->backward_busy[v] =
-        s->backward_link[e->link] +
+        s->backward_link[e->link] + ett_step_boundary(e, a, v, 1, e->link) +
         (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
 
     if (p->zero == ETT_ZERO_PARAMETERS) {
@@ -412,7 +444,7 @@ static void fill_sends(const ett_evaluation *e, const ett_step_arrays *a, int ra
   const ett_step_plan *p = e->plan;
   double seconds = 0;
   for (int v = rank; v < a->slots; v += p->pp) {
-    int before = p->orders ? p->orders->prev[v] : v - 1;
+    int before = neighbour(p, a, v, 0);
     double m = a->runs[v];
     seconds += m * (a->send_forward[v] + (before >= 0 ? a->send_backward[before] : 0));
     if (p->serial_sends)
@@ -435,8 +467,10 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->expert_parameters += sums->expert_parameters;
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
-      s->forward_seconds += m * sums->forward;
-      s->backward_seconds += m * sums->backward;
+      double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
+      s->boundary_seconds += m * (gather + again);
+      s->forward_seconds += m * (sums->forward + gather);
+      s->backward_seconds += m * (sums->backward + again);
       s->recompute_seconds += m * sums->recompute[p->recompute];
       if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
         double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];

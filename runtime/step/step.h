@@ -79,6 +79,7 @@ typedef struct ett_step_stage {
   double micro_batch_forward_seconds,
       micro_batch_backward_seconds; /* one by itself, all chunks */
   double send_seconds;     /* messages to neighbours; serial: from them as well */
+  double boundary_seconds; /* of its passes: gathers of what came in parts */
   double pipeline_seconds; /* when its last backward is finished */
   double gradient_seconds, gradient_exposed_seconds;
   double tied_embedding_seconds; /* all-reduce of the tied embedding's gradient */

@@ -204,6 +204,26 @@ describe("estimate", function()
     near(8 * inside, e.stages[8].send_seconds, "last")        -- backward only
   end)
 
+  it("gathers what a stage receives in parts: its input, its gradient, and with serial sends its own output", function()
+    local bytes = 2048 * 1024 * 2
+    local gather, send = 1e-5 + bytes / 1e11, 2e-5 + bytes / 4 / 1e10
+    for _, serial in ipairs { false, true } do
+      local whole = run { tp = 4, pp = 3, serial_sends = serial }
+      local parts = run { tp = 4, pp = 3, scatter_sends = true, serial_sends = serial }
+      local behind = serial and 2 or 1
+      local forward, backward = { 0, 1, 1 }, { behind, behind, 0 }
+      for s = 1, 3 do
+        local a, b = whole.stages[s], parts.stages[s]
+        near(a.forward_seconds + 8 * forward[s] * gather, b.forward_seconds, "forward")
+        near(a.backward_seconds + 8 * backward[s] * gather, b.backward_seconds, "backward")
+      end
+      near(8 * send * (serial and 2 or 1), parts.stages[1].send_seconds, "first")
+      for _, line in ipairs(parts.collectives) do
+        if line.name == "all_gather" then near(8 * gather * (2 + 2 * behind) / 3, line.seconds, "line") end
+      end
+    end
+  end)
+
   it("a tied embedding is held twice over stages, once on one, and reduced", function()
     local tied = llama(12, { tied_embeddings = true })
     near(sum(run({}).stages, "parameters") - 32000 * 1024, sum(run({}, { model = tied }).stages, "parameters"), "one")

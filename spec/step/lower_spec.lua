@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
+local lower = require "ett.step.lower"
 local model_module = require "ett.model"
 local timeline = require "ett.step.timeline"
 
@@ -46,6 +47,42 @@ describe("a backward pass in two", function()
       for _, part in ipairs(unit.parts) do kept = kept or unit.kind == "W" and part.name == "gradient_accumulation" end
     end
     assert.is_true(kept)
+  end)
+end)
+
+describe("sums of inputs' gradients over tensor ranks", function()
+  local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_a100")
+
+  -- Backward seconds of the first operation of that name in a layer.
+  local function backward(hides, plan, name, hidden)
+    plan.tp, plan.seq, plan.micro_batches = 8, 2048, 4
+    local stack = { communication_share = 0.25, hides_sums = hides }
+    for key, value in pairs(require("ett.operator.stack").get "plain") do
+      if stack[key] == nil then stack[key] = value end
+    end
+    local model = model_module.new("gpt", { layers = 2, hidden = hidden, heads = 32, vocab = 32000 })
+    local lowered = lower.program(model, require("ett.plan").new(plan, model, times.cluster), times:for_stack(stack))
+    for _, kind in ipairs(lowered.kinds) do
+      for _, item in ipairs(kind.place == "middle" and kind.order or {}) do
+        local o = lowered.operations[item[1]]
+        if o.name == name and o.backward then return o.backward[1] end
+      end
+    end
+  end
+
+  it("run beside the product of the weight's gradient, where the stack starts them first", function()
+    for name, plan in pairs { all_reduce = {}, reduce_scatter = { sequence_parallel = true } } do
+      local alone, product = backward(false, plan, name, 512), backward(false, plan, "linear_qkv", 512)
+      assert.near(alone - product / 2, backward(true, plan, name, 512), 1e-12) -- the product is the shorter one
+      plan.micro_batch = 8
+      alone = backward(false, plan, name, 4096)
+      assert.near(0.25 * alone, backward(true, plan, name, 4096), 1e-12) -- the communication is
+    end
+  end)
+
+  it("are waited for where weights have no gradient", function()
+    local plan = { lora_rank = 8, lora_targets = { "linear_down" } }
+    assert.equal(backward(false, plan, "all_reduce", 512), backward(true, plan, "all_reduce", 512))
   end)
 end)
 

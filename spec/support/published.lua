@@ -421,6 +421,7 @@ function published.stack(row)
     stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds, stack.moe_launches / 4 / left
   end
   stack.blocking = row.launch_blocking == true
+  if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
   -- A graph cannot split by counts that the host reads.
   if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end

@@ -21,7 +21,7 @@ end
 --- A program.
 function step_core.program(given)
   local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, tied_frozen = false, element_bytes = 2,
-    cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0, output_bytes = 0,
+    gather = 0, cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0, output_bytes = 0,
     kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do

@@ -37,6 +37,8 @@ local fields = {
     help = "tensor-parallel ranks gather operands of products in the products' data type" },
   overlaps_tensor = { "boolean", default = true,
     help = "may run tensor-parallel gathers and scatters in pieces beside products (overlap_tensor)" },
+  hides_sums = { "boolean", default = false,
+    help = "sums of inputs' gradients over tensor-parallel ranks run beside the products of weights' gradients" },
   stops_early = { "boolean", default = false,
     help = "full recomputation leaves out the last product of a dense layer (PyTorch's early_stop, XLA)" },
   sharded = { "boolean", default = false, help = "weights are gathered beside computing (FSDP): in_step.sharded" },

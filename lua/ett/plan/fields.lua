@@ -150,9 +150,10 @@ local fields = {
       help = "gather weights behind the next forward" },
     { "overlap_sends", "boolean", default = false, c = true, needs = { "pp above 1", staged },
       help = "stages compute while they send" },
-    { "serial_sends", "boolean", default = false, c = true,
+    { "serial_sends", "boolean", default = false, c = true, program = true,
       needs = { "pp above 1", staged },
-      help = "receivers spend a message's time too, one after the other (DeepSpeed pipelines)" },
+      help = "receivers spend a message's time too, one after the other; with scatter_sends stages also gather "
+        .. "their own output again (DeepSpeed pipelines)" },
     { "clip_gradients", "boolean", default = true, c = true, needs = { "pp above 1", staged },
       help = "all stages wait for one global gradient norm" },
     { "late_validation", "boolean", default = false, c = true,

@@ -129,12 +129,13 @@ local function operation_lines(lowered, p, result)
 end
 
 --- Lines of the messages that follow from the plan: sends between stages, gradients, weights.
-local function message_lines(result, p, times, width)
+local function message_lines(result, p, times, width, gather)
   local pp = p.pp
-  local sums = { sends = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0, gather_hidden = 0.0,
-    optimizer = 0.0, wait = 0.0, offload = 0.0 }
+  local sums = { sends = 0.0, boundary = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0,
+    gather_hidden = 0.0, optimizer = 0.0, wait = 0.0, offload = 0.0 }
   for _, s in ipairs(result.stages) do
     sums.sends = sums.sends + s.send_seconds / pp
+    sums.boundary = sums.boundary + s.boundary_seconds / pp
     sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
     sums.gradient_hidden = sums.gradient_hidden + (s.gradient_seconds - s.gradient_exposed_seconds) / pp
     sums.tied = sums.tied + s.tied_embedding_seconds / pp
@@ -164,6 +165,12 @@ local function message_lines(result, p, times, width)
     end
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
+  if sums.boundary > 0 then
+    local line = { name = "all_gather", kind = "collective", group = "tp", seconds = sums.boundary }
+    source_of(line, gather.forward_answer, sums.boundary)
+    line.provenance = one_provenance(line)
+    lines[#lines + 1] = line
+  end
   add(reduce, "dp", sums.gradient, sums.gradient_hidden)
   if reduce == "reduce_scatter" and (p.shard or p.dp * p.cp) < p.dp * p.cp and (lines[#lines] or {}).group == "dp" then
     lines[#lines].detail = "with all_reduce over the replicas"
@@ -287,7 +294,7 @@ function estimate.new(given)
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
   local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
-  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden)
+  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden, lowered.gather)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = update_provenance, runs_per_micro_batch = nil }

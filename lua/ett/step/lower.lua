@@ -174,13 +174,21 @@ local function mark_last(items)
   if last then last.last = true end
 end
 
---- Seconds of the product that hides collective i of a list of items; 0 where nothing does. A region's gather runs
---- beside the product behind it, the sum beside the product before it; backward the other way. Backward, one of the two
---- gradients hides it: half of the time.
+--- Seconds of the product that hides collective i of a list of items, 0 where nothing does; and whether it hides it in
+--- one piece. A region's gather runs beside the product behind it, the sum beside the product before it; backward the
+--- other way. Backward, one of the two gradients hides it: half of the time. The sum of an input's gradient needs
+--- nothing of the weight's gradient, and some software starts it before that product.
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
   local gathers = item.name == "all_gather"
   local in_pieces = p.overlap_tensor and item.group == "tp" and (gathers or item.name == "reduce_scatter")
+  if state.software.hides_sums and not in_pieces and item.group == "tp" and item.pass == "backward" and not gathers then
+    local k = i + 1
+    while items[k] and items[k].kind == "collective" do k = k + 1 end
+    local o = items[k]
+    if not o or o.frozen or o.operator.family ~= "gemm" then return 0 end
+    return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true
+  end
   if not (item.overlapped or in_pieces) then return 0 end
   local behind = item.overlapped or gathers == (item.pass == "forward")
   for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
@@ -230,8 +238,8 @@ local function id_of_collective(state, item)
   return ("%s %s %d %s %s"):format(item.name, item.group, item.degree, item.pass, role_of(item, state.plan) or "")
 end
 
---- hides: seconds of the product that hides the collective.
-local function add_collective(state, item, hides)
+--- hides: seconds of the product that hides the collective; whole: in one piece.
+local function add_collective(state, item, hides, whole)
   local p = state.plan
   local topology = topology_of(state, item.stride and "shares" or item.group, item.name == "send_recv")
   local nodes, gpus = topology.nodes, topology.gpus_per_node
@@ -251,7 +259,7 @@ local function add_collective(state, item, hides)
   if hides > 0 and seconds[1] > 0 then
     hidden = math.min(hides, (1 - state.software.communication_share) * seconds[1])
     -- In pieces beside a product, the first or the last piece is waited for.
-    if not item.overlapped then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
+    if not (item.overlapped or whole) then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
     local share = 1 - hidden / seconds[1]
     for i = 1, 3 do seconds[i] = item.overlapped and math.max(0, seconds[i] - hidden) or seconds[i] * share end
   end
@@ -265,6 +273,21 @@ local function add_collective(state, item, hides)
   })
   known[hides] = index
   return index
+end
+
+--- What a stage receives in parts of all tensor-parallel ranks is gathered before its pass. DeepSpeed's stages keep
+--- their output in parts, too, and gather it for the backward pass (its runtime/pipe/engine.py).
+---@return number index of the operation; 0: nothing is gathered
+local function add_gather(state, bytes)
+  local p = state.plan
+  if not p.scatter_sends or p.tp == 1 then return 0 end
+  local topology = topology_of(state, "tp", false)
+  local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
+  local seconds, backward = seconds_of(answer), {}
+  for i = 1, 3 do backward[i] = (p.serial_sends and 2 or 1) * seconds[i] end
+  return add(state, { name = "all_gather", kind = "collective", group = "tp", degree = p.tp, bytes = bytes,
+    topology = topology, link = topology.nodes > 1 and "network" or "node", forward = seconds, backward = backward,
+    forward_answer = answer, backward_answer = answer })
 end
 
 --- Adds a micro-batch's gradients to the accumulated ones. Timed as a residual addition of as many bytes: it reads
@@ -457,6 +480,7 @@ local function describe(model, p, times)
       boundary = layer.sends and layer.sends(c) / c.seq or 1,
       uses = uses, order = order }
   end
+  local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
   if state.tied then
     tied_embedding_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
@@ -465,7 +489,7 @@ local function describe(model, p, times)
   local software = state.software
   local description = {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
-    tied_frozen = layers[1].frozen ~= nil, element_bytes = width,
+    tied_frozen = layers[1].frozen ~= nil, element_bytes = width, gather = gather,
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     kept_gradient_bytes = software.keeps_gradients and width or 0,
@@ -473,7 +497,8 @@ local function describe(model, p, times)
     communication_share = software.communication_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
-  return { operations = state.operations, kinds = kinds, configuration = c, stack = software }, description
+  return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
+    gather = state.operations[gather] }, description
 end
 
 --- Lowers a model under a clean plan.

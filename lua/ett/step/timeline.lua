@@ -291,7 +291,7 @@ local function parts_in(state, unit, slice, share)
   if not state.laid[key] then
     local plain = plain_parts(state, unit, slice)
     state.laid[key] = lay(plain, unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
-      state.e.plan.zero == 3 and "gathers of weights" or "waits")
+      state.e.plan.zero == 3 and "gathers of weights" or state.on.lowered.gather and "gathers of messages" or "waits")
   end
   return state.laid[key]
 end

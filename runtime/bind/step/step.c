@@ -69,6 +69,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, tied_embedding_bytes, NUMBER, NULL),
     FIELD(ett_program, tied_frozen, BOOLEAN, NULL),
     FIELD(ett_program, element_bytes, INTEGER, NULL),
+    FIELD(ett_program, gather, INTEGER, NULL),
     FIELD(ett_program, cached_bytes, NUMBER, NULL),
     FIELD(ett_program, workspace_bytes, NUMBER, NULL),
     FIELD(ett_program, context_bytes, NUMBER, NULL),
@@ -182,6 +183,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(micro_batch_forward_seconds),
       STAGE(micro_batch_backward_seconds),
       STAGE(send_seconds),
+      STAGE(boundary_seconds),
       STAGE(pipeline_seconds),
       STAGE(gradient_seconds),
       STAGE(gradient_exposed_seconds),
@@ -209,7 +211,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(host_bytes),
       STAGE(offload_seconds),
   };
-  lua_createtable(L, 0, 37);
+  lua_createtable(L, 0, 38);
   ett_lua_set_integer(L, "layers", s->layers);
   if (s->parts) {
     ett_lua_set_integer(L, "part", s->part + 1);
