@@ -107,8 +107,16 @@ memory of the software and were not checked against its code. The errors above a
 - Drawing the masks of dropouts does not bound their kernels. Rows of 2021 would be better if it did, Korthikanti et
   al. and vTrain inside a node worse; instructions of Philox a value leave them bound by memory.
 - Data-parallel groups with two or four devices of each node seem to take two to three times as long in vTrain's rows
-  as the cards' rate says; groups with one device do not. The rows of SC21 do not show it. It is not modelled. Three
-  rows that take 1.4 to 1.9 times as long as their neighbours are not explained either.
+  as the cards' rate says; groups with one device or all eight do not. Four cards serve eight devices there. A ring of
+  two or four devices then enters a node by one card and leaves by another, and NCCL before 2.20 sent such rings across
+  the rails of a network. This would explain it, but that network is not known, and the rows of SC21 do not show it. So
+  it is not modelled. Three rows that take 1.4 to 1.9 times as long as their neighbours are not explained either.
+- Stages that receive a share of a message from each tensor rank gather the whole, by the code of Megatron-LM and of
+  DeepSpeed. It was looked for after Vista's errors (6.4 %, now 4.6).
+- Sums of inputs' gradients over tensor ranks run beside the products of weights' gradients in Megatron-LM since 2022
+  and in Transformer Engine. Korthikanti et al. say so (section 6.2); rows of 2021 and DeepSpeed's wait for them. It was
+  looked for after the gathers had made the rows of that paper 3.0 % too slow (now 1.1 %). No row was left out of it:
+  those of B200 without overlap became worse (7.6 and 7.9 %), GB200, GB300 and nvfp4 better.
 - The slowdown beside sharded weights falls above 16384 tokens of a micro-batch.
 - Sharded weights (ZeRO-3) overlap where a row does not say it (not XLA on GPUs). InternEvo overlaps gradients, as its
   configurations do. MoE steps that are one graph hide their all-to-alls.

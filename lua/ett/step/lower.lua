@@ -276,7 +276,7 @@ local function add_collective(state, item, hides, whole)
 end
 
 --- What a stage receives in parts of all tensor-parallel ranks is gathered before its pass. DeepSpeed's stages keep
---- their output in parts, too, and gather it for the backward pass (its runtime/pipe/engine.py).
+--- their output in parts, too, and gather it for the backward pass (PipelineEngine._exec_backward_pass).
 ---@return number index of the operation; 0: nothing is gathered
 local function add_gather(state, bytes)
   local p = state.plan
