@@ -247,8 +247,8 @@ static int grow_tracks(ett_trace_part *p) {
   return 0;
 }
 
-uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pid_type, int64_t tid,
-                        uint8_t tid_type) {
+uint32_t ett_part_find_track(ett_trace_part *p, int64_t pid, uint8_t pid_type,
+                             int64_t tid, uint8_t tid_type) {
   if (p->track_count == p->track_capacity && grow_tracks(p))
     return ETT_TRACE_NONE;
   uint32_t s = track_hash(pid, pid_type, tid, tid_type) & p->track_mask;

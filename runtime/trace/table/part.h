@@ -95,7 +95,7 @@ typedef struct ett_trace_part {
   ett_args_column *args;
   uint32_t arg_count;
   ett_track *tracks;
-  uint32_t track_count, track_capacity;
+  uint32_t track_count, track_capacity, last_track;
   uint32_t *track_slots, track_mask;
   ett_member *members;
   uint32_t member_count, member_capacity;
@@ -117,8 +117,19 @@ void ett_part_free(ett_trace_part *p);
 int ett_part_grow(ett_trace_part *p);
 
 /* Number of the track, made if new; ETT_TRACE_NONE when memory ran out. */
-uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pid_type, int64_t tid,
-                        uint8_t tid_type);
+uint32_t ett_part_find_track(ett_trace_part *p, int64_t pid, uint8_t pid_type,
+                             int64_t tid, uint8_t tid_type);
+
+static inline uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pid_type,
+                                      int64_t tid, uint8_t tid_type) {
+  if (p->last_track < p->track_count) { /* an event's track is often the last one's */
+    const ett_track *t = &p->tracks[p->last_track];
+    if (t->tid == tid && t->pid == pid && t->pid_type == pid_type &&
+        t->tid_type == tid_type)
+      return p->last_track;
+  }
+  return p->last_track = ett_part_find_track(p, pid, pid_type, tid, tid_type);
+}
 
 /* String id of a text of the file, made if new, which begins at the offset;
  * ETT_STRING_NONE when memory ran out. Bytes that are no UTF-8 count as damage. */

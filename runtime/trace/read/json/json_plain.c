@@ -26,6 +26,13 @@ TEST(vopen, c == '{' || c == '[')
 TEST(vclose, c == '}' || c == ']')
 TEST(vscalar, c == ',' || c == '}' || c == ']' || c == '"' || c <= 0x20)
 
+static inline MASK vsame(const char *p, const char *q) {
+  MASK m = 0;
+  for (unsigned i = 0; i < WIDTH; i++)
+    m |= (MASK)(p[i] == q[i]) << i;
+  return m;
+}
+
 #define HEAD WIDTH
 #define hstop vstop
 #define hsolid vsolid

@@ -48,6 +48,25 @@ typedef struct ett_json_again {
   uint32_t length;
 } ett_json_again;
 
+/* A member of args as it was written last: from its key to its value, and, when nobody
+ * asked for it, to the member or '}' behind it. The same bytes mean the same again. */
+enum { ETT_JSON_MEMBER_BYTES = 64, ETT_JSON_MEMBERS = 256 };
+typedef struct ett_json_member {
+  char text[ETT_JSON_MEMBER_BYTES];
+  const ett_json_slot *slot;
+  uint8_t to_value, to_next; /* bytes; 0 when not known or too long */
+  uint8_t last;              /* to_next ends behind the '}' */
+  uint8_t changes;           /* of the value behind the same key */
+} ett_json_member;
+
+/* A category with its quotes; length 0 when there is none. */
+enum { ETT_JSON_CATEGORIES = 16 };
+typedef struct ett_json_category {
+  char text[32];
+  uint32_t length;
+  uint16_t id;
+} ett_json_category;
+
 typedef struct ett_json_scan {
   ett_trace_part *part;
   const ett_json_args *args;
@@ -66,12 +85,9 @@ typedef struct ett_json_scan {
     uint64_t offset;
   } pending[8]; /* of the event being read: counted once it is whole */
   uint32_t pending_count;
-  struct {
-    char text[40];
-    uint32_t length;
-    uint16_t id;
-  } category; /* last one seen */
   ett_json_again pid, tid;
+  ett_json_member members[ETT_JSON_MEMBERS]; /* by a hash of the key's first bytes */
+  ett_json_category categories[ETT_JSON_CATEGORIES]; /* by a hash of the first bytes */
 } ett_json_scan;
 
 typedef enum ett_json_status {

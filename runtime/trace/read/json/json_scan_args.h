@@ -88,7 +88,10 @@ static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
 
 static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const char *p,
                             const char *end, event_state *e) {
-  arg_value v = {.arg = {.row = ett_part_next(s->part), .type = ETT_ARG_NONE}};
+  arg_value v;
+  v.arg.row = ett_part_next(s->part);
+  v.arg.type = ETT_ARG_NONE;
+  v.integral = false;
   const char *q = read_arg(s, p, end, &v);
   if (!q)
     return NULL;
@@ -143,40 +146,86 @@ static inline const ett_json_slot *slot_of(const ett_json_args *wanted, const sp
   return slot;
 }
 
+static inline ett_json_member *member_at(ett_json_scan *s, const char *key) {
+  return &s->members[load8(key + 1) * 0x9E3779B97F4A7C15u >> 56];
+}
+
+/* Remembers the member whose key opens at p. Its value begins at value; behind it, next
+ * is the key of the one that follows, the end of the object, or NULL. */
+static inline void remember_member(ett_json_member *m, const char *p, const char *value,
+                                   const char *next, bool last,
+                                   const ett_json_slot *slot) {
+  const size_t to_value = (size_t)(value - p), to_next = next ? (size_t)(next - p) : 0;
+  m->changes =
+      m->to_value == to_value && same(p, m->text, m->to_value) ? m->changes + 1 : 0;
+  m->to_value = to_value <= sizeof m->text ? (uint8_t)to_value : 0;
+  m->to_next = m->changes < 8 && to_next <= sizeof m->text ? (uint8_t)to_next : 0;
+  m->last = last;
+  m->slot = slot;
+  memcpy(m->text, p, sizeof m->text);
+}
+
+/* The value of a member's key at p; NULL with s->bad set when there is none. */
+static inline const char *key_end(ett_json_scan *s, const char *p, const char *end,
+                                  const ett_json_slot **slot) {
+  span key;
+  p = string(p + 1, end, &key);
+  if (!p)
+    return NULL;
+  p = space(p + 1);
+  if (*p != ':') {
+    s->bad = p;
+    return NULL;
+  }
+  *slot = slot_of(s->args, &key);
+  return space(p + 1);
+}
+
 /* The args object that opens at p; behind it, or NULL. */
 static const char *arguments(ett_json_scan *s, const char *p, const char *end,
                              event_state *e) {
   p = space(p + 1);
   if (*p == '}')
     return p + 1;
-  for (;;) {
-    span key;
-    if (*p != '"')
-      break;
-    const char *q = string(p + 1, end, &key);
-    if (!q)
-      return NULL;
-    p = space(q + 1);
-    if (*p != ':')
-      break;
-    p = space(p + 1);
-    const ett_json_slot *slot = slot_of(s->args, &key);
-    if (slot)
-      q = keep_arg(s, slot, p, end, e);
-    else if (*p == '"')
-      q = healed(s, p, end, &key);
-    else
-      q = skip_value(s, p, end);
-    if (!q)
-      return NULL;
-    p = space(q);
-    if (*p == ',') {
-      p = space(p + 1);
+  while (*p == '"') {
+    ett_json_member *m = member_at(s, p);
+    const char *value, *q;
+    const ett_json_slot *slot;
+    bool known = m->to_value && p + m->to_value <= end && same(p, m->text, m->to_value);
+    if (known && m->to_next && p + m->to_next <= end && same(p, m->text, m->to_next)) {
+      if (m->last)
+        return p + m->to_next;
+      p = space(p + m->to_next);
       continue;
     }
-    if (*p == '}')
-      return p + 1;
-    break;
+    if (known) {
+      slot = m->slot;
+      value = space(p + m->to_value);
+    } else {
+      value = key_end(s, p, end, &slot);
+      if (!value)
+        return NULL;
+    }
+    const uint32_t damage = s->pending_count;
+    span text;
+    q = slot            ? keep_arg(s, slot, value, end, e)
+        : *value == '"' ? healed(s, value, end, &text)
+                        : skip_value(s, value, end);
+    if (!q)
+      return NULL;
+    q = space(q);
+    const bool last = *q == '}';
+    if (*q != ',' && !last) {
+      p = q;
+      break;
+    }
+    q = last ? q + 1 : space(q + 1);
+    if (!known || m->to_next)
+      remember_member(m, p, value, slot || s->pending_count != damage ? NULL : q, last,
+                      slot);
+    p = q;
+    if (last)
+      return p;
   }
   s->bad = p;
   return NULL;

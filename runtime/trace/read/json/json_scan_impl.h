@@ -97,19 +97,25 @@ static inline int name_track(ett_json_scan *s, const event_state *e) {
   return 0;
 }
 
-/* Number of the event's category; events of one category often follow one another. */
+static inline ett_json_category *category_at(ett_json_scan *s, const char *quoted) {
+  return &s->categories[load8(quoted) * 0x9E3779B97F4A7C15u >> 60];
+}
+
+/* Number of the event's category, which is remembered with its quotes. */
 static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
   if (!e->has_category)
     return ETT_CATEGORY_NONE;
-  if (e->category.length == s->category.length &&
-      memcmp(e->category.text, s->category.text, e->category.length) == 0)
-    return s->category.id;
+  ett_json_category *c = category_at(s, e->category.text - 1);
+  const unsigned quoted = (unsigned)e->category.length + 2;
+  if (c->length == quoted && same(e->category.text - 1, c->text, quoted))
+    return c->id;
   uint16_t id =
       ett_lexicon_category(s->part->lexicon, e->category.text, e->category.length);
-  if (e->category.length <= sizeof s->category.text && id != ETT_CATEGORY_NONE) {
-    memcpy(s->category.text, e->category.text, e->category.length);
-    s->category.length = (uint32_t)e->category.length;
-    s->category.id = id;
+  if (e->category.length + 2 <= sizeof c->text && id != ETT_CATEGORY_NONE &&
+      !s->pending_count) {
+    memcpy(c->text, e->category.text - 1, sizeof c->text);
+    c->length = quoted;
+    c->id = id;
   }
   return id;
 }
@@ -181,6 +187,8 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
 
 /* Behind the colon that follows a key; NULL with s->bad set when there is none. */
 static inline const char *behind_colon(ett_json_scan *s, const char *p) {
+  if (p[0] == ':' && p[1] == ' ' && (unsigned char)p[2] > ' ')
+    return p + 2;
   p = space(p);
   if (*p == ':')
     return space(p + 1);
@@ -221,6 +229,21 @@ static inline const char *event_time(ett_json_scan *s, const char *p, const char
   return q;
 }
 
+/* The cat at p (opening quote); behind it, or NULL. Few categories return again and
+ * again.
+ */
+static inline const char *event_category(ett_json_scan *s, const char *p, const char *end,
+                                         event_state *e) {
+  const ett_json_category *c = category_at(s, p);
+  e->has_category = 1;
+  if (c->length && p + c->length < end && same(p, c->text, c->length) &&
+      (p[c->length] == ',' || p[c->length] == '}')) {
+    e->category = (span){p + 1, c->length - 2, 0, 0};
+    return p + c->length;
+  }
+  return healed(s, p, end, &e->category);
+}
+
 #define KEY(text) (memcmp(p + 1, text "\"", sizeof text) == 0)
 
 /* The member of an event whose key opens at p; behind its value, or NULL. */
@@ -255,8 +278,7 @@ static inline const char *member(ett_json_scan *s, const char *p, const char *en
       return NULL;
     if (*p != '"')
       return skip_value(s, p, end);
-    e->has_category |= !name;
-    return healed(s, p, end, name ? &e->name : &e->category);
+    return name ? healed(s, p, end, &e->name) : event_category(s, p, end, e);
   }
   if (KEY("args")) {
     p = behind_colon(s, p + 6);
@@ -295,6 +317,10 @@ static inline const char *event(ett_json_scan *s, const char *p, const char *end
     const char *q = member(s, p, end, &e);
     if (!q)
       return NULL;
+    if (q[0] == ',' && q[1] == ' ' && q[2] == '"') {
+      p = q + 2;
+      continue;
+    }
     p = space(q);
     if (*p == ',') {
       p = space(p + 1);

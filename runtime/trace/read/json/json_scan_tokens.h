@@ -6,6 +6,14 @@ static inline uint64_t load8(const char *p) {
   return v;
 }
 
+/* Whether n bytes at p and q are the same; both are readable to a multiple of WIDTH. */
+static inline int same(const char *p, const char *q, unsigned n) {
+  for (; n > WIDTH; n -= WIDTH, p += WIDTH, q += WIDTH)
+    if (vsame(p, q) != ALL)
+      return 0;
+  return (MASK)(~vsame(p, q) << (WIDTH - n)) << (8 * sizeof(MASK) - WIDTH) == 0;
+}
+
 static inline const char *space(const char *p) {
   if ((unsigned char)*p > ' ')
     return p;
@@ -179,35 +187,11 @@ static inline const char *integer(const char *p, int64_t *value) {
   return q;
 }
 
-/* A time in microseconds as ticks; returns its end, or p when it is no number. */
-static inline const char *time_ticks(ett_json_scan *s, const char *p, const char *end,
-                                     int64_t *ticks, uint8_t *bad) {
-  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
-  uint64_t whole, part = 0;
-  unsigned n, m = 0;
-  const char *q = digits(p, &whole, &n);
-  if (n == 0 || n > 18 || whole > s->whole_limit)
-    goto slow;
-  if (*q == '.') {
-    q = digits(q + 1, &part, &m);
-    if (m == 0 || m > 18)
-      goto slow;
-    if (m < s->decimals) {
-      part *= power[s->decimals - m];
-    } else if (m > s->decimals) {
-      uint64_t scale = 1;
-      for (unsigned drop = m - s->decimals; drop; drop--)
-        scale *= 10;
-      part = (part + scale / 2) / scale;
-    }
-  }
-  if (*q == 'e' || *q == 'E')
-    goto slow;
-  *ticks = (int64_t)(whole * power[s->decimals] + part);
-  return q;
-slow:;
+/* A time in microseconds that digits() does not read; as time_ticks. */
+static const char *odd_time(ett_json_scan *s, const char *p, const char *end,
+                            int64_t *ticks, uint8_t *bad) {
   int status;
-  q = ett_json_time_slow(p, end, s->decimals, ticks, &status);
+  const char *q = ett_json_time_slow(p, end, s->decimals, ticks, &status);
   if (status) {
     ett_json_hurt(s, status == 1 ? ETT_DAMAGE_INTEGER_OVERFLOW : ETT_DAMAGE_BAD_NUMBER,
                   s->base + (uint64_t)(p - s->data));
@@ -216,12 +200,40 @@ slow:;
   return q;
 }
 
-/* The string at p (opening quote), unescaped quotes inside healed; behind it. */
-static inline const char *healed(ett_json_scan *s, const char *p, const char *end,
-                                 span *out) {
-  const char *q = string(p + 1, end, out);
-  if (!q)
-    return NULL;
+/* A time in microseconds as ticks; returns its end, or p when it is no number. */
+static inline const char *time_ticks(ett_json_scan *s, const char *p, const char *end,
+                                     int64_t *ticks, uint8_t *bad) {
+  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
+  uint64_t whole, part = 0;
+  unsigned n, m = 0;
+  const char *q = digits(p, &whole, &n);
+  if (n == 0 || n > 18 || whole > s->whole_limit)
+    return odd_time(s, p, end, ticks, bad);
+  whole *= power[s->decimals];
+  if (*q == '.') {
+    q = digits(q + 1, &part, &m);
+    if (m == 0 || m > 18)
+      return odd_time(s, p, end, ticks, bad);
+    if (m < s->decimals) {
+      part *= power[s->decimals - m];
+    } else if (m > s->decimals) {
+      uint64_t scale = 1;
+      for (unsigned drop = m - s->decimals; drop; drop--)
+        scale *= 10;
+      part = (part + scale / 2) / scale;
+    }
+    whole += part;
+  }
+  if (*q == 'e' || *q == 'E')
+    return odd_time(s, p, end, ticks, bad);
+  *ticks = (int64_t)whole;
+  return q;
+}
+
+/* The rest of a string that opens at p and closes at q, unless unescaped quotes follow.
+ */
+static const char *healed_at(ett_json_scan *s, const char *p, const char *q,
+                             const char *end, span *out) {
   const char *next = space(q + 1);
   if (*next == ',' || *next == '}' || *next == ']' || next >= end)
     return q + 1;
@@ -233,4 +245,13 @@ static inline const char *healed(ett_json_scan *s, const char *p, const char *en
   out->length = (size_t)(q - out->text);
   ett_json_hurt(s, ETT_DAMAGE_BAD_STRING, s->base + (uint64_t)(next - s->data));
   return q + 1;
+}
+
+/* The string at p (opening quote), unescaped quotes inside healed; behind it. */
+static inline const char *healed(ett_json_scan *s, const char *p, const char *end,
+                                 span *out) {
+  const char *q = string(p + 1, end, out);
+  if (!q || q[1] == ',' || q[1] == '}')
+    return q ? q + 1 : NULL;
+  return healed_at(s, p, q, end, out);
 }

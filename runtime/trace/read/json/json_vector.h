@@ -32,6 +32,12 @@
     LOADED(vector, p);                                                                   \
     return bits(IS('"'));                                                                \
   }                                                                                      \
+  static inline MASK prefix##same(const char *p, const char *q) {                        \
+    vector a, b;                                                                         \
+    memcpy(&a, p, sizeof a);                                                             \
+    memcpy(&b, q, sizeof b);                                                             \
+    return bits(a == b);                                                                 \
+  }                                                                                      \
   static inline MASK prefix##slash(const char *p) {                                      \
     LOADED(vector, p);                                                                   \
     return bits(IS('\\'));                                                               \
