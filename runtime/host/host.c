@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bind/common.h"
+#include "host/blocks.h"
 #include "host/compiled.h"
 #include "preloaded.inc"
 
@@ -25,22 +26,31 @@ typedef struct {
 
 static memory_bound memory;
 
+/* Allocates, changes or frees a block; small ones are kept for reuse (blocks.h). */
 static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
   memory_bound *bound = context;
   host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
   if (!block)
     old_size = 0; /* Lua passes the kind of object here */
-  if (size == 0) {
-    free(block);
-    bound->used -= old_size;
-    return NULL;
-  }
   if (size > old_size && size - old_size > bound->limit - bound->used)
     return NULL;
-  void *moved = realloc(block, size);
-  if (moved)
+  void *moved = host_block_resize(block, old_size, size);
+  if (moved || size == 0)
     bound->used = bound->used - old_size + size;
   return moved;
+}
+
+/* Lua's warnings: off until a script says warn("@on"), as in `lua`. */
+static void print_warning(void *context, const char *text, int continues) {
+  static int on, inside;
+  (void)context;
+  if (!inside && !continues && *text == '@') {
+    on = strcmp(text, "@on") == 0 || (on && strcmp(text, "@off") != 0);
+    return;
+  }
+  if (on)
+    fprintf(stderr, "%s%s%s", inside ? "" : "Lua warning: ", text, continues ? "" : "\n");
+  inside = continues;
 }
 
 /* ETT_MEMORY_LIMIT, or half of the machine's memory and at most 4 GiB; 0 when malformed.
@@ -271,13 +281,14 @@ lua_State *host_open(const char *folder, const char **why) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";
     return NULL;
   }
-  lua_State *L = luaL_newstate();
+  if (getenv("ETT_PLAIN_MALLOC"))
+    host_blocks_plain();
+  lua_State *L = lua_newstate(bounded_allocate, &memory);
   if (!L) {
     *why = "not enough memory to start";
     return NULL;
   }
-  memory.used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024 + (size_t)lua_gc(L, LUA_GCCOUNTB);
-  lua_setallocf(L, bounded_allocate, &memory);
+  lua_setwarnf(L, print_warning, NULL);
   lua_atpanic(L, on_panic);
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
