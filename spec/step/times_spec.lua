@@ -24,9 +24,11 @@ describe("times", function()
     assert.equal(first, times:operator(op, { hidden = 1024, tokens = 4096 }, "bf16", "forward"))
     assert.equal(1, asked[1])
     local topology = { nodes = 1, gpus_per_node = 4 }
-    assert.equal(times:collective("all_reduce", 100, topology, "bf16"),
-      times:of_demand({ kind = "all_reduce", bytes = 100, topology = topology, element_bytes = 2 }, "bf16", 1))
+    local message = times:collective("all_reduce", 100, topology, "bf16")
+    assert.equal(message, times:collective("all_reduce", 100, topology, "bf16"))
     assert.equal(2, asked[1])
+    assert.same({ message.seconds, message.low_seconds, message.high_seconds, "measured" },
+      { times:of_demand("bf16", 1, "all_reduce", 100, topology, 2) })
   end)
 
   it("are those of the links where the profile has none of a collective, or none of so many bytes", function()

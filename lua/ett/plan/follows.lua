@@ -14,28 +14,49 @@ All.__index, Answer.__index = All, Answer
 
 local absent = {} -- as a key, the value of a field that is nil
 
+local asked = {} -- as a key of a node, the field that comes next; false: a leaf, which holds the answer
+
+-- A function that calls another with a view of a table, and returns its answer, the fields of `changing` that it read,
+-- their values, and how many. It is for one call at a time.
+local function new_recorder()
+  local p, changing, count, turn = nil, nil, 0, 0
+  local names, values, seen = {}, {}, {}
+  local view = setmetatable({}, { __index = function(_, name)
+    local value = p[name]
+    if changing[name] and seen[name] ~= turn then
+      seen[name], count = turn, count + 1
+      names[count] = name
+      values[count] = value == nil and absent or value
+    end
+    return value
+  end, __pairs = function() return pairs(p) end })
+  return function(fn, of, may_change)
+    p, changing, count, turn = of, may_change, 0, turn + 1
+    local answer = fn(view) or false
+    return answer, names, values, count
+  end
+end
+
+local spare -- a recorder that no call uses
+
 --- Calls the function, and adds its answer to its tree.
 ---@param read function? called with each field that it has read
 local function compute(one, p, changing, read)
-  local names, values, seen = {}, {}, {}
-  local answer = one.fn(setmetatable({}, { __index = function(_, name)
-    local value = p[name]
-    if changing[name] and not seen[name] then
-      seen[name] = true
-      names[#names + 1] = name
-      values[#names] = value == nil and absent or value
-    end
-    return value
-  end, __pairs = function() return pairs(p) end })) or false
+  local record = spare or new_recorder()
+  spare = nil
+  local answer, names, values, count = record(one.fn, p, changing)
+  spare = record
   local at, key = one, "root"
-  for i, name in ipairs(names) do
-    if not at[key] then
-      at[key] = { name, {} }
-      if read then read(name) end
+  for i = 1, count do
+    local node = at[key]
+    if not node then
+      node = { [asked] = names[i] }
+      at[key] = node
+      if read then read(names[i]) end
     end
-    at, key = at[key][2], values[i]
+    at, key = node, values[i]
   end
-  at[key] = { false, answer }
+  at[key] = { [asked] = false, answer = answer }
   return answer
 end
 
@@ -43,11 +64,11 @@ end
 local function known_answer(one, p)
   local node = one.root
   while node do
-    local name = node[1]
-    if not name then return node[2] end
+    local name = node[asked]
+    if not name then return node.answer end
     local value = p[name]
     if value == nil then value = absent end
-    node = node[2][value]
+    node = node[value]
   end
   return nil
 end
@@ -80,7 +101,7 @@ end
 local function drop_fixed(self)
   for i = #self, 1, -1 do
     local one = self[i]
-    if not (one.stale or one.answer or one.root[1]) then table.remove(self, i) end
+    if not (one.stale or one.answer or one.root[asked]) then table.remove(self, i) end
   end
 end
 

@@ -167,18 +167,17 @@ end
 --- measured curve answers for its number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
----@return function function(bytes of the whole buffer): { seconds, low_seconds, high_seconds, provenance, model, … }
----@return function function(bytes): the seconds of that answer
+---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
+---@return function function(bytes): the seconds alone
 function cluster_module.collective_timer(cluster, kind, topology)
   check_request(cluster, 0, topology)
   local time = collectives.timer(cluster, collective_names.kind(kind), topology)
-  return function(bytes)
+  return function(bytes, told)
     local seconds, bus, model, measured = time(bytes)
     local provenance = measured and "calibrated" or "assumed"
     local spread = assumed_spread[provenance]
-    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
-      provenance = provenance, model = model, placed = true,
-      detail = { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 } }
+    return seconds, seconds * (1 - spread), seconds * (1 + spread), provenance,
+      told and { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 } or nil, model, "placed"
   end, time
 end
 
@@ -187,7 +186,7 @@ end
 function cluster_module.collective(cluster, kind, bytes, topology)
   check_request(cluster, bytes, topology)
   local time = cluster_module.collective_timer(cluster, kind, topology)
-  return detail.told(time(bytes))
+  return detail.told(detail.answer(time(bytes, true)))
 end
 
 return cluster_module

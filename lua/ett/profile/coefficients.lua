@@ -112,10 +112,6 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
 end
 
 -- Inside the range of its samples an answer of a coefficient file is "calibrated".
-function Coefficients.answer(_, ...)
-  local out = sampled.answer(...)
-  if out.provenance ~= "extrapolated" then out.provenance = "calibrated" end
-  return out
-end
+function Coefficients.origin(provenance) return provenance == "extrapolated" and provenance or "calibrated" end
 
 return coefficients

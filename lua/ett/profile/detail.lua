@@ -17,4 +17,20 @@ function detail.told(answer)
   return answer
 end
 
+--- An answer as the values that timers return: seconds, low, high, provenance, detail, model of communication, shared.
+--- A timer makes a detail only where its second argument says so. shared: "placed", of the cluster's tiers by the place
+--- of the group, or "together", sampled with all sends at once; nil: of one group alone.
+---@param answer table|nil
+function detail.values(answer)
+  if not answer then return nil end
+  return answer.seconds, answer.low_seconds, answer.high_seconds, answer.provenance, answer.detail, answer.model,
+    answer.together and "together" or nil
+end
+
+--- The values of a timer as an answer; nil of nil.
+function detail.answer(seconds, low, high, provenance, words, model)
+  return seconds and { seconds = seconds, low_seconds = low, high_seconds = high, provenance = provenance,
+    detail = words, model = model }
+end
+
 return detail

@@ -308,8 +308,10 @@ end
 local function few_timer(self, kind, topology, dtype, links)
   local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
   if not points then return nil end
-  for _, point in ipairs(points) do point.factor = point.seconds / links(point.dims[1]).seconds end
-  return function(bytes) return require("ett.profile.scale").answer(points, { bytes }, links(bytes)) end
+  for _, point in ipairs(points) do point.factor = point.seconds / links(point.dims[1]) end
+  return function(bytes)
+    return detail.values(require("ett.profile.scale").answer(points, { bytes }, { seconds = links(bytes) }))
+  end
 end
 
 -- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
@@ -321,9 +323,9 @@ local function links_ratio(self, kind, topology, dtype, own, links, least)
     local found, size = 1.0, 1024.0
     while size < 0.99 * (least or 0.0) do size = 2 * size end -- extrapolated
     while size <= 2.0 ^ 36 do
-      local ok, answer = pcall(own, size)
-      if ok and not missing(answer) and answer.provenance ~= "extrapolated" then
-        found = answer.seconds / links(size).seconds
+      local ok, seconds, _, _, provenance = pcall(own, size)
+      if ok and seconds and provenance ~= "assumed" and provenance ~= "extrapolated" then
+        found = seconds / links(size)
         break
       end
       size = 2 * size
@@ -335,12 +337,11 @@ end
 
 -- Models of samples stand still below the smallest size. Outside the samples a collective takes the links' time, times
 -- the ratio of both at the smallest sampled size (at least 1 on the upper side), and at least half of the links' time.
-local function within_links(answer, by_links, over_links)
+local function within_links(by_links, over_links, told, seconds, low, high, provenance, words)
   local most = by_links * math.max(1.0, over_links)
-  local seconds = math.max(0.5 * by_links, math.min(answer.seconds, most))
-  if seconds == answer.seconds then return answer end
-  return { seconds = seconds, low_seconds = 0.5 * seconds, high_seconds = 2 * seconds, provenance = "extrapolated",
-    detail = { "held near the links' time; %s", answer.detail or "" } }
+  local held = math.max(0.5 * by_links, math.min(seconds, most))
+  if held == seconds then return seconds, low, high, provenance, words end
+  return held, 0.5 * held, 2 * held, "extrapolated", told and { "held near the links' time; %s", words or "" } or nil
 end
 
 -- Times of links and kernel tables, where nothing was sampled.
@@ -350,69 +351,73 @@ local function unsampled_timer(self, kind, topology, links)
   if not intra or named and named[kind] then return links end
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
-  return function(bytes)
-    local answer = curves and links(bytes)
-    if answer and answer.provenance == "calibrated" then return answer end
-    return tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth) or links(bytes)
+  return function(bytes, told)
+    if not (curves and select(4, links(bytes)) == "calibrated") then
+      local answer = tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
+      if answer then return detail.values(answer) end
+    end
+    return links(bytes, told)
   end
 end
 
 -- The times of the profile's own samples; nil and the reason where they are void; nil and nil where there are none. The
--- third value is the bytes of the smallest sample, where it is known.
+-- third value is the bytes of the smallest sample, where it is known. Times return nil and a reason where it is void.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
   if own.collective_timer then return unless_missing(own.collective_timer, own, kind, topology, dtype) end
-  return function(bytes) return unless_missing(own.collective, own, kind, bytes, topology, dtype) end
+  return function(bytes)
+    local answer, void = unless_missing(own.collective, own, kind, bytes, topology, dtype)
+    if answer then return detail.values(answer) end
+    return nil, void
+  end
 end
 
 -- Times of samples held against those of the links; `otherwise` answers where they have none.
 local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest)
   local links_time, over_links
-  return function(bytes)
-    local answer, void = own(bytes)
-    if missing(answer) then
-      if not void then return otherwise(bytes) end
-      answer = links(bytes)
-      answer.detail = { "samples are void, %s; %s", void, answer.detail }
-      return answer
-    end
+  local function of_links(bytes, told, format, said)
+    local seconds, low, high, provenance, words, model, shared = links(bytes, told)
+    return seconds, low, high, provenance, told and { format, said, words } or nil, model, shared
+  end
+  return function(bytes, told)
+    local seconds, low, high, provenance, words, model, shared = own(bytes, told)
+    if seconds == nil and low then return of_links(bytes, told, "samples are void, %s; %s", low) end
+    if seconds == nil or provenance == "assumed" then return otherwise(bytes, told) end
     -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
     -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     links_time = links_time or select(2, cluster_module.collective_timer(self.cluster, kind, topology))
     local by_links = links_time(bytes)
-    if answer.seconds < 0.5 * by_links and bytes >= 1e6 then
-      local held = links(bytes)
-      held.detail = { "samples say %.3g s, beyond the links; %s", answer.seconds, held.detail }
-      return held
+    if seconds < 0.5 * by_links and bytes >= 1e6 then
+      return of_links(bytes, told, "samples say %.3g s, beyond the links; %s", seconds)
     end
-    if answer.provenance ~= "extrapolated" then return answer end
+    if provenance ~= "extrapolated" then return seconds, low, high, provenance, words, model, shared end
     over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
-    return within_links(answer, by_links, over_links)
+    return within_links(by_links, over_links, told, seconds, low, high, provenance, words)
   end
 end
 
 --- Times of a collective of one kind in one place: from samples, else from the cluster's links.
----@return function function(bytes of the whole buffer): an answer
+---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
 function Profile:collective_timer(kind, topology, dtype)
   local time
-  local function links(bytes)
+  local function links(bytes, told)
     time = time or cluster_module.collective_timer(self.cluster, kind, topology)
-    return time(bytes)
+    return time(bytes, told)
   end
   local own, void, smallest = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
-  local function otherwise(bytes)
+  local function otherwise(bytes, told)
     rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
-    return rest(bytes)
+    return rest(bytes, told)
   end
   return own and held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) or otherwise
 end
 
 --- The time of that many bytes.
 function Profile:collective(kind, bytes, topology, dtype)
-  return detail.told(self:collective_timer(kind, topology, dtype)(bytes))
+  return detail.told(detail.answer(self:collective_timer(kind, topology, dtype)(bytes, true)))
 end
 
 --- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.

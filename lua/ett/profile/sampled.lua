@@ -217,13 +217,18 @@ function Profile:as_sampled()
   return setmetatable(same, getmetatable(self))
 end
 
---- An answer (see ett.profile) from what a regressor says (Regressor:values).
-function sampled.answer(detail, value, low, high, provenance, outside)
-  if provenance == "extrapolated" then detail = { "%s; %.2f times outside the samples", detail, 2 ^ outside } end
-  return { seconds = value, low_seconds = low, high_seconds = high, provenance = provenance, detail = detail }
-end
+-- What an answer says of its origin, from what a regressor does.
+function Profile.origin(provenance) return provenance end
 
-function Profile.answer(_, ...) return sampled.answer(...) end
+-- What a regressor says (Regressor:values) as values of ett.profile.detail.
+local function values(self, told, detail, value, low, high, provenance, outside)
+  if not told then
+    detail = nil
+  elseif provenance == "extrapolated" then
+    detail = { "%s; %.2f times outside the samples", detail, 2 ^ outside }
+  end
+  return value, low, high, self.origin(provenance), detail
+end
 
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
@@ -271,7 +276,7 @@ function Profile:operator_timer(name, dtype, pass)
   return function(shape)
     local _, family, dims = samples.dims(op, shape)
     if #dims ~= facts.dims then return nil end
-    local answer = self:answer(detail, model:values(dims))
+    local answer = detail_words.answer(values(self, true, detail, model:values(dims)))
     if family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end
@@ -368,7 +373,7 @@ end
 --- its samples are void.
 ---@param kind string a collective or alias
 ---@param topology table { nodes=, gpus_per_node= }
----@return function|nil function(bytes of the whole buffer): an answer; nil of no bytes
+---@return function|nil function(bytes of the whole buffer, told): values of ett.profile.detail; nil of no bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
 function Profile:collective_timer(kind, topology, dtype)
@@ -389,11 +394,11 @@ function Profile:collective_timer(kind, topology, dtype)
     details[model] = asked ~= kind and asked .. " as " .. detail or detail
     least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
   end
-  return function(bytes)
+  return function(bytes, told)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = nearest(models, size)
-    return self:answer(details[model], model:values { size })
+    return values(self, told, details[model], model:values { size })
   end, nil, least
 end
 
@@ -401,7 +406,7 @@ end
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end
-  return detail_words.told(timer(bytes))
+  return detail_words.told(detail_words.answer(timer(bytes, true)))
 end
 
 local function few_collectives(self, kind, topology, dtype)

@@ -36,8 +36,7 @@ end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
 --- Notes the model of communication that answered for a line: `models`, a sorted list of names.
-local function add_model(line, answer)
-  local name = answer.model
+local function add_model(line, name)
   if not name or name == "none" then return end
   line.models = line.models or {}
   for _, known in ipairs(line.models) do if known == name then return end end
@@ -51,7 +50,7 @@ local function source_of(line, answer, seconds)
   local sources = line.provenance_seconds or {}
   line.provenance_seconds = sources
   sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
-  add_model(line, answer)
+  add_model(line, answer.model)
   line.detail = line.detail or detail.text(answer.detail)
 end
 
@@ -150,10 +149,11 @@ local function message_lines(result, p, times, width, gather)
   end
   local provenance, models = {}, {}
   for _, d in ipairs(result.demands) do
-    local answer = times:of_demand(d, p.dtype, width)
-    provenance[d.kind] = times_module.worse(provenance[d.kind], answer.provenance)
+    local _, _, _, from, _, model = times:of_demand(p.dtype, width, d.kind, d.bytes or d.parameters,
+      d.topology or d.place, d.element_bytes, d.layers, d.parts)
+    provenance[d.kind] = times_module.worse(provenance[d.kind], from)
     models[d.kind] = models[d.kind] or {}
-    add_model(models[d.kind], answer)
+    add_model(models[d.kind], model)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}

@@ -5,6 +5,7 @@
 --   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
 local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
+local detail = require "ett.profile.detail"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
@@ -32,15 +33,13 @@ local function refuse_time(seconds, name, pass)
     pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
 end
 
---- An answer with an interval that holds its time. name, pass: of what.
-local function check(answer, name, pass)
-  local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
+--- A time with an interval that holds it. name, pass: of what.
+local function check(s, low, high, name, pass)
   if math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
-    and s <= high and high < huge then return answer end
+    and s <= high and high < huge then return s, low, high end
   if type(s) ~= "number" or not (s >= 0 and s < huge) then refuse_time(s, name, pass) end
-  answer.low_seconds = type(low) == "number" and low >= 0 and low <= s and low or s
-  answer.high_seconds = type(high) == "number" and high >= s and high < huge and high or s
-  return answer
+  return s, type(low) == "number" and low >= 0 and low <= s and low or s,
+    type(high) == "number" and high >= s and high < huge and high or s
 end
 
 local sorted_fields = setmetatable({}, { __mode = "k" })
@@ -102,7 +101,9 @@ end
 
 local function timed(self, known, op, shape, dtype, pass)
   local answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
-  return check(answer, op.name, pass)
+  answer.seconds, answer.low_seconds, answer.high_seconds = check(answer.seconds, answer.low_seconds,
+    answer.high_seconds, op.name, pass)
+  return answer
 end
 
 --- Seconds of one run of an operator.
@@ -121,12 +122,6 @@ function Times:operator(op, shape, dtype, pass, key)
     known.answers[key] = answer
   end
   return answer
-end
-
-local function scaled(answer, ratio)
-  local copy = {}
-  for key, value in pairs(answer) do copy[key] = key:find "seconds$" and ratio * value or value end
-  return copy
 end
 
 --- The time of a group of `ranks`, of which gpus_per_node are on its poorest node, over that of as many on each of its
@@ -186,31 +181,32 @@ local function timer_of(self, kind, topology, dtype)
   if profile and profile.collective_timer then
     own = profile:collective_timer(kind, topology, dtype)
   elseif profile then
-    own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
+    own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
   end
   local ratio, network = uneven(kind, topology), network_seconds(kind, topology, self.cluster)
-  return function(bytes)
-    local answer = own and own(bytes)
-    if not answer then
+  return function(bytes, told)
+    local seconds, low, high, provenance, words, model, shared
+    if own then seconds, low, high, provenance, words, model, shared = own(bytes, told) end
+    if not seconds then
       links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
-      answer = links(bytes)
+      seconds, low, high, provenance, words, model, shared = links(bytes, told)
     end
-    check(answer, kind)
-    if answer.placed then return answer end -- one of the cluster's tiers
-    if ratio ~= 1 then answer = scaled(answer, ratio) end
-    -- An answer that was sampled with all sends at once (`together`) holds their share already.
-    local least = network and not answer.together and network(bytes)
-    if not least or answer.seconds >= least then return answer end
-    local slower = scaled(answer, least / answer.seconds)
-    slower.detail = { "%d groups share the node's network; %s",
-      topology.tiers[(self.cluster.node_tier or 1) + 1].groups, answer.detail or "" }
-    return slower
+    seconds, low, high = check(seconds, low, high, kind)
+    if shared == "placed" then return seconds, low, high, provenance, words, model end
+    if ratio ~= 1 then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
+    local least = network and shared ~= "together" and network(bytes)
+    if least and seconds < least then
+      local slower = least / seconds
+      seconds, low, high = slower * seconds, slower * low, slower * high
+      words = told and { "%d groups share the node's network; %s",
+        topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" } or nil
+    end
+    return seconds, low, high, provenance, words, model
   end
 end
 
---- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
----@param topology table nodes, gpus_per_node; ranks, where they are not the product of both; it does not change
-function Times:collective(kind, bytes, topology, dtype)
+-- What is known of a kind of collective in a place: its timer, and by bytes its answers and those without a detail.
+local function collective_of(self, kind, topology, dtype)
   local place = self.of_topology[topology] or place_of(self, topology)
   local by_dtype = place.kinds[kind]
   if not by_dtype then
@@ -219,38 +215,64 @@ function Times:collective(kind, bytes, topology, dtype)
   end
   local known = by_dtype[dtype]
   if not known then
-    known = { answers = {}, timer = timer_of(self, kind, place.topology, dtype) }
+    known = { answers = {}, messages = {}, timer = timer_of(self, kind, place.topology, dtype) }
     by_dtype[dtype] = known
   end
+  return known
+end
+
+--- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
+---@param topology table nodes, gpus_per_node; ranks, where they are not the product of both; it does not change
+function Times:collective(kind, bytes, topology, dtype)
+  local known = collective_of(self, kind, topology, dtype)
   local answer = known.answers[bytes]
   if not answer then
-    answer = known.timer(bytes)
+    answer = detail.answer(known.timer(bytes, true))
     known.answers[bytes] = answer
   end
   return answer
 end
 
---- Seconds of one demand (runtime/step/demand.h): a message, or an update of { parameters, layers, place = "first" |
---- "middle" | "last" }.
+--- The same as values of ett.profile.detail, without a detail.
+function Times:message(kind, bytes, topology, dtype)
+  local known = collective_of(self, kind, topology, dtype)
+  local answer = known.messages[bytes]
+  if not answer then
+    answer = detail.answer(known.timer(bytes))
+    known.messages[bytes] = answer
+  end
+  return detail.values(answer)
+end
+
+--- Times of one demand (runtime/step/demand.h) as values of ett.profile.detail.
 ---@param dtype string of weights and activations
 ---@param hidden integer width of the model
-function Times:of_demand(d, dtype, hidden)
-  if d.kind ~= "optimizer" then
-    return self:collective(d.kind, d.bytes, d.topology, d.element_bytes == 4 and "fp32" or dtype)
+---@param kind string of a message, or "optimizer"
+---@param amount number bytes; parameters of an update
+---@param where table|string topology of a message; the stage that updates: "first", "middle" or "last"
+---@param element_bytes integer
+---@param layers integer of an update
+---@param parts integer? bits: parts of the cluster that take part; 0: all
+function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts) -- luacheck: no unused args
+  if kind ~= "optimizer" then
+    return self:message(kind, amount, where, element_bytes == 4 and "fp32" or dtype)
   end
-  local params = math.tointeger(d.parameters) or math.floor(d.parameters)
-  return self:operator(operator.get(update_operators[d.place]), { params = params > 0 and params or 1,
-    layers = d.layers > 0 and d.layers or 1, hidden = hidden }, dtype, "update", false) -- demands are distinct
+  local params = math.tointeger(amount) or math.floor(amount)
+  return detail.values(self:operator(operator.get(update_operators[where]), { params = params > 0 and params or 1,
+    layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
 end
 
 --- Sets the time of everything that is untimed in `demands` (ett.step).
 function Times:answer(demands, dtype, hidden)
-  local list = demands:untimed()
-  for i = 1, #list do
-    local d = list[i]
-    local answer = self:of_demand(d, dtype, hidden)
-    demands:set(d.index, answer.seconds, answer.low_seconds, answer.high_seconds)
+  local function set(index, ...)
+    if index then
+      local seconds, low, high = self:of_demand(dtype, hidden, ...)
+      demands:set(index, seconds, low, high)
+    end
+    return index
   end
+  local index = 0
+  repeat index = set(demands:untimed_after(index)) until not index
 end
 
 --- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
@@ -283,27 +305,29 @@ OfParts.__index = OfParts
 
 --- Seconds of a demand that the devices of several parts take part in: the slowest part's, and of messages at least
 --- those of the network that joins the parts.
-function OfParts:of_demand(d, dtype, hidden)
-  local slowest, met = nil, 0
-  local function take(answer)
-    if not slowest or answer.seconds > slowest.seconds then slowest = answer end
+function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts)
+  if (parts or 0) == 0 then parts = -1 end
+  local met, slowest, low, high, provenance, model = 0, nil, nil, nil, nil, nil
+  local function take(seconds, own_low, own_high, from, _, name)
+    if not slowest or seconds > slowest then
+      slowest, low, high, provenance, model = seconds, own_low, own_high, from, name
+    end
   end
   for k, own in ipairs(self.parts) do
-    if (d.parts or -1) >> k - 1 & 1 == 1 then
-      take(own:of_demand(d, dtype, hidden))
+    if parts >> k - 1 & 1 == 1 then
+      take(own:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
       met = met + 1
     end
   end
-  if met > 1 and d.kind ~= "optimizer" and d.topology.nodes > 1 then
-    take(check(require("ett.profile.cluster").collective(self.cluster, d.kind, d.bytes,
-      d.topology), d.kind))
+  if met > 1 and kind ~= "optimizer" and where.nodes > 1 then
+    take(require("ett.profile.cluster").collective_timer(self.cluster, kind, where)(amount))
   end
-  return slowest
+  return slowest, low, high, provenance, nil, model
 end
 
 -- One kernel or message is timed on a part.
 local function refuse(self) require("ett.profile.network.parts").refuse(self.cluster, "a time of its own") end
-OfParts.operator, OfParts.collective = refuse, refuse
+OfParts.operator, OfParts.collective, OfParts.message = refuse, refuse, refuse
 
 function OfParts:step_spread(shares, p)
   local most = 0.0

@@ -100,6 +100,30 @@ static int demands_untimed(lua_State *L) {
   return 1;
 }
 
+/* demands:untimed_after(index): what has to be set behind a demand (0: the first), as
+ * index, kind, bytes or parameters, topology of a message or place of an update, bytes of
+ * an element, layers, parts; nothing if all are timed. */
+static int demands_untimed_after(lua_State *L) {
+  ett_demands *demands = to_demands(L);
+  lua_Integer after = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, after >= 0, 2, "must be at least 0");
+  size_t index = ett_demands_untimed(demands, (size_t)after);
+  const ett_demand *d = ett_demands_at(demands, index);
+  if (!d)
+    return 0;
+  lua_pushinteger(L, (lua_Integer)index + 1);
+  lua_pushstring(L, demand_names[d->kind]);
+  lua_pushnumber(L, d->amount);
+  if (d->kind == ETT_DEMAND_OPTIMIZER)
+    lua_pushstring(L, ett_step_lua_places[d->stage]);
+  else
+    push_topology(L, 1, index);
+  lua_pushinteger(L, d->element_bytes);
+  lua_pushinteger(L, d->layers);
+  lua_pushinteger(L, d->parts);
+  return 7;
+}
+
 static int demands_get(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);
@@ -143,7 +167,8 @@ int ett_step_lua_workspace_new(lua_State *L) {
 }
 
 static const luaL_Reg demands_methods[] = {
-    {"untimed", demands_untimed}, {"get", demands_get}, {"set", demands_set},
+    {"untimed", demands_untimed}, {"untimed_after", demands_untimed_after},
+    {"get", demands_get},         {"set", demands_set},
     {"count", demands_count},     {NULL, NULL},
 };
 
