@@ -137,7 +137,8 @@ function All:changed(name)
   if not readers then return end
   for i = 1, #readers do
     local one = readers[i]
-    one.stale, one.of.stale = true, true
+    -- An answer does not depend on what is still stale: it came from a function before.
+    if not one.stale then one.stale, one.of.stale = true, true end
   end
 end
 

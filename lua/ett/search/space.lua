@@ -182,10 +182,7 @@ local function below(self, p)
   local data, axes = p.dp * p.cp, self.axes
   local sharded = data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
   local sends = p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1
-  if not sharded then return #axes.recompute * sends end
-  local sum = 0
-  for _, zero in ipairs(axes.zero) do sum = sum + (zero == 0 and 1 or #axes.overlap_parameters) end
-  return #axes.recompute * sum * #axes.overlap_gradients * sends
+  return #axes.recompute * (sharded and self.of_sharded or 1) * sends
 end
 
 local function cut(self, reason, plans)
@@ -265,9 +262,11 @@ end
 --- A function that sets a field of a plan to each of its values in turn: those given, else the default ones.
 local function loops(self, setting, p)
   return function(name, default, visit)
-    for _, value in ipairs(values(self, name, default)) do
+    local list, all = values(self, name, default), setting.follows
+    for i = 1, #list do
+      local value = list[i]
       p[name] = value
-      setting.follows:changed(name)
+      all:changed(name)
       visit(value)
     end
     p[name] = nil
@@ -306,8 +305,8 @@ local function add_flags(self, setting, p, over)
       over("sequence_parallel", p.tp > 1 and { false, true } or { false }, function(shared)
         over("overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }, function()
           over("overlap_all_to_all", ep > 1 and exchange or { "none" }, function()
-            for _, order in ipairs(orders) do
-              p.rank_order = order
+            for i = 1, #orders do
+              p.rank_order = orders[i]
               setting.follows:changed "rank_order"
               add_part(self, setting, p)
             end
@@ -381,21 +380,29 @@ local function add_setting(self, setting)
   end)
 end
 
---- Units whose plans are likely to be fast come first: what they reach cuts the others.
+--- Units whose plans are likely to be fast come first: what they reach cuts the others. Those of one rank keep their
+--- order.
 local function sort_units(units)
-  local function rank(unit)
+  local classes, class_of, sorted = {}, {}, {}
+  for _, unit in ipairs(units) do
     local part = unit.parts[1]
-    return part.cp, part.micro_batch, math.abs(math.log(part.tp / part.setting.cluster.gpus_per_node, 2)),
-      part.sequence_parallel and 0 or 1
+    local rank = { part.cp, part.micro_batch, math.abs(math.log(part.tp / part.setting.cluster.gpus_per_node, 2)),
+      part.sequence_parallel and 0 or 1 }
+    local key = table.concat(rank, " ")
+    local class = class_of[key]
+    if not class then
+      class = { rank = rank, units = {} }
+      classes[#classes + 1], class_of[key] = class, class
+    end
+    table.insert(class.units, unit)
   end
-  local ranks = {}
-  for i, unit in ipairs(units) do ranks[unit] = { rank(unit) }; ranks[unit][5] = i end
-  table.sort(units, function(a, b)
-    local x, y = ranks[a], ranks[b]
-    for i = 1, 5 do if x[i] ~= y[i] then return x[i] < y[i] end end
+  table.sort(classes, function(a, b)
+    for i, x in ipairs(a.rank) do if x ~= b.rank[i] then return x < b.rank[i] end end
     return false
   end)
-  for i, unit in ipairs(units) do unit.index = i end
+  for _, class in ipairs(classes) do table.move(class.units, 1, #class.units, #sorted + 1, sorted) end
+  for i, unit in ipairs(sorted) do unit.index = i end
+  return sorted
 end
 
 --- Builds the space.
@@ -411,12 +418,15 @@ function space.new(given)
     schedules = schedules.memo(),
     by_key = {}, judged = {}, orders = {}, plans = 0, cut = {} }
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
+  local sum = 0
+  for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end
+  self.of_sharded = sum * #self.axes.overlap_gradients -- plans of weights that replicas share, for each recomputation
   -- Below, these are set field by field; the base holds defaults that would hide a missing one.
   for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end
   base.dp = nil
   self.settings = settings_of(self, given, base)
   for _, setting in ipairs(self.settings) do add_setting(self, setting) end
-  sort_units(self.units)
+  self.units = sort_units(self.units)
   self.by_key = nil
   return self
 end

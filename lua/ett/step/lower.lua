@@ -383,7 +383,8 @@ function lower.key(p, placement, model, key_of)
   local key = key_of and key_of(p) or fields.program_key(p, untied and "pp" or nil)
   local etp, tiers = p.etp or p.tp, placement.tiers
   if ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
-    and aligned(tiers, p.tp * p.cp) and aligned(tiers, etp) and aligned(tiers, etp * p.ep) then
+    and (p.cp == 1 or aligned(tiers, p.tp * p.cp)) and (etp == p.tp or aligned(tiers, etp))
+    and aligned(tiers, etp * p.ep) then
     return key, false
   end
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
