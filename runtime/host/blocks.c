@@ -4,80 +4,82 @@
 #include <string.h>
 
 /* Sizes are multiples of UNIT, the alignment of malloc. */
-enum { UNIT = 16, CLASSES = 16, CHUNK = 1 << 15 };
+enum { UNIT = HOST_BLOCK_UNIT, SMALL_MOST = UNIT * HOST_BLOCK_CLASSES, CHUNK = 1 << 15 };
 
-#ifdef ETT_SANITIZED
-static size_t small_most = 0; /* every block shows its bounds */
-#else
-static size_t small_most = UNIT * CLASSES;
-#endif
-
-typedef struct spare_block {
-  struct spare_block *next;
+typedef struct host_spare_block {
+  struct host_spare_block *next;
 } spare_block;
-
-static spare_block *spare[CLASSES + 1]; /* by size in units */
-static char *fresh;                     /* the rest of the last chunk */
-static size_t fresh_units;
 
 static size_t units_of(size_t size) {
   return (size + UNIT - 1) / UNIT;
 }
 
-static void give(void *block, size_t units) {
-  spare_block *b = block;
-  b->next = spare[units];
-  spare[units] = b;
+static int is_small(const host_blocks *blocks, size_t size) {
+  return size <= SMALL_MOST && !blocks->plain;
 }
 
-static void *take(size_t units) {
-  spare_block *b = spare[units];
+static void give(host_blocks *blocks, void *block, size_t units) {
+  spare_block *b = block;
+  b->next = blocks->spare[units];
+  blocks->spare[units] = b;
+}
+
+static void *take(host_blocks *blocks, size_t units) {
+  spare_block *b = blocks->spare[units];
   if (b) {
-    spare[units] = b->next;
+    blocks->spare[units] = b->next;
     return b;
   }
-  if (fresh_units < units) {
+  if (blocks->fresh_units < units) {
     char *chunk = malloc(CHUNK);
     if (!chunk)
       return NULL;
-    if (fresh_units > 0)
-      give(fresh, fresh_units);
-    fresh = chunk;
-    fresh_units = CHUNK / UNIT;
+    if (blocks->fresh_units > 0)
+      give(blocks, blocks->fresh, blocks->fresh_units);
+    memcpy(chunk, &blocks->chunks, sizeof blocks->chunks);
+    blocks->chunks = chunk;
+    blocks->fresh = chunk + UNIT;
+    blocks->fresh_units = CHUNK / UNIT - 1;
   }
-  char *block = fresh;
-  fresh += units * UNIT;
-  fresh_units -= units;
+  char *block = blocks->fresh;
+  blocks->fresh += units * UNIT;
+  blocks->fresh_units -= units;
   return block;
 }
 
-void host_blocks_plain(void) {
-  small_most = 0;
-}
-
-static void drop(void *block, size_t size) {
-  if (size > small_most)
+static void drop(host_blocks *blocks, void *block, size_t size) {
+  if (!is_small(blocks, size))
     free(block);
   else if (size > 0)
-    give(block, units_of(size));
+    give(blocks, block, units_of(size));
 }
 
-void *host_block_resize(void *block, size_t old_size, size_t size) {
+void *host_block_resize(host_blocks *blocks, void *block, size_t old_size, size_t size) {
   if (size == 0) {
-    drop(block, old_size);
+    drop(blocks, block, old_size);
     return NULL;
   }
-  if (size > small_most && (!block || old_size > small_most))
+  int small = is_small(blocks, size), was_small = is_small(blocks, old_size);
+  if (!small && (!block || !was_small))
     return realloc(block, size);
-  if (block && size <= small_most && old_size <= small_most &&
-      units_of(size) == units_of(old_size))
+  if (block && small && was_small && units_of(size) == units_of(old_size))
     return block;
-  void *moved = size > small_most ? malloc(size) : take(units_of(size));
-  if (!moved) /* a larger block serves a smaller size, too */
+  void *moved = small ? take(blocks, units_of(size)) : malloc(size);
+  if (!moved) { /* a larger block serves a smaller size, too */
     return size < old_size ? block : NULL;
+  }
   if (block) {
     memcpy(moved, block, size < old_size ? size : old_size);
-    drop(block, old_size);
+    drop(blocks, block, old_size);
   }
   return moved;
+}
+
+void host_blocks_close(host_blocks *blocks) {
+  while (blocks->chunks) {
+    void *chunk = blocks->chunks;
+    memcpy(&blocks->chunks, chunk, sizeof blocks->chunks);
+    free(chunk);
+  }
+  memset(blocks, 0, sizeof *blocks);
 }

@@ -19,24 +19,25 @@
 #error "ETT_VERSION comes from CMake"
 #endif
 
-/* The allocator of Lua: used never exceeds limit. */
+/* The most bytes that a Lua state holds. */
+static size_t limit_of_memory;
+
+/* The memory of a Lua state: used never exceeds the limit. */
 typedef struct {
-  size_t used, limit;
-} memory_bound;
+  size_t used;
+  host_blocks blocks;
+} state_memory;
 
-static memory_bound memory;
-
-/* Allocates, changes or frees a block; small ones are kept for reuse (blocks.h). */
 static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
-  memory_bound *bound = context;
+  state_memory *memory = context;
   host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
   if (!block)
     old_size = 0; /* Lua passes the kind of object here */
-  if (size > old_size && size - old_size > bound->limit - bound->used)
+  if (size > old_size && size - old_size > limit_of_memory - memory->used)
     return NULL;
-  void *moved = host_block_resize(block, old_size, size);
+  void *moved = host_block_resize(&memory->blocks, block, old_size, size);
   if (moved || size == 0)
-    bound->used = bound->used - old_size + size;
+    memory->used = memory->used - old_size + size;
   return moved;
 }
 
@@ -127,7 +128,7 @@ static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
   luaL_newlib(L, functions);
-  ett_lua_set_integer(L, "memory_limit", (lua_Integer)memory.limit);
+  ett_lua_set_integer(L, "memory_limit", (lua_Integer)limit_of_memory);
   ett_lua_set_string(L, "version", ETT_VERSION);
   ett_lua_set_string(L, "root", realpath(share, resolved) ? resolved : share);
   ett_lua_set_string(L, "prefix", prefix);
@@ -276,15 +277,22 @@ lua_State *host_open(const char *folder, const char **why) {
   if (*why)
     return NULL;
   compiled_open(prefix);
-  memory.limit = memory_limit();
-  if (memory.limit < (size_t)1 << 20) {
+  limit_of_memory = memory_limit();
+  if (limit_of_memory < (size_t)1 << 20) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";
     return NULL;
   }
-  if (getenv("ETT_PLAIN_MALLOC"))
-    host_blocks_plain();
-  lua_State *L = lua_newstate(bounded_allocate, &memory);
+  state_memory *memory = calloc(1, sizeof *memory);
+#ifdef ETT_SANITIZED
+  if (memory) /* every block shows its bounds */
+    memory->blocks.plain = 1;
+#else
+  if (memory)
+    memory->blocks.plain = getenv("ETT_PLAIN_MALLOC") != NULL;
+#endif
+  lua_State *L = memory ? lua_newstate(bounded_allocate, memory) : NULL;
   if (!L) {
+    free(memory);
     *why = "not enough memory to start";
     return NULL;
   }
@@ -293,11 +301,19 @@ lua_State *host_open(const char *folder, const char **why) {
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
-    lua_close(L);
+    host_close(L);
     *why = "not enough memory to start";
     return NULL;
   }
   return L;
+}
+
+void host_close(lua_State *L) {
+  void *memory;
+  lua_getallocf(L, &memory);
+  lua_close(L);
+  host_blocks_close(&((state_memory *)memory)->blocks);
+  free(memory);
 }
 
 const char *host_enter(lua_State *L, const char *folder) {
@@ -309,7 +325,7 @@ const char *host_enter(lua_State *L, const char *folder) {
   const char *why = missing_library(folder);
   if (why)
     return why;
-  memory.limit = memory_limit();
+  limit_of_memory = memory_limit();
   set_host_table(L, folder);
   set_preloaded(L);
   if (luaL_dostring(L, paths) != LUA_OK)
@@ -321,7 +337,7 @@ static void push_memory_error(lua_State *L) {
   ett_err err;
   ett_err_set(&err, ETT_ERR_MEMORY,
               "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
-              memory.limit >> 20);
+              limit_of_memory >> 20);
   ett_lua_push_error(L, &err);
 }
 

@@ -99,7 +99,7 @@ void ett_free(char *text) {
 void ett_close(ett_state *ett) {
   if (!ett)
     return;
-  lua_close(ett->L);
+  host_close(ett->L);
   free(ett);
   open_already = 0;
 }
