@@ -1,0 +1,65 @@
+--- `ett validate` on one processor, and runs that must fail. Every layout: validate_slow_spec.lua.
+local find = require "ett.base.find"
+local host = require "ett.host"
+
+local usable, why = find.load("samplers", "cpu").available()
+if usable then usable, why = require("ett.sampling.mpirun").available() end
+if not usable then
+  describe("ett validate elsewhere", function()
+    it("is not at hand", function() pending(why) end)
+  end)
+  return
+end
+
+local folder
+local command = ("'%s/bin/ett' validate --scale 0.01"):format(host.prefix)
+
+local function read(pipe_command)
+  local pipe = io.popen(pipe_command)
+  local text = pipe:read("a")
+  return text, pipe:close()
+end
+
+describe("ett validate", function()
+  before_each(function()
+    folder = os.tmpname()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+  end)
+  after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
+
+  it("runs where it may, though that is not the first processor", function()
+    if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
+    for layout, crowded in pairs { ["1x1"] = "over 1 configurations\n$",
+      ["2x1"] = "over 1 configurations; 2 ranks share a processor\n$" } do
+      local text, ok = read(("taskset -c 1 %s --no-check --layouts %s --configurations 1 --steps 1 --out %s/%s 2>&1")
+        :format(command, layout, folder, layout))
+      assert(ok, text)
+      assert.matches(crowded, text)
+      assert.matches("# threads: 1 pinned to processor 1\n",
+        (read(("cat %s/%s/ranks_*_near/*gelu*.csv"):format(folder, layout))))
+    end
+  end)
+
+  it("predicts nothing from an operator that computes a wrong result", function()
+    os.execute(("mkdir -p '%s/samplers/cpu'"):format(folder))
+    require("ett.base.folder").write(folder .. "/samplers/cpu/doubles.lua", ("local kinds = dofile '%s/samplers/cpu/"
+      .. "doubles.lua'\nkinds.gelu = function(_, v) return { y = v.x, dx = v.x } end\nreturn kinds\n")
+      :format(host.root))
+    for layout, where in pairs { ["1x1"] = "", ["2x1"] = "layout 2x1, 2 ranks: " } do
+      local text, ok = read(("ETT_PATH='%s' %s --quiet --layouts %s --configurations 1 2>&1"):format(folder, command,
+        layout))
+      assert.is_falsy(ok)
+      assert.is_truthy(text:find("ett: " .. where .. "sampling operators: ", 1, true), text)
+    end
+    local text, ok = read(("ETT_PATH='%s' %s --quiet --no-check --layouts 1x1 --configurations 1 --steps 1 2>&1")
+      :format(folder, command))
+    assert(ok, text)
+  end)
+
+  it("says what is missing where mpirun is not", function()
+    local text, ok = read(("PATH=/nowhere %s --layouts 2x1 2>&1"):format(command))
+    assert.is_falsy(ok)
+    assert.matches("ett: layout 2x1 needs several ranks: no mpirun here: install openmpi%-bin", text)
+  end)
+end)
