@@ -119,6 +119,15 @@ describe("selections", function()
     local x, y = a:intervals(), b:intervals()
     assert.is_true((x & y) | (x - y) == x)
     assert.equal(x:measure() + y:measure(), (x | y):measure() + (x & y):measure())
+    local windows, froms, tos = {}, {}, {}
+    for i = 1, 20 do
+      windows[i] = { 50000 * i - 7000, 51000 * i }
+      froms[i], tos[i] = windows[i][1], windows[i][2]
+    end
+    assert.same(x:measure_in(windows), x:measure_in(froms, tos))
+    assert.equal(x:clip(froms[3], tos[3]):measure(), x:measure_in(froms, tos)[3])
+    assert.has_error(function() x:measure_in(froms, { tos[1] }) end,
+      "bad argument #2 to 'measure_in' (must be a list of integers)")
   end)
 
   it("group and count as a loop does", function()

@@ -9,11 +9,14 @@ end
 
 --- The last start of every match, and the lane that started then.
 local function last_starts(matches, members)
-  local starts, lanes = {}, {}
-  for m, match in ipairs(matches) do
-    local latest, late = -math.huge, nil
-    for r, one in ipairs(match) do if one.ts > latest then latest, late = one.ts, members[r].lane.key end end
-    starts[m], lanes[m] = latest, late
+  local starts, lanes, ranks = {}, {}, #members
+  for m = 1, #matches do
+    local match, latest, late = matches[m], -math.huge, nil
+    for r = 1, ranks do
+      local ts = match[r].ts
+      if ts > latest then latest, late = ts, r end
+    end
+    starts[m], lanes[m] = latest, members[late].lane.key
   end
   return starts, lanes
 end
@@ -32,23 +35,32 @@ end
 local function charge(each, exposed, total)
   local matches, members = each.result.matches, each.group.members
   local starts, late = last_starts(matches, members)
+  local sort_of = collective.sort_of
   for r, member in ipairs(members) do
-    local clock, lane, rows, windows = each.result.clocks[r] or 0, member.lane.key, {}, {}
-    for m, match in ipairs(matches) do
-      local one = match[r]
-      local middle = math.min(math.max(starts[m], one.ts), one.stop) + clock
-      windows[2 * m - 1], windows[2 * m] = { one.ts + clock, middle }, { middle, one.stop + clock }
+    local clock, lane, rows, sorts = each.result.clocks[r] or 0, member.lane.key, {}, {}
+    local from, to = {}, {} -- for each match its waiting, then its transfer
+    for m = 1, #matches do
+      local one, latest = matches[m][r], starts[m]
+      local ts, stop = one.ts, one.stop
+      local middle = clock + (latest < ts and ts or latest > stop and stop or latest)
+      from[2 * m - 1], to[2 * m - 1], from[2 * m], to[2 * m] = ts + clock, middle, middle, stop + clock
+      sorts[m] = sort_of(one)
     end
-    local parts = exposed[lane]:measure_in(windows)
-    for m, match in ipairs(matches) do
-      local sort, wait, transfer = collective.sort_of(match[r]), parts[2 * m - 1], parts[2 * m]
-      total.wait, total.transfer = total.wait + wait, total.transfer + transfer
+    local parts = exposed[lane]:measure_in(from, to)
+    local waited = 0
+    for m = 1, #matches do
+      local sort, wait, transfer = sorts[m], parts[2 * m - 1], parts[2 * m]
+      waited, total.transfer = waited + wait, total.transfer + transfer
       if wait > 0 then add(total.ranks, late[m], wait) end
-      add(total.waiting, lane, wait)
-      local row = rows[sort] or row_of(total.kinds, match[r], each.group)
-      rows[sort] = row
+      local row = rows[sort]
+      if not row then
+        row = row_of(total.kinds, matches[m][r], each.group)
+        rows[sort] = row
+      end
       row.wait, row.transfer, row.count = row.wait + wait, row.transfer + transfer, row.count + 1
     end
+    total.wait = total.wait + waited
+    add(total.waiting, lane, waited)
   end
 end
 

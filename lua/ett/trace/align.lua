@@ -19,13 +19,20 @@ local clock_pairs = 4 -- an offset leaves at least half of the pairs: fewer do n
 --- point-to-point message are of one type.
 local function sequence(list, numbers)
   local stops, types = {}, {}
-  for i, each in ipairs(list) do
-    local kind = each.kernel_type == "recv" and "send" or each.kernel_type or "other"
-    if not numbers[kind] then
-      numbers.count = (numbers.count or 0) + 1
-      numbers[kind] = numbers.count
+  for i = 1, #list do
+    local each = list[i]
+    local kernel = each.kernel_type or "other"
+    local number = numbers[kernel]
+    if not number then
+      local kind = kernel == "recv" and "send" or kernel
+      number = numbers[kind]
+      if not number then
+        numbers.count = (numbers.count or 0) + 1
+        number = numbers.count
+      end
+      numbers[kind], numbers[kernel] = number, number
     end
-    stops[i], types[i] = each.stop, numbers[kind]
+    stops[i], types[i] = each.stop, number
   end
   return { ends = stops, types = types }
 end
@@ -49,6 +56,23 @@ local function automatic(reference, list, tolerance)
   end
   if same and clock > tolerance / 50 then found.suspected = steady.clock end
   return found
+end
+
+--- The collectives that every rank recorded: { {collective of rank 1, …}, … }, in the first rank's time.
+local function matches_of(lists, result)
+  local matches, match, ranks, first, last = {}, {}, #lists, 1, math.huge
+  for r, list in ipairs(lists) do
+    first, last = math.max(first, 1 - result.offsets[r]), math.min(last, #list - result.offsets[r])
+  end
+  for i = first, last do
+    for r = 1, ranks do
+      local each, clock = lists[r][i + result.offsets[r]], result.clocks[r]
+      match[r] = clock and clock ~= 0
+        and setmetatable({ ts = each.ts - clock, stop = each.stop - clock }, { __index = each }) or each
+    end
+    matches[#matches + 1] = { table.unpack(match, 1, ranks) } -- a table of its final size
+  end
+  return matches
 end
 
 --- Matches the lists of several ranks. lists[r] is sorted by start; each element has ts,
@@ -95,20 +119,7 @@ function align.match(lists, options)
       end
     end
   end
-  for i = 1, #lists[1] do
-    local match, complete = {}, true
-    for r, list in ipairs(lists) do
-      local each = list[i + result.offsets[r]]
-      if not each then
-        complete = false
-        break
-      end
-      local clock = result.clocks[r]
-      match[r] = clock and clock ~= 0
-        and setmetatable({ ts = each.ts - clock, stop = each.stop - clock }, { __index = each }) or each
-    end
-    if complete then result.matches[#result.matches + 1] = match end
-  end
+  result.matches = matches_of(lists, result)
   if #result.matches == 0 then return nil, "no collective was recorded by every rank" end
   return result
 end

@@ -82,15 +82,29 @@ static int set_measure(lua_State *L) {
   return 1;
 }
 
+static int64_t integer_at(lua_State *L, int list, lua_Integer i) {
+  lua_rawgeti(L, list, i);
+  luaL_argcheck(L, lua_isinteger(L, -1), list, "must be a list of integers");
+  const int64_t value = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
+/* set:measure_in({ {from, to}, … }) or set:measure_in({ from, … }, { to, … }) */
 static int set_measure_in(lua_State *L) {
   const ett_intervals *s = check(L, 1);
+  const bool flat = !lua_isnoneornil(L, 3);
   luaL_checktype(L, 2, LUA_TTABLE);
+  if (flat)
+    luaL_checktype(L, 3, LUA_TTABLE);
+  lua_settop(L, 3);
   lua_Integer n = luaL_len(L, 2);
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (lua_Integer i = 1; i <= n; i++) {
-    ett_interval w = pair(L, 2, i);
+    ett_interval w =
+        flat ? (ett_interval){integer_at(L, 2, i), integer_at(L, 3, i)} : pair(L, 2, i);
     lua_pushinteger(L, ett_intervals_measure_in(s, w.from, w.to));
-    lua_seti(L, -2, i);
+    lua_rawseti(L, 4, i);
   }
   return 1;
 }
