@@ -663,7 +663,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   return tied;
 }
 
-/* Finds the middle stages that hold the same as the one before. */
+/* Finds the middle stages that hold and receive the same as the one before. */
 static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
   int pp = e->plan->pp;
   for (int rank = 0; rank < pp; rank++)
@@ -671,6 +671,7 @@ static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
   for (int v = 0; v < a->slots; v++)
     if (a->alike[v % pp])
       a->alike[v % pp] = a->split[v] == a->split[v - 1] &&
+                         a->sums[v - 1].boundary == a->sums[v - 2].boundary &&
                          memcmp(&a->sums[v], &a->sums[v - 1], sizeof *a->sums) == 0;
 }
 

@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local lower_times = require "ett.step.times"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local step_core = require "step_core"
 local sweep = require "ett.search.sweep"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
@@ -222,6 +223,24 @@ describe("estimate", function()
         if line.name == "all_gather" then near(8 * gather * (2 + 2 * behind) / 3, line.seconds, "line") end
       end
     end
+  end)
+
+  it("gathers as much as the stage before sends", function()
+    local program <close> = step_core.program { gather = 1, boundary_bytes = 1,
+      operations = { { forward = { 1 }, backward = { 10 } }, { forward = { 100 }, backward = { 200 } } },
+      kinds = { { place = "middle", count = 2, uses = { 0, 1 } },
+        { place = "middle", count = 4, uses = { 0, 1 }, boundary = 2 } } }
+    local demands <close> = step_core.demands()
+    local workspace <close> = step_core.workspace()
+    local plan = step_core.plan { pp = 6, seq = 1, clip_gradients = false }
+    program:evaluate(plan, demands, workspace, false)
+    for _, d in ipairs(demands:untimed()) do demands:set(d.index, 0) end
+    local forward, backward = {}, {}
+    for s, stage in ipairs(program:evaluate(plan, demands, workspace, false).stages) do
+      forward[s], backward[s] = stage.forward_seconds - 100, stage.backward_seconds - 200
+    end
+    assert.same({ 0.0, 1.0, 1.0, 2.0, 2.0, 2.0 }, forward)
+    assert.same({ 10.0, 10.0, 20.0, 20.0, 20.0, 0.0 }, backward)
   end)
 
   it("a tied embedding is held twice over stages, once on one, and reduced", function()
