@@ -52,14 +52,18 @@ local function rates()
     row("of them evaluated", s.effort.evaluated, "", nil) }
 end
 
+--- The least seconds of a command by the clock and of processors, and its output.
 local function wall(line, times)
-  local best, text = math.huge, nil
+  local best, busy, text = math.huge, math.huge, nil
   for _ = 1, times do
     local before = sample.now()
-    text = command.shell(line)
+    local all = command.shell(line .. "; times")
     best = math.min(best, sample.now() - before)
+    local minutes, seconds -- the last line of `times` is of the processes that have ended
+    text, minutes, seconds = all:match "^(.*)%d+m[%d.]+s %d+m[%d.]+s\n(%d+)m([%d.]+)s %d+m[%d.]+s\n$"
+    busy = math.min(busy, 60 * tonumber(minutes) + tonumber(seconds))
   end
-  return best, text
+  return best, text, busy
 end
 
 local function ranks(rows)
@@ -74,9 +78,11 @@ local function ranks(rows)
   local two, text_two = wall(on_two .. program, 3)
   rows[#rows + 1] = row("seconds on two cores, all included", ("%.2f"):format(two), "<= 5", two <= 5)
   local long = ("'%s/bin/ett' %s"):format(host.prefix, longer)
-  local one_long, two_long = wall(long, 2), wall(on_two .. long, 2)
+  local one_long, _, one_busy = wall(long, 2)
+  local two_long, _, two_busy = wall(on_two .. long, 2)
   rows[#rows + 1] = row(("two ranks against one, a search of %.0f s"):format(one_long), ("%.2f"):format(one_long
     / two_long), ">= 1.8", one_long / two_long >= 1.8)
+  rows[#rows + 1] = row("processor seconds of both ranks over one's", ("%.2f"):format(two_busy / one_busy), "", nil)
   rows[#rows + 1] = row("bytes of two ranks equal to one's", text_one == text_two and "yes" or "no", "yes",
     text_one == text_two)
 end
