@@ -100,7 +100,7 @@ int cli_main(int argc, char **argv) {
     }
     print_error(L, wants_traceback(argc, argv));
   }
-  host_close(L);
+  lua_close(L);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
     status = status ? status : 1;

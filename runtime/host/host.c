@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "bind/common.h"
-#include "host/blocks.h"
 #include "host/compiled.h"
 #include "preloaded.inc"
 
@@ -19,39 +18,29 @@
 #error "ETT_VERSION comes from CMake"
 #endif
 
-/* The most bytes that a Lua state holds. */
-static size_t limit_of_memory;
-
-/* The memory of a Lua state: used never exceeds the limit. */
+/* The allocator of Lua: used never exceeds limit. */
 typedef struct {
-  size_t used;
-  host_blocks blocks;
-} state_memory;
+  size_t used, limit;
+} memory_bound;
+
+static memory_bound memory;
 
 static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
-  state_memory *memory = context;
+  memory_bound *bound = context;
   host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
   if (!block)
     old_size = 0; /* Lua passes the kind of object here */
-  if (size > old_size && size - old_size > limit_of_memory - memory->used)
+  if (size == 0) {
+    free(block);
+    bound->used -= old_size;
     return NULL;
-  void *moved = host_block_resize(&memory->blocks, block, old_size, size);
-  if (moved || size == 0)
-    memory->used = memory->used - old_size + size;
-  return moved;
-}
-
-/* Lua's warnings: off until a script says warn("@on"), as in `lua`. */
-static void print_warning(void *context, const char *text, int continues) {
-  static int on, inside;
-  (void)context;
-  if (!inside && !continues && *text == '@') {
-    on = strcmp(text, "@on") == 0 || (on && strcmp(text, "@off") != 0);
-    return;
   }
-  if (on)
-    fprintf(stderr, "%s%s%s", inside ? "" : "Lua warning: ", text, continues ? "" : "\n");
-  inside = continues;
+  if (size > old_size && size - old_size > bound->limit - bound->used)
+    return NULL;
+  void *moved = realloc(block, size);
+  if (moved)
+    bound->used = bound->used - old_size + size;
+  return moved;
 }
 
 /* ETT_MEMORY_LIMIT, or half of the machine's memory and at most 4 GiB; 0 when malformed.
@@ -128,7 +117,7 @@ static void set_host_table(lua_State *L, const char *prefix) {
   char share[PATH_MAX + 16], resolved[PATH_MAX];
   snprintf(share, sizeof share, "%s/share/ett", prefix);
   luaL_newlib(L, functions);
-  ett_lua_set_integer(L, "memory_limit", (lua_Integer)limit_of_memory);
+  ett_lua_set_integer(L, "memory_limit", (lua_Integer)memory.limit);
   ett_lua_set_string(L, "version", ETT_VERSION);
   ett_lua_set_string(L, "root", realpath(share, resolved) ? resolved : share);
   ett_lua_set_string(L, "prefix", prefix);
@@ -277,43 +266,27 @@ lua_State *host_open(const char *folder, const char **why) {
   if (*why)
     return NULL;
   compiled_open(prefix);
-  limit_of_memory = memory_limit();
-  if (limit_of_memory < (size_t)1 << 20) {
+  memory.limit = memory_limit();
+  if (memory.limit < (size_t)1 << 20) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";
     return NULL;
   }
-  state_memory *memory = calloc(1, sizeof *memory);
-#ifdef ETT_SANITIZED
-  if (memory) /* every block shows its bounds */
-    memory->blocks.plain = 1;
-#else
-  if (memory)
-    memory->blocks.plain = getenv("ETT_PLAIN_MALLOC") != NULL;
-#endif
-  lua_State *L = memory ? lua_newstate(bounded_allocate, memory) : NULL;
+  lua_State *L = luaL_newstate();
   if (!L) {
-    free(memory);
     *why = "not enough memory to start";
     return NULL;
   }
-  lua_setwarnf(L, print_warning, NULL);
+  memory.used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024 + (size_t)lua_gc(L, LUA_GCCOUNTB);
+  lua_setallocf(L, bounded_allocate, &memory);
   lua_atpanic(L, on_panic);
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {
-    host_close(L);
+    lua_close(L);
     *why = "not enough memory to start";
     return NULL;
   }
   return L;
-}
-
-void host_close(lua_State *L) {
-  void *memory;
-  lua_getallocf(L, &memory);
-  lua_close(L);
-  host_blocks_close(&((state_memory *)memory)->blocks);
-  free(memory);
 }
 
 const char *host_enter(lua_State *L, const char *folder) {
@@ -325,7 +298,7 @@ const char *host_enter(lua_State *L, const char *folder) {
   const char *why = missing_library(folder);
   if (why)
     return why;
-  limit_of_memory = memory_limit();
+  memory.limit = memory_limit();
   set_host_table(L, folder);
   set_preloaded(L);
   if (luaL_dostring(L, paths) != LUA_OK)
@@ -337,7 +310,7 @@ static void push_memory_error(lua_State *L) {
   ett_err err;
   ett_err_set(&err, ETT_ERR_MEMORY,
               "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
-              limit_of_memory >> 20);
+              memory.limit >> 20);
   ett_lua_push_error(L, &err);
 }
 

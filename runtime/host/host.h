@@ -15,9 +15,6 @@
  * machine's and at most 4 GiB. Memory of C modules (traces, samples) does not count. */
 lua_State *host_open(const char *folder, const char **why);
 
-/* Closes a state of host_open, and frees its memory. */
-void host_close(lua_State *L);
-
 /* Makes the modules of a tree known to the state of another program: the table ett.host,
  * the preloaded modules, and the tree's folders behind the program's own search paths.
  * Its functions, memory and signals stay as they are. May raise. Returns NULL, or a

@@ -99,7 +99,7 @@ void ett_free(char *text) {
 void ett_close(ett_state *ett) {
   if (!ett)
     return;
-  host_close(ett->L);
+  lua_close(ett->L);
   free(ett);
   open_already = 0;
 }
