@@ -188,7 +188,9 @@ static int evaluate(lua_State *L) {
 /* chances(plans, parts, spreads, {own, same, shared}, draws): the chance of each plan to
  * be the best; plans and spreads: the numbers of ett_chance. */
 static int chances(lua_State *L) {
-  ett_chance c = {.parts = (size_t)luaL_checkinteger(L, 2)};
+  lua_Integer parts = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, parts >= 0 && parts <= 1024, 2, "must be 0 to 1024");
+  ett_chance c = {.parts = (size_t)parts};
   size_t numbers, errors, width = ETT_CHANCE_PARTS + c.parts;
   lua_Integer draws = luaL_checkinteger(L, 5);
   for (int i = 1; i <= 4; i++)
