@@ -186,8 +186,10 @@ describe("a cluster file", function()
       { intra = "curves = { [-4] = { 1e3, 1e9 } }" },
     ["a.lua: links: intra: curves[foo]: the key must be a number of ranks of at least 2, or a collective's name"] =
       { intra = "curves = { foo = { 1e3, 1e9 } }" },
-    ["a.lua: links: intra: curves[2]: number 3 must be positive and at most 1e17, got nil"] =
+    ["a.lua: links: intra: curves[2]: number 3 (bytes) must be between 1 and 1e17, got nil"] =
       { intra = "curves = { [2] = { 1e3, 1e9, nil, 1e9 } }" },
+    ["a.lua: links: intra: curves[2]: number 2 (bytes/s) must be between 1000 and 1e17, got 1e-300"] =
+      { intra = "curves = { [2] = { 1e3, 1e-300 } }" },
     ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
       { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },

@@ -64,9 +64,10 @@ local function check_curve(curve, at)
   end
   for i = 1, count do
     local value = curve[i]
-    if type(value) ~= "number" or not (value > 0 and value <= most_rate) then
-      error_module.raise("model", "%s: number %d must be positive and at most 1e17, got %s", at, i,
-        schema.describe(value))
+    local least = i % 2 == 1 and 1 or least_rate
+    if type(value) ~= "number" or not (value >= least and value <= most_rate) then
+      error_module.raise("model", "%s: number %d (%s) must be between %g and 1e17, got %s", at, i,
+        i % 2 == 1 and "bytes" or "bytes/s", least, schema.describe(value))
     elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
       error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", at, schema.describe(value),
         schema.describe(curve[i - 2]))
