@@ -24,6 +24,12 @@ describe("ett.pretty", function()
     assert.matches("%.%.%. 800 more,\n}$", pretty.show(many))
   end)
 
+  it("shows control characters and bytes that are not UTF-8 as \\xNN", function()
+    assert.equal("h\xC3\xA9 \\x1b[31m\n\\x9b\\xff\\xfeok\\xc3",
+      pretty.plain "h\xC3\xA9 \27[31m\n\xC2\x9B\xFF\xFEok\xC3")
+    assert.equal("\\xed\\xa0\\x80", pretty.plain "\xED\xA0\x80") -- a surrogate
+  end)
+
   it("survives a __tostring that fails", function()
     assert.equal("<table: its __tostring failed>", pretty.show(setmetatable({}, { __tostring = error })))
   end)

@@ -97,7 +97,15 @@ end
 function pretty.plain(text)
   local function hex(c) return ("\\x%02x"):format(c:byte(-1)) end
   text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\9\11-\31\127]", hex)
-  return text
+  local _, bad = utf8.len(text)
+  if not bad then return text end
+  local parts, first = {}, 1
+  while bad do
+    parts[#parts + 1] = text:sub(first, bad - 1) .. hex(text:sub(bad, bad))
+    first = bad + 1
+    _, bad = utf8.len(text, first)
+  end
+  return table.concat(parts) .. text:sub(first)
 end
 
 --- A value as text: objects by their __tostring, tables with sorted keys, strings bare.

@@ -81,7 +81,7 @@ end
 
 local function cell(value)
   if value == nil or value == json.null or type(value) == "function" then return "" end
-  return type(value) == "string" and value:find "%c" and pretty.plain(value) or value
+  return type(value) == "string" and pretty.plain(value) or value
 end
 
 local function csv_text(known)
