@@ -30,8 +30,17 @@ describe("ett submit", function()
     refused("out", 'a" --wrap="x', [[out must not hold quotes or backslashes, got "a\" --wrap=\"x"]])
   end)
 
+  it("refuses back ends and precisions that no sampler has", function()
+    local output, status = command.ett(folder, "submit c.lua --print --backend nan")
+    assert.equal("ett: unknown back end 'nan'; known are cpu, cuda, mpi, nccl, torch\n", output)
+    assert.equal(1, status)
+    output, status = command.ett(folder, "submit c.lua --print --precision fp32,nan")
+    assert.equal("ett: the back end 'cpu' measures fp32, not 'nan'\n", output)
+    assert.equal(2, status)
+  end)
+
   it("quotes the rest: bash runs srun alone, with the words as given", function()
-    local words = { "--out", "o'; touch PWN; $(touch PWN) `touch PWN`", "--precision", "fp32;touch PWN" }
+    local words = { "--out", "o'; touch PWN; $(touch PWN) `touch PWN`" }
     local campaign = "c'; touch PWN; ' .lua"
     local line = { "submit", quote(campaign), "--print" }
     for _, word in ipairs(words) do line[#line + 1] = quote(word) end
@@ -41,7 +50,7 @@ describe("ett submit", function()
     assert.equal(4, count, text) -- job-name, nodes, ntasks-per-node, output
     command.write(folder, "job", "srun() { printf '%s\\n' \"$@\"; }\n" .. text)
     local output = command.shell(("cd '%s' && SLURM_NNODES=1 bash job"):format(folder))
-    assert.equal(table.concat({ "sample", campaign, "--out", words[2], "--precision", words[4] }, "\n") .. "\n",
+    assert.equal(table.concat({ "sample", campaign, "--out", words[2] }, "\n") .. "\n",
       output:match("\n(sample\n.*)$"))
     assert.is_nil(command.read(folder, "PWN"))
   end)

@@ -10,14 +10,19 @@ local turns = require "ett.sampling.turns"
 local must = error_module.must
 local sampler = {}
 
---- Loads the back end of that name; raises with what is missing.
-function sampler.backend(name)
+-- The back end of that name, which this machine may lack.
+local function known_backend(name)
   if not find.path("samplers", name) then
     local known = find.names("samplers")
     error_module.raise("missing", "unknown back end '%s'%s; known are %s", name, error_module.suggestion(name, known),
       table.concat(known, ", "))
   end
-  local backend = find.load("samplers", name)
+  return find.load("samplers", name)
+end
+
+--- Loads the back end of that name; raises with what is missing.
+function sampler.backend(name)
+  local backend = known_backend(name)
   local ok, why = backend.available()
   if not ok then error_module.raise("missing", "%s", why) end
   return backend
@@ -34,6 +39,13 @@ local function check_precision(backend, precision)
   if not backend.precisions or backend.precisions[precision] then return end
   error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name,
     table.concat(schema.keys(backend.precisions), ", "), precision)
+end
+
+--- Raises where no back end has that name, or it does not measure one of the precisions.
+---@param precisions string[]?
+function sampler.check(name, precisions)
+  local backend = known_backend(name)
+  for _, precision in ipairs(precisions or {}) do check_precision(backend, precision) end
 end
 
 --- The options of a back end's open(), without the precision.

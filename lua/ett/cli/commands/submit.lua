@@ -27,7 +27,7 @@ return {
     { "account", "NAME", "account" },
     { "backend", "NAME", "back end (default: the campaign's)" },
     { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
-    { "precision", "LIST", "precisions, separated by commas" },
+    { "precision", "LIST", "precisions, separated by commas", kind = "list" },
     { "wait", "wait for the job's end; the exit status is 1 when it failed" },
     { "print", "print the script and stop" },
     { "json", "print the job's number and script as JSON" },
@@ -38,16 +38,18 @@ return {
       error_module.raise("usage", "submit: give one campaign; `ett list campaigns` names those of ett")
     end
     local script = searches(positional[1])
-    if not script then require("ett.sampling.campaign").load(positional[1]) end -- a faulty one is not queued
     local submit = require "ett.sampling.submit"
+    local given = not script and require("ett.sampling.campaign").load(positional[1]) -- a faulty one is not queued
     local words = {}
-    if opts.precision then words = { "--precision", opts.precision } end
+    if opts.precision then words = { "--precision", table.concat(opts.precision, ",") } end
     local job = { campaign = positional[1], script = script, out = opts.out,
       nodes = opts.nodes, ranks_per_node = opts.ranks,
       gpus_per_node = opts.gpus, minutes = opts.minutes, partition = opts.partition, account = opts.account,
       backend = opts.backend, mpi = opts.mpi, words = words }
+    local text = submit.script(job)
+    if given then require("ett.sampling.sampler").check(opts.backend or given.backend, opts.precision) end
     if opts.print then
-      io.write(submit.script(job))
+      io.write(text)
       return 0
     end
     local number, path = submit.submit(job)
