@@ -119,7 +119,7 @@ describe("ett.holdout", function()
         assert.is_true(r.error == r.error and r.coverage >= 0)
       end
     end
-    assert.equal("1 row; at least 8 are needed", seen["gelu random"])
+    assert.equal("1 row; at least 8 are needed: measure more shapes", seen["gelu random"])
     assert.equal("no row is held out", seen["RoPE extrapolation"])
   end)
 

@@ -105,6 +105,13 @@ local stage_memory = { { "weights", field "weight_bytes" }, { "gradients", field
   { "software", sum("cached_bytes", "workspace_bytes", "communicator_bytes", "context_bytes") },
   { "total", field "memory_bytes" } }
 
+-- Seconds or hours with three digits.
+local function about(seconds)
+  local value, unit = seconds, "s"
+  if seconds >= 7200 then value, unit = seconds / 3600, "h" end
+  return ((value >= 100 and "%.0f %s" or "%.3g %s"):format(value, unit))
+end
+
 --- Variation, energy, goodput and run.
 local function outlook_rows(rows, e)
   if e.varied_p50_seconds then
@@ -116,9 +123,9 @@ local function outlook_rows(rows, e)
       :format(e.kwh_per_step, e.co2_kg_per_step, e.device_watts, e.overhead_watts, e.pue) }
   end
   if e.goodput_percent then
-    rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %.3g h; checkpoints of %s every %s)"):format(
-      e.goodput_percent, e.failure_interval_seconds / 3600, time_text(e.checkpoint_write_seconds),
-      time_text(e.checkpoint_interval_seconds)) }
+    rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %s; checkpoints of %s every %s)"):format(
+      e.goodput_percent, about(e.failure_interval_seconds), about(e.checkpoint_write_seconds),
+      about(e.checkpoint_interval_seconds)) }
   end
   if e.run_seconds then
     rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s%s"):format(e.run_tokens, e.run_seconds / 86400,
