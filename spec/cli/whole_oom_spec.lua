@@ -1,6 +1,6 @@
 --- Whole commands with failing allocations: every nth of a prediction, a trace, a search and a campaign, each in a
 --- child process. Each ends in its result or in a memory error, and leaves no block behind. ETT_OOM_STRIDE=1 fails
---- every allocation in turn.
+--- every allocation in turn, ETT_OOM_ALIKE=8 the first eight of each chain of C callers.
 local command = require "command"
 local folders = require "ett.base.folder"
 local maker = require "trace_maker"
@@ -9,7 +9,8 @@ local oom = require "oom"
 local model = require("ett.model").new("llama", { layers = 2, hidden = 256, heads = 4, vocab = 1000 })
 
 local function each(fn, stride)
-  local count, failed = oom.forked(fn, tonumber(os.getenv "ETT_OOM_STRIDE") or stride)
+  local count, failed = oom.forked(fn, tonumber(os.getenv "ETT_OOM_STRIDE") or stride,
+    tonumber(os.getenv "ETT_OOM_ALIKE"))
   assert.equal(0, failed, ("of %d allocations"):format(count))
   assert.is_true(count > stride)
 end
@@ -42,7 +43,7 @@ describe("with failing allocations", function()
     each(function()
       return #require("ett.search.search").new({ model = model, cluster = "dgx_h100", devices = 2, share = false,
         plan = { seq = 512, global_batch = 2, zero = 1, recompute = "none", tp = 1, cp = 1 }, keep = 3 }).rows
-    end, 9001)
+    end, 4001)
   end)
 
   it("a campaign is measured", function()

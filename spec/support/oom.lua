@@ -71,39 +71,24 @@ function oom.every_allocation(fn, most) return survive(fn, most or 20000, 1) end
 ---@param stride integer
 function oom.some_allocations(fn, stride) return survive(fn, 1 << 30, stride) end
 
--- In a child: ends it with 0 after a memory error or a result, and no block more than before.
-local function judge(fn, number, before, ok, result, err)
-  local failed = not ok and result or result == nil and err or nil
-  if failed and not is_memory_error(failed) then
-    io.stderr:write(("allocation %d: wanted a memory error, got: %s\n"):format(number, tostring(failed)))
+--- Runs fn; every stride-th allocation, and all that follow it, fails in a child process. The child must end in a
+--- memory error or a result. With its Lua state closed, it must hold no more blocks than after a run without failures.
+---@param stride integer
+---@param alike integer? so many of each chain of C callers fail in any case (default 0)
+---@return integer count of allocations
+---@return integer failed children
+---@return integer tried
+function oom.forked(fn, stride, alike)
+  fn()
+  local most = testing.blocks_closed(fn)
+  local count, tried, failed, in_child, ok, result, err = testing.fail_forked(stride, alike or 0, fn)
+  if not in_child then return count, failed, tried end
+  local fault = not ok and result or result == nil and err or nil
+  if fault and not is_memory_error(fault) then
+    io.stderr:write(("allocation %d: wanted a memory error, got: %s\n"):format(count, tostring(fault)))
     testing.exit(3)
   end
-  result, err, failed = nil, nil, nil -- luacheck: ignore
-  for _ = 1, 3 do -- most often that is enough
-    if testing.blocks() > before then collectgarbage() end
-  end
-  if testing.blocks() > before and collect() > before then -- a cache or a leak: the same again must add nothing
-    testing.fail_from(number, fn)
-    local once = collect()
-    testing.fail_from(number, fn)
-    if collect() > once then
-      io.stderr:write(("allocation %d: %d blocks leaked\n"):format(number, collect() - once))
-      testing.exit(4)
-    end
-  end
-  testing.exit(0)
-end
-
---- Runs fn once; every stride-th allocation, and all that follow it, fails in a child process.
----@param stride integer
----@return integer count of allocations
----@return integer failed
-function oom.forked(fn, stride)
-  fn()
-  local before = collect()
-  local count, failed, in_child, ok, result, err = testing.fail_forked(stride, fn)
-  if in_child then judge(fn, count, before, ok, result, err) end
-  return count, failed
+  testing.exit_closed(most)
 end
 
 return oom

@@ -5,14 +5,15 @@
  * to be looked up, which would itself allocate. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <signal.h>
+#include <link.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #ifdef ETT_SANITIZED /* AddressSanitizer's own functions */
 #define __libc_malloc __interceptor_malloc
@@ -28,28 +29,46 @@ extern void __libc_free(void *block);
 
 /* The interface testing.c looks up. */
 void ett_oom_arm(long first);
-void ett_oom_fork(long stride);
+void ett_oom_fork(long stride, long alike);
 long ett_oom_disarm(void);
 long ett_oom_blocks(void);
 long ett_oom_failed(void);
+long ett_oom_tried(void);
+void ett_oom_leave(void (*close_state)(void *), void *state, long most, int report);
 
 static atomic_long blocks;
 static atomic_long counted;
 static atomic_long failing_from; /* 0: never */
 static long fork_stride;         /* 0: no forks */
+static long fork_alike;          /* of each chain of callers, so many fork in any case */
 static long failed_children;
+static long tried;
 
 void ett_oom_arm(long first) {
   atomic_store(&counted, 0);
   atomic_store(&failing_from, first);
 }
 
-/* Every stride-th allocation forks. It fails, with all that follow, in the child alone.
- */
-void ett_oom_fork(long stride) {
+/* Every stride-th allocation forks, and so do the first `alike` of each chain of callers.
+ * It fails, with all that follow, in the child alone. */
+void ett_oom_fork(long stride, long alike) {
   atomic_store(&counted, 0);
   fork_stride = stride;
-  failed_children = 0;
+  fork_alike = alike;
+  failed_children = tried = 0;
+}
+
+static _Unwind_Reason_Code add_caller(struct _Unwind_Context *frame, void *hash) {
+  *(uint64_t *)hash = (*(uint64_t *)hash ^ _Unwind_GetIP(frame)) * 0x100000001b3;
+  return _URC_NO_REASON;
+}
+
+/* How often the chain of callers came before; chains that share a slot count as one. */
+static long seen_before(void) {
+  static uint32_t seen[1 << 20];
+  uint64_t hash = 0xcbf29ce484222325;
+  _Unwind_Backtrace(add_caller, &hash);
+  return seen[hash >> 44]++;
 }
 
 /* How many children of ett_oom_fork did not exit with 0. */
@@ -57,16 +76,10 @@ long ett_oom_failed(void) {
   return failed_children;
 }
 
-/* A child that takes more than a minute hangs. */
 static void wait_for(pid_t child, long number) {
-  const struct timespec pause = {0, 200000};
   int status = 0;
-  long waited = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    nanosleep(&pause, NULL);
-    if (++waited == 300000)
-      kill(child, SIGKILL);
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    ;
   if (status == 0)
     return;
   failed_children++;
@@ -77,10 +90,16 @@ static void wait_for(pid_t child, long number) {
 static int forks(void) {
   static atomic_flag at_work = ATOMIC_FLAG_INIT;
   const long number = atomic_fetch_add(&counted, 1) + 1;
-  if (number % fork_stride != 0 || atomic_flag_test_and_set(&at_work))
+  if (atomic_flag_test_and_set(&at_work))
     return 0;
+  if (!(fork_alike && seen_before() < fork_alike) && number % fork_stride != 0) {
+    atomic_flag_clear(&at_work);
+    return 0;
+  }
+  tried++;
   const pid_t child = fork();
   if (child == 0) {
+    alarm(60); /* a child that takes longer hangs */
     fork_stride = 0;
     atomic_store(&counted, number);
     atomic_store(&failing_from, number);
@@ -102,15 +121,34 @@ long ett_oom_disarm(void) {
   return atomic_load(&counted);
 }
 
+/* How many allocations forked. */
+long ett_oom_tried(void) {
+  return tried;
+}
+
 long ett_oom_blocks(void) {
   return atomic_load(&blocks);
+}
+
+/* Closes a Lua state and exits: here, as closing unloads the modules. The blocks still
+ * held go to the descriptor `report`; without one the status says whether they are more
+ * than `most`. */
+void ett_oom_leave(void (*close_state)(void *), void *state, long most, int report) {
+  close_state(state);
+  const long held = atomic_load(&blocks);
+  if (report >= 0)
+    _exit(write(report, &held, sizeof held) != sizeof held);
+  if (held > most)
+    fprintf(stderr, "%ld blocks leaked\n", held - most);
+  _exit(held > most ? 4 : 0);
 }
 
 /* lua-cjson ends the process when malloc fails, and leaks its buffer when Lua's allocator
  * does. Its calls neither fail nor count. */
 static int by_cjson(void *caller) {
-  Dl_info info;
-  return dladdr(caller, &info) && info.dli_fname && strstr(info.dli_fname, "cjson");
+  struct dl_find_object found; /* dladdr would search the symbols, too */
+  return _dl_find_object(caller, &found) == 0 &&
+         strstr(found.dlfo_link_map->l_name, "cjson");
 }
 #define BY_CJSON by_cjson(__builtin_return_address(0))
 

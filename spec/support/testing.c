@@ -4,6 +4,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 typedef void arm_function(long first);
@@ -60,32 +61,34 @@ static int blocks(lua_State *L) {
   return 1;
 }
 
-/* fail_forked(stride, fn) -> counted, failed, in_child, ok, result, err: calls fn once.
- * Every stride-th allocation forks. In the child that allocation and all that follow
- * fail; the child also returns. failed: how many children ended with another status than
- * 0. */
+typedef void fork_function(long stride, long alike);
+
+/* fail_forked(stride, alike, fn) -> counted, tried, failed, in_child, ok, result, err:
+ * calls fn once. Every stride-th allocation forks, and so do the first `alike` of each
+ * chain of C callers. In the child that allocation and all that follow fail; the child
+ * also returns. failed: how many children ended with another status than 0. */
 static int fail_forked(lua_State *L) {
-  const long stride = (long)luaL_checkinteger(L, 1);
-  luaL_checktype(L, 2, LUA_TFUNCTION);
-  lua_settop(L, 2);
+  const long stride = (long)luaL_checkinteger(L, 1),
+             alike = (long)luaL_checkinteger(L, 2);
+  luaL_checktype(L, 3, LUA_TFUNCTION);
+  lua_settop(L, 3);
   lua_checkstack(L, 20);
-  arm_function *arm = (arm_function *)dlsym(RTLD_DEFAULT, "ett_oom_fork");
+  fork_function *arm = (fork_function *)dlsym(RTLD_DEFAULT, "ett_oom_fork");
   count_function *disarm = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_disarm");
+  count_function *tried = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_tried");
   count_function *failed = (count_function *)dlsym(RTLD_DEFAULT, "ett_oom_failed");
-  if (!arm || !disarm || !failed)
+  if (!arm || !disarm || !tried || !failed)
     return luaL_error(L, "fail_forked needs oom_shim.so");
   const pid_t parent = getpid();
-  arm(stride);
+  arm(stride, alike);
   const int status = lua_pcall(L, 0, 2, 0);
   lua_pushinteger(L, disarm());
-  lua_insert(L, 2);
+  lua_pushinteger(L, tried());
   lua_pushinteger(L, failed());
-  lua_insert(L, 3);
   lua_pushboolean(L, getpid() != parent);
-  lua_insert(L, 4);
   lua_pushboolean(L, status == LUA_OK);
-  lua_insert(L, 5);
-  return lua_gettop(L) - 1;
+  lua_rotate(L, 3, 5);
+  return lua_gettop(L) - 2;
 }
 
 /* exit(status): at once, without closing the state */
@@ -94,8 +97,54 @@ static int exit_at_once(lua_State *L) {
   _exit((int)luaL_checkinteger(L, 1));
 }
 
+typedef void leave_function(void (*close_state)(lua_State *), lua_State *L, long most,
+                            int report);
+
+static leave_function *leave(lua_State *L) {
+  leave_function *f = (leave_function *)dlsym(RTLD_DEFAULT, "ett_oom_leave");
+  if (!f)
+    luaL_error(L, "oom_shim.so is not preloaded");
+  return f;
+}
+
+/* exit_closed(most): closes the state, then exits with 4 if more than `most` blocks are
+ * held. */
+static int exit_closed(lua_State *L) {
+  leave(L)(lua_close, L, (long)luaL_checkinteger(L, 1), -1);
+  return 0;
+}
+
+/* blocks_closed(fn) -> the blocks that a child holds after it called fn and closed its
+ * state */
+static int blocks_closed(lua_State *L) {
+  leave_function *leaves = leave(L);
+  int ends[2];
+  long held = -1;
+  if (pipe(ends) != 0)
+    return luaL_error(L, "no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    lua_settop(L, 1);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK)
+      _exit(1);
+    leaves(lua_close, L, 0, ends[1]);
+  }
+  close(ends[1]);
+  if (child < 0 || read(ends[0], &held, sizeof held) != sizeof held)
+    held = -1;
+  close(ends[0]);
+  if (child > 0)
+    waitpid(child, NULL, 0);
+  if (held < 0)
+    return luaL_error(L, "the child without failing allocations failed");
+  lua_pushinteger(L, held);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
+    {"blocks_closed", blocks_closed},
     {"exit", exit_at_once},
+    {"exit_closed", exit_closed},
     {"fail_forked", fail_forked},
     {"fail_from", fail_from},
     {"blocks", blocks},
