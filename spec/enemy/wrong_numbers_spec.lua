@@ -29,6 +29,7 @@ describe("ranges of the ledger's commands", function()
     ["picture --dp 9223372036854775807"] =
       "picture: option '--dp' must be at most 4096, got '9223372036854775807'",
     ["trace . --threads 1e12"] = "trace: option '--threads' must be at most 1024, got '1e12'",
+    ["optimize --devices ''"] = "optimize: --devices must name a number, got ''",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do
     local text, status = sentence, 2

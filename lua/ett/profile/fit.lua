@@ -24,8 +24,8 @@ end
 ---@return table|nil, string?
 function profile_fit.choose(data)
   if #data.seconds < profile_fit.least_rows then
-    return nil, ("%d row%s; at least %d are needed: measure more shapes"):format(#data.seconds, #data.seconds == 1 and "" or "s",
-      profile_fit.least_rows)
+    return nil, ("%d row%s; at least %d are needed: measure more shapes"):format(#data.seconds,
+      #data.seconds == 1 and "" or "s", profile_fit.least_rows)
   end
   local surface = #data.seconds <= regressor_surface.most_rows and several_kernels(data)
     and regressor_surface.suits(data.entry.path)

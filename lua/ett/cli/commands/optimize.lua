@@ -14,6 +14,7 @@ local function number_list(text, what)
     end
     list[#list + 1] = math.tointeger(value)
   end
+  if #list == 0 then error_module.raise("usage", "optimize: %s must name a number, got '%s'", what, text) end
   return list
 end
 
