@@ -63,7 +63,7 @@ static void test_instruction_sets_agree(void **unused) {
   text t = {0};
   ett_json_args args;
   assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
-  for (unsigned round = 0; round < 1000; round++) {
+  for (unsigned round = 0; round < 400; round++) {
     random_document(&t, roll(30));
     if (round % 3)
       damage_random(&t);
@@ -92,7 +92,7 @@ static void test_stretches_agree(void **unused) {
   ett_json_args args;
   unsigned right = 0, guesses = 0;
   assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
-  for (unsigned round = 0; round < 300; round++) {
+  for (unsigned round = 0; round < 150; round++) {
     random_document(&t, 60 + roll(200));
     const ett_json_scanner *s = ett_json_scanner_best();
     ett_lexicon lexicon = {0};
