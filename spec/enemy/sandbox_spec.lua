@@ -135,7 +135,7 @@ describe("a script in the sandbox", function()
 
   it("searches, and refuses options that write", function()
     local search = "search --cluster dgx_h100 --devices 4 --global-batch 16 --seq 128 --model llama hidden=512 "
-      .. "layers=4 heads=8 vocab=1000"
+      .. "layers=4 heads=8 vocab=1000 cp=1 zero=1"
     local plain, status = command.ett(folder, search)
     assert.equal(0, status, plain)
     assert.equal(plain, (command.ett(folder, search .. " --sandbox")))

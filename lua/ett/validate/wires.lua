@@ -125,7 +125,7 @@ local function points_of(groups, effort)
     for _, design in ipairs(degree > 1 and wires.designs[name] or {}) do
       local kind, sizes, lengths, count = table.unpack(design)
       local buffer = sample.tensor(sizes[2])
-      for i = 1, math.max(4, math.floor(count * effort)) do
+      for i = 1, math.max(6, math.floor(count * effort)) do
         local elements = math.floor(between(sizes, sample.halton(i, 1, 7)) / degree + 0.5) * degree
         list[#list + 1] = { group = name, over = group, kind = kind, elements = elements,
           stretch = between(lengths, sample.halton(i, 2, 7)), tensor = buffer:view(1, elements), visits = {} }
