@@ -183,6 +183,63 @@ static void test_members_behind_an_array(void **unused) {
   ett_json_args_free(&args);
 }
 
+/* Args whose bytes begin as those of an event before, and then differ. */
+static void test_members_seen_before(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *args;
+    int stream; /* -2: no row */
+  } cases[] = {
+      {"{\"Sequence\": 1, \"stream\": 5}", 5},
+      {"{\"Sequence\": 1,   \"stream\": 6}", 6},
+      {"{\"Sequence\": 1,\"stream\": 7}", 7},
+      {"{\"Sequence\":  1, \"stream\":   8}", 8},
+      {"{\"Sequence\": 1}", -1},
+      {"{\"Sequence\": 1 , \"stream\": 9}", 9},
+      {"{\"Sequence\": 12, \"stream\": 10}", 10},
+      {"{\"Sequence\": 1, 2}", -2},
+      {"{\"Sequence\": 1 2}", -2},
+      {"{\"Sequence\": 1, }", -2},
+      {"{\"Sequence\": \"a\", \"stream\": 11}", 11},
+      {"{\"Sequence\": \"a, \", \"stream\": 12}", 12},
+      {"{\"stream\": 13, \"Sequence\": \"a\"}", 13},
+      {"{\"Sequence\": {\"stream\": 1}, \"stream\": 14}", 14},
+      {"{\"Sequence\": 1, \"stream\": 5}", 5},
+  };
+  ett_json_args args;
+  assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const ett_json_scanner *s = ett_json_scanner_named(names[i]);
+    if (!s)
+      continue;
+    text t = {0};
+    puts_(&t, "[");
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+      puts_(&t, k ? ", {\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"args\": "
+                  : "{\"ph\": \"X\", \"name\": \"a\", \"ts\": 1, \"args\": ");
+      puts_(&t, cases[k].args);
+      puts_(&t, "}");
+    }
+    puts_(&t, "]");
+    ett_lexicon lexicon = {0};
+    ett_trace_part part;
+    ett_err err;
+    assert_int_equal(read_memory(s, t.bytes, t.length, 0, ETT_JSON_DOCUMENT, 0,
+                                 UINT64_MAX, &args, &lexicon, &part, &err),
+                     0);
+    uint32_t row = 0;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+      if (cases[k].stream > -2)
+        assert_int_equal(part.blocks[0].stream[row++], cases[k].stream);
+    assert_int_equal(part.blocks[0].count, row);
+    assert_int_equal(part.damage[ETT_DAMAGE_BAD_EVENT].count, 3);
+    ett_part_free(&part);
+    ett_lexicon_free(&lexicon);
+    free(t.bytes);
+  }
+  ett_json_args_free(&args);
+}
+
 static int64_t time_of(const char *digits, unsigned decimals, uint64_t *damaged) {
   char document[256];
   int n = snprintf(document, sizeof document,
@@ -278,6 +335,7 @@ int main(void) {
       cmocka_unit_test(test_instruction_sets_agree),
       cmocka_unit_test(test_stretches_agree),
       cmocka_unit_test(test_members_behind_an_array),
+      cmocka_unit_test(test_members_seen_before),
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_strings),
   };
