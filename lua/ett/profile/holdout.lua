@@ -141,7 +141,8 @@ local function evaluate(members, tests, pass, options, group, blocked, points)
     return not tests[m][i] and not (blocked and blocked[members[m].kernels[i]])
   end, options.threads)
   if #train.seconds < profile_fit.least_rows then
-    return nil, ("%d rows to learn from; %d are needed"):format(#train.seconds, profile_fit.least_rows)
+    return nil, ("%d rows to learn from; %d are needed: measure more shapes"):format(#train.seconds,
+      profile_fit.least_rows)
   end
   local model, outliers = profile_fit.fit(choice, train, options.fit)
   add_points(points, model, rows_of(members, pass, group, function(m, i) return tests[m][i] end), members, group,
