@@ -1,9 +1,10 @@
 --- Projection to the vocabulary, column-parallel. Tied heads own no parameters of their own.
 local gemm = require "ett.operator.gemm"
 local memory = require "ett.operator.memory"
+local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel" }
+local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel", unquantised = true }
 
 op.schema = { tokens = "count", in_features = "count", out_features = "count", bias = "natural?",
   stored_tokens = "count?", batch = "count?", tied = "natural?" }
@@ -18,6 +19,9 @@ end
 function op.model_flops(s, c)
   return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
 end
+
+--- Its input, in 16 bits.
+function op.activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
 
 --- The gradient of its input, and the gathered input. That of the logits takes the place of what the loss kept.
 function op.working_bytes(s, dtype)

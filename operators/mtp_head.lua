@@ -1,13 +1,18 @@
 --- The model's head on the tokens of multi-token prediction: its weights are shared (DeepSeek-V3, section 2.2).
 local gemm = require "ett.operator.gemm"
+local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "mtp_head", summary = "shared projection to the vocabulary, multi-token prediction" }
+local op = { name = "mtp_head", summary = "shared projection to the vocabulary, multi-token prediction",
+  unquantised = true }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = shapes.local_vocab(c),
     stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
+
+--- Its input, in 16 bits.
+function op.activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
 
 function op.parameters() return 0 end
 

@@ -34,6 +34,9 @@ schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8
   mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks store one scale for 32 or 16 elements
 local dtype_bytes = schema.dtype_bytes
 
+--- The data type of what software keeps in 16 bits where `dtype` has fewer.
+function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
+
 local function is_count(value) return is_integer(value) and value > 0 end
 
 --- kind -> { sentence, test, conversion }. Counts and degrees become Lua integers.

@@ -25,6 +25,7 @@ function blocks.join(...) return blocks.append({}, ...) end
 
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave
+local enter_head = { collective = "tensor_enter", with = { unquantised = true } }
 
 --- The entries with fields laid over the configuration that they see.
 ---@param fields table|fun(c: table): table
@@ -253,7 +254,7 @@ end
 
 --- Final norm, head and loss.
 function blocks.head(h)
-  return { name = "head", place = "last", ops = blocks.join(h.norm or "layer_norm", enter, "lm_head",
+  return { name = "head", place = "last", ops = blocks.join(h.norm or "layer_norm", enter_head, "lm_head",
     "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
@@ -264,7 +265,7 @@ local function multi_token(h, layer)
   return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join(
     -- A tied head's stage has the table already.
     { op = "shared_embedding", with = { copied = not h.tied_embeddings } }, leave, norm, norm, "linear_mtp",
-    layer.ops, norm, enter, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
+    layer.ops, norm, enter_head, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
 --- embedding, the given layers, head.

@@ -66,9 +66,10 @@ local patterns = {
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
-      return join(operand(one("all_gather", "tp", c.tp, bytes, "forward")),
+      local gathered = c.unquantised and join or operand
+      return join(gathered(one("all_gather", "tp", c.tp, bytes, "forward")),
         one("reduce_scatter", "tp", c.tp, bytes, "backward"),
-        operand(one("all_gather", "tp", c.tp, bytes, "backward", true)))
+        gathered(one("all_gather", "tp", c.tp, bytes, "backward", true)))
     end
     return one("all_reduce", "tp", c.tp, bytes, "backward")
   end,

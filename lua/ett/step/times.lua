@@ -113,7 +113,7 @@ end
 ---@param pass string "forward", "backward" or "update"
 ---@param key string|false|nil times.shape_key, when the caller has it; false: the answer is not kept
 function Times:operator(op, shape, dtype, pass, key)
-  local known = known_of(self, op, dtype, pass)
+  local known = known_of(self, op, op.unquantised and schema.wide(dtype) or dtype, pass)
   if key == false then return timed(self, known, op, shape, dtype, pass) end
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]

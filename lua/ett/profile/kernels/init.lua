@@ -206,7 +206,7 @@ end
 
 -- Measured seconds of a long causal forward pass over the law's: how far a device is from the laws.
 local function level(device, laws, head_dim)
-  local kernel = kernels.own(device, "attention", "bf16")
+  local kernel = kernels.of(device, "attention", "bf16")
   if not kernel then return nil end
   local x = { batch = 4, seq = 4096, heads = 32, kv_heads = 32, head_dim = head_dim, window = 0 }
   local law = training.seconds(device, laws, "bf16", "forward", { batch = 4, heads = 32, seq_q = 4096, seq_k = 4096,
