@@ -259,6 +259,12 @@ local function overlaps(row, field)
   return row[field] == true
 end
 
+-- NeMo overlaps the sends of virtual stages, as all of its rows do that say it.
+local function overlaps_sends(row)
+  if row.overlap_p2p == nil then return is_nemo(row) and row.schedule == "interleaved" end
+  return row.overlap_p2p
+end
+
 local function exchange_overlap(row)
   local said = row.alltoall_overlap or row.arch == "moe" and row.cuda_graphs == "full_iteration" and "batch"
   return said == "batch" and "batch" or nil
@@ -363,7 +369,8 @@ function published.plan(row, dtype)
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or (zero == 3 or nemo) and "bf16" or "fp32")],
     sequence_parallel = row.sequence_parallel == true and tp > 1,
-    serial_sends = deepspeed and pp > 1, gradient_all_reduce = neox, bucket_bytes = bucket_bytes[row.framework],
+    serial_sends = deepspeed and pp > 1, overlap_sends = pp > 1 and overlaps_sends(row) or nil,
+    gradient_all_reduce = neox, bucket_bytes = bucket_bytes[row.framework],
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
     overlap_parameters = overlaps(row, "overlap_param_gather"),
     overlap_all_to_all = ep > 1 and exchange_overlap(row) or nil,
