@@ -140,7 +140,10 @@ end
 --- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
 function published.dtype(row)
   local default = row.framework == "mlperf-other" and not row.device:find "^TPU" and "fp8" or "bf16"
-  return dtypes[stated(row, "precision") or default]
+  local known = dtypes[stated(row, "precision") or default]
+  -- A source calls mxfp8 and blocks of fp8 by the same words ("finer granularity"); Hopper has only these.
+  if known == "mxfp8" and not (row.device:find "^G?B%d" or row.device:find "^MI35") then return "fp8_block" end
+  return known
 end
 
 local tuning = { nemo = true, ["megatron-bridge"] = true }

@@ -366,15 +366,22 @@ local function shards(p, add)
   end
 end
 
+-- The data types of a device, as a set.
+local dtypes_of = remembered(function(device)
+  local set = {}
+  for _, dtype in ipairs(device.dtypes and device:dtypes() or schema.keys(device.peak_flops)) do set[dtype] = true end
+  return set
+end)
+
 --- The cluster: rates for the dtype, and links to hosts.
 local function cluster_parts(p, add, context)
   local cluster = context.cluster
   if not cluster then return end
   for _, part in ipairs(cluster.parts or { cluster }) do
-    local rates = part.device and part.device.peak_flops
-    if rates and not (rates[p.dtype] or part.device.peak and part.device:peak(p.dtype)) then
-      add("dtype = '%s' needs a device with a rate for it in peak_flops; %s states %s", p.dtype,
-        tostring(part.device.name), table.concat(schema.keys(rates), ", "))
+    local known = part.device and part.device.peak_flops and dtypes_of(part.device)
+    if known and not known[p.dtype] then
+      add("dtype = '%s' needs a device with a rate for it in peak_flops; %s has %s", p.dtype,
+        tostring(part.device.name), table.concat(schema.keys(known), ", "))
     end
     for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
       if p[name] > 0 and not part.host then

@@ -37,8 +37,8 @@ device_module.fields = {
   partitions = { "count", optional = true, most = 64 },
 }
 
--- A block format runs at the rate of its plain format.
-local rate_of = { fp16 = "bf16", fp8_block = "fp8", mxfp8 = "fp8", mxfp4 = "nvfp4", int8 = "fp8" }
+-- A block format runs at the rate of its plain format; Volta has 16 bits in fp16 alone.
+local rate_of = { fp16 = "bf16", bf16 = "fp16", fp8_block = "fp8", mxfp8 = "fp8", mxfp4 = "nvfp4", int8 = "fp8" }
 
 --- FLOP/s of dense products of a data type; nil where the device does not have it.
 ---@param dtype string
@@ -48,6 +48,20 @@ function Device:peak(dtype)
 end
 
 device_module.peak = Device.peak
+
+--- Data types of products that a device has. Software makes blocks of fp8 from plain fp8. The hardware that scales
+--- blocks of 32 elements (mxfp8) has 4-bit products, too.
+---@return string[]
+function Device:dtypes()
+  local peaks, list = self.peak_flops, schema.keys(self.peak_flops)
+  local function add(dtype, condition)
+    if condition and not peaks[dtype] then list[#list + 1] = dtype end
+  end
+  add("fp16", peaks.bf16)
+  add("fp8_block", peaks.fp8)
+  add("mxfp8", peaks.fp8 and (peaks.nvfp4 or peaks.mxfp4))
+  return list
+end
 
 --- Refuses a device that was measured above its peak.
 function device_module.check_rates(device, label)
