@@ -290,9 +290,18 @@ describe("a coefficient file", function()
     assert.matches("found a number", say "return 1", 1, true)
     assert.matches("its field 'device' is 'a100_sxm'; expected 'h100_sxm'",
       say "return { format = 'ett kernel 2', kernel = 'gemm', dtype = 'bf16', device = 'a100_sxm' }", 1, true)
-    assert.matches("gemm.bf16.coefficients.lua",
+    assert.matches("its last line is not its hash",
       say "return { format = 'ett kernel 2', kernel = 'gemm', dtype = 'bf16', device = 'h100_sxm', text = 'AAAA' }", 1,
       true)
+  end)
+
+  it("with one other character in its trees is named and not served", function()
+    local own = require("ett.host").root .. "/clusters/devices/h100_sxm/gemm.bf16.coefficients.lua"
+    local text = assert(files.read(own))
+    local at = text:find("%a", #text // 2)
+    local other = text:sub(at, at) == "A" and "B" or "A"
+    assert.matches("gemm.bf16.coefficients.lua: its lines do not have the hash of its last line",
+      say(text:sub(1, at - 1) .. other .. text:sub(at + 1)), 1, true)
   end)
 end)
 

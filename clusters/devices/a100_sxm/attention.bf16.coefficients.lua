@@ -145,3 +145,4 @@ P//ltv9Phf9YYA2u1D4KocdAAs9dQAmaYL7/OoP/rcIIP3g//9Vm/6OWBvwzQQbUGUH/HH//FGELoZZA
 /6mb//XB/yuTABYFQAi6cj//+Jf/h3cIunI//xWR/2vCDQCAPgueIj8JzTa+/+CI/6kzC8l7PwNzsT//NbD/JoAN7QQ+//h6/0dcBhH5QANzMT//
 NsYJzgY+/0e2/8eQAHMxPwaoCEH/crT/tIcJcfg//51c//+O]=],
 }
+-- hash 3c7786a77e8747338e357095ecca4694

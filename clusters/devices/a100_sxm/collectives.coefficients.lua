@@ -56,3 +56,4 @@ return {
     },
   },
 }
+-- hash b52dc023c244d0dbf58d66807adb277c

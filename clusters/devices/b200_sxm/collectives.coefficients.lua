@@ -55,3 +55,4 @@ return {
     },
   },
 }
+-- hash 3a32bab9c18713cdf957df5ebcc778e9

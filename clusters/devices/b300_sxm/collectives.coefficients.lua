@@ -56,3 +56,4 @@ return {
     },
   },
 }
+-- hash 9eeaa110ad4b67c22afa9f9c512a0c54

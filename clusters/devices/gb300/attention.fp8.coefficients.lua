@@ -181,3 +181,4 @@ BnOxQAYQkkD//bT/e3cJUOK//0DA/yilBuLiQA6uMsH/jmj/x7cJ9sa9/ymj/+eJABaFQAXPXUAJAhpA
 kwtB/496/8RlBACAQwaSMUH/iq//x4gDFgVA/6tp/0yRC8yMvwQAgEMJbuY/CBtKP/+Co//1kQnnFkD/I2b/ppUJZhc9BXOxP/+ymf9yXAsNAMD/
 x7n/weoAczFADTTzPQXPXUD/sGT/YIEJRwRA/w9+/4i4DnTQwA2/Pj7/ZpH/6m0LxkNA/xQv/wyC]=],
 }
+-- hash 4793b2fa58e8ede3da48bc75b8b9a2f6

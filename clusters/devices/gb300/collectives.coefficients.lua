@@ -42,3 +42,4 @@ return {
     },
   },
 }
+-- hash 158ae2239dac6e27d9374c78b893f969

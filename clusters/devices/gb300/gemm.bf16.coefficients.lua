@@ -815,3 +815,4 @@ kwtBEJIkvw7EWcD/GFz/No0AFgVB/z5Y/1ZvBKKbPwUbyj7/uLr/xYcRfQXB//9g/yqDA/7IQAewoT0C
 FkH/W1f/qIUDEb5ADvXIvwQWrr4P1sHA/2XF/4ScDhuSwP/oe/8SkQSyVj4FsKE9/ybE//N2CgCAP/87uf9fdQKTC0EETOo/BZVXP/9Yev8NYgBb
 JkH/oaH/BW8Eops/CgCAP///hv+jpwdcYj//HUj/6n8=]=],
 }
+-- hash f60920fd8460bf584c40ae3032cbb9c8

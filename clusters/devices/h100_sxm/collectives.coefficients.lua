@@ -56,3 +56,4 @@ return {
     },
   },
 }
+-- hash 35e1ed6b76155bfbe82344642a799b7b

@@ -181,3 +181,4 @@ DXKcPv9ia/+Mnw4rPMH/wmb/Zo7/zzoOGvXAAc/dQAQAgEP/HYn/HFoHH2pA/ztt/xZJCr8TQQ6qzsD/
 pl0/BXMxP//Bcv+fpAZir0D/vIP/EkkJoda7BhnVQP81m/9+zgoWBUH/M4r/DKkEAABDCG5/Pwn/877/yaT/P2YAFoVA/92c/89oCbzpPwk2nT//
 0IL/OWMKvxNB/2+b/9iC]=],
 }
+-- hash 820999a96601f1a80de05305c407357b

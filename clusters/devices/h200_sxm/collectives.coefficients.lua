@@ -55,3 +55,4 @@ return {
     },
   },
 }
+-- hash d9ce88d9e407df7caedb9a63da098dab

@@ -340,3 +340,4 @@ vv8giw9ikMD/YFP/AQAPHvPAAvMCQf+Bi//TzxBnZT//AXL/9k4Cfy1BA+fLQAGa1ED/1mT/6pUO9Zo/
 AIhBBmxfP/8ch/80cgZhbz//E9n/6JcQlck/AFsmQf9Mef/e0gkALEL/jk3/qnwBocdAAxCiQAMalUAAwvdA/wxd/yx+BHqEvv93TP9HmwPmokD/
 hh4E4wW//8p3/7VeAqoWQQ+SOcAPcEPA/01y/wo9A+fLQP9sk//ddwUAQD8EBPy+/3h3/xO8Dmh9QP/Xgf/Avw==]=],
 }
+-- hash d2195084c7bd817d608a2de43e7d3e33

@@ -181,3 +181,4 @@ BhaFQANzMT//AbD/I5oLaS7A/9Ft/26HBABAQwkcmb//war/LYgEAIBD/9Tp/0efABaFQABzMT8CEJJA
 gncOhOnABoQXQf+ebv9Yjw0H6Tz/V4//sbAOqf3ACZu8v/8mywshCr4Nxa4+/wN1/5mKBrsAQf+8tf9ekQuFsz4LKqA9CWkpQP+dev8TpQlXKj//
 7nv/Z6YAFoVADiybwP88bv+WfgNzMT//iqT/3YI=]=],
 }
+-- hash f0cf3891ce3796b6c776673ba511f455

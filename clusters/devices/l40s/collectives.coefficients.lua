@@ -54,3 +54,4 @@ return {
     },
   },
 }
+-- hash c93a029d6f46c167a338db3de512f58e

@@ -340,3 +340,4 @@ ikTBBFoPQP/FNv8EiQBbJkH/Enj/Ck8Es0K/EJa8Pg+Sx74Bfy1B/4Nu/3+pBuhyP/9yyv/ofAe1wj4E
 FgVBEWg2wf8faf/ihhB2AT7/vKf/cY8PV/I/AyrxQP/2cP8ZjQQ5uD//KT3/7XsOxozAAC0QQQ9Qq78C/fNA/2Jl/9mDBaNvP/96Pf+HkQR8wL8O
 wJnA/7WL/3xd/2a+D2ftPwQjlL8Ob4m+/xiA//FYD00Bwf/QWf8ziAGqFkEEpbM//15B/+d4Av3zQP8lyP//fA==]=],
 }
+-- hash 4c6ab1d5edf0ce186d78f3f1a20b9d20

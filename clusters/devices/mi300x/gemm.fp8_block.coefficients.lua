@@ -261,3 +261,4 @@ Y3o//9t//zKfAlEXQQsAgEL/wnD//7UF1Hk//+Cs/+GLAFL6QAM1zEADcaJAEW0xwf8br/8AxgewoT7/
 Hj0Dn+RAA0DVQP9Yiv9XlwcOZT//3Zr/V34BCg5BCwCAQv+vev9RuAAqIkH/oHf/gmoPkQ+/D4snwAoAAEIETr0//8+t/7bbBGXpPv+Ouf/YnwNY
 vkAADgZB/9av/5mbAFL6QP/1lf+rigEKDkELAIBCBBviP/9BfP8klgdHcz//s4j/9sgAKiJBAWgiQf/7dP9skwDTMkH/d2j/DHg=]=],
 }
+-- hash d257c3b59e6cf881e8c920be76d158bf

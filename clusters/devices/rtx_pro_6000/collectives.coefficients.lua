@@ -55,3 +55,4 @@ return {
     },
   },
 }
+-- hash e2ce8ee922164ed1eddbd68f18f0a2a1

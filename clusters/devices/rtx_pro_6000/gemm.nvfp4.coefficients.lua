@@ -261,3 +261,4 @@ c5kEHY0+AKHHQA78cr8Bfy1B/5qb/+LOAi0QQf+lcf/tmA664cAEt/a//////4qZBMHOvf/3iv87ewHP
 mS7B/9dn/zFB/zKRBuUKPwGTC0H/DH3/85oQjBa//7xh//15BKJivg+R8j4EBf6/Be12P//Uzf9/iA9lbL7/l47/BqwEHL+/Ab8TQf8eR/81awBE
 G0H/3G//jooBmtRABG0tPw8L+r7/DnL//6EEwEA//zoz/z1gALHHQAfF5D7/+Xn/p5sOufQ+/8p7/6Zo]=],
 }
+-- hash 714bec13e499a9ac7a818482dbfa15dd

@@ -570,3 +570,4 @@ ABBB//qB/9Ga/xFzgbSgTYQACD+GQCU/gRiETYEXQE3/2IX/MHuCABhB/wiH/2+phQDLPoFmUk3/zW3/
 Pv+OMgcAMj//juj/L10AfJtBAgAQQf+5Of9HZ//70QB8m0EGAAc//w0l/5an/xjsBgD+Pv9wR//Nqg==]] },
   },
 }
+-- hash cef4653081bb51d01cc622c97901e597

@@ -111,3 +111,4 @@ i5wBvxNB/xUY/3Jv/xDbALKeQQIqIkEAj5JB/4Gf/zxZ/3Ii/87dALKeQQCZkkEBLgpB/05u/wCZ/wI1
 wZH/RCcCKBdB/yFt//+6]] },
   },
 }
+-- hash 5134edc23703d4ee47d798c9b62463f3

@@ -206,3 +206,4 @@ ABCSQf/qm/89eAAQkkH/po3/ZrQDAKBGBADgRf+EnP/rbQBFmEH/0EX/qXwBIRlBBACARQzVh0EIAC9L
 gDtM/ziQ/7VfCyJxRggAxksFACBB/4KK/5tqATkkQf/Mlf+UugUAIEEEAKBF/yGS/yd1DWyTQf/pS/9PeQ==]=] },
   },
 }
+-- hash 11ee2a8d0d241cf16ed8a7805c9b88bc

@@ -152,3 +152,4 @@ CgDITv93bf9FdgF/LUEBwSFBAMmCQf9sugAHhkH/R43/maMCFgVBAnwAQf+ki/9QmQUAIEH/H4L/K3oA
 CWiiQP/Ui/+SdADtqUH/BXL/cnY=]] },
   },
 }
+-- hash 027255ee764c4fd7d498facc6e676bed

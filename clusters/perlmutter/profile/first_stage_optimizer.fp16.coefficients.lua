@@ -90,3 +90,4 @@ Z51BAE2VQf/dfP+rmwcJZ0r/N1j/r4X/aLAHJiVM/y9d/wM3AI+uQQk4WEEJHs5ACUhZQP+wgf+tqwEg
 QQfegUsHpBlLAX6cQP+Bj//KcQdZNEv/uFL/an8Jk9ZA//+U/2eq/5VL]] },
   },
 }
+-- hash 33848b29aaba164a1f698ac3c35e5e88

@@ -229,3 +229,4 @@ Qf/tsv+gSQ4Efj//Jon/PXoCAEBBB2y+Qf+Yef90OxD3fj//J5D/UXcI3mdBBACwQgQAgEL/HKj/s1f/
 //1o/3WbEJl9PwIAQEH/2X//eYsHmL9B/2kl/yR9]] },
   },
 }
+-- hash 2afa31cc13b189d686afa9286e6b9362

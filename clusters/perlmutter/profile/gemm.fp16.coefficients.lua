@@ -244,3 +244,4 @@ QQAQEkEAfABBAS0QQf+dtv8KighzMT//93f/fJUIc7E/AiMBQf+3Tf+Icg9ccz//bWT/IJ8GXedBBprg
 wP8BAAJTJUH/dGX/+LE=]] },
   },
 }
+-- hash 7b0e5b72f616a81b50def5f5a3229974

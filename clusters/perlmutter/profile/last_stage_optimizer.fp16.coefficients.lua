@@ -64,3 +64,4 @@ CYZfQf+9m//vhv9dKABpr0EHvd5K/9ngCUReQf/SpP8Ug/8BJACmrkEJT1FB/9vhCMqaQf9mgv8coP8x
 ABmhQf+jsgmGX0H/gJX/P3L/vTwAALFBCQBPQf9RvQdX1EsHjFdL/3yH/4dp/0ae/64/]] },
   },
 }
+-- hash 3a9b0d9b99e30849ac69bb4560552fbd

@@ -113,3 +113,4 @@ SE0KgJBMBQAAQf8Bsf/QmAJs6UD/05X/23MFAABBAsnqQP9AWf8NKv/NdQCwlEECt+9ABQAAQf+QpP/l
 OP+uWg==]] },
   },
 }
+-- hash 4ba6bb881ae21fcfd953c10cbba5bb82

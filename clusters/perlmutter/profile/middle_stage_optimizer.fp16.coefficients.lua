@@ -66,3 +66,4 @@ QQHKjUD/Dlr/+Hn/dpv/vj8AQbBBABefQf+gqQCMqkEJGsBA/+WJ/+VjCRHAQP/Bjv/Ho/8aSAB8sEEA
 /1eU/x5//yU5]] },
   },
 }
+-- hash 3df441cf6d4d6dfbd3347d748451ea1b

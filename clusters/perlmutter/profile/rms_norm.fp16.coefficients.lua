@@ -136,3 +136,4 @@ AB2KQf8hxgBrjEH/+3z/zqcB1h5BAaoWQf9KTwUAIEH//oP/DGoAmZVB//koAEWYQf/tav9HQgEtEEEA
 EkEAqIhB/6jHAgoOQf9QiP+npgB1j0EFACBB/16A/+dzAiUPQQAekUH/NTb/alr/e3U=]] },
   },
 }
+-- hash 7583e7aaf4f098da0510ac64c4052d53

@@ -229,3 +229,4 @@ jEEA+IhBCfw4QAD1ckH/ubj/T5oBHk5B/yu3/wWiBQCAQACBikH/Zqv/6JEJWeU//yyd/0KCBQCgQAFh
 UkEAhIxB//+P/4tiAfVyQf84Uv83dA==]] },
   },
 }
+-- hash 0a9d495b44c9912f36a6658bc41d71d5

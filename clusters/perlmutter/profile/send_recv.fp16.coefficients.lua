@@ -139,3 +139,4 @@ iY1B/8Ry/2TBAGmOQf8WVP/HMAArlUEAYpRB/+uL/9lfAGWVQf+4s/+ZlwCndUH/e70AL4hBAEWCQQBR
 uwC5ikH/T2P/mIM=]] },
   },
 }
+-- hash afca96a43bc487786f017e40ceb47dc2

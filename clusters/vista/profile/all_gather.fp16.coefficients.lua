@@ -127,3 +127,4 @@ QQAAnUEEAMA+/36XBwAHP/9Pgf/bcP+Jnf9IMg==]] },
     ["allgather_large_8_1"] = "167 of 195 rows (86 %) are faster than any link carries",
   },
 }
+-- hash c3b4a3f02bc20a85df57ec7cc1484e51

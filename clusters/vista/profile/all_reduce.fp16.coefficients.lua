@@ -491,3 +491,4 @@ ID7/yJ//8cH//1EHwFc/AOOiQf/5TP+beP+rhgdAQz8FABw/AGymQf9JwP/rhv+ocv+m4AAnpUEFABQ+
 BwC1Pv/zav/urQBVpkH/auj/y6YAIqVBAG+ZQf/6swCBn0EAFJ5B/7xu/yQ1ALOjQf9FiP+VZQaARz8GAJc+/2bAB4AoP/+Jh//vT//80g==]] },
   },
 }
+-- hash 018925fc2a71ee00b7dcc63046737a88

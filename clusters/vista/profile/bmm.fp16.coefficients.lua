@@ -219,3 +219,4 @@ xQpzMUAJ+L1A//WW/21tCIUUwP/Zcv94hw6Zez8KZktABpqpQf8VzQiviL//N5v/6cgJT5RACaOMQP+C
 ecD/AV//V5UKCR9A/wWV/6l2AaO7QAgDzr//MJ//Q8cOZX8///Vs/xKt]] },
   },
 }
+-- hash 1c36f7d4d1654bc879acec7bc7eaa3a3

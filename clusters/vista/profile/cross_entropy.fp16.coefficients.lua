@@ -101,3 +101,4 @@ HkH/hij/tHgAm5NBAIqMQf/doP+fyAHWHkH/Dj7/fXUAsJRBAjoMQf9Nvf/ckgFEG0H/Wyv/jG8K4KBM
 /6NL/yZ9]] },
   },
 }
+-- hash 67f7cfafe12095811f6e8ef2b04898d4

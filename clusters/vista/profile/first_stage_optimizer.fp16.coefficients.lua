@@ -71,3 +71,4 @@ EQlq1j//4s4A4pxBAASZQf+wif9WHgAGpUH/W8D/i3kHd7JKCfxsPwBal0H/McUA15pB/yIQ/9rNCfd0
 /11f/6qeADqsQf8zKP+BkQFCn0AJovRACbPYQABvqkH/xnz/z7X/vcoJJk9B/0c3//WDAHOkQf+ZNv/7gg==]] },
   },
 }
+-- hash 91026738647ef4a67533f3c6a276672f

@@ -102,3 +102,4 @@ Qwsvuj//NoL//pQPAKBA/1ez/9SYBxXCQQMAYEX/sH7/gpgDACBF/8N9/9txBz26QQ8AQEAEABBD/7Gg
     ["backward"] = "3318 of 4068 rows (82 %) are faster than the device's peak",
   },
 }
+-- hash 8403ad26e34a4bb99a7f1da24952fed1

@@ -169,3 +169,4 @@ H4z/L6YCwvdACgBwS/9gjP+doP87fgoAME4CwSFBCgAcTf8Td/96XwoAXE3/9J3/MoH/2NoAQ4dBAPJ8
 lgDzgkH/+KL/QZEAsqJBAagIQQAujUH/hpP/EoYCJx1B/6xu/0eE/6bC]] },
   },
 }
+-- hash d7c9bf6c814bfcd4374ee58b553121ce

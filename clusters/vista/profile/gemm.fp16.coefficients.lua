@@ -214,3 +214,4 @@ DK5xP/8/gf+1UgbW20H/vX//16wNbXI/DnRqPw4cVj8ALRBB/+C2//RzAlXQQP8jrv8MbggyqL4AFgVB
 CXz2QP+pef9elAAKDkH/Hor/0lIBUyVBDdd8P/99WP+iNP+rgg==]] },
   },
 }
+-- hash 5beb59c1025adef4974389dcb18de046

@@ -98,3 +98,4 @@ QP9ROv97WgkIQEEB24hAAQWDQP/Ejv+3xQD6lUH/UHT/Y54AVaxBAcqNQP+Zh/9ia/+uWgkiwD8EAOBF
 AIBF/wh//+xQ/96D]] },
   },
 }
+-- hash a9c49ca00ee72ad3d196b8145c326d94

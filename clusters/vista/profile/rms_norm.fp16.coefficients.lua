@@ -139,3 +139,4 @@ AEhL/42uCgBwTAoAqEv/WYP/xo4BIRlB/1h1/0SBBQAgQf/KNv+icACokUEAhIxBAagIQQUAIEH/Foj/
 uHX/SY8CJQ9BANmVQQCrk0H/amD/0nz/hkb/54g=]] },
   },
 }
+-- hash 8fac7088c7a3960a673f3c86d4d4e909

@@ -98,3 +98,4 @@ dv/SKwDqlEH/I6n/CYAAW4JBAwCIQQcAAD//WDr/qmEA9H5B/6pf/zd5AESPQQBlikEAKYlB/+2K/5xj
 /0+O]] },
   },
 }
+-- hash ef87054b28d3b76fa59c33c566a7e834

@@ -13,6 +13,7 @@ local physics = require "ett.profile.physics"
 local profile_fit = require "ett.profile.fit"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
+local sealed = require "ett.base.sealed"
 
 local calibrate = {}
 
@@ -42,7 +43,7 @@ local function serialise(file)
     line("  },")
   end
   line("}")
-  return table.concat(out, "\n") .. "\n"
+  return sealed.text(table.concat(out, "\n") .. "\n")
 end
 
 -- Fits one pass into `file`: a small regressor, a surface, or the reason why the pass is void.

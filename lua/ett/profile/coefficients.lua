@@ -10,6 +10,7 @@ local error_module = require "ett.base.error"
 local regressor = require "ett.profile.regressor"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
+local sealed = require "ett.base.sealed"
 
 local coefficients = {}
 
@@ -43,6 +44,7 @@ local function read(path)
     error_module.raise("format", "%s: not a coefficient file of this version of ett%s", path,
       why and (": " .. why) or "")
   end
+  sealed.check(text, path)
   known = { text = text, value = value, models = {} }
   known_files[path] = known
   return known

@@ -10,6 +10,7 @@ local files = require "ett.io"
 local kernels = require "ett.profile.kernels"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
+local sealed = require "ett.base.sealed"
 local training = require "ett.profile.kernels.attention_training"
 
 local calibrate = {}
@@ -92,7 +93,7 @@ return {
 end
 
 local function write(path, text)
-  local ok, err = files.write(path, text)
+  local ok, err = files.write(path, sealed.text(text))
   if not ok then error(err, 0) end
 end
 

@@ -9,8 +9,10 @@
 local csv = require "ett.csv"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
+local files = require "ett.io"
 local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
+local sealed = require "ett.base.sealed"
 local training = require "ett.profile.kernels.attention_training"
 local transfer = require "ett.profile.kernels.transfer"
 
@@ -125,6 +127,7 @@ local function read_file(device, name, dtype)
         wanted)
     end
   end
+  sealed.check(assert(files.read(path)), label)
   return given, label
 end
 
