@@ -55,6 +55,26 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("say which share of their time quantises, and leave the head in 16 bits", function()
+    local model = require("ett.model").new("llama", { layers = 2, hidden = 4096, heads = 32, ffn = 16384,
+      vocab = 32000 })
+    local function lines(dtype)
+      local of = {}
+      for _, line in ipairs(require("ett.step.estimate").new { model = model, cluster = "dgx_b200",
+        plan = { seq = 4096, micro_batches = 2, dtype = dtype } }.operators) do of[line.name] = line end
+      return of
+    end
+    local wide = lines "bf16"
+    assert.is_nil(wide.linear_up.quantisation_seconds)
+    for _, dtype in ipairs { "fp8", "mxfp8", "nvfp4" } do
+      local of = lines(dtype)
+      local share = of.linear_up.quantisation_seconds / of.linear_up.seconds
+      assert.is_true(share > 0.02 and share < 0.6, dtype .. tostring(share))
+      assert.is_nil(of.lm_head.quantisation_seconds)
+      assert.equal(wide.lm_head.seconds, of.lm_head.seconds)
+    end
+  end)
+
   it("are slowed by clocks as far as products of heads are arithmetic, and by rows off 16 bytes", function()
     local device, scores = devices.get "a100_sxm", { batch = 256, tokens = 2048, in_features = 64, out_features = 2048 }
     local burst = device_times.new(device):at_burst()
@@ -121,22 +141,25 @@ describe("kernels in a step", function()
   end)
 
   it("gather operands of tensor-parallel products in the products' data type, where the stack says so", function()
-    local asked
+    local asked, most
     local profile = {
       operator = function() return { seconds = 1e-3, provenance = "measured" } end,
       collective = function(_, kind, bytes, topology)
-        if topology.ranks == 4 then asked[kind] = bytes end
+        if topology.ranks == 4 then
+          asked[kind], most = math.min(asked[kind] or bytes, bytes), math.max(most, bytes)
+        end
         return { seconds = 1e-6, provenance = "measured" }
       end,
     }
     local model = require("ett.model").new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1024 })
     for dtype, size in pairs { bf16 = 2, fp8 = 1, mxfp8 = 33 / 32, nvfp4 = 9 / 16 } do
       for stack, gathered in pairs { plain = 2, megatron = size } do
-        asked = {}
+        asked, most = {}, 0.0
         estimate.new { model = model, cluster = "dgx_b200", profile = profile, plan = { seq = 1024, tp = 4,
           sequence_parallel = true, micro_batches = 1, dtype = dtype, stack = stack } }
         assert.same({ all_gather = gathered * 1024 * 512, reduce_scatter = 2.0 * 1024 * 512,
           all_reduce = asked.all_reduce }, asked)
+        assert.equal(2.0 * 1024 * 512, most) -- the head's
       end
     end
   end)

@@ -56,6 +56,20 @@ local cases = {
   { "checkpoint_bandwidth", 1e6, { failures_per_device_day = 0 }, { failures_per_device_day = 0.01 } },
 }
 
+describe("fields of the software that a plan leaves open", function()
+  it("are listed with their answers where they matter; given ones are not", function()
+    local function open(of, plan)
+      return table.concat(estimate.new { model = of, cluster = cluster, times = of_cluster, plan = with(plan) }
+        .left_open, ", ")
+    end
+    assert.equal("gradient_dtype fp32, accumulate_gradients true, stack plain, recompute none, optimizer_bytes 12",
+      open(dense, {}))
+    assert.equal("overlap_all_to_all none, stack plain, schedule 1f1b, overlap_gradients false, overlap_sends false",
+      open(mixture, { dp = 2, ep = 2, pp = 2, gradient_dtype = "bf16", accumulate_gradients = false, zero = 0,
+        recompute = "full", optimizer_bytes = 12, deduplicate_tokens = false }))
+  end)
+end)
+
 describe("fields without an effect", function()
   it("change nothing and are named; the same fields act where what they need is there", function()
     for _, case in ipairs(cases) do

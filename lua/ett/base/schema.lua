@@ -220,7 +220,9 @@ function schema.violations(given, spec)
       if check[2](value) then
         clean[name] = clean_of(value, rule, check, name, found)
       else
-        found[#found + 1] = ("field '%s' must be %s, got %s"):format(name, check[1], describe(value))
+        local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
+          and error_module.suggestion(value, schema.keys(dtype_bytes)) or ""
+        found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, check[1], describe(value), near)
       end
     end
   end

@@ -5,6 +5,7 @@
 --   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
 --   after    neither the program nor C depends on it: it says what an estimate adds of runs, money and variation
 --   needs    { text, function(plan, context) }: what else must be for a value other than the default to have an effect
+--   software what training software decides; an estimate lists it where it is left open
 --   program  the step program depends on it: true, or a function of the value and the plan that says what matters of
 --            it (a list: as text)
 --
@@ -63,27 +64,27 @@ local fields = {
     { "pad_to_capacity", "boolean", default = false, program = true,
       help = "experts compute as many tokens as capacity_factor allows, padding included (GShard, MaxText)" },
     { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
-    { "sequence_parallel", "boolean", default = false, program = true,
+    { "sequence_parallel", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1", function(p) return p.tp > 1 end },
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
     { "dtype", "training_dtype", default = "bf16", program = true, help = "type of weights and activations",
       c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
-    { "gradient_dtype", "training_dtype", default = "fp32", program = true,
+    { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
       help = "type of stored and reduced gradients",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
-    { "accumulate_gradients", "boolean", default = true, program = true,
+    { "accumulate_gradients", "boolean", software = true, default = true, program = true,
       help = "a separate kernel adds up gradients (false: the weight-gradient products do)" },
-    { "scatter_sends", "boolean", default = false, program = true,
+    { "scatter_sends", "boolean", software = true, default = false, program = true,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
       help = "activations cross stages split over tp (DeepSpeed, Megatron scatter-gather)" },
-    { "deduplicate_tokens", "boolean", default = false, program = true,
+    { "deduplicate_tokens", "boolean", software = true, default = false, program = true,
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
-    { "overlap_all_to_all", "string", default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
+    { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
       program = function(how, p) return p.stack and how or how ~= "none" end, -- a stack's launches tell them apart
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
-    { "overlap_tensor", "boolean", default = false, program = true,
+    { "overlap_tensor", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },
       help = "tensor-parallel gathers and scatters run in pieces beside their products (userbuffers, async TP)" },
     { "lora_rank", "count", optional = true, most = 1 << 14, program = true,
@@ -93,7 +94,7 @@ local fields = {
       help = "products with adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
-    { "stack", "string", optional = true, program = true,
+    { "stack", "string", software = true, optional = true, program = true,
       help = "software that runs the step, a file of lua/stacks; without one: fused kernels, no launch cost" },
     { "recompute_modules", "list", optional = true,
       program = function(modules) return modules and table.concat(modules, ",") end,
@@ -108,17 +109,17 @@ local fields = {
     { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },
     { "vp", "degree", default = 1, most = 1 << 10, c = true,
       help = "model chunks of each stage (of each direction in two-way schedules)" },
-    { "schedule", "string", default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
+    { "schedule", "string", software = true, default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
     { "interleave_group", "count", optional = true, most = 1 << 24,
       c = { "interleave_group", function(group, p)
         return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
       help = "interleaved: micro-batches in a row through one chunk (default pp, or the next valid number)" },
-    { "recompute", "string", default = "none", one_of = { "none", "selective", "half", "full" },
+    { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
       c = true,
       help = "operators that the backward pass repeats: none, selective (attention's core), half (of full), full" },
-    { "zero", "natural", default = 0, one_of = { 0, 1, 2, 3 }, c = true,
+    { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true,
       needs = { "dp * cp above 1", replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },
@@ -137,7 +138,7 @@ local fields = {
     { "micro_batches", "count", optional = true, most = 1 << 24, c = true,
       help = "micro-batches a step (or give global_batch)" },
     { "global_batch", "count", optional = true, most = 1 << 58, help = "sequences a step over all replicas" },
-    { "optimizer_bytes", "nonnegative", default = 12, most = 1024, c = true, -- Adam: fp32 weight and two moments
+    { "optimizer_bytes", "nonnegative", software = true, default = 12, most = 1024, c = true, -- Adam: fp32 weight and two moments
       help = "optimizer state of one parameter, master weight included" },
     { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
       needs = { "dp * cp above 1 and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
@@ -145,12 +146,12 @@ local fields = {
     { "gradient_all_reduce", "boolean", default = false, c = true,
       needs = { "zero of at least 1 and dp * cp above 1", sharded },
       help = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)" },
-    { "overlap_gradients", "boolean", default = false, c = true, needs = { "dp * cp above 1", replicated },
+    { "overlap_gradients", "boolean", software = true, default = false, c = true, needs = { "dp * cp above 1", replicated },
       help = "reduce buckets while the last backward runs" },
-    { "overlap_parameters", "boolean", default = false, c = true,
+    { "overlap_parameters", "boolean", software = true, default = false, c = true,
       needs = { "zero of at least 1 and dp * cp above 1", sharded },
       help = "gather weights behind the next forward" },
-    { "overlap_sends", "boolean", default = false, c = true, needs = { "pp above 1", staged },
+    { "overlap_sends", "boolean", software = true, default = false, c = true, needs = { "pp above 1", staged },
       help = "stages compute while they send" },
     { "serial_sends", "boolean", default = false, c = true, program = true,
       needs = { "pp above 1", staged },
@@ -216,6 +217,25 @@ function fields.idle(p, context)
     local name, needs = field[1], field.needs
     if needs and p[name] ~= field.default and not needs[2](p, context) then
       found[#found + 1] = ("%s has no effect: it needs %s"):format(name, needs[1])
+    end
+  end
+  return found
+end
+
+-- What has an effect only where there is something to exchange or to send.
+local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
+
+--- What a given plan leaves open of what software decides, as "name value" of a clean plan.
+---@param given table
+---@param p table the clean plan
+---@param stack string name of the stack that is taken
+---@return string[]
+function fields.left_open(given, p, stack)
+  local found = {}
+  for _, field in ipairs(fields.list) do
+    local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]
+    if field.software and given[name] == nil and not (test and not test(p, {})) then
+      found[#found + 1] = ("%s %s"):format(name, name == "stack" and stack or tostring(p[name]))
     end
   end
   return found

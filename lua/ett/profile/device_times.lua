@@ -99,6 +99,15 @@ local function moved(self, bytes)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
+-- Share of a product's answer that quantising its operands takes, by their bytes: 16 bits are read and fewer written,
+-- forward of the input, backward of the output's gradient for both products. beside: seconds of what the tables lack.
+local function quantising(self, found, dtype, operands, beside)
+  if not found then return nil end
+  local inside = moved(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
+  found.quantisation_share = math.min(1.0, (inside + beside) / found.seconds)
+  return found
+end
+
 -- Quantised training also writes a transposed copy of the input, for the weight gradient. nvfp4 reads the input and the
 -- gradient of the output twice more: for the largest value, and for that of their Hadamard transform (NVIDIA 2025,
 -- arXiv 2509.25149). The tables hold the other quantisations of activations and gradients; quantised weights are kept
@@ -126,18 +135,21 @@ local function products(self, op, shape, dtype, pass)
   if pass == "backward" then
     local d_input = product(self, dtype, batch, s.m, s.k, s.n, expert_rows, slower)
     local d_weight = product(self, dtype, batch, s.n, s.k, s.m, expert_rows, slower)
-    local parts = { d_input or false, d_weight or false }
+    local parts, beside = { d_input or false, d_weight or false }, nil
     if schema.dtype_bytes[dtype] < 2 then
-      parts[#parts + 1] = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
+      beside = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
+      parts[#parts + 1] = beside
     end
     -- The gradient of a bias is a sum over rows.
     if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
       parts[#parts + 1] = moved(self, 2.0 * batch * s.m * s.n)
     end
-    return answer(parts, "products of its kernel table")
+    local found = answer(parts, "products of its kernel table")
+    return beside and quantising(self, found, dtype, 2.0 * batch * s.m * s.n, beside.seconds) or found
   end
-  return answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows, slower) or false },
+  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows, slower) or false },
     "product of its kernel table")
+  return schema.dtype_bytes[dtype] < 2 and quantising(self, found, dtype, (batch + 0.0) * s.m * s.k, 0.0) or found
 end
 
 --- The training laws of this device, else of the neighbour that has some.
@@ -251,7 +263,8 @@ function DeviceTimes:operator(name, shape, dtype, pass)
   if self.stack.sharded then factor = factor * beside_sharding(self.device, shape) end
   if not found or factor == 1 then return found end
   return { seconds = found.seconds * factor, low_seconds = found.low_seconds * factor,
-    high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail }
+    high_seconds = found.high_seconds * factor, provenance = found.provenance, detail = found.detail,
+    quantisation_share = found.quantisation_share }
 end
 
 --- The same kernels under another stack.

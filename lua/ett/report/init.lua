@@ -25,6 +25,9 @@ local function breakdown(lines, title, list)
     local from = line.provenance or "-"
     if line.models then from = ("%s (%s)"):format(from, table.concat(line.models, ", ")) end
     if line.group == "dp" and line.detail then from = ("%s, %s"):format(from, line.detail) end
+    if (line.quantisation_seconds or 0) > 0 then
+      from = ("%s, %s ms of it quantisation"):format(from, milliseconds(line.quantisation_seconds))
+    end
     if (line.overlapped_seconds or 0) > 0 then
       from = ("%s, %s ms more overlapped"):format(from, milliseconds(line.overlapped_seconds))
     end
@@ -34,7 +37,7 @@ local function breakdown(lines, title, list)
   add_all(lines, columns(rows, "lrrl"))
 end
 
-local function plan_text(p)
+local function plan_text(p, stack)
   local words = {}
   for _, name in ipairs { "pp", "tp", "dp" } do words[#words + 1] = ("%s %d"):format(name, p[name]) end
   for _, name in ipairs { "cp", "ep", "vp" } do
@@ -55,7 +58,21 @@ local function plan_text(p)
   if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
   if p.lora_rank then words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank) end
   if p.frozen_layers > 0 then words[#words + 1] = ("%d layers frozen"):format(p.frozen_layers) end
+  words[#words + 1] = "stack " .. stack
   return table.concat(words, ", ")
+end
+
+--- Lists words after a title, at most 100 columns of them a row.
+local function add_words(rows, title, words)
+  local text = ""
+  for i, word in ipairs(words) do
+    local more = word .. (i < #words and ", " or "")
+    if #text + #more > 100 then
+      rows[#rows + 1], title, text = { title, text }, "", ""
+    end
+    text = text .. more
+  end
+  if text ~= "" then rows[#rows + 1] = { title, text } end
 end
 
 --- A table of the stages: neighbours that print alike share a row, columns of zeros are left out.
@@ -167,7 +184,7 @@ function report.estimate(e)
   local lines = {
     ("%s (%s parameters) on %s (%s)"):format(e.model.name, parameters_text(e.model.parameters), devices_text(e),
       e.cluster),
-    plan_text(e.plan), "",
+    plan_text(e.plan, e.stack), "",
   }
   local rows = {
     { "step time", ("%s   [%s, %s] at %d %%"):format(time_text(e.step_seconds), time_text(e.low_seconds),
@@ -200,6 +217,7 @@ function report.estimate(e)
       e.price_per_step, e.price_per_billion_tokens, e.price_per_device_hour) }
   end
   outlook_rows(rows, e)
+  add_words(rows, "left open", e.left_open)
   add_all(lines, columns(rows, "ll"))
   breakdown(lines, "operator", e.operators)
   breakdown(lines, "collective", e.collectives)

@@ -50,6 +50,9 @@ local function source_of(line, answer, seconds)
   local sources = line.provenance_seconds or {}
   line.provenance_seconds = sources
   sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
+  if answer.quantisation_share then
+    line.quantisation_seconds = (line.quantisation_seconds or 0.0) + answer.quantisation_share * seconds
+  end
   add_model(line, answer.model)
   line.detail = line.detail or detail.text(answer.detail)
 end
@@ -311,7 +314,8 @@ function estimate.new(given)
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
     model = { name = model.name, parameters = architecture.parameters(model), hyper = model.hyper },
-    plan = p,
+    plan = p, stack = lowered.stack.name,
+    left_open = plan_fields.left_open(given.plan, p, lowered.stack.name),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,
