@@ -8,9 +8,9 @@ local in_step = {}
 --- (aiconfigurator, gemm_sustained against gemm). The fitted values also hold what else slows products in a step:
 --- bf16 on Blackwell is far above what the sustained tables explain.
 in_step.products = {
-  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.15, other = 1.1 },
-  blackwell = { bf16 = 1.38, other = 1.11, mxfp8 = 1.26, nvfp4 = 1.03 },
-  tpu = { bf16 = 1.15, other = 1.1 }, other = { bf16 = 1.13, other = 1.03 },
+  ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
+  blackwell = { bf16 = 1.39, other = 1.11, mxfp8 = 1.24, nvfp4 = 0.984 },
+  tpu = { bf16 = 1.11, other = 1.09 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Constants of the kernels of norms (ett.profile.kernels.norm), fitted on norm_training of H200 and GB300 by
@@ -30,8 +30,8 @@ in_step.stream_share = 0.80
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
-  cudnn = { hopper = { 1.04, 1.04 }, blackwell = { 1.25, 1.25 }, tpu = { 1.23, 1.23 } },
-  flash2 = { hopper = { 1.79, 1.59 } },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
+  flash2 = { hopper = { 1.77, 1.57 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } },
 }
@@ -52,15 +52,15 @@ in_step.masked_softmax = { 1.34, 1.44 }
 
 --- Time of grouped products of experts over that of one product of all their rows; fitted. streams: products of their
 --- own on a few streams; kernel: one grouped kernel; tpu: that of MaxText.
-in_step.grouped = { streams = 1.5, kernel = 1.19, tpu = 1.26 }
+in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.27 }
 
 --- Where products on streams lie between one product of all rows (0) and the sum of products of their own (1).
-in_step.apart = 0.703
+in_step.apart = 0.695
 
 --- Exponent of a device's power in the rate of large products and of attention: power grows with the cube of the clock
 --- at the most, and in proportion to it where voltage has reached its floor; fitted between both. Tables are bursts too
 --- short to be throttled, but for a limit far below what the device would draw.
-in_step.power_exponent = 0.567
+in_step.power_exponent = 0.551
 
 --- Watts of the device that factors of a generation are of: A100 and H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
@@ -69,7 +69,7 @@ in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 --- multiprocessors, memory bandwidth and power. It holds up to `sharded_tokens` of a micro-batch and falls with more,
 --- since the communication of a layer stays while its computing grows. Both take as long there on H100 (550 TFLOP/s,
 --- 34 GB/s); assumed.
-in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.09, other = 1.1 }
+in_step.sharded = { ampere = 1.08, hopper = 1.1, blackwell = 1.08, other = 1.1 }
 in_step.sharded_tokens = 16384
 
 --- Half-width of a step's 90 % interval, apart from the kernels' own errors: of the generation of the device, of what
