@@ -12,7 +12,8 @@ function sealed.text(text) return ("%s-- hash %s\n"):format(text, io_module.hash
 function sealed.check(text, label)
   local body, hash = text:match "^(.*\n)%-%- hash (%x+)\n$"
   if not body then
-    error_module.raise("format", "%s: its last line is not its hash: it is cut off, or of another version of ett", label)
+    error_module.raise("format", "%s: its last line is not its hash: it is cut off, or of another version of ett",
+      label)
   elseif hash ~= io_module.hash(body) then
     error_module.raise("format", "%s: its lines do not have the hash of its last line: it is damaged, or was edited",
       label)

@@ -81,7 +81,8 @@ local fields = {
     { "deduplicate_tokens", "boolean", software = true, default = false, program = true,
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
-    { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" }, c = true,
+    { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" },
+      c = true,
       program = function(how, p) return p.stack and how or how ~= "none" end, -- a stack's launches tell them apart
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", software = true, default = false, program = true,
@@ -109,7 +110,8 @@ local fields = {
     { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },
     { "vp", "degree", default = 1, most = 1 << 10, c = true,
       help = "model chunks of each stage (of each direction in two-way schedules)" },
-    { "schedule", "string", software = true, default = "1f1b", help = "gpipe, 1f1b, interleaved, or a file of schedules/",
+    { "schedule", "string", software = true, default = "1f1b",
+      help = "gpipe, 1f1b, interleaved, or a file of schedules/",
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
     { "interleave_group", "count", optional = true, most = 1 << 24,
       c = { "interleave_group", function(group, p)
@@ -138,7 +140,8 @@ local fields = {
     { "micro_batches", "count", optional = true, most = 1 << 24, c = true,
       help = "micro-batches a step (or give global_batch)" },
     { "global_batch", "count", optional = true, most = 1 << 58, help = "sequences a step over all replicas" },
-    { "optimizer_bytes", "nonnegative", software = true, default = 12, most = 1024, c = true, -- Adam: fp32 weight and two moments
+    { "optimizer_bytes", "nonnegative", software = true, default = 12, most = 1024,
+      c = true, -- Adam: fp32 weight and two moments
       help = "optimizer state of one parameter, master weight included" },
     { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
       needs = { "dp * cp above 1 and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
@@ -146,7 +149,8 @@ local fields = {
     { "gradient_all_reduce", "boolean", default = false, c = true,
       needs = { "zero of at least 1 and dp * cp above 1", sharded },
       help = "ZeRO-1 that all-reduces instead of reduce-scattering (DeepSpeed pipelines)" },
-    { "overlap_gradients", "boolean", software = true, default = false, c = true, needs = { "dp * cp above 1", replicated },
+    { "overlap_gradients", "boolean", software = true, default = false,
+      c = true, needs = { "dp * cp above 1", replicated },
       help = "reduce buckets while the last backward runs" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
       needs = { "zero of at least 1 and dp * cp above 1", sharded },
