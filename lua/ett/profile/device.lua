@@ -53,13 +53,13 @@ device_module.peak = Device.peak
 --- blocks of 32 elements (mxfp8) has 4-bit products, too.
 ---@return string[]
 function Device:dtypes()
-  local peaks, list = self.peak_flops, schema.keys(self.peak_flops)
+  local rates, list = self.peak_flops, schema.keys(self.peak_flops)
   local function add(dtype, condition)
-    if condition and not peaks[dtype] then list[#list + 1] = dtype end
+    if condition and not rates[dtype] then list[#list + 1] = dtype end
   end
-  add("fp16", peaks.bf16)
-  add("fp8_block", peaks.fp8)
-  add("mxfp8", peaks.fp8 and (peaks.nvfp4 or peaks.mxfp4))
+  add("fp16", rates.bf16)
+  add("fp8_block", rates.fp8)
+  add("mxfp8", rates.fp8 and (rates.nvfp4 or rates.mxfp4))
   return list
 end
 
