@@ -6,5 +6,5 @@ return {
   overlaps_tensor = false,
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05,
   sharded = true, stops_early = true,
-  communication_share = 0.317,
+  communication_share = 0.319,
 }

@@ -9,7 +9,7 @@ local in_step = {}
 --- bf16 on Blackwell is far above what the sustained tables explain.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
-  blackwell = { bf16 = 1.39, other = 1.11, mxfp8 = 1.24, nvfp4 = 0.984 },
+  blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
   tpu = { bf16 = 1.11, other = 1.09 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
@@ -31,7 +31,7 @@ in_step.stream_share = 0.80
 --- causal, head dimension 128.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
-  flash2 = { hopper = { 1.77, 1.57 } },
+  flash2 = { hopper = { 1.78, 1.57 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } },
 }
@@ -55,12 +55,12 @@ in_step.masked_softmax = { 1.34, 1.44 }
 in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.27 }
 
 --- Where products on streams lie between one product of all rows (0) and the sum of products of their own (1).
-in_step.apart = 0.695
+in_step.apart = 0.694
 
 --- Exponent of a device's power in the rate of large products and of attention: power grows with the cube of the clock
 --- at the most, and in proportion to it where voltage has reached its floor; fitted between both. Tables are bursts too
 --- short to be throttled, but for a limit far below what the device would draw.
-in_step.power_exponent = 0.551
+in_step.power_exponent = 0.546
 
 --- Watts of the device that factors of a generation are of: A100 and H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
@@ -69,7 +69,7 @@ in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 --- multiprocessors, memory bandwidth and power. It holds up to `sharded_tokens` of a micro-batch and falls with more,
 --- since the communication of a layer stays while its computing grows. Both take as long there on H100 (550 TFLOP/s,
 --- 34 GB/s); assumed.
-in_step.sharded = { ampere = 1.08, hopper = 1.1, blackwell = 1.08, other = 1.1 }
+in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.08, other = 1.1 }
 in_step.sharded_tokens = 16384
 
 --- Half-width of a step's 90 % interval, apart from the kernels' own errors: of the generation of the device, of what
