@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/host.h"
+#include "io/utf8.h"
 
 static int wants_traceback(int argc, char **argv) {
   for (int i = 1; i < argc; i++)
@@ -17,25 +18,30 @@ static int wants_traceback(int argc, char **argv) {
   return 0;
 }
 
-/* Prints a line. Control characters appear as \xNN: text from a file must not reach the
- * terminal as a command. C1 controls are C2 80 to C2 9F in UTF-8. */
+/* Prints a line. Control characters and bytes that are not UTF-8 appear as \xNN: text
+ * from a file must not reach the terminal as a command. C1 controls are C2 80 to C2 9F.
+ */
 static void print_line(const char *text) {
   const unsigned char *at = (const unsigned char *)text;
+  const unsigned char *end = at + strlen(text);
+  const unsigned char *bad = at + ett_utf8_valid_prefix(text, strlen(text));
   for (; *at; at++) {
-    const int c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] <= 0x9F;
-    if (c1)
-      fprintf(stderr, "\\x%02x", *++at);
-    else if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F)
+    const int c1 = at < bad && at[0] == 0xC2 && at[1] <= 0x9F;
+    at += c1;
+    if (c1 || at == bad || (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F)
       fprintf(stderr, "\\x%02x", *at);
     else
       fputc(*at, stderr);
+    if (at == bad)
+      bad = at + 1 + ett_utf8_valid_prefix((const char *)at + 1, (size_t)(end - at - 1));
   }
   fputc('\n', stderr);
 }
 
 /* Prints `ett: MESSAGE` for the error on the stack, with --traceback its traceback too.
- */
+ * One call writes all of it: ranks that print together share one terminal. */
 static void print_error(lua_State *L, int traceback) {
+  static char buffer[BUFSIZ];
   int error = lua_gettop(L);
   int is_table = lua_istable(L, error);
   if (is_table && luaL_getmetafield(L, error, "__tostring") == LUA_TNIL)
@@ -43,10 +49,13 @@ static void print_error(lua_State *L, int traceback) {
   else
     luaL_tolstring(L, error, NULL);
   const char *message = lua_tostring(L, -1);
+  setvbuf(stderr, buffer, _IOFBF, sizeof buffer);
   fputs("ett: ", stderr);
   print_line(message ? message : "unknown error");
   if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING)
     print_line(lua_tostring(L, -1));
+  fflush(stderr);
+  setvbuf(stderr, NULL, _IONBF, 0);
 }
 
 /* require("ett.cli.main")(argv): returns the exit status. */

@@ -54,3 +54,12 @@ ett: cannot write the output: Bad file descriptor
 $ ett list clusters >/dev/full
 ett: cannot write the output: No space left on device
 ?1
+
+One call writes a message; bytes that are no text are printed as numbers.
+
+$ ett predict --model nosuch 2>&1 | dd bs=4096 count=1 status=none
+ett: unknown model 'nosuch'; `ett list models` and `ett list architectures` name them all
+
+$ ett predict --model "$(printf 'b\377\302\205é')"
+ett: unknown model 'b\xff\x85é'; `ett list models` and `ett list architectures` name them all
+?1
