@@ -119,7 +119,7 @@ static int exit_closed(lua_State *L) {
 static int blocks_closed(lua_State *L) {
   leave_function *leaves = leave(L);
   int ends[2];
-  long held = -1;
+  long held = 0;
   if (pipe(ends) != 0)
     return luaL_error(L, "no pipe");
   const pid_t child = fork();
@@ -130,12 +130,11 @@ static int blocks_closed(lua_State *L) {
     leaves(lua_close, L, 0, ends[1]);
   }
   close(ends[1]);
-  if (child < 0 || read(ends[0], &held, sizeof held) != sizeof held)
-    held = -1;
+  const int told = child > 0 && read(ends[0], &held, sizeof held) == sizeof held;
   close(ends[0]);
   if (child > 0)
     waitpid(child, NULL, 0);
-  if (held < 0)
+  if (!told)
     return luaL_error(L, "the child without failing allocations failed");
   lua_pushinteger(L, held);
   return 1;
