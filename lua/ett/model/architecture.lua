@@ -149,6 +149,8 @@ function architecture.configuration(hyper, plan)
   return c
 end
 
+local spelt = setmetatable({}, { __mode = "k" }) -- tables `with` whose fields were compared with the known ones
+
 --- The configuration with the fields of `with`. Other fields are for a user's own operator. One that is spelt almost
 --- like a known field is refused.
 local function overlay(c, with, name)
@@ -156,7 +158,7 @@ local function overlay(c, with, name)
   if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end
   local own = setmetatable({}, { __index = c })
   for key, value in pairs(with) do
-    if c[key] == nil and not hyper_parameters.fields[key] then
+    if c[key] == nil and not spelt[with] and not hyper_parameters.fields[key] then
       local near = #tostring(key) > 3 and error_module.nearest(key, schema.keys(hyper_parameters.fields_with(c)))
       if near then
         error_module.raise("model", "%s: unknown field '%s' in 'with'; did you mean '%s'?", name, tostring(key), near)
@@ -164,6 +166,7 @@ local function overlay(c, with, name)
     end
     own[key] = value
   end
+  spelt[with] = true
   return own
 end
 
