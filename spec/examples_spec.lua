@@ -38,4 +38,20 @@ describe("examples", function()
     for _, line in ipairs(e.collectives) do seen = seen or (line.name == "all_to_all" and line.seconds > 0) end
     assert.is_true(seen)
   end)
+
+  it("are quick: a step takes less than 300,000 instructions of Lua", function()
+    local path = os.tmpname()
+    assert(require("ett.io").write(path, ([[
+      local thousands = 0
+      debug.sethook(function() thousands = thousands + 1 end, "", 1000)
+      local estimate = dofile "%s/examples/llemma_7b.lua"
+      debug.sethook()
+      return { thousands = thousands, seconds = estimate.step_seconds }]]):format(host.root)))
+    local pipe = assert(io.popen(("'%s/bin/ett' run '%s' --json"):format(host.prefix, path)))
+    local value = require("ett.json").decode(pipe:read "a")
+    pipe:close()
+    os.remove(path)
+    assert.is_true(value.seconds > 0 and value.thousands > 50)
+    assert.is_true(value.thousands < 300, value.thousands .. " thousand")
+  end)
 end)

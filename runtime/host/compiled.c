@@ -117,11 +117,15 @@ static int load_chunk(lua_State *L, bytes chunk, const char *path) {
   return status;
 }
 
-int compiled_load(lua_State *L, const char *path) {
+int compiled_load(lua_State *L, const char *path, int *is_compiled) {
   const bytes text = bundle.data && path ? map_file(path) : (bytes){0};
+  if (is_compiled)
+    *is_compiled = 0;
   if (!text.data)
     return luaL_loadfilex(L, path, "t");
   const bytes chunk = find_chunk(text);
   munmap((void *)text.data, text.size);
+  if (is_compiled)
+    *is_compiled = chunk.data != NULL;
   return chunk.data ? load_chunk(L, chunk, path) : luaL_loadfilex(L, path, "t");
 }

@@ -34,7 +34,8 @@ enum { COMPILED_HEADER = 32 };
 void compiled_open(const char *prefix);
 
 /* Pushes the function of a Lua file, as luaL_loadfilex does in mode "t"; returns its
- * status. */
-int compiled_load(lua_State *L, const char *path);
+ * status. `is_compiled` (or NULL): set to whether the function comes from the opened
+ * file. */
+int compiled_load(lua_State *L, const char *path, int *is_compiled);
 
 #endif

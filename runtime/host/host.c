@@ -174,11 +174,13 @@ static int load_text(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* loadfile(path, mode, environment); the mode is always text. */
+/* loadfile(path, mode, environment); the mode is always text. The second result says
+ * whether the text is one that ett was built with. */
 static int load_text_file(lua_State *L) {
   const char *path = luaL_optstring(L, 1, NULL);
   const int has_environment = !lua_isnone(L, 3);
-  if (compiled_load(L, path) != LUA_OK) {
+  int is_compiled = 0;
+  if (compiled_load(L, path, &is_compiled) != LUA_OK) {
     luaL_pushfail(L);
     lua_insert(L, -2);
     return 2;
@@ -187,13 +189,14 @@ static int load_text_file(lua_State *L) {
     lua_pushvalue(L, 3);
     lua_setupvalue(L, -2, 1);
   }
-  return 1;
+  lua_pushboolean(L, is_compiled);
+  return 2;
 }
 
 static int run_text_file(lua_State *L) {
   const char *path = luaL_optstring(L, 1, NULL);
   lua_settop(L, 1);
-  if (compiled_load(L, path) != LUA_OK)
+  if (compiled_load(L, path, NULL) != LUA_OK)
     return lua_error(L);
   lua_call(L, 0, LUA_MULTRET);
   return lua_gettop(L) - 1;

@@ -234,6 +234,8 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     assert.equal(16, run("{ op = 'gelu', with = { rank = 8, ffn = 32 } }")[1].shape.width) -- a user's own field
     assert.equal("gelu: unknown field 'hiden' in 'with'; did you mean 'hidden'?",
       message(run, "{ op = 'gelu', with = { hiden = 8 } }"))
+    assert.matches("unknown field 'unquantized' in 'with'; did you mean 'unquantised'?",
+      message(run, "{ collective = 'tensor_enter', with = { unquantized = true } }"), 1, true)
     assert.equal("mine.lua:3: gelu: 'with' must return a table, got 3",
       message(run, "{ op = 'gelu', with = function() return 3 end }"))
     assert.matches("mine.lua:3: collective 'all_reduce': elements must return a number of at least 0, got -1",

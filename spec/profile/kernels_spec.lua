@@ -295,6 +295,14 @@ describe("a coefficient file", function()
       true)
   end)
 
+  it("runs nothing but its own table", function()
+    assert.matches("gemm.bf16.coefficients.lua: it does not run: .*attempt to index a nil value",
+      say("os.execute 'touch " .. folder .. "/PWN'"))
+    assert.is_nil(files.read(folder .. "/PWN"))
+    assert.matches("it does not run: .*attempt to call a nil value", say "return require 'lfs'")
+    assert.matches("it does not run: .*unexpected symbol", say "return {")
+  end)
+
   it("with one other character in its trees is named and not served", function()
     local own = require("ett.host").root .. "/clusters/devices/h100_sxm/gemm.bf16.coefficients.lua"
     local text = assert(files.read(own))

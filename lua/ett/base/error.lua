@@ -110,18 +110,25 @@ end
 --- Calls fn(...); an error is raised again with `label` in front.
 function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
 
-local function distance(a, b)
+-- The edit distance of two lists of bytes; nil where it is above the limit.
+local function distance(a, b, limit)
+  if math.abs(#a - #b) > limit then return nil end
   local previous = {}
   for j = 0, #b do previous[j] = j end
   for i = 1, #a do
+    local byte, left, least = a[i], i, i
     local current = { [0] = i }
     for j = 1, #b do
-      local cost = a:byte(i) == b:byte(j) and 0 or 1
-      current[j] = math.min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + cost)
+      local value = previous[j - 1] + (byte == b[j] and 0 or 1)
+      if left + 1 < value then value = left + 1 end
+      if previous[j] + 1 < value then value = previous[j] + 1 end
+      if value < least then least = value end
+      current[j], left = value, value
     end
+    if least > limit then return nil end
     previous = current
   end
-  return previous[#b]
+  return previous[#b] <= limit and previous[#b] or nil
 end
 
 --- The candidate whose spelling is nearest to `name`, or nil if none is near.
@@ -129,17 +136,15 @@ end
 ---@param candidates string[]
 ---@return string?
 function error_module.nearest(name, candidates)
-  local best, best_distance
   local lower = tostring(name):lower()
   if #lower > 100 then return nil end
+  local bytes, best = { lower:byte(1, -1) }, nil
+  local limit = math.min(math.max(2, #lower // 3), #lower - 1)
   for _, candidate in ipairs(candidates) do
-    local d = #candidate <= 100 and distance(lower, candidate:lower()) or math.huge
-    if not best or d < best_distance or (d == best_distance and candidate < best) then
-      best, best_distance = candidate, d
-    end
+    local found = #candidate <= 100 and distance(bytes, { candidate:lower():byte(1, -1) }, limit)
+    if found and (not best or found < limit or candidate < best) then best, limit = candidate, found end
   end
-  if best and best_distance <= math.max(2, #lower // 3) and best_distance < #lower then return best end
-  return nil
+  return best
 end
 
 --- The only candidate that begins with `name`, or nil.

@@ -151,19 +151,24 @@ end
 
 local spelt = setmetatable({}, { __mode = "k" }) -- tables `with` whose fields were compared with the known ones
 
---- The configuration with the fields of `with`. Other fields are for a user's own operator. One that is spelt almost
---- like a known field is refused.
+-- Raises where a field of `with` is spelt almost like a known one. Other fields are for a user's own operator.
+local function check_spelling(key, c, name)
+  if hyper_parameters.fields[key] or hyper_parameters.entry_fields[key] or #tostring(key) <= 3 then return end
+  local known = schema.keys(hyper_parameters.fields_with(c))
+  for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
+  local near = error_module.nearest(key, known)
+  if near then
+    error_module.raise("model", "%s: unknown field '%s' in 'with'; did you mean '%s'?", name, tostring(key), near)
+  end
+end
+
+--- The configuration with the fields of `with`.
 local function overlay(c, with, name)
   if not with then return c end
   if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end
   local own = setmetatable({}, { __index = c })
   for key, value in pairs(with) do
-    if c[key] == nil and not spelt[with] and not hyper_parameters.fields[key] then
-      local near = #tostring(key) > 3 and error_module.nearest(key, schema.keys(hyper_parameters.fields_with(c)))
-      if near then
-        error_module.raise("model", "%s: unknown field '%s' in 'with'; did you mean '%s'?", name, tostring(key), near)
-      end
-    end
+    if c[key] == nil and not spelt[with] then check_spelling(key, c, name) end
     own[key] = value
   end
   spelt[with] = true

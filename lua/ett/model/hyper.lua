@@ -66,6 +66,9 @@ hyper.fields = {
   encoder_function_list = { "list", optional = true, help = "operators of each layer, in place of the architecture's" },
 }
 
+--- Fields that only `with` of a layer's entry gives.
+hyper.entry_fields = { unquantised = flag "what is gathered has 16 bits where the plan's data type has fewer" }
+
 --- The fields of an architecture: the common ones and those that its file declares.
 function hyper.fields_with(own)
   if not own then return hyper.fields end

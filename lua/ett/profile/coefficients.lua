@@ -37,14 +37,12 @@ local known_files = setmetatable({}, { __mode = "v" })
 local function read(path)
   local text, known = require("ett.io").read(path), known_files[path]
   if known and text and known.text == text then return known end
-  local chunk, why = loadfile(path, "t", {})
-  local ok, value
-  if chunk then ok, value = pcall(chunk) end
-  if not ok or type(value) ~= "table" or value.format ~= coefficients.format or type(value.models) ~= "table" then
+  local value, own = sealed.load(path)
+  if type(value) ~= "table" or value.format ~= coefficients.format or type(value.models) ~= "table" then
     error_module.raise("format", "%s: not a coefficient file of this version of ett%s", path,
-      why and (": " .. why) or "")
+      value == nil and (": " .. own) or "")
   end
-  sealed.check(text, path)
+  if not own then sealed.check(path, path) end
   known = { text = text, value = value, models = {} }
   known_files[path] = known
   return known

@@ -9,7 +9,6 @@
 local csv = require "ett.csv"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
-local files = require "ett.io"
 local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
 local sealed = require "ett.base.sealed"
@@ -115,7 +114,9 @@ local function read_file(device, name, dtype)
   local file = io.open(path, "r")
   if not file then return nil end
   file:close()
-  local given, label = find.load_file(path), find.label(path)
+  local label = find.label(path)
+  local given, own = sealed.load(path)
+  if type(own) == "string" then error_module.raise("format", "%s: it does not run: %s", label, own) end
   local format = type(given) == "table" and given.format
   if format ~= kernels.format then
     error_module.raise("format", "%s: expected a coefficient file of format '%s', found %s", label, kernels.format,
@@ -127,7 +128,7 @@ local function read_file(device, name, dtype)
         wanted)
     end
   end
-  sealed.check(assert(files.read(path)), label)
+  if not own then sealed.check(path, label) end
   return given, label
 end
 
