@@ -213,6 +213,13 @@ add_all {
     moe_intermediate_size = 1408, num_hidden_layers = 62, num_attention_heads = 32, num_key_value_heads = 32,
     head_dim = 128, n_routed_experts = 128, n_shared_experts = 2, num_experts_per_tok = 6, first_k_dense_replace = 1,
     vocab_size = 152064, tie_word_embeddings = false } },
+  { "hunyuan-a13b", 80393183232, nil, { model_type = "hunyuan_v1_moe", hidden_size = 4096, intermediate_size = 3072,
+    moe_intermediate_size = { 3072, 3072, 3072 }, num_hidden_layers = 32, num_attention_heads = 32,
+    num_key_value_heads = 8, head_dim = 128, num_experts = 64, moe_topk = { 8, 8, 8 }, num_shared_expert = { 1, 1, 1 },
+    vocab_size = 128167, tie_word_embeddings = true } },
+  { "exaone-4.0-32b", 32003216384, nil, { model_type = "exaone4", hidden_size = 5120, intermediate_size = 27392,
+    num_hidden_layers = 64, num_attention_heads = 40, num_key_value_heads = 8, head_dim = 128, vocab_size = 102400,
+    tie_word_embeddings = false } },
   { "seed-oss-36b", 36151104512, nil, { model_type = "seed_oss", hidden_size = 5120, intermediate_size = 27648,
     num_hidden_layers = 64, num_attention_heads = 80, num_key_value_heads = 8, head_dim = 128, vocab_size = 155136,
     attention_bias = true, attention_out_bias = false, tie_word_embeddings = false } },
@@ -298,6 +305,7 @@ describe("a Hugging Face configuration", function()
       "deepseek-v2-lite", "gpt-neox-20b", "gpt2-xl", "opt-6.7b", "qwen3-8b", "gemma2-9b", "phi-2", "olmoe", "starcoder",
       "starcoder2-7b", "command-r-plus", "stablelm-2-1_6b", "gpt-j-6b", "glm-4-9b-0414", "glm-4-32b-0414", "dbrx",
       "ernie-4.5-0.3b", "chatglm-6b", "chatglm3-6b", "baichuan-7b", "baichuan-13b", "seed-oss-36b", "t5-small",
+      "hunyuan-a13b", "exaone-4.0-32b",
       "t5-11b", "flan-t5-xl", "vit-b-16", "vit-l-16", "mamba-2.8b", "mamba2-2.7b", "jamba-v0.1" } do
       for _, m in ipairs(models) do
         if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end

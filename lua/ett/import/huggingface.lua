@@ -24,9 +24,9 @@ local common = {
   max_positions = { "max_position_embeddings", "n_positions" },
   window = { "sliding_window" },
   experts = { "num_local_experts", "num_experts", "n_routed_experts" },
-  top_k = { "num_experts_per_tok" },
+  top_k = { "num_experts_per_tok", "moe_topk" },
   moe_ffn = { "moe_intermediate_size" },
-  shared_experts = { "n_shared_experts" },
+  shared_experts = { "n_shared_experts", "num_shared_expert" },
   shared_ffn = { "shared_expert_intermediate_size", "shared_intermediate_size" },
   first_dense_layers = { "first_k_dense_replace" },
   moe_every = { "decoder_sparse_step", "interleave_moe_layer_step" },
@@ -90,6 +90,17 @@ local function type_of(config, label)
     error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
 end
 
+-- Fields that some configurations state for each layer.
+local for_layers = { moe_ffn = true, top_k = true, shared_experts = true }
+
+-- The number that a list states for each layer; the list itself where they differ.
+local function same_in_all(list)
+  for _, value in ipairs(list) do
+    if type(value) ~= "number" or value ~= list[1] then return list end
+  end
+  return list[1] or list
+end
+
 --- Reads the common fields; returns the key of each.
 local function read_common(config, hyper, found)
   local from = {}
@@ -97,6 +108,7 @@ local function read_common(config, hyper, found)
     local wanted = booleans[name] and "boolean" or "number"
     for _, key in ipairs(common[name]) do
       local value = config[key]
+      if type(value) == "table" and for_layers[name] then value = same_in_all(value) end
       if type(value) == wanted then
         hyper[name], from[name] = value, key
         break

@@ -17,11 +17,11 @@ end
 local function number(value) return type(value) == "number" and value or nil end
 
 --- RMS norm, rotary positions, gated MLP.
-add("llama mistral ministral phi3 yi internlm2 granite smollm3 exaone4 hunyuan_v1_dense arcee", "llama")
+add("llama mistral ministral phi3 yi internlm2 granite smollm3 arcee", "llama")
 add("qwen2 qwen2_5_vl_text qwen2_vl_text qwen2_vl qwen2_5_vl", "llama", { qkv_bias = true }, { read = function(_, hyper)
   hyper.attention_bias = nil
 end })
-add("qwen3 qwen3_vl_text", "llama", { qk_norm = true })
+add("qwen3 qwen3_vl_text exaone4 hunyuan_v1_dense", "llama", { qk_norm = true })
 add("glm", "llama", { qkv_bias = true, attention_bias = false, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, false
 end })
@@ -149,6 +149,9 @@ add("glm4_moe", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, 
   hyper.qk_norm = config.use_qk_norm == true or nil
 end })
 add("dots1", "mixtral", { qk_norm = true })
+add("hunyuan_v1_moe", "mixtral", { qk_norm = true, shared_experts = 1, top_k = 1 }, { read = function(_, hyper)
+  hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
+end })
 add("apertus", "llama", { gated_mlp = false, qk_norm = true })
 add("seed_oss", "llama", { qkv_bias = true }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, config.attention_out_bias == true
