@@ -130,7 +130,8 @@ local function by_index(entry, folder)
   local types, same = nil, true
   for _, lane in ipairs(view:lanes()) do
     local mine = {}
-    for i, each in ipairs(lane:collectives()) do mine[i] = each.kernel_type end
+    local all = lane:collectives()
+    for i, n in all.sequence:iter() do mine[i] = all.sorts[n].kernel_type end
     local text = table.concat(mine, " ")
     same = same and (types == nil or types == text)
     types = types or text

@@ -1,13 +1,26 @@
 local align = require "ett.trace.align"
+local sequence = require "ett.sequence"
 
---- Collectives that end every 100 ticks; starts lag by `lag`.
-local function recording(first, last, lag, kernel)
+--- A sequence of { { start, end }, … }, all with one type of kernel.
+local function of_times(times, type)
+  local starts, ends = {}, {}
+  for i, each in ipairs(times) do starts[i], ends[i] = each[1], each[2] end
+  return sequence.new(starts, ends):typed { type or 1 }
+end
+
+--- Collectives that end every 100 ticks; starts lag by `lag`, all times by `shift`.
+local function recording(first, last, lag, type, shift)
   local list = {}
   for i = first, last do
-    list[#list + 1] = { ts = 100 * i + lag + (i * i) % 7, stop = 100 * i + 90 + (i * i * 37) % 53,
-      kernel_type = kernel or "all_reduce" }
+    list[#list + 1] = { 100 * i + lag + (i * i) % 7 + (shift or 0), 100 * i + 90 + (i * i * 37) % 53 + (shift or 0) }
   end
-  return list
+  return of_times(list, type)
+end
+
+--- Start and end of a match on a rank in the first rank's time.
+local function times_at(result, rank, i)
+  local start, stop = result.matches:at(rank, i)
+  return start - (result.clocks[rank] or 0), stop - (result.clocks[rank] or 0)
 end
 
 describe("ett.trace.align", function()
@@ -16,12 +29,14 @@ describe("ett.trace.align", function()
       local result = assert(align.match({ recording(1, 40, 0), recording(1 + missing, 40, 5) }, { tolerance = 10 }))
       assert.equal(-missing, result.offsets[2])
       assert.equal(40 - missing, #result.matches)
-      for _, match in ipairs(result.matches) do assert.equal(match[1].stop, match[2].stop) end
+      for i = 1, #result.matches do
+        assert.equal(select(2, times_at(result, 1, i)), select(2, times_at(result, 2, i)))
+      end
     end
   end)
 
   it("finds the offset that trying all of them finds", function()
-    local bulk, median = require "ett.bulk", require "ett.base.median"
+    local median = require "ett.base.median"
     local function tried(a, b, offset, by_spread)
       local values, like, count = {}, 0, 0
       for i = math.max(1, 1 - offset), math.min(#a.ends, #b.ends - offset) do
@@ -36,16 +51,16 @@ describe("ett.trace.align", function()
     end
     local random = math.random
     math.randomseed(17)
-    local function sequence(count)
+    local function sample(count)
       local ends, types, at = {}, {}, random(50)
       for i = 1, count do
         at = at + random(40)
         ends[i], types[i] = at, random(30) == 1 and 2 or 1
       end
-      return { ends = ends, types = types }
+      return { ends = ends, types = types, sequence = sequence.new(ends, ends, types):typed { 1, 2 } }
     end
     for try = 1, 60 do
-      local a, b, by_spread = sequence(random(24)), sequence(random(24)), try % 2 == 0
+      local a, b, by_spread = sample(random(24)), sample(random(24)), try % 2 == 0
       local reach = math.min(#a.ends, #b.ends) - 1 + math.abs(#a.ends - #b.ends)
       local best, second
       for away = 0, reach do
@@ -58,11 +73,12 @@ describe("ett.trace.align", function()
           end
         end
       end
-      local found = bulk.align(a, b, by_spread)
+      local found = a.sequence:align(b.sequence, by_spread)
       assert.same(best and { best.offset, best.median, second or "none", by_spread and best.clock or "none" },
         found and { found.offset, found.median, found.second or "none", found.clock or "none" })
     end
-    assert.has_error(function() bulk.align({ ends = { 1 }, types = {} }, { ends = {}, types = {} }) end)
+    assert.has_error(function() sequence.new({ 1 }, {}) end)
+    assert.has_error(function() sequence.new({ 1 }, { 2 }, { 0 }) end)
   end)
 
   it("finds a rank whose recording starts early", function()
@@ -73,9 +89,8 @@ describe("ett.trace.align", function()
 
   it("refuses when ends never agree, unless forced", function()
     local far = {}
-    for i, each in ipairs(recording(1, 20, 0)) do
-      far[i] = { ts = each.ts, stop = each.stop + 5000 + (i * 7919) % 4000, kernel_type = "all_reduce" }
-    end
+    for i, _, start, stop in recording(1, 20, 0):iter() do far[i] = { start, stop + 5000 + (i * 7919) % 4000 } end
+    far = of_times(far)
     local result, reason, tried = align.match({ recording(1, 20, 0), far }, { tolerance = 50 })
     assert.is_nil(result)
     assert.equal("ends", reason)
@@ -84,47 +99,43 @@ describe("ett.trace.align", function()
   end)
 
   it("takes a constant difference of clocks out when asked", function()
-    local function late(first, shift)
-      local list = recording(first, 40, 5)
-      for _, each in ipairs(list) do each.ts, each.stop = each.ts + shift, each.stop + shift end
-      return list
-    end
+    local function late(first, shift) return recording(first, 40, 5, 1, shift) end
     for _, shift in ipairs{ -123457, 999983 } do
       assert.is_nil((align.match({ recording(1, 40, 0), late(4, shift) }, { tolerance = 10 })))
       local result = assert(align.match({ recording(1, 40, 0), late(4, shift) }, { tolerance = 10, mode = "clocks" }))
       assert.equal(-3, result.offsets[2])
       assert.equal(shift, result.clocks[2])
       assert.equal(37, #result.matches)
-      for _, match in ipairs(result.matches) do
-        assert.equal(match[1].stop, match[2].stop)
-        assert.equal(match[1].ts + 5, match[2].ts)
-        assert.equal("all_reduce", match[2].kernel_type)
+      for i = 1, #result.matches do
+        local start, stop = times_at(result, 1, i)
+        assert.same({ start + 5, stop }, { times_at(result, 2, i) })
       end
     end
     -- Ends that come like clockwork do not say by how many collectives a rank is late.
     local regular = {}
-    for i = 1, 40 do regular[i] = { ts = 100 * i, stop = 100 * i + 90, kernel_type = "all_reduce" } end
+    for i = 1, 40 do regular[i] = { 100 * i, 100 * i + 90 } end
+    regular = of_times(regular)
     local _, reason = align.match({ regular, regular }, { tolerance = 10, mode = "clocks" })
     assert.matches("too regular", reason)
   end)
 
   it("notices a constant difference of clocks within the tolerance", function()
     local function irregular(first, shift) -- 150 ticks and more between collectives
-      local list, at = {}, 0
+      local list, now = {}, 0
       for i = 1, 40 do
-        at = at + 150 + (i * i * i * 7919) % 347
+        now = now + 150 + (i * i * i * 7919) % 347
         if i >= first then
-          local stop = at + 90 + shift + i % 3
-          list[#list + 1] = { ts = stop - 60, stop = stop, kernel_type = "all_reduce" }
+          local stop = now + 90 + shift + i % 3
+          list[#list + 1] = { stop - 60, stop }
         end
       end
-      return list
+      return of_times(list)
     end
     for _, shift in ipairs{ -900, 600 } do -- more than the time between collectives
       local result = assert(align.match({ irregular(1, 0), irregular(4, shift) }, { tolerance = 1000 }))
       assert.equal(-3, result.offsets[2])
       assert.near(shift, result.clocks[2], 2)
-      for _, ticks in ipairs(align.lags(result, 2).transfers) do assert.is_true(ticks > 0) end
+      assert.equal(#result.matches, #result.matches:transfers()[1])
     end
     local small = assert(align.match({ irregular(1, 0), irregular(1, 35) }, { tolerance = 1000 }))
     assert.is_nil(small.clocks[2])
@@ -134,19 +145,8 @@ describe("ett.trace.align", function()
   end)
 
   it("refuses different kernels", function()
-    local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, "send_recv") }, { tolerance = 50 })
+    local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, 2) }, { tolerance = 50 })
     assert.is_nil(result)
     assert.matches("different kernels", reason)
-  end)
-
-  it("measures lag, wait and transfer", function()
-    local match = { { ts = 10, stop = 50 }, { ts = 30, stop = 52 }, { ts = 30, stop = 51 } }
-    local lags = align.lags({ matches = { match } }, 3)
-    assert.same({ 20 }, lags.lags)
-    assert.same({ 20 }, lags.transfers)
-    assert.same({ 2 }, lags.end_spreads)
-    assert.same({ 20, 0, 0 }, lags.waits)
-    assert.same({ 3 }, lags.last)
-    assert.same({ 2 }, lags.last_lowest)
   end)
 end)

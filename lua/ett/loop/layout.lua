@@ -179,14 +179,17 @@ end
 local function read_groups(device, s)
   local sizes, kinds, outputs = {}, {}, output_bytes(s)
   if not device.lane then return sizes, kinds end
-  local dims = device.lane:dimensions().dims
-  for i, each in ipairs(device.lane:collectives()) do
+  local dimensions = device.lane:dimensions()
+  local calls = dimensions.sequence:totals()
+  for c, case in ipairs(dimensions.cases) do
+    local each = case.each
     local sum = each.kind == "all_reduce" and s.backward == 0 and each.bytes and (outputs[each.bytes + 0.0] or 0) > 1
-    local dimension = dims[i] or sum and "sums" or "unknown"
+    local dimension = case.dimension or sum and "sums" or "unknown"
     sizes[dimension] = sizes[dimension] or {}
-    count(sizes[dimension], each.group_size or dimension == "sums" and device.process.world_size or nil)
+    count(sizes[dimension], each.group_size or dimension == "sums" and device.process.world_size or nil,
+      calls[c])
     kinds[dimension] = kinds[dimension] or {}
-    count(kinds[dimension], each.kind)
+    count(kinds[dimension], each.kind, calls[c])
   end
   local found = {}
   for dimension, counts in pairs(sizes) do found[dimension] = most(counts) end

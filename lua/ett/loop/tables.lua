@@ -71,8 +71,8 @@ end
 local function gather_collectives(into, view, cluster, dtype)
   local width = schema.dtype_bytes[dtype] or 2
   local per_node = node_size(view, cluster)
-  for found, ticks in view:transfers() do
-    local first = found[1]
+  for _, found in ipairs(view:transfers()) do
+    local first = found.each
     local kind = names.find(first.kind)
     if kind and first.bytes and first.group_size and first.group_size > 1 then
       local topology = wires.topology(first, { gpus_per_node = per_node })
@@ -81,7 +81,8 @@ local function gather_collectives(into, view, cluster, dtype)
       local entry = entry_of(into.collectives, key, function()
         return { kind = kind, dtype = dtype, topology = topology, rows = {} }
       end)
-      table.insert(entry_of(entry.rows, elements, function() return {} end), view:us(ticks))
+      local times = entry_of(entry.rows, elements, function() return {} end)
+      for _, ticks in ipairs(found.ticks) do times[#times + 1] = view:us(ticks) end
     end
   end
 end

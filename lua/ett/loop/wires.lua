@@ -1,7 +1,7 @@
 --- Recorded collectives beside their predicted times. Where the ranks are matched, waiting for the last rank and
 --- transfer are told apart.
-local collective = require "ett.trace.collective"
 local names = require "ett.base.collective"
+local stats = require "ett.trace.stats"
 
 local wires = {}
 
@@ -36,18 +36,19 @@ end
 
 --- Calls by kind, bytes, group size and dimension, over all devices; and the transfers of those matched.
 local function gather(view)
-  local rows, order, home = {}, {}, {}
+  local rows, order, home, most = {}, {}, {}, {}
   for _, lane in ipairs(view:lane_list()) do
-    local dims = lane:dimensions().dims
-    for i, each in ipairs(lane:collectives()) do
-      local row = row_of(rows, order, each, dims[i])
-      row.calls, row.ticks = row.calls + 1, row.ticks + each.dur
-      home[collective.sort_of(each)] = row
+    local found = lane:dimensions()
+    local counts, _, ticks = found.sequence:totals()
+    for c, case in ipairs(found.cases) do
+      local row = row_of(rows, order, case.each, case.dimension)
+      row.calls, row.ticks = row.calls + counts[c], row.ticks + ticks[c]
+      if counts[c] > (most[case.each] or 0) then home[case.each], most[case.each] = row, counts[c] end
     end
   end
-  for found, ticks in view:transfers() do
-    local row = home[collective.sort_of(found[1])] or row_of(rows, order, found[1])
-    row.transfers, row.transfer_ticks = row.transfers + 1, row.transfer_ticks + ticks
+  for _, found in ipairs(view:transfers()) do
+    local row = home[found.each]
+    row.transfers, row.transfer_ticks = row.transfers + #found.ticks, row.transfer_ticks + stats.sum(found.ticks)
   end
   return order
 end

@@ -27,8 +27,10 @@ local with_waiting = metric.compute
 
 function metric.compute(view)
   local out, bytes, ticks = with_waiting(view), 0.0, 0
-  for match, transfer in view:transfers() do
-    if match[1].bytes then bytes, ticks = bytes + match[1].bytes, ticks + transfer end
+  for _, found in ipairs(view:transfers()) do
+    if found.each.bytes then
+      bytes, ticks = bytes + found.each.bytes * #found.ticks, ticks + stats.sum(found.ticks)
+    end
   end
   out.without_waiting_GBps = ticks > 0 and bytes / view:s(ticks) / 1e9 or stats.null
   return out

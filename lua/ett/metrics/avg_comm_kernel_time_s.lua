@@ -14,10 +14,9 @@ per device.]],
   compute = function(view)
     local ticks, count = 0.0, 0
     local out = totals.per_device(view, "avg_comm_kernel_time_s", "mean", function(lane)
-      local sum, list = 0.0, lane:collectives()
-      for _, each in ipairs(list) do sum = sum + (each.device_ticks or each.dur) end
-      ticks, count = ticks + sum, count + #list
-      return #list > 0 and view:s(sum / #list) or nil
+      local sum, n = lane:collectives().sequence:sum()
+      ticks, count = ticks + sum, count + n
+      return n > 0 and view:s(sum / n) or nil
     end)
     if count == 0 then view:missing_communication() end
     out.avg_comm_kernel_time_s, out.num_comm_kernels = view:s(stats.ratio(ticks, count)), count

@@ -16,11 +16,12 @@ all-to-all is all_to_all in the first and send_recv in the second. annotations: 
     local out = { total_calls = 0, calls_per_rank = {}, calls_by_type = {}, calls_by_kernel_type = {},
       annotations = {} }
     for _, lane in ipairs(view:lanes()) do
-      local calls = 0
-      for _, same in ipairs(collective.by_sort(lane)) do
-        calls = calls + #same.durations
-        stats.count(out.calls_by_type, same.each.kind, #same.durations)
-        stats.count(out.calls_by_kernel_type, same.each.kernel_type, #same.durations)
+      local calls, all = 0, lane:collectives()
+      local counts = all.sequence:totals()
+      for n, each in ipairs(all.sorts) do
+        calls = calls + counts[n]
+        stats.count(out.calls_by_type, each.kind, counts[n])
+        stats.count(out.calls_by_kernel_type, each.kernel_type, counts[n])
       end
       out.total_calls, out.calls_per_rank[lane.key] = out.total_calls + calls, calls
       out.annotations[lane.key] = view:library_ranges(lane.process)

@@ -5,19 +5,16 @@ local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
 --- One matched collective as a row.
-local function row_of(view, each, match)
-  local first, latest, earliest, late, longest = match[1], -math.huge, math.huge, nil, 0
-  for r, one in ipairs(match) do
-    if one.ts > latest then latest, late = one.ts, each.group.members[r].lane.key end
-    earliest, longest = math.min(earliest, one.ts), math.max(longest, one.dur)
-  end
-  local transfer = align.transfer(match)
+local function row_of(view, group, match)
+  local first = group.members[1].lane:collectives().sorts[match.sort]
+  local transfer = match.transfer
   local factor = comm.bus_factor(first.kind, first.group_size)
   local algbw = first.bytes and transfer > 0 and first.bytes / view:s(transfer) / 1e9 or nil
-  return { kind = first.kind, group = each.group.description or each.group.group, ranks = #match,
-    bytes = stats.known(first.bytes), start_ms = view:ms(earliest), skew_us = view:us(latest - earliest),
-    last_rank = late, transfer_us = transfer > 0 and view:us(transfer) or stats.null, longest_us = view:us(longest),
-    algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null }
+  return { kind = first.kind, group = group.description or group.group, ranks = #group.members,
+    bytes = stats.known(first.bytes), start_ms = view:ms(match.start), skew_us = view:us(match.skew),
+    last_rank = group.members[match.late].lane.key, transfer_us = transfer > 0 and view:us(transfer) or stats.null,
+    longest_us = view:us(match.longest), algbw_GBps = stats.known(algbw),
+    busbw_GBps = algbw and factor and algbw * factor or stats.null }
 end
 
 return {
@@ -32,21 +29,25 @@ longest kernel, with waiting. Bandwidths are of the transfer.]],
   args = collective.args,
   options = { "align", "tolerance_us", "top" },
   compute = function(view, options)
-    local lanes, rows, refused = view:lanes(), {}, nil
+    local lanes, rows, refused, count, top = view:lanes(), {}, nil, 0, options.top or 50
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
     for _, each in ipairs((view:matched_groups(options.align or "auto", view:tolerance()))) do
-      for _, match in ipairs(each.result and each.result.matches or {}) do rows[#rows + 1] = row_of(view, each,
-        match) end
-      if not each.result then refused = refused or align.refusal(view, each) end
+      if each.result then
+        count = count + #each.result.matches
+        for _, match in ipairs(each.result.matches:longest(top)) do
+          rows[#rows + 1] = row_of(view, each.group, match)
+        end
+      else
+        refused = refused or align.refusal(view, each)
+      end
     end
     if #rows == 0 then view:missing("%s", refused or "needs a process group with collectives on two ranks or more") end
-    local count = #rows
     table.sort(rows, function(a, b)
       if a.longest_us ~= b.longest_us then return a.longest_us > b.longest_us end
       if a.start_ms ~= b.start_ms then return a.start_ms < b.start_ms end
       return a.group < b.group
     end)
-    for i = (options.top or 50) + 1, count do rows[i] = nil end
+    for i = top + 1, #rows do rows[i] = nil end
     return { collectives = rows, count = count }
   end,
 }

@@ -1,31 +1,22 @@
 --- Collectives by kind, size and group, with their bandwidths.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
+local sequence = require "ett.sequence"
 local stats = require "ett.trace.stats"
 
---- The group of a collective's kind, bytes and group size; a new one is added to the list.
+--- The group of a collective's kind, bytes and group size: its number. A new one is added to the list.
 local function group_of(by_kind, each, groups)
   local kinds = by_kind[each.kind] or {}
   by_kind[each.kind] = kinds
   local sizes = kinds[each.bytes or -1] or {}
   kinds[each.bytes or -1] = sizes
-  local group = sizes[each.group_size or -1]
-  if not group then
-    group = { first = each, times = {}, lanes = {} }
-    sizes[each.group_size or -1] = group
-    groups[#groups + 1] = group
+  local number = sizes[each.group_size or -1]
+  if not number then
+    number = #groups + 1
+    sizes[each.group_size or -1] = number
+    groups[number] = { first = each, lanes = {}, transfers = {} }
   end
-  return group
-end
-
---- Adds the transfer times of the matched collectives to the groups of the table.
-local function add_transfers(view, by_kind)
-  for match, ticks in view:transfers() do
-    local first = match[1]
-    local group = group_of(by_kind, first, {})
-    group.transfers = group.transfers or {}
-    table.insert(group.transfers, ticks)
-  end
+  return number
 end
 
 return {
@@ -43,16 +34,20 @@ median. n/a where bytes or group size are unknown, or the ranks were not matched
   options = { "align", "tolerance_us" },
   args = collective.args,
   compute = function(view)
-    local by_kind, groups, lanes = {}, {}, view:lanes()
-    for _, lane in ipairs(lanes) do
-      if #lanes > 1 then lane:collectives() end -- other ranks may say the group's size
-      for _, same in ipairs(collective.by_sort(lane)) do
-        local group = group_of(by_kind, same.each, groups)
-        group.lanes[lane.key] = true
-        table.move(same.durations, 1, #same.durations, #group.times + 1, group.times)
+    local by_kind, groups, parts, lanes = {}, {}, {}, view:lanes()
+    for i, lane in ipairs(lanes) do
+      local all, homes = lane:collectives(), {}
+      for n, each in ipairs(all.sorts) do
+        homes[n] = group_of(by_kind, each, groups)
+        groups[homes[n]].lanes[lane.key] = true
       end
+      parts[i] = { all.sequence, homes }
     end
-    if #lanes > 1 then add_transfers(view, by_kind) end
+    for n, spread in ipairs(sequence.spreads(parts, #groups)) do groups[n].times = spread end
+    for _, found in ipairs(#lanes > 1 and view:transfers() or {}) do
+      local all = groups[group_of(by_kind, found.each, groups)].transfers
+      table.move(found.ticks, 1, #found.ticks, #all + 1, all)
+    end
     local rows = {}
     table.sort(groups, function(a, b)
       local x, y = a.first, b.first
@@ -61,20 +56,21 @@ median. n/a where bytes or group size are unknown, or the ranks were not matched
       return (x.group_size or -1) < (y.group_size or -1)
     end)
     for _, group in ipairs(groups) do
-      local first, sorted = group.first, stats.sorted(group.times)
-      local total, n = stats.sum(sorted), #sorted
+      local first, times = group.first, group.times
+      local total, n = times.total, times.count
       local algbw = first.bytes and total > 0 and first.bytes * n / view:s(total) / 1e9 or nil
       local factor = comm.bus_factor(first.kind, first.group_size)
       rows[#rows + 1] = {
         kind = first.kind, bytes = stats.known(first.bytes), group_size = stats.known(first.group_size), calls = n,
         devices = #stats.keys(group.lanes), total_ms = view:ms(total), mean_us = view:us(total) / n,
-        min_us = view:us(sorted[1]), p50_us = view:us(stats.percentile(sorted, 0.5)),
-        p95_us = view:us(stats.percentile(sorted, 0.95)), max_us = view:us(sorted[n]),
+        min_us = view:us(times.min), p50_us = view:us(times.p50), p95_us = view:us(times.p95),
+        max_us = view:us(times.max),
         algbw_GBps = stats.known(algbw), busbw_GBps = algbw and factor and algbw * factor or stats.null,
       }
-      local without = first.bytes and group.transfers and first.bytes * #group.transfers
-        / view:s(stats.sum(group.transfers)) / 1e9 or nil
-      rows[#rows].transfer_p50_us = group.transfers and view:us(stats.median(group.transfers)) or stats.null
+      local transfers = group.transfers
+      local without = first.bytes and #transfers > 0 and first.bytes * #transfers
+        / view:s(stats.sum(transfers)) / 1e9 or nil
+      rows[#rows].transfer_p50_us = #transfers > 0 and view:us(stats.median(transfers)) or stats.null
       rows[#rows].algbw_without_waiting_GBps = stats.known(without)
       rows[#rows].busbw_without_waiting_GBps = without and factor and without * factor or stats.null
     end

@@ -7,20 +7,6 @@ local function add(list, key, ticks)
   list[key] = (list[key] or 0) + ticks
 end
 
---- The last start of every match, and the lane that started then.
-local function last_starts(matches, members)
-  local starts, lanes, ranks = {}, {}, #members
-  for m = 1, #matches do
-    local match, latest, late = matches[m], -math.huge, nil
-    for r = 1, ranks do
-      local ts = match[r].ts
-      if ts > latest then latest, late = ts, r end
-    end
-    starts[m], lanes[m] = latest, members[late].lane.key
-  end
-  return starts, lanes
-end
-
 local function row_of(kinds, one, group)
   local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
   local row = kinds[name]
@@ -33,34 +19,22 @@ end
 
 --- Charges every matched collective of a group: before the last start to the rank that was last, after it to transfer.
 local function charge(each, exposed, total)
-  local matches, members = each.result.matches, each.group.members
-  local starts, late = last_starts(matches, members)
-  local sort_of = collective.sort_of
+  local members = each.group.members
   for r, member in ipairs(members) do
-    local clock, lane, rows, sorts = each.result.clocks[r] or 0, member.lane.key, {}, {}
-    local from, to = {}, {} -- for each match its waiting, then its transfer
-    for m = 1, #matches do
-      local one, latest = matches[m][r], starts[m]
-      local ts, stop = one.ts, one.stop
-      local middle = clock + (latest < ts and ts or latest > stop and stop or latest)
-      from[2 * m - 1], to[2 * m - 1], from[2 * m], to[2 * m] = ts + clock, middle, middle, stop + clock
-      sorts[m] = sort_of(one)
+    local lane = member.lane
+    local found = each.result.matches:charge(r, exposed[lane.key])
+    for late, wait in ipairs(found.by_rank) do
+      if wait > 0 then add(total.ranks, members[late].lane.key, wait) end
     end
-    local parts = exposed[lane]:measure_in(from, to)
-    local waited = 0
-    for m = 1, #matches do
-      local sort, wait, transfer = sorts[m], parts[2 * m - 1], parts[2 * m]
-      waited, total.transfer = waited + wait, total.transfer + transfer
-      if wait > 0 then add(total.ranks, late[m], wait) end
-      local row = rows[sort]
-      if not row then
-        row = row_of(total.kinds, matches[m][r], each.group)
-        rows[sort] = row
+    for n, one in ipairs(lane:collectives().sorts) do
+      if found.count_of[n] > 0 then
+        local row = row_of(total.kinds, one, each.group)
+        row.wait, row.transfer = row.wait + found.waiting_of[n], row.transfer + found.transfer_of[n]
+        row.count = row.count + found.count_of[n]
       end
-      row.wait, row.transfer, row.count = row.wait + wait, row.transfer + transfer, row.count + 1
     end
-    total.wait = total.wait + waited
-    add(total.waiting, lane, waited)
+    total.wait, total.transfer = total.wait + found.waiting, total.transfer + found.transfer
+    add(total.waiting, lane.key, found.waiting)
   end
 end
 

@@ -5,17 +5,15 @@ local stats = require "ett.trace.stats"
 
 --- Adds one group's matches to the totals.
 local function gather(view, group, result, total)
-  local lags = align.lags(result, #group.members)
-  for m = 1, #result.matches do
-    total.lags[#total.lags + 1] = view:us(lags.lags[m])
-    total.spread = total.spread + lags.end_spreads[m]
-    total.transfer = total.transfer + lags.transfers[m]
-    if lags.transfers[m] < 0 then total.negative = total.negative + 1 end
-    stats.count(total.last, group.members[lags.last[m]].lane.key)
-    stats.count(total.last_lowest, group.members[lags.last_lowest[m]].lane.key)
-  end
+  local lags = result.matches:lags()
+  for i, ticks in ipairs(lags.lags) do lags.lags[i] = view:us(ticks) end
+  table.move(lags.lags, 1, #lags.lags, #total.lags + 1, total.lags)
+  total.spread, total.transfer = total.spread + lags.end_spread, total.transfer + lags.transfer
+  total.negative = total.negative + lags.negative
   for r, member in ipairs(group.members) do
     local key = member.lane.key
+    if lags.last[r] > 0 then stats.count(total.last, key, lags.last[r]) end
+    if lags.last_lowest[r] > 0 then stats.count(total.last_lowest, key, lags.last_lowest[r]) end
     total.waits[key] = (total.waits[key] or 0) + lags.waits[r]
     total.counts[key] = (total.counts[key] or 0) + #member.list
     if total.groups == 0 then

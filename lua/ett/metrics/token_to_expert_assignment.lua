@@ -23,10 +23,11 @@ parallelism, one row is one token for one of its top-k experts.]],
   compute = function(view)
     local ranks, any, calls = {}, false, 0
     for _, lane in ipairs(view:lanes()) do
-      local rows = lane:rows("comm"):sort("ts")
-      local splits = stats.columns(rows, { "In split size", "Out split size" })
+      local collectives = lane:collectives()
+      local splits = stats.columns(collectives.rows, { "In split size", "Out split size" })
       local sent, received, used = {}, {}, 0
-      for i, each in ipairs(lane:collectives()) do
+      for i, n in collectives.sequence:iter() do
+        local each = collectives.sorts[n]
         local out, into = numbers(splits["In split size"][i]), numbers(splits["Out split size"][i])
         if each.kind == "all_to_all" then calls = calls + 1 end
         if each.kind == "all_to_all" and out then

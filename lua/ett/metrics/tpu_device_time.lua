@@ -10,21 +10,19 @@ end
 local function core(view, lane)
   local rows = lane:rows("all")
   local span, comm = lane:span_ticks(), lane:comm_ticks()
-  local categories, groups, seen = {}, {}, {}
+  local categories, groups = {}, {}
   for _, group in ipairs(rows:group{ "arg:hlo_category" }) do
     local ps = device_ps(group.events)
     local ms = ps and ps / 1e9 or view:ms(group.events:total())
     categories[tostring(group.hlo_category or "unknown")] = { #group.events, ms }
   end
-  for _, each in ipairs(lane:collectives()) do
+  local all = lane:collectives()
+  local counts, _, _, ticks = all.sequence:totals()
+  for n, each in ipairs(all.sorts) do
     local key = ("%s|%s"):format(each.kernel_type, each.result_bytes and ("%.0f"):format(each.result_bytes) or "?")
-    local group = seen[key]
-    if not group then
-      group = { n = 0, ticks = 0.0, bytes = each.result_bytes }
-      seen[key] = group
-      groups[key] = group
-    end
-    group.n, group.ticks = group.n + 1, group.ticks + (each.device_ticks or each.dur)
+    local group = groups[key] or { n = 0, ticks = 0.0, bytes = each.result_bytes }
+    groups[key] = group
+    group.n, group.ticks = group.n + counts[n], group.ticks + ticks[n]
   end
   local out = {}
   for key, group in pairs(groups) do

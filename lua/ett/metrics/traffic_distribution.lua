@@ -21,17 +21,18 @@ collectives without known bytes. mode: the sources of the dimensions.]],
     for _, name in ipairs(names) do bytes[name], time[name], calls[name] = 0.0, 0, 0 end
     for _, lane in ipairs(view:lanes()) do
       local found = lane:dimensions()
-      for i, each in ipairs(lane:collectives()) do
-        local dimension = found.dims[i] or "unknown"
-        calls[dimension] = calls[dimension] + 1
-        time[dimension] = time[dimension] + each.dur
-        if each.bytes then
-          bytes[dimension] = bytes[dimension] + each.bytes
-          total = total + each.bytes
+      local counts, _, ticks = found.sequence:totals()
+      for c, case in ipairs(found.cases) do
+        local dimension, moved = case.dimension or "unknown", case.each.bytes
+        calls[dimension] = calls[dimension] + counts[c]
+        time[dimension] = time[dimension] + ticks[c]
+        if moved then
+          bytes[dimension] = bytes[dimension] + moved * counts[c]
+          total = total + moved * counts[c]
         else
-          without = without + 1
+          without = without + counts[c]
         end
-        if found.how[i] then stats.count(modes, found.how[i]) end
+        if case.how then stats.count(modes, case.how, counts[c]) end
       end
     end
     local any = 0

@@ -14,21 +14,23 @@ by pair of dimensions over all devices; percentile p is the value at position fl
   differs = "only planned in the public set; the definition is ett's own",
   compute = function(view)
     local pairs_of, all = {}, {}
-    local seen = {}
+    local seen, number = {}, {}
     for _, lane in ipairs(view:lanes()) do
-      local found = lane:dimensions().dims
-      local previous, from
-      for i, each in ipairs(lane:collectives()) do
-        local dimension = found[i] or "unknown"
-        seen[dimension] = true
-        if previous and from ~= dimension then
-          local name = ("%s -> %s"):format(from, dimension)
-          local window = view:us(each.ts - previous.stop)
-          pairs_of[name] = pairs_of[name] or {}
-          table.insert(pairs_of[name], window)
-          all[#all + 1] = window
+      local found, kinds = lane:dimensions(), {}
+      for c, case in ipairs(found.cases) do
+        local dimension = case.dimension or "unknown"
+        if not seen[dimension] then
+          number[#number + 1] = dimension
+          seen[dimension] = #number
         end
-        previous, from = each, dimension
+        kinds[c] = seen[dimension]
+      end
+      local from, to, gaps = found.sequence:changes(kinds)
+      for i, gap in ipairs(gaps) do
+        local name, window = ("%s -> %s"):format(number[from[i]], number[to[i]]), view:us(gap)
+        pairs_of[name] = pairs_of[name] or {}
+        table.insert(pairs_of[name], window)
+        all[#all + 1] = window
       end
     end
     if #all == 0 then

@@ -9,33 +9,11 @@
 -- finds the offset at which they are most equal, and takes their median as the clock difference. Mode "auto"
 -- does the same where the differences are within the tolerance, but agree with one another far better than
 -- with 0.
-local bulk = require "ett.bulk"
+local sequence = require "ett.sequence"
 
 local align = {}
 
 local clock_pairs = 4 -- an offset leaves at least half of the pairs: fewer do not show a constant difference
-
---- Ends and kernel types of a list as bulk.align takes them; numbers: those of the types. The two ends of a
---- point-to-point message are of one type.
-local function sequence(list, numbers)
-  local stops, types = {}, {}
-  for i = 1, #list do
-    local each = list[i]
-    local kernel = each.kernel_type or "other"
-    local number = numbers[kernel]
-    if not number then
-      local kind = kernel == "recv" and "send" or kernel
-      number = numbers[kind]
-      if not number then
-        numbers.count = (numbers.count or 0) + 1
-        number = numbers.count
-      end
-      numbers[kind], numbers[kernel] = number, number
-    end
-    stops[i], types[i] = each.stop, number
-  end
-  return { ends = stops, types = types }
-end
 
 --- Whether the run is too regular to tell a clock difference from a late recording.
 local function is_regular(found, tolerance)
@@ -45,10 +23,10 @@ end
 --- The offset of two sequences in mode "auto": that with the smallest differences; with {clock=} if they are a constant
 --- difference of clocks above a tenth of the tolerance, with {suspected=} if above a fiftieth.
 local function automatic(reference, list, tolerance)
-  local found = bulk.align(reference, list)
-  local few = math.min(#reference.ends, #list.ends) < 2 * clock_pairs
+  local found = reference:align(list)
+  local few = math.min(#reference, #list) < 2 * clock_pairs
   if not found or few or found.median <= tolerance / 1000 then return found end
-  local steady = bulk.align(reference, list, true)
+  local steady = reference:align(list, true)
   local clock = steady and 4 * steady.median < found.median and math.abs(steady.clock) or 0
   local same = steady and steady.offset == found.offset
   if clock > tolerance / 10 and clock <= 2 * tolerance and (same or not is_regular(steady, tolerance)) then
@@ -58,49 +36,30 @@ local function automatic(reference, list, tolerance)
   return found
 end
 
---- The collectives that every rank recorded: { {collective of rank 1, …}, … }, in the first rank's time.
-local function matches_of(lists, result)
-  local matches, match, ranks, first, last = {}, {}, #lists, 1, math.huge
-  for r, list in ipairs(lists) do
-    first, last = math.max(first, 1 - result.offsets[r]), math.min(last, #list - result.offsets[r])
-  end
-  for i = first, last do
-    for r = 1, ranks do
-      local each, clock = lists[r][i + result.offsets[r]], result.clocks[r]
-      match[r] = clock and clock ~= 0
-        and setmetatable({ ts = each.ts - clock, stop = each.stop - clock }, { __index = each }) or each
-    end
-    matches[#matches + 1] = { table.unpack(match, 1, ranks) } -- a table of its final size
-  end
-  return matches
-end
-
---- Matches the lists of several ranks. lists[r] is sorted by start; each element has ts,
---- stop and kernel_type.
----@param lists table[] one list for each rank
+--- Matches the collectives of several ranks.
+---@param lists any[] an ett.sequence for each rank, with types
 ---@param options table mode = "auto" (align, subtract a constant difference of clocks, refuse
 ---  when the ends disagree), "none" (by index),
 ---  "clocks" (align, and subtract a constant difference of clocks) or "force" (align, never refuse);
 ---  tolerance in ticks
----@return table? result { offsets, medians, clocks, matches = { {collective of rank 1, …}, … } }
+---@return table? result { offsets, medians, clocks, suspected, matches (ett.sequence) }
 ---@return string? reason why the ranks cannot be matched
 ---@return table? offsets those tried, when refused
 function align.match(lists, options)
   local mode = options.mode or "auto"
-  local result = { offsets = {}, medians = {}, clocks = {}, suspected = {}, matches = {} }
-  local numbers = {}
-  local reference = lists[1] and sequence(lists[1], numbers)
+  local result = { offsets = {}, medians = {}, clocks = {}, suspected = {} }
+  local reference = lists[1]
   for r, list in ipairs(lists) do
     if #list == 0 then return nil, ("rank %d of the group has no collective in the window"):format(r - 1) end
     if r == 1 or mode == "none" then
       result.offsets[r] = 0
-      result.medians[r] = r == 1 and 0.0 or bulk.align(reference, sequence(list, numbers), false, 0).median
+      result.medians[r] = r == 1 and 0.0 or reference:align(list, false, 0).median
     else
       local found
       if mode == "auto" then
-        found = automatic(reference, sequence(list, numbers), options.tolerance)
+        found = automatic(reference, list, options.tolerance)
       else
-        found = bulk.align(reference, sequence(list, numbers), mode == "clocks")
+        found = reference:align(list, mode == "clocks")
       end
       if not found then
         return nil, "the ranks ran different kernels at every offset tried"
@@ -119,41 +78,9 @@ function align.match(lists, options)
       end
     end
   end
-  result.matches = matches_of(lists, result)
+  result.matches = sequence.matches(lists, result.offsets, result.clocks)
   if #result.matches == 0 then return nil, "no collective was recorded by every rank" end
   return result
-end
-
---- Transfer time of a match: first end - last start over the ranks.
-function align.transfer(match)
-  local first_end, last_start = math.huge, -math.huge
-  for _, each in ipairs(match) do
-    first_end, last_start = math.min(first_end, each.stop), math.max(last_start, each.ts)
-  end
-  return first_end - last_start
-end
-
---- Lags of matched collectives: starts, ends and who was last.
----@return table { lags, end_spreads, transfers, last (index of the last starter, highest on ties),
----  last_lowest, waits = per rank } in ticks
-function align.lags(result, ranks)
-  local out = { lags = {}, end_spreads = {}, transfers = {}, last = {}, last_lowest = {}, waits = {} }
-  for r = 1, ranks do out.waits[r] = 0 end
-  for m, match in ipairs(result.matches) do
-    local first_start, last_start, first_end, last_end = math.huge, -math.huge, math.huge, -math.huge
-    local high, low
-    for r, each in ipairs(match) do
-      if each.ts < first_start then first_start = each.ts end
-      if each.ts > last_start then last_start, low = each.ts, r end
-      if each.ts == last_start then high = r end
-      first_end, last_end = math.min(first_end, each.stop), math.max(last_end, each.stop)
-    end
-    out.lags[m], out.end_spreads[m] = last_start - first_start, last_end - first_end
-    out.transfers[m] = first_end - last_start
-    out.last[m], out.last_lowest[m] = high, low
-    for r, each in ipairs(match) do out.waits[r] = out.waits[r] + last_start - each.ts end
-  end
-  return out
 end
 
 --- Why a group of View:matched_groups was not matched, as a sentence.
@@ -163,11 +90,10 @@ function align.refusal(view, each)
     return ("the ends of the sends and receives %s differ by %.1f us (median): a send may end before its receive; "
       .. "--align force reports them anyway"):format(each.group.pair:gsub(">", " to "), view:us(each.tried.medians[2]))
   end
-  local worst, apart, numbers = 0, 0, {}
-  local reference = sequence(each.group.members[1].list, numbers)
+  local worst, apart, reference = 0, 0, each.group.members[1].list
   for r = 2, #each.tried.medians do worst = math.max(worst, each.tried.medians[r]) end
   for r = 2, #each.group.members do
-    local found = bulk.align(reference, sequence(each.group.members[r].list, numbers), true)
+    local found = reference:align(each.group.members[r].list, true)
     if not found or found.median > view:tolerance() then
       apart = nil
       break

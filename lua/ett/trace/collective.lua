@@ -10,7 +10,7 @@
 local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
-local stats = require "ett.trace.stats"
+local sequence = require "ett.sequence"
 
 local collective = {}
 
@@ -22,10 +22,14 @@ local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype"
 collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
   "device_duration_ps" }, 1, 6, #row_args + 1, { table.unpack(row_args) })
 
+--- The collectives of a lane: their times are columns (ett.sequence), and what they share with others is a sort. A run
+--- has thousands of collectives, but few different ones.
+---@class ett.Collectives
+---@field sequence any starts, ends and sorts, in order of start (ties: by row)
+---@field sorts ett.Collective[] what the collectives of each sort are
+---@field rows any the selection of their rows
+
 ---@class ett.Collective
----@field ts integer start in ticks
----@field stop integer end in ticks
----@field dur integer duration in ticks
 ---@field name string
 ---@field kind string all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, send_recv, send, recv, …
 ---@field kernel_type string kind of the kernel itself
@@ -95,36 +99,22 @@ local function deciding(lane, rows)
   return list
 end
 
---- Numbers the rows whose deciding columns are equal: the number of each row, and the values for each number.
+--- The rows as a sequence whose collectives of equal deciding columns are of one sort, and the values of each sort.
 local function sorts(lane, rows)
-  local numbers, firsts, sources = nil, nil, deciding(lane, rows)
-  for s, source in ipairs(sources) do
-    local mine, first = source.rows:numbered(source.keys)
-    if s == 1 then
-      numbers, firsts = mine, first
-    else
-      local joint, width = {}, #first
-      firsts = {}
-      for i, n in ipairs(numbers) do
-        local key = (n - 1) * width + mine[i]
-        local joined = joint[key]
-        if not joined then
-          joined = #firsts + 1
-          joint[key], firsts[joined] = joined, i
-        end
-        numbers[i] = joined
-      end
-    end
-  end
+  local sources = deciding(lane, rows)
+  local files = select(2, lane.view:recordings()) > 1
+  if files then sources[#sources + 1] = { rows = rows, keys = { "file" }, fields = {} } end
+  local list, firsts = sequence.of(rows, sources)
   local values = {}
   for n, first in ipairs(firsts) do
     local mine = {}
     for _, source in ipairs(sources) do
       for _, field in ipairs(source.fields) do mine[#mine + 1] = source.rows:get(first, field) or false end
     end
+    mine.file = files and rows:get(first, "file") or nil
     values[n] = mine
   end
-  return numbers, values
+  return list, values
 end
 
 local function positive_integer(value)
@@ -214,89 +204,66 @@ local function describe(lane, values)
   }
 end
 
---- Each collective holds its own times and shares the rest with all collectives of the same values: a run has
---- thousands of collectives, but few different ones.
+--- Numbers of kernel types, for matching. The two ends of a point-to-point message are of one type.
+local type_numbers = { count = 0 }
+
+local function type_number(kernel)
+  kernel = kernel == "recv" and "send" or kernel
+  if not type_numbers[kernel] then
+    type_numbers.count = type_numbers.count + 1
+    type_numbers[kernel] = type_numbers.count
+  end
+  return type_numbers[kernel]
+end
+
+local function typed(list, kinds)
+  local types = {}
+  for n, each in ipairs(kinds) do types[n] = type_number(each.kernel_type) end
+  return list:typed(types)
+end
+
 local function gpu_collectives(lane, rows)
-  local ts, dur = rows:columns{ "ts", "dur" }
-  local numbers, values = sorts(lane, rows)
-  local recordings, several = lane.view:recordings()
-  local files = several > 1 and (rows:columns{ "file" }) or nil
-  local list, shared = {}, {}
+  local list, values = sorts(lane, rows)
+  local recordings, described = lane.view:recordings(), {}
   for n, mine in ipairs(values) do
-    shared[n] = { __index = describe(lane, mine) }
-    lane.unsized = lane.unsized or not shared[n].__index.group_size
+    described[n] = describe(lane, mine)
+    described[n].recording = mine.file and recordings[mine.file]
+    lane.unsized = lane.unsized or not described[n].group_size
   end
-  for i, n in ipairs(numbers) do
-    list[i] = setmetatable({ ts = ts[i], dur = dur[i], stop = ts[i] + dur[i],
-      recording = files and recordings[files[i]] or nil }, shared[n])
-  end
-  return list
+  return list, described
 end
-
---- A lane's collectives by what they share, without a table for each where the lane has none yet:
---- { { each = (kind, bytes, …), durations = { ticks } } }.
-function collective.by_sort(lane)
-  local list, found = {}, {}
-  if lane.tpu or lane.cache.collectives then
-    for _, each in ipairs(lane:collectives()) do
-      local sort = collective.sort_of(each)
-      local same = found[sort]
-      if not same then
-        same = { each = each, durations = {} }
-        found[sort], list[#list + 1] = same, same
-      end
-      same.durations[#same.durations + 1] = lane.tpu and each.device_ticks or each.dur
-    end
-    return list
-  end
-  local rows = lane:comm_launches()
-  local numbers, values = sorts(lane, rows)
-  for n, mine in ipairs(values) do list[n] = { each = describe(lane, mine), durations = {} } end
-  local dur, counts = rows:columns{ "dur" }, {}
-  for n = 1, #list do counts[n] = 0 end
-  for i, n in ipairs(numbers) do
-    local count = counts[n] + 1
-    counts[n], list[n].durations[count] = count, dur[i]
-  end
-  return list
-end
-
---- What a collective shares with all of the same values: an index for caches.
-function collective.sort_of(each) return getmetatable(each) or each end
 
 local function tpu_collectives(lane, rows)
-  local columns = stats.columns(rows, { "ts", "dur", "name", "hlo_category", "long_name", "shape_with_layout",
-    "device_duration_ps" })
-  local ticks_per_ps = lane.view.trace.ticks_per_second / 1e12
-  local chips = lane.view.options.n_chips
-  local list = {}
-  for i = 1, #rows do
-    local opcode = columns.hlo_category[i] or comm.opcode(columns.long_name[i] or nil)
+  local keys = { "hlo_category", "long_name", "shape_with_layout" }
+  local list, firsts = sequence.of(rows, { { rows = rows, keys = { "name", "arg:" .. keys[1], "arg:" .. keys[2],
+    "arg:" .. keys[3] } } }, "device_duration_ps", lane.view.trace.ticks_per_second / 1e12)
+  local described = {}
+  for n, first in ipairs(firsts) do
+    local category, long_name, shape = rows:get(first, keys[1]), rows:get(first, keys[2]), rows:get(first, keys[3])
+    local opcode = category or comm.opcode(long_name)
     local kind = comm.kind_of(opcode) or "other"
-    local n = comm.replica_group_size(columns.long_name[i] or nil) or chips
-    local output = comm.shape_bytes(columns.shape_with_layout[i] or nil)
-    local device = number(columns.device_duration_ps[i])
-    list[i] = {
-      ts = columns.ts[i], dur = columns.dur[i], stop = columns.ts[i] + columns.dur[i], name = columns.name[i],
-      kind = kind, kernel_type = opcode or "other", opcode = opcode,
-      device_ticks = device and device * ticks_per_ps or columns.dur[i] + 0.0,
+    local size = comm.replica_group_size(long_name) or lane.view.options.n_chips
+    local output = comm.shape_bytes(shape)
+    described[n] = {
+      name = rows:get(first, "name"), kind = kind, kernel_type = opcode or "other", opcode = opcode,
       -- The shape is that of the op's result; the input of a reduce-scatter is n times as large.
-      bytes = output and (kind ~= "reduce_scatter" and output or n and output * n) or nil,
-      result_bytes = output, group_size = n,
+      bytes = output and (kind ~= "reduce_scatter" and output or size and output * size) or nil,
+      result_bytes = output, group_size = size,
     }
   end
-  return list
+  return list, described
 end
 
---- Collectives of a lane that start in its window, in order of start (ties: by row).
----@return ett.Collective[]
+--- Collectives of a lane that start in its window.
+---@return ett.Collectives
 function collective.of_lane(lane)
-  if lane.tpu then return tpu_collectives(lane, lane:rows("comm"):sort("ts")) end
-  return gpu_collectives(lane, (lane:comm_launches()))
+  local rows = lane.tpu and lane:rows("comm"):sort("ts") or lane:comm_launches()
+  local list, described = (lane.tpu and tpu_collectives or gpu_collectives)(lane, rows)
+  return { rows = rows, sequence = typed(list, described), sorts = described }
 end
 
---- The list of a lane's collectives of one group, to add to; a new one joins the group of that key.
-local function list_of(mine, lane, each, by_key, order)
+--- The key of a collective's group, and whether it is a point-to-point message without named peers.
+local function group_key(each)
   local key, alone = each.group or "unnamed", false
   if each.pair then
     key = ("%s, point-to-point %s"):format(key, each.pair)
@@ -304,39 +271,35 @@ local function list_of(mine, lane, each, by_key, order)
     key, alone = key .. ", point-to-point", true
   end
   if each.recording then key = ("%s, recording %d"):format(key, each.recording) end
-  local list = mine[key]
-  if not list then
-    list = {}
-    mine[key] = list
-    local group = by_key[key]
-    if not group then
-      group = { group = key, size = each.group_size, description = each.group_description, members = {},
-        pair = each.pair, unpaired = alone }
-      by_key[key] = group
-      order[#order + 1] = group
-    end
-    table.insert(group.members, { lane = lane, list = list })
-  end
-  return list
+  return key, alone
 end
 
---- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list=} }} },
---- sorted by group. Collectives whose group the trace does not name are in the group "unnamed". Sends and receives are
---- a group for each source and destination (pair=), or, where the trace does not name these, one without match
---- (unpaired=).
+--- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list= (an
+--- ett.sequence), sorts= (those of the group)} }} }, sorted by group. Collectives whose group the trace does not name
+--- are in the group "unnamed". Sends and receives are a group for each source and destination (pair=), or, where the
+--- trace does not name these, one without match (unpaired=).
 function collective.groups(lanes)
   local by_key, order = {}, {}
   for _, lane in ipairs(lanes) do
-    local mine, by_sort = {}, {}
-    for _, each in ipairs(lane:collectives()) do
-      local sort = collective.sort_of(each)
-      local list = not each.recording and by_sort[sort]
-      if not list then
-        list = list_of(mine, lane, each, by_key, order)
-        by_sort[sort] = list
+    local all, homes, members, mine = lane:collectives(), {}, {}, {}
+    for n, each in ipairs(all.sorts) do
+      local key, alone = group_key(each)
+      local home = mine[key]
+      if not home then
+        home = #members + 1
+        mine[key], members[home] = home, { lane = lane, sorts = {} }
+        local group = by_key[key]
+        if not group then
+          group = { group = key, size = each.group_size, description = each.group_description, members = {},
+            pair = each.pair, unpaired = alone }
+          by_key[key], order[#order + 1] = group, group
+        end
+        table.insert(group.members, members[home])
       end
-      list[#list + 1] = each
+      homes[n] = home
+      table.insert(members[home].sorts, each)
     end
+    for home, list in ipairs(all.sequence:split(homes, #members)) do members[home].list = list end
   end
   table.sort(order, function(a, b) return a.group < b.group end)
   return order
@@ -354,22 +317,25 @@ function collective.size_groups(view)
   local agreement = view.trace.ticks_per_second // 10000 -- 100 us
   for _, group in ipairs(collective.groups(view:lane_list())) do
     local world = group.members[1].lane.process.world_size
-    if not group.size and #group.members > 1 and #group.members == world then
-      local lists = {}
-      for i, member in ipairs(group.members) do lists[i] = member.list end
-      if align.match(lists, { mode = "auto", tolerance = agreement }) then
-        for _, list in ipairs(lists) do
-          for _, each in ipairs(list) do
-            local described = getmetatable(each).__index
-            described.group_size = described.group_size or world
-            if each.kind == "all_gather" and not each.bytes and each.part_bytes then
-              described.bytes = each.part_bytes * world
-            end
+    if not group.size and #group.members > 1 and #group.members == world
+      and align.match(collective.lists(group), { mode = "auto", tolerance = agreement }) then
+      for _, member in ipairs(group.members) do
+        for _, each in ipairs(member.sorts) do
+          each.group_size = each.group_size or world
+          if each.kind == "all_gather" and not each.bytes and each.part_bytes then
+            each.bytes = each.part_bytes * world
           end
         end
       end
     end
   end
+end
+
+--- The sequences of a group's members.
+function collective.lists(group)
+  local lists = {}
+  for i, member in ipairs(group.members) do lists[i] = member.list end
+  return lists
 end
 
 --- The groups of two ranks or more, matched (ett.trace.align): { {group=, result=} or {group=, reason=, tried=} },
@@ -383,9 +349,7 @@ function collective.match(groups, mode, tolerance)
       list[#list + 1] = { group = group, reason = "the trace does not name source and destination of its sends and "
         .. "receives, so they cannot be paired" }
     else
-      local lists = {}
-      for i, member in ipairs(group.members) do lists[i] = member.list end
-      local result, reason, tried = align.match(lists, { mode = mode, tolerance = tolerance })
+      local result, reason, tried = align.match(collective.lists(group), { mode = mode, tolerance = tolerance })
       list[#list + 1] = { group = group, result = result, reason = reason, tried = tried }
     end
   end

@@ -7,7 +7,6 @@
 -- recorded, the least time of each size is used instead, and the result says so. The median of
 -- each size is fitted by least absolute relative deviations (iteratively reweighted), so that one
 -- outlier among the sizes does not move the fit.
-local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -15,38 +14,42 @@ local stats = require "ett.trace.stats"
 
 local hockney = {}
 
-local function add(points, each, ticks)
+--- Adds the times of the collectives of a sort.
+local function add(points, each, times)
   if not each.bytes or each.bytes <= 0 or not each.group_size or each.group_size < 2 then return end
   local steps, volume = comm.ring(each.kind, each.group_size)
-  if not steps or ticks <= 0 then return end
+  if not steps then return end
   local sizes = points[each.bytes] or {}
   points[each.bytes] = sizes
-  local point = sizes[each.group_size]
-  if not point then
-    point = { kind = each.kind, bytes = each.bytes, n = each.group_size, steps = steps, volume = volume * each.bytes,
-      times = {} }
-    sizes[each.group_size] = point
+  for _, ticks in ipairs(times) do
+    if ticks > 0 then
+      local point = sizes[each.group_size]
+      if not point then
+        point = { kind = each.kind, bytes = each.bytes, n = each.group_size, steps = steps,
+          volume = volume * each.bytes, times = {} }
+        sizes[each.group_size] = point
+      end
+      point.times[#point.times + 1] = ticks
+    end
   end
-  point.times[#point.times + 1] = ticks
 end
 
 local function gather(view, kind)
   local points, removed, unmatched, results = {}, false, 0, {}
+  local function add_all(member, lists)
+    for n, each in ipairs(member.lane:collectives().sorts) do
+      if lists[n] and (not kind or each.kind == kind) then add(points, each, lists[n]) end
+    end
+  end
   for _, each in ipairs((view:matched_groups(
     view.options.align == "clocks" and "clocks" or "auto", view:tolerance()))) do results[each.group] = each.result end
   for _, group in ipairs(view:collective_groups()) do
     if results[group] then
       removed = true
-      for _, match in ipairs(results[group].matches) do
-        if not kind or match[1].kind == kind then add(points, match[1], align.transfer(match)) end
-      end
+      add_all(group.members[1], results[group].matches:transfers())
     else
       unmatched = unmatched + 1
-      for _, member in ipairs(group.members) do
-        for _, each in ipairs(member.list) do
-          if not kind or each.kind == kind then add(points, each, each.device_ticks or each.dur) end
-        end
-      end
+      for _, member in ipairs(group.members) do add_all(member, member.list:durations()) end
     end
   end
   return points, removed, unmatched
@@ -86,7 +89,7 @@ function hockney.fit(view, options)
         options.collective)
     end
     for _, lane in ipairs(view:lanes()) do
-      for _, each in ipairs(lane:collectives()) do each.group_size = each.group_size or options.n_chips end
+      for _, each in ipairs(lane:collectives().sorts) do each.group_size = each.group_size or options.n_chips end
     end
     local by_size, removed, unmatched = gather(view, kind)
     local points = {}

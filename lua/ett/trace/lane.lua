@@ -178,14 +178,15 @@ function Lane:launched_in(ranges)
   return self.from and set:clip(self.from, self.to) or set, #list
 end
 
---- Collectives that start in the window, in order of start (ett.trace.collective).
+--- Collectives that start in the window (ett.trace.collective).
+---@return ett.Collectives
 function Lane:collectives()
-  local list = cached(self, "collectives", function() return collective.of_lane(self) end)
+  local found = cached(self, "collectives", function() return collective.of_lane(self) end)
   if not self.tpu and not self.view.sized then
     self.view.sized = true -- before the sizes, which need the collectives of all lanes
     collective.size_groups(self.view)
   end
-  return list
+  return found
 end
 
 --- The dimension of the parallel layout of each collective, and how it was found (ett.trace.parallel).
@@ -193,30 +194,23 @@ function Lane:dimensions()
   return cached(self, "dimensions", function() return parallel.of_lane(self) end)
 end
 
---- United communication time in ticks of the collectives that pass keep(). On TPU, where the rows of a lane do
+--- United communication time in ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do
 --- not overlap, the sum of device_duration_ps (a float): the profiler rounds ts and dur from it.
 function Lane:comm_ticks(keep)
-  local all, kept, sum, device_sum = self:collectives(), {}, 0, 0.0
-  for _, each in ipairs(all) do
-    if not keep or keep(each) then
-      kept[#kept + 1] = each
-      sum = sum + each.dur
-      device_sum = device_sum + (each.device_ticks or each.dur)
-    end
+  local all, kept, every = self:collectives(), {}, true
+  local list = all.sequence
+  for n, each in ipairs(all.sorts) do
+    kept[n] = not keep or keep(each)
+    every = every and kept[n]
   end
-  if #kept == 0 then return 0 end
-  local set
-  if #kept == #all then
-    set = self:comm()
-  else
-    local list = {}
-    for i, each in ipairs(kept) do list[i] = { each.ts, each.stop } end
-    set = interval.new(list)
-    if self.from then set = set:clip(self.from, self.to) end
-  end
-  local united = set:measure()
-  if self.tpu and united == sum then return device_sum end
-  return united
+  local device_ticks, count = list:sum(kept)
+  if count == 0 then return 0 end
+  local set = every and self:comm() or list:intervals(kept)
+  if self.from and not every then set = set:clip(self.from, self.to) end
+  local united, sum = set:measure(), 0
+  if not self.tpu then return united end
+  for _, n, from, to in list:iter() do sum = sum + (kept[n] and to - from or 0) end
+  return united == sum and device_ticks or united
 end
 
 --- FLOPs that the rows state (TPU model_flops), or nil when no row states any.

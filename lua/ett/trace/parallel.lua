@@ -78,70 +78,89 @@ function parallel.of_card(card, kind, size)
   return nil
 end
 
---- The group of each collective of a lane; of an exchange without one its stream, since PyTorch gives every process
---- group a stream; false of others.
-local function homes_of(lane, list)
-  local homes, streams = {}, nil
-  for i, each in ipairs(list) do
-    homes[i] = each.group or false
-    if not each.group and exchanges[each.kind] then
-      streams = streams or lane:comm_launches():columns { "stream" }
-      homes[i] = streams[i] or false
-    end
-  end
-  return homes
-end
-
---- Dimension and how it was found for each collective of a lane (arrays as long as the list).
-function parallel.of_lane(lane)
-  local view = lane.view
-  local list, card = lane:collectives(), view:card()
-  local dims, how, open = {}, {}, false
-  local by_sort = {}
-  for i, each in ipairs(list) do
-    local sort = getmetatable(each) or each
-    local said = by_sort[sort]
-    if said == nil then
-      local dimension = parallel.of_group(each.group_description) or parallel.of_group(each.group)
-      local library = not dimension and not lane.tpu and comm.library_of(each.name)
-      said = { dimension or library and library.dimension, dimension and "process groups" or "kernels" }
-      by_sort[sort] = said
-    end
-    if said[1] then dims[i], how[i] = said[1], said[2] else open = true end
-  end
-  if not open then return { dims = dims, how = how } end
-  local ranges
+--- The collectives of a lane divided by what their dimension depends on beside their sort: the host range around
+--- their launch, and the stream of an exchange without a named group, since PyTorch gives every process group a stream.
+--- A sequence, and for each of its sorts { each =, range =, home = (group or stream) }.
+local function cases_of(lane, all)
+  local sources, ranges, streams = {}, nil, nil
   if not lane.tpu then
-    local host = view:named_rows("parallel", { "annotation", "cpu_op" },
+    local host = lane.view:named_rows("parallel", { "annotation", "cpu_op" },
       function(name) return parallel.of_range(name) ~= nil end)
     local _, calls = lane:comm_launches()
-    ranges = calls:enclosing(host):columns{ "name" }
+    ranges = calls:enclosing(host)
+    sources[1] = { rows = ranges, keys = { "name" } }
   end
-  local homes = homes_of(lane, list)
-  local by_card, agreed = {}, {} -- agreed: the dimension that all ranges of a group name
-  for i, each in ipairs(list) do
-    if not dims[i] and ranges and ranges[i] then
-      local said = parallel.of_range(ranges[i])
-      -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
-      if said ~= "dp" or not exchanges[each.kind] then dims[i], how[i] = said, "ranges" end
+  for _, each in ipairs(all.sorts) do
+    if not each.group and exchanges[each.kind] and not streams then
+      streams = all.rows
+      sources[#sources + 1] = { rows = streams, keys = { "stream" } }
     end
-    local home = dims[i] and homes[i]
+  end
+  local list, firsts = all.sequence:refined(sources)
+  local cases = {}
+  for c, first in ipairs(firsts) do
+    local _, _, n = all.sequence:at(first)
+    local each = all.sorts[n]
+    cases[c] = { each = each, sort = n, range = ranges and ranges:get(first, "name") or nil,
+      home = each.group or exchanges[each.kind] and streams:get(first, "stream") or false }
+  end
+  return list, cases
+end
+
+--- What the process group or the library of a collective says: dimension and how, or nil.
+local function by_itself(lane, each)
+  local dimension = parallel.of_group(each.group_description) or parallel.of_group(each.group)
+  if dimension then return dimension, "process groups" end
+  local library = not lane.tpu and comm.library_of(each.name)
+  if library and library.dimension then return library.dimension, "kernels" end
+end
+
+--- The dimension that all ranges of a group name: by group. None for the group of all ranks.
+local function agreed_of(lane, cases)
+  local agreed = {}
+  for _, case in ipairs(cases) do
+    local home = case.dimension and case.home
     if home then
-      if agreed[home] == nil then agreed[home] = dims[i] end
-      local of_all = each.group and each.group_size == lane.process.world_size
-      if agreed[home] ~= dims[i] or of_all then agreed[home] = false end
+      if agreed[home] == nil then agreed[home] = case.dimension end
+      local of_all = case.each.group and case.each.group_size == lane.process.world_size
+      if agreed[home] ~= case.dimension or of_all then agreed[home] = false end
     end
   end
-  for i, each in ipairs(list) do
-    local other = not dims[i] and homes[i] and agreed[homes[i]]
-    if other and (other ~= "dp" or not exchanges[each.kind]) then dims[i], how[i] = other, "ranges" end
-    if not dims[i] then
-      local sort = getmetatable(each) or each
-      by_card[sort] = by_card[sort] or { parallel.of_card(card, each.kind, each.group_size) }
-      dims[i], how[i] = by_card[sort][1], by_card[sort][2]
+  return agreed
+end
+
+--- The dimensions of a lane's collectives: { sequence = (divided further), cases = { { each = (of ett.Collectives),
+--- sort = (its number), dimension?, how? } } by its sorts }.
+function parallel.of_lane(lane)
+  local all, card, said, open = lane:collectives(), lane.view:card(), {}, false
+  for n, each in ipairs(all.sorts) do
+    said[n] = { by_itself(lane, each) }
+    open = open or not said[n][1]
+  end
+  if not open then
+    local cases = {}
+    for n, each in ipairs(all.sorts) do
+      cases[n] = { each = each, sort = n, dimension = said[n][1], how = said[n][2] }
+    end
+    return { sequence = all.sequence, cases = cases }
+  end
+  local list, cases = cases_of(lane, all)
+  -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
+  local function serves(case, dimension) return dimension ~= "dp" or not exchanges[case.each.kind] end
+  for _, case in ipairs(cases) do
+    case.dimension, case.how = said[case.sort][1], said[case.sort][2]
+    local ranged = not case.dimension and case.range and parallel.of_range(case.range)
+    if ranged and serves(case, ranged) then case.dimension, case.how = ranged, "ranges" end
+  end
+  local agreed = agreed_of(lane, cases)
+  for _, case in ipairs(cases) do
+    local other = not case.dimension and case.home and agreed[case.home]
+    if other and serves(case, other) then case.dimension, case.how = other, "ranges" end
+    if not case.dimension then
+      case.dimension, case.how = parallel.of_card(card, case.each.kind, case.each.group_size)
     end
   end
-  return { dims = dims, how = how }
+  return { sequence = list, cases = cases }
 end
 
 return parallel

@@ -4,7 +4,6 @@
 -- wgrad_start / wgrad_end where weight gradients are separate units. Times are milliseconds from
 -- the start of the iteration on that rank.
 local stats = require "ett.trace.stats"
-local interval = require "ett.interval"
 
 local pipeline = {}
 
@@ -166,14 +165,12 @@ end
 function pipeline.from_send_recv(view)
   local list, found = {}, 0
   for _, lane in ipairs(view:lanes()) do
-    local waits = {}
-    for _, each in ipairs(lane:collectives()) do
-      if each.kind == "send_recv" or each.kind == "send" or each.kind == "recv" then
-        waits[#waits + 1] = { each.ts, each.stop }
-      end
+    local all, waits = lane:collectives(), {}
+    for n, each in ipairs(all.sorts) do
+      waits[n] = each.kind == "send_recv" or each.kind == "send" or each.kind == "recv"
     end
-    found = found + #waits
-    list[#list + 1] = { key = lane.key, bubble = (interval.new(waits) - lane:compute()):measure(),
+    found = found + select(2, all.sequence:sum(waits))
+    list[#list + 1] = { key = lane.key, bubble = (all.sequence:intervals(waits) - lane:compute()):measure(),
       total = lane:span_ticks() }
   end
   if found == 0 then return nil end

@@ -75,12 +75,13 @@ end
 
 --- Mean bandwidth in bytes a second of a lane's collectives whose bytes and time are known.
 function totals.bandwidth(lane)
-  local bytes, ticks, n = 0.0, 0.0, 0
-  for _, each in ipairs(lane:collectives()) do
-    if each.bytes and each.dur > 0 then
-      bytes, ticks, n = bytes + each.bytes, ticks + (each.device_ticks or each.dur), n + 1
-    end
+  local bytes, all, kept = 0.0, lane:collectives(), {}
+  local _, longer = all.sequence:totals()
+  for i, each in ipairs(all.sorts) do
+    kept[i] = each.bytes ~= nil
+    bytes = bytes + (each.bytes or 0) * longer[i]
   end
+  local ticks, n = all.sequence:sum(kept, true)
   if n == 0 then return nil, 0 end
   return bytes / lane.view:s(ticks), n
 end

@@ -15,7 +15,6 @@
 --   busy B:          C | K | M;  span: first start to last end of each recording;  idle = span - |B|
 -- With --step or --window, intervals are cut to the window and the span is the window. A row is
 -- counted if it starts in the window, so that counts of adjoining windows add up.
-local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -376,24 +375,20 @@ function View:matched_groups(mode, tolerance)
   return found[1], found[2]
 end
 
---- The matched collectives of all groups with their transfer times above 0 in ticks:
---- for match, ticks in view:transfers() do.
+--- Transfer times of the matched collectives: { { each = (the first rank's sort), ticks = those above 0, in order } }.
 function View:transfers()
-  local list = cached(self, "transfers", function()
+  return cached(self, "transfers", function()
     local out = {}
     for _, each in ipairs((self:matched_groups(self.options.align or "auto", self:tolerance()))) do
-      for _, match in ipairs(each.result and each.result.matches or {}) do
-        local ticks = align.transfer(match)
-        if ticks > 0 then out[#out + 1] = { match, ticks } end
+      if each.result then
+        local found, sorts = each.result.matches:transfers(), each.group.members[1].lane:collectives().sorts
+        for n, sort in ipairs(sorts) do
+          if found[n] then out[#out + 1] = { each = sort, ticks = found[n] } end
+        end
       end
     end
     return out
   end)
-  local i = 0
-  return function()
-    i = i + 1
-    if list[i] then return list[i][1], list[i][2] end
-  end
 end
 
 --- The tolerance of matching in ticks: options.tolerance_us, else 1 ms.

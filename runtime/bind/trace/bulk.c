@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "bind/trace/trace.h"
-#include "trace/query/align.h"
 #include "trace/query/bulk.h"
 
 /* Two selections of the same trace and length: rows and their launches. */
@@ -100,57 +99,12 @@ static int bulk_sorted(lua_State *L) {
   return 1;
 }
 
-/* A list of integers as an array, which the stack keeps. */
-static int64_t *check_integers(lua_State *L, int index, const char *field,
-                               size_t *count) {
-  luaL_checktype(L, index, LUA_TTABLE);
-  luaL_argcheck(L, lua_getfield(L, index, field) == LUA_TTABLE, index, field);
-  const int list = lua_gettop(L);
-  *count = lua_rawlen(L, list);
-  int64_t *values = lua_newuserdatauv(L, (*count + 1) * sizeof *values, 0);
-  for (size_t i = 0; i < *count; i++) {
-    lua_rawgeti(L, list, (lua_Integer)i + 1);
-    luaL_argcheck(L, lua_isinteger(L, -1), index, "must be lists of integers");
-    values[i] = lua_tointeger(L, -1);
-    lua_pop(L, 1);
-  }
-  lua_replace(L, list);
-  return values;
-}
-
-static ett_sequence check_sequence(lua_State *L, int index) {
-  size_t count, types;
-  const int64_t *ends = check_integers(L, index, "ends", &count);
-  const int64_t *numbers = check_integers(L, index, "types", &types);
-  luaL_argcheck(L, count == types, index, "ends and types must be equally long");
-  return (ett_sequence){ends, numbers, count};
-}
-
-/* bulk.align(a, b, by_spread, offset) -> { offset, median, second, clock } in ticks, or
- * nil; a, b: { ends, types }. Without an offset the best one. */
-static int bulk_align(lua_State *L) {
-  lua_settop(L, 4);
-  const bool by_spread = lua_toboolean(L, 3);
-  const ett_sequence a = check_sequence(L, 1), b = check_sequence(L, 2);
-  ett_alignment out = {.found = true, .offset = luaL_optinteger(L, 4, 0)};
-  ett_lua_check_memory(L, lua_isnil(L, 4)
-                              ? ett_align(&out, &a, &b, by_spread)
-                              : ett_align_at(&out, &a, &b, out.offset, by_spread));
-  if (!out.found)
-    return 0;
-  lua_createtable(L, 0, 4);
-  ett_lua_set_integer(L, "offset", out.offset);
-  ett_lua_set_number(L, "median", out.median);
-  if (out.has_second)
-    ett_lua_set_number(L, "second", out.second);
-  if (by_spread)
-    ett_lua_set_number(L, "clock", out.clock);
-  return 1;
-}
-
 static const luaL_Reg functions[] = {
-    {"align", bulk_align}, {"sorted", bulk_sorted},     {"launches", bulk_launches},
-    {"idle", bulk_idle},   {"weighted", bulk_weighted}, {NULL, NULL},
+    {"sorted", bulk_sorted},
+    {"launches", bulk_launches},
+    {"idle", bulk_idle},
+    {"weighted", bulk_weighted},
+    {NULL, NULL},
 };
 
 int luaopen_ett_bulk(lua_State *L);

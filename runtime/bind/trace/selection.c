@@ -187,8 +187,7 @@ static ett_key key_named(lua_State *L, const ett_trace *t, const char *name) {
   return (ett_key){(ett_key_kind)kind, 0};
 }
 
-/* Keys of the string or list at index, as a userdata left on the stack. */
-static ett_key *keys_at(lua_State *L, int index, const ett_trace *t, uint32_t *count) {
+ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *count) {
   int single = lua_type(L, index) == LUA_TSTRING;
   lua_Integer n = single ? 1 : 0;
   if (!single && !lua_isnoneornil(L, index)) {
@@ -262,7 +261,7 @@ static int selection_group(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   uint32_t n;
-  ett_key *keys = keys_at(L, 2, t, &n);
+  ett_key *keys = ett_lua_keys(L, 2, t, &n);
   ett_groups *g = new_groups(L);
   ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
   lua_createtable(L, (int)g->count, 0);
@@ -283,7 +282,7 @@ static int selection_numbered(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
   uint32_t n;
-  ett_key *keys = keys_at(L, 2, t, &n);
+  ett_key *keys = ett_lua_keys(L, 2, t, &n);
   size_t count = x->s.count;
   uint32_t *group = (uint32_t *)(void *)ett_lua_zeroes(L, (count + 1) * sizeof *group);
   int64_t groups = ett_group_numbers(group, t, &x->s, keys, n, true);
@@ -333,7 +332,7 @@ static int selection_stats(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   uint32_t n;
   lua_getfield(L, 2, "by"); /* 3 */
-  ett_key *keys = keys_at(L, 3, t, &n);
+  ett_key *keys = ett_lua_keys(L, 3, t, &n);
   lua_getfield(L, 2, "order");
   int order = luaL_checkoption(L, -1, "key", orders);
   double percents[32];

@@ -13,6 +13,7 @@
 #define ETT_LUA_NAME_SET "ett.name_set"
 #define ETT_LUA_SELECTION "ett.selection"
 #define ETT_LUA_INTERVAL "ett.interval"
+#define ETT_LUA_SEQUENCE "ett.sequence"
 
 typedef struct ett_lua_trace_box {
   ett_trace *trace; /* NULL once closed */
@@ -79,6 +80,10 @@ ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **
 
 /* An empty selection of the trace at trace_index, pushed; its rows are filled next. */
 ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index);
+
+/* Keys of the string or list at index ("name", "arg:NAME", …), as a userdata left on the
+ * stack. */
+ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *count);
 
 /* Pushes the selection of all rows (from NULL) or of one's rows that pass the filter
  * table at filter_index (none or nil: all valid rows). */

@@ -33,7 +33,8 @@ static size_t differences(const pairs *p, int64_t stride, double *values) {
 static bool alike(const pairs *p, int64_t stride) {
   size_t like = 0, looked = 0;
   for (int64_t i = p->first; i < p->first + p->count; i += stride, looked++)
-    like += p->a->types[i] == p->b->types[i + p->offset];
+    like += ett_sequence_type(p->a, (size_t)i) ==
+            ett_sequence_type(p->b, (size_t)(i + p->offset));
   return (double)like >= ALIKE * (double)looked;
 }
 

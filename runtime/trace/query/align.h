@@ -6,15 +6,7 @@
 #ifndef ETT_TRACE_ALIGN_H
 #define ETT_TRACE_ALIGN_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* Collectives in order: their ends in ticks, and numbers of their kernels' types. */
-typedef struct ett_sequence {
-  const int64_t *ends, *types;
-  size_t count;
-} ett_sequence;
+#include "trace/query/sequence.h"
 
 /* Item i of the first sequence is item i + offset of the second. */
 typedef struct ett_alignment {

@@ -2,7 +2,6 @@
 --
 -- A kernel's details are its collective's, or the operator's that launched it. The first part of a collective, until
 -- the last rank of its group has started, is drawn as waiting.
-local collective = require "ett.trace.collective"
 local error_module = require "ett.base.error"
 local page_lanes = require "ett.report.page.lanes"
 
@@ -43,14 +42,12 @@ local function waits_of(view)
   for _, each in ipairs(ok and matched or {}) do
     if each.result then
       groups[#groups + 1] = each.group
-      for _, match in ipairs(each.result.matches) do
-        local last, ends = -math.huge, math.huge
-        for _, one in ipairs(match) do last, ends = math.max(last, one.ts), math.min(ends, one.stop) end
-        for r, one in ipairs(match) do
-          local lane = each.group.members[r].lane
-          waits[lane] = waits[lane] or {}
-          local wait = math.floor(math.min(last, ends) - one.ts)
-          if wait > 0 then waits[lane][one.ts + (each.result.clocks[r] or 0)] = wait end
+      for r, member in ipairs(each.group.members) do
+        local mine = waits[member.lane] or {}
+        waits[member.lane] = mine
+        local starts, ticks = each.result.matches:waits(r)
+        for i, wait in ipairs(ticks) do
+          if wait > 0 then mine[starts[i]] = wait end
         end
       end
     end
@@ -60,13 +57,12 @@ end
 
 --- The label of a collective.
 local function collective_label(t, cache, each)
-  local sort = collective.sort_of(each)
-  local label = cache[sort]
+  local label = cache[each]
   if not label then
     label = t:label(cut(each.name or each.kind), communication, lines_of { "collective", each.kind, "process group",
       each.group_description or each.group, "ranks", each.group_size, "source and destination", each.pair },
       each.bytes)
-    cache[sort] = label
+    cache[each] = label
   end
   return label
 end
@@ -79,7 +75,8 @@ local function device_labels(t, view, lane, rows)
   local by_operator, first_operator = operators:numbered(has_dims and { "name", "arg:Input Dims", "arg:Input type" }
     or { "name" })
   local comm, cache, labels = {}, {}, {}
-  for _, each in ipairs(lane:collectives()) do comm[each.ts] = each end
+  local all = lane:collectives()
+  for _, n, start in all.sequence:iter() do comm[start] = all.sorts[n] end
   local copied, width = view:copy_names(), #first_operator
   local is_copy = {}
   for i = 1, #first do is_copy[i] = #rows:slice(first[i]):where { names = copied } > 0 end
@@ -172,9 +169,10 @@ local function add_groups(t, groups, origin, waits)
     t:group { name = ("collectives of process group %s"):format(cut(label or "?")), open = i <= 4 }
     for _, member in ipairs(group.members) do
       local cache, start, duration, labels, wait = {}, {}, {}, {}, {}
-      for k, each in ipairs(member.list) do
-        start[k], duration[k], labels[k] = each.ts - origin, each.dur, collective_label(t, cache, each)
-        wait[k] = math.min(each.dur, (waits[member.lane] or {})[each.ts] or 0)
+      local sorts = member.lane:collectives().sorts
+      for k, n, from, to in member.list:iter() do
+        start[k], duration[k], labels[k] = from - origin, to - from, collective_label(t, cache, sorts[n])
+        wait[k] = math.min(to - from, (waits[member.lane] or {})[from] or 0)
       end
       t:lane { name = "rank " .. member.lane.key, start = start, duration = duration, label = labels, wait = wait,
         overview = too_large(t, #start) }

@@ -8,7 +8,6 @@
 --   host call start    the call before it in the process, plus the host's own time
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
 -- The lags and delays are those that give the recorded times, so a replay without a change gives the recorded run.
-local align = require "ett.trace.align"
 local stats = require "ett.trace.stats"
 
 local graph = {}
@@ -165,19 +164,18 @@ local function link_collectives(self, view, by_lane)
       for _, row in ipairs(by_lane[member.lane.key] or {}) do at[("%d %d"):format(row.ts, row.stop)] = row end
       lists[r] = at
     end
-    for m = 1, each.result and #each.result.matches or 0 do
-      local found = each.result.matches[m]
-      local rows, latest, whole = {}, math.mininteger, true
-      for r, one in ipairs(found) do
-        local clock = each.result.clocks[r] or 0
-        rows[r] = lists[r][("%d %d"):format(one.ts + clock, one.stop + clock)]
+    local matches = each.result and each.result.matches
+    for m = 1, matches and #matches or 0 do
+      local rows, sorts, latest, whole = {}, {}, math.mininteger, true
+      for r, member in ipairs(each.group.members) do
+        local start, stop, sort = matches:at(r, m)
+        rows[r], sorts[r] = lists[r][("%d %d"):format(start, stop)], member.lane:collectives().sorts[sort]
         whole = whole and rows[r] ~= nil
         latest = math.max(latest, rows[r] and rows[r].ts or latest)
       end
       for r, row in ipairs(whole and rows or {}) do
-        row.collective = { group = g, place = m, kind = found[r].kind, bytes = found[r].bytes,
-          size = found[r].group_size,
-          rows = rows, each = found[r] }
+        row.collective = { group = g, place = m, kind = sorts[r].kind, bytes = sorts[r].bytes,
+          size = sorts[r].group_size, rows = rows, each = sorts[r] }
         if row.stop >= latest then -- else clocks differ: it keeps its duration
           for k, other in ipairs(rows) do if k ~= r then self:follow(row.finish, other.start) end end
           self:settle(row.finish)
@@ -218,7 +216,5 @@ function graph.build(view)
   if #self.lanes > 1 then link_collectives(self, view, self.rows) end
   return self
 end
-
-graph.transfer = align.transfer
 
 return graph

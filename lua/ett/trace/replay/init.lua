@@ -199,18 +199,28 @@ local function not_late(g, key)
   return changed
 end
 
+--- The case (ett.trace.parallel) of a lane's collective with the times of a row, or nil.
+local function case_at(lane, row)
+  local cases = lane:cached("cases_by_time", function()
+    local by_start, found = {}, lane:dimensions()
+    for _, c, start, stop in found.sequence:iter() do
+      by_start[start] = by_start[start] or {}
+      by_start[start][stop] = by_start[start][stop] or found.cases[c]
+    end
+    return by_start
+  end)
+  return cases[row.ts] and cases[row.ts][row.stop]
+end
+
 --- A dimension of another degree: transfers of its collectives by the ratio that options.ratio(each, from, to) gives.
 local function resize(g, dimension, from, to, options)
   if not options.ratio then error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster", dimension, from, to) end
   return scale_rows(g, function(row, lane)
     local each = row.collective
     if not each then return nil end
-    local dims = lane:dimensions().dims
-    for i, other in ipairs(lane:collectives()) do
-      if other.ts == row.ts and other.stop == row.stop then
-        if dims[i] == dimension and other.group_size == from then return options.ratio(other, from, to) end
-        return nil
-      end
+    local case = case_at(lane, row)
+    if case and case.dimension == dimension and case.each.group_size == from then
+      return options.ratio(case.each, from, to)
     end
   end)
 end
