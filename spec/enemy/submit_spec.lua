@@ -30,6 +30,28 @@ describe("ett submit", function()
     refused("out", 'a" --wrap="x', [[out must not hold quotes or backslashes, got "a\" --wrap=\"x"]])
   end)
 
+  it("refuses a value with a command in every other option, in one line", function()
+    local evil = "fp32;touch PWN\n$(touch PWN)"
+    for _, option in ipairs { "nodes", "ranks", "gpus", "minutes" } do
+      refused(option, evil, ("option '--%s' must be a positive integer, got '%s'"):format(option,
+        (evil:gsub("\n", "\\n"))))
+    end
+    for _, text in ipairs { "fp32;touch PWN", evil } do
+      local output, status = command.ett(folder, "submit c.lua --print --precision " .. quote(text))
+      assert.equal("ett: the back end 'cpu' measures fp32, not 'fp32;touch'\n", output)
+      assert.equal(2, status)
+    end
+    refused("out", "", 'out must not be empty, got ""')
+    command.write(folder, "search.lua", "return ett.search {}")
+    for _, option in ipairs { "precision", "backend" } do
+      local output, status = command.ett(folder, ("submit search.lua --print --%s cpu"):format(option))
+      assert.equal(("ett: submit: --%s goes with a campaign; 'search.lua' is a script that searches\n"):format(option),
+        output)
+      assert.equal(2, status)
+    end
+    assert.is_nil(command.read(folder, "PWN"))
+  end)
+
   it("refuses back ends and precisions that no sampler has", function()
     local output, status = command.ett(folder, "submit c.lua --print --backend nan")
     assert.equal("ett: unknown back end 'nan'; known are cpu, cuda, mpi, nccl, torch\n", output)

@@ -29,6 +29,11 @@ describe("ranges of the ledger's commands", function()
     ["picture --dp 9223372036854775807"] =
       "picture: option '--dp' must be at most 4096, got '9223372036854775807'",
     ["trace . --threads 1e12"] = "trace: option '--threads' must be at most 1024, got '1e12'",
+    ["trace . --tolerance-us 1e308"] = "trace: option '--tolerance-us' must be at most 1e+09, got '1e308'",
+    ["trace . --top 1e18"] = "trace: option '--top' must be at most 100000, got '1e18'",
+    ["compare --utilization 1e-320"] = "compare: option '--utilization' must be at least 1e-06, got '1e-320'",
+    [run .. "1e9 --utilization 1e-320"] =
+      "transformer: option '--utilization' must be at least 1e-06, got '1e-320'",
     ["optimize --devices ''"] = "optimize: --devices must name a number, got ''",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do

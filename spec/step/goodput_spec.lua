@@ -39,7 +39,9 @@ describe("goodput", function()
     assert.matches("goodput", tostring(e))
     local own = run {}
     assert.near(86400 / (4.74e-4 * 8), own.failure_interval_seconds, 1e-6)
-    assert.is_nil(run({ failures_per_device_day = 0 }).goodput_percent)
+    for _, rate in ipairs { 0, 1e-320, 1e-300 } do
+      assert.is_nil(run({ failures_per_device_day = rate }).goodput_percent)
+    end
   end)
 
   it("refuses a rate above one", function()

@@ -23,10 +23,27 @@ end
 -- The C side (runtime/bind/common.c) finds the metatable here.
 debug.getregistry()["ett.error"] = Error
 
+local function has_newline(value, ...)
+  if type(value) == "string" and value:find("\n", 1, true) then return true end
+  return select("#", ...) > 0 and has_newline(...)
+end
+
+--- string.format for messages: newlines of a value in quotes ('%s') appear as \n, so that a message stays one line.
+---@return string
+function error_module.message(format, ...)
+  if not has_newline(...) then return format:format(...) end
+  local values, i = table.pack(...), 0
+  for quote, kind in format:gmatch "('?)%%[%-%d%.]*([%a%%])'?" do
+    if kind ~= "%" then i = i + 1 end
+    if kind == "s" and quote == "'" then values[i] = tostring(values[i]):gsub("\n", "\\n") end
+  end
+  return format:format(table.unpack(values, 1, values.n))
+end
+
 --- Makes an error object without raising it.
 ---@return ett.Error
 function error_module.new(kind, format, ...)
-  local message = select("#", ...) > 0 and format:format(...) or format
+  local message = select("#", ...) > 0 and error_module.message(format, ...) or format
   return setmetatable({ kind = kind, message = message, context = {} }, Error)
 end
 

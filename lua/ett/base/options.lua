@@ -133,15 +133,17 @@ local function read(option, text)
     for _, choice in ipairs(option.choices) do
       if choice == text then return text end
     end
-    return nil, ("option '--%s' must be one of %s, got '%s'%s"):format(option[1], table.concat(option.choices, ", "),
-      text, error_module.suggestion(text, option.choices))
+    return nil, error_module.message("option '--%s' must be one of %s, got '%s'%s", option[1],
+      table.concat(option.choices, ", "), text, error_module.suggestion(text, option.choices))
   end
   local kind = kinds[option.kind or "string"]
   local value = kind[1](text)
-  if value == nil then return nil, ("option '--%s' must be %s, got '%s'"):format(option[1], kind[2], text) end
+  if value == nil then
+    return nil, error_module.message("option '--%s' must be %s, got '%s'", option[1], kind[2], text)
+  end
   local bound = option.least and value < option.least and "least" or option.most and value > option.most and "most"
   if bound then
-    return nil, ("option '--%s' must be at %s %g, got '%s'"):format(option[1], bound, option[bound], text)
+    return nil, error_module.message("option '--%s' must be at %s %g, got '%s'", option[1], bound, option[bound], text)
   end
   return value
 end
@@ -230,7 +232,7 @@ local function refuse(command, message)
     local names = {}
     for i, option in ipairs(all_of(command)) do names[i] = "--" .. option[1] end
     local hint = (command.hints or {})[unknown:match "^%-%-([^=]*)"]
-    message = ("unknown option '%s'%s"):format(unknown, hint and "; " .. hint or
+    message = error_module.message("unknown option '%s'%s", unknown, hint and "; " .. hint or
       error_module.suggestion(unknown, names))
   end
   error_module.raise("usage", "%s: %s", command.name, message)

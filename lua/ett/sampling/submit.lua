@@ -23,6 +23,7 @@ local function check(job)
   end
   for _, name in ipairs { "campaign", "out" } do
     local text = job[name]
+    if text == "" then refuse(name, "must not be empty") end
     if text:find "%c" or text:find "^%-" then
       refuse(name, "must not hold control characters or begin with '-'")
     end

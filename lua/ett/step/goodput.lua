@@ -11,6 +11,9 @@ local goodput = {}
 --- Seconds of a restart where neither plan nor cluster says: assumed.
 goodput.restart_seconds = 600
 
+-- Seconds. Failures that are rarer count as none.
+local longest_between = 1e12
+
 --- Seconds of work between checkpoints that cost least time (Daly 2006, equation 37).
 ---@param write number seconds of a checkpoint
 ---@param between number mean seconds between failures
@@ -51,10 +54,10 @@ end
 function goodput.of(p, cluster, devices, parameters)
   local own = cluster.failures or {}
   local rate = p.failures_per_device_day or own.per_device_day
-  if not rate or rate == 0 then return nil end
+  local between = rate and 86400 / (rate * devices)
+  if not between or between > longest_between then return nil end
   local bytes = parameters * (math.max(schema.dtype_bytes[p.dtype], 2) + p.optimizer_bytes)
   local write = bytes / p.checkpoint_bandwidth
-  local between = 86400 / (rate * devices)
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
   local work = p.checkpoint_seconds or goodput.interval(write, between)
   return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,

@@ -96,8 +96,10 @@ return {
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
-    { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", default = 0.6 },
-    { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", default = 1 },
+    { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", least = 1e-6,
+      most = 1, default = 0.6 },
+    { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", least = 0, most = 1,
+      default = 1 },
     { "json", "print JSON" },
     { "csv", "print CSV" },
     options.csv[2], -- --table
@@ -109,11 +111,6 @@ return {
     if #sides > 0 then return compare_sides(opts, sides, others) end
     local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
     local model = fields.model(opts.model, hyper)
-    for _, name in ipairs { "utilization", "overlap" } do
-      if not (opts[name] >= 0 and opts[name] <= 1) or (name == "utilization" and opts[name] == 0) then
-        error_module.raise("usage", "compare: --%s must be a fraction of 1, got %g", name, opts[name])
-      end
-    end
     local result = require("ett.search.compare").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then

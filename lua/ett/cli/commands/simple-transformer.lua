@@ -28,7 +28,8 @@ local function common(version)
   if version ~= "readme" then
     table.move({
       { "network_bandwidth", "B", "bytes/s of a chip (default the chip's)", kind = "positive" },
-      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "positive", most = 1, default = 0.6 },
+      { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "number", least = 1e-6, most = 1,
+        default = 0.6 },
     }, 1, 2, #list + 1, list)
   end
   return front.add(list, { "json", "csv" })

@@ -39,6 +39,12 @@ return {
     end
     local script = searches(positional[1])
     local submit = require "ett.sampling.submit"
+    for _, name in ipairs(script and { "backend", "precision" } or {}) do
+      if opts[name] then
+        error_module.raise("usage", "submit: --%s goes with a campaign; '%s' is a script that searches", name,
+          positional[1])
+      end
+    end
     local given = not script and require("ett.sampling.campaign").load(positional[1]) -- a faulty one is not queued
     local words = {}
     if opts.precision then words = { "--precision", table.concat(opts.precision, ",") } end

@@ -149,7 +149,7 @@ return {
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each; at most three times as many are run on processors", kind = "count",
-      default = 12 },
+      most = 10000, default = 12 },
     { "scale", "X", "size of the sampling campaign", kind = "positive", most = 100, default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
