@@ -120,7 +120,7 @@ Regressor.__index = Regressor
 local function wrap(model) return setmetatable({ model = model, facts_ = model:facts() }, Regressor) end
 
 --- One prediction.
----@param dims number[] the family's dimensions
+---@param dims number[]|number the family's dimensions, or its only one
 ---@return number value, number low, number high, string provenance, number outside (log2 of how far), number base
 function Regressor:values(dims) return self.model:predict(dims) end
 

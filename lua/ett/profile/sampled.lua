@@ -220,14 +220,15 @@ end
 -- What an answer says of its origin, from what a regressor does.
 function Profile.origin(provenance) return provenance end
 
--- What a regressor says (Regressor:values) as values of ett.profile.detail.
-local function values(self, told, detail, value, low, high, provenance, outside)
-  if not told then
-    detail = nil
-  elseif provenance == "extrapolated" then
-    detail = { "%s; %.2f times outside the samples", detail, 2 ^ outside }
-  end
-  return value, low, high, self.origin(provenance), detail
+-- The words of an answer of a regressor.
+local function words_of(detail, provenance, outside)
+  return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
+end
+
+-- What a regressor says (Regressor:values) as an answer.
+local function answer_of(self, detail, value, low, high, provenance, outside)
+  return { seconds = value, low_seconds = low, high_seconds = high, provenance = self.origin(provenance),
+    detail = words_of(detail, provenance, outside) }
 end
 
 --- The other pass.
@@ -276,7 +277,7 @@ function Profile:operator_timer(name, dtype, pass)
   return function(shape)
     local _, family, dims = samples.dims(op, shape)
     if #dims ~= facts.dims then return nil end
-    local answer = detail_words.answer(values(self, true, detail, model:values(dims)))
+    local answer = answer_of(self, detail, model:values(dims))
     if family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end
@@ -298,7 +299,6 @@ end
 
 -- Of the models of one kind and topology: the one whose range holds the size, else the nearest by ratio.
 local function nearest(models, size)
-  if #models == 1 then return models[1] end
   local best, distance
   for _, model in ipairs(models) do
     local f = model:facts()
@@ -394,11 +394,13 @@ function Profile:collective_timer(kind, topology, dtype)
     details[model] = asked ~= kind and asked .. " as " .. detail or detail
     least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
   end
+  local only, origin = #models == 1 and models[1], self.origin
   return function(bytes, told)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
-    local model = nearest(models, size)
-    return values(self, told, details[model], model:values { size })
+    local model = only or nearest(models, size)
+    local seconds, low, high, provenance, outside = model:values(size)
+    return seconds, low, high, origin(provenance), told and words_of(details[model], provenance, outside) or nil
   end, nil, least
 end
 

@@ -214,7 +214,9 @@ function regressor_surface.fit(given)
 end
 
 --- Predicts from dimensions: value, its 90 % interval, provenance, how far outside the samples (in factors of two).
+---@param d number[]|number dimensions, or the only one
 function Surface:values(d)
+  if type(d) == "number" then d = { d } end
   if #d ~= self.held.dims then
     error_module.raise("argument", "expected %d dimensions, got %d", self.held.dims, #d)
   end

@@ -262,17 +262,19 @@ function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, laye
     layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
 end
 
---- Sets the time of everything that is untimed in `demands` (ett.step).
+--- Sets the time of everything that is untimed in `demands` (ett.step). Most demands are met once: no answer is kept.
 function Times:answer(demands, dtype, hidden)
-  local function set(index, ...)
-    if index then
-      local seconds, low, high = self:of_demand(dtype, hidden, ...)
-      demands:set(index, seconds, low, high)
+  local index, kind, amount, where, element_bytes, layers = demands:untimed_after(0)
+  while index do
+    local seconds, low, high
+    if kind == "optimizer" then
+      seconds, low, high = self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers)
+    else
+      seconds, low, high = collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype).timer(amount)
     end
-    return index
+    demands:set(index, seconds, low, high)
+    index, kind, amount, where, element_bytes, layers = demands:untimed_after(index)
   end
-  local index = 0
-  repeat index = set(demands:untimed_after(index)) until not index
 end
 
 --- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
@@ -300,8 +302,20 @@ function Times:for_stack(name)
 end
 
 -- Times on a cluster of parts. Operators and the messages of a group are timed on a part, `parts[k]`.
-local OfParts = { answer = Times.answer }
+local OfParts = {}
 OfParts.__index = OfParts
+
+function OfParts:answer(demands, dtype, hidden)
+  local function set(index, ...)
+    if index then
+      local seconds, low, high = self:of_demand(dtype, hidden, ...)
+      demands:set(index, seconds, low, high)
+    end
+    return index
+  end
+  local index = 0
+  repeat index = set(demands:untimed_after(index)) until not index
+end
 
 --- Seconds of a demand that the devices of several parts take part in: the slowest part's, and of messages at least
 --- those of the network that joins the parts.

@@ -3,6 +3,7 @@
  *   regress.open(bytes) -> model | nil, err
  *   regress.from_text(text) -> model | nil, err
  *   model:predict{dims} -> value, low, high, provenance, outside, base
+ *   model:predict(dimension) -> the same, of a model of one dimension
  *   model:predict_rows(flat dims) -> values, lows, highs, provenances
  *   model:facts() -> table    model:bytes() -> string    model:close()
  *   model:text() -> base64 without twins
@@ -60,11 +61,20 @@ static const char *const provenances[] = {"measured", "interpolated", "extrapola
 
 static int model_predict(lua_State *L) {
   const ett_model *model = check_model(L);
-  size_t count;
-  const double *dims = ett_lua_doubles(L, 2, &count);
+  int one = lua_type(L, 2) == LUA_TNUMBER;
+  double dims[ETT_DESIGN_DIMS];
+  size_t count = one ? 1 : (luaL_checktype(L, 2, LUA_TTABLE), lua_rawlen(L, 2));
   if (count != (size_t)model->design.dims)
     return luaL_error(L, "this regressor takes %d dimensions, got %d", model->design.dims,
                       (int)count);
+  for (size_t i = 0; i < count; i++) {
+    int is_number = one || lua_rawgeti(L, 2, (lua_Integer)i + 1) == LUA_TNUMBER;
+    if (!is_number)
+      return luaL_error(L, "element %d must be a number, got %s", (int)i + 1,
+                        luaL_typename(L, -1));
+    dims[i] = lua_tonumber(L, one ? 2 : -1);
+    lua_settop(L, 2);
+  }
   ett_prediction p;
   ett_err err;
   if (ett_model_predict(model, dims, &p, &err) != 0)

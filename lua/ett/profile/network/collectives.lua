@@ -179,23 +179,22 @@ local function refuse(model, format, ...)
   error_module.raise("model", "%s: collective '%s': %s", model.place, model.name, format:format(...))
 end
 
--- Calls a function of a model; its faults name the model.
-local function call(model, fn, ...)
-  local ok, value, more = pcall(fn, ...)
-  if ok then return value, more end
-  local object = error_module.from(value) -- an error of Lua names file and line
+-- A fault of a model's function, with the model's name.
+local function fault(model, raised)
+  local object = error_module.from(raised) -- an error of Lua names file and line
   if object.kind == "internal" then object.kind = "model" end
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
 -- What a model says of the requests in a place: a function that returns seconds and bus bandwidth, or nil.
 local function timer_of(model, request)
-  if not model.timer then return function() return call(model, model.seconds, request) end end
-  local time = call(model, model.timer, request)
+  if not model.timer then return function() return model.seconds(request) end end
+  local ok, time = pcall(model.timer, request)
+  if not ok then fault(model, time) end
   if time ~= nil and type(time) ~= "function" then
     refuse(model, "timer must return a function, or nil, got %s", schema.describe(time))
   end
-  return time and function() return call(model, time) end
+  return time
 end
 
 -- The models that are tried for a kind, by name.
@@ -216,19 +215,21 @@ local function known_of(cluster, kind, topology)
   return known
 end
 
--- What the fastest of the models says: seconds, bus bandwidth or nil, name.
+-- What the fastest of the models says: seconds, bus bandwidth or nil, name. known.asked: the model that is asked.
 local function ask(known)
-  local models, times, best, bus, name = known.models, known.times, nil, nil, nil
+  local times, best, bus, fastest = known.times, nil, nil, nil
   for i = 1, #times do
+    known.asked = i
     local seconds, own = times[i]()
     if seconds ~= nil then
       if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
-        refuse(models[i], "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
+        known.asked = nil
+        refuse(known.models[i], "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
       end
-      if not best or seconds < best then best, bus, name = seconds, own, models[i].name end
+      if not best or seconds < best then best, bus, fastest = seconds, own, i end
     end
   end
-  return best, type(bus) == "number" and bus or nil, name
+  return best, type(bus) == "number" and bus or nil, fastest and known.models[fastest].name
 end
 
 --- Times of a collective of one kind in one place, of any number of bytes.
@@ -242,7 +243,11 @@ function collectives.timer(cluster, kind, topology)
     if bytes == 0 or alone then return 0.0, 0.0, "none", nil end
     known = known or known_of(cluster, kind, topology)
     fill(known, bytes)
-    local request, best, bus, name = known.request, ask(known)
+    local request, ok, best, bus, name = known.request, pcall(ask, known)
+    if not ok then
+      if known.asked then fault(known.models[known.asked], best) end
+      error(best, 0)
+    end
     if not best then
       error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
