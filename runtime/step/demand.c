@@ -19,10 +19,16 @@ struct ett_demands {
   size_t place_count;
   size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
   size_t slot_count;
+  uint64_t edition;
 };
 
+static _Atomic uint64_t editions;
+
 ett_demands *ett_demands_new(void) {
-  return calloc(1, sizeof(ett_demands));
+  ett_demands *d = calloc(1, sizeof *d);
+  if (d)
+    d->edition = ++editions;
+  return d;
 }
 
 void ett_demands_free(ett_demands *d) {
@@ -159,11 +165,17 @@ int ett_demands_set(ett_demands *d, size_t index, ett_demand_time time, ett_err 
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
   if (ett_time_check(time, names[d->entries[index].demand.kind], err) != 0)
     return -1;
+  if (d->entries[index].timed)
+    d->edition = ++editions;
   d->entries[index].time = time;
   d->entries[index].timed = 1;
   while (d->timed < d->count && d->entries[d->timed].timed)
     d->timed++;
   return 0;
+}
+
+uint64_t ett_demands_edition(const ett_demands *d) {
+  return d->edition;
 }
 
 size_t ett_demands_untimed(const ett_demands *d, size_t from) {

@@ -63,6 +63,9 @@ const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index
 int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
                     ett_err *err);
 
+/* Another one after a time was changed, in any table. */
+uint64_t ett_demands_edition(const ett_demands *demands);
+
 /* The first untimed demand at or after `from`, or ett_demands_count(). */
 size_t ett_demands_untimed(const ett_demands *demands, size_t from);
 

@@ -2,23 +2,38 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+static int make_room(ett_evaluation *e, size_t count) {
+  ett_step_workspace *w = e->w;
+  if (count <= w->demand_capacity)
+    return 0;
+  size_t capacity = count > 32 ? 2 * count : 32;
+  size_t *grown = realloc(w->demands, capacity * sizeof *grown);
+  if (!grown)
+    return e->failed =
+               ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
+  w->demands = grown;
+  w->demand_capacity = capacity;
+  return 0;
+}
 
 static void note(ett_evaluation *e, size_t index) {
   ett_step_workspace *w = e->w;
   for (size_t i = 0; i < w->demand_count; i++)
     if (w->demands[i] == index)
       return;
-  if (w->demand_count == w->demand_capacity) {
-    size_t capacity = w->demand_capacity ? w->demand_capacity * 2 : 32;
-    size_t *grown = realloc(w->demands, capacity * sizeof *grown);
-    if (!grown) {
-      e->failed = ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
-      return;
-    }
-    w->demands = grown;
-    w->demand_capacity = capacity;
-  }
-  w->demands[w->demand_count++] = index;
+  if (make_room(e, w->demand_count + 1) == 0)
+    w->demands[w->demand_count++] = index;
+}
+
+int ett_messages_noted(ett_evaluation *e, const size_t *demands, size_t count) {
+  if (make_room(e, count) != 0)
+    return -1;
+  if (count > 0)
+    memcpy(e->w->demands, demands, count * sizeof *demands);
+  e->w->demand_count = count;
+  return 0;
 }
 
 double ett_messages_ask(ett_evaluation *e, ett_demand *demand) {

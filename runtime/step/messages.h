@@ -7,6 +7,7 @@
 
 /* Where the groups of a plan lie: kept from one evaluation to the next. */
 typedef struct ett_placed {
+  uint64_t edition; /* another one after each change, in any workspace */
   ett_ranks ranks;
   ett_axis pipeline;
   int ways;                                 /* of the schedule */
@@ -30,6 +31,23 @@ typedef struct ett_part_arrays {
   int64_t *layers;    /* per slice */
 } ett_part_arrays;
 
+/* The answers to a plan's messages and updates, and what they depend on: asked.c. */
+typedef struct ett_asked_key {
+  uint64_t program, placed, demands; /* editions; program 0: nothing is known */
+  ett_axis pipeline;
+  double bucket_bytes, optimizer_bytes, offload_optimizer, host_bandwidth;
+  int pp, vp, zero, gradient_all_reduce;
+  int32_t gradient_bytes, weight_bytes;
+} ett_asked_key;
+
+typedef struct ett_asked {
+  ett_asked_key key;
+  double tied; /* seconds of the tied embedding's all-reduce */
+  size_t demand_count;
+  void *memory;
+  size_t bytes;
+} ett_asked;
+
 struct ett_step_workspace {
   ett_placed placed;
   ett_part_arrays parts;
@@ -41,6 +59,7 @@ struct ett_step_workspace {
   int sliced_pp, sliced_vp;
   size_t *demands;
   size_t demand_count, demand_capacity;
+  ett_asked asked[ETT_ZERO_PARAMETERS]; /* by ZeRO stage */
 };
 
 /* One evaluation of a plan: its inputs, its demands and its state. */
@@ -88,6 +107,20 @@ typedef struct ett_step_arrays {
 
 /* Seconds of one demand; 0 while it is untimed, and of an amount of 0. Sets its parts. */
 double ett_messages_ask(ett_evaluation *e, ett_demand *demand);
+
+/* Makes the demands of an evaluation those. */
+int ett_messages_noted(ett_evaluation *e, const size_t *demands, size_t count);
+
+/* The kept answers to all that a plan asks, or NULL. */
+const ett_asked *ett_asked_find(const ett_evaluation *e);
+
+/* Takes the sends of `ranks` stages from them; gradients, updates, gathers and demands.
+ */
+void ett_asked_sends(const ett_asked *known, const ett_step_arrays *a, int ranks);
+int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arrays *a);
+
+/* Keeps the answers of a plan, if all are known. */
+void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double tied);
 
 /* The messages of a buffer over the ranks that share it: buckets, or single layers under
  * ZeRO-3. */

@@ -23,6 +23,8 @@ void ett_step_workspace_free(ett_step_workspace *w) {
   ett_pipeline_workspace_free(w->pipeline);
   ett_parts_free(&w->parts);
   ett_links_workspace_free(w->links);
+  for (size_t i = 0; i < sizeof w->asked / sizeof *w->asked; i++)
+    free(w->asked[i].memory);
   free(w->memory);
   free(w->demands);
   free(w);
@@ -257,18 +259,28 @@ static void repeat_slot(const ett_step_arrays *a, int v) {
     arrays[i][v] = arrays[i][v - 1];
 }
 
-/* Times of every slot and of the messages between them. */
+/* Seconds of the messages between slots. */
+static void time_sends(ett_evaluation *e, const ett_step_arrays *a,
+                       const ett_asked *known) {
+  known_send send[ETT_TIERS_MOST + 1];
+  if (known) {
+    ett_asked_sends(known, a, e->plan->pp);
+    return;
+  }
+  for (int level = 0; level <= ETT_TIERS_MOST; level++)
+    send[level] = (known_send){-1, 0, ETT_LINK_NODE};
+  for (int v = 0; v < a->slots; v++)
+    a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
+}
+
+/* Times of every slot. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int split = p->orders && p->orders->has_weight;
-  known_send send[ETT_TIERS_MOST + 1];
-  for (int level = 0; level <= ETT_TIERS_MOST; level++)
-    send[level] = (known_send){-1, 0, ETT_LINK_NODE};
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     if (a->alike[v % p->pp]) {
       repeat_slot(a, v);
-      a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
       continue;
     }
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
@@ -304,7 +316,6 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
       }
     }
     wait_for_host(e, a, v);
-    a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
   }
 }
 
@@ -550,8 +561,10 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
 
 /* Places the groups that share weights, unless the evaluation before had the same. */
 static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
+  static _Atomic uint64_t editions;
   ett_degrees degrees = ett_step_degrees(plan);
-  ett_placed now = {.ranks = ett_step_ranks(plan),
+  ett_placed now = {.edition = ++editions,
+                    .ranks = ett_step_ranks(plan),
                     .ways = plan->orders ? plan->orders->ways : 1,
                     .pipeline = ett_degrees_pipeline(&degrees),
                     .dense_group = ett_degrees_group(&degrees, ETT_GROUP_DATA),
@@ -647,10 +660,18 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   double tied = 0, bytes = e->program->tied_embedding_bytes;
   ett_link link;
+  const ett_asked *known = ett_asked_find(e);
   time_slices(e, a);
+  time_sends(e, a, known);
   fill_stages(e, a);
   if (e->passes_only)
     return 0;
+  if (known) {
+    tied = known->tied;
+    if (ett_asked_load(known, e, a) == 0)
+      ett_shares_prepare(e, a);
+    return tied;
+  }
   if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
     ett_parts_ask(e, e->tied_first, e->tied_last);
     tied =
@@ -660,6 +681,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(e, a, rank);
   ett_shares_prepare(e, a);
+  ett_asked_keep(e, a, tied);
   return tied;
 }
 
