@@ -285,7 +285,7 @@ function estimate.new(given)
   end
   local result = evaluate()
   if not result then -- demands are untimed
-    times:answer(demands, p.dtype, model.hyper.hidden)
+    times:answer(demands, p.dtype, model.hyper.hidden, true)
     result = evaluate()
   end
   local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)

@@ -262,12 +262,13 @@ function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, laye
     layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
 end
 
---- Sets the time of everything that is untimed in `demands` (ett.step). Most demands are met once: no answer is kept.
-function Times:answer(demands, dtype, hidden)
+--- Sets the time of everything that is untimed in `demands` (ett.step).
+---@param keep boolean? whether of_demand will be asked for messages again
+function Times:answer(demands, dtype, hidden, keep)
   local index, kind, amount, where, element_bytes, layers = demands:untimed_after(0)
   while index do
     local seconds, low, high
-    if kind == "optimizer" then
+    if keep or kind == "optimizer" then
       seconds, low, high = self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers)
     else
       seconds, low, high = collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype).timer(amount)
