@@ -20,6 +20,8 @@ static void finalize(int status, void *unused) {
     return;
   if (status != 0 && !agreed_to_end && job.world.size > 1)
     MPI_Abort(MPI_COMM_WORLD, status);
+  ett_dist_group all = {.comm = MPI_COMM_WORLD};
+  ett_dist_agree(&all, 0); /* sleeps; MPI_Finalize would spin until all are here */
   MPI_Finalize();
 }
 
