@@ -102,17 +102,20 @@ end
 
 --- The sentence.
 ---@param space table ett.search.space
+---@param result table of the search: plans, cut, first_rule
 ---@param own table the checked arguments of the search
 ---@param settle function(space, own) rows
-function emptied.sentence(space, own, settle)
+function emptied.sentence(space, result, own, settle)
   local self = { space = space, own = own, settle = settle }
-  if space.plans == 0 then return of_degrees(self) end
-  if #space.units == 0 and (space.cut.where or 0) > 0 then
+  local plans, cut = result.plans, result.cut
+  local broken, refused = cut.rule or 0, cut.where or 0
+  if plans == 0 then return of_degrees(self) end
+  if plans == broken + refused and refused > 0 then
     local plan = relaxed(self, { where = false })
     return ("no layout: --where '%s' refuses all %s that break no rule%s"):format(space.where.text,
-      text.count(space.cut.where), plan and ("; the fastest plan without it: " .. plan) or "")
+      text.count(refused), plan and ("; the fastest plan without it: " .. plan) or "")
   end
-  if #space.units == 0 then return "no layout: every one breaks a rule; the first: " .. space.first_rule end
+  if plans == broken then return "no layout: every one breaks a rule; the first: " .. result.first_rule end
   return (own.days or own.budget or own.kwh) and of_limits(self) or of_memory(self)
 end
 

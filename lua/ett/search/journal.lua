@@ -40,7 +40,7 @@ local function hash_of(space, given)
   content({ given.model.name, given.model.hyper, given.model.layers, clusters, given.devices, space.base, space.fixed,
     space.lists, space.axes, space.where and space.where.text, given.objectives, given.tokens, given.days,
     given.budget, given.kwh, given.headroom, given.keep,
-    given.each, given.exhaustive, #space.units, space.plans }, into, {})
+    given.each, given.exhaustive, #space.units }, into, {})
   return (require("ett.io").hash(table.concat(into)))
 end
 
@@ -61,7 +61,7 @@ local function read(self, path)
       if not entry then error_module.raise("format", "search: journal '%s': %s", path, tostring(why)) end
       if not self.done[entry.unit] then
         self.done[entry.unit] = true
-        self.settled = self.settled + 1
+        for _, name in ipairs { "plans", "rule", "where" } do self[name] = self[name] + entry[name] end
         table.move(entry.rows, 1, #entry.rows, #self.rows + 1, self.rows)
       end
     end
@@ -76,7 +76,7 @@ function journal.open(path, space, given, rank)
   end
   local own = ("%s/%s"):format(path, hash_of(space, given))
   folder.make(own)
-  local self = setmetatable({ done = {}, rows = {}, settled = 0, synced = 0 }, Journal)
+  local self = setmetatable({ done = {}, rows = {}, plans = 0, rule = 0, where = 0, synced = 0 }, Journal)
   local names = {}
   for name in lfs.dir(own) do if name:match "^rows%-%d+%.jsonl$" then names[#names + 1] = name end end
   table.sort(names)
@@ -90,10 +90,12 @@ function Journal:begin()
   self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(host.version)))
 end
 
---- A unit is settled, with these rows.
-function Journal:commit(unit, rows)
+--- A unit is settled.
+---@param settled table { rows, plans, rule, where } of ett.search.walk
+function Journal:commit(unit, settled)
   local sample = require "ett.sample"
-  error_module.must(self.file:write(json.encode { unit = unit.index, rows = rows }))
+  error_module.must(self.file:write(json.encode { unit = unit.index, rows = settled.rows, plans = settled.plans,
+    rule = settled.rule, where = settled.where }))
   if sample.now() - self.synced > sync_seconds then
     error_module.must(self.file:sync())
     self.synced = sample.now()

@@ -93,44 +93,43 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
--- Units that are walked together. A batch of several ranks leaves this many turns of each.
-local most_units, turns = 32, 2
+-- Units that are walked together: the more, the nearer is the order of their bounds to that of the whole space. A batch
+-- of several ranks leaves this many turns of each.
+local most_units, turns = 128, 2
 
---- Units in groups that go to one of several ranks: their programs share operators and messages.
-local function groups_of(units, ranks)
-  local list, by_key = {}, {}
+--- Units in lists that go to one of several ranks: their programs share operators.
+local function neighbours(units)
+  local list, last = {}, {}
   for _, unit in ipairs(units) do
-    local key = ranks == 1 and unit or walk_module.degrees_key(unit.parts[1])
-    if not by_key[key] then
-      by_key[key] = {}
-      list[#list + 1] = by_key[key]
+    if not (last.tp == unit.tp and last.cp == unit.cp and last.micro_batch == unit.micro_batch) then
+      last, list[#list + 1] = unit, {}
     end
-    table.insert(by_key[key], unit)
+    table.insert(list[#list], unit)
   end
   return list
 end
 
---- The units of each batch, which a rank takes at once, and `done`, how many there are up to its end. Neighbours go to
---- other ranks, since the first groups are likely to hold the fastest plans. Batches shrink, so that the ranks end
---- together.
+--- The units of each batch, which a rank takes at once, and `done`, how many there are up to its end. Neighbours are
+--- dealt to the ranks in turn, since the first units are likely to hold the fastest plans. Batches shrink, so that the
+--- ranks end together.
 local function batches(units, ranks)
-  local groups, list, done, at = groups_of(units, ranks), {}, 0, 1
-  while at <= #groups do
+  local lists, all, done, at = neighbours(units), {}, 0, 1
+  while at <= #lists do
     local each = ranks == 1 and most_units or math.max(1, math.min(most_units, (#units - done) // (turns * ranks)))
     local own, smallest = {}, 1
     for rank = 1, ranks do own[rank] = {} end
-    while at <= #groups and #own[smallest] < each do
-      table.move(groups[at], 1, #groups[at], #own[smallest] + 1, own[smallest])
+    while at <= #lists and #own[smallest] < each do
+      table.move(lists[at], 1, #lists[at], #own[smallest] + 1, own[smallest])
       at = at + 1
       for rank = ranks, 1, -1 do if #own[rank] <= #own[smallest] then smallest = rank end end
     end
     for _, batch in ipairs(own) do
-      if #batch > 0 then list[#list + 1] = batch end
+      if #batch > 0 then all[#all + 1] = batch end
       done = done + #batch
       batch.done = done
     end
   end
-  return list
+  return all
 end
 
 --- Which batches this process settles next: all in order, or what the ranks of a job leave to it.
@@ -157,19 +156,27 @@ local function merge(share, keeper)
   end
 end
 
---- Settles every unit of the space, with the other ranks of a job; returns the kept rows and the walk.
+-- What the opened units of a search add up to: layouts, and those that break a rule or fail the condition.
+local totals = { "plans", "rule", "where" }
+
+local function add(sum, more)
+  for _, name in ipairs(totals) do sum[name] = sum[name] + more[name] end
+end
+
+--- Settles every unit of the space, with the other ranks of a job; returns the kept rows, the walk and the totals.
 local function settle(space, own)
   for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
   local keeper = keeper_module.new(own)
   local walk <close> = walk_module.new(space, keeper, own)
   local share = own.share or nil
   local journal = own.journal and journal_module.open(own.journal, space, own, share and share.rank() or 0)
-  local pending = {}
+  local pending, sum = {}, { plans = 0, rule = 0, where = 0 }
   for _, unit in ipairs(space.units) do
     if not (journal and journal.done[unit.index]) then pending[#pending + 1] = unit end
   end
   if journal then
     for _, row in ipairs(journal.rows) do keeper:offer(row) end
+    if not share or share.rank() == 0 then add(sum, journal) end
     if share then share.any(false) end -- every rank has read the files
     journal:begin()
   end
@@ -181,8 +188,10 @@ local function settle(space, own)
     while at do
       if share then walk:hear(news) end
       local units = list[at]
-      local rows = walk:units(units)
-      for i, unit in ipairs(journal and units or {}) do journal:commit(unit, rows[i]) end
+      for i, settled in ipairs(walk:units(units)) do
+        add(sum, settled)
+        if journal then journal:commit(units[i], settled) end
+      end
       if own.progress then own.progress(units.done, #pending, keeper:all()[1], walk.counts) end
       at, news = work.take(nil, walk:news())
     end
@@ -197,8 +206,10 @@ local function settle(space, own)
   if share then
     merge(share, keeper)
     share.sum(walk.counts, schema.keys(walk.counts))
+    share.sum(sum, totals)
   end
-  return keeper:all(), walk
+  sum.plans, sum.rule = sum.plans + space.impossible, sum.rule + space.impossible
+  return keeper:all(), walk, sum
 end
 
 --- Runs a search.
@@ -213,10 +224,11 @@ function search.new(given)
   own.where = own.where and where_module.new(own.where)
   if own.share == nil then own.share = require("ett.base.share").join() end
   local space = space_module.new(own)
-  local rows, walk = settle(space, own)
-  local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = space.plans,
-    cut = space.cut, first_rule = space.first_rule, effort = walk.counts, units = #space.units,
-    fields = shown(space, own), rank = own.share and own.share.rank() or 0,
+  local rows, walk, sum = settle(space, own)
+  local function count(name) return sum[name] > 0 and sum[name] or nil end
+  local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
+    cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
+    effort = walk.counts, units = #space.units, fields = shown(space, own), rank = own.share and own.share.rank() or 0,
     interrupted = walk.interrupted or nil }
   if rows[1] then
     local first = space.settings[rows[1].setting]
@@ -226,7 +238,7 @@ function search.new(given)
       result.sure = require("ett.search.sure").rows(rows, walk.estimate_of, own.share or nil)
     end
   else
-    result.nothing = require("ett.search.emptied").sentence(space, own, settle)
+    result.nothing = require("ett.search.emptied").sentence(space, result, own, settle)
   end
   for _, row in ipairs(rows) do
     row.key, row.layout, row.setting, row.values = nil, nil, nil, nil

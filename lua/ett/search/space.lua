@@ -1,8 +1,11 @@
---- The space of a search: settings, the programs under them, and the parts of each program.
+--- The space of a search: settings, units, and when a unit is opened, its programs and their parts.
 --
 --   setting   one cluster, number of devices, and value of every varied field that is no degree or overlap
---   unit      one step program: tp, cp, ep, etp, micro-batch and what else a program depends on
---   part      degrees of a unit (pp, dp), with its chunks { schedule, vp }
+--   unit      tp, cp, ep, etp and micro-batch, in all settings that share programs
+--   program   one step program: what it depends on besides, such as sequence_parallel
+--   part      a setting, pp and dp under a program, with the chunks { schedule, vp }
+--
+-- A unit is opened by the process that settles it, so that several processes share this work, too.
 --
 -- C walks what is below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A field
 -- that has no effect takes one value only, so no plan is counted twice.
@@ -20,6 +23,8 @@ local schema = require "ett.base.schema"
 local values_module = require "ett.search.values"
 
 local space = {}
+local Space = {}
+Space.__index = Space
 
 --- Fields below a chunk, in C's order, with the values searched unless they are given.
 space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "zero", { 0, 1, 2, 3 } },
@@ -30,7 +35,7 @@ space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "ze
 space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
   "overlap_tensor", "overlap_all_to_all", "schedule", "vp" }
 
-local grid = { "tp", "cp", "pp", "dp" } -- what divides the devices
+local dividing = { "tp", "cp", "pp", "dp" } -- the devices
 
 local structural = { devices = true, cluster = true }
 for _, name in ipairs(space.degrees) do structural[name] = true end
@@ -185,10 +190,6 @@ local function below(self, p)
   return #axes.recompute * (sharded and self.of_sharded or 1) * sends
 end
 
-local function cut(self, reason, plans)
-  self.cut[reason] = (self.cut[reason] or 0) + plans
-end
-
 --- Judges the chunks of a pipeline by the rules of a plan. Returns { passing = the chunks that break no rule, counted =
 --- their number and that of the stated ones that break a rule, broken = the number of the latter, first_rule }.
 local function judged_chunks(self, setting, p, all, micro_batches)
@@ -210,7 +211,7 @@ local function judged_chunks(self, setting, p, all, micro_batches)
 end
 
 --- The chunks of a part that break no rule and pass the condition; counts the plans of all, `each` a chunk.
-local function passing_chunks(self, setting, p, each, micro_batches)
+local function passing_chunks(self, opened, setting, p, each, micro_batches)
   local all = chunks_of(self, p)
   p.schedule, p.vp = "1f1b", 1
   local part_rule = setting.broken:of(p)
@@ -221,17 +222,14 @@ local function passing_chunks(self, setting, p, each, micro_batches)
     for _, chunk in ipairs(all) do broken = broken + (chunk.default and 0 or 1) end
     counted = broken
   end
-  self.plans = self.plans + each * counted
-  if broken > 0 then
-    cut(self, "rule", each * broken)
-    self.first_rule = self.first_rule or first
-  end
+  opened.plans = opened.plans + each * counted
+  if broken > 0 then opened.rule, opened.first_rule = opened.rule + each * broken, opened.first_rule or first end
   local passing = known and known.passing or {}
   if self.where and #passing > 0 then
     local left = {}
     for _, chunk in ipairs(passing) do
       p.schedule, p.vp = chunk.schedule, chunk.vp
-      if self.where:chunk(p, setting) then left[#left + 1] = chunk else cut(self, "where", each) end
+      if self.where:chunk(p, setting) then left[#left + 1] = chunk else opened.where = opened.where + each end
     end
     passing = left
   end
@@ -239,38 +237,30 @@ local function passing_chunks(self, setting, p, each, micro_batches)
   return passing
 end
 
---- Adds the part of a plan whose degrees are set to the unit of its program.
-local function add_part(self, setting, p)
+--- Adds the part of a plan whose degrees are set to its program.
+local function add_part(self, opened, setting, p)
   local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
-  local chunks = passing_chunks(self, setting, p, each, micro_batches)
+  local chunks = passing_chunks(self, opened, setting, p, each, micro_batches)
   if #chunks == 0 then return end
-  local key = setting.cluster.name .. " " .. lower.key(p, setting.placement, nil, setting.key_of)
-  local unit = self.by_key[key]
-  if not unit then
-    unit = { key = key, parts = {}, plans = 0 }
-    self.by_key[key] = unit
-    self.units[#self.units + 1] = unit
+  local key = lower.key(p, setting.placement, nil, setting.key_of)
+  local parts_of = opened.by_key[key]
+  if not parts_of then
+    parts_of = {}
+    opened.by_key[key] = parts_of
+    opened.programs[#opened.programs + 1] = parts_of
   end
-  local part = { setting = setting, chunks = chunks, micro_batches = micro_batches, plans = each * #chunks, tp = p.tp,
-    cp = p.cp, pp = p.pp, dp = p.dp, ep = p.ep, etp = p.etp, micro_batch = p.micro_batch, rank_order = p.rank_order,
-    sequence_parallel = p.sequence_parallel, overlap_tensor = p.overlap_tensor,
-    overlap_all_to_all = p.overlap_all_to_all }
-  unit.parts[#unit.parts + 1] = part
-  unit.plans = unit.plans + part.plans
+  parts_of[#parts_of + 1] = { setting = setting, chunks = chunks, micro_batches = micro_batches,
+    plans = each * #chunks, tp = p.tp, cp = p.cp, pp = p.pp, dp = p.dp, ep = p.ep, etp = p.etp,
+    micro_batch = p.micro_batch, rank_order = p.rank_order, sequence_parallel = p.sequence_parallel,
+    overlap_tensor = p.overlap_tensor, overlap_all_to_all = p.overlap_all_to_all }
 end
 
---- A function that sets a field of a plan to each of its values in turn: those given, else the default ones.
-local function loops(self, setting, p)
-  return function(name, default, visit)
-    local list, all = values(self, name, default), setting.follows
-    for i = 1, #list do
-      local value = list[i]
-      p[name] = value
-      all:changed(name)
-      visit(value)
-    end
-    p[name] = nil
-  end
+--- Sets a field of a setting's plan.
+local function set(setting, name, value)
+  if setting.p[name] == value then return end
+  setting.p[name] = value
+  setting.follows:changed(name)
+  setting.degrees_follow:changed(name)
 end
 
 --- The orders of ranks that place a plan's ranks differently. Stages come before replicas by default only where dense
@@ -294,44 +284,58 @@ local function orders_of(self, p)
   return orders
 end
 
---- The overlaps and expert degrees of a plan whose tp, cp, pp, dp and micro_batch are set.
-local function add_flags(self, setting, p, over)
-  local experts = self.model.hyper.experts
+--- Adds the parts of a setting's plan whose degrees are set: its overlaps and orders of ranks.
+local function add_flags(self, opened, setting)
+  local p = setting.p
   -- Hiding costs no time in the model: shared experts beside an exchange are never slower than none.
-  local exchange = self.beside and { "shared_experts", "batch" } or { "none", "batch" }
-  over("ep", experts and up_to(divisors(experts), p.dp * p.cp * p.tp) or { 1 }, function(ep)
-    over("etp", experts and ep > 1 and p.tp > 1 and { p.tp, 1 } or { p.tp }, function()
-      local orders = orders_of(self, p)
-      over("sequence_parallel", p.tp > 1 and { false, true } or { false }, function(shared)
-        over("overlap_tensor", { shared and plan_rules.overlaps_tensor(p) }, function()
-          over("overlap_all_to_all", ep > 1 and exchange or { "none" }, function()
-            for i = 1, #orders do
-              p.rank_order = orders[i]
-              setting.follows:changed "rank_order"
-              add_part(self, setting, p)
-            end
-            p.rank_order = nil
-          end)
-        end)
-      end)
-    end)
-  end)
+  local exchange = p.ep == 1 and { "none" } or { self.beside and "shared_experts" or "none", "batch" }
+  local orders = orders_of(self, p)
+  for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
+    set(setting, "sequence_parallel", shared)
+    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) })) do
+      set(setting, "overlap_tensor", tensor)
+      for _, how in ipairs(values(self, "overlap_all_to_all", exchange)) do
+        set(setting, "overlap_all_to_all", how)
+        for _, order in ipairs(orders) do
+          set(setting, "rank_order", order)
+          add_part(self, opened, setting, p)
+        end
+      end
+    end
+  end
 end
 
---- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
-local function impossible(self, setting)
-  local broken = setting.degrees_broken:of(setting.degrees)
-  if not broken then return false end
-  self.plans = self.plans + 1
-  cut(self, "rule", 1)
-  self.first_rule = self.first_rule or broken
-  return true
+local unit_fields = { "tp", "cp", "micro_batch", "ep", "etp" }
+
+--- What is in a unit: { programs = lists of parts; plans = how many layouts, rule and where = how many of them these
+--- cut, first_rule }.
+function Space:open(unit)
+  local opened = { programs = {}, by_key = {}, plans = 0, rule = 0, where = 0 }
+  for _, place in ipairs(unit.places) do
+    for _, name in ipairs(unit_fields) do set(place.setting, name, unit[name]) end
+    for _, grid in ipairs(place.grids) do
+      set(place.setting, "pp", grid.pp)
+      set(place.setting, "dp", grid.dp)
+      add_flags(self, opened, place.setting)
+    end
+  end
+  return opened
+end
+
+--- The first rule that a layout breaks, as a sentence.
+function Space:first_rule()
+  local at, rule = 0, self.impossible_rule
+  while not rule and at < #self.units do
+    at = at + 1
+    rule = self:open(self.units[at]).first_rule
+  end
+  return rule
 end
 
 --- Adds to a setting what follows from its plan while degrees and overlaps of it change.
 local function add_follows(self, setting, p)
   local changing, degrees = {}, {}
-  for _, name in ipairs(grid) do degrees[name] = true end
+  for _, name in ipairs(dividing) do degrees[name] = true end
   for _, name in ipairs(space.degrees) do changing[name] = name ~= "schedule" and name ~= "vp" end
   local rules = plan_rules.functions(self.model, setting.cluster, self.schedules)
   local all = follows.new(changing)
@@ -342,42 +346,92 @@ local function add_follows(self, setting, p)
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
     recompute = "none", zero = 0 }, { __index = p })
   setting.key_of = fields.program_keys(p, changing)
+  setting.family = setting.cluster.name .. " "
+    .. setting.key_of(setmetatable({ tp = 1, cp = 1, pp = 1, dp = 1 }, { __index = setting.degrees }))
 end
 
---- The parts of one setting.
+--- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
+local function impossible(self, setting)
+  local broken = setting.degrees_broken:of(setting.degrees)
+  if not broken then return false end
+  self.impossible, self.impossible_rule = self.impossible + 1, self.impossible_rule or broken
+  return true
+end
+
+--- The numbers of stages and replicas { pp, dp } of tensor and context ranks.
+local function grids_of(self, setting, tp, cp, all)
+  local grids, wanted = {}, nil
+  if is_given(self, "dp") then
+    wanted = {}
+    for _, dp in ipairs(values(self, "dp")) do wanted[dp] = true end
+  end
+  set(setting, "tp", tp)
+  set(setting, "cp", cp)
+  for _, pp in ipairs(values(self, "pp", up_to(all, self.layers + 2))) do
+    local dp = setting.devices // (tp * cp * pp)
+    if dp * tp * cp * pp == setting.devices and (not wanted or wanted[dp]) then
+      set(setting, "pp", pp)
+      set(setting, "dp", dp)
+      if not impossible(self, setting) then grids[#grids + 1] = { pp = pp, dp = dp } end
+    end
+  end
+  return grids
+end
+
+--- The values of grids, ascending, and the grids of each.
+local function grouped(grids, values_of)
+  local list, by_value = {}, {}
+  for _, grid in ipairs(grids) do
+    for _, value in ipairs(values_of(grid)) do
+      local own = by_value[value]
+      if not own then
+        own = {}
+        by_value[value], list[#list + 1] = own, value
+      end
+      if own[#own] ~= grid then own[#own + 1] = grid end
+    end
+  end
+  table.sort(list)
+  return list, by_value
+end
+
+--- Adds a setting to the unit of its programs.
+local function add_place(self, setting, grids, tp, cp, micro_batch, ep, etp)
+  local key = ("%s %d %d %d %d %d"):format(setting.family, tp, cp, micro_batch, ep, etp)
+  local unit = self.by_key[key]
+  if not unit then
+    unit = { tp = tp, cp = cp, micro_batch = micro_batch, ep = ep, etp = etp, places = {} }
+    self.by_key[key], self.units[#self.units + 1] = unit, unit
+  end
+  unit.places[#unit.places + 1] = { setting = setting, grids = grids }
+end
+
+--- The units of one setting.
 local function add_setting(self, setting)
   local p = {} -- flat: its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
+  setting.p = p
   add_follows(self, setting, p)
-  local over = loops(self, setting, p)
-  local devices, hyper = setting.devices, self.model.hyper
-  local all = divisors(devices)
-  local dps = self.lists.dp or self.fixed.dp and { self.fixed.dp }
-  local dp_wanted
-  if dps then
-    dp_wanted = {}
-    for _, dp in ipairs(dps) do dp_wanted[dp] = true end
+  local hyper, all = self.model.hyper, divisors(setting.devices)
+  local function batches(grid)
+    local whole = p.global_batch % grid.dp == 0
+    return values(self, "micro_batch", divisors(whole and p.global_batch // grid.dp or 1))
   end
-  over("tp", up_to(all, hyper.heads or devices), function(tp)
-    over("cp", up_to(all, p.seq), function(cp)
-      over("pp", up_to(all, self.layers + 2), function(pp)
-        local dp = devices // (tp * cp * pp)
-        if dp * tp * cp * pp ~= devices or dp_wanted and not dp_wanted[dp] then return end
-        p.dp = dp
-        setting.follows:changed "dp"
-        for _, name in ipairs(grid) do setting.degrees_follow:changed(name) end
-        if impossible(self, setting) then
-          p.dp = nil
-          return
-        end
-        local local_batch = p.global_batch % dp == 0 and p.global_batch // dp or 1
-        over("micro_batch", divisors(local_batch), function()
-          add_flags(self, setting, p, over)
+  for _, tp in ipairs(values(self, "tp", up_to(all, hyper.heads or setting.devices))) do
+    for _, cp in ipairs(values(self, "cp", up_to(all, p.seq))) do
+      local sizes, of_size = grouped(grids_of(self, setting, tp, cp, all), batches)
+      for _, micro_batch in ipairs(sizes) do
+        local groups, of_group = grouped(of_size[micro_batch], function(grid)
+          return values(self, "ep", hyper.experts and up_to(divisors(hyper.experts), grid.dp * cp * tp) or { 1 })
         end)
-        p.dp = nil
-      end)
-    end)
-  end)
+        for _, ep in ipairs(groups) do
+          for _, etp in ipairs(values(self, "etp", hyper.experts and ep > 1 and tp > 1 and { tp, 1 } or { tp })) do
+            add_place(self, setting, of_group[ep], tp, cp, micro_batch, ep, etp)
+          end
+        end
+      end
+    end
+  end
 end
 
 --- Units whose plans are likely to be fast come first: what they reach cuts the others. Those of one rank keep their
@@ -385,9 +439,8 @@ end
 local function sort_units(units)
   local classes, class_of, sorted = {}, {}, {}
   for _, unit in ipairs(units) do
-    local part = unit.parts[1]
-    local rank = { part.cp, part.micro_batch, math.abs(math.log(part.tp / part.setting.cluster.gpus_per_node, 2)),
-      part.sequence_parallel and 0 or 1 }
+    local per_node = unit.places[1].setting.cluster.gpus_per_node
+    local rank = { unit.cp, unit.micro_batch, math.abs(math.log(unit.tp / per_node, 2)) }
     local key = table.concat(rank, " ")
     local class = class_of[key]
     if not class then
@@ -407,16 +460,16 @@ end
 
 --- Builds the space.
 ---@param given table { model, clusters = list, devices = list, plan = fixed fields, vary = { field = list }, where? }
----@return table { settings, units, axes, plans = number of them, cut = { rule =, where = } }
+---@return table { settings, units, axes, impossible = layouts whose degrees break a rule by themselves }
 function space.new(given)
   local base, lists = checked(given)
   local fixed = {}
   for name in pairs(given.plan) do fixed[name] = base[name] end
-  local self = { model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
+  local self = setmetatable({ model = given.model, fixed = fixed, lists = lists, where = given.where, base = base,
     layers = plan_rules.middle_layers(given.model), beside = plan_rules.has_shared_experts(given.model),
     axes = {}, chunks = {}, units = {},
     schedules = schedules.memo(),
-    by_key = {}, judged = {}, orders = {}, plans = 0, cut = {} }
+    by_key = {}, judged = {}, orders = {}, impossible = 0 }, Space)
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
   local sum = 0
   for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end

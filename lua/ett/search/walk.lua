@@ -1,4 +1,4 @@
---- Walks the parts of units: lowers their programs, and asks C about the plans below each chunk, the best bound first.
+--- Walks units: opens them, lowers their programs, and asks C about the plans below each chunk, the best bound first.
 local cluster_module = require "ett.profile.cluster"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
@@ -44,7 +44,7 @@ walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_para
 ---@param given table the search's arguments
 function walk.new(space, keeper, given)
   local self = setmetatable({ space = space, keeper = keeper, given = given, model = given.model, times = {},
-    demands = {}, products = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
+    demands = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
     axes = search_core.axes(space.axes), limits = {},
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
@@ -138,13 +138,8 @@ local function product_seconds(lowered)
   return sum
 end
 
---- What the parts of units that differ in overlaps alone have in common.
-function walk.degrees_key(part)
-  return ("%d %d %d %d %d %d"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp,
-    part.micro_batch)
-end
-
---- The same, without the micro-batch; shared: under sequence parallelism, which holds no more.
+--- What the memory of parts depends on besides the micro-batch; shared: under sequence parallelism, which holds no
+--- more.
 local function memory_key(part, shared)
   return ("%d %d %d %d %d %d %d %s"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp, part.pp,
     part.dp, tostring(shared))
@@ -178,13 +173,13 @@ end
 
 --- Whether a part is settled before its program is lowered: its products alone take too long, or it is too large even
 --- with smaller micro-batches. A larger micro-batch holds no less.
-local function settled_early(self, part)
+---@param seconds number? of the products of a micro-batch
+local function settled_early(self, part, seconds)
   if self.limits.exhaustive then return false end
   for _, shared in ipairs { true, part.sequence_parallel } do
     local small = self.too_large[memory_key(part, shared)]
     if small and part.micro_batch >= small then return "too_large" end
   end
-  local seconds = self.products[walk.degrees_key(part)]
   if not seconds or self.keeper.front then return false end
   self.keeper:steps(part.setting, self.limits, 0.0)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2] and "bounded"
@@ -250,11 +245,11 @@ local function survey_part(self, common, queue)
   end
 end
 
---- The parts of a unit that are not settled yet.
-local function unsettled(self, unit)
+--- The parts of a program that are not settled yet.
+local function unsettled(self, parts, seconds)
   local left = {}
-  for _, part in ipairs(unit.parts) do
-    local how = settled_early(self, part)
+  for _, part in ipairs(parts) do
+    local how = settled_early(self, part, seconds)
     if how then
       self.counts.plans, self.counts[how] = self.counts.plans + part.plans, self.counts[how] + part.plans
     else
@@ -264,9 +259,10 @@ local function unsettled(self, unit)
   return left
 end
 
---- Lowers a unit; adds the chunks that bounds leave to the queue. Returns its program, or nil.
-local function survey(self, unit, rows, queue)
-  local left = unsettled(self, unit)
+--- Lowers the program of parts; adds the chunks that bounds leave to the queue. Returns the program, or nil.
+---@param unit table { rows, seconds? = of the products of a micro-batch }
+local function survey(self, parts, unit, queue)
+  local left = unsettled(self, parts, unit.seconds)
   local first = left[1]
   if not first then return nil end
   local p = setmetatable({}, { __index = first.setting.plan })
@@ -279,13 +275,12 @@ local function survey(self, unit, rows, queue)
   local cluster = first.setting.cluster
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
-  local seconds = product_seconds(lowered)
+  unit.seconds = unit.seconds or product_seconds(lowered)
   for _, part in ipairs(left) do
     p = setmetatable({}, { __index = part.setting.plan })
     set(part)
-    self.products[walk.degrees_key(part)] = seconds
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
-      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
+      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = unit.rows }, queue)
   end
   return lowered.program
 end
@@ -301,12 +296,13 @@ local function evaluate(self, entry)
 end
 
 --- Walks units together: what takes the least at least comes first, so that what it reaches cuts the rest.
---- Returns for each unit the rows that the keeper took.
+--- Returns for each unit { rows = what the keeper took; plans, rule, where = as ett.search.space opened it }.
 function Walk:units(units)
-  local queue, programs, taken = { count = 0, pushed = 0 }, {}, {}
+  local queue, programs, settled = { count = 0, pushed = 0 }, {}, {}
   for i, unit in ipairs(units) do
-    taken[i] = {}
-    programs[#programs + 1] = survey(self, unit, taken[i], queue)
+    local opened = self.space:open(unit)
+    settled[i] = { rows = {}, plans = opened.plans, rule = opened.rule, where = opened.where }
+    for _, parts in ipairs(opened.programs) do programs[#programs + 1] = survey(self, parts, settled[i], queue) end
   end
   for entry in pop, queue do
     exchange(self)
@@ -320,7 +316,7 @@ function Walk:units(units)
     end
   end
   for _, program in ipairs(programs) do program:close() end
-  return taken
+  return settled
 end
 
 return walk
