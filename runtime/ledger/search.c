@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BOXES_A_CALL = 4096 }; /* of progress */
+
 typedef struct box {
   double bound;
   size_t serial;                                    /* ties: older boxes first */
@@ -269,8 +271,18 @@ static int check_variables(const search *s, ett_err *err) {
   return 0;
 }
 
+/* Tells the caller how far the search is, and hears whether it goes on. */
+static int report(search *s, ett_err *err) {
+  ett_search_result so_far = *s->result;
+  so_far.bound = s->heap[0].bound;
+  if (s->options->progress(s->options->context, &so_far) == 0)
+    return 0;
+  return ett_err_set(err, ETT_ERR_ARGUMENT, "the search was ended");
+}
+
 static int explore(search *s, ett_err *err) {
   box whole = {0};
+  size_t told = 0;
   for (size_t i = 0; i < s->count; i++) {
     const ett_variable *v = &s->variables[i];
     whole.low[i] = v->domain == ETT_DOMAIN_LIST ? 0 : v->low;
@@ -287,6 +299,11 @@ static int explore(search *s, ett_err *err) {
   while (s->size > 0 && s->heap[0].bound < threshold(s)) {
     if (s->result->boxes >= s->options->boxes)
       return 0;
+    if (s->options->progress && s->result->boxes - told >= BOXES_A_CALL) {
+      told = s->result->boxes;
+      if (report(s, err) != 0)
+        return -1;
+    }
     box b = pop(s);
     if (split(s, &b, err) != 0)
       return -1;

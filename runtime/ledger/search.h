@@ -31,6 +31,14 @@ typedef struct ett_variable {
   bool factor; /* takes part in the product limit */
 } ett_variable;
 
+typedef struct ett_search_result {
+  bool found;  /* a feasible point below the cutoff */
+  bool proven; /* best - bound <= gap |best|, or no such point exists */
+  double best, bound;
+  double point[ETT_SEARCH_MAX];
+  size_t boxes, evaluations;
+} ett_search_result;
+
 typedef struct ett_search_options {
   double gap; /* relative; stop when the best is proven within it */
   bool cut;   /* search only for values below the cutoff */
@@ -39,15 +47,11 @@ typedef struct ett_search_options {
   double product_limit; /* product of the factors <= this; 0: no limit */
   bool product_equal;   /* product == product_limit */
   double tolerance;     /* relative width at which a real range counts as a point */
+  /* Called now and then with the result so far; anything but 0 ends the search, which
+   * fails. NULL: never. */
+  int (*progress)(void *context, const ett_search_result *so_far);
+  void *context;
 } ett_search_options;
-
-typedef struct ett_search_result {
-  bool found;  /* a feasible point below the cutoff */
-  bool proven; /* best - bound <= gap |best|, or no such point exists */
-  double best, bound;
-  double point[ETT_SEARCH_MAX];
-  size_t boxes, evaluations;
-} ett_search_result;
 
 /* Output 0 of the tape is minimised; every other output must be nonzero (a check). inputs
  * are the tape's inputs; those of the variables are overwritten. 0 or -1 and *err. */

@@ -95,6 +95,42 @@ describe("the layout search", function()
     assert.is_true(tight > 300)
   end)
 
+  it("bounds the dollars on pods by no more than their values, and proves the least", function()
+    local searchable, pods = require "ett.ledger.searchable.pods", require "ett.ledger.pods"
+    local state = 5
+    local function pick(list)
+      state = (state * 6364136223846793005 + 1442695040888963407)
+      return list[(state >> 33) % #list + 1]
+    end
+    for _ = 1, 200 do
+      local o = {}
+      for name, value in pairs(searchable.parameters) do o[name] = value + 0.0 end
+      for name, values in pairs { budget_flop = { 1e20, 4e26 }, device_network = { 1e8, 5e9, 1e12 },
+        device_memory = { 1e11, 1e14 }, pp = { 1, 2, 90 }, dp = { 1, 3, 64 }, tp_hidden = { 1, 4, 32 },
+        tp_residual = { 1, 8 }, microbatches = { 1, 90, 1e4 } } do o[name] = pick(values) + 0.0 end
+      o.devices = o.pp * o.dp * o.tp_hidden * o.tp_residual
+      assert.equal(pods.describe(o).dollars, searchable.describe(ledger.new(), o).dollars)
+    end
+    local least = optimize.new({ model = "pods", objective = "dollars" }):best(1024, { real = true, gap = 0.005 })
+    assert.is_true(least.proven and least.boxes < 100000)
+  end)
+
+  it("tells how far it is, and ends where what it tells raises an error", function()
+    local search, told = optimize.new { model = "pods" }, {}
+    local options = { real = true, gap = 0.005 }
+    function options.progress(searches, boxes, best, bound) told[#told + 1] = { searches, boxes, best, bound } end
+    local found = search:best(2000, options)
+    assert.is_true(#told >= 2)
+    for i, now in ipairs(told) do
+      assert.equal(1, now[1])
+      assert.is_true(now[4] <= found.best and now[3] >= found.best)
+      if i > 1 then assert.is_true(now[2] >= told[i - 1][2]) end
+    end
+    assert.equal(found.boxes, told[#told][2])
+    function options.progress() error("stopped", 0) end
+    assert.has_error(function() search:best(2000, options) end, "stopped")
+  end)
+
   it("uses exactly so many devices with experts too", function()
     local found = optimize.new { model = "simple", fixed = { n_experts = 4, n_routed_experts = 1, n_layers = 8,
       d_model = 1024, batch_size = 64, seq_len = 512 } }:best(64, { exact_devices = true })

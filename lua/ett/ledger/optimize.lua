@@ -100,8 +100,9 @@ function optimize:evaluate(layout, devices, fixed)
 end
 
 --- The best layout on at most `devices` devices. options: exact_devices (use them all), gap,
---- boxes, fixed, real (degrees may be fractions: a bound for all layouts). Returns
---- { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with evaluate's fields.
+--- boxes, fixed, real (degrees may be fractions: a bound for all layouts), progress = function(searches that this
+--- object began, boxes, best, bound). Returns { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with
+--- evaluate's fields.
 function optimize:best(devices, options)
   options = options or {}
   local fixed = { devices = devices }
@@ -109,6 +110,10 @@ function optimize:best(devices, options)
   local o = {}
   for name, value in pairs(self.model.parameters) do o[name] = fixed[name] or self.fixed[name] or value end
   local found = { found = false, proven = true, best = math.huge, bound = math.huge, boxes = 0, evaluations = 0 }
+  self.searches = (self.searches or 0) + 1
+  local tell = options.progress and function(boxes, best, bound)
+    options.progress(self.searches, found.boxes + boxes, math.min(best, found.best), math.min(bound, found.bound))
+  end
   for _, choice in ipairs(self.model.choices and self.model.choices(o) or { {} }) do
     local given = {}
     for _, set in ipairs { fixed, choice } do
@@ -117,7 +122,7 @@ function optimize:best(devices, options)
     local s = self.searcher:search { variables = self.model.variables(o, options), fixed = given,
       product_limit = self.model.product and self.model.product(o) or devices,
       product_equal = options.exact_devices or false, gap = options.gap or 0,
-      boxes = options.boxes or 2000000, cutoff = found.best }
+      boxes = options.boxes or 2000000, cutoff = found.best, progress = tell }
     found.boxes, found.evaluations = found.boxes + s.boxes, found.evaluations + s.evaluations
     found.proven = found.proven and s.proven
     found.bound = math.min(found.bound, s.bound)
@@ -126,6 +131,7 @@ function optimize:best(devices, options)
       for name, value in pairs(choice) do found.layout[name] = value end
     end
   end
+  if tell then tell(0, found.best, found.bound) end
   found.devices = devices
   if found.found then
     found.gap = (found.best - found.bound) / math.abs(found.best)
@@ -147,8 +153,10 @@ end
 --- Effect of each quantity of the model's `sensitivities` on the optimum: a new search with the quantity
 --- multiplied by `factor`. A list of { name, factor, days, utilization, dollars (changes as
 --- fractions), layout }; quantities with which no layout is left have found = false.
-function optimize:sensitivities(devices, options)
-  local base, list = self:best(devices, options), {}
+---@param base table? what best() says of the devices
+function optimize:sensitivities(devices, options, base)
+  local list = {}
+  base = base or self:best(devices, options)
   if not base.found then return list, base end
   for i, change in ipairs(self.model.sensitivities or {}) do
     local name, factor = change[1], change[2]

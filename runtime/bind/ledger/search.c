@@ -28,10 +28,26 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
   return v;
 }
 
+typedef struct caller {
+  lua_State *L;
+  bool raised; /* an error value is on the stack top */
+} caller;
+
+/* Calls the function at 10 with boxes, best and bound. */
+static int report(void *context, const ett_search_result *so_far) {
+  caller *c = context;
+  lua_pushvalue(c->L, 10);
+  lua_pushinteger(c->L, (lua_Integer)so_far->boxes);
+  lua_pushnumber(c->L, so_far->best);
+  lua_pushnumber(c->L, so_far->bound);
+  c->raised = lua_pcall(c->L, 3, 0, 0) != LUA_OK;
+  return c->raised;
+}
+
 /* search{variables = {name = {low=, high=, real=, factor=} or {values=, factor=}},
  *        fixed = {name = value}, gap=, cutoff=, boxes=, product_limit=, product_equal=,
- * tolerance=} minimises the output named `objective`; all other outputs are checks
- * (nonzero = kept). */
+ * tolerance=, progress = function(boxes, best, bound)} minimises the output named
+ * `objective`; all other outputs are checks (nonzero = kept). */
 int ett_lua_program_search(lua_State *L) {
   ett_lua_program_box *p = ett_lua_program(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -74,11 +90,17 @@ int ett_lua_program_search(lua_State *L) {
       .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),
       .tolerance = ett_lua_number_field(L, 2, "tolerance", 1e-6),
   };
+  caller c = {.L = L};
+  if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 10 */
+    luaL_checktype(L, 10, LUA_TFUNCTION);
+    options.progress = report;
+    options.context = &c;
+  }
   ett_search_result result;
   ett_err err = {0};
   if (ett_search_run(p->tape, inputs, variables, variables_count, &options, &result,
                      &err) != 0)
-    return ett_lua_raise(L, &err);
+    return c.raised ? lua_error(L) : ett_lua_raise(L, &err);
   lua_createtable(L, 0, 7);
   ett_lua_set_boolean(L, "found", result.found);
   ett_lua_set_boolean(L, "proven", result.proven);

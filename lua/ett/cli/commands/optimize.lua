@@ -167,17 +167,30 @@ local function on_cluster(opts, fixed)
   return fixed
 end
 
+--- Options of searches that show how far they are, and a function that ends the line and returns what it is given.
+local function watched(settings, quiet)
+  local line = require("ett.cli.progress").line(quiet)
+  function settings.progress(searches, boxes, best, bound)
+    line("search %d, %d boxes: %sat least %.6g", searches, boxes,
+      best < math.huge and ("the best %.6g, "):format(best) or "", bound)
+  end
+  return settings, function(...)
+    line()
+    return ...
+  end
+end
+
 local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
   local fixed = on_cluster(opts, assignments(positional))
   local search = optimize.new { model = opts.model, objective = opts.objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
-  local settings = { gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }
+  local settings, done = watched({ gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }, opts.quiet)
   if opts.real and opts.gap == 0 then settings.gap = 0.005 end
   if opts.days then
     local most = opts.devices and device_counts(opts.devices)
-    local found, best = search:fewest_devices(opts.days, most and most[#most] or 100000, settings)
+    local found, best = done(search:fewest_devices(opts.days, most and most[#most] or 100000, settings))
     if not found then
       error_module.raise("limit", "optimize: %g days cannot be reached with at most %d devices%s", opts.days,
         most and most[#most] or 100000, best.found and ("; the best is %.2f days"):format(best.days) or "")
@@ -188,7 +201,7 @@ local function run(opts, positional)
   end
   local counts = device_counts(opts.devices or "1024")
   if opts.utilization then
-    local bandwidth, best = search:least_bandwidth(opts.utilization, counts[1], settings)
+    local bandwidth, best = done(search:least_bandwidth(opts.utilization, counts[1], settings))
     if not bandwidth then
       error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak%s", counts[1],
         opts.utilization, best.found and ("; the best is %.4f"):format(best.utilization_of_all) or "")
@@ -199,11 +212,13 @@ local function run(opts, positional)
     show(opts, { best })
     return 0
   end
-  local results = search:sweep(counts, settings)
+  local results = done(search:sweep(counts, settings))
   if #results == 0 then none(opts, counts[#counts]) end
   if front_x then results = optimize.pareto(results, front_x, front_y) end
   if opts.sensitivities then
-    for _, result in ipairs(results) do result.sensitivities = search:sensitivities(result.devices, settings) end
+    for _, result in ipairs(results) do
+      result.sensitivities = done(search:sensitivities(result.devices, settings, result))
+    end
   end
   show(opts, results)
   if opts.svg then

@@ -7,8 +7,27 @@ local searchable = { parameters = pods.parameters, bandwidth = "device_network",
   sensitivities = { { "device_network", 1.1 }, { "device_memory", 1.1 }, { "device_flops", 1.1 },
     { "batch_scale", 2 }, { "devices", 1.1 } } }
 
+--- A lower bound of a batch's seconds times devices: its phases, multiplied out. Each degree then appears once in a
+--- term, or nearly always in the same direction; where one resource binds in all phases, pp nearly cancels. That makes
+--- interval bounds of the dollars tight.
+local function device_seconds(o, shape)
+  local L, d, B, n, max = shape.L, shape.d, shape.B, o.microbatches, ledger.max
+  local layer = o.hidden_factor * d * d * o.bytes
+  local flop = 6 * layer * B / (o.utilization * o.device_flops)
+  local memory = 2 * layer / (o.utilization * o.device_memory) * (o.dp - 1) -- of gradients
+  local net = 2 * layer / o.device_network * (o.dp - 1)
+  local weights = 4 * layer / (o.utilization * o.device_memory) * o.dp
+  local words = 2 * d * (o.hidden_factor * (o.tp_residual - 1) + (o.tp_hidden - 1)) * B * o.bytes / o.device_network
+  local phases = o.pp * max(flop / n, max(weights + memory, words / n + net))
+    + (2 * L - o.pp) * max(flop, max(n * weights + memory, words + net))
+    + o.pp * (n + 2 * o.pp - 3) * max(flop / n, max(weights, words / n))
+  return max(phases, max(flop, words) * (2 * L + 2 * o.pp * (o.pp - 1) / n)) * (1 - 1e-9)
+end
+
 function searchable.describe(_, o)
   local r = pods.describe(o)
+  r.dollars = ledger.max(r.dollars,
+    device_seconds(o, r.shape) * r.shape.D / r.shape.B / 3600 * o.device_dollars_per_hour)
   r.limits = { ledger.le(o.pp, o.microbatches), ledger.le(o.pp, r.shape.L), ledger.le(r.used, o.devices * (1 + 1e-9)) }
   return r
 end
