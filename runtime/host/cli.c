@@ -82,15 +82,7 @@ static void fill_standard_streams(void) {
       open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
-int cli_main(int argc, char **argv) {
-  fill_standard_streams();
-  const char *why = "";
-  lua_State *L = host_open(NULL, &why);
-  if (!L) {
-    fprintf(stderr, "ett: %s\n", why);
-    return 1;
-  }
-  host_interrupt_catch(L, 1);
+int cli_run(lua_State *L, int argc, char **argv) {
   lua_pushcfunction(L, run);
   lua_pushinteger(L, argc);
   lua_pushlightuserdata(L, argv);
@@ -109,14 +101,28 @@ int cli_main(int argc, char **argv) {
     }
     print_error(L, wants_traceback(argc, argv));
   }
+  return interrupted ? -1 : status;
+}
+
+int cli_main(int argc, char **argv) {
+  fill_standard_streams();
+  const char *why = "";
+  lua_State *L = host_open(NULL, &why);
+  if (!L) {
+    fprintf(stderr, "ett: %s\n", why);
+    return 1;
+  }
+  host_interrupt_catch(L, 1);
+  int status = cli_run(L, argc, argv);
+  const int interrupted = status < 0;
   lua_close(L);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     fprintf(stderr, "ett: cannot write the output: %s\n", strerror(errno));
-    status = status ? status : 1;
+    status = status > 0 ? status : 1;
   }
   if (interrupted) { /* die of the signal: a calling shell then stops too */
     signal(host_interrupt_signal(), SIG_DFL);
     raise(host_interrupt_signal());
   }
-  return status;
+  return interrupted ? 1 : status;
 }

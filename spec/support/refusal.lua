@@ -1,6 +1,7 @@
 --- What a refusal looks like: one line on standard error that names what is wrong, the right exit status, no stack,
 -- nothing on standard output, no file left behind.
 local assert = require "luassert"
+local command = require "command"
 local files = require "ett.io"
 local host = require "ett.host"
 local lfs = require "lfs"
@@ -32,8 +33,12 @@ end
 --- Runs ett in the folder: status, standard output, standard error.
 function refusal.run(words)
   local out, err = folder .. "/.out", folder .. "/.err"
-  local _, _, status = os.execute(("cd %s && %s timeout 300 %s %s >%s 2>%s"):format(folder,
-    "unset ETT_PATH;", ett, words, out, err))
+  local list = command.words(words)
+  local status = list and command.forked(folder, list, out, err)
+  if not list then
+    status = select(3, os.execute(("cd %s && %s timeout 300 %s %s >%s 2>%s"):format(folder,
+      "unset ETT_PATH;", ett, words, out, err)))
+  end
   return status, assert(files.read(out)), assert(files.read(err))
 end
 

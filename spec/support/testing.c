@@ -1,11 +1,15 @@
 /* ett.testing: runs a function with allocations failing. With oom_shim.so preloaded every
  * malloc of the process is in play; without it (sanitizer builds) only Lua's own. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "host/cli.h" /* the executable's */
 
 typedef void arm_function(long first);
 typedef long count_function(void);
@@ -140,14 +144,102 @@ static int blocks_closed(lua_State *L) {
   return 1;
 }
 
+enum { MOST_WORDS = 200, MOST_SECONDS = 60 };
+
+static void redirect(int stream, const char *path) {
+  const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  if (file < 0 || dup2(file, stream) < 0)
+    _exit(125);
+  close(file);
+}
+
+/* What a process started anew would know: its streams are files, nothing else. */
+static void forget_terminal(lua_State *L) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  lua_getfield(L, -1, "ett.host");
+  const char *const fields[] = {"terminal", "error_terminal", "columns"};
+  for (int i = 0; i < 3; i++) {
+    if (i < 2)
+      lua_pushboolean(L, 0);
+    else
+      lua_pushnil(L);
+    lua_setfield(L, -2, fields[i]);
+  }
+  lua_pop(L, 2);
+}
+
+/* Writes the names of the modules that are loaded, a line each. */
+static void tell_modules(lua_State *L, int file) {
+  FILE *out = fdopen(file, "w");
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  for (lua_pushnil(L); out && lua_next(L, -2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TSTRING)
+      fprintf(out, "%s\n", lua_tostring(L, -2));
+}
+
+/* Pushes all that comes through a pipe. */
+static void push_all(lua_State *L, int file) {
+  luaL_Buffer text;
+  luaL_buffinit(L, &text);
+  ssize_t count;
+  do {
+    count = read(file, luaL_prepbuffer(&text), LUAL_BUFFERSIZE);
+    luaL_addsize(&text, count > 0 ? (size_t)count : 0);
+  } while (count > 0);
+  close(file);
+  luaL_pushresult(&text);
+}
+
+/* command(folder, output, errors, words) -> status, modules: runs ett in a forked child,
+ * with this state's modules. It prints into these files (which may be one), and has a
+ * minute. modules: names of those that are loaded then, a line each. */
+static int run_command(lua_State *L) {
+  const char *folder = luaL_checkstring(L, 1), *output = luaL_checkstring(L, 2),
+             *errors = luaL_checkstring(L, 3);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  char *argv[MOST_WORDS + 1] = {(char[]){"ett"}};
+  int argc = 1;
+  for (; argc < MOST_WORDS && lua_rawgeti(L, 4, argc) == LUA_TSTRING; argc++) {
+    argv[argc] = (char *)(size_t)lua_tostring(L, -1); /* the table keeps it */
+    lua_pop(L, 1);
+  }
+  lua_settop(L, 4);
+  fflush(NULL);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return luaL_error(L, "no pipe");
+  const pid_t child = fork();
+  if (child < 0)
+    return luaL_error(L, "cannot fork");
+  if (child == 0) {
+    close(ends[0]);
+    alarm(MOST_SECONDS);
+    if (chdir(folder) != 0)
+      _exit(125);
+    redirect(STDOUT_FILENO, output);
+    redirect(STDERR_FILENO, errors);
+    unsetenv("ETT_PATH");
+    forget_terminal(L);
+    const int status = cli_run(L, argc, argv);
+    tell_modules(L, ends[1]);
+    fflush(NULL);
+    _exit(status < 0 ? 130 : status);
+  }
+  close(ends[1]);
+  push_all(L, ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+  }
+  lua_pushinteger(L, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+  lua_insert(L, -2);
+  return 2;
+}
+
 static const luaL_Reg functions[] = {
-    {"blocks_closed", blocks_closed},
-    {"exit", exit_at_once},
-    {"exit_closed", exit_closed},
-    {"fail_forked", fail_forked},
-    {"fail_from", fail_from},
-    {"blocks", blocks},
-    {NULL, NULL},
+    {"command", run_command},     {"blocks_closed", blocks_closed},
+    {"exit", exit_at_once},       {"exit_closed", exit_closed},
+    {"fail_forked", fail_forked}, {"fail_from", fail_from},
+    {"blocks", blocks},           {NULL, NULL},
 };
 
 int luaopen_ett_testing(lua_State *L);
