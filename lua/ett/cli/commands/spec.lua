@@ -35,6 +35,7 @@ return {
   raw = true,
   asks_help = wants_help,
   run = function(argv)
+    collectgarbage("incremental", 400) -- specs are short: more memory, fewer collections
     -- Insulation would drop the libraries' references before they are counted.
     table.insert(argv, 1, "--no-auto-insulate")
     _G.arg = argv
