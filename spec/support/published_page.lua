@@ -119,9 +119,9 @@ memory of the software and were not checked against its code. The errors above a
   two or four devices then enters a node by one card and leaves by another. NCCL before 2.20 sent such rings across
   the rails of a network. But such groups alone are measured at 0.95 times (two devices) and 1.25 to 1.45 times
   (four) what the cards' rate says. NVIDIA/nccl issues 569 and 1411 have these rates. The rows of SC21 show nothing. So
-  it is not modelled. It would not change the plan that is chosen wrong: a row of 10.5 s beside one of 9.6 s with half of its
-  micro-batch would then be chosen. Three rows that take 1.4 to 1.9 times as long as their neighbours are not explained
-  either: others with the same messages, kernels and more memory take their time.
+  it is not modelled. It would not change the plan that is chosen wrong: a row of 10.5 s beside one of 9.6 s with half
+  of its micro-batch would then be chosen. Three rows that take 1.4 to 1.9 times as long as their neighbours are not
+  explained either: others with the same messages, kernels and more memory take their time.
 - Stages that receive a share of a message from each tensor rank gather the whole, by the code of Megatron-LM and of
   DeepSpeed. It was looked for after Vista's errors (6.4 %, now 4.6).
 - Sums of inputs' gradients over tensor ranks run beside the products of weights' gradients in Megatron-LM since 2022
