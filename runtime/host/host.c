@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,6 +213,13 @@ static void refuse_bytecode(lua_State *L) {
   lua_setglobal(L, "dofile");
 }
 
+/* os.setlocale as on a system that has no other locale: numbers keep their point. */
+static int set_locale(lua_State *L) {
+  const char *name = luaL_optstring(L, 1, "C");
+  lua_pushstring(L, strcmp(name, "C") == 0 || strcmp(name, "POSIX") == 0 ? "C" : NULL);
+  return 1;
+}
+
 /* An error outside every protected call: one sentence instead of a core dump. */
 static int on_panic(lua_State *L) {
   const char *why = lua_tostring(L, -1);
@@ -236,6 +244,9 @@ static int open_state(lua_State *L) {
   lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   luaL_openlibs(L);
   refuse_bytecode(L);
+  lua_getglobal(L, "os");
+  lua_pushcfunction(L, set_locale);
+  lua_setfield(L, -2, "setlocale");
   set_host_table(L, prefix);
   set_paths(L);
   set_preloaded(L);
@@ -357,10 +368,15 @@ static void describe_memory_error(lua_State *L) {
 }
 
 int host_call(lua_State *L, int arguments, int results) {
+  static locale_t c_locale;
+  if (!c_locale)
+    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   int base = lua_gettop(L) - arguments;
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, base);
+  const locale_t callers = uselocale(c_locale);
   int status = lua_pcall(L, arguments, results, base);
+  uselocale(callers);
   lua_sethook(L, NULL, 0, 0); /* one that a script left would raise in the host */
   lua_remove(L, base);
   if (status == LUA_ERRMEM)

@@ -24,8 +24,8 @@ const char *host_enter(lua_State *L, const char *folder);
 /* Cuts the last parts off a path; -1 when it has fewer. */
 int host_strip(char *path, int levels);
 
-/* Calls the function below its arguments with a traceback handler; returns the Lua
- * status. On failure the error object is left on the stack. */
+/* Calls the function below its arguments with a traceback handler, in the locale C;
+ * returns the Lua status. On failure the error object is left on the stack. */
 int host_call(lua_State *L, int arguments, int results);
 
 /* Counts the calls of Lua's allocator; wraps around. */

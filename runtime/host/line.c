@@ -104,22 +104,7 @@ static unsigned char complete(EditLine *editor, int key) {
   return result;
 }
 
-ett_line *ett_line_new(ett_err *err) {
-  if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-    ett_err_set(err, ETT_ERR_MISSING, "standard input and output are not a terminal");
-    return NULL;
-  }
-  setlocale(LC_CTYPE, "");
-  ett_line *line = calloc(1, sizeof *line);
-  if (line) {
-    line->editor = el_init("ett", stdin, stdout, stderr);
-    line->history = history_init();
-  }
-  if (!line || !line->editor || !line->history) {
-    ett_line_free(line);
-    ett_err_set(err, ETT_ERR_MEMORY, "cannot open the terminal for editing");
-    return NULL;
-  }
+static void set_up(ett_line *line) {
   HistEvent event;
   history(line->history, &event, H_SETSIZE, HISTORY_LINES);
   history(line->history, &event, H_SETUNIQUE, 1);
@@ -135,6 +120,28 @@ ett_line *ett_line_new(ett_err *err) {
   el_set(line->editor, EL_BIND, "\033[4~", "ed-move-to-end", NULL);
   el_set(line->editor, EL_BIND, "\033[3~", "ed-delete-next-char", NULL);
   el_source(line->editor, NULL); /* the user's ~/.editrc */
+}
+
+ett_line *ett_line_new(ett_err *err) {
+  if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+    ett_err_set(err, ETT_ERR_MISSING, "standard input and output are not a terminal");
+    return NULL;
+  }
+  setlocale(LC_CTYPE, ""); /* only the editor uses it: Lua runs in the locale C */
+  const locale_t callers = uselocale(LC_GLOBAL_LOCALE);
+  ett_line *line = calloc(1, sizeof *line);
+  if (line) {
+    line->editor = el_init("ett", stdin, stdout, stderr);
+    line->history = history_init();
+  }
+  if (line && line->editor && line->history) {
+    set_up(line);
+  } else {
+    ett_line_free(line);
+    line = NULL;
+    ett_err_set(err, ETT_ERR_MEMORY, "cannot open the terminal for editing");
+  }
+  uselocale(callers);
   return line;
 }
 
@@ -152,9 +159,11 @@ void ett_line_set_stopped(ett_line *line, ett_line_stopped *stopped, void *conte
 ett_line_event ett_line_read(ett_line *line, const char *prompt, const char **text) {
   line->prompt = prompt;
   line->interrupted = false;
-  el_resize(line->editor);
   int count = 0;
+  const locale_t callers = uselocale(LC_GLOBAL_LOCALE);
+  el_resize(line->editor);
   const char *typed = el_gets(line->editor, &count);
+  uselocale(callers);
   if (line->interrupted)
     return ETT_LINE_INTERRUPTED;
   if (!typed || count <= 0)

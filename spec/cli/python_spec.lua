@@ -37,6 +37,29 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2]}, hidden=1024
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("keeps the decimal point where the program has a comma, and so do scripts", function()
+    if missing then pending(missing) return end
+    command.write(folder, "comma", 'LC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3;3\nEND LC_NUMERIC\n'
+      .. 'LC_CTYPE\ncopy "POSIX"\nEND LC_CTYPE\n')
+    command.shell(("localedef -c -i %s/comma -f ANSI_X3.4-1968 %s/xx"):format(folder, folder))
+    local output, status = python [[
+import ett, locale, os
+def step():
+    return ett.predict("gpt", layers=2, hidden=256, heads=4, vocab=1000, seq=128, micro_batches=2, jitter=0.25)
+before = step()
+os.environ["LOCPATH"] = os.getcwd()
+try:
+    locale.setlocale(locale.LC_NUMERIC, "xx")
+except locale.Error:
+    raise SystemExit(77)
+print(step() == before, locale.localeconv()["decimal_point"])
+]]
+    if status == 77 then pending "localedef makes no locale here" return end
+    assert.equal("True ,\n", output)
+    command.write(folder, "s.lua", 'print(os.setlocale "xx", os.setlocale(), ("%.1f"):format(1.5), tonumber "1.5")')
+    assert.equal("nil\tC\t1.5\t1.5\n", (command.ett(folder, "run s.lua", "LOCPATH=.")))
+  end)
+
   it("raises ett.Error with the sentence of the command line, and goes on", function()
     if missing then pending(missing) return end
     local output, status = python [[
