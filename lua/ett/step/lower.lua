@@ -418,6 +418,10 @@ local function operations_of(kept, layer, c)
   end)
 end
 
+-- Programs of a model before the items of its entries are kept for others: keeping them costs as much as making them
+-- twice, and few programs share enough.
+local programs_before_keeping = 64
+
 -- The configuration of a plan, its layers, and what each of them runs. Those of the plan before are kept with the
 -- times: neighbours of a search often differ in other fields alone.
 local function items_of(model, p, times)
@@ -426,11 +430,15 @@ local function items_of(model, p, times)
   for i = 1, same and #item_fields or 0 do same = same and before[i] == p[item_fields[i]] end
   if same then return before.configuration, before.layers, before.items end
   local generation = operators.generation()
-  if not (before and before.model == model and before.generation == generation) then times.lowered.items = {} end
+  if not (before and before.model == model and before.generation == generation) then
+    times.lowered.items, times.lowered.programs = {}, 0
+  end
+  times.lowered.programs = times.lowered.programs + 1
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items = frozen.layers(model.layers, p), {}
-  local kept = layers == model.layers and kept_of(times.lowered.items, p.dtype)
+  local kept = times.lowered.programs > programs_before_keeping and layers == model.layers
+    and kept_of(times.lowered.items, p.dtype)
   for i, layer in ipairs(layers) do
     local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
     items[i] = frozen.items(own, layer.frozen, p)
