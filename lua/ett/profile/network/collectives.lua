@@ -9,6 +9,8 @@ local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 local tiers_module = require "ett.profile.network.tiers"
 
+local huge, math_type = math.huge, math.type
+
 local collectives = {}
 
 local folder = "lua/collectives"
@@ -215,21 +217,24 @@ local function known_of(cluster, kind, topology)
   return known
 end
 
--- What the fastest of the models says: seconds, bus bandwidth or nil, name. known.asked: the model that is asked.
+local function check(model, seconds)
+  if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
+    refuse(model, "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
+  end
+end
+
+-- What the fastest of the models says: seconds, bus bandwidth or nil, name.
 local function ask(known)
-  local times, best, bus, fastest = known.times, nil, nil, nil
+  local models, times, best, bus, name = known.models, known.times, nil, nil, nil
   for i = 1, #times do
-    known.asked = i
-    local seconds, own = times[i]()
+    local ok, seconds, own = pcall(times[i])
+    if not ok then fault(models[i], seconds) end
     if seconds ~= nil then
-      if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
-        known.asked = nil
-        refuse(known.models[i], "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
-      end
-      if not best or seconds < best then best, bus, fastest = seconds, own, i end
+      if not (math_type(seconds) == "float" and seconds >= 0 and seconds < huge) then check(models[i], seconds) end
+      if not best or seconds < best then best, bus, name = seconds, own, models[i].name end
     end
   end
-  return best, type(bus) == "number" and bus or nil, fastest and known.models[fastest].name
+  return best, math_type(bus) and bus, name
 end
 
 --- Times of a collective of one kind in one place, of any number of bytes.
@@ -242,12 +247,9 @@ function collectives.timer(cluster, kind, topology)
   return function(bytes)
     if bytes == 0 or alone then return 0.0, 0.0, "none", nil end
     known = known or known_of(cluster, kind, topology)
-    fill(known, bytes)
-    local request, ok, best, bus, name = known.request, pcall(ask, known)
-    if not ok then
-      if known.asked then fault(known.models[known.asked], best) end
-      error(best, 0)
-    end
+    local request = known.request
+    if #known.curves == 0 then request.bytes = bytes else fill(known, bytes) end
+    local best, bus, name = ask(known)
     if not best then
       error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
