@@ -7,8 +7,10 @@
 
 /* Where the groups of a plan lie: kept from one evaluation to the next. */
 typedef struct ett_placed {
-  uint64_t edition; /* another one after each change, in any workspace */
-  ett_ranks ranks;
+  uint64_t edition;    /* another one after each change, in any workspace */
+  ett_degrees degrees; /* of the plan that was placed last; checked, like its tiers */
+  int64_t shard;
+  ett_ranks ranks; /* of no ranks: nothing is known */
   ett_axis pipeline;
   int ways;                                 /* of the schedule */
   ett_rank_group dense_group, expert_group; /* that share dense and expert weights */

@@ -108,7 +108,17 @@ static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
                                 : &a->sums[v].dense_parameters) -= copy;
 }
 
-static int check_plan(const ett_step_plan *p, ett_err *err) {
+/* Whether the evaluation before placed the same groups. */
+static int is_placed(const ett_step_plan *p, const ett_placed *placed) {
+  const ett_degrees *d = &placed->degrees;
+  return placed->ranks.world != 0 && !p->rank_map && !placed->ranks.map &&
+         p->tp == d->tp && p->cp == d->cp && p->ep == d->ep && p->dp == d->dp &&
+         p->pp == d->pp && p->etp == d->etp && p->rank_order == d->order &&
+         p->shard == placed->shard && (p->orders ? p->orders->ways : 1) == placed->ways &&
+         memcmp(&p->tiers, &placed->ranks.tiers, sizeof p->tiers) == 0;
+}
+
+static int check_degrees(const ett_step_plan *p, ett_err *err) {
   const struct {
     const char *name;
     int64_t value;
@@ -126,6 +136,10 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'rank_map' must place all %lld ranks, got %lld",
                        (long long)world, (long long)p->rank_map_count);
+  return 0;
+}
+
+static int check_plan(const ett_step_plan *p, ett_err *err) {
   if (!(p->bucket_bytes > 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
@@ -320,7 +334,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
 }
 
 /* Groups of more than one rank that a rank is in: each has buffers. */
-static int communicators(const ett_evaluation *e) {
+static int communicators_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   return (p->tp > 1) + (p->cp > 1) + (p->pp > 1) + (e->dense.degree > 1) + (p->ep > 1) +
          (p->ep > 1 && e->expert.degree > 1) + (p->etp > 1 && p->etp != p->tp) +
@@ -331,7 +345,7 @@ static int communicators(const ett_evaluation *e) {
 /* The lines that follow from the program's software, and the sum. fp32_gradients: of the
  * weights that the rank updates. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
-                          double fp32_gradients) {
+                          double fp32_gradients, int communicators) {
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
@@ -346,7 +360,7 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
   s->allocated_bytes = s->weight_bytes + s->gradient_bytes + s->optimizer_bytes +
                        passing + s->update_bytes + s->cached_bytes + s->workspace_bytes;
   s->fragment_bytes = program->allocator_share * (passing + s->update_bytes);
-  s->communicator_bytes = communicators(e) * program->communicator_bytes;
+  s->communicator_bytes = communicators * program->communicator_bytes;
   s->context_bytes = program->context_bytes;
   s->memory_bytes =
       s->allocated_bytes + s->fragment_bytes + s->communicator_bytes + s->context_bytes;
@@ -356,6 +370,8 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
  * the one that comes or goes. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
                          double layer_weights) {
+  if (p->offload_activations == 0 && p->offload_weights == 0 && p->offload_optimizer == 0)
+    return;
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, share, kept;
@@ -378,6 +394,7 @@ typedef struct stage_memory {
   double again;          /* of the layer that is being run again */
   double layer;          /* weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
+  int communicators;     /* of a rank */
   int sharded, loses;    /* data ranks share gradients; the head is here */
 } stage_memory;
 
@@ -385,7 +402,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                     int rank) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[rank];
-  stage_memory m = {.sharded = e->dense.degree > 1};
+  stage_memory m = {.communicators = communicators_of(e), .sharded = e->dense.degree > 1};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
@@ -447,7 +464,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   }
   move_to_host(p, s, m->layer);
   fill_software(e, s, m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded],
-                m->fp32_gradients);
+                m->fp32_gradients, m->communicators);
 }
 
 /* Seconds of the messages that a stage sends, or receives as well. */
@@ -561,9 +578,15 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
 
 /* Places the groups that share weights, unless the evaluation before had the same. */
 static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
+  if (is_placed(plan, placed))
+    return 0;
+  if (check_degrees(plan, err) != 0)
+    return -1;
   static _Atomic uint64_t editions;
   ett_degrees degrees = ett_step_degrees(plan);
   ett_placed now = {.edition = ++editions,
+                    .degrees = degrees,
+                    .shard = plan->shard,
                     .ranks = ett_step_ranks(plan),
                     .ways = plan->orders ? plan->orders->ways : 1,
                     .pipeline = ett_degrees_pipeline(&degrees),
@@ -573,6 +596,8 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
     return -1;
   if (!plan->rank_map && same_groups(&now, placed)) {
     placed->pipeline = now.pipeline;
+    placed->degrees = now.degrees;
+    placed->shard = now.shard;
     return 0;
   }
   placed->ranks.world = 0; /* nothing is known if this fails */

@@ -119,26 +119,40 @@ static double reduced_alone(const ett_evaluation *e, const ett_step_arrays *a, i
   return last;
 }
 
+/* When the last backward of a stage has ended. */
+static double finish_of(const ett_step_arrays *a, int pp, int rank,
+                        const ett_pipeline_result *ends) {
+  double finish = ends->last_backward_end[rank];
+  for (int v = rank + pp; v < a->slots; v += pp)
+    if (ends->last_backward_end[v] > finish)
+      finish = ends->last_backward_end[v];
+  return finish;
+}
+
 void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = ends->last_backward_end[rank], total = 0, forward_busy = 0;
+  double finish = finish_of(a, p->pp, rank, ends), total = 0, forward_busy = 0;
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
   s->all_to_all_overlapped_seconds +=
       ends->hidden_forward[rank] + ends->hidden_backward[rank];
+  s->pipeline_seconds = finish;
+  if (a->alike[rank] && !p->overlap_gradients && !e->links.gather) {
+    s->gradient_seconds = s[-1].gradient_seconds;
+    s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
+    s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
+    return;
+  }
   for (int v = next_to_finish(p, a, rank, -1, ends); v >= 0;
        v = next_to_finish(p, a, rank, v, ends)) {
     const ett_slice_gradients *g = &a->gradients[v];
-    double end = ends->last_backward_end[v];
     double share = times > 1 ? a->runs[v] / times : 1; /* of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
-    finish = end > finish ? end : finish;
     forward_busy += a->forward_busy[v];
   }
-  s->pipeline_seconds = finish;
   s->gradient_seconds = s->gradient_exposed_seconds = total * times;
   if (p->overlap_gradients) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
