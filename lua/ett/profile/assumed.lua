@@ -1,22 +1,22 @@
---- What an operator is assumed to take where no profile has samples of it: a roofline over the device's rates
---- (Williams et al. 2009) and a launch. Every answer has the provenance "assumed".
+--- Assumed time of an operator without samples: a roofline over the device's rates (Williams et al. 2009) plus a kernel
+--- launch. Every answer has the provenance "assumed".
 local error_module = require "ett.base.error"
 local cluster_module = require "ett.profile.cluster"
 local devices = require "ett.profile.device"
 
 local assumed = {}
 
---- Families of matrix products. All others are taken to move memory.
+--- Families of matrix products. Operators of all other families are taken as memory-bound.
 assumed.products = { gemm = true, bmm = true, attention = true }
 
--- Nothing below is measured. Products: the share of its peak rate that a product reaches, and the factor between the
--- time and the ends of its interval. Memory: of the bandwidth that residual_add was sampled to reach, gelu reaches 0.83
--- to 0.97 on the A100 and 0.66 to 0.79 on the GH200, which a spread of 0.25 covers.
+-- Not measured. Products: the share of the peak rate, and the factor from the time to each end of the interval.
+-- Memory-bound operators: the relative half-width. Relative to the bandwidth sampled for residual_add, gelu reaches
+-- 0.83 to 0.97 on the A100 and 0.66 to 0.79 on the GH200; 0.25 covers both.
 local assumed_share, assumed_factor, assumed_stream_spread = 0.6, 1.6, 0.25
 local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 
---- FLOP/s that an operator is assumed to reach, or nil. A plain product reaches the device's sustained rate where one
---- is measured: large sampled products reach 0.93 to 1.02 of it at the median; batched ones and attention do not.
+--- Assumed FLOP/s of an operator, or nil. A GEMM reaches the device's measured sustained rate if there is one: the
+--- median of large sampled GEMMs is 0.93 to 1.02 of that rate. Batched GEMMs and attention do not reach it.
 local function flop_rate(device, family, dtype)
   if not assumed.products[family] then return device.peak_flops.fp32 or devices.peak(device, dtype) end
   local reached = family == "gemm" and (device.measured_flops and device.measured_flops[dtype]
@@ -25,8 +25,8 @@ local function flop_rate(device, family, dtype)
   return reached or peak and peak * assumed_share
 end
 
---- Time of one run of an operator.
----@param bandwidth number? bytes/s that a profile says streaming kernels reach; else the device's
+--- Time of one run of an operator. Raises if the device states no peak rate for the dtype.
+---@param bandwidth number? bytes/s of streaming kernels by the profile; default: the bandwidth of the device
 ---@return table { seconds, low_seconds, high_seconds, provenance, detail }
 function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
   local device = cluster.device

@@ -1,9 +1,9 @@
 --- The cache of fitted models: $XDG_CACHE_HOME/ett/models, else ~/.cache/ett/models.
 --
--- A model's name is the hash of its sources: the bytes of the sample files, the code that turns rows into dimensions,
--- the versions of the regressor. So it is never stale. Each file begins with its key. Files are written whole or not
--- at all: processes may write the same one at once. A model that cannot be read is fitted again; one that cannot be
--- written is reported once.
+-- The file name of a model is the hash of all inputs of the fit: the bytes of the sample files, the code that turns
+-- rows into dimensions, the version of the regressor. A cached model is therefore never stale. Each file begins with
+-- its key. Files are written atomically, so processes may write the same file at once. An unreadable model is fitted
+-- again; a model that cannot be written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local regressor = require "ett.profile.regressor"
@@ -11,7 +11,7 @@ local regressor_surface = require "ett.profile.surface"
 
 local cache = {}
 
---- Called with a sentence when the cache cannot be written; the command line sets it.
+--- Called with a message when the cache cannot be written; the command line sets this function.
 cache.warn = function() end
 
 local warned = false
@@ -42,9 +42,9 @@ local function hash_of(path)
   return file_hashes[path]
 end
 
---- The name of a model.
+--- The cache key of a model.
 ---@param paths string[] sample files, in the order of their rows
----@param entries table[]|nil entries whose operators' files count too
+---@param entries table[]|nil entries whose operator files are hashed too
 function cache.key(paths, entries, ...)
   local pieces = { code() }
   for _, path in ipairs(paths) do pieces[#pieces + 1] = hash_of(path) end
@@ -55,7 +55,7 @@ function cache.key(paths, entries, ...)
   return files.hash(table.unpack(pieces))
 end
 
---- The cache's folder, or nil when there is neither $XDG_CACHE_HOME nor $HOME.
+--- The path of the cache folder; nil if neither $XDG_CACHE_HOME nor $HOME is set.
 function cache.folder()
   local base = os.getenv("XDG_CACHE_HOME")
   if not base or base:sub(1, 1) ~= "/" then
@@ -65,10 +65,10 @@ function cache.folder()
   return base and base .. "/ett/models"
 end
 
--- Every file begins with its key: a file renamed to another key is not served.
+-- First line of a cache file. A file renamed to another key is not used.
 local function heading(key) return ("ett cache %s\n"):format(key) end
 
--- The text kept under a key, or nil.
+-- The text stored under a key, or nil.
 local function read(key, ending)
   local folder = cache.folder()
   local text = folder and files.read(("%s/%s.%s"):format(folder, key, ending))
@@ -92,16 +92,16 @@ function cache.load(key)
   return bytes and regressor_surface.from_text(bytes, key) or nil
 end
 
---- The kept report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
+--- The stored report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
 function cache.load_void(key)
   local kept = read_rows(key, "void")
   return kept and type(kept[1]) == "table" and type(kept[1].reason) == "string" and kept or nil
 end
 
---- The rows that were dropped when a cached model was fitted; nil: none.
+--- The rows dropped by the fit of a cached model; nil if the fit dropped none.
 function cache.load_outliers(key) return read_rows(key, "dropped") end
 
--- Writes { ending, text } in turn; a failure is a warning, once. Only the owner may read the cache.
+-- Writes each { ending, text }; warns once on failure. Only the owner may read the cache.
 local function keep(key, texts)
   local folder = cache.folder()
   local ok, err = folder, nil
@@ -123,7 +123,7 @@ local function encoded(rows)
   return json.encode(json.array(rows))
 end
 
---- Writes a model, and beside it the rows that its fit dropped; a failure is a warning.
+--- Writes a model and the rows that its fit dropped; warns on failure.
 function cache.save(key, model, outliers)
   local texts = {}
   if #outliers > 0 then texts[1] = { "dropped", encoded(outliers) } end
@@ -131,7 +131,7 @@ function cache.save(key, model, outliers)
   keep(key, texts)
 end
 
---- Writes that a pass is void, so that the next process need not read its samples.
+--- Records that a pass is void. Later processes need not read its samples.
 function cache.save_void(key, rows) keep(key, { { "void", encoded(rows) } }) end
 
 return cache

@@ -1,9 +1,9 @@
---- Calibration: small coefficient files for a cluster, from folders of samples (ett.coefficients reads them).
+--- Calibration: fits small coefficient files for a cluster to folders of samples (ett.coefficients reads the files).
 --
 --   calibrate.run { folders = { "…/operator", "…/nccl" }, into = "clusters/mine/profile", source = "…" }
 --
--- With them a machine without the samples predicts. Each file holds its source, the date of the fit and its held-out
--- error.
+-- A machine without the samples predicts from these files. Each file holds its source, the date of the fit and its
+-- held-out error.
 local coefficients = require "ett.profile.coefficients"
 local error_module = require "ett.base.error"
 local files = require "ett.io"
@@ -46,7 +46,7 @@ local function serialise(file)
   return sealed.text(table.concat(out, "\n") .. "\n")
 end
 
--- Fits one pass into `file`: a small regressor, a surface, or the reason why the pass is void.
+-- Fits one pass and adds the result to `file`: a small regressor, a surface, or the reason why the pass is void.
 local function fit_one(file, name, data, threads)
   if not data then return end
   local choice, why = profile_fit.choose(data)
@@ -90,8 +90,8 @@ local function summary_of(file)
   return rows
 end
 
---- Fits a small regressor for every pool of a sample profile, then writes the coefficient files. A fault or an
---- interrupt leaves the folder unchanged.
+--- Fits a small regressor to every pool of a sample profile, then writes the coefficient files. The folder is unchanged
+--- after an error or an interrupt.
 ---@param profile table ett.profile.sampled
 ---@param folder string created if missing
 ---@param about table { source=, fitted= (date), threads= }
@@ -134,7 +134,7 @@ function calibrate.export(profile, folder, about)
   return summary
 end
 
---- Fits and writes; returns the summary of calibrate.export, and the profile.
+--- Fits and writes coefficient files; returns the summary of calibrate.export and the profile. Raises on bad arguments.
 ---@param request table { folders=, into=, source=, fitted=?, cluster=?, accept_device=? }
 function calibrate.run(request)
   if not request.folders or #request.folders == 0 then
@@ -153,7 +153,7 @@ function calibrate.run(request)
   if request.cluster then
     physics.check_device(profile.gpu, request.cluster, profile.source, request.accept_device)
   end
-  local mode = lfs.attributes(request.into, "mode") -- before the fits, which may take a minute
+  local mode = lfs.attributes(request.into, "mode") -- checked before the fits, which may take a minute
   if mode and mode ~= "directory" then
     error_module.raise("io", "calibrate: '%s' is a %s, not a folder to write into", request.into, mode)
   end

@@ -1,4 +1,4 @@
---- Clusters: devices with their datasheet facts, nodes, links, and a profile.
+--- Clusters: devices with their datasheet values, nodes, links, and a profile.
 --
 --   local cluster = require("ett.profile.cluster").get "perlmutter"   -- or a file name, or a table
 --   cluster.device.peak_flops.bf16                            -- FLOP/s, dense
@@ -35,14 +35,14 @@ local fields = {
 
 cluster_module.default_latency = tiers.default_latency
 
---- Sizes and cards of the tiers, and the parts, as C reads them of a plan.
+--- Sizes and network cards of the tiers, and the parts, in the form of the C plan.
 function cluster_module.placement(cluster)
   local placement = tiers.placement(cluster)
   placement.parts = parts.placement(cluster)
   return placement
 end
 
--- Checks `links`, the short form of two tiers.
+-- Checks `links`, the short form of a cluster with two tiers.
 local function check_links(clean, label)
   if not clean.gpus_per_node then
     error_module.raise("model", "%s: missing field 'gpus_per_node' (a positive integer)", label)
@@ -58,7 +58,7 @@ local function check_links(clean, label)
   end
 end
 
--- Checks `tiers`, and derives `links` and `gpus_per_node` from them.
+-- Checks `tiers` and derives `links` and `gpus_per_node` from them.
 local function check_tiers(clean, label)
   clean.tiers = tiers.check(clean.tiers, label)
   clean.gpus_per_node = clean.gpus_per_node or clean.tiers[1].size or 1
@@ -69,9 +69,9 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
-local checked = setmetatable({}, { __mode = "k" }) -- clusters that passed, with what was derived of tiers and parts
+local checked = setmetatable({}, { __mode = "k" }) -- checked clusters, with the fields derived from tiers and parts
 
---- Checks what a cluster file returned.
+--- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
 function cluster_module.check(given, label)
   local clean = schema.check(given, fields, label)
   if clean.parts then
@@ -127,7 +127,7 @@ function cluster_module.get(source)
   return clean
 end
 
---- The cluster with samples of another device accepted (`--accept-device`).
+--- The cluster, changed to accept samples of another device (`--accept-device`).
 ---@param source string|table
 function cluster_module.accepting(source)
   local cluster = cluster_module.get(source)
@@ -136,16 +136,16 @@ function cluster_module.accepting(source)
   return cluster
 end
 
---- Bytes/s assumed of a kernel that streams memory: a probed bandwidth, or 80 % of a datasheet's.
+--- Assumed bytes/s of a streaming kernel: the probed bandwidth, or 80 % of the datasheet's bandwidth.
 function cluster_module.stream_bandwidth(device) return device.memory_bandwidth * (device.probed and 1 or 0.8) end
 
---- Names of every cluster found.
+--- Names of all clusters found.
 function cluster_module.names() return find.names("clusters") end
 
--- Half width of the 90 % interval of a collective from links, relative: assumed, not fitted.
+-- Relative half-width of the 90 % interval of a collective timed from links alone: assumed, not fitted.
 local assumed_spread = { calibrated = 0.15, assumed = 0.30 }
 
--- Raises what is wrong with the arguments of cluster_module.collective.
+-- Raises an error if an argument of cluster_module.collective is wrong.
 local function check_request(cluster, bytes, topology)
   local where = "ett.cluster.collective"
   schema.argument(cluster, "table", where, "cluster")
@@ -163,12 +163,12 @@ local function check_request(cluster, bytes, topology)
   end
 end
 
---- Times of a collective of one kind in one place, from the cluster's links alone. Provenance: "calibrated" if a
---- measured curve answers for its number of ranks, else "assumed".
+--- Timer of one kind of collective in one group of ranks, from the cluster's links alone. Provenance: "calibrated" if a
+--- measured curve covers that number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
 ---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
----@return function function(bytes): the seconds alone
+---@return function function(bytes): seconds
 function cluster_module.collective_timer(cluster, kind, topology)
   check_request(cluster, 0, topology)
   local time = collectives.timer(cluster, collective_names.kind(kind), topology)
@@ -181,7 +181,7 @@ function cluster_module.collective_timer(cluster, kind, topology)
   end, time
 end
 
---- The time of that many bytes.
+--- The answer of collective_timer for one message.
 ---@param bytes number whole buffer
 function cluster_module.collective(cluster, kind, bytes, topology)
   check_request(cluster, bytes, topology)

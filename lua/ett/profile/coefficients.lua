@@ -1,10 +1,10 @@
---- A profile over coefficient files: small regressors that a cluster carries with it (made by ett.profile.calibrate).
+--- A profile over coefficient files: small regressors that are shipped with a cluster (made by ett.profile.calibrate).
 --
 -- A folder holds one Lua file per pool of operators, and one per kind of collective:
 --   return { format = "ett coefficients 1", pool = "gemm", dtype = "fp16", source = "…",
 --     fitted = "2026-11-21", models = { forward = { rows = 7000, error = 0.021, text = "base64 …" } },
 --     void = { backward = "402 of 490 rows (82 %) are faster than the device's peak" } }
--- `error` is the mean relative error of held-out folds. The text holds the base, small trees, the interval and the
+-- `error` is the mean relative error over held-out folds. `text` holds the base, the small trees, the interval and the
 -- range of the samples. With kind = "surface" it holds the points and scales of a surface (ett.profile.surface).
 local error_module = require "ett.base.error"
 local regressor = require "ett.profile.regressor"
@@ -29,11 +29,11 @@ end
 --- Whether a folder holds coefficient files.
 function coefficients.find(folder) return #files_of(folder) > 0 end
 
--- Files that a profile in memory has read, by path: { text, value, models (regressors by name) }. One whose text is the
--- same is not parsed again.
+-- Coefficient files in use by a profile in memory, by path: { text, value, models (regressors by name) }. An unchanged
+-- file is not parsed again.
 local known_files = setmetatable({}, { __mode = "v" })
 
--- Reads one file in an empty environment, text only.
+-- Reads one file as text (no bytecode) in an empty environment.
 local function read(path)
   local text, known = require("ett.io").read(path), known_files[path]
   if known and text and known.text == text then return known end
@@ -56,7 +56,7 @@ end
 
 local Coefficients = { __name = "ett.coefficients" }
 
---- A profile (ett.profile) over a folder of coefficient files. It reads a file when an answer needs it.
+--- A profile (ett.profile) over a folder of coefficient files. Each file is read at its first use.
 ---@return ett.Profile
 function coefficients.open(folder, options)
   local self = setmetatable({ folder = folder, options = options or {}, pools = {},
@@ -65,12 +65,12 @@ function coefficients.open(folder, options)
     local pool, dtype = name:match("^(.+)%.(%w+)%.coefficients%.lua$")
     if pool then self.pools[pool .. " " .. dtype] = folder .. "/" .. name end
   end
-  local first = schema.keys(self.pools)[1] -- all files of a folder are of one device
+  local first = schema.keys(self.pools)[1] -- all files of a folder belong to one device
   self.gpu = first and load_file(self, self.pools[first]).value.device
   return self
 end
 
--- The methods not defined here are those of a sample profile.
+-- Inherits all other methods from the sample profile.
 Coefficients.__index = setmetatable(Coefficients, { __index = sampled.Profile })
 
 function Coefficients:__tostring() return ("profile of coefficients in %s"):format(self.folder) end
@@ -111,7 +111,7 @@ function Coefficients:collective_models(kind, dtype, nodes, gpus)
   return found
 end
 
--- Inside the range of its samples an answer of a coefficient file is "calibrated".
+-- Provenance: "calibrated" inside the range of the samples.
 function Coefficients.origin(provenance) return provenance == "extrapolated" and provenance or "calibrated" end
 
 return coefficients

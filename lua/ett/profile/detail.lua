@@ -1,5 +1,5 @@
---- Words on where an answer comes from. A search asks for thousands of answers and shows a few: until someone reads it,
---- a detail may be a format with its arguments, { format, … }, which may be details too.
+--- Text on the origin of an answer. A search asks for thousands of answers and shows a few, so a detail may stay a
+--- format with its arguments, { format, … }, until it is read. The arguments may be details too.
 local detail = {}
 
 --- A detail as text, or nil.
@@ -17,9 +17,10 @@ function detail.told(answer)
   return answer
 end
 
---- An answer as the values that timers return: seconds, low, high, provenance, detail, model of communication, shared.
---- A timer makes a detail only where its second argument says so. shared: "placed", of the cluster's tiers by the place
---- of the group, or "together", sampled with all sends at once; nil: of one group alone.
+--- An answer as multiple values: seconds, low, high, provenance, detail, model of communication, sharing. Timers return
+--- these values, and compute the detail only if their second argument is true. The sharing of links with other groups:
+--- "placed": computed from the placement of the group; "together": sampled with all sends at once; nil: one group
+--- alone.
 ---@param answer table|nil
 function detail.values(answer)
   if not answer then return nil end
@@ -27,7 +28,7 @@ function detail.values(answer)
     answer.together and "together" or nil
 end
 
---- The values of a timer as an answer; nil of nil.
+--- The values of a timer as an answer table; nil if seconds is nil.
 function detail.answer(seconds, low, high, provenance, words, model)
   return seconds and { seconds = seconds, low_seconds = low, high_seconds = high, provenance = provenance,
     detail = words, model = model }

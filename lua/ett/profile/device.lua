@@ -1,4 +1,4 @@
---- Devices: one kind of accelerator with its datasheet facts, from clusters/devices/NAME/init.lua.
+--- Devices: one kind of accelerator with its datasheet values, from clusters/devices/NAME/init.lua.
 --
 --   local device = require("ett.profile.device").get "h100_sxm"
 --   device:peak "fp8_block"     -- FLOP/s of dense products
@@ -15,15 +15,15 @@ local device_module = {}
 local Device = { __name = "ett.device" }
 Device.__index = Device
 
--- Limits that no machine comes near: they catch wrong units.
+-- Plausible ranges: they catch values in wrong units.
 local function within(least, most, needed) return { "positive", optional = not needed, least = least, most = most } end
 
 local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 
---- The fields of a device, in its own file or inside a cluster's. `neighbours` answer for it what it has no table of;
---- `tables` is its folder among measured tables, where that is not its own name. `partitions`: software sees that many
---- devices, each with its share of the batch.
+--- The fields of a device, in its own file or inside a cluster file. `neighbours`: devices whose kernel tables replace
+--- missing ones. `tables`: name of the device's folder of measured tables, if it differs from the device's name.
+--- `partitions`: the number of devices that software sees, each with a share of the batch.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
@@ -37,10 +37,10 @@ device_module.fields = {
   partitions = { "count", optional = true, most = 64 },
 }
 
--- A block format runs at the rate of its plain format; Volta has 16 bits in fp16 alone.
+-- A block format runs at the rate of its plain format. Volta's only 16-bit type is fp16.
 local rate_of = { fp16 = "bf16", bf16 = "fp16", fp8_block = "fp8", mxfp8 = "fp8", mxfp4 = "nvfp4", int8 = "fp8" }
 
---- FLOP/s of dense products of a data type; nil where the device does not have it.
+--- FLOP/s of dense products of a data type; nil if the device does not support the type.
 ---@param dtype string
 ---@return number?
 function Device:peak(dtype)
@@ -49,8 +49,8 @@ end
 
 device_module.peak = Device.peak
 
---- Data types of products that a device has. Software makes blocks of fp8 from plain fp8. The hardware that scales
---- blocks of 32 elements (mxfp8) has 4-bit products, too.
+--- Data types of products that a device supports. fp8_block needs plain fp8 alone: software applies the block scales.
+--- Hardware that scales blocks of 32 elements (mxfp8) also has 4-bit products.
 ---@return string[]
 function Device:dtypes()
   local rates, list = self.peak_flops, schema.keys(self.peak_flops)
@@ -63,7 +63,7 @@ function Device:dtypes()
   return list
 end
 
---- Refuses a device that was measured above its peak.
+--- Raises an error if a measured rate exceeds the peak.
 function device_module.check_rates(device, label)
   for _, dtype in ipairs(schema.keys(device.measured_flops or {})) do
     local peak, measured = device_module.peak(device, dtype), device.measured_flops[dtype]
@@ -74,14 +74,14 @@ function device_module.check_rates(device, label)
   end
 end
 
---- Checks what a device file returned.
+--- Checks the table that a device file returned.
 function device_module.check(given, label)
   local clean = schema.check(given, device_module.fields, label)
   device_module.check_rates(clean, label)
   return setmetatable(clean, Device)
 end
 
---- The device of a name; raises with the nearest name.
+--- The device of a name. Raises an error with the nearest name if there is no such device.
 ---@param name string such as "h100_sxm"
 ---@return ett.Device
 function device_module.get(name)
@@ -91,7 +91,7 @@ function device_module.get(name)
   return device
 end
 
---- Names of every device found.
+--- Names of all devices found.
 function device_module.names() return find.names "clusters/devices" end
 
 return device_module

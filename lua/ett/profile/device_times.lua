@@ -1,8 +1,8 @@
---- Operator times of a device from its kernel models: what clusters/devices/NAME holds.
+--- Operator times of a device from its kernel models in clusters/devices/NAME.
 --
--- A linear layer is its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention follows the
--- training laws, grouped experts a product over all of them; what only moves memory takes its bytes over the device's
--- streaming rate.
+-- A linear layer consists of its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention uses
+-- the training models; grouped experts use one product over all their rows, times a factor. A memory-bound operator
+-- takes its bytes divided by the device's streaming rate.
 local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
@@ -17,27 +17,27 @@ local device_times = {}
 local DeviceTimes = {}
 DeviceTimes.__index = DeviceTimes
 
--- What a streaming kernel takes at least; assumed.
+-- Assumed fixed time of a streaming kernel, seconds.
 local stream_start = 2e-6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
--- Time of tensor cores in a step at the device's power over that at its generation's reference.
+-- Time in a step at the device's power limit over the time at the reference power of its generation.
 local function power_factor(device)
   local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
-  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- H20 has power to spare
+  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- not H20
   return crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
 end
 
--- Time of a product in a step over its time in a table of bursts. Small products are not slowed: from 1 to 10 GFLOP
--- the factor sets in.
+-- Time of a product in a training step over its time in a table of short bursts. The factor grows from 1 at 1 GFLOP to
+-- its full value at 10 GFLOP.
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
   return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power_factor(device) - 1) * share
 end
 
---- The kernel of this device, or of the nearest neighbour that has one.
+--- The kernel model of this device, else of the nearest neighbour that has one; nil if none has.
 function DeviceTimes:kernel(name, dtype)
   local id = name .. " " .. dtype
   local known = self.kernels[id]
@@ -48,10 +48,10 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
--- Time of `batch` products over that of one product of all their rows. A stack runs products of experts each on its own
--- on a few streams (Transformer Engine, nvte_multi_stream_cublas_gemm), or in one kernel; streams lie between the
--- product of all rows and the sum of the products. A tile of rows that two experts share is computed for both: a kernel
--- that packs them (Megablox) runs up to batch - 1 more tiles.
+-- Time of `batch` products over the time of one product of all their rows. A stack runs the products of experts on a
+-- few CUDA streams (Transformer Engine, nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams
+-- lies between one product of all rows and the sum of the separate products. A tile that holds rows of two experts is
+-- computed for both: a kernel that packs rows (Megablox) computes up to batch - 1 more tiles.
 local function expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
   if self.burst then return ratio end
   if self.stack.grouped == "streams" then
@@ -62,10 +62,10 @@ local function expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
   return ratio * (in_step.grouped[self.device.generation] or in_step.grouped.kernel) * (1 + shared)
 end
 
--- One product of a group of `batch`: { seconds, low, high }. expert_rows: tokens of an expert, where it is one.
--- slower: a factor.
--- Products of heads run in one batched kernel: 4,860 measured ones of A100 take 0.9 to 1.1 of its analytic time by head
--- dimension. Clocks that fall in a long step slow the share of them that is arithmetic.
+-- Time of `batch` equal products: { seconds, low, high }. expert_rows: tokens of one expert, for expert products.
+-- slower: a factor on the time.
+-- Products per head run in one batched kernel: 4,860 samples of A100 are 0.9 to 1.1 of its analytic time, by head
+-- dimension. The in-step factor applies only to the arithmetic share of their time.
 local function product(self, dtype, batch, m, n, k, expert_rows, slower)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
@@ -93,14 +93,15 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Bytes that kernels beside a product move: { seconds, low, high }.
+-- Time of the small kernels beside a product that move `bytes`: { seconds, low, high }.
 local function moved(self, bytes)
   local seconds = bytes / (self.device.memory_bandwidth * in_step.stream_share)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
--- Share of a product's answer that quantising its operands takes, by their bytes: 16 bits are read and fewer written,
--- forward of the input, backward of the output's gradient for both products. beside: seconds of what the tables lack.
+-- Sets the share of a product's time that quantises its operands, from their bytes: each element is read in 16 bits and
+-- written in dtype. Forward quantises the input; backward quantises the output's gradient for both products.
+-- beside: seconds of quantisation that the kernel tables lack.
 local function quantising(self, found, dtype, operands, beside)
   if not found then return nil end
   local inside = moved(self, (2 + schema.dtype_bytes[dtype]) * operands).seconds
@@ -108,21 +109,21 @@ local function quantising(self, found, dtype, operands, beside)
   return found
 end
 
--- Quantised training also writes a transposed copy of the input, for the weight gradient. nvfp4 reads the input and the
--- gradient of the output twice more: for the largest value, and for that of their Hadamard transform (NVIDIA 2025,
--- arXiv 2509.25149). The tables hold the other quantisations of activations and gradients; quantised weights are kept
--- over the micro-batches.
+-- Time of quantisation that the kernel tables lack. Training also writes a transposed copy of the input for the weight
+-- gradient. nvfp4 reads the input and the output's gradient twice more: for the maximum, and for the maximum of their
+-- Hadamard transform (NVIDIA 2025, arXiv 2509.25149). Quantised weights are kept over the micro-batches.
 local function quantised(self, dtype, input, gradient)
   local bytes = 2 * schema.dtype_bytes[dtype] * input
   if dtype == "nvfp4" then bytes = bytes + 2 * 2 * (input + gradient) end
   return moved(self, bytes)
 end
 
--- Factor on a product on GPUs whose rows do not begin on 16 bytes: it loads fewer elements at once, down to one. With
--- one it takes twice as long: nanoGPT's author reports steps 25 % faster with 50,304 tokens than with 50,257, and the
--- head is about a third of a step. Netflix reports three times for the head. Between them the factor is assumed.
+-- Factor on a product on GPUs whose rows are not aligned to 16 bytes: each load fetches fewer elements. Fully
+-- misaligned rows take twice as long: nanoGPT's author reports 25 % faster steps with a vocabulary of 50,304 than with
+-- 50,257, and the head is about a third of that step; Netflix reports a factor of three for the head. Partial
+-- misalignment: assumed.
 local function misaligned(self, dtype, n, k)
-  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- without the scales of block formats
+  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- the scales of block formats do not count
   local lost = 0
   while width > 1 and (n % width ~= 0 or k % width ~= 0) do width, lost = width // 2, lost + 1 end
   return self.device.generation == "tpu" and 1.0 or 2.0 ^ math.min(1, lost / 3)
@@ -140,7 +141,7 @@ local function products(self, op, shape, dtype, pass)
       beside = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
       parts[#parts + 1] = beside
     end
-    -- The gradient of a bias is a sum over rows.
+    -- The gradient of a bias is a sum over all rows.
     if (shape.bias or 0) > 0 and not (self.burst or self.stack.fused_bias_gradients) then
       parts[#parts + 1] = moved(self, 2.0 * batch * s.m * s.n)
     end
@@ -152,7 +153,7 @@ local function products(self, op, shape, dtype, pass)
   return schema.dtype_bytes[dtype] < 2 and quantising(self, found, dtype, (batch + 0.0) * s.m * s.k, 0.0) or found
 end
 
---- The training laws of this device, else of the neighbour that has some.
+--- The attention training models of this device, else of the nearest neighbour that has them.
 function DeviceTimes:laws()
   if self.known_laws == nil then self.known_laws = kernels.laws(self.device) or false end
   return self.known_laws or nil
@@ -166,17 +167,17 @@ local function attention(self, op, shape, pass)
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
     window = shape.window or 0 }
   local dtype = self.stack.attention_dtype
-  -- fp8 backward kernels compute what is outside a window too (cudnn-frontend's tables, windows of 128).
+  -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
   local seconds = training.seconds(self.device, laws.laws, dtype, pass, x)
     or training.seconds(self.device, laws.laws, "bf16", pass, x)
   if not seconds then return nil end
-  -- Context ranks that share a sequence hold an early and a late piece each: half of all pairs.
+  -- Each context-parallel rank holds one early and one late piece of the sequence: half of all pairs.
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local factors = in_step.attention[self.stack.attention][self.device.generation]
   seconds = seconds * laws.factor(shape.head_dim) * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
     * power_factor(self.device)
-  if dtype == "fp8" then -- operands and results are cast: 16 bits on one side, 8 on the other
+  if dtype == "fp8" then -- casts of operands and results between 16 and 8 bits
     seconds = seconds + 1.5 * op.bytes(shape, "bf16", pass) / (self.device.memory_bandwidth * in_step.stream_share)
   end
   return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
@@ -215,8 +216,8 @@ local function by_family(self, op, shape, dtype, pass)
   return streamed(self, op, shape, dtype, pass)
 end
 
--- One run of an operator alone, or nil. Of an operator that was never measured its family's kernels say the order of
--- magnitude: from half to twice.
+-- Time of one run of an operator alone, or nil. For an operator that was never measured, the kernels of its family give
+-- the order of magnitude; the interval is half to twice.
 local function alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
   local seconds, spread, provenance = nil, 0.5, nil
@@ -231,8 +232,8 @@ local function alone(self, name, shape, dtype, pass)
     provenance = "assumed", detail = "no kernel of it was measured; " .. found.detail }
 end
 
---- Time of a collective inside a node, or nil. Links that a cluster states are a bound: curves of a faster node say
---- nothing of it.
+--- Time of a collective inside a node, or nil. Links that the cluster states bound the bandwidth: curves measured on a
+--- faster node do not apply.
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s of all_reduce inside the node
@@ -250,14 +251,15 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
     detail = "curve of its kind inside a node", model = "curve" }
 end
 
--- Factor on a kernel while weights are gathered and gradients reduced: a layer moves the same bytes for any tokens.
+-- Factor on a kernel that runs while weights are gathered and gradients reduced. A layer communicates the same bytes
+-- for any number of tokens.
 local function beside_sharding(device, shape)
   local most = in_step.sharded[device.generation] or in_step.sharded.other
   local tokens = shape.tokens or shape.batch and shape.seq_q and shape.batch * shape.seq_q or 1
   return 1 + (most - 1) * math.min(1, in_step.sharded_tokens / tokens)
 end
 
---- { seconds, low_seconds, high_seconds, provenance, detail } of one run of an operator, or nil.
+--- Time of one run of an operator: { seconds, low_seconds, high_seconds, provenance, detail }, or nil.
 function DeviceTimes:operator(name, shape, dtype, pass)
   local found, factor = alone(self, name, shape, dtype, pass), self.stack.slowdown
   if self.stack.sharded then factor = factor * beside_sharding(self.device, shape) end
@@ -273,13 +275,13 @@ function DeviceTimes:with_stack(stack)
   return setmetatable({ device = self.device, kernels = self.kernels, stack = stack, burst = self.burst }, DeviceTimes)
 end
 
---- The same kernels alone: products at the rate of their tables, without the factors of long steps
---- (ett.profile.in_step) and without the small kernels beside them.
+--- The same kernels measured alone: products at the rate of their tables, without in-step factors
+--- (ett.profile.in_step) and without the small kernels that run beside products in a step.
 function DeviceTimes:at_burst()
   return setmetatable({ device = self.device, kernels = self.kernels, stack = self.stack, burst = true }, DeviceTimes)
 end
 
---- Times of a device's operators.
+--- Operator times of a device. Raises if the device has no folder of kernels.
 ---@param device ett.Device
 ---@param stack table? of lua/stacks
 function device_times.new(device, stack)

@@ -1,7 +1,7 @@
---- Chooses the model of a pool of samples and fits it, for profiles, coefficient files and held-out errors alike.
+--- Chooses the model of a pool of samples and fits it; used by profiles, calibration and the hold-out.
 --
 --   local choice = profile_fit.choose(data)          -- from all rows
---   local model, outliers = profile_fit.fit(choice, data)  -- of all or some of them
+--   local model, outliers = profile_fit.fit(choice, data)  -- from all or some of the rows
 --
 -- data: { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of the first file), group=? "nodes_gpus",
 --   multiprocessors=, threads=? }
@@ -11,10 +11,10 @@ local regressor_surface = require "ett.profile.surface"
 
 local profile_fit = {}
 
---- A pool of fewer rows gets no model.
+--- A pool with fewer rows gets no model.
 profile_fit.least_rows = 8
 
--- Whether the rows hold several kernels: a surface needs one to hold out.
+-- Whether the rows hold several shapes. The held-out error of a surface needs at least two.
 local function several_kernels(data)
   for i = data.dims + 1, #data.rows do if data.rows[i] ~= data.rows[i - data.dims] then return true end end
   return false
@@ -32,7 +32,7 @@ function profile_fit.choose(data)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }
 end
 
---- Fits the chosen model. A void pass is fitted without the physical bound. Dropped rows come back as
+--- Fits the chosen model; a void pass is fitted without the physical bound. Dropped rows are returned as
 --- { row, seconds, reason }.
 ---@param fields table? more fields for ett.regressor.fit
 ---@return table model, table[] outliers

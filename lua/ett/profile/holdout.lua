@@ -1,10 +1,10 @@
---- Held-out error of the regressors over sample files: seeded splits, one entry per file and pass.
+--- Held-out error of the regressors over sample files: seeded splits, one result per file and pass.
 --
 --   random         holds out a fifth of the rows
---   grouped        a fifth of the kernels: all rows of a shape, in every file of the pool
---   extrapolation  the rows above the 80th percentile of each file's sizes; a shape held out of one file is held out of
---                  all files of the pool
---   tenth          nine tenths of the rows
+--   grouped        holds out a fifth of the kernels: all rows of a shape, in every file of the pool
+--   extrapolation  holds out the rows above the 80th percentile of each file's sizes, and their shapes in every file
+--                  of the pool
+--   tenth          holds out a tenth of the rows
 --
 -- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
 local profile_fit = require "ett.profile.fit"
@@ -18,7 +18,7 @@ holdout.splits = { "random", "grouped", "extrapolation", "tenth" }
 
 local function unit(key) return (key >> 11) / 2.0 ^ 53 end
 
--- Rows ordered by a seeded key; the first `count` are marked true.
+-- Marks `count` rows, chosen by a seeded hash.
 local function marked(rows, count, salt, seed)
   local keys, order, mark = {}, {}, {}
   local start = regress.mix(seed + salt)
@@ -67,7 +67,7 @@ local function append_row(flat, rows, i, dims)
   for d = (i - 1) * dims + 1, i * dims do flat[#flat + 1] = rows[d] end
 end
 
--- Kernels held out of any file of a pool are held out of all of them.
+-- A kernel held out of one file of a pool is held out of all its files.
 local function blocked_kernels(members, tests)
   local blocked = {}
   for m, file in ipairs(members) do
@@ -97,7 +97,8 @@ local function summarise(file, points)
   return result
 end
 
--- Rows of a pool's members (and group) chosen by `wanted(m, i)`, as ett.profile.fit takes them; `origins` are { m, i }.
+-- Rows of the pool's members (and group) that `wanted(m, i)` selects, in the form of ett.profile.fit; `origins` are {
+-- m, i }.
 local function rows_of(members, pass, group, wanted, threads)
   local first = members[1]
   local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
@@ -116,7 +117,7 @@ local function rows_of(members, pass, group, wanted, threads)
   return data
 end
 
--- Adds a model's predictions of rows to points[m].
+-- Adds the model's predictions of the rows to points[m].
 local function add_points(points, model, data, members, group, fields)
   if #data.seconds == 0 then return end
   local value, low, high = model:predict_rows(data.rows)
@@ -129,8 +130,8 @@ local function add_points(points, model, data, members, group, fields)
   end
 end
 
--- Fits the training rows of a pool (and group). Adds to `points`, a list for each member, the predictions of its test
--- rows and of dropped training rows. Returns the number of dropped rows, or nil and why there is no model.
+-- Fits the training rows of a pool (and group). Adds the predictions of each member's test rows and dropped training
+-- rows to `points[m]`. Returns the number of dropped rows, or nil and the reason why there is no model.
 local function evaluate(members, tests, pass, options, group, blocked, points)
   local all = rows_of(members, pass, group, function() return true end, options.threads)
   local choice, why = profile_fit.choose(all)
@@ -186,7 +187,7 @@ local function answers_of(points)
   return answers
 end
 
--- Results of one pool, pass and split, added to `results`.
+-- Adds the results of one pool, pass and split to `results`.
 local function run_pool(members, pass, split, options, results)
   local tests = {}
   for m, file in ipairs(members) do tests[m] = options.test_rows(file, split) end
@@ -224,7 +225,7 @@ function holdout.read_files(index, initial, multiprocessors)
     file.kernels = regress.kernels(file.design, file.rows)
     file.by_pass = {}
     for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
-    -- Pools of ett.profile: collectives by name and topology, operators by kernel, fp16 and bf16 together.
+    -- The same pools as ett.profile: collectives by name and topology, operators by kernel, fp16 and bf16 together.
     file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
       entry.dtype == "bf16" and "fp16" or entry.dtype)
     files[#files + 1] = file
@@ -242,11 +243,11 @@ end
 --- Runs the splits over read files.
 ---@param files table[] from holdout.read_folder
 ---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
----  of=function(file): results of these files only (their pools are fitted whole); as_sampled= no physical bound, void
----  passes too; points= adds each row's prediction to the results;
+---  of=function(file): report only these files (their pools are still fitted whole); as_sampled= skip the physical
+---  bound and keep void passes; points= add each row's prediction to the results;
 ---  each=function(file, pass, split, { rows=, value=, low=, high= }) receives the held-out predictions }
----@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage, of `rows`
----  held-out rows; `fault` says why a file has none
+---@return table[] results, one per file, pass and split: error, median, ninety (90th percentile), coverage over `rows`
+---  held-out rows; `fault` is the reason if a file has no result
 function holdout.run(files, options)
   options = options or {}
   options.test_rows = options.test_rows or holdout.test_rows

@@ -1,32 +1,32 @@
---- Kernels in a step against kernels alone: rates and factors that no table of single kernels holds.
---- Products (but Ampere's), grouped products and attention are fitted on published steps
---- (spec/bench/support/fit_published.lua), each pulled to the value that its comment names.
+--- Factors between a kernel's time in a training step and its time measured alone. Products (but Ampere's), grouped
+--- products and attention are fitted to published steps (spec/bench/support/fit_published.lua); each fit is pulled
+--- towards the prior value in its comment.
 local in_step = {}
 
---- Time of a large product in a step over its time in a table, by generation and data type. Tables are short bursts.
---- Products that run for a second are slower: bf16 by 11 to 17 % on H200 and 12 to 15 % on B200, fp8 by 0 to 5 %
---- (aiconfigurator, gemm_sustained against gemm). The fitted values also hold what else slows products in a step:
---- bf16 on Blackwell is far above what the sustained tables explain.
+--- Time of a large product in a step over its time in a kernel table, by generation and data type. Tables are measured
+--- in short bursts. Sustained over a second, bf16 products are 11 to 17 % slower on H200 and 12 to 15 % on B200, fp8 0
+--- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also hold all other slowdowns of products in
+--- a step: bf16 on Blackwell is far above the sustained tables.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
   blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
   tpu = { bf16 = 1.11, other = 1.09 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
---- Constants of the kernels of norms (ett.profile.kernels.norm), fitted on norm_training of H200 and GB300 by
---- spec/bench/support/fit_norms.lua: seconds of the first and of a second kernel, share of the memory bandwidth,
---- seconds of a row or block of rows on a multiprocessor, its bytes/s, factors of a centred norm (layer_norm), and the
---- share of the last-level cache from which on rows are read again, with how fast that grows.
+--- Constants of the norm kernels (ett.profile.kernels.norm), fitted to norm_training of H200 and GB300 by
+--- spec/bench/support/fit_norms.lua: launch seconds of the first and of a second kernel, share of the memory bandwidth,
+--- seconds of a row or block of rows on a multiprocessor, bytes/s of a multiprocessor, factors of a centred norm
+--- (layer_norm), the share of the last-level cache above which rows are read again, and the slope of that effect.
 in_step.norm = {
   start = 1.79e-6, second = 5.60e-6, share = { fused = 0.799, torch = 0.782, compiled = 0.883 },
   row = { fused = 15.1e-9, torch = 1.27e-6, compiled = 0.175e-6 }, rate = 76.6e9, centred = 1.77,
   sum_row = 2.31e-9, sum_rate = 20.4e9, centred_backward = 2.83, reread = { from = 0.273, slope = 2.78 },
 }
 
---- Share of the memory bandwidth that other streaming kernels reach; assumed.
+--- Share of the memory bandwidth that all other streaming kernels reach; assumed.
 in_step.stream_share = 0.80
 
---- Times of an attention kernel over those of the newest fused one, forward and backward, by generation of the device.
+--- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
 --- causal, head dimension 128.
 in_step.attention = {
@@ -36,39 +36,39 @@ in_step.attention = {
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } },
 }
 
---- Bytes that a cross entropy moves over those that the operator counts: Megatron's unfused 52 bytes a logit. Fused it
---- reads 16-bit logits twice and writes their gradient (8, and fp32 temporaries); PyTorch casts to fp32, takes
---- log_softmax and its backward (36).
+--- Bytes that a cross entropy moves over the bytes that the operator counts (Megatron's unfused 52 bytes a logit). The
+--- fused kernel reads 16-bit logits twice and writes their gradient (8 bytes, and fp32 temporaries). PyTorch casts to
+--- fp32 and runs log_softmax and its backward pass (36 bytes).
 in_step.cross_entropy = { fused = 0.35, compiled = 0.45, torch = 0.7, megatron = 1.0 }
 
---- Bytes a parameter that an update moves beside Adam's kernel. The norm of the fp32 gradients reads 4, and clipping
---- moves 8. Training in fp16 scales the loss: gradients are checked for overflows and unscaled (8), and the masters are
---- read again for the 16-bit weights (4): Megatron-LM, optimizer.py and clip_grads.py.
+--- Bytes per parameter that an update moves in addition to Adam's kernel. The norm of the fp32 gradients reads 4, and
+--- clipping moves 8. Training in fp16 scales the loss: overflow checks and unscaling move 8, and the conversion of
+--- master weights to 16 bits reads 4 (Megatron-LM, optimizer.py and clip_grads.py).
 in_step.update_bytes = { fp16 = 24, other = 12 }
 
---- Time of the fused masked softmax over its bytes at the streaming rate, forward and backward: means of 207 samples of
---- A100 with more than 5e7 scores (GPT-NeoX's kernel, which is Megatron's).
+--- Time of the fused masked softmax over its bytes at the streaming rate, forward and backward: means of 207 A100
+--- samples with more than 5e7 scores (GPT-NeoX's kernel, which Megatron also uses).
 in_step.masked_softmax = { 1.34, 1.44 }
 
---- Time of grouped products of experts over that of one product of all their rows; fitted. streams: products of their
---- own on a few streams; kernel: one grouped kernel; tpu: that of MaxText.
+--- Time of the experts' products over the time of one product of all their rows; fitted. streams: separate products on
+--- a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
 in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.27 }
 
---- Where products on streams lie between one product of all rows (0) and the sum of products of their own (1).
+--- Position of products on streams between one product of all rows (0) and the sum of separate products (1).
 in_step.apart = 0.694
 
---- Exponent of a device's power in the rate of large products and of attention: power grows with the cube of the clock
---- at the most, and in proportion to it where voltage has reached its floor; fitted between both. Tables are bursts too
---- short to be throttled, but for a limit far below what the device would draw.
+--- Exponent of a device's power limit in the rate of large products and attention. Power grows at most with the cube of
+--- the clock, and linearly once the voltage has reached its minimum; the fitted value lies between. Tables are bursts
+--- too short for throttling, except under a power limit far below the demand.
 in_step.power_exponent = 0.546
 
---- Watts of the device that factors of a generation are of: A100 and H100 SXM, GB200.
+--- Watts of the device that a generation's factors refer to: A100 SXM, H100 SXM, GB200.
 in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 
---- Factor on kernels while weights are gathered and gradients reduced beside them, by generation: communication takes
---- multiprocessors, memory bandwidth and power. It holds up to `sharded_tokens` of a micro-batch and falls with more,
---- since the communication of a layer stays while its computing grows. Both take as long there on H100 (550 TFLOP/s,
---- 34 GB/s); assumed.
+--- Factor on kernels that run while weights are gathered and gradients reduced, by generation: communication takes
+--- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. It falls
+--- beyond, since a layer's computation grows and its communication does not. At that count both take equally long on
+--- H100 (550 TFLOP/s, 34 GB/s); assumed.
 in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.08, other = 1.1 }
 in_step.sharded_tokens = 16384
 

@@ -4,7 +4,7 @@
 --   local p = profile.open(cluster)              -- a cluster (ett.cluster) with a profile
 --   p:operator("linear_qkv", shape, "fp16", "forward")
 --   p:collective("all_reduce", bytes, { nodes = 1, gpus_per_node = 4 }, "fp16")
---     --> { seconds, low_seconds, high_seconds, provenance, detail }, or nil: nothing is known
+--     --> { seconds, low_seconds, high_seconds, provenance, detail }, or nil if the profile has no data for it
 local cluster_module = require "ett.profile.cluster"
 local coefficients = require "ett.profile.coefficients"
 local error_module = require "ett.base.error"
@@ -21,9 +21,9 @@ local function is_folder(path)
   return require("lfs").attributes(path, "mode") == "directory"
 end
 
---- Opens a profile of samples or of coefficients.
+--- Opens a profile over samples or coefficients. Raises if the folder does not exist.
 ---@param source string|table folder, list of folders, cluster from ett.cluster, or cluster name
----@return ett.Profile|nil nil: the cluster has none
+---@return ett.Profile|nil nil if the cluster has no profile
 function profile.open(source, options)
   schema.argument(source, "cluster", "ett.profile.open", "source")
   if type(source) == "string" and not is_folder(source) then source = cluster_module.get(source) end
@@ -35,7 +35,7 @@ function profile.open(source, options)
     return sampled.open(source, options)
   end
   local cluster, given = source, source.profile
-  if type(given) == "table" then given = given.folder end -- base and borrow: ett.profile.of_cluster
+  if type(given) == "table" then given = given.folder end -- ett.profile.of_cluster handles base and borrow
   if type(given) ~= "string" then return nil end
   local path = given
   if path:sub(1, 1) ~= "/" then

@@ -1,19 +1,20 @@
---- The profile of a cluster: its own samples, then those of another cluster, then assumptions.
+--- The profile of a cluster: its own samples first, then another cluster's samples, then assumptions.
 --
 -- A cluster's `profile` says where operator times come from:
 --   "profile"                    a folder of coefficient files or samples beside its init.lua
 --   { base = "vista" }           another cluster's operators, scaled to this device
---   { folder =, borrow = NAME }  its own; missing operators come from another cluster, scaled
---   { folder =, borrow = "device" }  its own; missing operators come from the kernel tables of its device
--- Products and attention are scaled by the ratio of sustained matmul rates (device.measured_flops, else peaks), other
--- operators by the ratio of memory bandwidths. The answer says so, is "calibrated", and its interval is wider.
+--   { folder =, borrow = NAME }  its own samples; missing operators come from another cluster, scaled
+--   { folder =, borrow = "device" }  its own samples; missing operators come from the kernel tables of its device
+-- Products and attention are scaled by the ratio of sustained matmul rates (device.measured_flops, else peaks), all
+-- other operators by the ratio of memory bandwidths. The detail names the scaling; the answer is "calibrated", with a
+-- wider interval.
 --
 -- Two corrections come from physics:
--- * No product runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
---   constant operands draw less power and clock higher: the shared samples reach 97 to 99 % of the datasheet's peak,
---   training steps do not.
--- * An operator without samples that only moves memory takes its bytes over the bandwidth of the sampled residual_add,
---   or its arithmetic at the fp32 rate (ett.profile.assumed).
+-- * A product never runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
+--   constant operands draw less power and clock higher: they reach 97 to 99 % of the datasheet's peak, which training
+--   steps do not reach.
+-- * A memory-bound operator without samples takes its bytes divided by the bandwidth that residual_add was sampled at,
+--   or its FLOPs at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local device_module = require "ett.profile.device"
@@ -39,7 +40,7 @@ local function rate(device, dtype)
   return measured or device.peak_flops[dtype], measured ~= nil
 end
 
---- Factor from times on the device `from` to times on `to`, for products of a dtype or for memory.
+--- Time on the device `to` over time on the device `from`, for products of a dtype or for memory-bound operators.
 local function ratio(from, to, family, dtype)
   if not products[family] then return from.memory_bandwidth / to.memory_bandwidth end
   local a, a_measured = rate(from, dtype)
@@ -51,7 +52,7 @@ end
 
 local function missing(answer) return answer == nil or answer.provenance == "assumed" end
 
---- What a function returns, or nil where it raises that something is missing; other faults propagate.
+--- The result of a function, or nil if it raises an error of kind "missing"; other errors propagate.
 local function unless_missing(fn, ...)
   local ok, answer, more, least = pcall(fn, ...)
   if ok then return answer, more, least end
@@ -59,7 +60,7 @@ local function unless_missing(fn, ...)
   error(answer, 0)
 end
 
---- Answer of a profile, or nil where it has none.
+--- The answer of a profile; nil if the profile has none.
 local function ask(source, ...) return source and unless_missing(source.operator, source, ...) end
 
 local function widened(answer, factor, spread, how)
@@ -70,7 +71,7 @@ local function widened(answer, factor, spread, how)
     detail = answer.detail and { "%s; %s", how, answer.detail } or how }
 end
 
---- Bandwidth that a large residual addition reaches, bytes/s.
+--- Bandwidth of a large residual addition, bytes/s.
 function Profile:stream_bandwidth(dtype)
   local known = self.stream[dtype]
   if known then return known end
@@ -93,8 +94,8 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
 end
 
--- A void pass of the cluster's own samples (vista's backward attention) from the other pass: by the other cluster's
--- ratio of the two at the same shape, else by the ratio of FLOPs.
+-- Times for a void pass of the cluster's own samples (vista's backward attention) from the other pass: by the ratio of
+-- the passes on the other cluster at the same shape, else by the ratio of their FLOPs.
 local function from_twin(self, op, shape, dtype, pass, void)
   local twin = sampled.twin(pass)
   local answer = ask(self.own, op.name, shape, dtype, twin)
@@ -110,8 +111,8 @@ local function from_twin(self, op, shape, dtype, pass, void)
   return sampled.from_twin(answer, factor, pass, twin, void, whose)
 end
 
--- Beyond the sampled vocabulary the time of a lookup grows at least by its further bytes: the backward pass clears the
--- gradient of the whole table, and samples of one vocabulary hardly show that part.
+-- Above the sampled vocabulary the time of a lookup grows at least by its additional bytes. The backward pass clears
+-- the gradient of the whole table; samples of one vocabulary hardly show that part.
 local function with_table(self, op, shape, dtype, pass, answer)
   local known = {}
   for field, value in pairs(shape) do known[field] = value end
@@ -125,8 +126,8 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
--- A time far below what the peak and the memory allow is in the wrong unit. Caches may be ten times as fast as memory.
--- Samples of another device that the user accepted are marked.
+-- Raises an error if a time is far below the limits of peak and memory: it is probably in the wrong unit. Caches may be
+-- ten times as fast as memory. Marks samples of another device that the user accepted.
 local function checked(self, op, shape, dtype, pass, answer)
   local device = self.cluster.device
   local peak = device_module.peak(device, dtype)
@@ -141,14 +142,14 @@ local function checked(self, op, shape, dtype, pass, answer)
     device.name))
 end
 
--- Answers of the cluster's own samples to shapes, or nil where it has none.
+-- Timer over the cluster's own samples; nil if they do not hold the operator.
 local function own_times(self, op, dtype, pass)
   local own = self.own
   if own and own.operator_timer then return unless_missing(own.operator_timer, own, op.name, dtype, pass) end
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
--- An answer of the cluster's own samples, checked; and true if the device can be that fast.
+-- A checked answer of the cluster's own samples, and whether it is within the limits of the device.
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
@@ -160,8 +161,8 @@ local function own_answer(self, op, shape, dtype, pass, answer, peak)
   return checked(self, op, shape, dtype, pass, answer)
 end
 
--- A timer of what samples say: the cluster's own, else the other cluster's. A cluster without a profile uses the kernel
--- tables of its device. With a second value, true, if the device can be that fast.
+-- Timer over samples: the cluster's own, else the other cluster's; without a profile, over the kernel tables of the
+-- device. The second value is true if the device can be that fast.
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
@@ -187,7 +188,7 @@ local function sampled_timer(self, op, dtype, pass)
   end
 end
 
--- A function that was made of an operator, data type and pass before, or now.
+-- The memoised result of `make` for an operator, data type and pass.
 local function kept(list, make, self, op, dtype, pass)
   local by_dtype = list[op]
   if not by_dtype then
@@ -203,13 +204,13 @@ local function kept(list, make, self, op, dtype, pass)
   return known
 end
 
---- The answer of samples (sampled_timer).
+--- The answer of sampled_timer for one shape.
 function Profile:sampled(op, shape, dtype, pass)
   return kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
 end
 
--- fp8 products where only 16-bit ones were sampled: the 16-bit time by the ratio of rates, but at least the time to
--- move the operands.
+-- Time of fp8 products without fp8 samples: the 16-bit time scaled by the ratio of rates, at least the time to move the
+-- operands.
 local function from_sixteen_bits(self, op, shape, dtype, pass)
   if dtype ~= "fp8" or not products[op.family] then return nil end
   local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
@@ -223,8 +224,8 @@ local function from_sixteen_bits(self, op, shape, dtype, pass)
   return answer
 end
 
---- The least seconds of an operator on a device: its products at the peak, and bytes beyond the caches at the rate of
---- the memory.
+--- Lower bound on an operator's seconds on a device: its products at the peak rate, and its bytes beyond the cache size
+--- at the memory bandwidth.
 function cluster_profile.least_seconds(device, op, shape, dtype, pass)
   local peak = products[op.family] and device_module.peak(device, dtype)
   local bytes = (op.least_bytes or op.bytes)(shape, dtype, pass)
@@ -232,7 +233,7 @@ function cluster_profile.least_seconds(device, op, shape, dtype, pass)
     bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0)
 end
 
--- Models of samples and tables do not know the device: far outside of both they may be faster than it.
+-- Raises a time to that lower bound. Models extrapolated far outside their samples may fall below it.
 local function possible(self, op, shape, dtype, pass, answer)
   if missing(answer) then return answer end
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
@@ -255,8 +256,8 @@ local function sustained(op, shape, pass, answer, measured)
   return held
 end
 
--- Attention with a sliding window has no samples: the time of full attention by the ratio of FLOPs. Kernels skip whole
--- blocks outside the window, so their time follows it.
+-- Sliding-window attention is not sampled: it takes the time of full attention times the ratio of FLOPs. Kernels skip
+-- whole blocks outside the window, so their time is proportional.
 local function windowed(self, op, shape, dtype, pass)
   local whole = {}
   for field, value in pairs(shape) do whole[field] = value end
@@ -268,7 +269,7 @@ local function windowed(self, op, shape, dtype, pass)
     { "window of %d tokens: %.2f of attention to all", shape.window, factor })
 end
 
--- A timer of an operator: Profile:operator_timer.
+-- Makes the timer that Profile:operator_timer returns.
 local function timer(self, op, dtype, pass)
   local device = self.cluster.device
   local window = op.family == "attention" and not self.device_times
@@ -293,18 +294,18 @@ local function timer(self, op, dtype, pass)
   end
 end
 
---- Times of an operator in one pass.
+--- Timer of an operator in one pass.
 ---@return function function(shape): { seconds, low_seconds, high_seconds, provenance, detail } of one run, or nil
 function Profile:operator_timer(name, dtype, pass)
   return kept(self.timers, timer, self, operator.get(name), dtype, pass)
 end
 
---- The time of one run of a shape.
+--- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   return detail.told(self:operator_timer(name, dtype, pass)(shape))
 end
 
--- A few samples of a collective scale the time over the cluster's links.
+-- Timer of a collective with too few samples for a model: the samples scale the time over the cluster's links.
 local function few_timer(self, kind, topology, dtype, links)
   local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
   if not points then return nil end
@@ -314,14 +315,14 @@ local function few_timer(self, kind, topology, dtype, links)
   end
 end
 
--- Sampled seconds over those of the links at the smallest size that is not extrapolated; 1 where there is none up
--- to 64 GB.
+-- Sampled seconds over the links' seconds at the smallest size that is not extrapolated; 1 if all sizes up to 64 GB are
+-- extrapolated.
 local function links_ratio(self, kind, topology, dtype, own, links, least)
   local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
   self.ratios = self.ratios or {}
   if not self.ratios[id] then
     local found, size = 1.0, 1024.0
-    while size < 0.99 * (least or 0.0) do size = 2 * size end -- extrapolated
+    while size < 0.99 * (least or 0.0) do size = 2 * size end -- smaller sizes are extrapolated
     while size <= 2.0 ^ 36 do
       local ok, seconds, _, _, provenance = pcall(own, size)
       if ok and seconds and provenance ~= "assumed" and provenance ~= "extrapolated" then
@@ -335,8 +336,8 @@ local function links_ratio(self, kind, topology, dtype, own, links, least)
   return self.ratios[id]
 end
 
--- Models of samples stand still below the smallest size. Outside the samples a collective takes the links' time, times
--- the ratio of both at the smallest sampled size (at least 1 on the upper side), and at least half of the links' time.
+-- Limits times outside the samples, where models of samples are constant. Upper limit: the links' time, times the ratio
+-- of sampled to links' time at the smallest sampled size if that exceeds 1. Lower limit: half of the links' time.
 local function within_links(by_links, over_links, told, seconds, low, high, provenance, words)
   local most = by_links * math.max(1.0, over_links)
   local held = math.max(0.5 * by_links, math.min(seconds, most))
@@ -344,7 +345,7 @@ local function within_links(by_links, over_links, told, seconds, low, high, prov
   return held, 0.5 * held, 2 * held, "extrapolated", told and { "held near the links' time; %s", words or "" } or nil
 end
 
--- Times of links and kernel tables, where nothing was sampled.
+-- Timer from links and kernel tables, for collectives without samples.
 local function unsampled_timer(self, kind, topology, links)
   local intra, named = self.cluster.links.intra, self.cluster.collectives
   kind = require("ett.base.collective").kind(kind)
@@ -360,8 +361,8 @@ local function unsampled_timer(self, kind, topology, links)
   end
 end
 
--- The times of the profile's own samples; nil and the reason where they are void; nil and nil where there are none. The
--- third value is the bytes of the smallest sample, where it is known. Times return nil and a reason where it is void.
+-- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Third
+-- value: bytes of the smallest sample, if known. The timer returns nil and a reason for sizes whose samples are void.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -373,7 +374,7 @@ local function own_timer(self, kind, topology, dtype)
   end
 end
 
--- Times of samples held against those of the links; `otherwise` answers where they have none.
+-- Timer over samples, checked against the links' times; `otherwise` answers where the samples do not.
 local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest)
   local links_time, over_links
   local function of_links(bytes, told, format, said)
@@ -384,8 +385,8 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
     local seconds, low, high, provenance, words, model, shared = own(bytes, told)
     if seconds == nil and low then return of_links(bytes, told, "samples are void, %s; %s", low) end
     if seconds == nil or provenance == "assumed" then return otherwise(bytes, told) end
-    -- Samples much faster than the links are damaged. Of the shared samples from 1 MB on, the fastest good one takes
-    -- 0.74 of the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
+    -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
+    -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     links_time = links_time or select(2, cluster_module.collective_timer(self.cluster, kind, topology))
     local by_links = links_time(bytes)
     if seconds < 0.5 * by_links and bytes >= 1e6 then
@@ -397,7 +398,7 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
   end
 end
 
---- Times of a collective of one kind in one place: from samples, else from the cluster's links.
+--- Timer of a kind of collective in one group of ranks: from samples, else from the cluster's links.
 ---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
 function Profile:collective_timer(kind, topology, dtype)
   local time
@@ -415,15 +416,15 @@ function Profile:collective_timer(kind, topology, dtype)
   return own and held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) or otherwise
 end
 
---- The time of that many bytes.
+--- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
   return detail.told(detail.answer(self:collective_timer(kind, topology, dtype)(bytes, true)))
 end
 
---- Half-width of the interval, as a share of a step, that comes with kernel tables instead of samples.
+--- Half-width of the interval, relative to the step, that using kernel tables instead of samples adds.
 ---@param shares table attention, collectives, experts: shares of the step
 ---@param dtype string
----@param named boolean whether the stack is
+---@param named boolean whether the user named a stack
 function Profile:step_spread(shares, dtype, named)
   if not self.device_times then return 0.0 end
   local widths = in_step.step_spread
@@ -434,13 +435,13 @@ function Profile:step_spread(shares, dtype, named)
   return math.sqrt(square)
 end
 
---- The same profile with the kernels of a stack.
+--- The same profile with the kernels of another stack.
 ---@param stack table of ett.operator.stack
 function Profile:with_stack(stack)
   return self:with_tables(function(tables) return tables:with_stack(stack) end) or self
 end
 
---- The same profile with other kernel tables of its device: change(tables); nil where it uses none.
+--- The same profile with its device's kernel tables replaced by change(tables); nil if the profile uses no tables.
 function Profile:with_tables(change)
   if not (self.device_times or self.tables) then return nil end
   local same = {}
@@ -451,10 +452,10 @@ function Profile:with_tables(change)
   return setmetatable(same, Profile)
 end
 
---- The same profile with products at the rate of their tables; nil where its times come from samples.
+--- The same profile with products at the rate of their tables; nil if its times come from samples.
 function Profile:at_burst() return self:with_tables(function(tables) return tables:at_burst() end) end
 
--- The list with one more cluster; raises where it is there already.
+-- The list of clusters with one more; raises an error if the list already holds that cluster.
 local function with_user(cluster, users)
   local list, id = table.move(users or {}, 1, #(users or {}), 1, {}), cluster.path or cluster.name
   for _, user in ipairs(list) do
@@ -469,8 +470,8 @@ end
 
 --- Opens the profile of a cluster.
 ---@param cluster table from ett.cluster
----@param own table? a profile that replaces the one its file names
----@param users string[]? clusters whose base or borrow led here
+---@param own table? a profile that replaces the one named in the cluster file
+---@param users string[]? clusters whose base or borrow led to this one
 function cluster_profile.open(cluster, own, users)
   require("ett.profile.network.parts").refuse(cluster, "a profile")
   local said = cluster.profile

@@ -1,25 +1,26 @@
---- The least time that each row of a sample table can take, and whether a pass is void.
+--- Lower bounds on the time of each row of a sample table, and the check for void passes.
 --
--- A row faster than the device's peak is wrong, and the fit drops it. Where most rows of a pass are faster, the pass is
--- void: a kernel is missing from it, or its clock stopped. No model is made of it.
+-- A row faster than the device's peak is wrong: the fit drops it. A pass is void if most of its rows are faster: the
+-- measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
 local physics = {}
 
---- For a device of unknown name: an A100's.
+--- Default for a device of unknown name: the count of an A100.
 physics.assumed_multiprocessors = 108
 
 -- Streaming multiprocessors of devices without a file.
 local multiprocessors = { MI250 = 208 }
 
 -- Devices with the same chip under another name.
+-- Devices with the same chip under another name.
 local same_chip = { A800 = "A100", H800 = "H100" }
 
 local devices -- name in capitals -> facts
 
--- The device whose file name is part of a name such as "NVIDIAA100-SXM4-80GB" (the longest match), or nil.
+-- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
 local function device_of(gpu)
   if not devices then
     devices = {}
@@ -39,12 +40,12 @@ local function device_of(gpu)
   return best and devices[best]
 end
 
---- The device whose file name is part of a name such as "NVIDIAA100-SXM4-80GB", or nil.
+--- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
 physics.device_of = device_of
 
 local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
---- Whether samples of the device `gpu`, as their files name it, are of a cluster's device.
+--- Whether samples of the device `gpu` (the name in their file names) belong to a cluster's device.
 ---@param device ett.Device
 function physics.same_device(gpu, device)
   local a, b = plain(gpu), plain(device.name)
@@ -53,16 +54,16 @@ function physics.same_device(gpu, device)
   return known ~= nil and known == device_of(device.name)
 end
 
---- Refuses samples of another device than the cluster's.
----@param label string where the samples are
----@param accepted boolean? the user insists
+--- Raises an error if samples belong to another device than the cluster's.
+---@param label string the folder or file of the samples, for the message
+---@param accepted boolean? the user gave --accept-device
 function physics.check_device(gpu, cluster, label, accepted)
   if accepted or physics.same_device(gpu, cluster.device) then return end
   error_module.raise("model", "%s: samples of '%s' are not of the device '%s' of cluster %s; --accept-device uses them",
     label, gpu, cluster.device.name, cluster.name)
 end
 
---- Streaming multiprocessors of a device by its name, for sample folders without a cluster.
+--- Number of streaming multiprocessors of a device by its name, for sample folders without a cluster.
 function physics.multiprocessors(gpu)
   local device = device_of(gpu)
   if device and device.multiprocessors then return device.multiprocessors end
@@ -70,20 +71,20 @@ function physics.multiprocessors(gpu)
   return physics.assumed_multiprocessors
 end
 
---- Dense FLOP/s of the widest unit: 8-bit types run at the fp8 rate, wider ones no faster than 16 bits.
+--- Dense FLOP/s bound: 8-bit types at the fp8 rate, wider types at the 16-bit rate.
 local function peak_of(gpu, dtype)
   local device = device_of(gpu)
   return device and device.peak_flops[(dtype == "fp8" or dtype == "int8") and "fp8" or "fp16"]
 end
 
--- Bytes/s into one device that no link exceeds (NVLink 5: 0.9e12).
+-- Bytes/s into one device that no interconnect exceeds (NVLink 5: 0.9e12).
 local fastest_link = 1e12
 
 local function of_collective(rows, entry, group)
   local nodes, gpus = (group or ("%d_%d"):format(entry.nodes or 1, entry.gpus or 1)):match("^(%d+)_(%d+)$")
   local ranks = tonumber(nodes) * tonumber(gpus)
   local bytes = schema.dtype_bytes[entry.dtype] or 2
-  -- An all-gather receives a share from every other rank; the others move their buffer once.
+  -- An all-gather receives a share from every other rank; all other kinds move their buffer once.
   local moved = bytes * (entry.collective == "all_gather" and math.max(1, ranks - 1) or 1)
   local least = {}
   for i, elements in ipairs(rows) do least[i] = elements * moved / fastest_link end
@@ -106,7 +107,7 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
---- The least time of each row of a product or a collective; nil for other operators.
+--- The lower bound of each row of a product or a collective, seconds; nil for other operators.
 ---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus" }
 ---@return number[]|nil seconds
 function physics.least_seconds(data)

@@ -3,14 +3,14 @@
 --   local plots = fit_plot.render(results, outliers)   -- results: ett.holdout, with points
 --   fit_plot.write("figures", plots)                                          -- { "figures/index.html", … }
 --
--- The rows are held out (ett.holdout: a fifth of the kernels): the model never saw them.
+-- The rows are held out (ett.holdout: a fifth of the kernels): the model was not fitted to them.
 local error_module = require "ett.base.error"
 local svg = require "ett.report.svg"
 
 local fit_plot = {}
 
 local width, height = 720, 780
---- With more points, interval bars would hide them.
+--- Interval bars are drawn for at most this many points; more would hide the points.
 fit_plot.most_bars = 120
 
 local function microseconds(seconds) return seconds * 1e6 end
@@ -22,7 +22,7 @@ end
 
 function fit_plot.key(path, line, seconds) return ("%s\0%d\0%.17g"):format(path, line, seconds) end
 
---- "rms_norm backward, fp16, NVIDIAA100-SXM4-80GB"; for a collective the topology instead of the pass.
+--- "rms_norm backward, fp16, NVIDIAA100-SXM4-80GB"; a collective has its topology instead of the pass.
 function fit_plot.title(result)
   local entry = result.entry
   local what = entry.name
@@ -36,7 +36,7 @@ function fit_plot.title(result)
   return ("%s, %s, %s"):format(what, entry.dtype, entry.gpu)
 end
 
--- Reasons of the rows that the gate dropped, by file, line and time (passes of a file have their own models).
+-- Reasons of dropped rows, by file, line and time (each pass of a file has its own model).
 local function set_aside(outliers)
   local lines = {}
   for _, row in ipairs(outliers or {}) do
@@ -58,7 +58,7 @@ local function point_of(result, p, bars, low, high, reason)
   return point
 end
 
--- Lines of y = factor x inside a square of one range.
+-- The line y = factor x within a square plot range.
 local function ratio_line(factor, low, high)
   local from, to = math.max(low, low / factor), math.min(high, high / factor)
   return { { from, factor * from }, { to, factor * to } }
@@ -67,6 +67,7 @@ end
 --- The chart of one result as SVG text.
 ---@param result table of ett.holdout.run, with points and entry
 ---@param lines table reasons of the rows that the gate dropped, by fit_plot.key
+---@param lines table reasons of dropped rows, by fit_plot.key
 function fit_plot.chart(result, lines)
   local least, most, clouds, by_group, aside = math.huge, 0, {}, {}, {}
   for _, p in ipairs(result.points) do
@@ -151,8 +152,8 @@ local function page(plots)
   return table.concat(out, "\n")
 end
 
---- Draws every result: { { name = "….svg", text = SVG, or nil without held-out rows, result = } … }, the page last.
---- Files are named after the tables; a second table of the same name gets a number.
+--- Draws every result: { { name = "….svg", text = SVG or nil (no held-out rows), result = } … }; the index page is
+--- last. Files are named after the tables; further tables of the same name get a number.
 ---@param results table[] of ett.holdout.run with points
 ---@param outliers table[]? dropped rows: { path=, line=, seconds=, reason= }, of Profile:report
 function fit_plot.render(results, outliers)
@@ -172,7 +173,7 @@ function fit_plot.render(results, outliers)
   return plots
 end
 
---- Writes the plots, each file whole or not at all. Creates the folder.
+--- Writes the plots; each file is written atomically. Creates the folder; raises if that fails.
 ---@return string[] paths
 function fit_plot.write(folder, plots)
   local files, paths = require "ett.io", {}

@@ -1,13 +1,13 @@
---- Regressors: fitted to measurements, they predict a time with its interval.
+--- Regressors: models fitted to measurements that predict a time with its interval.
 --
 --   local r, outliers = regressor.fit { kind = "hybrid", family = "gemm", rows = { { 1, 4096, 4096, 4096 }, … },
 --     seconds = { … } }
 --   r:predict { 1, 8192, 4096, 4096 }   --> { value=, low=, high=, provenance=, outside=, base= }
 --   r:save "gemm.ett"; regressor.load "gemm.ett"
 --
--- Kinds: hybrid (the default: a base, and boosted trees on log(time / base)), boosted_trees, random_forest,
--- robust_linear, alpha_beta. runtime/regress/serve/design.h lists the families and their dimensions. Prediction needs
--- no XGBoost; fitting loads it.
+-- Kinds: hybrid (default: a base model, and boosted trees on log(time / base)), boosted_trees, random_forest,
+-- robust_linear, alpha_beta. runtime/regress/serve/design.h lists the families and their dimensions. Prediction does
+-- not need XGBoost; fitting loads it.
 local error_module = require "ett.base.error"
 local physics = require "ett.profile.physics"
 local regress = require "ett.regress"
@@ -15,7 +15,7 @@ local schema = require "ett.base.schema"
 
 local regressor = {}
 
---- Changes whenever fits may change: part of the name of a cached fit.
+--- Increase this when fits may change; it is part of the key of a cached fit.
 regressor.version = "13"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
@@ -27,13 +27,13 @@ local function merged(base, over)
   return all
 end
 
--- Chosen on development splits of the shared samples: other seeds, and sizes below the 80th percentile, than
--- `ett bench holdout` reports on.
+-- Chosen on development splits of the samples, with other seeds and sizes (below the 80th percentile) than those that
+-- `ett bench holdout` reports.
 local deep = { rounds = 150, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.13,
   subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 0.02, lambda = 0.5, max_bin = 64 } }
--- Libraries choose a product's kernel from several dimensions at once: deeper trees, finer bins.
+-- Libraries choose a product's kernel from several dimensions at once: this needs deeper trees and finer bins.
 local deeper = merged(deep, { parameters = merged(deep.parameters, { max_depth = 7, max_bin = 128 }) })
--- One dimension and heavy tails: small trees, large leaves.
+-- For one dimension and heavy-tailed errors: small trees, large leaves.
 local shallow = { rounds = 150, relative = true, delta = 0.005, parameters = { max_depth = 6, eta = 0.1,
   subsample = 0.8, colsample_bytree = 0.8, min_child_weight = 1, lambda = 2, max_bin = 256 } }
 
@@ -77,7 +77,7 @@ local function listed(parameters)
   return list
 end
 
---- The request that runtime/bind/regress/fit.c reads, and the family.
+--- The request of runtime/bind/regress/fit.c, and the family.
 local function plan(given)
   local kind, parameters = given.kind, nil
   local family = given.family or (kind == "alpha_beta" and "alpha_beta") or "raw"
@@ -124,13 +124,13 @@ local function wrap(model) return setmetatable({ model = model, facts_ = model:f
 ---@return number value, number low, number high, string provenance, number outside (log2 of how far), number base
 function Regressor:values(dims) return self.model:predict(dims) end
 
---- The same as a table { value, low, high, base (seconds), provenance, outside }.
+--- The prediction as a table { value, low, high, base (seconds), provenance, outside }.
 function Regressor:predict(dims)
   local value, low, high, provenance, outside, base = self.model:predict(dims)
   return { value = value, low = low, high = high, provenance = provenance, outside = outside, base = base }
 end
 
---- Predictions of rows of dimensions, or of one flat list.
+--- Predictions of a list of rows of dimensions, or of one flat list.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
 function Regressor:predict_rows(rows)
   return self.model:predict_rows((flatten(rows, self.facts_.dims)))
@@ -139,10 +139,10 @@ end
 --- Facts of the fit: rows, dropped, error_mean and error_median of held-out folds, ranges.
 function Regressor:facts() return self.facts_ end
 
---- The regressor as bytes, and back.
+--- The regressor as bytes; regressor.open reads them.
 function Regressor:bytes() return self.model:bytes() end
 
---- Writes a model file whole or not at all.
+--- Writes a model file atomically.
 ---@return true|nil, ett.Error?
 function Regressor:save(path) return require("ett.io").write(path, self.model:bytes()) end
 
@@ -166,7 +166,7 @@ function regressor.from_text(text)
   return wrap(model)
 end
 
---- The regressor as base64 text of a few kilobytes: no twins, rounded trees.
+--- The regressor as base64 text of a few kilobytes: without twin trees, thresholds rounded.
 function Regressor:text() return self.model:text() end
 
 --- Reads a model file and checks it.
@@ -179,7 +179,7 @@ function regressor.load(path)
   return self
 end
 
---- The module that fits; nil and what to install if ett was built without XGBoost.
+--- The module that fits; nil and the package to install if ett was built without XGBoost.
 ---@return table|nil, string?
 function regressor.fitting()
   return error_module.part("ett.regress_fit", "what fits regressors", "install libxgboost-dev")
@@ -191,7 +191,7 @@ local function loaded()
   return fit
 end
 
---- Fits a regressor. Rows that the gate drops come back as { row, seconds, reason }.
+--- Fits a regressor. Dropped rows are returned as { row, seconds, reason }. Raises on unknown fields and kinds.
 ---@param given table see the fields above
 ---@return ett.Regressor, table[] outliers
 function regressor.fit(given)

@@ -1,8 +1,8 @@
---- A profile over sample tables: times of operators and collectives from models fitted to them.
+--- A profile over sample tables: predicts times of operators and collectives with models fitted to the samples.
 --
--- A model is fitted when it is first needed, from every file of the same kernel, and kept in the cache
--- (ett.profile.cache). A pass most of whose rows beat the device's peak is void (ett.profile.physics): none of its rows
--- is used, its other pass answers.
+-- A model is fitted at its first use, from all files of the same kernel, and kept in the cache (ett.profile.cache). A
+-- pass is void if most of its rows exceed the device's peak (ett.profile.physics). No row of a void pass is used; its
+-- times follow from the other pass.
 local cache = require "ett.profile.cache"
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
@@ -16,7 +16,7 @@ local schema = require "ett.base.schema"
 
 local sampled = {}
 
---- Half-width that is added to an interval taken over from another pass, device, data type or window: a judgement.
+--- Half-width added to an interval that is derived from another pass, device, data type or window: a judgement.
 sampled.assumed_scaled_spread = 0.15
 
 local Profile = { __name = "ett.profile" }
@@ -28,7 +28,7 @@ local function dtype_key(dtype) return dtype == "bf16" and "fp16" or dtype end
 
 local function topology_key(kind, nodes, gpus) return ("%s %d %d"):format(kind, nodes, gpus) end
 
---- The sample files of folders by device.
+--- The sample files of some folders, by device.
 ---@return table<string, table[]> devices, table[] unknown tables of operators without a file here
 function sampled.devices(folders)
   local devices, unknown = {}, {}
@@ -44,14 +44,15 @@ function sampled.devices(folders)
   return devices, unknown
 end
 
---- Raises where folders hold no table that can be used.
+--- Raises an error if the folders hold no usable table.
 function sampled.check_devices(devices, unknown, source)
   if next(devices) then return end
   if unknown[1] then error_module.raise("missing", "%s", samples.unknown_text(unknown[1])) end
   error_module.raise("format", "%s: no sample files ({gpu}_{operator}_{precision}.csv)", source)
 end
 
---- A profile over sample files. It reads them when a model is needed.
+--- A profile over sample files. Files are read when a model is first needed. Raises if the folders hold several
+--- devices.
 ---@param folders string[]
 ---@param options table? { multiprocessors=, threads=, gpu= (needed where the folders hold several devices),
 ---  cache = false: neither reads nor writes the cache }
@@ -84,8 +85,8 @@ function sampled.open(folders, options)
   return self
 end
 
---- Rows of several files of one pool and pass as ett.profile.fit takes them, with `origins`: file and line of each
---- row. Nil where there are none.
+--- Rows of several files of one pool and pass, in the form of ett.profile.fit, with `origins`: file and line of each
+--- row; nil if there are no rows.
 function Profile:data(entries, pass, group)
   local rows, seconds, origins, disturbed, first = {}, {}, {}, {}, nil
   for _, entry in ipairs(entries) do
@@ -119,7 +120,7 @@ function sampled.locate(outliers, origins)
   return outliers
 end
 
--- Fits a pool. Dropped rows and void passes go to self.outliers; model and outliers go to the cache.
+-- Fits a pool. Adds dropped rows and void passes to self.outliers; stores model and outliers in the cache.
 local function fit(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
   local choice = data and profile_fit.choose(data)
@@ -138,7 +139,7 @@ local function fit(self, id, entries, pass, group, stamp)
   return model
 end
 
---- The fitted model of a pool, from memory, the cache, or a fit; false without one, and the reason if the pass is void.
+--- The fitted model of a pool, from memory, the cache, or a fit; false if there is none, with the reason if it is void.
 ---@return table|false, string|nil
 function Profile:model(key, entries, pass, group)
   local id = key .. " " .. pass
@@ -162,8 +163,8 @@ function Profile:model(key, entries, pass, group)
   return known, self.voids[id]
 end
 
---- The samples of a pool too small to fit, against the device's own kernel tables: { dims, factor } of each row, and
---- these tables. Nil where there are none, or enough to fit.
+--- The samples of a pool too small to fit, relative to the device's kernel tables: { dims, factor } of each row, and
+--- the tables. Nil if there are no samples, or enough for a fit.
 ---@return table[]|nil points, table|nil tables
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
@@ -186,7 +187,7 @@ function Profile:few(entries, dtype, pass)
 end
 
 local function scaled(self, op, shape, dtype, pass, entries)
-  if not self.scales then return nil end -- coefficients
+  if not self.scales then return nil end -- a profile of coefficient files
   local id = ("%s %s %s"):format(samples.pool(op), dtype, pass)
   local known = self.scales[id]
   if known == nil then
@@ -217,7 +218,7 @@ function Profile:as_sampled()
   return setmetatable(same, getmetatable(self))
 end
 
--- What an answer says of its origin, from what a regressor does.
+-- Provenance of an answer, from the provenance of the regressor's prediction.
 function Profile.origin(provenance) return provenance end
 
 -- The words of an answer of a regressor.
@@ -234,12 +235,12 @@ end
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
---- The FLOPs of a pass over those of the other.
+--- FLOPs of a pass over FLOPs of the other pass.
 function sampled.twin_ratio(op, shape, pass)
   return op.flops(shape, pass) / op.flops(shape, sampled.twin(pass))
 end
 
---- An answer for a void pass from its other pass.
+--- An answer for a void pass, derived from an answer of the other pass.
 function sampled.from_twin(answer, factor, pass, twin, void, whose)
   local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
@@ -249,12 +250,12 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "" } }
 end
 
---- Times of an operator in one pass; nil where it was not sampled. The other pass answers for a void one, by the ratio
---- of FLOPs.
+--- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
+--- pass, scaled by the ratio of FLOPs.
 ---@param name string operator or alias
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
----@return function|nil function(the operator's own shape): an answer, or nil where none like it was sampled
+---@return function|nil function(the operator's shape): an answer, or nil if no sample applies to the shape
 function Profile:operator_timer(name, dtype, pass)
   local op = operator.get(name)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
@@ -285,19 +286,19 @@ function Profile:operator_timer(name, dtype, pass)
   end
 end
 
---- The time of one run of a shape.
+--- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   local time = self:operator_timer(name, dtype, pass)
   return time and detail_words.told(time(shape))
 end
 
--- Elements in a row of the sample files for `bytes` of the whole buffer. Rows of all_gather count one rank's share.
+-- Elements per row of the sample files for a buffer of `bytes`. all_gather tables count the share of one rank.
 local function elements(kind, bytes, ranks, dtype)
   local count = bytes / schema.dtype_bytes[dtype]
   return kind == "all_gather" and count / ranks or count
 end
 
--- Of the models of one kind and topology: the one whose range holds the size, else the nearest by ratio.
+-- Of the models of one kind and topology: the first whose range covers the size, else the nearest by ratio.
 local function nearest(models, size)
   local best, distance
   for _, model in ipairs(models) do
@@ -309,8 +310,8 @@ local function nearest(models, size)
   return best
 end
 
---- Models of a kind at one topology: from its own files, else from its rows of a file of several topologies. Files of
---- one name (fp16 and bf16) make one model.
+--- Models of a kind at one topology: from its own files, else from the rows of files with several topologies. Files
+--- with the same name (fp16 and bf16) are fitted together.
 function Profile:collective_models(kind, dtype, nodes, gpus)
   local key = kind .. " " .. dtype
   local id = topology_key(key, nodes, gpus)
@@ -339,7 +340,7 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
 end
 
 --- Every sampled topology of a kind, sorted: { name=, entries=, group= }. Files of one name and topology (fp16 and
---- bf16) are one entry. A topology of a file of several counts if it has no file of its own.
+--- bf16) are one entry. A topology of a file with several counts only if no other file holds it alone.
 ---@param key string kind and dtype, a key of self.collectives
 function Profile:topologies(key)
   local list, own, generic = {}, {}, {}
@@ -369,11 +370,11 @@ function Profile:topologies(key)
   return list
 end
 
---- Times of a collective of one kind in one place; nil where its kind and topology were not sampled, and the reason if
---- its samples are void.
+--- Timer of one kind of collective in one group of ranks; nil if that kind and topology were not sampled, with the
+--- reason if the samples are void.
 ---@param kind string a collective or alias
 ---@param topology table { nodes=, gpus_per_node= }
----@return function|nil function(bytes of the whole buffer, told): values of ett.profile.detail; nil of no bytes
+---@return function|nil function(bytes of the whole buffer, told): values of ett.profile.detail; nil for zero bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
 function Profile:collective_timer(kind, topology, dtype)
@@ -404,7 +405,7 @@ function Profile:collective_timer(kind, topology, dtype)
   end, nil, least
 end
 
---- The time of that many bytes.
+--- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end
@@ -430,16 +431,16 @@ local function few_collectives(self, kind, topology, dtype)
   return #points > 0 and #points < profile_fit.least_rows and points
 end
 
---- The samples of a collective at a topology where they are too few to fit: { dims = { bytes }, seconds }; nil without.
+--- The samples of a collective at a topology if they are too few for a fit: { dims = { bytes }, seconds }; else nil.
 function Profile:few_collectives(kind, topology, dtype)
-  if not self.scales then return nil end -- coefficients
+  if not self.scales then return nil end -- a profile of coefficient files
   kind, dtype = collective_names.kind(kind), dtype_key(dtype or "fp16")
   local id = ("%s %s"):format(topology_key(kind, topology.nodes, topology.gpus_per_node), dtype)
   if self.scales[id] == nil then self.scales[id] = few_collectives(self, kind, topology, dtype) end
   return self.scales[id] or nil
 end
 
---- Rows that the gate dropped, by model: { row, path, line, seconds, reason }. Includes models from the cache.
+--- Dropped rows, by model: { row, path, line, seconds, reason }. Includes models from the cache.
 function Profile:report()
   for id, stamp in pairs(self.stamps) do
     self.outliers[id] = cache.load_outliers(stamp)

@@ -1,7 +1,8 @@
---- Sample tables as regressors see them: rows of kernel dimensions and seconds.
+--- Sample tables in the form that regressors need: rows of kernel dimensions and seconds.
 --
--- Names of files: {gpu}_{name}_{precision}.csv for operators, {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for
--- collectives of one topology, {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for those of several.
+-- File names: {gpu}_{name}_{precision}.csv for operators; {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for collectives
+-- of one topology; {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for collectives of several
+-- topologies.
 local collective = require "ett.base.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
@@ -11,8 +12,8 @@ local schema = require "ett.base.schema"
 
 local samples = {}
 
---- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool that the
---- operator shares with others that run the same kernel.
+--- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool: operators that run the same
+--- kernel share a pool.
 ---@return string pool, string family, number[] dims
 function samples.dims(op, s)
   local k = op.kernel_shape(s)
@@ -40,12 +41,12 @@ function samples.dims(op, s)
   return op.name, "wave", dims
 end
 
---- The pool of an operator, without a shape.
+--- The pool of an operator; it does not depend on the shape.
 function samples.pool(op)
   return (op.family == "gemm" or op.family == "bmm") and op.family or op.name
 end
 
---- What a file name says, or nil: { gpu=, name=, dtype=, nodes=, gpus= }.
+--- The parts of a file name: { gpu=, name=, dtype=, nodes=, gpus= }; nil for other names.
 function samples.parse_name(file)
   local stem = file:match("([^/]+)%.csv$")
   if not stem then return nil end
@@ -66,10 +67,10 @@ local function sorted_files(folder)
   return files
 end
 
---- The sample files of a folder and of its folders operator and nccl, sorted; tables of a
---- campaign that hold no row yet are left out.
+--- The sample files of a folder and of its subfolders operator and nccl, sorted. Tables of a campaign without a row are
+--- left out.
 ---@return table[]|nil { path=, gpu=, name=, dtype=, nodes=, gpus=, operator= | collective= }
----@return table[]|ett.Error unknown tables of names that are no operator's or collective's: { path=, name= }
+---@return table[]|ett.Error unknown tables that name no known operator or collective: { path=, name= }
 function samples.index(folder)
   schema.argument(folder, "string", "ett.samples.index", "folder")
   local list, unknown = {}, {}
@@ -98,7 +99,7 @@ function samples.index(folder)
   return list, unknown
 end
 
---- What to say of a table whose operator has no file here.
+--- The message for a table whose operator has no file.
 function samples.unknown_text(entry)
   return ("%s: no operator or collective '%s' is known; give the folder of its file with --path DIR or "
     .. "in ETT_PATH")
@@ -116,8 +117,8 @@ local function time_columns(t, entry)
   return found
 end
 
---- The columns of a table and how a row of them becomes a shape: those of op.sample_row (ett.operator.dialect), else
---- the fields of the operator's shape, as `ett sample` writes them.
+--- The columns of a table that hold a shape, and the function from a row to the shape: op.sample_row
+--- (ett.operator.dialect), else the fields of op.schema, as `ett sample` writes them.
 local function shape_columns(t, op)
   local has = {}
   for _, name in ipairs(t:names()) do has[name] = true end
@@ -164,7 +165,7 @@ local function read_operator(t, entry)
   return { pool = pool, family = family, dims = dims or 1, rows = flat, shapes = shapes }
 end
 
--- Collectives: elements; files of several topologies are told apart by `group`.
+-- Rows of collectives hold a number of elements; `group` is the topology in files with several.
 local function read_collective(t, entry)
   local elements, err = t:numbers("shape", "positive")
   if not elements then return nil, err end

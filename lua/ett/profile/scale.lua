@@ -1,17 +1,17 @@
---- A few samples on the device's own model: each says how far the model is off there. The answer at another shape is
---- the model's, times the mean of these factors, nearer shapes first (inverse squares of distances; Shepard 1968).
+--- Corrects the device's kernel model with a few samples. Each sample has a factor: measured over modelled seconds. The
+--- answer is the model's time times the mean factor, weighted by inverse squared distance (Shepard 1968).
 local scale = {}
 
---- Squared distance, in factors of 2 of the dimensions, at which a sample still counts as the same shape.
+--- Squared distance (in log2 of the dimensions) below which a shape counts as sampled.
 local same = 1e-6
 
---- Half-width of an answer of one sample, and the least of several: judgements.
+--- Half-width with a single sample, and the lower limit with several: judgements.
 local assumed_spread, least_spread = 0.15, 0.03
 
---- Where the device has no table: rates of no device, which set only how the time grows with the shape.
+--- Without kernel tables: nominal rates; they set only how the time grows with the shape.
 local flops_per_second, bytes_per_second, start_seconds = 2e13, 1e12, 3e-6
 
---- The time that the factors refer to: the tables', else a roofline.
+--- The time that the factors refer to: of the kernel tables, else of a roofline.
 function scale.base(tables, op, shape, dtype, pass)
   local answer = tables:operator(op.name, shape, dtype, pass)
   return answer or { seconds = start_seconds + math.max(op.flops(shape, pass) / flops_per_second,
@@ -24,9 +24,9 @@ local function distance(a, b)
   return sum
 end
 
---- The mean of the logarithms of the points' factors, weighted towards `dims`; the squared distance of the nearest.
+--- Mean log factor of the points, weighted towards `dims`, and the squared distance of the nearest point.
 ---@param points table[] { dims, factor }
----@param without integer? the point to leave out
+---@param without integer? index of the point to leave out
 local function factor_at(points, dims, without)
   local sum, weight, nearest = 0.0, 0.0, math.huge
   for i, point in ipairs(points) do
@@ -39,7 +39,7 @@ local function factor_at(points, dims, without)
   return math.exp(sum / weight), nearest
 end
 
---- Relative errors of the samples, each predicted by the others; of a single one none.
+--- Leave-one-out relative errors of the samples; empty for a single sample.
 function scale.errors(points)
   local list = {}
   if #points > 1 then
@@ -51,10 +51,10 @@ function scale.errors(points)
   return list
 end
 
---- An answer (see ett.profile).
+--- An answer (ett.profile) for a shape.
 ---@param points table[] { dims, factor: measured over the model's seconds }
----@param dims number[] of the shape
----@param base table the model's answer there
+---@param dims number[] dimensions of the shape
+---@param base table the model's answer for the shape
 function scale.answer(points, dims, base)
   local factor, nearest = factor_at(points, dims)
   local errors, exact = scale.errors(points), nearest <= same

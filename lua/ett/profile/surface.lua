@@ -1,11 +1,12 @@
 --- The regressor of CPU sample tables: a smooth surface through the samples (samplers/core/surface.h).
 --
--- Trees need more rows than a few dozen shapes of a kernel. Median held-out error over operators, surface and hybrid,
--- in two runs on a busy machine: 3.8 and 9.7 %, 6.7 and 6.6 %.
+-- Trees need more rows than the few dozen shapes of a CPU campaign. Median held-out error over operators, surface
+-- against hybrid, in two runs on a busy machine: 3.8 against 9.7 %, 6.7 against 6.6 %.
 --
--- The reported error is held out: each of ten folds (equal shapes together) searches lengths and noise without its
--- rows. The closed form of leaving one out would keep scales that those rows helped to choose. The interval is the
--- surface's deviation times the 90 % quantile of held-out residuals over their deviations (conformal; Lei et al. 2018).
+-- The reported error is held out: each of ten folds (equal shapes together) fits length scales and noise without its
+-- own rows. The closed form of leave-one-out would use scales fitted to all rows. The half-width of the interval is the
+-- surface's standard deviation times the 90 % quantile of held-out residuals over their deviations (conformal; Lei et
+-- al. 2018).
 local error_module = require "ett.base.error"
 local files = require "ett.io"
 local median = require "ett.base.median"
@@ -15,20 +16,20 @@ local regressor_surface = {}
 local Surface = { __name = "ett.profile.surface" }
 Surface.__index = Surface
 
---- With more rows trees are more accurate, and a surface is slow to fit.
+--- Above this number of rows trees are more accurate, and a surface is slow to fit.
 regressor_surface.most_rows = 600
 
---- Changes whenever fits may change: part of the name of a cached fit.
+--- Increase this when fits may change; it is part of the key of a cached fit.
 regressor_surface.version = "5"
 
--- Five folds where a fit is slow.
+-- Fewer folds for large tables, whose fits are slow.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
--- Variance of a row measured under noise, over that of other rows.
+-- Variance of a row measured under noise, relative to that of a row without noise.
 local doubtful = 16.0
--- A row whose held-out residual exceeds both (a factor, robust deviations) belongs to another mode.
+-- A row is an outlier if its held-out residual exceeds both limits: a factor, and a number of robust deviations.
 local gate_ratio, gate_deviations = 3, 8
 
--- Work of a kernel by family and dimensions (ett.profile.samples). Times are divided by it before the fit.
+-- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples). Times are divided by this work.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,
@@ -41,7 +42,7 @@ local work = {
 local function work_of(family) return work[family] or function() return 1.0 end end
 
 -- Coordinates of the surface: logarithms of the dimensions. The rows of rope and softmax are a multiple of the third
--- dimension and are divided by it. The number of elements is added: caches depend on it.
+-- dimension and are divided by it. The number of elements is one more coordinate: cache effects depend on it.
 local function logarithms(d, family)
   local x = {}
   local count = family == "embedding" and 3 or #d -- the vocabulary of all ranks does not change the kernel
@@ -65,7 +66,7 @@ function regressor_surface.suits(path)
   return found
 end
 
--- The points of some rows as ett.sample takes them.
+-- The points of some rows in the form of ett.sample.
 local function points_of(data, rows)
   local x, y, doubt = {}, {}, data.doubt and {}
   for k, i in ipairs(rows) do
@@ -83,7 +84,8 @@ local function surface_through(data, rows)
   return surface
 end
 
--- Fold of each row. Equal points share a fold; points take turns after a fixed shuffle.
+-- The fold of each row. Equal points share a fold; points are shuffled with a fixed seed and dealt to the folds in
+-- turn.
 local function fold_of(data, rows)
   local mix, point, keys, key_of = require("ett.regress").mix, {}, {}, {}
   for _, i in ipairs(rows) do
@@ -101,13 +103,13 @@ local function fold_of(data, rows)
   return fold, folds
 end
 
--- Mean and deviation of a new measurement: surface and noise together.
+-- Mean and standard deviation of a new measurement: uncertainty of the surface and noise together.
 local function deviation_at(surface, x, noise)
   local mean, deviation = surface:predict(x)
   return mean, math.sqrt(deviation ^ 2 + noise ^ 2) + 1e-9
 end
 
--- Residual of every row from a surface fitted without its fold, and that residual over its deviation.
+-- Residual of every row from a surface fitted without the row's fold, and that residual over its standard deviation.
 local function held_out(data, rows)
   local fold, folds = fold_of(data, rows)
   local residual, score = {}, {}
@@ -129,7 +131,7 @@ local function held_out(data, rows)
   return residual, score
 end
 
--- Rows whose held-out residual is far from the median residual, and the others.
+-- Splits rows into outliers and the rest by the distance of their held-out residual from the median residual.
 local function outliers_of(rows, residual)
   local values, off = {}, {}
   for _, i in ipairs(rows) do values[#values + 1] = residual[i] end
@@ -144,7 +146,7 @@ local function outliers_of(rows, residual)
   return dropped, kept
 end
 
--- The quantile of the scores that covers nine tenths of new rows.
+-- The quantile of the scores that covers 90 % of new rows.
 local function conformal(score, rows)
   local sorted = {}
   for _, i in ipairs(rows) do sorted[#sorted + 1] = score[i] end
@@ -170,8 +172,8 @@ local function wrap(data, surface, quantile, held)
     noise = noise, quantile = quantile, held = held }, Surface)
 end
 
---- Fits. given: { family, dims, rows (flat), seconds } as of ett.regressor, and disturbed = { [row] = true } for rows
---- measured under noise, which weigh less.
+--- Fits a surface. given: { family, dims, rows (flat), seconds } as for ett.regressor, and disturbed = { [row] = true
+--- }: rows measured under noise, which get less weight.
 ---@return ett.RegressorSurface, table[] outliers { row=, seconds=, reason= }
 function regressor_surface.fit(given)
   local n, width = #given.seconds, given.dims
@@ -231,13 +233,13 @@ function Surface:values(d)
   return value, value / spread, value * spread, outside > 0.01 and "extrapolated" or "interpolated", outside, base
 end
 
---- The same as a table.
+--- The prediction as a table.
 function Surface:predict(d)
   local value, low, high, provenance, outside, base = self:values(d)
   return { value = value, low = low, high = high, outside = outside, base = base, provenance = provenance }
 end
 
---- Predictions of one flat list of dimensions, as of ett.regressor.
+--- Predictions of one flat list of dimensions, as in ett.regressor.
 ---@return number[] values, number[] lows, number[] highs, string[] provenances
 function Surface:predict_rows(rows)
   local values, lows, highs, provenances, width = {}, {}, {}, {}, self.held.dims
@@ -265,7 +267,7 @@ function Surface:text()
   return ("%s %s %s"):format(format, files.hash(text), text)
 end
 
---- The surface of such a text; a damaged text is refused.
+--- Reads the text of Surface:text; nil and an error if it is damaged.
 ---@param name string for messages
 ---@return ett.RegressorSurface|nil, ett.Error?
 function regressor_surface.from_text(text, name)
@@ -282,11 +284,11 @@ function regressor_surface.from_text(text, name)
   return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width }, surface, said.quantile, said.held)
 end
 
---- Writes a surface whole or not at all.
+--- Writes a surface file atomically.
 ---@return true|nil, ett.Error?
 function Surface:save(path) return files.write(path, self:text()) end
 
---- Reads a surface.
+--- Reads a surface file.
 ---@return ett.RegressorSurface|nil, ett.Error?
 function regressor_surface.load(path)
   local text, err = files.read(path)
