@@ -121,7 +121,7 @@ local function wrap(model) return setmetatable({ model = model, facts_ = model:f
 
 --- One prediction.
 ---@param dims number[]|number the family's dimensions, or its only one
----@return number value, number low, number high, string provenance, number outside (log2 of how far), number base
+---@return number value, number low, number high, string provenance, number outside (log2 of the distance), number base
 function Regressor:values(dims) return self.model:predict(dims) end
 
 --- The prediction as a table { value, low, high, base (seconds), provenance, outside }.

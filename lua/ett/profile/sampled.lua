@@ -221,12 +221,12 @@ end
 -- Provenance of an answer, from the provenance of the regressor's prediction.
 function Profile.origin(provenance) return provenance end
 
--- The words of an answer of a regressor.
+-- The detail of a prediction.
 local function words_of(detail, provenance, outside)
   return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
 end
 
--- What a regressor says (Regressor:values) as an answer.
+-- A prediction (Regressor:values) as an answer.
 local function answer_of(self, detail, value, low, high, provenance, outside)
   return { seconds = value, low_seconds = low, high_seconds = high, provenance = self.origin(provenance),
     detail = words_of(detail, provenance, outside) }
