@@ -1,6 +1,7 @@
 -- The code in every README runs. A block marked lua is run as a file of its own in an empty
 -- folder, unless parts of it are left out ("…"); one marked console is a transcript, checked
 -- word for word. A fence that says more (```lua sketch) is not run.
+local command = require "command"
 local tree = require "tree"
 
 local function blocks(text)
@@ -10,33 +11,19 @@ local function blocks(text)
   return found
 end
 
-local function run(command)
-  local pipe = assert(io.popen(command .. " 2>&1", "r"))
-  local output = pipe:read("a")
-  local _, _, status = pipe:close()
-  return status, output
-end
-
-local host = require "ett.host"
-local ett = host.prefix .. "/bin/ett"
-
 for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_slow_spec.lua
   describe(path, function()
     local transcript = {}
     for i, block in ipairs(blocks("\n" .. tree.read(path))) do
       if block.language == "lua" and not block.code:find("…", 1, true) then
         it(("block %d runs"):format(i), function()
-          local folder = os.tmpname()
-          os.remove(folder)
-          assert(require("ett.io").make_folder(folder))
-          local file = assert(io.open(folder .. "/example.lua", "w"))
-          file:write(block.code, "\n")
-          file:close()
+          local folder = command.folder()
+          command.write(folder, "example.lua", block.code .. "\n")
           -- What describes something is loaded; what is about specs is run by the spec runner.
           local about_specs = block.code:match "describe%("
-          local command = about_specs and "spec example.lua" or "run example.lua --quiet"
-          local status, output = run(("cd %s && '%s' %s"):format(folder, ett, command))
-          os.execute("rm -rf " .. folder)
+          local output, status = command.ett(folder, about_specs and "spec example.lua" or "run example.lua --quiet",
+            about_specs and "timeout 60")
+          command.remove(folder)
           assert.equal(0, status, output)
         end)
       elseif block.language == "console" then
@@ -45,12 +32,10 @@ for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_s
     end
     if #transcript > 0 then
       it("its commands print what it says", function()
-        local file_name = os.tmpname()
-        local file = assert(io.open(file_name, "w"))
-        file:write(table.concat(transcript, "\n\n"), "\n")
-        file:close()
-        local status, output = run(("'%s' transcript %s"):format(ett, file_name))
-        os.remove(file_name)
+        local folder = command.folder()
+        command.write(folder, "page.t", table.concat(transcript, "\n\n") .. "\n")
+        local output, status = command.ett(folder, "transcript page.t")
+        command.remove(folder)
         assert.equal(0, status, output)
       end)
     end

@@ -250,8 +250,9 @@ local function lua_blocks(text)
 end
 
 local function long_lua_functions(path, most, found)
-  local open = {}
-  for _, token in ipairs(lua_blocks(tree.read(path))) do
+  local open, text = {}, tree.read(path)
+  if select(2, text:gsub("\n", "")) <= most then return end
+  for _, token in ipairs(lua_blocks(text)) do
     local word = token.word
     if word == "function" or word == "if" or word == "do" or word == "repeat" then
       open[#open + 1] = token

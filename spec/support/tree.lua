@@ -32,11 +32,16 @@ function tree.files(pattern)
   return found
 end
 
+local texts = {}
+
+--- Text of a file, which is read once.
 function tree.read(path)
-  local file = assert(io.open(tree.root .. "/" .. path))
-  local text = file:read("a")
-  file:close()
-  return text
+  if not texts[path] then
+    local file = assert(io.open(tree.root .. "/" .. path))
+    texts[path] = file:read("a")
+    file:close()
+  end
+  return texts[path]
 end
 
 return tree
