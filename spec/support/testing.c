@@ -220,6 +220,7 @@ static int run_command(lua_State *L) {
     redirect(STDERR_FILENO, errors);
     unsetenv("ETT_PATH");
     forget_terminal(L);
+    lua_gc(L, LUA_GCSTOP); /* it would copy every page of the parent's objects */
     const int status = cli_run(L, argc, argv);
     tell_modules(L, ends[1]);
     fflush(NULL);
