@@ -48,9 +48,8 @@ function bench.run(opts)
   if opts.json then
     for _, item in ipairs(long) do rows[#rows + 1] = { measure = "    " .. item, value = "" } end
   end
-  local lines = structure.product_lines()
-  rows[#rows + 1] = { measure = "lines of product code, without coefficients", value = lines, target = "<= 56000",
-    pass = lines <= 56000 }
+  rows[#rows + 1] = { measure = "lines of product code, without coefficients (`functions` splits them)",
+    value = structure.product_lines() }
   return rows
 end
 

@@ -300,11 +300,23 @@ function structure.long_functions(most)
   return found
 end
 
---- Lines of product code: Lua, C and Python, without coefficient files.
+--- Whether a file counts as product code: Lua, C and Python, without coefficient files.
+function structure.is_product(path) return product(path) and path:match("%.[lchp][uy]?a?$") ~= nil end
+
+--- Files of product code.
+function structure.product_files()
+  local list = {}
+  for _, path in ipairs(tree.files()) do
+    if structure.is_product(path) then list[#list + 1] = path end
+  end
+  return list
+end
+
+--- Their lines.
 function structure.product_lines()
   local lines = 0
-  for _, path in ipairs(tree.files "%.[lchp][uy]?a?$") do
-    if product(path) then lines = lines + select(2, tree.read(path):gsub("\n", "")) end
+  for _, path in ipairs(structure.product_files()) do
+    lines = lines + select(2, tree.read(path):gsub("\n", ""))
   end
   return lines
 end
