@@ -1,4 +1,4 @@
---- Architectures: from hyper-parameters to layers, and from layers to what one device runs.
+--- Architectures: build layers from hyper-parameters, and the operations of one device from layers.
 --
 --   local model = architecture.new("llama", { layers = 32, hidden = 4096, heads = 32, vocab = 32000 })
 --   local c = architecture.configuration(model.hyper, { tp = 2, micro_batch = 4, seq = 4096, dtype = "bf16" })
@@ -45,7 +45,7 @@ end
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
---- Checks what a build function returned and makes every entry a table.
+--- Checks the result of a build function and makes every entry a table.
 local function check_built(built, label)
   if type(built) ~= "table" or type(built.layers) ~= "table" or #built.layers == 0 then
     error_module.raise("model", "%s: must return a table with a non-empty list 'layers'", label)
@@ -96,14 +96,14 @@ local function load_source(source)
   return { name = source, build = value.build, own = value.schema, path = path }
 end
 
---- Rules of every hyper-parameter of an architecture, and of those that its file declares.
+--- Rules of every hyper-parameter of an architecture, and the rules that its file declares.
 ---@return table all, table own
 function architecture.fields(source)
   local own = load_source(source).own or {}
   return hyper_parameters.fields_with(own), own
 end
 
---- What the operators of the layers say of their times, once each.
+--- The notes that the layers' operators declare about their times, each note once.
 local function notes_of(layers)
   local notes, seen = {}, {}
   for _, layer in ipairs(layers) do
@@ -116,7 +116,7 @@ local function notes_of(layers)
   return notes
 end
 
---- Builds a model of an architecture found by name (or given as a function).
+--- Builds a model of an architecture, found by name or given as a function. Raises on wrong hyper-parameters.
 ---@param source string|function
 ---@param hyper table
 ---@return table model { name, architecture, hyper, layers, notes }
@@ -135,7 +135,7 @@ function architecture.new(source, hyper)
   return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
 end
 
---- What one device of a plan sees of a layer: the `c` of operator files. It has every hyper-parameter.
+--- One layer's dimensions on one device of a plan: the `c` of operator files. It has every hyper-parameter.
 ---@param hyper table checked hyper-parameters
 ---@param plan table tp, cp, ep, etp, micro_batch, seq, sequence_parallel, dtype
 function architecture.configuration(hyper, plan)
@@ -149,9 +149,9 @@ function architecture.configuration(hyper, plan)
   return c
 end
 
-local spelt = setmetatable({}, { __mode = "k" }) -- tables `with` whose fields were compared with the known ones
+local spelt = setmetatable({}, { __mode = "k" }) -- tables `with` whose spelling was checked
 
--- Raises where a field of `with` is spelt almost like a known one. Other fields are for a user's own operator.
+-- Raises if a field of `with` is almost spelt like a known one. Other fields may belong to a user's operator.
 local function check_spelling(key, c, name)
   if hyper_parameters.fields[key] or hyper_parameters.entry_fields[key] or #tostring(key) <= 3 then return end
   local known = schema.keys(hyper_parameters.fields_with(c))
@@ -162,7 +162,7 @@ local function check_spelling(key, c, name)
   end
 end
 
---- The configuration with the fields of `with`.
+--- The configuration with the fields of `with` laid over it.
 local function overlay(c, with, name)
   if not with then return c end
   if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end
@@ -175,7 +175,7 @@ local function overlay(c, with, name)
   return own
 end
 
---- What one device runs for one entry of a layer, as architecture.operations lists it, without roles.
+--- The operations of one device for one entry of a layer, as in architecture.operations but without roles.
 function architecture.expand(entry, c)
   if not entry.op then return collective.expand(entry, overlay(c, entry.with, entry.collective)) end
   local op = operator.get(entry.op)
@@ -184,14 +184,14 @@ function architecture.expand(entry, c)
     module = entry.selective and "core_attn" or entry.module or "" } }
 end
 
---- What one device runs for one layer: a flat list of
+--- The operations of one device for one layer: a flat list of
 ---   { kind = "operator", name, operator, shape, times, module, role }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
---- role: its part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
---- expert_exchange belong to the experts.
+--- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
+--- `expert_exchange` belong to the experts.
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
----@param expand function? of entry, c and the entry's place; in place of architecture.expand
+---@param expand function? replaces architecture.expand; arguments: entry, c and the entry's index
 function architecture.operations(layer, c, expand)
   local list, among_experts = {}, false
   expand = expand or architecture.expand
@@ -208,7 +208,7 @@ function architecture.operations(layer, c, expand)
   return list
 end
 
---- Parameters of the whole model (no parallelism), as built: an integer while that is exact.
+--- Parameters of the whole model (no parallelism), as built: an integer if that is exact, else a float.
 function architecture.parameters(model)
   local c = architecture.configuration(model.hyper, { tp = 1, micro_batch = 1, seq = 1 })
   c.vocab_multiple = 1
@@ -225,7 +225,7 @@ function architecture.parameters(model)
   return rounded < 2 ^ 53 and total or rounded
 end
 
---- Names of every architecture found.
+--- Names of all architectures found.
 function architecture.names() return find.names("lua/architectures") end
 
 return architecture

@@ -1,6 +1,6 @@
 --- Parts of architectures: attention, MLPs, embedding and head.
 --
--- Each function takes hyper-parameters and returns a list of entries; blocks.join makes one list of several.
+-- Each function takes hyper-parameters and returns a list of entries; blocks.join concatenates lists.
 local error_module = require "ett.base.error"
 local mixers = require "ett.model.mixers"
 local shapes = require "ett.operator.shapes"
@@ -20,14 +20,14 @@ function blocks.append(list, ...)
   return list
 end
 
---- One list of many; nil is skipped.
+--- Concatenates lists of entries; nil is skipped.
 function blocks.join(...) return blocks.append({}, ...) end
 
 local enter, leave = { collective = "tensor_enter" }, { collective = "tensor_leave" }
 blocks.enter, blocks.leave = enter, leave
 local enter_head = { collective = "tensor_enter", with = { unquantised = true } }
 
---- The entries with fields laid over the configuration that they see.
+--- The entries, with fields laid over the configuration that their operators receive.
 ---@param fields table|fun(c: table): table
 function blocks.with(entries, fields)
   local list = {}
@@ -48,10 +48,10 @@ function blocks.with(entries, fields)
   return list
 end
 
--- An entry that selective recomputation may run again, as one of Megatron-LM's modules.
+-- An entry that selective recomputation may recompute as one of Megatron-LM's modules.
 local function of_module(module, op, with) return { op = op, module = module, with = with } end
 
---- The core of attention, which selective recomputation runs again. with: fields of its shapes.
+--- The attention core, which selective recomputation recomputes. with: fields of the operators' shapes.
 function blocks.attention_core(h, with)
   local function core(name) return { op = name, selective = true, with = with } end
   local exchange = { collective = "context_exchange", with = with }
@@ -62,8 +62,8 @@ function blocks.attention_core(h, with)
     "head_copies")
 end
 
---- Norms of queries and keys: of each head with one gain (Qwen 3), or with qk_norm_whole over all heads (OLMo 2). They
---- are inside the tensor-parallel region: every token, the local heads.
+--- Norms of queries and keys: per head with one gain (Qwen 3), or over all heads with qk_norm_whole (OLMo 2). They run
+--- inside the tensor-parallel region, on every token and the local heads.
 local function query_key_norms(h)
   if not h.qk_norm then return nil end
   local norm, list = h.norm or "rms_norm", {}
@@ -77,8 +77,8 @@ local function query_key_norms(h)
   return list
 end
 
---- Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434). Keys and values, and with q_lora_rank the queries, are
---- compressed before the tensor-parallel region.
+--- Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434). Keys and values are compressed before the
+--- tensor-parallel region; with q_lora_rank the queries are too.
 local function latent_attention(h)
   local dim = h.qk_nope_head_dim + h.qk_rope_head_dim
   local latent = h.kv_lora_rank + h.qk_rope_head_dim
@@ -98,7 +98,7 @@ local function latent_attention(h)
     { op = "linear_proj", with = { head_dim = h.v_head_dim } })
 end
 
---- Fields of the core of a layer's attention: no window, or the chunks of each sequence as sequences of their own.
+--- Fields of a layer's attention core: no window, or each chunk of a sequence as a separate sequence.
 local function core_fields(h)
   if h.chunked then
     return function(c)
@@ -110,14 +110,15 @@ local function core_fields(h)
   return h.window and h.full_attention and { window = false } or nil
 end
 
---- Projection to queries, keys and values, positions, core, output projection.
+--- Projection to queries, keys and values; positions; core; output projection.
 function blocks.attention(h)
   return blocks.join("linear_qkv", query_key_norms(h), (h.position or "rope") == "rope" and "rope" or nil,
     blocks.attention_core(h, core_fields(h)), h.attention_sinks and "attention_sinks" or nil,
     h.attention_gate and "attention_gate" or nil, "linear_proj")
 end
 
---- Attention, or another mixer, behind the collective that opens its tensor-parallel region; blocks.leave closes it.
+--- Attention or another mixer, after the collective that opens its tensor-parallel region; blocks.leave closes the
+--- region.
 function blocks.attention_region(h)
   if h.mixer then return mixers.region(h, enter) end
   if h.kv_lora_rank then return latent_attention(h) end

@@ -1,5 +1,5 @@
---- Dimensions of mixers that are no softmax attention, on one tensor rank: Mamba (Gu & Dao 2023), Mamba-2 (Dao & Gu
---- 2024) and the gated delta net (Yang et al. 2024). Heads, groups and the inner width are split over tensor ranks.
+--- Dimensions on one tensor rank of sequence mixers other than softmax attention: Mamba (Gu & Dao 2023), Mamba-2 (Dao &
+--- Gu 2024) and the gated delta net (Yang et al. 2024). Heads, groups and the inner width are split over tensor ranks.
 --
 --   mixer.dims(c, "mamba2").columns   -- of the input projection
 local error_module = require "ett.base.error"
@@ -7,14 +7,15 @@ local shapes = require "ett.operator.shapes"
 
 local mixer = {}
 
---- Mamba: x and z from the input projection; B, C and the steps' compression from x.
+--- Mamba: the input projection gives x and z; a projection of x gives B, C and the compressed time steps.
 local function mamba(c)
   local inner = shapes.divide("ssm_inner", c.ssm_inner or 2 * c.hidden, "tp", c.tp)
   return { inner = inner, state = c.ssm_state or 16, rank = c.ssm_dt_rank or (c.hidden + 15) // 16,
     columns = 2 * inner, channels = inner, convolution_bias = 1 }
 end
 
---- Mamba-2: z, x, B, C and a step of each head from the input projection. Groups of B and C are at least one a rank.
+--- Mamba-2: the input projection gives z, x, B, C and a time step per head. Each rank has at least one group of B and
+--- C.
 local function mamba2(c)
   local inner, head_dim = c.ssm_inner or 2 * c.hidden, c.ssm_head_dim or 64
   local heads = shapes.divide("ssm_heads", c.ssm_heads or shapes.divide("ssm_inner", inner, "ssm_head_dim", head_dim),
@@ -27,7 +28,7 @@ local function mamba2(c)
     convolution_bias = 1, chunk = c.scan_chunk or 256 }
 end
 
---- Gated delta net: queries, keys, values, the output's gate, and two numbers a value head.
+--- Gated delta net: queries, keys, values, the output gate, and two numbers per value head.
 local function gated_delta(c)
   shapes.need(c, "the gated delta net", "linear_key_heads", "linear_value_heads")
   local keys = shapes.divide("linear_key_heads", c.linear_key_heads, "tp", c.tp)
@@ -40,14 +41,14 @@ end
 
 mixer.kinds = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta }
 
---- Dimensions of the configuration's mixer on one tensor rank; without c.mixer the fields tell which it is.
----@param kind string? the mixer that an operator is part of
+--- Dimensions of the configuration's mixer on one tensor rank. Without c.mixer the fields decide which mixer it is.
+---@param kind string? the mixer that the calling operator belongs to
 function mixer.dims(c, kind)
   kind = kind or c.mixer or c.linear_value_heads and "gated_delta" or c.ssm_dt_rank and "mamba" or "mamba2"
   return mixer.kinds[kind](c)
 end
 
---- A sequence is scanned whole: context parallelism is refused.
+--- Tokens of whole sequences. Raises under context parallelism, which a scan does not support.
 function mixer.tokens(c)
   if (c.cp or 1) > 1 then
     error_module.raise("plan", "cp = %d: ett has no context parallelism of state-space and linear-attention layers; "

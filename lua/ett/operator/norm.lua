@@ -1,4 +1,4 @@
---- Norms over the hidden dimension: layer_norm, and rms_norm, which leaves the mean and the bias out.
+--- Norms over the hidden dimension: layer_norm, and rms_norm (without mean and bias).
 --
 --   norm.define(op, { centred = true, flops = { 8, 14 } }) -- flops an element, forward and backward
 local doubles = require "ett.operator.doubles"
@@ -8,7 +8,7 @@ local shapes = require "ett.operator.shapes"
 
 local norm = {}
 
--- Text in @{ } is for a centred norm only.
+-- Text in @{ } is used for a centred norm only.
 local source = [[
 extern "C" __global__ void NAME_forward(const T *x, const T *gain, @{const T *bias, }T *y, @{float *mean, }
                                         float *inverse, long long cols) {
@@ -63,7 +63,7 @@ extern "C" __global__ void NAME_weights(const T *x, const T *dy, @{const float *
 }
 ]]
 
---- Arguments of a kernel: those of a centred norm are marked true.
+--- The kernel arguments of a norm: those marked true are dropped unless it is centred.
 local function only(centred, list)
   local kept = {}
   for _, item in ipairs(list) do
@@ -72,7 +72,7 @@ local function only(centred, list)
   return kept
 end
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 local function doubles_of(name, centred)
   local function named(names, ...)
     local given, by_name = { ... }, {}
@@ -103,12 +103,12 @@ local function doubles_of(name, centred)
   }
 end
 
---- Completes an operator: shape, cost, kernels.
+--- Completes a norm operator: shape, cost, kernels.
 function norm.define(op, facts)
   local centred = facts.centred
   op.family, op.centred = "norm", centred
   op.shape = op.shape or function(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
-  -- Forward reads x and writes y; backward reads x and dy, writes dx. Both touch fp32 statistics, a few a row.
+  -- Forward reads x and writes y; backward reads x and dy and writes dx. Both access a few fp32 statistics per row.
   memory.define(op, {
     forward = { reads = 1, writes = 1, flops = facts.flops[1] },
     backward = { reads = 2, writes = 1, flops = facts.flops[2] },

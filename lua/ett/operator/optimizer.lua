@@ -1,8 +1,8 @@
 --- The optimizer family: Adam over the parameters of one device.
 --
--- Mixed precision, bytes a parameter: an update reads an fp32 gradient, master weight and two moments (16). It writes
--- master weight and moments (12) and the model's weight (its dtype). An fp32 model has no separate master weight.
--- 14 operations: Adam with bias correction and decoupled weight decay (Kingma & Ba 2015, Loshchilov & Hutter 2019).
+-- Bytes per parameter in mixed precision: an update reads the fp32 gradient, the master weight and two moments (16). It
+-- writes master weight and moments (12) and the model's weight (its dtype). An fp32 model has no separate master
+-- weight. FLOPs: 14, Adam with bias correction and decoupled weight decay (Kingma & Ba 2015, Loshchilov & Hutter 2019).
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local launch = require "ett.operator.launch"
 
@@ -19,7 +19,7 @@ end
 
 function optimizer.kernel_shape(s) return { params = s.params, tensors = s.tensors or 1 } end
 
---- Constants of an update, on every back end.
+--- Constants of an update on all back ends.
 optimizer.rate, optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.decay = 1e-3, 0.9, 0.95, 1e-8, 0.01
 
 --- Bias corrections of both moments at a step (from 1): 1 / (1 - beta^step).
@@ -85,7 +85,7 @@ adam = torch.optim.AdamW(weights, lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01,
 return adam.step
 ]]
 
---- Completes an optimizer of one pipeline stage. extra(c): parameters and tensors that are not of encoder layers
+--- Completes the optimizer of one pipeline stage. extra(c): parameters and tensors outside the encoder layers
 --- (embedding, final norm and head).
 function optimizer.stage(op, extra)
   op.family = "optimizer"

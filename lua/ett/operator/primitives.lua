@@ -1,4 +1,4 @@
---- Checks what an operator's kernel() gives to the primitives of `k` (samplers/README.md) before they are recorded.
+--- Checks the arguments that an operator's kernel() passes to the primitives of `k` (samplers/README.md).
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -28,7 +28,7 @@ local function check(op, name, given)
   if #found > 0 then raise(op, name, "%s", table.concat(found, "; ")) end
 end
 
---- Elements of a tensor that k.tensor is given.
+--- Number of elements of a k.tensor argument.
 local function count_of(op, given)
   local count, named = 1, {}
   if type(given) ~= "table" then check(op, "tensor", given) end
@@ -59,11 +59,11 @@ local function check_sizes(op, launch, what)
   end
 end
 
---- The primitives of a back end, with checks. Another name raises.
+--- The primitives of a back end, with checked arguments. An unknown primitive raises an error.
 ---@param op table operator, for messages
 ---@param k table backend, dtype, tensor, gemm, attention, kernel
 function primitives.checked(op, k)
-  local elements = setmetatable({}, { __mode = "k" }) -- of the tensors made here
+  local elements = setmetatable({}, { __mode = "k" }) -- tensor -> its number of elements
   local checked = { backend = k.backend, dtype = k.dtype }
 
   function checked.tensor(given)

@@ -1,7 +1,7 @@
---- Operators over attention scores, [batch, heads, seq_q, seq_k]: softmaxes, masks.
+--- Operators over attention scores, [batch, heads, seq_q, seq_k]: softmax and masks.
 --
 --   scores.define(op, cost)      -- schema, shape and cost (ett.operator.memory)
---   scores.softmax(op, masked)   -- kernels: over every key, or over the keys that a causal mask leaves
+--   scores.softmax(op, masked)   -- kernels: over all keys, or under a causal mask
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
@@ -20,14 +20,14 @@ function scores.define(op, cost)
   memory.define(op, cost)
 end
 
---- Tensors of a run: `count` of them, a row for each query.
+--- `count` tensors of a run, with one row per query.
 function scores.tensors(k, s, count)
   local rows, list = s.batch * s.heads * s.seq_q, {}
   for i = 1, count do list[i] = k.tensor { rows, s.seq_k } end
   return list
 end
 
--- A block computes a row. NAME: the operator's name. SEEN: the number of keys that the row sees.
+-- One thread block computes one row. NAME: name of the operator. SEEN: number of unmasked keys of the row.
 local source = [[
 extern "C" __global__ void NAME_forward(const T *x, T *y, ARGUMENTSlong long cols) {
   const long long row = blockIdx.x * cols;
@@ -53,10 +53,10 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
 }
 ]]
 
---- The kernels of a softmax. masked: row r is query r % seq_q and sees the keys up to its own; the rest becomes zero.
+--- The kernels of a softmax. masked: row r is query r % seq_q and attends to keys up to itself; all others become zero.
 function scores.softmax(op, masked)
   local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
-  -- Each kernel in double precision, with its arguments as lists.
+  -- Each kernel in double precision, as a reference; its arguments are lists.
   op.doubles = {
     [op.name .. "_forward"] = function(x, y, ...)
       doubles.set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))

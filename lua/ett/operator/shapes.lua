@@ -1,12 +1,12 @@
---- Helpers that turn a configuration into a shape.
+--- Helpers that compute a shape from a configuration.
 --
--- The configuration `c` is one layer as one device of a plan sees it (operators/README.md lists its fields). The shape
+-- The configuration `c` describes one layer on one device of a plan (operators/README.md lists its fields). The shape
 -- `s` holds plain integers, already divided by tp, cp and ep.
 local error_module = require "ett.base.error"
 
 local shapes = {}
 
---- value / degree; raises if it is not a whole number.
+--- value / degree. Raises if the quotient is not an integer.
 function shapes.divide(what, value, by, degree)
   if value % degree ~= 0 then
     error_module.raise("plan", "%s = %d must be divisible by %s = %d", what, value, by, degree)
@@ -50,8 +50,8 @@ function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end
 
---- Heads, key/value heads and rows of queries of one rank in the core of attention. Ulysses exchanges rows for heads:
---- each context rank has all rows of its share of the heads (Jacobs et al. 2023, arXiv 2309.14509).
+--- Heads, key/value heads and query rows of one rank in the attention core. Ulysses exchanges rows for heads: each
+--- context rank has all rows of its share of the heads (Jacobs et al. 2023, arXiv 2309.14509).
 function shapes.attention(c)
   local heads, kv, cp = shapes.local_heads(c), shapes.local_kv_heads(c), c.cp or 1
   if c.cp_method ~= "ulysses" then return heads, kv, shapes.divide("seq", c.seq, "cp", cp) end
@@ -61,7 +61,7 @@ end
 --- Width of one head: head_dim, or hidden / heads.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 
---- Raises if `c` lacks fields that an operator needs.
+--- Raises if `c` lacks a field that an operator needs.
 function shapes.need(c, who, ...)
   local missing = {}
   for _, name in ipairs { ... } do
@@ -73,7 +73,7 @@ function shapes.need(c, who, ...)
   end
 end
 
---- 1 if a linear has biases, else nil. The first given field of `c` among the names decides, then `bias`.
+--- 1 if a linear layer has biases, else nil. The first of the named fields of `c` that is set decides, else `bias`.
 function shapes.bias(c, ...)
   for _, name in ipairs { ... } do
     if c[name] ~= nil then return c[name] and 1 or nil end
@@ -81,19 +81,19 @@ function shapes.bias(c, ...)
   return c.bias and 1 or nil
 end
 
---- A count of copies of tokens on the busiest expert-parallel rank.
+--- The number of token copies on the busiest expert-parallel rank, from the balanced number.
 function shapes.loaded(c, count)
   local load = c.expert_load or 1
   return load == 1 and count or math.max(1, math.ceil(count * load - 1e-9))
 end
 
---- Experts of one rank, the tokens of each, and the width of each on one tensor rank. Balanced experts of a rank
---- together receive as many copies of tokens as the rank sends, top_k of each token; the busiest rank has expert_load
---- times that.
+--- Experts of one rank, tokens per expert, and the width of an expert on one tensor rank. With balanced routing the
+--- experts of a rank receive as many token copies as the rank sends: top_k per token. The busiest rank receives
+--- expert_load times as many.
 function shapes.experts(c)
   local etp = c.etp or c.tp
   local experts = shapes.divide("experts", c.experts, "ep", c.ep or 1)
-  -- A group of etp ranks shares its tokens.
+  -- The etp ranks of a group hold the same tokens of experts.
   local copies = shapes.loaded(c, shapes.tokens(c) * c.top_k * etp // c.tp)
   return experts, math.max(1, (copies + experts - 1) // experts),
     shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)

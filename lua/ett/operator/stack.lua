@@ -2,12 +2,12 @@
 --
 --   local stack = require("ett.operator.stack").get "megatron"
 --
--- A stack says which kernel serves attention, norms and the loss, and what a launch costs the host.
+-- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
 local find = require "ett.base.find"
 
 local stack_module = {}
 
---- The kernels of attention, of norms and of the cross entropy that a stack may name.
+--- The kernels that a stack may name for attention, norms and cross entropy.
 stack_module.attention = { "cudnn", "flash2", "flash1", "flash1_triton" }
 stack_module.norm = { "fused", "cudnn", "compiled", "torch" }
 stack_module.cross_entropy = { "fused", "compiled", "torch", "megatron" }
@@ -64,11 +64,11 @@ local fields = {
   launch_seconds = { "nonnegative", default = 0.0, help = "of the host, for each operator and pass" },
 }
 
---- The stack of a name; raises with the nearest name.
+--- The stack of a name. Raises an error with the nearest name if there is none.
 ---@param name string? nil: "plain"
 function stack_module.get(name) return (find.described("lua/stacks", name or "plain", fields)) end
 
---- Names of every stack found.
+--- Names of all stacks found.
 function stack_module.names() return find.names "lua/stacks" end
 
 --- Whether a name is a stack.

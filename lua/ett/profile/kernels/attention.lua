@@ -7,7 +7,7 @@ local attention = { name = "attention", summary = "fused causal attention, forwa
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
 
---- The analytic seconds, and what the trees see.
+--- Analytic seconds, and the features of the trees.
 ---@param device ett.Device
 ---@param dtype string of the products
 ---@param x table { batch, seq, heads, kv_heads, head_dim, window (0: none) }

@@ -1,8 +1,8 @@
---- Attention in training, forward and backward apart: cuDNN's fused kernels.
+--- Attention in training, a separate law for forward and backward: cuDNN's fused kernels.
 --
--- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query sees. a and b belong to
--- one data type, pass and pair of head dimensions. a is the inverse share of the peak at long sequences, b the cost
--- of each query's own work.
+-- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query attends to. Each data
+-- type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long sequences; b
+-- is the fixed cost of a query.
 local csv = require "ett.csv"
 
 local training = { name = "attention_training", summary = "fused attention, forward and backward apart",
@@ -27,7 +27,7 @@ end
 --- The key of a law, such as "bf16 backward 128 128".
 function training.key(dtype, pass, x) return ("%s %s %d %d"):format(dtype, pass, x.head_dim, x.value_dim) end
 
--- Least squares of the relative error over two columns, both coefficients at least 0.
+-- Least squares of the relative error with two non-negative coefficients.
 local function two_columns(rows)
   local aa, ab, bb, a, b = 0.0, 0.0, 0.0, 0.0, 0.0
   for _, row in ipairs(rows) do
@@ -41,7 +41,7 @@ local function two_columns(rows)
   return first, second
 end
 
---- Measured rows of a device: cuDNN's, reproducible or not as the source ran them; nil where it has no table.
+--- Measured rows of a device from cuDNN, deterministic or not as the source ran them; nil if the device has no table.
 ---@param folder string one folder a device
 ---@param device ett.Device
 ---@return table[]?
@@ -57,11 +57,11 @@ function training.read(folder, device)
     local row = {}
     for name, values in pairs(columns) do row[name] = values[i] end
     row.seconds = row.time_us * 1e-6
-    -- Both kinds of backward pass were measured on GB300: the faster, which frameworks take by default.
+    -- GB300 has rows of both kinds of backward pass: keep the faster, which is the default of frameworks.
     local key = ("%s %s %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
       row.causal, row.window)
     row.small = row.window > 0 and row.window < 256 -- a few tiles
-    -- fp8 kernels do not skip what is outside a small window.
+    -- fp8 kernels compute scores outside a small window too.
     if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not (row.small and row.dtype ~= "bf16") then
       if seen[key] then
         if row.seconds < rows[seen[key]].seconds then rows[seen[key]] = row end
@@ -74,7 +74,7 @@ function training.read(folder, device)
   return rows
 end
 
--- The law of the nearest head dimensions, and its key.
+-- The law with the nearest head dimensions, and its key.
 local function nearest(laws, dtype, pass, x)
   local best, distance
   for key in pairs(laws) do
@@ -87,7 +87,7 @@ local function nearest(laws, dtype, pass, x)
   return best and laws[best], best
 end
 
--- b of a law whose a is given: the median over rows.
+-- b of a law with a given a: the median over the rows.
 local function one_column(rows, a)
   local list = {}
   for i, row in ipairs(rows) do list[i] = math.max(0.0, row.seconds - a * row.u) / row.v end
@@ -95,7 +95,7 @@ local function one_column(rows, a)
   return list[(#list + 1) // 2]
 end
 
---- Fits every law that has rows. Head dimensions of which only small windows were measured take a of the nearest law.
+--- Fits every law that has rows. A head dimension with rows of small windows only takes a from the nearest law.
 ---@param device ett.Device
 ---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
 ---@return table<string, number[]> key -> { a, b }
@@ -118,7 +118,7 @@ function training.fit(device, rows)
   return laws
 end
 
---- Seconds of a pass, or nil where no law of the data type is there.
+--- Seconds of a pass, or nil without a law for the data type.
 ---@param device ett.Device
 ---@param laws table of training.fit
 function training.seconds(device, laws, dtype, pass, x)

@@ -2,7 +2,8 @@
 --
 --   calibrate.run { tables = "…/kernels", into = "clusters/devices", devices = { "h100_sxm" } }
 --
--- Each file states its source, licence, fit date and the error of rows held out of a first fit.
+-- Each file states its source, licence, date of the fit, and the error of held-out rows (from a fit without those
+-- rows).
 local collectives = require "ett.profile.kernels.collectives"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
@@ -15,7 +16,7 @@ local training = require "ett.profile.kernels.attention_training"
 
 local calibrate = {}
 
---- The data types that are fitted where a table has them.
+--- The data types that are fitted if a table has them.
 calibrate.dtypes = { "bf16", "fp8", "fp8_block", "nvfp4" }
 
 local names = { "gemm", "attention" }
@@ -26,7 +27,7 @@ local sources = {
 }
 local default_source = { "ai-dynamo/aiconfigurator@095f58a, compute tables (NVIDIA)", "Apache-2.0" }
 
---- Whether a row belongs to the held-out fifth of a seed: all rows of its group do, or none.
+--- Whether a row belongs to the held-out fifth of a seed. All rows of a group are held out together.
 ---@param group string of the model's `group`
 ---@param seed integer
 function calibrate.held_out(group, seed)
@@ -35,7 +36,7 @@ function calibrate.held_out(group, seed)
   return (hash >> 7) % 5 == 0
 end
 
---- Rows of a model split into those to fit and those held out.
+--- Splits the rows of a model into rows to fit and held-out rows.
 function calibrate.split(model, rows, seed)
   local fitted, held = {}, {}
   for _, row in ipairs(rows) do
@@ -120,7 +121,7 @@ local function fit_laws(request, device)
     error = training.error(device, laws, rows), bytes = #text }
 end
 
--- A curve as lines of at most 116 columns.
+-- A curve as text lines of at most 116 columns.
 local function curve_lines(gpus, curve)
   local lines, line = {}, ("      [%d] = {"):format(gpus)
   for i, value in ipairs(curve) do
@@ -164,7 +165,7 @@ return {
   return { device = device.key, kernel = "collectives", dtype = "", rows = points, error = 0.0, bytes = #text }
 end
 
---- Fits and writes; raises where no table of any device is found.
+--- Fits and writes the coefficient files. Raises if no device has a table.
 ---@param request table { tables, into, devices (list of keys)?, fitted (date), seed? }
 ---@return table[] summary { device, kernel, dtype, rows, error, bytes }
 function calibrate.run(request)

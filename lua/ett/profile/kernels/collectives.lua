@@ -1,7 +1,7 @@
 --- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
 --
--- Between two sizes the time is interpolated on logarithms; below the smallest it is constant, above the largest the
--- bandwidth is. Bytes are those of nccl-tests: the whole buffer.
+-- Times between two sizes are interpolated on logarithms. Below the smallest size the time is constant; above the
+-- largest size the bandwidth is constant. Bytes count the whole buffer, as in nccl-tests.
 local csv = require "ett.csv"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
@@ -9,10 +9,10 @@ local collectives = { name = "collectives", summary = "collectives inside a node
 
 local log, exp = math.log, math.exp
 
---- Bytes that each rank sends over the bytes of the buffer.
+--- Bytes that each rank sends, divided by the bytes of the buffer.
 local function share(kind, gpus) return (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus end
 
---- Curves of a measured table: kind -> GPUs -> { bytes, seconds, bytes, seconds, … }; nil where there is no table.
+--- Curves of a measured table: kind -> GPUs -> { bytes, seconds, bytes, seconds, … }; nil without a table.
 ---@param folder string one folder a device
 ---@param device ett.Device
 function collectives.fit(folder, device)
@@ -57,7 +57,7 @@ local function nearest(by_gpus, gpus)
   return by_gpus[best], best
 end
 
---- Seconds of a collective, or nil where no curve of its kind is known.
+--- Seconds of a collective, or nil without a curve of its kind.
 ---@param curves table of collectives.fit
 ---@param kind string
 ---@param bytes number of the whole buffer

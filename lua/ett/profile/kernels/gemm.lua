@@ -1,40 +1,40 @@
 --- Matrix products on tensor cores: C[m, n] = A[m, k] x B[k, n].
 --
--- The analytic time is the longer of arithmetic and memory. Arithmetic runs in waves of output tiles over the
--- multiprocessors; the fastest of several tile sizes counts. Products that last long run at lower clocks. Small weights
--- can stay in the last-level cache between the runs of a measurement.
+-- The analytic time is the maximum of arithmetic and memory time. Arithmetic runs in waves of output tiles over the
+-- multiprocessors; the fastest of several tile sizes is taken. Long products run at lower clocks. Small weights can
+-- stay in the last-level cache between the runs of a benchmark.
 local gemm = { name = "gemm", summary = "matrix products, by data type", table = "gemm.csv",
   inputs = { "m", "n", "k" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   rounds = { default = 60, bf16 = 200, fp8 = 80 } }
 
---- Bytes of an element of A and B; mxfp4, which plans do not have, stores one scale for 32 elements.
+--- Bytes of an element of A and B. mxfp4, which plans do not offer, stores one scale for 32 elements.
 gemm.element_bytes = setmetatable({ mxfp4 = 0.5 + 1 / 32 }, { __index = require("ett.base.schema").dtype_bytes })
 
--- { rows, columns, share of the multiprocessor's peak rate that a tile of this size reaches }; assumed, the trees
--- correct it.
+-- { rows, columns, share of the multiprocessor's peak rate that a tile of this size reaches }; assumed, corrected by
+-- the trees.
 local tiles = { { 64, 64, 0.5 }, { 64, 128, 0.65 }, { 128, 128, 0.85 }, { 128, 256, 1.0 }, { 256, 128, 1.0 } }
 
 local ceil, exp, log, max, min = math.ceil, math.exp, math.log, math.max, math.min
 
--- Few tiles with a long k are split over k, and their partial sums are added in fp32: cuBLAS does; the kernels of block
--- formats (DeepGEMM, CUTLASS) do not.
+-- Split-K: with few tiles and a long k, cuBLAS splits k and adds the partial sums in fp32. The kernels of block formats
+-- (DeepGEMM, CUTLASS) do not.
 local splits, whole = { 1, 2, 4, 8, 16, 32, 64 }, { 1 }
 local of_blocks = { fp8_block = true, mxfp8 = true, nvfp4 = true, mxfp4 = true }
 
--- Clocks fall while a product lasts: measured over analytic times grow with duration on nearly all devices. The
--- exponent is chosen among shapes with m <= 4096 and n, k <= 8192, fitted to the small and tested on the large ones.
+-- Clocks fall during a long product: the ratio of measured to analytic time grows with duration on nearly all devices.
+-- The exponent was fitted to small shapes and tested on large ones, all with m <= 4096 and n, k <= 8192.
 local cool_seconds, heat, hottest_seconds = 3e-5, 0.0175, 0.02
 
 local function heated(arithmetic)
   return arithmetic * max(1.0, min(arithmetic, hottest_seconds) / cool_seconds) ^ heat
 end
 
--- The tables rotate weights over as many copies as exceed the last-level cache, at most 5. When all of a run fits,
--- products read it from there. cache_rate: bytes/s of one multiprocessor, from L40S and RTX PRO 6000; the memory of
--- the other devices is about as fast.
+-- The benchmark rotates over copies of the weights that exceed the last-level cache, at most 5 copies. If all operands
+-- of the runs fit in the cache, products read them from the cache. cache_rate: bytes/s of one multiprocessor, from L40S
+-- and RTX PRO 6000; the memory of the other devices is about as fast.
 local most_copies, cache_rate = 5, 2e10
 
--- Seconds to move the operands of `batch` products once; bytes of a run's operands over those of the cache.
+-- Seconds to move the operands of `batch` products once; bytes of the operands of all runs over the size of the cache.
 local function moved(device, batch, weight, activation, output)
   local cache_bytes = device.l2_bytes * 1.048576 -- data sheets print MiB as MB
   local copies = min(most_copies, ceil(cache_bytes / (batch * weight)))
@@ -45,13 +45,13 @@ local function moved(device, batch, weight, activation, output)
   return batch * (weight * per_byte + (activation + output) / device.memory_bandwidth), filled
 end
 
--- Bytes of the weight, of the activation (with its 16-bit original where it is quantised) and of the output.
+-- Bytes of the weight, of the activation (with the 16-bit original if it is quantised) and of the output.
 local function operand_bytes(dtype, m, n, k)
   local size = gemm.element_bytes[dtype]
   return n * k * size, m * k * (size < 2 and size + 2 or size), 2.0 * m * n
 end
 
--- Seconds of arithmetic of `batch` products, and over how many parts k is split.
+-- Seconds of arithmetic of `batch` products, and the number of parts of k.
 local function computed(device, dtype, batch, m, n, k, ways)
   local per_multiprocessor = device:peak(dtype) / device.multiprocessors
   local least, chosen = math.huge, 1
@@ -75,13 +75,13 @@ local function time(arithmetic, memory)
   return max(arithmetic / 0.9, memory / 0.8) + 0.3 * min(arithmetic, memory) + start_seconds
 end
 
--- How full the last wave of tiles is, and the number of waves up to 64.
+-- The occupied share of the last wave of tiles, and the number of waves, at most 64.
 local function filling(m, n, rows, columns, multiprocessors)
   local waves = ceil(m / rows) * ceil(n / columns) / multiprocessors
   return waves / ceil(waves), min(ceil(waves), 64)
 end
 
---- The analytic seconds of a product, and what the trees see of it.
+--- Analytic seconds of a product, and the features of the trees.
 ---@param device ett.Device
 ---@param dtype string
 ---@param x table { m, n, k }
@@ -100,14 +100,14 @@ function gemm.analyse(device, dtype, x)
     log(weight / device.l2_bytes), log(rest / device.l2_bytes), log(filled), log(seconds) }
 end
 
---- Without sums over more than 65536 products: a table has 128 x 128 results over up to 796544, on one multiprocessor.
+--- Drops products with k over 65536: a table has 128 x 128 results with k up to 796544, computed on one multiprocessor.
 function gemm.sound(_, _, rows)
   local kept = {}
   for _, row in ipairs(rows) do if row.k <= 65536 then kept[#kept + 1] = row end end
   return kept
 end
 
---- Share of an analytic time that is arithmetic, from what `analyse` returned.
+--- Arithmetic share of an analytic time, from the values that `analyse` returned.
 function gemm.arithmetic_share(seconds, features)
   return (1 - start_seconds / seconds) / (1 + exp(-features[5]))
 end
@@ -115,7 +115,7 @@ end
 --- Rows with the same weight are held out together.
 function gemm.group(x) return ("%d %d"):format(x.n, x.k) end
 
---- The analytic seconds of `batch` independent products in one grouped kernel, and the share that is arithmetic.
+--- Analytic seconds of `batch` independent products in one grouped kernel, and the arithmetic share.
 function gemm.grouped(device, dtype, batch, m, n, k)
   local weight, activation, output = operand_bytes(dtype, m, n, k)
   local arithmetic = computed(device, dtype, batch, m, n, k, whole)

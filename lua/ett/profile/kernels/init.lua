@@ -1,11 +1,11 @@
---- Kernel models of a device: an analytic time, and trees on the logarithm of measured over analytic.
+--- Kernel models of a device: an analytic time, and trees that predict the logarithm of measured over analytic time.
 --
 --   local kernels = require "ett.profile.kernels"
 --   kernels.of(device, "gemm", "bf16"):predict { m = 4096, n = 4096, k = 4096 }   --> seconds, low, high
 --   kernels.fit("gemm", device, "bf16", rows)                                     -- rows of { m, n, k, seconds }
 --
--- A kernel model is a file of this folder: its inputs, its table of measured rows, `analyse` and `group`. README.md
--- says what each field means.
+-- A kernel model is a file of this folder: inputs, table of measured rows, `analyse` and `group`. README.md lists all
+-- fields.
 local csv = require "ett.csv"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
@@ -23,11 +23,11 @@ kernels.format = "ett kernel 2"
 local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention",
   moe = require "ett.profile.kernels.moe" }
 
--- Found on development splits of the tables (other seeds than `ett bench kernels` reports on).
+-- Chosen on development splits of the tables (other seeds than those that `ett bench kernels` reports).
 local parameters = { tree_method = "hist", grow_policy = "lossguide", max_depth = 0, max_leaves = 48, eta = 0.13,
   subsample = 0.8, min_child_weight = 4, max_bin = 256, lambda = 1 }
 
---- The kernel model of a name; raises with the nearest name.
+--- The kernel model of a name. Raises an error with the nearest name if there is none.
 ---@param name string
 function kernels.get(name)
   local names = require("ett.base.schema").keys(models)
@@ -35,11 +35,11 @@ function kernels.get(name)
     error_module.suggestion(tostring(name), names), table.concat(names, ", "))
 end
 
---- Measured rows of one device: list of { inputs…, framework, dtype, seconds }.
+--- Measured rows of one device: a list of { inputs…, framework, dtype, seconds }.
 ---@param model table of kernels.get
----@param folder string one folder a device, a table each
+---@param folder string the folder of tables: one subfolder a device, one file a model
 ---@param device ett.Device
----@return table[]|nil rows, ett.Error? why there is no table
+---@return table[]|nil rows, ett.Error? the reason why there is no table
 function kernels.read(model, folder, device)
   local file, err = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, model.table))
   if not file then return nil, err end
@@ -54,9 +54,9 @@ function kernels.read(model, folder, device)
   return rows
 end
 
---- The rows of one data type of the framework that the model prefers, and its name.
+--- The rows of one data type from the framework that the model prefers, and the name of that framework.
 ---@param rows table[] of kernels.read
----@return table[] rows, string? framework nil: no row
+---@return table[] rows, string? framework nil if there is no row
 function kernels.preferred(model, rows, dtype)
   local by_framework = {}
   for _, row in ipairs(rows) do
@@ -73,11 +73,11 @@ end
 
 ---@class ett.Kernel
 ---@field model table
----@field device ett.Device whose analytic times it scales
+---@field device ett.Device whose analytic times the trees scale
 local Kernel = { __name = "ett.kernel" }
 Kernel.__index = Kernel
 
---- Seconds of one run and the ends of the 90 % interval.
+--- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
 function Kernel:predict(x)
@@ -105,10 +105,10 @@ function kernels.fit(name, device, dtype, rows)
   return setmetatable({ model = model, device = device, dtype = dtype, trees = trees }, Kernel)
 end
 
---- The kernel as text that kernels.of reads: base64 of its trees.
+--- The kernel as text: base64 of its trees. kernels.of reads it.
 function Kernel:text() return self.trees:text() end
 
--- The table of a coefficient file, checked; nil where the device has no such file.
+-- The checked table of a coefficient file; nil if the device has no such file.
 local function read_file(device, name, dtype)
   local path = ("%s/%s%s.coefficients.lua"):format(device.folder, name, dtype and "." .. dtype or "")
   local file = io.open(path, "r")
@@ -132,10 +132,10 @@ local function read_file(device, name, dtype)
   return given, label
 end
 
--- Folder, model and data type -> a coefficient file that some kernel still uses.
+-- Coefficient files in use, by folder, model and data type.
 local opened = setmetatable({}, { __mode = "v" })
 
---- The kernel of a device from its coefficient file, or nil where it has none.
+--- The kernel of a device from its coefficient file; nil if the device has none.
 ---@param device ett.Device
 ---@param name string kernel model
 ---@param dtype string
@@ -156,9 +156,9 @@ function kernels.own(device, name, dtype)
     about = known.about, opened = known }, Kernel)
 end
 
--- Kernels of devices whose rates have the device's ratios to bf16, where there are some: the others are another chip.
--- nvfp4 is 4 times bf16 on B200 and GB200, 6 times on B300 and GB300. Products of large shapes on B300 and GB300 left
--- out are 5 to 13 % off when B200 answers, and 0 to 9 % when the other of their chip does.
+-- Keeps only neighbours whose fp8 and nvfp4 rates, relative to bf16, match this device's; keeps all if none match. A
+-- different ratio means a different chip generation: nvfp4 is 4 times bf16 on B200 and GB200, 6 times on B300 and
+-- GB300. Held-out errors of large products on B300 and GB300: 5 to 13 % from B200, 0 to 9 % from the other of the two.
 local function alike(device, found)
   local function same(other)
     for _, dtype in ipairs { "fp8", "nvfp4" } do
@@ -173,8 +173,8 @@ local function alike(device, found)
   return kept[1] and kept or found
 end
 
---- The kernel that a device has without a table of its own: from the nearest neighbour that has one and the other
---- neighbours of that one's generation; nil where none has one.
+--- The kernel of a device without its own table: from the nearest neighbour that has one and from the other neighbours
+--- of that neighbour's generation; nil if no neighbour has one.
 ---@return table? kernel with `from`, the keys of the neighbours
 function kernels.transferred(device, name, dtype)
   local found = {}
@@ -187,7 +187,7 @@ function kernels.transferred(device, name, dtype)
   return found[1] and transfer.new(device, alike(device, found)) or nil
 end
 
---- The kernel of a device: its own, else one transferred from its neighbours; nil where there is none, or the device
+--- The kernel of a device: its own, else one transferred from its neighbours; nil if there is none, or if the device
 --- has no rate for the data type.
 ---@return ett.Kernel?
 function kernels.of(device, name, dtype)
@@ -195,7 +195,8 @@ function kernels.of(device, name, dtype)
   return kernels.own(device, name, dtype) or kernels.transferred(device, name, dtype)
 end
 
---- Curves of collectives inside a node: the device's, else those of a neighbour of its generation; nil: none.
+--- Curves of collectives inside a node: the device's, else those of a neighbour of its generation; nil if none has
+--- them.
 ---@return table? curves, string? neighbour
 function kernels.collectives(device)
   local own = read_file(device, "collectives")
@@ -208,7 +209,7 @@ function kernels.collectives(device)
   return nil
 end
 
--- Measured seconds of a long causal forward pass over the law's: how far a device is from the laws.
+-- Measured seconds of a long causal forward pass over the seconds that the laws predict.
 local function level(device, laws, head_dim)
   local kernel = kernels.of(device, "attention", "bf16")
   if not kernel then return nil end
@@ -218,15 +219,15 @@ local function level(device, laws, head_dim)
   return kernel:predict(x) / law
 end
 
--- Factor on the laws of `other` for a device at a head dimension: the ratio of their measured forward passes.
+-- Factor from the laws of `other` to a device at a head dimension: the ratio of their measured forward passes.
 local function law_factor(device, other, laws, head_dim)
-  local dim = head_dim <= 96 and 64 or 128 -- those that every table has
+  local dim = head_dim <= 96 and 64 or 128 -- every table has these dimensions
   local here, there = level(device, laws, dim), level(other, laws, dim)
   return here and there and here / there or 1.0
 end
 
---- The laws of attention in training. A device without laws takes its neighbour's, scaled by the ratio of their
---- measured forward passes at the head dimension.
+--- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the
+--- measured forward passes of both devices at the head dimension.
 ---@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
 function kernels.laws(device)
   local own = read_file(device, "attention_training")

@@ -1,7 +1,7 @@
---- The fused layer of experts of one rank, forward: grouped products with gated or plain experts.
+--- The fused expert layer of one rank, forward: grouped products of gated or plain experts.
 --
--- The analytic time comes from the tokens of each expert of the rank: the weights of the experts that have any, the
--- rows padded to whole tiles, the activations. Routing is balanced, or a power law, of which the busiest rank is timed.
+-- The analytic time follows from the tokens of each local expert: the weights of experts with tokens, the rows padded
+-- to whole tiles, and the activations. Routing is balanced or follows a power law; a power law times the busiest rank.
 local regress = require "ett.regress"
 
 local moe = { name = "moe", summary = "fused layer of experts, forward", table = "moe_forward.csv",
@@ -12,7 +12,7 @@ local moe = { name = "moe", summary = "fused layer of experts, forward", table =
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
 local element_bytes = require("ett.profile.kernels.gemm").element_bytes
 
--- Experts of two matrices, by (hidden, ffn): Nemotron's. The others are gated and have three.
+-- (hidden, ffn) of ungated experts with two matrices (Nemotron). All other experts are gated and have three.
 local plain = { ["2688 1856"] = true, ["4096 2688"] = true, ["1024 2688"] = true, ["8192 5120"] = true,
   ["5120 5120"] = true }
 
@@ -23,9 +23,9 @@ local function add_expert(load, count)
   load.tiles_64, load.tiles_128 = load.tiles_64 + ceil(count / 64), load.tiles_128 + ceil(count / 128)
 end
 
--- One draw of a power law: the tokens that choose each expert, and where the experts of the busiest rank begin.
--- aiconfigurator draws a weight for each expert from x^-alpha, and times the rank with the largest sum. The limits are
--- from memory of its collector: x from 1 to 0.8 of the tokens, 0.01 to 2 where there are fewer copies than experts.
+-- One sample of a power law: the tokens of each expert, and the index of the busiest rank's first expert.
+-- aiconfigurator draws a weight per expert from x^-alpha and times the rank with the largest sum. The range of x is
+-- recalled from its collector, not verified: 1 to 0.8 of the tokens, and 0.01 to 2 with fewer copies than experts.
 local function drawn(x, alpha, own, state)
   local power, experts, wanted = 1 - alpha, x.experts, x.tokens * x.top_k
   local least, most = 1.0, 0.8 * x.tokens
@@ -72,9 +72,9 @@ end
 
 local known = {}
 
---- What the experts of the timed rank get: the busiest one's where the routing is a power law.
+--- Load of the experts of the timed rank; with a power law, the busiest rank.
 ---@param x table { tokens (of the whole group), top_k, experts, ep, routing }
----@return table { copies (of tokens), used (experts with any), tiles_64, tiles_128 (of rows), most (of one expert) }
+---@return table { copies (of tokens), used (experts with tokens), tiles_64, tiles_128 (of rows), most (of one expert) }
 function moe.load(x)
   local id = ("%d %d %d %d %s"):format(x.tokens, x.top_k, x.experts, x.ep, x.routing)
   if not known[id] then
@@ -84,7 +84,7 @@ function moe.load(x)
   return known[id]
 end
 
---- The analytic seconds, and what the trees see.
+--- Analytic seconds, and the features of the trees.
 ---@param device ett.Device
 ---@param dtype string
 ---@param x table { tokens (of the whole group), hidden, ffn, top_k, experts, tp, ep, routing, kernel }
@@ -117,8 +117,8 @@ end
 
 local function configuration(x) return ("%s %g %g %s %s"):format(moe.group(x), x.tp, x.ep, x.routing, x.kernel) end
 
--- Rows of a configuration that are not slower by a quarter than one with more tokens: with a good kernel fewer tokens
--- take no longer, so those are single misses of the tuner.
+-- Drops single rows that are more than 25 % slower than the same configuration with more tokens. Fewer tokens take no
+-- longer with a good kernel, so the tuner missed it for these rows.
 local function monotone(rows)
   table.sort(rows, function(a, b) return a.tokens > b.tokens end)
   local least, kept = math.huge, {}
@@ -129,12 +129,12 @@ local function monotone(rows)
   return kept
 end
 
--- How slow a configuration may be: twice the middle of all, one and a half times that of its model's. The latter was
--- chosen on splits of rows that are fitted.
+-- Limits on the slowness of a configuration: twice the median of all, and 1.5 times the median of its model. The second
+-- was chosen on splits of the fitted rows.
 local slow, slow_of_model = log(2), log(1.5)
 
---- The rows to fit: without configurations whose tuner found no good kernel. They take up to eight times the time of
---- others, at every number of tokens, and nothing of their shape says so. Nor single rows of that kind.
+--- The rows to fit: without configurations and single rows for which the tuner found no good kernel. Such
+--- configurations take up to eight times as long at every number of tokens, and no feature of their shape predicts it.
 ---@return table[] rows
 function moe.sound(device, dtype, rows)
   local of, order, medians, models = {}, {}, {}, {}

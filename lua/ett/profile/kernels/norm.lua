@@ -1,34 +1,34 @@
---- Times of norms in training: what their kernels read and write, over the rates of a device.
+--- Times of norms in training: the bytes that their kernels read and write, divided by the rates of a device.
 --
 --   norm.seconds(device, "torch", "backward", { rows = 8192, width = 4096, bytes = 6 * 8192 * 4096 })
 --
--- Two limits act on a kernel: the memory, and what a multiprocessor gets through. A backward pass has a second kernel,
--- which sums the gradients of the weights over all rows.
---   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine's are taken to be alike)
---   torch      a block of 128 threads a row reads it twice (PyTorch 2, layer_norm_kernel.cu, vectorized)
---   compiled   a block of many threads a row reads it twice, from a width of 1025 on (Inductor)
+-- Two limits apply to a kernel: memory bandwidth and the throughput of a multiprocessor. A backward pass runs a second
+-- kernel, which sums the gradients of the weights over all rows.
+--   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
+--   torch      a block of 128 threads per row reads the row twice (PyTorch 2, layer_norm_kernel.cu, vectorized)
+--   compiled   from a width of 1025 on, a block of many threads per row reads the row twice (Inductor)
 local constants = require("ett.profile.in_step").norm
 
 local norm = {}
 
 local ceil, max, min = math.ceil, math.max, math.min
 
--- Rows that blocks of PyTorch hold on a multiprocessor: 2048 threads by 128.
+-- Rows in flight on a multiprocessor in PyTorch's kernel: 2048 threads over 128.
 local held = 16
 
--- Columns of a block of PyTorch's sum over rows, and rows above which it sums in two steps.
+-- Columns per block of PyTorch's sum over rows; above most_rows rows it sums in two steps.
 local columns, most_rows = 32, 65536
 
--- Both limits as one: the longer time, a little more where they are alike.
+-- Smooth maximum of two times.
 local function both(a, b) return (a ^ 4 + b ^ 4) ^ 0.25 end
 
--- Share of the second reading of a row that the last-level cache no longer holds. It serves less than its size: results
--- are written through it, and each half of it keeps copies for its own multiprocessors.
+-- Share of the second read of a row that misses the last-level cache. The effective cache is smaller than its size:
+-- results are written through it, and each half keeps copies for its own multiprocessors.
 local function reread(device, wave_bytes, k)
   return max(0.0, min(1.0, (wave_bytes / device.l2_bytes - k.reread.from) * k.reread.slope))
 end
 
--- Sum over all rows of the gradients of weights; x and dy, `bytes`, are read once more.
+-- Seconds of the sum of weight gradients over all rows; it reads x and dy, `bytes`, once more.
 local function sum_of_rows(device, kernel, k, x, bytes)
   local count, busy = device.multiprocessors, 0.0
   if kernel == "torch" then
@@ -52,14 +52,14 @@ function norm.seconds(device, kernel, pass, x, k)
   local bytes, row = x.bytes, x.bytes / rows / (operands + 1)
   local start = k.start + (backward and k.second or 0.0)
   local rate = device.memory_bandwidth * (k.share[kernel] or k.share.fused)
-  -- Chips of a few large cores and devices without a count: the memory alone.
+  -- Memory alone for chips with a few large cores, and for devices without a count of multiprocessors.
   local count = device.multiprocessors
   if not count or count < 16 then return start + bytes / rate end
   if kernel == "fused" or kernel == "cudnn" then
     local seconds = start + both(bytes / rate, k.row.fused * rows / count)
     return kernel == "cudnn" and x.centred and backward and k.centred_backward * seconds or seconds
   end
-  -- A multiprocessor moves both readings and the writing. Mean and variance in one reading (Welford) cost more.
+  -- A multiprocessor moves both reads and the write. Mean and variance in a single read (Welford) cost more.
   local work = (2 * operands + 1) * row / k.rate * (x.centred and not backward and k.centred or 1)
   local busy = 0.0
   if kernel == "torch" then

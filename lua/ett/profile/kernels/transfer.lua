@@ -1,19 +1,20 @@
---- Kernels of a device without a table: the geometric mean of its nearest neighbours' trees, on its own analytic times.
+--- Kernel models of a device without a table: its own analytic times, times the geometric mean of its neighbours'
+--- trees.
 --
--- Where two devices run products at the same energy a FLOP, a device with less power for its peak rate is slower by the
--- ratio of what their power allows.
+-- Two devices of equal energy per FLOP can have different power limits relative to their peak rates. The device with
+-- less power is slower by the ratio of the rates that their power allows.
 local transfer = {}
 
 local exp, log, min = math.exp, math.log, math.min
 
--- What the interval is widened by, as a factor: neighbours of its own generation, and others. With them 90 % of the
--- rows of devices left out are inside (`ett bench kernels`).
+-- Factors that widen the interval: neighbours of the same generation, and of others. With these factors the interval
+-- covers 90 % of the rows of held-out devices (`ett bench kernels`).
 local wider_within, wider_across = 1.07, 1.24
 
--- What the ends of an interval are from its middle at most, as a factor: far from all rows the trees know no width.
+-- Largest factor between the prediction and each end of its interval: far from all rows the trees give no bound.
 local widest = 3.0
 
---- The ratio that trees answer, and the ends of its interval.
+--- The predicted ratio of the trees, and the bounds of its interval.
 function transfer.bounded(answer)
   local value = answer.value
   return value, math.max(answer.low, value / widest), min(answer.high, value * widest)
@@ -22,13 +23,13 @@ end
 local Transferred = { __name = "ett.kernel" }
 Transferred.__index = Transferred
 
--- Share of the peak rate that the power limit allows, or nil where no energy is stated.
+-- Share of the peak rate that the power limit allows, or nil if the device file states no energy.
 local function allowed(device, dtype)
   local joules = (dtype == "bf16" or dtype == "fp16") and device.product_joules
   return joules and device.power_watts and min(1.0, device.power_watts / (joules * device:peak(dtype))) or nil
 end
 
---- The kernel of a device from kernels of others.
+--- The kernel of a device, transferred from kernels of other devices.
 ---@param device ett.Device
 ---@param kernels table[] at least one ett.Kernel, of one model and data type
 ---@return table kernel { model, device, dtype, from, predict }
@@ -44,7 +45,7 @@ function transfer.new(device, kernels)
     from = table.concat(names, ", "), wider = wider, about = kernels[1].about }, Transferred)
 end
 
---- Seconds of one run and the ends of the 90 % interval.
+--- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
 function Transferred:predict(x)

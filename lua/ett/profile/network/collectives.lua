@@ -1,4 +1,4 @@
---- Models of communication: one file of lua/collectives each, found by name. The fastest that serves a demand answers.
+--- Models of communication: one file of lua/collectives each, found by name. The fastest applicable model answers.
 --
 --   local answer = collectives.time(cluster, "all_reduce", 1e8, topology)
 --   answer.seconds, answer.model
@@ -17,7 +17,7 @@ local folder = "lua/collectives"
 local fields = { name = "string", summary = "string", source = "string?", kinds = "list", seconds = "function?",
   timer = "function?" }
 
---- Models that are tried where a cluster names none.
+--- Models that are tried if the cluster names none.
 collectives.default = {
   all_reduce = { "ring", "tree", "in_switch" }, broadcast = { "ring", "tree", "in_switch" },
   all_gather = { "ring", "in_switch" }, reduce_scatter = { "ring", "in_switch" },
@@ -26,7 +26,7 @@ collectives.default = {
 
 local loaded, generation = {}, nil
 
---- A model's description, checked, with `place` (file and line of its function).
+--- Loads and checks a model's description; adds `place` (file and line of its function).
 function collectives.load(name)
   if generation ~= find.generation then loaded, generation = {}, find.generation end
   local known = loaded[name]
@@ -49,7 +49,7 @@ function collectives.load(name)
   return known
 end
 
---- Checks what a cluster names: one model, or models by kind. Returns kind -> list of names.
+--- Checks the models that a cluster names: one name, or names by kind. Returns kind -> list of names.
 ---@param given string|table
 function collectives.check(given, label)
   local by_kind = {}
@@ -78,11 +78,11 @@ function collectives.check(given, label)
   return by_kind
 end
 
--- Kinds that curves of no kind speak for: rings use the same links in the same way.
+-- Kinds that may use a curve without a kind: rings of all these kinds use the links in the same way.
 local rings = { all_reduce = true, all_gather = true, reduce_scatter = true, broadcast = true }
 
---- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s. At the same distance the
---- curves of the kind itself come first, then those of more ranks.
+--- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s. At equal distance, curves of
+--- the kind come before curves without a kind, then the larger number of ranks.
 ---@param curves table?
 ---@param ranks integer
 ---@param kind string?
@@ -104,7 +104,7 @@ end
 
 local function hops(units) return units > 1 and units or 0 end
 
--- What a group may use of a tier, bytes/s: its cards, and its share of the unit below.
+-- Bandwidth of a tier for one group, bytes/s: that of its cards, and its share of the unit below.
 local function share(tier, place, kind, of_card, of_unit)
   if kind ~= "send_recv" then return math.min(place.cards * of_card / place.sharing, of_unit / place.groups) end
   local one = tier.send_bandwidth or of_card
@@ -112,7 +112,7 @@ local function share(tier, place, kind, of_card, of_unit)
     (tier.unit_send_bandwidth or of_unit) / place.groups)
 end
 
--- What one of its ranks may use, where all of them send at once: of a card, or of the fullest unit.
+-- Bandwidth of one rank while all ranks send at once: its share of a card, or of the unit with most ranks.
 local function of_rank(tier, place)
   local card, unit = math.min(tier.send, tier.receive), math.min(tier.unit_send, tier.unit_receive)
   return math.min(place.cards * card / place.sharing / place.members, unit / place.groups / place.most)
@@ -129,7 +129,7 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
--- A request for no bytes yet.
+-- A request with zero bytes.
 local function empty_request(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)
@@ -140,7 +140,7 @@ local function empty_request(cluster, kind, topology)
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
-    -- Where units hold unlike numbers of ranks, one of them may hold all units inside but one for each other unit.
+    -- With uneven units, one unit may hold all units inside except one for each other unit.
     local even = not outer or outer.members == outer.most
     local t = { name = tier.name, below = below, units = units,
       branches = even and math.ceil(below / units) or below - units + 1,
@@ -154,7 +154,7 @@ local function empty_request(cluster, kind, topology)
       t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
       t.bandwidth = math.min(t.send, t.receive)
       t.rank_bandwidth = of_rank(tier, place)
-      -- Curves are of one group alone.
+      -- Curves are measured with one group alone.
       local curve = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
       curves[#curves + 1] = curve and { tier = t, curve = curve }
       ends_measured = curve ~= nil
@@ -162,11 +162,11 @@ local function empty_request(cluster, kind, topology)
     r.tiers[k], below = t, units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
-  -- A curve of the outermost tier in use holds the tiers inside.
+  -- A curve of the outermost tier in use includes the tiers inside.
   return { request = r, curves = curves, ends_measured = ends_measured }
 end
 
--- A demand of that many bytes as models read it; lua/collectives/README.md lists its fields.
+-- Sets the bytes of a request; lua/collectives/README.md lists the fields that models read.
 local function fill(known, bytes)
   local r, measured = known.request, nil
   for i = 1, #known.curves do
@@ -181,14 +181,14 @@ local function refuse(model, format, ...)
   error_module.raise("model", "%s: collective '%s': %s", model.place, model.name, format:format(...))
 end
 
--- A fault of a model's function, with the model's name.
+-- Raises an error of a model's function again, with the model's name.
 local function fault(model, raised)
-  local object = error_module.from(raised) -- an error of Lua names file and line
+  local object = error_module.from(raised) -- a Lua error holds file and line
   if object.kind == "internal" then object.kind = "model" end
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
--- What a model says of the requests in a place: a function that returns seconds and bus bandwidth, or nil.
+-- The timer of a model for a request: a function that returns seconds and bus bandwidth, or nil.
 local function timer_of(model, request)
   if not model.timer then return function() return model.seconds(request) end end
   local ok, time = pcall(model.timer, request)
@@ -199,14 +199,14 @@ local function timer_of(model, request)
   return time
 end
 
--- The models that are tried for a kind, by name.
+-- The names of the models to try for a kind.
 local function models_of(cluster, kind)
   local list, models = cluster.collectives and cluster.collectives[kind] or collectives.default[kind], {}
   for i, name in ipairs(list) do models[i] = collectives.load(name) end
   return models
 end
 
--- A kind in a place: the request, and the models that serve it with their timers.
+-- The request for a kind in one placement, and the models that serve it with their timers.
 local function known_of(cluster, kind, topology)
   local known = empty_request(cluster, kind, topology)
   known.models, known.times = {}, {}
@@ -223,7 +223,7 @@ local function check(model, seconds)
   end
 end
 
--- What the fastest of the models says: seconds, bus bandwidth or nil, name.
+-- Answer of the fastest model: seconds, bus bandwidth or nil, name.
 local function ask(known)
   local models, times, best, bus, name = known.models, known.times, nil, nil, nil
   for i = 1, #times do
@@ -237,7 +237,7 @@ local function ask(known)
   return best, math_type(bus) and bus, name
 end
 
---- Times of a collective of one kind in one place, of any number of bytes.
+--- Timer of one kind of collective in one placement, for any number of bytes. Raises if no model serves the group.
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured

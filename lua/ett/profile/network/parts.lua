@@ -1,22 +1,22 @@
---- Clusters whose nodes are of several kinds: parts, each some nodes of another cluster, and the network between them.
+--- Clusters with several kinds of nodes: each part is a number of nodes of another cluster; `links` joins the parts.
 --
 --   parts = { { cluster = "dgx_h100", nodes = 2 }, { cluster = "dgx_a100", nodes = 2 } },
 --   links = { inter = { bandwidth_per_gpu = 24e9, bandwidth_per_node = 192e9, source = "…" } }
 --
--- Devices are numbered through the parts in their order. After the check a part is the cluster that it names, with its
--- own number of nodes.
+-- Devices are numbered through the parts in order. After the check a part is the table of the cluster that it names,
+-- with the part's number of nodes.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
 local parts = {}
 
---- The most parts of a cluster (ETT_PARTS_MOST of runtime/step/step.h).
+--- Largest number of parts of a cluster (ETT_PARTS_MOST of runtime/step/step.h).
 parts.most = 8
 
 local fields = { cluster = "text_or_table", nodes = { "count", most = 1 << 24 } }
 local of_parts = { "device", "tiers", "profile", "nodes", "host", "price_per_gpu_hour", "failures", "collectives" }
 
--- A part: nodes of one kind, with the links in a node and between two of them.
+-- A part: nodes of one kind, with the links inside a node and between two nodes.
 local function part_of(given, get, label)
   if type(given) ~= "table" then
     error_module.raise("model", "%s: must be a table { cluster =, nodes = }, got %s", label, schema.describe(given))
@@ -28,13 +28,13 @@ local function part_of(given, get, label)
     error_module.raise("model", "%s: %d nodes, but cluster '%s' has %d", label, clean.nodes, whole.name, whole.nodes)
   end
   for name, value in pairs(whole) do part[name] = value end
-  part.nodes, part.tiers, part.node_tier = clean.nodes, nil, nil -- `links` holds the tiers of a node and above it
+  part.nodes, part.tiers, part.node_tier = clean.nodes, nil, nil -- `links` replaces the tiers
   return part
 end
 
---- Checks the parts of a cluster, and fills in what follows from them.
----@param clean table the cluster's fields, of their kinds
----@param get function(cluster) the cluster of a name, file or table
+--- Checks the parts of a cluster and fills the derived fields.
+---@param clean table the cluster's fields, their types already checked
+---@param get function(cluster) returns the cluster of a name, file or table
 function parts.check(clean, get, label)
   for _, name in ipairs(of_parts) do
     if clean[name] then
@@ -62,7 +62,7 @@ function parts.check(clean, get, label)
   clean.device, clean.links.intra = list[1].device, list[1].links.intra
 end
 
---- Ends, memory and links to the host of the parts, as C reads them of a plan; nil without parts.
+--- Ends, memory and host links of the parts in the form of the C plan; nil without parts.
 function parts.placement(cluster)
   if not cluster.parts then return nil end
   local flat, devices = {}, 0
@@ -73,7 +73,7 @@ function parts.placement(cluster)
   return flat
 end
 
---- How many of the first devices each part has.
+--- The number of devices of each part among the first `devices`.
 ---@return integer[]
 function parts.counts(cluster, devices)
   local list, left = {}, devices
@@ -84,15 +84,15 @@ function parts.counts(cluster, devices)
   return list
 end
 
---- Bytes of memory of a cluster's largest device.
+--- Memory of the largest device of a cluster, bytes.
 function parts.memory(cluster)
   local most = cluster.device.memory_bytes
   for _, part in ipairs(cluster.parts or {}) do most = math.max(most, part.device.memory_bytes) end
   return most
 end
 
---- Raises for a cluster of parts, where only nodes of one kind are understood.
----@param what string what needs it
+--- Raises an error for a cluster of parts, from code that supports one kind of nodes only.
+---@param what string the feature, for the message
 function parts.refuse(cluster, what)
   if cluster.parts then
     error_module.raise("model", "%s needs a cluster of one kind of nodes; '%s' has %d parts, name one of their "

@@ -4,8 +4,8 @@
 --     { name = "leaf", size = 256, bandwidth = 50e9, rails = 8, source = "…" },
 --     { name = "spine", bandwidth = 50e9, oversubscription = 2, source = "…" } }
 --
--- A tier joins units of the tier before it, the first one devices. clusters/README.md lists the fields. `links` with
--- `intra` and `inter` is the short form of two tiers.
+-- A tier joins units of the tier before it; the first tier joins devices. clusters/README.md lists the fields. `links`
+-- with `intra` and `inter` is the short form of two tiers.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local names = require "ett.base.collective"
@@ -13,14 +13,14 @@ local schema = require "ett.base.schema"
 
 local tiers = {}
 
---- NCCL's own latencies of a step, "Simple" protocol, from its tuner
+--- Latencies of NCCL's "Simple" protocol for one step, from its tuner
 --- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, network ring 14 us, base 8.4 us).
 tiers.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6 }
 
---- The most tiers of a cluster (ETT_TIERS_MOST of runtime/comm/placement.h).
+--- Largest number of tiers of a cluster (ETT_TIERS_MOST of runtime/comm/placement.h).
 tiers.most = 8
 
--- Limits that no machine comes near: they catch wrong units.
+-- Plausible range: it catches values in wrong units.
 local least_rate, most_rate = 1e3, 1e17
 local rate = { "positive", least = least_rate, most = most_rate }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate }
@@ -44,7 +44,7 @@ local fields = {
   through = "boolean?", curves = { "text_or_table", optional = true },
 }
 
---- Curves as they are given, or those of the innermost tier of the cluster that is named in their place.
+--- The given curves, or the innermost tier's curves of the cluster whose name is given.
 function tiers.curves(curves, where)
   if type(curves) ~= "string" then return curves end
   local other = error_module.wrap(where .. ": curves", find.load, "clusters", curves)
@@ -55,7 +55,7 @@ function tiers.curves(curves, where)
   return first.curves
 end
 
--- Checks one curve: a flat list of pairs, message sizes ascending.
+-- Checks one curve: a flat list of pairs, sizes ascending.
 local function check_curve(curve, at)
   local count = type(curve) == "table" and #curve or 1
   if count == 0 or count % 2 ~= 0 then
@@ -75,7 +75,7 @@ local function check_curve(curve, at)
   end
 end
 
---- Curves by number of ranks, and under the name of a collective its own curves by number of ranks.
+--- Checks curves by number of ranks; the name of a collective as key holds that collective's curves by number of ranks.
 function tiers.check_curves(curves, where, size, what)
   for key, curve in pairs(curves) do
     local at = ("%s: curves[%s]"):format(where, tostring(key))
@@ -97,7 +97,7 @@ function tiers.check_curves(curves, where, size, what)
   end
 end
 
--- Bandwidth out of a device or card, and back: a number, or { send =, receive = }.
+-- Send and receive bandwidth of a device or card, from a number or { send =, receive = }.
 local function directions(value, label)
   if type(value) == "table" then
     local both = schema.check(value, { send = rate, receive = rate }, label .. ": bandwidth")
@@ -107,7 +107,7 @@ local function directions(value, label)
   return clean.bandwidth, clean.bandwidth
 end
 
--- Checks that the devices of a tier are whole units of the tier below, and that its cards serve as many devices each.
+-- Checks that a tier holds whole units of the tier below, and that each of its cards serves the same number of devices.
 local function check_size(tier, below, last, label)
   if not tier.size then
     if not last then error_module.raise("model", "%s: missing field 'size' (only the last tier joins all)", label) end
@@ -121,10 +121,10 @@ local function check_size(tier, below, last, label)
   end
 end
 
---- Checks a list of tiers; returns them with `send` and `receive` of a card, `unit_send` and `unit_receive` of a unit
---- inside, and `card`, the devices that share one.
+--- Checks a list of tiers. Returns them with `send` and `receive` of a card, `unit_send` and `unit_receive` of a unit
+--- inside, and `card`, the number of devices that share a card. Raises on wrong fields.
 ---@param given table list of tiers, the innermost first
----@param label string the cluster's
+---@param label string the cluster's, for messages
 function tiers.check(given, label)
   local fault = schema.list_fault(given)
   if fault or #given == 0 or #given > tiers.most then
@@ -141,7 +141,7 @@ function tiers.check(given, label)
     tier.send, tier.receive = directions(tier.bandwidth, at)
     local rails = tier.rails or below
     tier.card = math.max(1, below // rails)
-    -- More cards than devices: each device has several.
+    -- With more cards than devices, each device has several.
     local cards = rails > below and rails // below or 1
     tier.send, tier.receive = cards * tier.send, cards * tier.receive
     local all = (below // tier.card) / tier.oversubscription
@@ -154,14 +154,14 @@ function tiers.check(given, label)
   return list
 end
 
---- The tier whose units are nodes, by its place in the list; nil: none is.
+--- The index of the tier whose units are nodes; nil if there is none.
 function tiers.node(list, gpus_per_node)
   for k, tier in ipairs(list) do
     if tier.size == gpus_per_node then return k end
   end
 end
 
--- The tier inside a node and the network of the short form.
+-- The two tiers of the short form: the links inside a node, and the network.
 local function short_form(cluster)
   local links = cluster.links or {}
   local intra, inter, default = links.intra or {}, links.inter or {}, tiers.default_latency
@@ -178,7 +178,7 @@ local function short_form(cluster)
   }, 1
 end
 
--- With nodes of another size than the file's, units outside them hold as many nodes as before.
+-- Adapts the tiers to another number of devices per node; each larger unit keeps its number of nodes.
 local function resized(list, from, to)
   local copy = {}
   for k, tier in ipairs(list) do
@@ -189,7 +189,7 @@ local function resized(list, from, to)
   return copy
 end
 
---- The tiers of a cluster, and the place of its nodes among them.
+--- The tiers of a cluster, and the index of the tier of its nodes.
 ---@param cluster table from ett.cluster
 ---@return table[] tiers, integer node
 function tiers.of(cluster)
@@ -206,7 +206,7 @@ function tiers.of(cluster)
   return list, node
 end
 
---- `links` of a list of tiers, for those who know two: the node's, and the next.
+--- A list of tiers reduced to `links`: the node's tier and the next.
 function tiers.links(list, node)
   local intra, inter = list[node], list[node + 1]
   return {
@@ -220,7 +220,7 @@ function tiers.links(list, node)
   }
 end
 
---- Sizes and cards of the tiers as C reads them of a plan.
+--- Sizes and cards of the tiers in the form of the C plan.
 function tiers.placement(cluster)
   local flat = {}
   for _, tier in ipairs((tiers.of(cluster))) do
@@ -231,7 +231,7 @@ function tiers.placement(cluster)
     host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0 }
 end
 
--- Places of a group of `ranks` on each of `nodes` neighbouring nodes, from its numbers alone.
+-- Placement of a group of `ranks` on each of `nodes` neighbouring nodes, from these numbers alone.
 local function counted(list, node, topology, gpus_per_node)
   local nodes, inside = topology.nodes, topology.gpus_per_node
   local ranks = topology.ranks or nodes * inside
@@ -252,7 +252,7 @@ local function counted(list, node, topology, gpus_per_node)
   return places
 end
 
---- Where a group lies: one entry a tier, as `place` of ett.step.
+--- Placement of a group: one entry per tier, as `place` of ett.step.
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node=, ranks= }
 function tiers.places(cluster, topology)
   if topology.tiers then return topology.tiers end
