@@ -1,4 +1,4 @@
---- Gate of the attention's output, sigmoid of a second projection of the stream (Qwen3-Next).
+--- Gate on the attention output: sigmoid of a second projection of the residual stream (Qwen3-Next).
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -12,7 +12,7 @@ end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
 
--- Forward reads both operands; backward reads them and the gradient, writes two.
+-- Forward reads both operands; backward also reads the gradient, and writes two gradients.
 memory.define(op, { forward = { reads = 2, writes = 1, flops = 5 }, backward = { reads = 3, writes = 2, flops = 8 },
   saved = 2 })
 

@@ -1,4 +1,4 @@
---- Fused bias + dropout + residual addition, as Megatron runs it after each row-parallel linear.
+--- Fused bias, dropout and residual addition, which Megatron runs after each row-parallel linear.
 local dropout = require "ett.operator.dropout"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
@@ -18,7 +18,7 @@ memory.define(op, {
   saved_extra = function(s) return s.tokens * (s.hidden + 0.0) end,
 })
 
---- Where the residual left the stream, its gradient and that of the block are added, as residual_add does.
+--- Backward at the branch point of the residual stream: both gradients are added, as in residual_add.
 function op.beside_bytes(s, pass) return pass == "backward" and 6.0 * s.tokens * s.hidden or 0.0 end
 
 op.cuda = dropout.cuda("bias_dropout_add", [[
@@ -33,7 +33,7 @@ extern "C" __global__ void bias_dropout_add_forward(const T *x, const T *bias, c
 }
 ]])
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   bias_dropout_add_forward = function(x, bias, residual, y, mask, cols)
     for i, v in ipairs(x) do

@@ -1,4 +1,4 @@
---- Output of unfused attention: probabilities times values, one product a head.
+--- Output of unfused attention: probabilities times values, one product per head.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
@@ -16,7 +16,7 @@ end
 
 function op.parameters() return 0 end
 
---- Keeps the values. The softmax or dropout before it keeps the probabilities.
+--- Stores the values. The preceding softmax or dropout stores the probabilities.
 function op.activation_bytes(s, dtype)
   return (width(dtype) + 0.0) * s.batch * s.in_features * s.out_features
 end

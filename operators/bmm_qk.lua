@@ -1,4 +1,4 @@
---- Scores of unfused attention: queries times keys, one product a head.
+--- Scores of unfused attention: queries times keys, one product per head.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
@@ -16,7 +16,7 @@ end
 
 function op.parameters() return 0 end
 
---- Keeps queries and keys.
+--- Stores queries and keys.
 function op.activation_bytes(s, dtype)
   return (width(dtype) + 0.0) * s.batch * (s.tokens + s.out_features) * s.in_features
 end

@@ -1,5 +1,5 @@
 --- Vocabulary-parallel cross entropy over fp32 logits (Megatron; Shoeybi et al. 2019).
--- Its three reductions over tensor ranks are collectives of the architecture (vocabulary_reduce).
+-- The three reductions over tensor ranks are collectives of the architecture (vocabulary_reduce).
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
@@ -14,22 +14,22 @@ function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vo
 function op.flops(s, pass) return (pass == "backward" and 3.0 or 6.0) * s.tokens * s.vocab end
 
 --- Forward, in fp32: cast (2 + 4), maximum (4), subtract (8), exponential (8), sum (4), divide (8).
---- Backward: read and scale the kept probabilities (8) and cast the gradient (4 + 2).
+--- Backward: read and scale the stored probabilities (8) and cast the gradient (4 + 2).
 function op.bytes(s, _, pass)
   return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
 end
 
---- One kernel that reads 16-bit logits and, backward, writes their gradient.
+--- Bytes of a fused kernel, which reads 16-bit logits and, backward, writes their gradient.
 function op.least_bytes(s, _, pass) return (pass == "backward" and 4.0 or 2.0) * s.tokens * s.vocab end
 
---- Fused kernels write the gradient over the 16-bit logits (Transformer Engine, Liger) or run the softmax again; the
---- others keep the fp32 probabilities.
+--- Fused kernels write the gradient over the 16-bit logits (Transformer Engine, Liger) or recompute the softmax;
+--- unfused kernels store the fp32 probabilities.
 function op.activation_bytes(s, _, stack)
   local how = stack and stack.cross_entropy
   return ((how == "fused" or how == "compiled") and 2.0 or 4.0) * s.tokens * s.vocab
 end
 
--- Bytes of a logit's gradient beside what is kept: in place, 16 bits, or PyTorch's fp32 and 16 bits.
+-- Temporary bytes per logit for the gradient: none (in place), 16 bits, or PyTorch's fp32 and 16 bits.
 local beside = { fused = 0.0, compiled = 2.0, megatron = 2.0, torch = 6.0 }
 
 function op.working_bytes(s, _, stack)
@@ -64,7 +64,7 @@ extern "C" __global__ void cross_entropy_backward(const float *probability, cons
 }
 ]]
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   cross_entropy_forward = function(logits, target, probability, loss, cols)
     for i, v in ipairs(doubles.softmax(logits, cols)) do probability[i] = v end

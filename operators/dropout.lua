@@ -17,9 +17,9 @@ end
 
 function op.kernel_shape(s) return { rows = s.rows, cols = s.cols } end
 
--- Drawing the mask dominates the forward pass. Philox 4x32-10 (Salmon et al. 2011) takes about 45 integer operations an
--- element, with indexing, scaling and comparison. They count twice: integers issue at half the fp32 rate (CUDA
--- programming guide, table of throughputs).
+-- Random numbers dominate the forward pass: Philox 4x32-10 (Salmon et al. 2011) takes about 45 integer operations per
+-- element, with indexing, scaling and comparison. Each counts as two FLOPs, since integer operations issue at half the
+-- fp32 rate (CUDA programming guide, table of throughputs).
 memory.define(op, {
   forward = { reads = 1, writes = 1, flops = 90 },
   backward = { reads = 1, writes = 1, flops = 2 },
@@ -38,7 +38,7 @@ extern "C" __global__ void dropout_forward(const T *x, T *y, unsigned char *mask
 }
 ]])
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   dropout_forward = function(x, y, mask)
     for i, v in ipairs(x) do

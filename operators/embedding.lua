@@ -6,7 +6,7 @@ local width = require("ett.operator.memory").width
 local op = { name = "embedding", family = "embedding",
   summary = "token embedding, vocabulary-parallel" }
 
--- vocab: rows of this rank; whole_vocab: of all ranks together, from which tokens are drawn (vocab if left out).
+-- vocab: rows on this rank. whole_vocab: rows on all ranks, from which tokens are drawn; default vocab.
 op.schema = { tokens = "count", vocab = "count", hidden = "count", whole_vocab = "count?" }
 
 function op.shape(c)
@@ -14,11 +14,11 @@ function op.shape(c)
     whole_vocab = shapes.padded_vocab(c.vocab, 1, c.vocab_multiple) }
 end
 
---- A lookup does no arithmetic; the backward pass adds each token's gradient to its row.
+--- Forward has no arithmetic; backward adds the gradient of each token to its row.
 function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
 
---- Forward reads and writes one row a token. Backward clears the dense gradient of the table,
---- then reads, adds and writes one row a token.
+--- Forward reads and writes one row per token. Backward clears the dense gradient of the table,
+--- then reads, adds and writes one row per token.
 function op.bytes(s, dtype, pass)
   local rows = width(dtype) * (s.tokens + 0.0) * s.hidden
   if pass == "backward" then return 3 * rows + width(dtype) * (s.vocab + 0.0) * s.hidden end
@@ -66,7 +66,7 @@ extern "C" __global__ void embedding_backward(const long long *ids, const T *dy,
 }
 ]]
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   embedding_forward = function(ids, table, out, cols)
     for i = 1, #ids * cols do out[i] = table[ids[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end

@@ -1,5 +1,5 @@
---- Adds the experts' biases, times the weights of the tokens' copies, to the experts' outputs. A sampler runs the
---- addition.
+--- Adds the experts' biases, weighted by the routing weights of the token copies, to the experts' outputs. Samplers run
+--- a plain addition.
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
@@ -7,13 +7,13 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "expert_bias", experts = true, family = "elementwise",
   summary = "weighted biases of experts' outputs", compiled = "add" }
 
---- tokens: copies of tokens on this rank, top_k of each.
+--- tokens: token copies on this rank, top_k per token.
 function op.shape(c)
   local experts, tokens = shapes.experts(c)
   return { tokens = experts * tokens, hidden = c.hidden }
 end
 
--- Fused: backward reads the gradient for those of biases and weights; that of the outputs passes through.
+-- Fused: backward reads the output gradient once for the gradients of biases and weights, and passes it on unchanged.
 memory.define(op, { forward = { reads = 1, writes = 1, flops = 2 }, backward = { reads = 1, writes = 0, flops = 4 } })
 
 launch.map(op, {

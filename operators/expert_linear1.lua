@@ -1,4 +1,4 @@
---- Up (and gate) projections of the experts on one rank, one product an expert.
+--- Up (and gate) projections of the experts on one rank, one product per expert.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,4 +1,4 @@
---- Down projections of the experts on one rank, one product an expert.
+--- Down projections of the experts on one rank, one product per expert.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

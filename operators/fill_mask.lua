@@ -5,7 +5,7 @@ local scores = require "ett.operator.scores"
 local op = { name = "fill_mask", family = "elementwise",
   summary = "fill of the masked attention scores", selective = true, compiled = "mask_fill" }
 
--- Forward copies the scores under the mask; backward clears the masked gradients.
+-- Forward copies the scores and overwrites masked ones; backward clears the gradients of masked scores.
 scores.define(op, {
   forward = { reads = 1, writes = 1, flops = 1 },
   backward = { reads = 1, writes = 1, flops = 1 },
@@ -28,7 +28,7 @@ extern "C" __global__ void clear_mask(const T *dy, T *dx, long long seq_q, long 
 }
 ]]
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 local function masked(x, y, fill, seq_q, cols)
   for i, v in ipairs(x) do
     local row, column = (i - 1) // cols, (i - 1) % cols

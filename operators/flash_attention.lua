@@ -1,4 +1,4 @@
---- Fused attention that never writes its probabilities (Dao 2023, arXiv 2307.08691).
+--- Fused attention that does not store its probabilities (Dao 2023, arXiv 2307.08691).
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local shapes = require "ett.operator.shapes"
 
@@ -27,9 +27,9 @@ function op.shape(c)
     shards = split and c.cp_balanced ~= false and c.cp or nil, ring = split and c.cp_method == "ring" and 1 or nil }
 end
 
---- Query-key pairs that are computed. A causal mask is aligned at the bottom right: a query sees all keys before the
---- first query, and on average half of the queries' own keys. Context ranks that share a sequence (shards) have an
---- early and a late piece each: half of all pairs. A sliding window leaves a band.
+--- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all
+--- keys before the first query, and on average to half of the queries' own keys. A context-parallel rank (shards) holds
+--- an early and a late piece of the sequence: half of all pairs. A sliding window leaves a band.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
   if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
@@ -44,7 +44,7 @@ function op.flops(s, pass)
   return 2.0 * s.batch * s.heads * dims * pairs_of(s)
 end
 
---- Of the model: context ranks share the pairs of a causal mask evenly, however the sequence is cut.
+--- FLOPs of the model: context ranks share the pairs of a causal mask evenly, whatever the partition of the sequence.
 function op.model_flops(s, c)
   if s.causal == 0 or s.window or not c.cp or c.cp == 1 or c.cp_method == "ulysses" then
     return op.flops(s, "forward")
@@ -62,29 +62,30 @@ function op.bytes(s, dtype, pass)
   return b * (both + kv) + stats
 end
 
---- Keeps q, k and v when it is run again.
+--- Stores q, k and v for recomputation.
 function op.recomputed_bytes(s, dtype)
   local b = math.max(dtype_bytes[dtype], 2)
   local kv = s.kv_heads * (s.head_dim + (s.value_dim or s.head_dim))
   return b * ((s.batch + 0.0) * s.seq_q * (s.heads * s.head_dim + kv))
 end
 
---- Keeps q, k, v and the fp32 log-sum-exp of each row. The projection after it keeps the output.
---- A ring keeps the output once more (Transformer Engine: the steps' sums are copied out).
+--- Stores q, k, v and the fp32 log-sum-exp of each row. The following projection stores the output. Ring attention
+--- stores the output once more (Transformer Engine copies the accumulated result).
 function op.activation_bytes(s, dtype)
   local out = s.ring and math.max(dtype_bytes[dtype], 2) * (s.value_dim or s.head_dim) or 0
   return op.recomputed_bytes(s, dtype) + (4.0 + out) * s.batch * s.heads * s.seq_q
 end
 
---- Gradients of output, queries, keys and values, and the fp32 sums of the queries' (FlashAttention 2, cuDNN).
+--- Gradients of output, queries, keys and values, and the fp32 accumulator of the query gradient (FlashAttention 2,
+--- cuDNN).
 function op.working_bytes(s, dtype)
   local value = s.value_dim or s.head_dim
   local rows, keys = (s.batch + 0.0) * s.heads * s.seq_q, (s.batch + 0.0) * s.kv_heads * s.seq_k
   return math.max(dtype_bytes[dtype], 2) * (rows + keys) * (s.head_dim + value) + 4.0 * rows * s.head_dim
 end
 
---- The head dimension of one kernel for both products: the same FLOPs forward, within 4 % backward (DeepSeek: 192 and
---- 128, so 160).
+--- Head dimension of a single kernel for both products: equal FLOPs forward, within 4 % backward (DeepSeek: 192 and 128
+--- give 160).
 local function kernel_dim(s) return s.value_dim and (s.head_dim + s.value_dim) // 2 or s.head_dim end
 
 function op.kernel_shape(s)
@@ -92,7 +93,8 @@ function op.kernel_shape(s)
     head_dim = kernel_dim(s), causal = s.causal ~= 0, window = s.window }
 end
 
---- A small shape to check outputs on: heads stay grouped, more keys than queries stay more, cuDNN takes the lengths.
+--- A small shape for checks of outputs. It keeps grouped heads and more keys than queries, in lengths that cuDNN
+--- supports.
 function op.small(s)
   local small, grouped = {}, s.heads > s.kv_heads
   for name, value in pairs(s) do small[name] = value end

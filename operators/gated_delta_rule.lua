@@ -1,8 +1,8 @@
 --- The gated delta rule in chunks of products (Yang et al. 2024, arXiv 2412.06464; the UT transform of 2406.06484).
--- C tokens a chunk, K and V the widths of a key and a value. Products of each token and value head:
+-- C: tokens per chunk; K and V: widths of a key and a value. Multiply-adds per token and value head:
 --   K K', then Q K', of a chunk                 2 C K
 --   the inverse of a triangle of C              C^2 / 3
---   it times keys and times values              C K + C V
+--   the inverse times keys and times values     C K + C V
 --   keys times state, state's update, output    3 K V
 --   the scores times the new values             C V
 local memory = require "ett.operator.memory"
@@ -26,7 +26,7 @@ function op.shape(c)
       c.cp or 1)) }
 end
 
---- Multiply-adds of a token and head: all, and those that the backward pass repeats (all but Q K' and the output).
+--- Multiply-adds per token and head: all, and those that backward recomputes (all but Q K' and the output).
 local function products(s)
   local chunk, key, value = s.chunk + 0.0, s.key_dim, s.value_dim
   local again = chunk * key + chunk ^ 2 / 3 + chunk * (key + value) + 2.0 * key * value
@@ -38,18 +38,18 @@ function op.flops(s, pass)
   return 2.0 * s.batch * s.seq * s.heads * (pass == "backward" and 2 * all + again or all)
 end
 
--- FLOP/s of a multiprocessor.
+-- FLOP/s of one multiprocessor.
 local rates = { hopper = 0.563e12, blackwell = 0.776e12 }
 
---- A start, the chain of chunks along a sequence, and the products. Fitted to half of the rows of
--- flash-linear-attention's kernel (SGLang 0.5.14) on H100 and B200 (NVIDIA AIConfigurator's tables, Apache 2.0). Median
--- error on the other half 13 % and 5 %; on devices out of the fit 9 % (GB300), 26 % (H200, whose rows contradict the
--- H100's) and 32 % (RTX PRO 6000). Backward passes are not measured: they take the forward time by FLOPs.
+--- Seconds: a fixed start, the sequential chain of chunks, and the products. Fitted to half of the rows of
+--- flash-linear-attention's kernel (SGLang 0.5.14) on H100 and B200 (NVIDIA AIConfigurator's tables, Apache 2.0).
+--- Median error on the other half 13 % and 5 %; on held-out devices 9 % (GB300), 26 % (H200, whose rows contradict the
+--- H100's) and 32 % (RTX PRO 6000). Backward passes are not measured: the forward time is scaled by FLOPs.
 function op.law(s, device, pass)
   local rate = device.multiprocessors and rates[device.generation]
   if not rate then return nil end
   local chunks = (s.seq + s.chunk - 1) // s.chunk
-  -- The kernel's steps pass their results through memory: 1.6 times the bytes of op.bytes.
+  -- The kernels of the chunk steps exchange results through memory: 1.6 times op.bytes.
   local streams = 1.6 * op.bytes(s, "bf16", "forward") / device.memory_bandwidth
   local forward = 26e-6 + 1.44e-6 * chunks
     + math.max(op.flops(s, "forward") / (rate * device.multiprocessors), streams)
@@ -57,8 +57,8 @@ function op.law(s, device, pass)
   return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5, "assumed"
 end
 
---- Queries and keys of key heads, values and outputs of value heads, two fp32 numbers a token and head; the chunks'
---- fp32 states are written and read.
+--- Queries and keys per key head, values and outputs per value head, two fp32 numbers per token and head; the fp32
+--- states of chunks are written and read.
 function op.bytes(s, dtype, pass)
   local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
   local streams = 4.0 * s.key_heads * s.key_dim + s.heads * (5.0 * s.value_dim + 2.0 * s.key_dim)
@@ -66,16 +66,16 @@ function op.bytes(s, dtype, pass)
   return (pass == "backward" and 2.5 or 1.0) * tokens * (width * streams + 4 * (states + 2.0 * s.heads))
 end
 
---- The rate of forgetting and the bias of its input, one of each a head.
+--- Per head: the decay rate and the bias of the time step.
 function op.parameters(s) return 2 * s.heads end
 
---- Keeps queries, keys, values and the two numbers a head.
+--- Stores queries, keys, values and the two numbers per head.
 function op.activation_bytes(s, dtype)
   return (s.batch + 0.0) * s.seq * (memory.width(dtype) * (2.0 * s.key_heads * s.key_dim + s.heads * s.value_dim)
     + 8.0 * s.heads)
 end
 
---- One product of a chunk and head with as many FLOPs.
+--- A product per chunk and head with the same FLOPs.
 function op.kernel_shape(s)
   local chunks = (s.seq + s.chunk - 1) // s.chunk
   return { m = math.min(s.chunk, s.seq), n = s.value_dim, k = math.max(1, math.floor((products(s)) / s.value_dim)),

@@ -1,4 +1,4 @@
---- RMS norm of a scan's output with the gate silu(z) (Mamba-2, gated delta net), inside the tensor-parallel region.
+--- RMS norm of a scan's output, gated by silu(z) (Mamba-2, gated delta net), inside the tensor-parallel region.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 
@@ -6,7 +6,7 @@ local op = { name = "gated_norm", family = "norm", summary = "RMS norm of a scan
 
 op.schema = { tokens = "count", hidden = "count", gains = "count" }
 
---- gains: one a channel (Mamba-2), or one set for all heads (gated delta net).
+--- gains: one per channel (Mamba-2), or one set for all heads (gated delta net).
 function op.shape(c)
   local d = mixer.dims(c)
   return { tokens = mixer.tokens(c), hidden = d.inner, gains = d.value_dim or d.inner }

@@ -1,4 +1,4 @@
---- Copies around unfused attention: biases of queries, keys and values, heads back into tokens.
+--- Copies around unfused attention: biases of queries, keys and values, and transposes between heads and tokens.
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
@@ -15,10 +15,10 @@ function op.shape(c)
     bias = shapes.bias(c, "qkv_bias", "attention_bias") or 0 }
 end
 
--- Elements read and written a token, as in Megatron-LM's own layers (megatron/core/tensor_parallel/layers.py,
--- megatron/model/transformer.py). Forward: the bias is added behind the product; the output is copied from heads to
--- tokens. Backward: its gradient is copied back, and gradients of queries, keys and values are joined. Their sum for
--- the bias is of the product.
+-- Elements read and written per token, as in Megatron-LM (megatron/core/tensor_parallel/layers.py,
+-- megatron/model/transformer.py). Forward: the bias is added after the product; the output is transposed from heads to
+-- tokens. Backward: the gradient is transposed back, and the gradients of queries, keys and values are concatenated.
+-- The bias gradient belongs to the product.
 local function moved(s, pass)
   if pass == "backward" then return 2 * s.width + 2 * s.projected end
   return 2 * s.width + 2 * s.bias * s.projected

@@ -6,7 +6,7 @@ local op = { name = "layer_norm", summary = "layer normalisation", compiled = "l
 
 op.schema = { tokens = "count", hidden = "count", bias = "natural?" }
 
---- bias 0: a gain alone (norm_bias = false).
+--- bias = 0: gain only (norm_bias = false).
 function op.shape(c)
   return { tokens = shapes.norm_tokens(c), hidden = c.hidden, bias = c.norm_bias == false and 0 or nil }
 end

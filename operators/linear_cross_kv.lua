@@ -1,5 +1,5 @@
---- Keys and values of cross-attention from the encoder's output, column-parallel over tensor ranks. Every decoder layer
---- reads the same output, so none keeps a copy of it.
+--- Keys and values of cross-attention from the encoder's output, column-parallel over tensor ranks. All decoder layers
+--- share that output, so no layer stores a copy.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

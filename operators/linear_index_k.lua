@@ -1,4 +1,4 @@
---- The lightning indexer's one key and the weights of its heads, from the stream (DeepSeek-V3.2-Exp, section 2.1).
+--- The single key of the lightning indexer, and its head weights, from the residual stream (DeepSeek-V3.2-Exp, 2.1).
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,4 +1,5 @@
---- Queries of the lightning indexer from the compressed queries (DeepSeek-V3.2-Exp, section 2.1). Whole on each rank.
+--- Queries of the lightning indexer from the compressed queries (DeepSeek-V3.2-Exp, section 2.1). Replicated on tp
+--- ranks.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,5 +1,5 @@
---- Compression of keys and values, with the rotary key of all heads: multi-head latent attention (DeepSeek-V2,
--- arXiv 2405.04434, section 2.1). Whole on every tensor rank, outside the tensor-parallel region.
+--- Compression of keys and values, plus the rotary key shared by all heads: multi-head latent attention (DeepSeek-V2,
+-- arXiv 2405.04434, section 2.1). Replicated on every tensor rank, outside the tensor-parallel region.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,4 +1,4 @@
---- Keys and values of the local heads from their compression: multi-head latent attention
+--- Keys and values of the local heads from the compressed vector: multi-head latent attention
 -- (DeepSeek-V2, arXiv 2405.04434, section 2.1). Column-parallel.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"

@@ -1,4 +1,5 @@
---- Joins the stream and the next token's embedding: multi-token prediction (DeepSeek-V3, arXiv 2412.19437).
+--- Projects the concatenated residual stream and next token's embedding: multi-token prediction (DeepSeek-V3,
+--- 2412.19437).
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,5 +1,5 @@
 --- Compression of the queries of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
--- Whole on every tensor rank, outside the tensor-parallel region.
+-- Replicated on every tensor rank, outside the tensor-parallel region.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

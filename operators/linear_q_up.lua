@@ -1,4 +1,4 @@
---- Queries of the local heads from their compression, or from the stream without q_lora_rank:
+--- Queries of the local heads from the compressed queries, or from the residual stream without q_lora_rank:
 -- multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). Column-parallel.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"

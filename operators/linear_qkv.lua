@@ -1,5 +1,5 @@
---- QKV projection, column-parallel over tensor ranks; grouped queries shrink keys and values. A gate of the output
---- (Qwen3-Next) is as wide as the queries.
+--- QKV projection, column-parallel over tensor ranks; grouped-query attention has fewer keys and values. The output
+--- gate of Qwen3-Next has the width of the queries.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

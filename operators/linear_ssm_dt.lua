@@ -1,4 +1,4 @@
---- Mamba's expansion of the compressed step to one step a channel, with a bias (Gu & Dao 2023, section 3.6).
+--- Mamba's expansion of the compressed time step to one step per channel, with a bias (Gu & Dao 2023, section 3.6).
 local gemm = require "ett.operator.gemm"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"

@@ -138,13 +138,14 @@ function blocks.layer(h, feed)
   local name = h.norm or "layer_norm"
   local norm = of_module("layernorm", name)
   if h.parallel_block then
-    -- Both branches read the stream; one sum leaves. With a norm each (GPT-NeoX) there are two collectives backward and
-    -- one forward. With shared_norm (GPT-J, Falcon, Phi, Cohere) there is one input and one sum.
+    -- Parallel block: both branches read the residual stream, and their outputs are summed. With separate norms
+    -- (GPT-NeoX) there are two collectives backward and one forward; with shared_norm (GPT-J, Falcon, Phi, Cohere) one
+    -- in each pass.
     local second = not h.shared_norm and { norm, enter } or nil
     return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h), "residual_add", leave,
       blocks.residual(h))
   end
-  local post = h.post_norms and name or nil -- Gemma 2: also behind both blocks
+  local post = h.post_norms and name or nil -- Gemma 2 also has a norm after both blocks
   return blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h), norm, feed, post,
     blocks.residual(h))
 end
@@ -152,8 +153,8 @@ end
 --- Feed-forward half of a dense layer.
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
---- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back. Every token also runs
---- through the shared experts: shared_experts of the experts' width, or shared_ffn wide together.
+--- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back. Every token also passes
+--- through the shared experts: shared_experts experts of the routed experts' width, or one MLP of width shared_ffn.
 function blocks.moe_feed(h)
   local ffn = h.moe_ffn or h.ffn
   local exchange, activation = { collective = "expert_exchange" }, h.gated_mlp and "swiglu" or "gelu"
@@ -173,14 +174,14 @@ function blocks.moe_feed(h)
     "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, shared)
 end
 
--- What a layer of each kind sees in place of the hyper-parameters.
+-- Fields that replace hyper-parameters in layers of each kind.
 local types = {
   full_attention = { full_attention = true }, attention = { full_attention = true }, sliding_attention = {},
   chunked_attention = { chunked = true }, linear_attention = { mixer = "gated_delta" }, mamba = { mixer = "mamba" },
   mamba2 = { mixer = "mamba2" }, mlp = {}, moe = {},
 }
 
---- The kind of layer i (layer_types, else window and window_every), or nil where all layers are alike.
+--- The kind of layer i (layer_types, else window and window_every), or nil if all layers are alike.
 function blocks.type_of(h, i)
   local list = h.layer_types
   if not list then
@@ -204,9 +205,8 @@ local type_names = { full_attention = "full attention", attention = "full attent
   chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2" }
 
 --- Every layer of a model in order; equal neighbours are counted. kind_of(i) names the kind of layer i. ops_of(name,
---- seen) makes the entries of a kind, where `seen` are the layer's hyper-parameters: layer_types, or window and
---- window_every = n (each n-th layer attends to all tokens: Gemma 2 and 3, Cohere 2, gpt-oss), say which layers have
---- another mixer or no window.
+--- fields) makes the entries of a kind from the layer's hyper-parameters. Layers differ by layer_types, or by window
+--- and window_every = n: each n-th layer has no window (Gemma 2 and 3, Cohere 2, gpt-oss).
 function blocks.runs(h, kind_of, ops_of)
   local made, layers, last = {}, {}, nil
   for i = 1, h.layers do
@@ -229,12 +229,12 @@ function blocks.runs(h, kind_of, ops_of)
   return layers
 end
 
---- Refuses layer_types for an architecture whose layers are all of one kind.
+--- Raises if layer_types is given, for architectures with one kind of layer.
 function blocks.refuse_types(h)
   if h.layer_types then error_module.raise("model", "layer_types: the layers of this architecture are all alike") end
 end
 
---- blocks.runs of a model whose layers are all dense.
+--- blocks.runs for a model with dense layers only.
 function blocks.dense_layers(h)
   return blocks.runs(h, function() return "decoder" end,
     function(_, seen) return blocks.layer(seen, blocks.dense_feed(seen)) end)
@@ -244,7 +244,7 @@ end
 function blocks.embedding(h)
   local positions
   if h.position == "learned" then
-    -- A second table, whole on every tensor rank; left out if its length is unknown.
+    -- A second table, replicated on every tensor rank; omitted if its length is unknown.
     local table_of = h.max_positions
       and { op = "embedding", with = { vocab = h.max_positions, vocab_multiple = 1, tp = 1 } } or nil
     positions = blocks.join(table_of, "residual_add")
@@ -259,17 +259,17 @@ function blocks.head(h)
     "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
---- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the stream and of the next token's embedding, a linear
---- that joins them, a layer, and the model's own head.
+--- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the residual stream and of the next token's embedding, a
+--- linear layer that joins both, a transformer layer, and the model's head.
 local function multi_token(h, layer)
   local norm = h.norm or "rms_norm"
   return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join(
-    -- A tied head's stage has the table already.
+    -- With tied embeddings the stage of the head already holds the table.
     { op = "shared_embedding", with = { copied = not h.tied_embeddings } }, leave, norm, norm, "linear_mtp",
     layer.ops, norm, enter_head, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
---- embedding, the given layers, head.
+--- The layers of a decoder: embedding, the given layers, head.
 function blocks.decoder(h, ...)
   local layers = { blocks.embedding(h) }
   for _, layer in ipairs { ... } do layers[#layers + 1] = layer end

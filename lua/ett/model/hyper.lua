@@ -1,4 +1,4 @@
---- Hyper-parameters: the fields that any model may have, and what follows from the given ones.
+--- Hyper-parameters: the fields that any model may have, and fields derived from them.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -9,8 +9,8 @@ local function needed(help, bits) return { "count", most = 1 << bits, help = hel
 local function flag(help) return { "boolean", optional = true, help = help } end
 local function choice(...) return { "string", optional = true, one_of = { ... } } end
 
---- Fields of every architecture. Their limits are at least ten times what has been built. They keep every count of
---- parameters within 64 bits.
+--- Fields of every architecture. The limits are at least ten times the largest published values, and keep every count
+--- of parameters within 64 bits.
 hyper.fields = {
   layers = needed("transformer layers", 16), hidden = needed("width of the residual stream", 20),
   heads = needed("attention heads", 14), vocab = needed("rows of the vocabulary", 26),
@@ -49,27 +49,28 @@ hyper.fields = {
     .. "chunked_attention, linear_attention, mamba, mamba2; mlp, moe (hybrid)" },
   mixer = { "string", optional = true, one_of = { "gated_delta", "mamba", "mamba2" },
     help = "mixer of every layer in place of attention" },
-  attention_chunk = count("tokens of a chunk that attention does not leave", 40),
+  attention_chunk = count("tokens of a chunk; attention stays within its chunk", 40),
   attention_gate = flag "sigmoid gate of the attention's output", attention_sinks = flag "a learned score of each head",
-  index_heads = count("heads of the lightning indexer", 14), index_head_dim = count("width of such a head", 14),
-  index_top_k = count("keys that it leaves to attention", 24),
+  index_heads = count("heads of the lightning indexer", 14), index_head_dim = count("width of an indexer head", 14),
+  index_top_k = count("keys that the indexer selects for attention", 24),
   ssm_inner = count("width inside Mamba (default 2 * hidden)", 22), ssm_state = count("states of a channel", 16),
-  ssm_heads = count("heads of Mamba-2", 16), ssm_head_dim = count("width of such a head (default 64)", 14),
+  ssm_heads = count("heads of Mamba-2", 16), ssm_head_dim = count("width of a Mamba-2 head (default 64)", 14),
   ssm_groups = count("groups of B and C (default 1)", 14), ssm_dt_rank = count "Mamba: width of the compressed step",
   ssm_norms = flag "norms of Mamba's step, B and C", ssm_bias = flag "biases of Mamba's projections",
   conv_kernel = count("tokens of the convolution before a scan (default 4)", 8),
   scan_chunk = count("tokens of a scan's chunk (default 256, gated delta net 64)", 14),
-  linear_key_heads = count("gated delta net: key heads", 14), linear_value_heads = count("its value heads", 14),
-  linear_key_dim = count("width of its keys (default 128)", 14),
-  linear_value_dim = count("width of its values (default 128)", 14),
+  linear_key_heads = count("gated delta net: key heads", 14),
+  linear_value_heads = count("gated delta net: value heads", 14),
+  linear_key_dim = count("gated delta net: width of keys (default 128)", 14),
+  linear_value_dim = count("gated delta net: width of values (default 128)", 14),
   moe_every = count("layers from one with experts to the next", 16),
   encoder_function_list = { "list", optional = true, help = "operators of each layer, in place of the architecture's" },
 }
 
---- Fields that only `with` of a layer's entry gives.
-hyper.entry_fields = { unquantised = flag "what is gathered has 16 bits where the plan's data type has fewer" }
+--- Fields that only `with` of a layer's entry may set.
+hyper.entry_fields = { unquantised = flag "the gathered tensor has 16 bits, also under fp8 and fp4" }
 
---- The fields of an architecture: the common ones and those that its file declares.
+--- The fields of an architecture: the common ones and the ones that its file declares.
 function hyper.fields_with(own)
   if not own then return hyper.fields end
   local fields = {}
@@ -88,7 +89,7 @@ local function set_activation(h, label)
   h.gated_mlp = gated
 end
 
---- Multi-head latent attention has all of its four fields or none.
+--- Checks that multi-head latent attention has all four of its fields or none.
 local function set_latent(h, label)
   local missing = {}
   for _, field in ipairs { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" } do
@@ -102,7 +103,7 @@ local function set_latent(h, label)
   end
 end
 
---- A checked copy of hyper-parameters, with kv_heads, head_dim and gated_mlp filled in.
+--- A checked copy of hyper-parameters, with kv_heads, head_dim and gated_mlp filled in. Raises on contradictions.
 ---@param given table
 ---@param own table? rules of the architecture's own fields
 ---@param label string for messages

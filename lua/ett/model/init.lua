@@ -1,7 +1,7 @@
 --- Models: an architecture with its hyper-parameters.
 --
 --   model.new("llama", { layers = 32, hidden = 4096, heads = 32, vocab = 32000 })
---   model.new("llama3-70b", { layers = 40 })    -- a preset of lua/models, with other layers
+--   model.new("llama3-70b", { layers = 40 })    -- a preset of lua/models with another number of layers
 --   model.huggingface "config.json"
 --   model.list({ "rms_norm", "linear_qkv", … }, { layers = 32, … })    -- plain operator names
 local architecture = require "ett.model.architecture"
@@ -13,12 +13,12 @@ local schema = require "ett.base.schema"
 
 local model = {}
 
---- The preset that a name means, or nil for an architecture's name or function; other names are refused.
+--- The preset of a name; nil if the name is an architecture or a function. Raises for unknown names.
 local function preset_of(name)
   if type(name) ~= "string" then return nil end
   if name:match "%.lua$" then return presets.of_file(name) end
   local path = find.path("lua/architectures", name)
-  if path then -- a file beside the script may be either
+  if path then -- a file beside the script may hold a preset or an architecture
     local value = path == find.path("lua/models", name) and find.load_file(path)
     if type(value) ~= "table" or value.architecture == nil then return nil end
   end
@@ -26,14 +26,14 @@ local function preset_of(name)
   return preset or presets.refuse(name, several)
 end
 
---- A model under its name, with notes before those of its operators.
+--- A model with its name, and with notes placed before the notes of its operators.
 local function noted(built, name, notes)
   built.name, built.notes = name, table.move(built.notes, 1, #built.notes, #notes + 1, notes)
   return built
 end
 
---- A model of an architecture (by name or as a function) or of a preset, with hyper-parameters of your own.
----@param hyper table? needed by architectures; lies over a preset's
+--- A model from an architecture (name or function) or a preset, and hyper-parameters.
+---@param hyper table? required for an architecture; overrides the values of a preset
 function model.new(name, hyper)
   local preset = preset_of(name)
   if not preset then return architecture.new(name, hyper) end
@@ -60,7 +60,7 @@ function model.fields(name)
   return (architecture.fields(preset and preset.architecture or name))
 end
 
--- A value that a rule of an architecture's own field takes, where the field must be given.
+-- A valid value for a required field of an architecture; nil if the field is optional.
 local function any_value(rule)
   local kind = type(rule) == "table" and rule[1] or rule
   if type(rule) == "table" and (rule.optional or rule.default ~= nil) or tostring(kind):match "%?$" then return nil end
@@ -68,9 +68,9 @@ local function any_value(rule)
   return ({ string = "", boolean = false, list = {}, table = {}, fraction = 0.5 })[kind] or 2
 end
 
---- The values that hyper-parameters have where none is given: a preset's, or those that an architecture sets whatever
---- the width. A default that follows from the width is left out. An architecture is built for two widths to see them;
---- where it cannot be built so, the second result says why.
+--- Default values of hyper-parameters: a preset's values, or the constants that an architecture sets. Defaults derived
+--- from the width are left out: the architecture is built with two widths, and values that differ are dropped. If it
+--- cannot be built, the second result is the reason.
 ---@return table<string, any>, string?
 function model.defaults(name)
   if model.is_file(name) then return model.huggingface(name).hyper end
@@ -106,8 +106,8 @@ function model.list(names, hyper)
   return built
 end
 
---- A model from a Hugging Face config.json or a folder that holds one, with hyper-parameters of your own laid over it.
---- model.notes lists the settings that are ignored.
+--- A model from a Hugging Face config.json or its folder; `given` overrides its hyper-parameters. model.notes lists the
+--- ignored settings.
 ---@param path string
 ---@param given table?
 function model.huggingface(path, given)
@@ -118,7 +118,7 @@ function model.huggingface(path, given)
   return noted(error_module.wrap(path, architecture.new, name, hyper), label, notes)
 end
 
---- Whether a name is a file rather than an architecture or a model. A model's repository ("Qwen/Qwen3-8B") is none.
+--- Whether a name is a file, not an architecture or a model. A repository name ("Qwen/Qwen3-8B") is not a file.
 function model.is_file(name)
   if type(name) ~= "string" or name:match "%.lua$" then return false end
   if name:match "%.json$" then return true end

@@ -1,12 +1,12 @@
 --- Layers from a plain list of operator names (an encoder_function_list).
 --
--- An operator declares whether a tensor-parallel region opens before it or closes behind it (`region`), whether it
--- holds experts and whether selective recomputation runs it again. An exchange of tokens surrounds the experts.
+-- An operator file declares whether a tensor-parallel region opens before or closes after it (`region`), whether it
+-- holds experts, and whether selective recomputation recomputes it. An all-to-all exchange encloses the experts.
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 
---- Whether an operator of the list is gated, as swiglu is; the linear before it is twice as wide then.
+--- Whether the list has a gated activation such as swiglu; the linear before it then has twice the width.
 local function set_gate(ops, hyper)
   for _, entry in ipairs(ops) do
     local op = entry.op and operator.get(entry.op)
@@ -20,7 +20,7 @@ local function set_gate(ops, hyper)
   end
 end
 
---- usual_norm: the norm behind the layers if neither the hyper-parameters nor the list have one.
+--- usual_norm: the final norm if neither the hyper-parameters nor the list name one.
 return function(names, hyper, usual_norm)
   if type(names) ~= "table" or #names == 0 then
     error_module.raise("model", "encoder_function_list must be a non-empty list of operator names")

@@ -1,10 +1,10 @@
---- Mixers that are no softmax attention, as entries of a layer: Mamba, Mamba-2, the gated delta net.
+--- Sequence mixers other than softmax attention, as entries of a layer: Mamba, Mamba-2, the gated delta net.
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
 
 local mixers = {}
 
---- A sum over tensor ranks of Mamba's B, C and compressed step: forward of the values, backward of the gradients.
+--- A sum over tensor ranks of Mamba's B, C and compressed time step: values in forward, gradients in backward.
 local function sum_over_ranks(pass, with)
   return { collective = "all_reduce", group = "tp", pass = pass, with = with, elements = function(c)
     local d = mixer.dims(c)
@@ -12,7 +12,7 @@ local function sum_over_ranks(pass, with)
   end }
 end
 
---- Norms of the step, B and C (Jamba).
+--- Norms of the time step, B and C (Jamba).
 local function norms(h, with)
   if not h.ssm_norms then return {} end
   local list = {}
@@ -25,7 +25,7 @@ local function norms(h, with)
   return list
 end
 
---- Entries of the mixer h.mixer behind the collective `enter` that opens its tensor-parallel region.
+--- Entries of the mixer h.mixer, after the collective `enter` that opens its tensor-parallel region.
 function mixers.region(h, enter)
   local with = { mixer = h.mixer }
   local function op(name) return { op = name, with = with } end

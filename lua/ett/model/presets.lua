@@ -10,7 +10,7 @@ local presets = {}
 local fields = { name = "string", summary = "string", source = "string", architecture = "string",
   parameters = "positive", hyper = "table", note = "string?" }
 
---- The preset of a name, or nil and the presets that the name may mean. Case, "-", "_" and "." do not matter.
+--- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.
 ---@param name string
 ---@return table?, string[]
 function presets.find(name)
@@ -20,7 +20,7 @@ function presets.find(name)
   return schema.check(find.load_file(path), fields, find.label(path)), {}
 end
 
---- The preset of a file, or nil: its value is an architecture.
+--- The preset of a file; nil if the file holds an architecture.
 ---@param path string
 function presets.of_file(path)
   local value = find.load_file(path)
@@ -30,8 +30,8 @@ end
 
 local by_repository, generation
 
---- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. The files are
---- read once, for the first repository.
+--- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. All preset files
+--- are read at the first call.
 ---@param repository string
 function presets.of_repository(repository)
   local wanted = repository:lower()
@@ -47,7 +47,7 @@ function presets.of_repository(repository)
   return by_repository[wanted]
 end
 
---- Hyper-parameters of a preset with others laid over them, and the name of the result.
+--- Hyper-parameters of a preset, overridden by others, and the name of the result.
 ---@return table hyper, string name
 function presets.overlay(preset, given)
   local hyper, words = {}, {}
@@ -62,7 +62,7 @@ function presets.overlay(preset, given)
   return hyper, #words == 0 and preset.name or ("%s with %s"):format(preset.name, table.concat(words, " "))
 end
 
---- Raises for a name that is neither an architecture nor a preset.
+--- Raises an error for a name that is neither an architecture nor a preset.
 function presets.refuse(name, several)
   if #several > 0 then
     local shown = table.move(several, 1, math.min(#several, 12), 1, {})

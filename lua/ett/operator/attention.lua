@@ -1,13 +1,13 @@
---- Fused attention in CUDA C, for precisions that cuDNN's attention engines do not take (fp32).
+--- Fused attention in CUDA C, for precisions that cuDNN's attention engines do not support (fp32).
 --
--- A block computes one query (forward, dQ) or one key (dK, dV). Scores exist a tile at a time; the softmax is updated
--- with each tile (Milakov & Gimelshein 2018, Dao et al. 2022). There are no atomics: every run gives the same sums.
+-- A thread block computes one query (forward, dQ) or one key (dK, dV). Scores are computed tile by tile with an online
+-- softmax (Milakov & Gimelshein 2018, Dao et al. 2022). No atomics are used: every run gives the same sums.
 local doubles = require "ett.operator.doubles"
 local error_module = require "ett.base.error"
 
 local attention = {}
 
--- Head dimensions in registers: DIMS of a block of at least 32 threads.
+-- Largest head dimension: a block of at least 32 threads keeps DIMS elements in registers.
 local MOST_DIM = 256
 
 attention.cuda = [[
@@ -127,7 +127,7 @@ local function shape_of(q, heads, group, rows, columns, dim, causal)
     head_dim = dim, causal = causal ~= 0 }
 end
 
--- Each kernel on dense tensors, in double precision; its arguments are lists.
+-- Each kernel on dense tensors in double precision, as a reference; its arguments are lists.
 attention.doubles = {
   attention_forward = function(q, k, v, out, stats, ...)
     local wanted, sums = doubles.attention(q, k, v, shape_of(q, ...))
@@ -144,8 +144,8 @@ attention.doubles = {
   end,
 }
 
---- Strides of batch, head and position of a tensor: of [batch, seq, heads, dim] with `row` elements between
---- positions, or of a dense [batch, heads, seq, dim].
+--- Strides of batch, head and position: of a tensor [batch, seq, heads, dim] with `row` elements between positions, or
+--- of a dense tensor [batch, heads, seq, dim].
 local function strides(heads, seq, dim, row)
   if row then return seq * row, dim, row end
   return heads * seq * dim, seq * dim, dim
@@ -155,7 +155,7 @@ local function threads(count)
   return math.max(32, math.min(MOST_DIM, (count + 31) // 32 * 32))
 end
 
---- Launches k.attention (samplers/README.md). Its tensors may be slices of wider ones (`row`).
+--- Launches k.attention (samplers/README.md). Tensors may be slices of wider tensors (`row`).
 function attention.launch(k, a)
   local dim, heads, kv_heads = a.head_dim, a.heads, a.kv_heads or a.heads
   if dim > MOST_DIM then

@@ -1,7 +1,7 @@
---- Collectives: the entries of an architecture, and what one device runs for them.
+--- Collectives: the entries of an architecture, and the operations of one device for them.
 --
--- Conventions of nccl-tests: `bytes` is the whole buffer, that is the result of all_gather and the input of
--- reduce_scatter. `degree` ranks take part.
+-- Conventions of nccl-tests: `bytes` is the size of the whole buffer, which is the result of all_gather and the input
+-- of reduce_scatter. `degree` is the number of ranks.
 local error_module = require "ett.base.error"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
@@ -18,7 +18,7 @@ local function one(kind, group, degree, bytes, pass, overlapped)
     times = 1, overlapped = overlapped or false } }
 end
 
--- What is gathered is an operand of a product: a stack may gather it quantised.
+-- Marks gathers of a product's operand: a stack may gather it quantised.
 local function operand(list)
   for _, item in ipairs(list) do item.operand = true end
   return list
@@ -34,10 +34,10 @@ end
 
 local function hidden_bytes(c) return width(c.dtype) * (shapes.tokens(c) + 0.0) * c.hidden end
 
---- Tokens that a group of etp ranks shares, of a micro-batch.
+--- Tokens of a micro-batch that a group of etp ranks shares.
 local function expert_group_tokens(c) return shapes.tokens(c) * (c.etp or c.tp) // c.tp end
 
---- cp - 1 blocks forward; backward as many with their gradients, and the gradients' last step home.
+--- Ring exchange: cp - 1 blocks forward; backward as many blocks with gradients, plus one step that returns gradients.
 local function ring(cp, block)
   local function send(bytes, pass, times)
     return { kind = "collective", name = "send_recv", group = "cp", degree = cp, bytes = bytes, pass = pass,
@@ -48,7 +48,7 @@ local function ring(cp, block)
   return { send(block, "forward", cp - 1), send(2 * block, "backward", cp - 1), last }
 end
 
---- Queries, keys and values to the ranks of their heads, the output back; each in both passes.
+--- All-to-alls of queries, keys and values to the ranks of their heads, and of the output back; in both passes.
 local function ulysses(c, cp)
   local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), cp)
   local each = width(c.dtype) * (shapes.tokens(c) + 0.0)
@@ -58,11 +58,12 @@ local function ulysses(c, cp)
     one("all_to_all", "cp", cp, into, "backward"), one("all_to_all", "cp", cp, out, "backward"))
 end
 
--- Patterns of model parallelism: the collectives of both passes.
+-- Patterns of model parallelism: the collectives of both passes of each.
 local patterns = {
-  --- Into a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
-  --- sequence parallelism forward gathers the sequence, and backward scatters the sum. Backward also gathers the input
-  --- again for the weight gradient, overlapped by the data gradient (Korthikanti et al. 2022, section 4.2.2).
+  --- Opens a tensor-parallel region (Megatron's f). Forward copies; backward sums the gradient of the input. With
+  --- sequence parallelism forward gathers the sequence, and backward reduce-scatters the gradient. Backward also
+  --- gathers the input again for the weight gradient, beside the data gradient (Korthikanti et al. 2022, section
+  --- 4.2.2).
   tensor_enter = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -73,7 +74,7 @@ local patterns = {
     end
     return one("all_reduce", "tp", c.tp, bytes, "backward")
   end,
-  --- Out of the region (Megatron's g): forward sums, backward copies.
+  --- Closes the region (Megatron's g): forward sums, backward copies.
   tensor_leave = function(c)
     local bytes = hidden_bytes(c)
     if c.sequence_parallel then
@@ -88,17 +89,17 @@ local patterns = {
     local function reduce() return one("all_reduce", "tp", c.tp, bytes, "forward") end
     return join(reduce(), reduce(), reduce())
   end,
-  --- Tokens to the ranks of their experts, and back: top_k copies of each token of this rank. Under sequence
-  --- parallelism a rank has its share of the sequence, else as many as its group of etp ranks shares.
+  --- All-to-all of tokens to the ranks of their experts, and back: top_k copies of each token of this rank. Under
+  --- sequence parallelism a rank holds its share of the sequence, else its share of the etp group's tokens.
   expert_exchange = function(c)
     local tokens = c.sequence_parallel and shapes.norm_tokens(c) or expert_group_tokens(c)
     local bytes = width(c.dtype) * (tokens + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
     return join(one("all_to_all", "ep", c.ep, bytes, "forward"), one("all_to_all", "ep", c.ep, bytes, "backward"))
   end,
-  --- Context parallelism. all_gather of keys and values (Llama 3, section 3.3.2): gathered forward, gradients scattered
-  --- backward. ring: blocks of keys and values pass from rank to rank beside attention to the block before; backward
-  --- with their gradients, which move once more (Liu et al. 2023, arXiv 2310.01889). ulysses: all-to-all of queries,
-  --- keys, values and output.
+  --- Context parallelism. all_gather of keys and values (Llama 3, section 3.3.2): forward gathers, backward scatters
+  --- the gradients. ring: blocks of keys and values pass from rank to rank beside attention to the previous block;
+  --- backward passes blocks with gradients, and one step more (Liu et al. 2023, arXiv 2310.01889). ulysses: all-to-alls
+  --- of queries, keys, values and output.
   context_exchange = function(c)
     local cp = c.cp or 1
     if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
@@ -110,9 +111,9 @@ local patterns = {
   end,
 }
 
--- Around experts, as Megatron-Core's MoEAlltoAllTokenDispatcher. Under sequence parallelism the etp ranks of an expert
--- gather the copies that the exchange brought, top_k of each token, and scatter the sums of their results. Without it
--- the ranks hold the same tokens: groups of etp ranks take a share each, sum it, and gather the shares over tp.
+-- Collectives around experts, as in Megatron-Core's MoEAlltoAllTokenDispatcher. Under sequence parallelism the etp
+-- ranks of an expert gather the received token copies and reduce-scatter their results. Without it the ranks hold the
+-- same tokens: each rank of an etp group takes a share, the group sums it, and the shares are gathered over tp.
 local function around_experts(gather_pass, sum_pass)
   return function(c)
     local etp = c.etp or c.tp
@@ -152,8 +153,8 @@ function collective.check_entry(entry)
   schema.check(entry, explicit)
 end
 
---- What one device runs for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, stride }.
---- stride: the distance between the ranks of the group, where its name does not tell.
+--- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, stride }.
+--- stride: the distance between the ranks of the group, for groups whose name does not define it.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]
   if pattern then return pattern(c) end

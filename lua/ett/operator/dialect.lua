@@ -3,7 +3,7 @@
 -- A dialect is a file lua/ett/import/NAME/dialect.lua under a root (ett.base.find). All of them are read once:
 --   { name =, summary =, source =,
 --     operators = { linear_qkv = { aliases = { "linear1" }, columns = { "mp", "b" }, shape = function(op, row) … end,
---       check = function(row) … end } },       -- check raises for a row that no model has
+--       check = function(row) … end } },       -- check raises for an impossible row
 --     campaign = function(document, label) … end,
 --     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
 -- `campaign`: a decoded YAML campaign as { name, columns, axes, row_columns, targets?, one?, run, notes, schedule }
@@ -45,7 +45,7 @@ function dialect.list()
   return known
 end
 
---- Completes an operator of a file: other names, and `sample_row` unless the file has one.
+--- Completes an operator with the names of all dialects, and with `sample_row` unless its file has one.
 function dialect.complete(op)
   for _, one in ipairs(dialect.list()) do
     local given = one.operators and one.operators[op.name] or {}
@@ -66,7 +66,7 @@ function dialect.campaign(document, label)
   return nil
 end
 
---- The stand-ins of an operator: { lacks =, operator =, shape = }. The first one whose field a shape lacks counts.
+--- The stand-ins of an operator: { lacks =, operator =, shape = }. The first with a field missing in the shape applies.
 function dialect.stand_ins(name)
   local list = {}
   for _, one in ipairs(dialect.list()) do list[#list + 1] = one.stand_ins and one.stand_ins[name] end

@@ -1,11 +1,12 @@
---- What operators compute, in double precision on flat lists of numbers: the references for a campaign's outputs
---- (ett.sampling.check). For shapes of a few thousand elements; written from the formulas, not from the kernels.
+--- Reference results of operators in double precision, on flat lists of numbers; ett.sampling.check compares a
+--- campaign's outputs with them. For shapes of a few thousand elements. Written from the formulas, independent of the
+--- kernels.
 local doubles = {}
 
---- Copies a list into another: how a kernel's double writes a tensor.
+--- Copies a list into another: a reference kernel writes its output tensor with this.
 function doubles.set(to, from) table.move(from, 1, #from, 1, to) end
 
---- Parameters of every gelu here: its tanh form (Hendrycks & Gimpel 2016).
+--- Constants of gelu in its tanh form (Hendrycks & Gimpel 2016).
 local ROOT_2_PI, CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 function doubles.sigmoid(x) return 1 / (1 + math.exp(-x)) end
@@ -48,7 +49,7 @@ function doubles.gemm(a, b, c, g)
   end
 end
 
---- Softmax of every row of x. seen(row), row from 0: the number of columns that take part; the others become 0.
+--- Softmax of every row of x. seen(row), row from 0: the number of unmasked columns; masked columns become 0.
 function doubles.softmax(x, cols, seen)
   local y = {}
   for row = 0, #x // cols - 1 do
@@ -60,7 +61,7 @@ function doubles.softmax(x, cols, seen)
   return y
 end
 
---- Gradient through a softmax with the output y: y (dy - sum(y dy)), 0 where nothing is seen.
+--- Gradient through a softmax with the output y: y (dy - sum(y dy)); 0 in masked columns.
 function doubles.softmax_backward(y, dy, cols, seen)
   local dx = {}
   for row = 0, #y // cols - 1 do
@@ -71,7 +72,7 @@ function doubles.softmax_backward(y, dy, cols, seen)
   return dx
 end
 
---- (x - mean) r gain + bias of every row, with r = 1 / sqrt(variance + 1e-5). Without a bias the mean is left out
+--- (x - mean) r gain + bias of every row, with r = 1 / sqrt(variance + 1e-5). Without a bias the mean is not subtracted
 --- (rms_norm). Returns y, the means and the values of r.
 function doubles.norm(x, gain, bias)
   local cols, y, means, inverses = #gain, {}, {}, {}
@@ -86,7 +87,7 @@ function doubles.norm(x, gain, bias)
   return y, means, inverses
 end
 
---- Gradients of a norm from its kept statistics: dx, dgain, dbias. means nil: rms_norm. With h = (x - mean) r and
+--- Gradients of a norm from its saved statistics: dx, dgain, dbias. means = nil: rms_norm. With h = (x - mean) r and
 --- g = gain dy: dx = r (g - mean(g) - h mean(g h)).
 function doubles.norm_backward(x, gain, dy, means, inverses)
   local cols, dx, dgain, dbias = #gain, {}, {}, {}
@@ -106,7 +107,7 @@ function doubles.norm_backward(x, gain, dy, means, inverses)
   return dx, dgain, dbias
 end
 
---- Calls each(row, q_offset, kv_offset, seen) for every query; it sees the first `seen` keys.
+--- Calls each(row, q_offset, kv_offset, seen) for every query; the query attends to the first `seen` keys.
 local function queries(s, each)
   local d, group = s.head_dim, s.heads // s.kv_heads
   for b = 0, s.batch - 1 do
@@ -170,19 +171,19 @@ function doubles.attention_backward(q, k, v, out, stats, dout, s)
   return dq, dk, dv
 end
 
---- x to a number of bits, half-way cases to either side: Veltkamp's splitting with 2^(53 - bits) + 1 (Dekker 1971).
+--- x rounded to a number of bits (ties either way): Veltkamp's splitting with 2^(53 - bits) + 1 (Dekker 1971).
 local function split(x, factor)
   local c = x * factor
   return c - (c - x)
 end
 
--- Fraction bits, the exponent of the least normal number, that number, the factor of the splitting.
+-- Per format: fraction bits, exponent of the smallest normal number, that number, the splitting factor.
 local formats = {}
 for name, format in pairs { fp32 = { 23, -126 }, bf16 = { 7, -126 }, fp16 = { 10, -14 } } do
   formats[name] = { format[1], format[2], 2.0 ^ format[2], 2.0 ^ (52 - format[1]) + 1 }
 end
 
---- x rounded to fp32, bf16 or fp16 (ties to even); other precisions leave it.
+--- x rounded to fp32, bf16 or fp16 (ties to even); unchanged in other precisions.
 function doubles.round(x, precision)
   local format = formats[precision]
   if not format or x == 0 or x ~= x or x == math.huge or x == -math.huge then return x end

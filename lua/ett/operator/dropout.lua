@@ -1,7 +1,7 @@
---- Shared by operators with a dropout of 10 %: the mask's generator and the backward pass.
+--- Shared by operators with a dropout of 10 %: the random generator of the mask, and the backward pass.
 local dropout = {}
 
---- CUDA C of an operator: its forward kernel behind the generator, and the backward kernel.
+--- CUDA C of an operator: the generator, the given forward kernel, and the backward kernel.
 function dropout.cuda(name, forward)
   return [[
 // A counter-based generator (splitmix64): element i always draws the same number.
@@ -19,7 +19,7 @@ extern "C" __global__ void %s_backward(const T *dy, T *dx, const unsigned char *
 ]]):format(name)
 end
 
---- Whether element i, from 1, is kept: the same generator. Lua's integers wrap as those of the kernel.
+--- Whether element i (from 1) is kept, by the kernel's generator: Lua integers wrap in the same way.
 function dropout.kept(i)
   local z = 0x9e3779b97f4a7c15 * i
   z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9

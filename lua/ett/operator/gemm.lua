@@ -1,8 +1,8 @@
 --- The family of matrix products: every linear layer.
 --
 -- gemm.define(op) completes an operator whose shape has tokens, in_features and out_features. Optional: bias (1), batch
--- (independent products) and stored_tokens (tokens kept for the backward pass, if they are sharded over tp).
--- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, so twice the FLOPs.
+-- (number of independent products) and stored_tokens (tokens stored for the backward pass, if sharded over tp).
+-- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, hence twice the FLOPs.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local gemm = {}
@@ -10,7 +10,7 @@ local gemm = {}
 gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
   bias = "natural?", stored_tokens = "count?", batch = "count?" }
 
--- FP8 training keeps products in bf16: operands take 1 byte, results 2 (Transformer Engine).
+-- Bytes of a result element: FP8 training keeps results in bf16; operands take 1 byte (Transformer Engine).
 local function result_bytes(dtype) return math.max(dtype_bytes[dtype], 2) end
 
 function gemm.flops(s, pass)
@@ -31,17 +31,17 @@ function gemm.parameters(s)
   return (s.batch or 1) * (s.in_features * s.out_features + (s.bias or 0) * s.out_features)
 end
 
---- The input is kept for the weight gradient.
+--- Bytes of the input, which is stored for the weight gradient.
 function gemm.activation_bytes(s, dtype)
   return ((s.batch or 1) + 0.0) * (s.stored_tokens or s.tokens) * s.in_features * dtype_bytes[dtype]
 end
 
---- Its output as an activation or attention behind it keeps it.
+--- Bytes of the output, if an activation or attention stores it.
 function gemm.output_bytes(s, dtype)
   return ((s.batch or 1) + 0.0) * s.tokens * s.out_features * result_bytes(dtype)
 end
 
---- The gradients of its output and input, and the gathered input where it is kept in shards.
+--- Bytes of the gradients of output and input, and of the gathered input if the stored input is sharded.
 function gemm.working_bytes(s, dtype)
   local batch, m = (s.batch or 1) + 0.0, s.tokens + 0.0
   local gathered = s.stored_tokens and s.stored_tokens < s.tokens and dtype_bytes[dtype] * m * s.in_features or 0.0
@@ -52,7 +52,7 @@ function gemm.kernel_shape(s)
   return { m = s.tokens, n = s.out_features, k = s.in_features, batch = s.batch or 1 }
 end
 
---- A small shape on which outputs are checked (ett.sampling.check): multiples of 16, which fp8 products need.
+--- A small shape for checks of outputs (ett.sampling.check): multiples of 16, as fp8 products require.
 function gemm.small(s)
   local small = {}
   for name, value in pairs(s) do small[name] = value end
@@ -62,7 +62,7 @@ function gemm.small(s)
   return small
 end
 
---- Sampler lines: input x[m,k], weight w[n,k] as PyTorch stores it.
+--- What a sampler runs: input x[m,k], weight w[n,k] in PyTorch's layout.
 function gemm.kernel(k, s, pass)
   local batch, m, n, depth = s.batch or 1, s.tokens, s.out_features, s.in_features
   local x, w, y = k.tensor { batch, m, depth }, k.tensor { batch, n, depth }, k.tensor { batch, m, n }

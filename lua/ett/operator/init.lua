@@ -1,9 +1,9 @@
---- Operators: found by file name, checked once, known under every alias.
+--- Operators: found by file name or alias, checked once.
 --
 --   local op = operator.get "rotary"             -- aliases work wherever a name is read
 --   op.flops(op.shape(c), "forward")
 --
--- A file beside the script, under ETT_PATH or in operators/ is enough; nothing is registered.
+-- A file beside the script, under ETT_PATH or in operators/ is found; no registration is needed.
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -30,13 +30,13 @@ local fields = {
   doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
 }
 
---- What the functions of a file must return.
+--- Kinds of the values that the functions of a file must return.
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
   kernel_shape = "table" }
 
---- The dimensions of a kernel where a file does not say: the numbers of its shape.
+--- The default dimensions of a kernel: the numbers of its shape.
 local function numbers_of(s)
   local numbers = {}
   for name, value in pairs(s) do
@@ -53,7 +53,7 @@ local function check_constraints(constraints, label)
   end
 end
 
---- Functions of the file, each with a check of what it returns.
+--- The functions of a file, wrapped with a check of the returned value.
 local function checked_functions(op, path)
   local where = ("operator '%s'"):format(op.name)
   for name, kind in pairs(returned) do
@@ -64,7 +64,7 @@ local function checked_functions(op, path)
   op.shape = function(c) return check(shape(c)) end
 end
 
---- Checks what an operator file returned and fills in what may be left out.
+--- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields.
 ---@param op table
 ---@param path string for messages
 function operator.check(op, path)
@@ -110,7 +110,7 @@ local function aliases()
   return by_alias
 end
 
---- The operator of a name or alias; raises with the nearest valid name.
+--- The operator of a name or alias. Raises an error with the nearest valid name if there is none.
 ---@param name string
 function operator.get(name)
   if name_generation ~= find.generation then by_name, name_generation = {}, find.generation end
@@ -146,7 +146,7 @@ function operator.list()
   return ops
 end
 
---- Checks a shape against the operator's schema and constraints; raises with every broken constraint.
+--- Checks a shape against the operator's schema and constraints. The error lists every violated constraint.
 function operator.check_shape(op, s)
   local clean = schema.check(s, op.schema, op.name)
   local broken = {}
@@ -167,7 +167,7 @@ function operator.forget()
   loaded, by_name, by_alias, alias_roots, forgotten = {}, {}, nil, nil, forgotten + 1
 end
 
---- Another value whenever operators may have been read again.
+--- A number that changes whenever operators may have been read again.
 function operator.generation() return forgotten + find.generation end
 
 return operator

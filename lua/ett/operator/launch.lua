@@ -1,9 +1,9 @@
---- Launches that operator files share: elementwise and row-wise kernels.
+--- Kernel launches that operator files share: elementwise and row-wise kernels.
 local launch = {}
 
 local BLOCK = 256
 
---- One thread an element in a grid-stride loop; the kernel's last argument is n.
+--- Launches one thread per element, with a grid-stride loop; the kernel's last argument is n.
 ---@param args table tensors and numbers before n
 function launch.elements(k, name, source, n, args)
   args[#args + 1] = n
@@ -11,7 +11,7 @@ function launch.elements(k, name, source, n, args)
     args = args }
 end
 
---- One block a row of `cols` elements; the kernel's last argument is cols.
+--- Launches one block per row of `cols` elements; the kernel's last argument is cols.
 function launch.rows(k, name, source, rows, cols, args)
   args[#args + 1] = cols
   local block = math.max(32, math.min(1024, (cols + 31) // 32 * 32))
@@ -45,10 +45,10 @@ local function double_of(pass)
   end
 end
 
---- Kernels of an operator that works element by element, all tensors alike:
+--- Defines the kernels of an elementwise operator whose tensors have equal shapes:
 ---   launch.map(op, { forward = { takes = { "x" }, gives = { "y" }, code = "y = 2.0f * x;",
 ---     double = function(x) return 2 * x end }, backward = … })
---- code: CUDA C over floats of these names. double: the same in Lua, a result for each name in `gives`.
+--- code: CUDA C over floats with these names. double: the reference in Lua, one result per name in `gives`.
 function launch.map(op, passes)
   local source, doubles = {}, {}
   for _, pass in ipairs { "forward", "backward" } do

@@ -1,9 +1,9 @@
---- Operators that only move memory: elementwise, norms, softmaxes, rotary embedding.
+--- Memory-bound operators: elementwise, norms, softmaxes, rotary embedding.
 --
 -- memory.define(op, cost) completes an operator from its cost per element of rows x cols:
 --   cost.forward, cost.backward = { reads =, writes =, flops = }, elements of the operator's dtype
 --   cost.extra(s, pass) = bytes of other types (fp32 statistics, byte masks)
---   cost.saved = elements kept for the backward pass; cost.saved_extra(s) = bytes of other types
+--   cost.saved = elements stored for the backward pass; cost.saved_extra(s) = bytes of other types
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 local memory = {}
@@ -28,9 +28,9 @@ function memory.define(op, cost)
   op.activation_bytes = op.activation_bytes or function(s, dtype)
     return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
   end
-  --- Its output as a product behind it keeps it.
+  --- Bytes of the output, if a following product stores it.
   op.output_bytes = op.output_bytes or function(s, dtype) return elements(s) * dtype_bytes[dtype] end
-  --- Gradients that its backward pass reads and writes.
+  --- Bytes of the gradients that the backward pass reads and writes.
   op.working_bytes = op.working_bytes or function(s, dtype)
     local side = cost.backward
     return elements(s) * math.max(0, side.reads - (cost.saved or 0) + side.writes) * width(dtype)
