@@ -1,4 +1,5 @@
---- Mamba's projection of x to B, C and the compressed step (Gu & Dao 2023, section 3.2). Row-parallel: x is split.
+--- Mamba's projection of x to B, C and the compressed time step (Gu & Dao 2023, section 3.2). Row-parallel: x is
+--- sharded.
 local gemm = require "ett.operator.gemm"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"

@@ -1,4 +1,4 @@
---- A linear of the stream's width outside tensor parallelism: BERT's pooler and the transform of its language head.
+--- A square linear layer outside tensor parallelism: BERT's pooler and the transform of its language-model head.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,4 +1,4 @@
---- MLP up projection, column-parallel; a gated MLP computes gate and up in one product of twice the width.
+--- MLP up projection, column-parallel. A gated MLP computes gate and up in one product of twice the width.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,4 +1,4 @@
---- Projection to the vocabulary, column-parallel. Tied heads own no parameters of their own.
+--- Projection to the vocabulary, column-parallel. A tied head has no parameters beyond the embedding's.
 local gemm = require "ett.operator.gemm"
 local memory = require "ett.operator.memory"
 local schema = require "ett.base.schema"
@@ -15,15 +15,16 @@ function op.shape(c)
     tied = c.tied_embeddings and 1 or nil }
 end
 
---- Model FLOPs count the vocabulary, not the rows that pad it for tensor ranks.
+--- Model FLOPs count the vocabulary without padding rows.
 function op.model_flops(s, c)
   return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
 end
 
---- Its input, in 16 bits.
+--- The input, in 16 bits.
 function op.activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
 
---- The gradient of its input, and the gathered input. That of the logits takes the place of what the loss kept.
+--- The gradient of the input, and the gathered input. The gradient of the logits reuses the memory that the loss
+--- stored.
 function op.working_bytes(s, dtype)
   local shards = s.stored_tokens and s.stored_tokens < s.tokens and 2 or 1
   return memory.width(dtype) * (s.tokens + 0.0) * s.in_features * shards

@@ -1,5 +1,5 @@
---- The first product of a LoRA adapter: from the inputs of a frozen product to the rank (Hu et al. 2021,
--- arXiv 2106.09685). ett.step.frozen gives the shape beside each target.
+--- The first product of a LoRA adapter: from the inputs of a frozen layer to the rank (Hu et al. 2021,
+--- arXiv 2106.09685). ett.step.frozen computes the shape for each target layer.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -1,5 +1,5 @@
---- The second product of a LoRA adapter: from the rank to the outputs of a frozen product (Hu et al. 2021,
--- arXiv 2106.09685). ett.step.frozen gives the shape beside each target.
+--- The second product of a LoRA adapter: from the rank to the outputs of a frozen layer (Hu et al. 2021,
+--- arXiv 2106.09685). ett.step.frozen computes the shape for each target layer.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

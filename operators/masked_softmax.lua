@@ -4,7 +4,7 @@ local scores = require "ett.operator.scores"
 local op = { name = "masked_softmax", family = "softmax",
   summary = "fused scale, causal mask and softmax", selective = true, masked = true }
 
--- Half of the keys are masked: read half, write all.
+-- Half of the keys are masked: half of the scores are read, all are written.
 scores.define(op, {
   forward = { reads = 0.5, writes = 1, flops = 3.5 },
   backward = { reads = 1, writes = 1, flops = 2.5 },

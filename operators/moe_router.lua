@@ -1,4 +1,4 @@
---- Router of a mixture of experts: fp32 scores, top-k choice and the permutation of tokens.
+--- Router of a mixture of experts: fp32 scores, top-k selection, and the permutation of tokens.
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
@@ -20,8 +20,8 @@ function op.flops(s, pass)
   return (pass == "backward" and 2.0 or 1.0) * (scores + 8.0 * s.tokens * s.experts)
 end
 
---- Tokens are read for the scores, then gathered in expert order (read once, written top_k times). After the experts
---- they are scattered back (read top_k times, written once).
+--- Tokens are read for the scores, then gathered in expert order (one read, top_k writes per token). After the experts
+--- they are scattered back (top_k reads, one write).
 function op.bytes(s, dtype, pass)
   local row = (s.tokens + 0.0) * s.hidden * width(dtype)
   local moves = row * (1 + 2 * (1 + s.top_k))
@@ -30,12 +30,12 @@ end
 
 function op.parameters(s) return s.hidden * s.experts end
 
---- Keeps its input, the fp32 probabilities, and top_k copies of each token in expert order.
+--- Stores the input, the fp32 probabilities, and top_k copies of each token in expert order.
 function op.activation_bytes(s, dtype)
   return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) + 4.0 * s.tokens * s.experts
 end
 
---- The gradients of the copies, and of its input.
+--- The gradients of the token copies and of the input.
 function op.working_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) end
 
 function op.kernel_shape(s)
@@ -100,7 +100,7 @@ extern "C" __global__ void router_scores_backward(const float *probability, cons
 }
 ]==]
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   router_top_k = function(scores, probability, weight, chosen, experts, top_k)
     for i, v in ipairs(doubles.softmax(scores, experts)) do probability[i] = v end
@@ -138,7 +138,7 @@ op.doubles = {
   end,
 }
 
--- Forward: scores, top-k, gather in expert order, combine after the experts. Backward: the gradients of all four.
+-- Forward: scores, top-k, gather in expert order, combination after the experts. Backward: the gradients of all four.
 function op.kernel(k, s, pass)
   local copies = s.tokens * s.top_k
   local x, y = k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }

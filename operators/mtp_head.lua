@@ -1,4 +1,4 @@
---- The model's head on the tokens of multi-token prediction: its weights are shared (DeepSeek-V3, section 2.2).
+--- The model's head, applied to the tokens of multi-token prediction with shared weights (DeepSeek-V3, section 2.2).
 local gemm = require "ett.operator.gemm"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -11,12 +11,12 @@ function op.shape(c)
     stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
 
---- Its input, in 16 bits.
+--- The input, in 16 bits.
 function op.activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
 
 function op.parameters() return 0 end
 
---- Model FLOPs count the vocabulary, not the rows that pad it.
+--- Model FLOPs count the vocabulary without padding rows.
 function op.model_flops(s, c) return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp) end
 
 return gemm.define(op)

@@ -1,4 +1,4 @@
---- Adam over any set of parameters, as a plan gives it to one device.
+--- Adam over the parameters that a plan assigns to one device.
 local family = require "ett.operator.optimizer"
 local shapes = require "ett.operator.shapes"
 

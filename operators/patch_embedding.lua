@@ -1,4 +1,4 @@
---- Patches of an image as vectors: a convolution whose stride is its width, so one product (Dosovitskiy et al. 2021).
+--- Image patches to vectors: a convolution whose stride equals its width, hence one product (Dosovitskiy et al. 2021).
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

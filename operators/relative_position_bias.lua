@@ -1,5 +1,5 @@
---- T5's relative position bias (Raffel et al. 2020, section 2.1): a number for each head and bucket of distances. The
---- first layer of a stack makes the scores' bias, the others reuse it.
+--- T5's relative position bias (Raffel et al. 2020, section 2.1): one number per head and distance bucket. The first
+--- layer of a stack computes the bias of the scores; all other layers reuse it.
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
@@ -14,7 +14,7 @@ end
 
 local function scores(s) return (s.heads + 0.0) * s.seq_q * s.seq_k end
 
---- Backward adds the gradients of all scores of a bucket.
+--- Backward sums the gradients of all scores per bucket.
 function op.flops(s, pass) return pass == "backward" and scores(s) or 0.0 end
 function op.bytes(s, dtype) return scores(s) * width(dtype) + 8.0 * s.seq_q * s.seq_k end
 function op.parameters(s) return s.heads * s.buckets end

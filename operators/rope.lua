@@ -5,7 +5,7 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "rope", aliases = { "rotary" }, family = "rope", summary = "rotary position embedding" }
 
--- scaled: 1 where the rotation also scales (YaRN).
+-- scaled: 1 if the rotation also scales (YaRN).
 op.schema = { batch = "count", seq = "count", heads = "count", kv_heads = "count", head_dim = "count",
   rotary_dim = "count", scaled = "natural?" }
 
@@ -27,13 +27,13 @@ function op.kernel_shape(s)
     heads = s.heads + s.kv_heads, head_dim = s.head_dim }
 end
 
--- Each element is read and written once in both passes: the backward pass is a rotation, too.
+-- Both passes read and write each element once: the backward pass is a rotation too.
 memory.define(op, {
   forward = { reads = 1, writes = 1, flops = 3 },
   backward = { reads = 1, writes = 1, flops = 3 },
 })
 
---- It turns in place: the projection before it made the bytes.
+--- The rotation is in place: the preceding projection allocated the output.
 function op.output_bytes() return 0.0 end
 
 op.cuda = [[
@@ -64,7 +64,7 @@ extern "C" __global__ void rope_backward(const T *dy, const float *angle, T *dx,
 }
 ]]
 
--- Each kernel in double precision; its arguments are lists.
+-- Each kernel in double precision, as a reference; its arguments are lists.
 local function rotate(x, angle, y, sign, seq, heads, head_dim, row, half, n)
   for vector = 0, n // half - 1 do
     local token = vector // heads

@@ -1,5 +1,5 @@
---- Mamba's selective scan with the gate of its output (Gu & Dao 2023). Its states stay on chip: the kernel reads x, z,
---- the steps, B and C and writes y.
+--- Mamba's selective scan with its output gate (Gu & Dao 2023). States stay on chip: the kernel reads x, z, the time
+--- steps, B and C, and writes y.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 
@@ -17,23 +17,23 @@ end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.channels, state = s.state } end
 
---- Nine operations a token, channel and state (state-spaces/mamba, issue 110, by its authors). Backward scans again,
---- then forms the gradients of both factors.
+--- Nine operations per token, channel and state (state-spaces/mamba, issue 110, by the authors). Backward repeats the
+--- scan and computes the gradients of both factors.
 function op.flops(s, pass)
   return (pass == "backward" and 27.0 or 9.0) * s.tokens * s.channels * s.state
 end
 
---- Forward reads x, z and the steps, and B and C; writes y. Backward reads them and dy, writes their gradients.
+--- Forward reads x, z, the time steps, B and C, and writes y. Backward also reads dy and writes all gradients.
 function op.bytes(s, dtype, pass)
   local channels, states = s.channels + 0.0, 2.0 * s.state
   local each = pass == "backward" and 7 * channels + 2 * states or 4 * channels + states
   return memory.width(dtype) * s.tokens * each
 end
 
---- A of each channel and state, D of each channel.
+--- A per channel and state, D per channel.
 function op.parameters(s) return s.channels * s.state + s.channels end
 
---- Keeps z, B, C and the steps; the convolution's output x is kept by linear_ssm_x.
+--- Stores z, B, C and the time steps; linear_ssm_x stores x, the output of the convolution.
 function op.activation_bytes(s, dtype)
   return memory.width(dtype) * s.tokens * (2.0 * s.channels + 2.0 * s.state)
 end

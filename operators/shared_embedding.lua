@@ -1,12 +1,12 @@
---- Lookup of further tokens in the model's own table: the next tokens of multi-token prediction (DeepSeek-V3, section
---- 2.2), the encoder's tokens of T5.
+--- A second lookup in the model's embedding table: the next tokens of multi-token prediction (DeepSeek-V3, section
+--- 2.2), or the encoder's tokens of T5.
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local op = { name = "shared_embedding", family = "embedding",
   summary = "lookup of further tokens in the model's own table" }
 
--- copied: rows of a copy that the last of several pipeline stages holds (`tied`: none on one stage).
+-- copied: rows of the copy on the last pipeline stage. tied: no copy on a single stage.
 op.schema = { tokens = "count", vocab = "count", hidden = "count", copied = "count?", tied = "natural?" }
 
 function op.shape(c)
@@ -18,7 +18,7 @@ end
 function op.parameters(s) return s.tied and 0 or (s.copied or 0) * s.hidden end
 function op.flops(s, pass) return pass == "backward" and 1.0 * s.tokens * s.hidden or 0.0 end
 
---- One row a token is read and written; backward reads, adds and writes it.
+--- Forward reads and writes one row per token; backward reads, adds and writes it.
 function op.bytes(s, dtype, pass)
   local rows = width(dtype) * (s.tokens + 0.0) * s.hidden
   return pass == "backward" and 3 * rows or 2 * rows + 8.0 * s.tokens

@@ -1,11 +1,11 @@
 --- Mamba-2's scan in chunks of products (Dao & Gu 2024, arXiv 2405.21060, section 6).
--- L tokens a chunk, N states, P channels a head, H heads, G groups of B and C. Products of each token:
+-- L tokens per chunk, N states, P channels per head, H heads, G groups of B and C. Multiply-adds per token:
 --   C B' of a chunk, each group        G L N
 --   the masked scores times x          H L P
---   the state that a chunk adds        H N P
---   the state's part of the output     H N P
--- On an H800 one of its five kernels, chunk_scan, takes 0.169 ms for 8 sequences of 1024, 80 heads of 64 and 128 states
--- (tile-ai/tilelang, benchmark/mamba2); all of it takes 0.48 ms here, from 0.24 to 0.97.
+--   the state update of a chunk        H N P
+--   the output from the state          H N P
+-- Check on an H800: one of the five kernels, chunk_scan, is measured at 0.169 ms for 8 sequences of 1024, 80 heads of
+-- 64 and 128 states (tile-ai/tilelang, benchmark/mamba2). The estimate for all five is 0.48 ms, from 0.24 to 0.97.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
@@ -26,7 +26,7 @@ function op.shape(c)
     groups = d.groups, state = d.state, chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp", c.cp or 1)) }
 end
 
---- Each product twice backward; C B' and the chunks' states are computed again (mamba_ssm, ssd_combined).
+--- Backward runs each product twice, and recomputes C B' and the chunks' states (mamba_ssm, ssd_combined).
 function op.flops(s, pass)
   local scores = (s.groups + 0.0) * s.chunk * s.state
   local states = (s.heads + 0.0) * s.state * s.head_dim
@@ -39,8 +39,8 @@ local function rows_of(s)
     (s.heads + 0.0) * s.state * s.head_dim / s.chunk
 end
 
---- Forward reads x, B and C twice and the steps, writes y, writes and reads C B'; fp32 states are written and read
---- twice. Backward reads as much, writes the gradients and passes the states' gradients, too.
+--- Forward reads x, B and C twice and the time steps, writes y, and writes and reads C B'; fp32 states are written and
+--- read twice. Backward reads as much, and writes all gradients, those of the states included.
 function op.bytes(s, dtype, pass)
   local x, b, scores, states = rows_of(s)
   local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
@@ -48,16 +48,16 @@ function op.bytes(s, dtype, pass)
   return tokens * (pass == "backward" and 2 * forward + width * (2 * x + 2 * b) or forward)
 end
 
---- A, D and the bias of the steps, one of each a head.
+--- Per head: A, D and the bias of the time step.
 function op.parameters(s) return 3 * s.heads end
 
---- Keeps x, B, C and the steps.
+--- Stores x, B, C and the time steps.
 function op.activation_bytes(s, dtype)
   local x, b = rows_of(s)
   return memory.width(dtype) * s.batch * s.seq * (x + 2 * b + s.heads)
 end
 
---- One product of a chunk and head with as many FLOPs.
+--- A product per chunk and head with the same FLOPs.
 function op.kernel_shape(s)
   local chunks = (s.seq + s.chunk - 1) // s.chunk
   local k = s.groups * s.chunk * s.state // (s.heads * s.head_dim) + s.chunk + 2 * s.state

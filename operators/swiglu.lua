@@ -7,7 +7,7 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "swiglu", aliases = { "silu_mul", "geglu" }, family = "elementwise", gated = true,
   summary = "gated activation silu(gate) * up", compiled = "swiglu" }
 
--- clamped: 1 where gate and up are clamped first (gpt-oss).
+-- clamped: 1 if gate and up are clamped first (gpt-oss).
 op.schema = { tokens = "count", width = "count", clamped = "natural?" }
 
 function op.shape(c)

@@ -1,7 +1,7 @@
 --- Encoders: BERT and RoBERTa (Devlin et al. 2019), ViT (Dosovitskiy et al. 2021) with patch_size.
 --
--- BERT: norms behind each sum, a masked-language head on every token, a pooler. ViT: norms before each block; a
--- sequence is an image of (image width / patch_size)^2 patches and a class token, whose row alone is classified into
+-- BERT: norms after each sum, a masked-language head on every token, a pooler. ViT: norms before each block. A sequence
+-- is an image of (image width / patch_size)^2 patches and a class token; the head classifies only the class token, into
 -- `vocab` classes.
 local blocks = require "ett.model.blocks"
 
@@ -14,12 +14,12 @@ architecture.schema = {
   pooler = { "boolean", default = true, help = "linear of the first token (BERT)" },
 }
 
--- The first token of each sequence alone, on every tensor rank.
+-- The first token of each sequence, on every tensor rank.
 local first_token = { seq = 1, cp = 1, sequence_parallel = false }
 
 local function image(h)
   local embedding = { name = "embedding", place = "first", ops = { "patch_embedding",
-    -- The positions, and the class token as one row more.
+    -- The learned positions, with one more row for the class token.
     { op = "embedding", with = { vocab = (h.max_positions or 0) + 1, vocab_multiple = 1, tp = 1 } }, "residual_add" } }
   local layers = blocks.dense_layers(h)
   local head = { name = "head", place = "last", ops = blocks.join(h.norm, blocks.with(blocks.join(blocks.enter,

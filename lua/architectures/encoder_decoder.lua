@@ -1,9 +1,9 @@
---- Encoder-decoders: T5 (Raffel et al. 2020). `layers` and the plan's seq are the decoder's; the encoder has
---- encoder_layers and reads encoder_seq tokens. Pipeline stages hold the encoder's layers first. They send the
---- encoder's tokens; from the first decoder layer on the encoder's output goes along with the decoder's tokens, and its
---- gradient comes back (Megatron-LM, encoder-and-decoder pipelines).
+--- Encoder-decoders: T5 (Raffel et al. 2020). `layers` and the plan's seq belong to the decoder; the encoder has
+--- encoder_layers and reads encoder_seq tokens. The encoder's layers come first in the pipeline. Its stages send the
+--- encoder's tokens; from the first decoder layer on, stages send the encoder's output with the decoder's tokens, and
+--- the gradients of both (Megatron-LM, encoder-and-decoder pipelines).
 --
--- The decoder's tokens are looked up on the first stage here, on the first one with decoder layers there.
+-- ett looks up the decoder's tokens on the first stage, Megatron-LM on the first stage with decoder layers.
 local blocks = require "ett.model.blocks"
 
 local architecture = { summary = "encoder-decoders: T5" }

@@ -1,15 +1,16 @@
---- 1F1B over several model chunks a stage (Narayanan et al. 2021, section 2.2.2), in Megatron-LM's
---- order. C computes the same orders itself (runtime/step/pipeline/order.h).
+--- 1F1B over several model chunks per stage (Narayanan et al. 2021, section 2.2.2), in Megatron-LM's order. C computes
+--- the same orders without this file (runtime/step/pipeline/order.h).
 local schedule = { name = "interleaved",
   summary = "1F1B over vp model chunks a stage: a bubble vp times smaller",
   source = "Narayanan et al. 2021, section 2.2.2 (arXiv 2104.04473); Megatron-LM's order" }
 
---- Units of one stage, in order. Groups of micro-batches pass through chunk after chunk; the last group may be smaller.
+--- Units of one stage, in order. A group of micro-batches passes through one chunk after the other; the last may be
+--- smaller.
 ---@param stage integer 1 is the first
 ---@param p table a plan: pp, vp, micro_batches, interleave_group
 function schedule.order(stage, p)
   local m, total, group = p.micro_batches, p.micro_batches * p.vp, p.interleave_group or p.pp
-  while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- as Megatron-LM must
+  while m > group and m % group > 0 and m % group < p.pp do group = group + 1 end -- as in Megatron-LM
   local table_of = {} -- Megatron-LM's schedule table: micro-batch and chunk of the n-th unit
   for first = 1, m, group do
     for chunk = 1, p.vp do

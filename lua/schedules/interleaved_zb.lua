@@ -1,23 +1,23 @@
---- The interleaved schedule with split backward: weight gradients fill its cool-down.
+--- The interleaved schedule with split backward: weight gradients fill the cool-down phase.
 local schedule = { name = "interleaved_zb",
   summary = "interleaved 1F1B with weight gradients in the cool-down (zero bubble)",
   source = "Qi et al. 2023 (arXiv 2401.10241); order as PyTorch's ScheduleInterleavedZeroBubble" }
 
---- Forwards before the first backward.
+--- Number of forwards before the first backward.
 local function warm_up(stage, p)
   return math.min(p.micro_batches * p.vp, p.pp - stage + (p.vp - 1) * p.pp)
 end
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(stage, p) return math.min(warm_up(stage, p) + stage, p.micro_batches * p.vp) end
 
---- What a plan must change, or nil.
+--- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.micro_batches % p.pp == 0 then return nil end
   return ("needs micro_batches to be a multiple of pp = %d, got %d"):format(p.pp, p.micro_batches)
 end
 
---- Units of one stage, in order. Groups of pp micro-batches pass through chunk after chunk.
+--- Units of one stage, in order. A group of pp micro-batches passes through one chunk after the other.
 ---@param stage integer 1 is the first
 ---@param p table a plan: pp, vp, micro_batches (a multiple of pp)
 function schedule.order(stage, p)
@@ -32,7 +32,7 @@ function schedule.order(stage, p)
   for n = 0, total - 1 do
     if warm + n < total then units[#units + 1] = unit("F", warm + n) end
     units[#units + 1] = unit("B", n)
-    if n - weight >= stage - 1 then -- stage s keeps s - 1 of them for the end
+    if n - weight >= stage - 1 then -- stage s delays s - 1 weight gradients to the end
       units[#units + 1] = unit("W", weight)
       weight = weight + 1
     end

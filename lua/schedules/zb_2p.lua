@@ -1,4 +1,4 @@
---- Zero bubble under a memory limit of twice 1F1B's, ordered by the times of its units. As zb_h2 it gains with
+--- Zero bubble with twice the memory of 1F1B, ordered by the times of the units. As for zb_h2, the gain needs
 --- `late_validation=true`.
 return { name = "zb_2p", chunks = 1, exact_chunks = true,
   summary = "zero bubble with twice the activations of 1F1B, ordered by the units' times (ZB-2p)",

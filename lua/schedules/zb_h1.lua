@@ -1,10 +1,10 @@
---- Zero-bubble schedule H1: 1F1B whose backward is split, so that weight gradients fill the cool-down. As many
---- activations in flight as 1F1B's first stage.
+--- Zero-bubble schedule H1: 1F1B with split backward; weight gradients fill the cool-down phase. Every stage stores as
+--- many activations as the first stage of 1F1B.
 local schedule = { name = "zb_h1", chunks = 1,
   summary = "1F1B with weight gradients in the cool-down (zero bubble, H1)",
   source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.1 (arXiv 2401.10241)" }
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.pp end
 
 --- Units of one stage, in order.

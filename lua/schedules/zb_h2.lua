@@ -1,11 +1,11 @@
---- Zero-bubble schedule H2: more forwards in the warm-up fill the bubble before the first backward, weight gradients
---- the one at the end. Stages start and end one after the other, so that only steps without a common end gain from it:
---- with `late_validation=true`.
+--- Zero-bubble schedule H2: additional forwards in the warm-up fill the bubble before the first backward; weight
+--- gradients fill the bubble at the end. Stages start and end at different times, so only steps without a common end
+--- gain: `late_validation=true`.
 local schedule = { name = "zb_h2", chunks = 1, exact_chunks = true,
   summary = "1F1B with longer warm-up and split backward: no bubble between steps (zero bubble, H2)",
   source = "Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 2.2 (arXiv 2401.10241)" }
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp - 1 end
 
 --- Units of one stage, in order.
@@ -21,7 +21,7 @@ function schedule.order(stage, p)
   for _ = 1, math.min(m, 2 * (p.pp - stage) + 1) do forward = add("F", forward + 1) end
   while backward < m do
     backward = add("B", backward + 1)
-    -- Stage s keeps 2 (s - 1) weight gradients for the end, so that input gradients leave early.
+    -- Stage s delays 2 (s - 1) weight gradients to the end, so that input gradients leave early.
     if backward - weight > 2 * (stage - 1) then weight = add("W", weight + 1) end
     if forward < m then forward = add("F", forward + 1) end
   end

@@ -1,16 +1,18 @@
---- Zero-bubble schedule V: each stage holds one slice of the way down and one of the way back, so that the last slice
---- is on the first stage. No bubble at equal units, with the activations of 1F1B.
+--- Zero-bubble schedule V: each stage holds one slice of the first half of the model and one of the second half, in
+--- reverse order; the last slice is on the first stage. With equal units there is no bubble, with the activations of
+--- 1F1B.
 local schedule = { name = "zb_v", chunks = 2, exact_chunks = true,
   summary = "V-shaped placement with split backward: no bubble at equal units (zero bubble, V)",
   source = "Qi et al. 2023, section 6 (arXiv 2401.10241); order as PyTorch's ScheduleZBVZeroBubble" }
 
---- The slice that a chunk of a stage holds.
+--- The slice of the model in a chunk of a stage.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or 2 * p.pp + 1 - stage end
 
---- Activations of that many forwards (of half a stage each) are kept at most.
+--- Largest number of forwards (of half a stage each) whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp end
 
---- Units of one stage, in order: those of at least 2 pp - 1 micro-batches, less those that the step has not.
+--- Units of one stage, in order: the order for at least 2 pp - 1 micro-batches, without the micro-batches beyond the
+--- step's.
 ---@param stage integer 1 is the first
 ---@param p table a plan: pp, micro_batches
 function schedule.order(stage, p)

@@ -5,5 +5,5 @@ return {
   source = "assumed",
   overlaps_tensor = false,
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 60e-6,
-  keeps_outputs = true, workspace_bytes = 1.03e9, -- as megatron_deepspeed
+  keeps_outputs = true, workspace_bytes = 1.03e9, -- as in megatron_deepspeed.lua
 }

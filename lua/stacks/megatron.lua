@@ -6,15 +6,15 @@ return {
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   launch_seconds = 6.3e-05, exchange = 1.87, moe_launches = 9.7, expert_seconds = 1.51e-05, batch_launches = 1.42,
-  -- Split by expert, added in fp32, joined and cast: 64 bytes instead of 6 (experts.py, TEGroupedMLP._apply_bias).
+  -- Split by expert, added in fp32, concatenated and cast: 64 bytes instead of 6 (experts.py, _apply_bias).
   expert_bias = 10.7,
-  -- Two clamps and a join before the fused activation: 52 bytes instead of 16 a value (fused_bias_geglu.py,
-  -- weighted_bias_quick_geglu_impl). Transformer Engine's fused rotation does not scale; without it each sum, product
-  -- and join is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
+  -- Two clamps and a concatenation before the fused activation: 52 bytes per value, not 16 (fused_bias_geglu.py,
+  -- weighted_bias_quick_geglu_impl). Transformer Engine's fused rotation does not scale; unfused, each sum, product
+  -- and concatenation is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   clamped_mlp = 3.25, scaled_rope = 7.25,
   hides_sums = true, -- async_grad_allreduce (layers.py, LinearWithGradAccumulationAndAsyncCommunication)
   cached_gradients = true,
-  workspace_bytes = 67.2e6, -- of PyTorch and of Transformer Engine, 32 MiB each
+  workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   communication_share = 0.319,
 }
