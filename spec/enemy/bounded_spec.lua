@@ -33,6 +33,7 @@ describe("a file without an end", function()
     assert.equal(0, (select(2, command.shell("mkfifo " .. folder .. "/pipe"))))
     refused("fit " .. folder .. "/pipe",
       ("fit: cannot read '%s/pipe': a table must be a file or be in a folder, found a named pipe"):format(folder))
+    refused("trace " .. folder .. "/pipe", ("cannot read '%s/pipe': a trace must be a file or a folder"):format(folder))
   end)
 
   it("of a trace is refused at ETT_MEMORY_LIMIT", function()
@@ -103,6 +104,29 @@ describe("a sweep of many plans", function()
     local output = command.shell(line)
     assert.matches("\r\27%[K%d+ of 1359072 plans", output)
     assert.matches("ett: interrupted", output)
+  end)
+end)
+
+describe("a narrow terminal", function()
+  it("has every table within its width", function()
+    if not has "script" then return end
+    command.write(folder, "rank0.json", [[{"traceEvents":[
+      {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32_RING_LL","pid":0,"tid":7,"ts":5,"dur":1,"args":
+        {"stream":9,"Collective name":"allreduce","In msg nelems":4000,"dtype":"Float","Group size":2}}]}]])
+    for _, words in ipairs { "optimize --devices 8", "trace --list-metrics", "compare " .. small .. "micro_batches=2",
+      "trace rank0.json kernel_breakdown collective_table" } do
+      local output = command.shell(("cd %s && script -qec 'stty cols 64; %s/bin/ett %s' /dev/null"):format(folder,
+        require("ett.host").prefix, words))
+      local lines = 0
+      for line in output:gsub("\r\n", "\n"):gsub("where they differ.*", ""):gmatch "[^\n]+" do
+        line = line:match "[^\r]*$":gsub("\27%[K", "")
+        local prose = line:match "^# " or line:match "^ett: " or line:match "^[%w_]+: "
+        assert(prose or #line <= 64, line)
+        lines = lines + 1
+      end
+      assert.is_true(lines > 2, output)
+    end
+    os.remove(folder .. "/rank0.json")
   end)
 end)
 

@@ -32,8 +32,9 @@ local function is_array(t) return #t > 0 end
 
 local function is_scalar(value) return type(value) ~= "table" or value == stats.null end
 
---- Lines of a table: columns are { {key=, title=} }, rows tables of values.
-function text.table(columns, rows)
+--- Lines of a table: columns are { {key=, title=} }, rows tables of values. `indent`: letters that the caller puts
+--- before each line.
+function text.table(columns, rows, indent)
   local cells, align = { {} }, {}
   for r = 1, #rows do cells[r + 1] = {} end
   for c, column in ipairs(columns) do
@@ -45,7 +46,8 @@ function text.table(columns, rows)
       if type(value) == "number" then align[c] = "r" end
     end
   end
-  return report_table.lines(cells, table.concat(align))
+  local most = require("ett.host").columns
+  return report_table.lines(cells, table.concat(align), nil, most and indent and most - indent)
 end
 
 local function columns_of(rows, first)
@@ -67,6 +69,8 @@ end
 
 local leading = { "name", "kind", "step", "pair", "hlo_category", "group" }
 
+local inner_indent = 4 -- of tables in a result
+
 local function array_lines(rows)
   if is_scalar(rows[1]) then
     local words = {}
@@ -77,7 +81,7 @@ local function array_lines(rows)
   for _, name in ipairs(leading) do
     if rows[1][name] ~= nil then first = first or name end
   end
-  return text.table(columns_of(rows, first), rows)
+  return text.table(columns_of(rows, first), rows, inner_indent)
 end
 
 --- The same table with one line for each field, for wide tables.
@@ -92,7 +96,7 @@ local function transposed(columns, rows)
     end
     lines[c - 1] = line
   end
-  return text.table(heads, lines)
+  return text.table(heads, lines, inner_indent)
 end
 
 local function map_lines(map)
@@ -104,7 +108,8 @@ local function map_lines(map)
   end
   if not nested then
     local lines = {}
-    for _, line in ipairs(text.table({ { key = "key", title = "" }, { key = "value", title = "" } }, rows)) do
+    for _, line in ipairs(text.table({ { key = "key", title = "" }, { key = "value", title = "" } }, rows,
+      inner_indent)) do
       if line ~= "" then lines[#lines + 1] = line end
     end
     return lines
@@ -118,7 +123,7 @@ local function map_lines(map)
   columns[1].title = ""
   if #columns == 1 then return {} end
   if #columns > 9 and #rows <= 16 then return transposed(columns, rows) end
-  return text.table(columns, rows)
+  return text.table(columns, rows, inner_indent)
 end
 
 --- Lines of a metric's result: numbers with their units, then tables.
@@ -149,7 +154,7 @@ function text.lines(result, units)
         lines[#lines + 1] = ("  %s: %s"):format(key, inner[1])
       elseif #inner > 0 then
         lines[#lines + 1] = "  " .. key .. ":"
-        for _, line in ipairs(inner) do lines[#lines + 1] = "    " .. line end
+        for _, line in ipairs(inner) do lines[#lines + 1] = (" "):rep(inner_indent) .. line end
       end
     end
   end

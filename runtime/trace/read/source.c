@@ -348,6 +348,9 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
     return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
                        strerror(errno));
   int folder = S_ISDIR(st.st_mode);
+  if (!folder && !S_ISREG(st.st_mode)) /* a pipe could not be read twice */
+    return ett_err_set(err, ETT_ERR_MISSING,
+                       "cannot read '%s': a trace must be a file or a folder", path);
   if (folder ? walk_all(s, path, err) : add(s, path, (uint64_t)st.st_size, err))
     goto fail;
   if (s->count)

@@ -14,20 +14,18 @@ local rows = {
 }
 
 local function print_table(result)
-  local line = "%-24s"
-  for _ = 1, #result.views do line = line .. " %18s" end
-  local cells = {}
-  for i, view in ipairs(result.views) do cells[i] = view.view end
+  local lines = { { "" } }
+  for i, view in ipairs(result.views) do lines[1][i + 1] = view.view end
   print(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(result.devices,
     result.cluster, result.settings.utilization, result.settings.overlap))
-  print(line:format("", table.unpack(cells)))
-  for _, row in ipairs(rows) do
+  for r, row in ipairs(rows) do
+    lines[r + 1] = { row[1] }
     for i, view in ipairs(result.views) do
       local value = view[row[2]]
-      cells[i] = value == nil and "-" or row[3]:format(row[4] and value * row[4] or value)
+      lines[r + 1][i + 1] = value == nil and "-" or row[3]:format(row[4] and value * row[4] or value)
     end
-    print(line:format(row[1], table.unpack(cells)))
   end
+  print(require("ett.report.table").text(lines, "lrrr"))
   print("\nwhere they differ, and why")
   for _, reason in ipairs(result.reasons) do
     print(("  %s%s"):format(reason.text, reason.seconds and (" [%.5f s]"):format(reason.seconds) or ""))

@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local options_module = require "ett.base.options"
+local tables = require "ett.report.table"
 
 local function number_list(text, what)
   local list = {}
@@ -65,24 +66,27 @@ local function bound_by(result)
 end
 
 local function print_sensitivities(list)
-  print("\nSENSITIVITIES, new searches      days        util      dollars  layout")
-  for _, row in ipairs(list) do
-    local what = ("%s x %g"):format(row.name, row.factor)
+  local rows = { { "SENSITIVITIES, new searches", "days", "util", "dollars", "layout" } }
+  for i, row in ipairs(list) do
+    rows[i + 1] = { ("%s x %g"):format(row.name, row.factor), "-", "-", "-", "no layout" }
     if row.found then
-      print(("%-24s %+10.2f %% %+9.2f %% %+10.2f %%  %s"):format(what, row.days * 100, row.utilization * 100,
-        row.dollars * 100, layout_text(row.layout)))
-    else
-      print(("%-24s no layout"):format(what))
+      for k, name in ipairs { "days", "utilization", "dollars" } do
+        rows[i + 1][k + 1] = ("%+.2f %%"):format(row[name] * 100)
+      end
+      rows[i + 1][5] = layout_text(row.layout)
     end
   end
+  print("\n" .. tables.text(rows, "lrrrl"))
 end
 
 local function print_table(results)
-  print(("%10s %10s %10s %8s %12s  %-8s %s"):format("devices", "used", "days", "util", "dollars", "bound by", "layout"))
-  for _, r in ipairs(results) do
-    print(("%10d %10.6g %10.2f %8.4f %12.4g  %-8s %s%s"):format(r.devices, r.devices_used, r.days, r.utilization,
-      r.dollars, bound_by(r), layout_text(r.layout), r.gap > 1e-12 and ("  (gap %.3g)"):format(r.gap) or ""))
+  local rows = { { "devices", "used", "days", "util", "dollars", "bound by", "layout" } }
+  for i, r in ipairs(results) do
+    rows[i + 1] = { ("%d"):format(r.devices), ("%.6g"):format(r.devices_used), ("%.2f"):format(r.days),
+      ("%.4f"):format(r.utilization), ("%.4g"):format(r.dollars), bound_by(r),
+      layout_text(r.layout) .. (r.gap > 1e-12 and ("  (gap %.3g)"):format(r.gap) or "") }
   end
+  print(tables.text(rows, "rrrrrll"))
   for _, r in ipairs(results) do
     if r.sensitivities then print_sensitivities(r.sensitivities) end
   end
@@ -121,7 +125,7 @@ local function show(opts, results)
       rows[k + 1] = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
       for i, name in ipairs(order) do rows[k + 1][7 + i] = r.layout[name] or "" end
     end
-    print(require("ett.report.table").csv(rows))
+    print(tables.csv(rows))
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else

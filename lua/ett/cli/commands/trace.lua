@@ -42,7 +42,8 @@ local function list_metrics(opts)
   if opts.json or opts.csv then
     io.write(require("ett.report.output").text(opts, rows))
   else
-    for _, row in ipairs(rows) do print(("%-34s %s"):format(row.name, row.summary)) end
+    for i, row in ipairs(rows) do rows[i] = { row.name, row.summary } end
+    print(require("ett.report.table").text(rows, "ll"))
   end
   return 0
 end
