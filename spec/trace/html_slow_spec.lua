@@ -1,4 +1,5 @@
--- The page of a trace in a real browser: it renders, answers zoom, hover and search, and its console stays empty.
+-- The page of a trace in a real browser: it renders, answers zoom, hover and search, and its console stays empty. The
+-- picture of a batch (ett.ledger.picture) is shown in the same browser.
 local browser = require "browser"
 local maker = require "trace_maker"
 local reference = require "reference_traces"
@@ -20,13 +21,18 @@ describe("the HTML page", function()
   teardown(function() os.execute("rm -rf " .. folder) end)
 
   --- Writes the pages of some traces, { name, path, texts that it shows, more steps }, and drives them in one browser.
+  --- A page in place of a path is shown as it is.
   local function check(traces)
     local pages, answers = {}, {}
     for i, trace in ipairs(traces) do
       local steps = { { ready = 60 }, { script = "return document.body.innerText" } }
       table.move(trace[4] or {}, 1, #(trace[4] or {}), 3, steps)
       pages[i] = { ("%s/pages/%s.html"):format(folder, trace[1]), steps }
-      write(trace[2], pages[i][1])
+      if trace[2]:find "^/" then
+        write(trace[2], pages[i][1])
+      else
+        require("ett.base.folder").write_with_folder(pages[i][1], trace[2])
+      end
     end
     for i, answer in ipairs(browser.drive_all(pages)) do
       local name, results = traces[i][1], answer[1]
@@ -36,7 +42,7 @@ describe("the HTML page", function()
       end
       answers[i] = results
     end
-    return answers[1], pages[1][1]
+    return answers, pages[1][1]
   end
 
   --- A small run of two ranks: the second is late, so that rank 0 waits 200 us in its all-reduce.
@@ -57,7 +63,10 @@ describe("the HTML page", function()
 
   it("shows a hand-made run, with names that would end a script; zoom, hover and search answer", function()
     maker.with(two_ranks(), function(traces)
-      local found, file = check { { "hand", traces, { "Where the time went", "Collectives", "all_reduce", "throw 1" }, {
+      local picture, built = require("ett.ledger.picture").page { layers = 2, pp = 2, dp = 2, tp = 2,
+        microbatches = 2 }
+      local answers, file = check { { "hand", traces, { "Where the time went", "Collectives", "all_reduce",
+        "throw 1" }, {
         { async = [[const lane = view.spec.groups.flatMap(g => g.lanes).find(l => l.name === "stream 20");
           await lane.pieces[0].asked;
           const e = lane.pieces[0].events, t = e.start[0];
@@ -68,7 +77,14 @@ describe("the HTML page", function()
         { async = [[await view.search("throw 1"); view.next(1); return view.found.length]] },
         { async = [[await view.search("allreduce"); return view.count.textContent]] },
         { script = "return view.picked.innerText" },
+      } }, { "picture", picture, {}, {
+        { async = [[const frame = () => parseInt(document.getElementById("count").textContent);
+          for (let tries = 0; tries < 200 && frame() < 2; tries++) await new Promise(next => setTimeout(next, 50));
+          return frame();]] },
       } } }
+      local found, shown = answers[1], answers[2]
+      assert.equal(#built.frames, shown[1]) -- its script ran to its end
+      assert.is_true(shown[3] > 1) -- and it moved on from the first frame
       local described, wait, from, to = table.unpack(found[3])
       assert.matches("^ncclDevKernel_AllReduce", described[1])
       assert.equal(50000, wait, "rank 0 waits until rank 1 has started")
