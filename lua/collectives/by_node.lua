@@ -1,7 +1,7 @@
---- By node: an all-to-all that regroups inside each unit first, so that one message goes to each other unit.
+--- By node: an all-to-all that first regroups data inside each unit, then sends one message to each other unit.
 --
--- Fewer and larger messages over the outer tiers, for a further pass over the inner ones. The phases follow each other;
--- a phase passes the links of the inner tiers that carry messages outwards.
+-- Outer tiers carry fewer and larger messages, at the cost of one more phase on inner tiers. The phases run one after
+-- the other. A phase also passes the inner tiers whose links carry its messages outwards.
 local function seconds(r)
   local total, outwards = r.base_latency, math.huge
   for _, tier in ipairs(r.tiers) do

@@ -1,7 +1,7 @@
---- Hierarchical: reduce-scatter inside units, tier by tier outwards, and gather on the way back.
+--- Hierarchical: reduce-scatter inside units, tier by tier outwards, then all-gather in reverse order.
 --
--- Each tier works on what the tiers inside have left to one rank. The phases follow each other; a phase passes the
--- links of the inner tiers that carry messages outwards.
+-- Each tier handles the share of a rank after the inner tiers. The phases run one after the other. A phase also passes
+-- the inner tiers whose links carry its messages outwards.
 local function seconds(r)
   local rounds = r.kind == "all_reduce" and 2 or 1
   local total, outwards = r.base_latency, math.huge
@@ -12,7 +12,7 @@ local function seconds(r)
       of_rank = outwards
     end
     if tier.used and n > 1 then
-      local left = r.bytes / tier.members -- of a rank, when its unit has summed inside
+      local left = r.bytes / tier.members -- share of a rank after the sum inside the unit
       total = total + rounds * ((n - 1) * tier.latency + left * (n - 1) / n / of_rank)
     end
   end

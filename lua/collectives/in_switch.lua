@@ -1,8 +1,8 @@
---- In-switch reduction: switches add up what their units send, and copy what all receive.
+--- In-switch reduction: switches sum the data that units send, and multicast results.
 --
--- Serves where every tier in use has `reduces = true` (NVLink SHARP, InfiniBand SHARP). Of an all_reduce a unit sends
--- the buffer once and receives it once, where a ring moves nearly twice as much. A reduce_scatter sends all parts and
--- receives its own; an all_gather sends its own and receives all: as many bytes as a ring, in fewer steps.
+-- Applies if every tier in use has `reduces = true` (NVLink SHARP, InfiniBand SHARP). In an all_reduce a unit sends the
+-- buffer once and receives it once; a ring moves nearly twice as much. A reduce_scatter sends all parts and receives
+-- one; an all_gather sends one and receives all: the bytes of a ring, in fewer steps.
 local function seconds(r)
   local slowest, latency = 0.0, 0.0
   for _, tier in ipairs(r.tiers) do

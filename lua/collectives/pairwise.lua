@@ -1,10 +1,10 @@
---- Pairwise: each rank sends its share to every other rank directly, inside nodes and over the network at once.
+--- Pairwise: each rank sends one share to every other rank directly, over all tiers at once.
 local function seconds(r)
   if r.measured then return r.bytes * r.factor / r.measured, r.measured end
   local slowest, bus, latency, messages = 0.0, math.huge, 0.0, 0.0
   for _, tier in ipairs(r.tiers) do
     if tier.used then
-      -- What leaves the unit below; where outer tiers have links of their own, what stays in the tier.
+      -- Peers outside the unit below; if outer tiers have separate links, only peers inside this tier.
       local peers = (tier.through and r.ranks or tier.inside) - tier.members
       local own = r.bytes * peers / r.ranks / tier.rank_bandwidth
       if own > slowest then slowest, bus = own, tier.rank_bandwidth end

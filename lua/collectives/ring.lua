@@ -1,8 +1,7 @@
---- Ring: the buffer goes round all ranks in pieces, twice for an all_reduce. Its bandwidth is that of the slowest tier.
+--- Ring: the buffer travels around all ranks in pieces, twice for an all_reduce. The slowest tier sets the bandwidth.
 --
--- A ring over nodes leaves each node once, so that it has the bandwidth of the cards of its ranks there. Steps are
--- counted as NCCL's tuner does (NVIDIA/nccl src/graph/tuning.cc): an all_reduce takes 2 (n - 1), of which two for each
--- node are on the network.
+-- A ring over nodes leaves each node once, with the bandwidth of the cards of the group's ranks. Steps are counted as
+-- in NCCL's tuner (NVIDIA/nccl src/graph/tuning.cc): an all_reduce takes 2 (n - 1), two per node over the network.
 local function timer(r)
   local rounds = r.kind == "all_reduce" and 2 or 1
   local used, outer, latency, factor = {}, 0, 0.0, r.factor

@@ -1,4 +1,4 @@
---- Send: one message from one rank to another. All that leave a unit at once share its links.
+--- Send: one message from one rank to another. Concurrent messages out of a unit share its links.
 local function timer(r)
   local bandwidth, latency = math.huge, 0.0
   for _, tier in ipairs(r.tiers) do

@@ -1,8 +1,8 @@
 --- Tree: chains inside the innermost units, double binary trees between them.
 --
 -- Fewer steps than a ring, at 0.92 of its bandwidth (NVIDIA/nccl src/graph/tuning.cc). Inside the innermost unit each
--- byte is passed once each way. On a tier whose units reduce inside first (`hierarchical`: NCCL's NVLSTree) a unit
--- counts as one rank: two nodes of eight H100 reach 338 GB/s over 200 GB/s of cards (all_reduce on GCP a3mega).
+-- byte travels once each way. On a tier whose units reduce first (`hierarchical`: NCCL's NVLSTree) a unit counts as one
+-- rank: two nodes of eight H100 reach 338 GB/s with 200 GB/s of cards (all_reduce on GCP a3mega).
 local comm = require "ett.comm"
 
 local efficiency = 0.92

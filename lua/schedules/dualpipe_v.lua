@@ -1,17 +1,17 @@
---- DeepSeek-V3's schedule folded to half the stages: a V of two slices a stage, with the pairs of DualPipe.
+--- DeepSeek-V3's schedule folded to half the stages: V-shaped placement of two slices per stage, with DualPipe's pairs.
 local paired_order = require "ett.plan.paired_order"
 
 local schedule = { name = "dualpipe_v", chunks = 2, exact_chunks = true, pairs = true,
   summary = "V-shaped placement, forward and backward in pairs: DualPipe on half the stages",
   source = "github.com/deepseek-ai/DualPipe, dualpipev.py; order as PyTorch's ScheduleDualPipeV" }
 
---- The slice that a chunk of a stage holds.
+--- The slice of the model in a chunk of a stage.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or 2 * p.pp + 1 - stage end
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return 2 * p.pp + 1 end
 
---- What a plan must change, or nil.
+--- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.micro_batches >= 2 * p.pp then return nil end
   return ("needs micro_batches of at least 2 pp = %d, got %d"):format(2 * p.pp, p.micro_batches)

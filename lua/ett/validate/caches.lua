@@ -1,16 +1,16 @@
---- What caches still hold of an operand when a training step uses it again.
+--- The share of an operand that is still in the caches when a training step reads it again.
 --
--- caches.reuse walks a step of ett.validate.model with a back end that computes nothing. It finds the reuse distance of
--- each operand (Mattson et al. 1970): the bytes that the step touches between two uses.
+-- caches.reuse walks a step of ett.validate.model with a back end that does not compute. It returns the reuse distance
+-- of each operand (Mattson et al. 1970): the bytes that the step touches between two uses.
 --
--- caches.begin samples, on all ranks, what the caches still hold after a number of bytes. It times an addition behind
--- products that touch these bytes:
+-- caches.begin samples, on all ranks, the cached share after a number of bytes. It times an addition after products
+-- that touch these bytes:
 --
 --   farness(bytes) = log(t / near) / log(far / near), limited to 0 … 1
 --
 -- t: time of the addition; near, far: the same addition with operands that rotate through few and through many bytes,
--- as a campaign times it (ett.validate.view). Farness depends on more than the size of the caches: other guests of a
--- virtual machine's host empty the shared cache too.
+-- as a campaign times it (ett.validate.view). Farness depends on more than cache sizes: other guests of a virtual
+-- machine's host evict lines of the shared cache too.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local model = require "ett.validate.model"
@@ -38,7 +38,7 @@ end
 local nothing = { rows = 1, cols = 1 } -- an addition of one number costs the call alone
 local timing = { budget_seconds = 0.01, target = 1e-9, min_repeats = 5, max_repeats = 2000 }
 
---- Begins to sample. Every rank of a job calls it; all ranks add at the same moment, as in a step.
+--- Starts sampling. Every rank of a job calls this function; all ranks add at the same moment, as in a step.
 ---@param near_bytes integer through which the operands of the near campaign rotate
 ---@param far_bytes integer of the far campaign
 ---@param effort number? below 1: fraction of the readings
@@ -218,7 +218,7 @@ function Walk:run(_, name, _, pass, operands)
   mean.sum, mean.calls = mean.sum + sum / elements, mean.calls + 1
 end
 
---- A group of `size` ranks of which only this one exists. Its messages use this rank's memory.
+--- A group of `size` ranks with this rank only; messages use this rank's memory.
 local function group(walk, size)
   local function use(_, tensor) walk:use(tensor.parts) end
   return { size = function() return size end, send = use, receive = use, exchange = function(_, out, into)

@@ -1,5 +1,5 @@
---- The campaigns of `ett validate`: random designs over the range of shapes that its models have, never the shapes of a
---- configuration. They record medians, because a step runs its operators once.
+--- The campaigns of `ett validate`: random designs over the range of shapes of its models, without the shapes of the
+--- configurations. They record medians, because a step runs each operator once.
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 
@@ -27,9 +27,9 @@ end
 --- A function that scales numbers of shapes.
 local function scaled(scale) return function(count) return math.max(4, math.floor(count * scale)) end end
 
---- On processors.
----@param scale number factor of the number of shapes; below 1 also of the visits of each and their time
----@param cold_bytes integer through which the operands rotate
+--- The campaign on CPUs.
+---@param scale number factor of the number of shapes; below 1 also of the number and the time of visits
+---@param cold_bytes integer bytes through which the operands rotate
 function validate_campaign.cpu(scale, cold_bytes)
   local n, tokens = scaled(scale), log(64, 512, 16)
   local rows = { tokens = tokens, hidden = log(32, 512, 16) }
@@ -54,8 +54,8 @@ function validate_campaign.cpu(scale, cold_bytes)
     visits = visits, block = 256, interleave = true, statistic = "median", together = true, cold_bytes = cold_bytes }
 end
 
---- Ranges over the configurations: range(multiple, of) returns the axis between the least and the greatest value of
---- of(configuration), which may return several, and 1.25 times the greatest.
+--- Ranges over the configurations: range(multiple, of) returns the axis from the minimum of of(configuration), which
+--- may return several values, to 1.25 times the maximum.
 local function ranges(sizes)
   return function(multiple, of)
     local least, most = math.huge, 0
@@ -82,7 +82,7 @@ local function values(sizes, of)
   return list
 end
 
---- On a GPU, over the ranges of the configurations that will be trained.
+--- The campaign on a GPU, over the ranges of the configurations to train.
 ---@param sizes integer[][] as in ett.validate
 ---@param scale number factor of the number of shapes
 function validate_campaign.cuda(sizes, scale, precision)
@@ -92,7 +92,7 @@ function validate_campaign.cuda(sizes, scale, precision)
   local hidden = range(16, function(c) return c.hidden end)
   local vocab = range(16, function(c) return c.vocab end)
   local most_elements = most(function(c) return c.tokens * c.hidden end)
-  -- A layer's gradients are added as a residual of that many times its parameters (ett.validate.cuda).
+  -- Adding a layer's gradients is timed as a residual addition of `times` its parameters (ett.validate.cuda).
   local times = precision == "fp32" and 1 or 5 / 3
   local added = range(16, function(c) return c.tokens, 12 * times * c.hidden, times * c.vocab end)
   local function fits(s)
@@ -136,7 +136,7 @@ local function literal(value)
   return "{ " .. table.concat(words, ", ") .. " }"
 end
 
---- Writes a campaign as a file. Ranks load it, and its hash tells whether tables belong to it.
+--- Writes a campaign file. Ranks load it; its hash decides whether existing tables belong to it.
 ---@param back_end string "cpu" or "cuda"
 ---@param ... any arguments of the campaign of that name
 ---@return string path
@@ -147,8 +147,8 @@ function validate_campaign.write(path, back_end, ...)
     table.concat(words, ", ")))
 end
 
---- Measures a campaign's file in this process or on this rank. Raises when an operator computes a wrong result, or when
---- nothing of it could be measured.
+--- Measures a campaign file in this process or on this rank. Raises if an operator computes a wrong result, or if no
+--- shape of an operator could be measured.
 ---@param where string the device, for messages
 ---@param precision string
 ---@param options table of ett.sampler

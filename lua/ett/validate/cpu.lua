@@ -1,11 +1,11 @@
---- `ett validate` on processors: the CPU back end, and ranks over MPI (the interface is in ett.validate).
+--- `ett validate` on CPUs: the CPU back end, and ranks over MPI (the interface is in ett.validate).
 --
--- Every measurement for a number of ranks is taken by all of them together: they share caches and memory. Operators,
--- collectives and training steps take turns, because a virtual machine does not stay the same for minutes: products
--- were 3 to 25 % slower from one minute to the next, messages took twice as long.
+-- All ranks take every measurement together, since they share caches and memory. Operators, collectives and training
+-- steps take turns, because the speed of a virtual machine changes within minutes: products varied by 3 to 25 %,
+-- messages by a factor of two.
 --
--- The truth of a case is the wall time of its step over all ranks: the mean of the middle half of its undisturbed steps
--- (ett.validate.watch).
+-- The measured time of a case is the wall time of its step over all ranks: the mean of the middle half of the
+-- undisturbed steps (ett.validate.watch).
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
@@ -69,7 +69,7 @@ function Kernels.hold(_, t, list)
   end
 end
 
---- Backward computes the probabilities again, in scratch that all layers share.
+--- Backward recomputes the probabilities in scratch memory that all layers share.
 function Kernels:attention_state(t)
   self.scratch = self.scratch or sample.tensor(2 * t.plan.seq * t.plan.seq)
   return self.scratch
@@ -145,11 +145,11 @@ function Kernels.step(_, t)
   return t.loss / t.plan.micro_batches
 end
 
---- Processor seconds that the host spends beside the kernels, measured between products that drive its own data out of
---- the caches, as those of a step do.
----@param rounds integer the result is their median
----@return table { operator_seconds = for an operator's operands and booking, call_seconds = for the call, booked with
---- the kernel, token_seconds = per token { embedding = to make it, cross_entropy = to join its parts } }
+--- Processor seconds of the host beside the kernels, measured between products that evict the host's data from the
+--- caches, as in a step.
+---@param rounds integer the result is the median of this many rounds -@return table { operator_seconds = preparing and
+--booking an operator, call_seconds = the call, booked with the kernel,
+--- token_seconds = per token { embedding = making the token, cross_entropy = combining the vocabulary parts } }
 function validate_cpu.host_seconds(rounds)
   local tensor = sample.tensor
   local z = { tokens = 128, hidden = 256, width = 256, ffn = 1024, heads = 4, head_dim = 64, vocab = 512 }
@@ -204,8 +204,8 @@ validate_cpu.turns = 6
 -- Untimed steps before the first turn of a case and before each later one.
 local warm_steps, warm_again = 3, 1
 
---- Booked lines as means over the chosen steps and over ranks: of an operator the processor time of one rank, of a
---- collective what it added to the step.
+--- Booked lines as means over the chosen steps and over ranks: for an operator the processor time of one rank, for a
+--- collective the time that it added to the step.
 local function lines(chosen, job, pp, share)
   local list = {}
   for i, first in ipairs(chosen[1].order) do
@@ -235,7 +235,7 @@ local function visit(one, count, steps, job, watch)
     if world then loss = world:reduce(trainer.last and loss or 0, "sum") / (plan.dp * plan.tp) end
     one.trained = one.trained + 1
     one.first_loss = one.first_loss or loss
-    if one.trained <= warm_steps + steps then one.last_loss = loss end -- of the same step, however many follow
+    if one.trained <= warm_steps + steps then one.last_loss = loss end -- of the same step in every run
     if i > warm then
       seen.cost, seen.order = seen.seconds, trainer.order
       one.seen[#one.seen + 1] = seen
@@ -272,8 +272,8 @@ end
 --- Share of the work done, if no step was disturbed.
 function Training:progress() return self.turns * self.count / self.steps end
 
---- Results by case: the step time is the mean of the middle half of the undisturbed steps; with fewer than three of
---- these, of the three least disturbed.
+--- Results by case. The step time is the mean of the middle half of the undisturbed steps; with fewer than three of
+--- them, of the three least disturbed steps.
 ---@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent (of the
 --- chosen steps), disturbed, first_loss, last_loss, records }
 function Training:results()

@@ -1,16 +1,16 @@
 --- `ett validate` on one GPU (the interface is in ett.validate).
 --
--- A step is one CUDA graph that runs the operators' own CUDA code on the model's tensors. Launch costs are measured on
--- the same device, in the same minute:
---   alone      events around a graph of one empty kernel, L2 overwritten before: what a sample has beside its kernels
---   chained    what one more empty kernel adds to a graph
+-- A step is one CUDA graph that runs the operators' CUDA code on the model's tensors. Launch costs are measured on the
+-- same device, in the same minute:
+--   alone      events around a graph of one empty kernel, L2 overwritten before: the overhead of a sample
+--   chained    the time that one more empty kernel adds to a graph
 --   marked     an empty kernel between two events, when a list is launched kernel by kernel
 --   launch     wall time of a graph of one empty kernel, less the kernel
--- An operator adds its sample less (alone - chained) to a step; a step adds `launch` once. Samples find their operands
--- in memory, not in L2: an operator that finds the result of the one before it in L2 is faster than predicted.
+-- An operator adds its sample minus (alone - chained) to a step; a step adds `launch` once. Samples read their operands
+-- from memory, not from L2: an operator whose input is still in L2 is faster than predicted.
 --
 -- Master weights, moments and gradients are fp32; weights and activations have the precision of the run. A layer's
--- gradients are added to those of the step when they are complete, as ett.step.lower counts it.
+-- gradients are added to the step's gradients when they are complete, as ett.step.lower models it.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
@@ -25,7 +25,7 @@ local must = error_module.must
 local back_end = find.load("samplers", "cuda")
 local validate_cuda = {}
 
---- Precisions of a training step here: fp16 needs loss scaling, fp8 scaled operands.
+--- Supported precisions: fp16 would need loss scaling, fp8 scaled operands.
 validate_cuda.precisions = { "bf16", "fp32" }
 
 local TIME_LIMIT_SECONDS = back_end.time_limit_seconds
@@ -39,7 +39,7 @@ Kernels.__index = Kernels
 -- Parameters start at multiples of this: 256 bytes of 16-bit elements, the alignment that cuBLASLt assumes.
 local ALIGNED = 128
 
--- The learning rate of wider models falls with their width (Yang et al. 2021), because there is no warm-up.
+-- Above this width the learning rate falls with the width (Yang et al. 2021), because there is no warm-up.
 local WIDTH_AT_RATE = 512
 
 local source = [[
@@ -91,8 +91,8 @@ local function part_of(self, tensor, first, count)
   return { number = must(self.work:view(tensor.number, first, count)), count = count, dtype = tensor.dtype }
 end
 
---- Parameters are in flat buffers, those of norms first. Norms accumulate their gradients in place. Products and the
---- embedding write theirs to a buffer that the layers share; end_group adds it to the step's gradients.
+--- Parameters are in flat buffers, norms first. Norms accumulate their gradients in place. Products and the embedding
+--- write gradients to a buffer that all layers share; end_group adds the buffer to the step's gradients.
 function Kernels:hold(t, list)
   local norms, weights, total = {}, {}, 0
   for _, entry in ipairs(list) do table.insert(entry.value and norms or weights, entry) end
@@ -135,7 +135,7 @@ function Kernels:rotation(t)
   return self.angles
 end
 
---- Every micro-batch has its own: a step is one graph, and its tokens are loaded before.
+--- Each micro-batch has separate inputs: a step is one graph, and all tokens are loaded before it.
 function Kernels:inputs(t)
   for i = 1, t.plan.micro_batches do
     self.micro_batches[i] = { ids = self:tensor(t.z.tokens, "int64"), targets = self:tensor(t.z.tokens, "int64"),
@@ -166,7 +166,7 @@ local function slices(self, t, packed)
   return table.unpack(list)
 end
 
---- Operands that only this back end has, or has in parts.
+--- Operands that exist only in this back end, or in several parts.
 local expand = {}
 function expand.rope(self, t, given) given.q, given.k = slices(self, t, given.x) end
 function expand.flash_attention(self, t, given)
@@ -179,7 +179,7 @@ function expand.flash_attention(self, t, given)
 end
 function expand.cross_entropy(self, _, given) given.probability, given.dloss = given.kept, self.dloss end
 
---- A sink for backend.record of samplers/cuda whose tensors are the model's.
+--- A sink for backend.record of samplers/cuda that supplies the model's tensors.
 local function sink(self, name, pass, given)
   local work, order, at = self.work, bindings[name][pass], 0
   local s = {}
@@ -223,8 +223,8 @@ local function elementwise(self, name, count, args)
     grid = math.min((count + 255) // 256, 1 << 20), block = 256, args = args })
 end
 
---- Adds a layer's gradients to the step's. It is predicted as ett.step.lower does: as a residual addition that moves
---- as many bytes.
+--- Adds a layer's gradients to the step's. The prediction is that of ett.step.lower: a residual addition that moves as
+--- many bytes.
 function Kernels:end_group(t, group)
   local count = group.last - group.first + 1
   elementwise(self, "gradient_accumulation", count, { { tensor = part_of(self, self.shared, 1, count).number },
@@ -323,7 +323,7 @@ Backend.__index = Backend
 --- true, or nil and why no GPU can be used.
 function validate_cuda.available() return back_end.available() end
 
---- bf16 where the device supports it and cuDNN is there for its attention.
+--- bf16 if the device supports it and cuDNN is installed for its attention, else fp32.
 local function usual_precision(info)
   return info.capability >= 80 and require("ett.cuda").versions():find "cuDNN" and "bf16" or "fp32"
 end
@@ -398,7 +398,7 @@ function validate_cuda.launch_costs(device)
     launch_seconds = math.max(0.0, sample.stats(walls).median - chained) }
 end
 
---- The profile as a step sees it.
+--- The profile for the steps of this back end.
 local View = { share = 1, collectives = {} }
 View.__index = View
 
@@ -480,7 +480,7 @@ local function train(self, case)
   error(result, 0)
 end
 
---- Configurations are ordered by size: where one does not fit, those before it can still run.
+--- Configurations are ordered by size: if one does not fit, the smaller ones before it have already run.
 function Backend:trainer(layout)
   local cases = layout.cases
   self.options.on_stage(("layout %s: training %d configurations on %s"):format(layout.name, #cases, self.named))

@@ -1,22 +1,23 @@
 --- Compares predicted with executed training steps of small transformers on this machine (`ett validate`).
 --
--- The prediction uses samples of this machine, never a step. A back end samples and trains: ett.validate.cpu
--- (processors, ranks over MPI), ett.validate.cuda (one GPU) or ett.validate.torch (PyTorch on the host). It has:
+-- Predictions use samples of this machine, never a measured step. A back end samples and trains: ett.validate.cpu
+-- (ranks over MPI), ett.validate.cuda (one GPU) or ett.validate.torch (PyTorch on the host). Its functions:
 --   open(options)      returns the back end, or raises what is missing
---   view(layout)       samples for a layout: the profile as its ranks see it, and fields of the report
---   trainer(layout)    a function that returns what was measured when case i was trained
---   device             of the cluster that the estimate gets; nil: a processor
+--   view(layout)       samples for a layout: the profile for its ranks, and fields of the report
+--   trainer(layout)    returns a function that trains case i and returns its measurements
+--   device             the device of the estimate's cluster; nil: a processor
 --   close()
 -- A view answers operator and collective as a profile does. It also has expect(case), which sets the case to predict;
--- alone (seconds of one pass of an operator by itself); added (seconds that a collective adds to a step); plan (fields
--- of the plan that the back end decides); launch_seconds (once a step).
+-- alone (seconds of one pass of an operator alone); added (seconds that a collective adds to a step); plan (fields of
+-- the plan that the back end sets); launch_seconds (once per step).
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 
 local validate = {}
 
 --- { layers, hidden, heads, vocab, micro_batch, micro_batches, seq } of the twelve configurations of each back end.
---- On processors a step takes milliseconds to tenths of a second. On a GPU the products fill it; smaller models first.
+--- A step takes milliseconds to tenths of a second on CPUs. On a GPU the products fill the device; smaller models
+--- first.
 validate.sizes = {
   cuda = {
     { 2, 768, 12, 8192, 4, 1, 1024 }, { 4, 1024, 16, 16384, 4, 1, 1024 }, { 2, 1024, 8, 32768, 4, 1, 1024 },
@@ -58,8 +59,8 @@ function validate.case(configuration, layout)
   }
 end
 
---- A cluster of this machine's devices under a layout. The tensor ranks are one node, so that a group that spans nodes
---- is data or pipeline parallel. Rates only matter where the profile has no answer.
+--- A cluster of this machine's devices under a layout. Its tensor ranks are one node, so a group that spans nodes is
+--- data or pipeline parallel. Device rates matter only for operators without samples.
 ---@param layout integer[]? dp, tp, pp; one rank when left out
 ---@param device table? name, peak_flops, memory_bytes, memory_bandwidth; left out: a processor
 function validate.cluster(folder, layout, device)
@@ -89,8 +90,8 @@ local function estimate(case, view, cluster)
     accumulate_gradients = view.plan.accumulate_gradients } }
 end
 
---- Predicts a case with ett.step.estimate: first without collectives, to find how much computing lies before each of
---- them, then the whole step.
+--- Predicts a case with ett.step.estimate: first without collectives, to find the computation before each of them, then
+--- the whole step.
 function validate.predict(case, view, cluster)
   local p = case.plan
   view:expect(case)
@@ -106,7 +107,7 @@ function validate.predict(case, view, cluster)
   end
   local alone = seconds / view.share -- of one rank
   view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches) }
-  if p.tp > 1 then -- between the loss's three lies a third each of the host's work on the tokens
+  if p.tp > 1 then -- the host's work on tokens is split evenly between the three reductions of the loss
     local tokens = p.micro_batch * p.seq
     view.stretch.tp = alone / p.micro_batches / (collectives - 3)
     view.stretch.loss, view.stretch.loss_bytes = view.host.token_seconds.cross_entropy * tokens / 3, 4 * tokens
@@ -114,8 +115,8 @@ function validate.predict(case, view, cluster)
   return estimate(case, view, cluster)
 end
 
---- Predicted seconds of one booked line of a step: of an operator the time of one rank, of a collective what it adds to
---- the step; nil where the estimate does not have the line.
+--- Predicted seconds of one booked line of a step: for an operator the time of one rank, for a collective the time
+--- added to the step; nil if the estimate has no such line.
 function validate.line(record, view)
   local answer
   if record.shape then
@@ -135,7 +136,7 @@ function validate.errors(rows)
   return errors, n > 0 and 0.5 * (errors[(n + 1) // 2] + errors[n // 2 + 1]) or nil
 end
 
---- How a case differs from its configuration, in words; nil: not at all.
+--- The differences between a case and its configuration, as text; nil if there are none.
 function validate.changes(configuration, case)
   local list = {}
   local function compare(what, now, before)

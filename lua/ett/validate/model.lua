@@ -1,4 +1,4 @@
---- A small transformer that really trains, built from the operators of the library.
+--- A small transformer that trains for real, built from the operators of the library.
 --
 -- Its layers are those of the architecture `gpt` with rotary positions, an untied head, no biases and no dropout.
 -- Ranks are placed as in Megatron-LM (Narayanan et al. 2021). A back end runs it; with t the trainer it has:
@@ -301,7 +301,7 @@ function Trainer:backward(a, grad)
   return dx
 end
 
---- Tokens and targets of a micro-batch, lists of integers. Each token determines the next, so that a model can learn.
+--- Tokens and targets of a micro-batch, lists of integers. Each token determines the next, so the loss can fall.
 --- All ranks of a tensor group get the same sequences.
 function Trainer:tokens(micro_batch)
   local z, p, vocab = self.z, self.plan, self.hyper.vocab

@@ -1,11 +1,11 @@
 --- `ett validate --backend torch`: steps of a plain PyTorch GPT (samplers/torch/train.py), predicted from traces of
 --- other sizes.
 --
--- The program trains the sizes of the report and models of random sizes in turns. The latter are timed by the clock and
--- recorded by PyTorch's profiler. ett reads the plan and the model off every trace, books the steps on the model's
--- operators (ett.loop.match) and makes a sample of each: the mean of the middle half over the recorded steps, less what
--- the profiler costs. That cost is what recorded steps take longer than those by the clock, an equal share for each
--- recorded operator. Predictions of the report's sizes use these samples only.
+-- The program trains the sizes of the report and models of random sizes in turns. Steps of random sizes are timed, and
+-- recorded by PyTorch's profiler. ett infers plan and model from every trace, assigns the step time to the model's
+-- operators (ett.loop.match) and makes a sample of each operator: the mean of the middle half over the recorded steps,
+-- minus the overhead of the profiler. The overhead is recorded minus unrecorded step time, divided equally among the
+-- recorded operators. Predictions of the report's sizes use these samples only.
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
 local expected = require "ett.loop.expected"
@@ -24,11 +24,11 @@ local validate_torch = {}
 local Backend = { precision = "fp32", named = "PyTorch on the host" }
 Backend.__index = Backend
 
---- What the plain GPT has, and a trace of it does not show.
+--- Properties of the plain GPT that a trace does not show.
 local hyper = { position = "learned", bias = true, tied_embeddings = false, vocab_multiple = 1, attention = "unfused",
   head_bias = false }
 
---- Sampled sizes: random, between the least and the greatest of the report's.
+--- Sampled sizes: random, within the range of the report's sizes.
 local function sampled_sizes(sizes, count)
   math.randomseed(20261122)
   local list = {}
@@ -53,7 +53,7 @@ local function case_of(c, trace)
   return { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7], trace = trace }
 end
 
---- Runs the program on some cases in so many processes; the results of each case.
+--- Runs the program on some cases in `world` processes; returns the results of each case.
 function Backend:run(cases, world)
   local job, out = ("%s/job%d.json"):format(self.out, world), ("%s/result%d.json"):format(self.out, world)
   folders.write(job, json.encode { threads = 1, out = out, turns = math.min(turns, self.steps), steps = self.steps,
@@ -74,14 +74,14 @@ function Backend:run(cases, world)
   return json.decode(text).results
 end
 
---- The undisturbed steps of one kind, as ett.validate.watch chooses them; at least the less disturbed half.
+--- The undisturbed steps of one kind, chosen by ett.validate.watch; at least the less disturbed half.
 local function choose(steps)
   local list = {}
   for i, step in ipairs(steps) do list[i] = { cost = step[1], foreign = step[2], index = i } end
   return watch.choose(list, (#list + 1) // 2)
 end
 
---- The runs of every undisturbed recorded step, without what the profiler costs.
+--- The runs in every undisturbed recorded step, without the overhead of the profiler.
 local function steps_of(view, result)
   local process, spans, events = view:processes()[1], {}, 0
   local steps = view:steps()
@@ -100,8 +100,8 @@ local function steps_of(view, result)
   return lists
 end
 
---- Books a line of one step, the seconds of each run: of several operators the first carries the time, the others then
---- take none.
+--- Books one line of a step: the seconds of each run. If a line has several operators, the first gets the time and the
+--- others get zero.
 local function book(rows, line, seconds, what, place)
   local entry = line.entries and line.entries[1]
   local name = line.update and "optimizer" or entry and entry.name
@@ -123,8 +123,8 @@ local function book(rows, line, seconds, what, place)
   for i = 2, #(line.entries or {}) do rows.free[line.entries[i].name] = true end
 end
 
---- Sets the seconds of every row of a case: the mean of the middle half over its runs, times a factor, so that the rows
---- of a step together take what it took by the clock. The factor differs from 1 where other programs delayed operators.
+--- Sets the seconds of every row of a case: the mean of the middle half over its runs, times a factor that makes the
+--- sum of the rows equal to the unrecorded step time. The factor differs from 1 if other programs delayed operators.
 local function settle(rows, place, steps, seconds)
   local mine, sum = {}, 0.0
   for _, each in pairs(rows.operators) do
@@ -160,7 +160,7 @@ local function add_samples(rows, path, result)
   rows.read[#rows.read + 1] = what
 end
 
---- Writes the rows of an operator that have every pass as a table.
+--- Writes a table with the rows of an operator that have every pass.
 local function write_table(folder, name, entry)
   local rows = {}
   for _, row in ipairs(entry.list) do
@@ -196,7 +196,7 @@ end
 
 View.operator = View.alone
 
---- What the sum of gradients adds to a step, by its bytes: a straight line through what recorded sizes lost.
+--- The time that a gradient all-reduce adds to a step, by its bytes: a straight line through the sampled sizes.
 function View:collective(_, bytes)
   if self.silent or not self.line then
     return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "assumed" }
@@ -222,7 +222,7 @@ end
 --- true, or nil and what is missing.
 function validate_torch.available() return require("ett.base.find").load("samplers", "torch").available() end
 
---- Trains and records the sampled sizes, and trains those of the report, in turns; reads the traces.
+--- Trains and records the sampled sizes, trains the report's sizes, in turns; reads the traces.
 function Backend:measure(layout)
   self.on_stage(("%s: %d process%s, sampling %d sizes and training %d in turn"):format(layout.name, layout.ranks,
     layout.ranks > 1 and "es" or "", #self.sampled, #layout.cases))
@@ -246,7 +246,7 @@ function Backend:measure(layout)
   return self.known
 end
 
---- Fields of the plans and models that were read off as they were: right, of so many.
+--- Number of inferred plan and model fields that are right, and number of all.
 function Backend:fields_read()
   local right, count = 0, 0
   for i, what in ipairs(self.known.read) do
@@ -260,7 +260,8 @@ function Backend:fields_read()
   return right, count
 end
 
---- What sums of gradients add to the steps of the sampled sizes, by their bytes: a straight line; nil for none.
+--- The line through the time that gradient all-reduces add to steps of sampled sizes, by bytes; nil without
+--- all-reduces.
 local function sums_line(known, count)
   local xs, ys = {}, {}
   for i = 1, count do

@@ -1,9 +1,9 @@
---- A profile as the ranks of a layout see it. It predicts the steps of `ett validate`.
+--- A profile for the ranks of a layout. It predicts the steps of `ett validate`.
 --
--- Operators are sampled twice, on operands that rotate through few bytes and through many. A step finds its operands
--- somewhere between (ett.validate.caches). The host's time for the call is added. Ranks that share a processor never
--- leave it idle while one of them has work, so a step lasts the sum of their processor times (processor sharing,
--- Kleinrock 1967). A collective adds to a step what ett.validate.wires sampled behind as much computing.
+-- Operators are sampled twice, on operands that rotate through few bytes and through many. A step lies between the two
+-- (ett.validate.caches). The host's time for the call is added. Ranks that share a processor never leave it idle while
+-- one of them has work, so a step lasts the sum of their processor times (processor sharing, Kleinrock 1967). A
+-- collective adds the time that ett.validate.wires sampled after as much computation.
 local caches = require "ett.validate.caches"
 local sample = require "ett.sample"
 
@@ -12,8 +12,8 @@ local view_module = {}
 local View = { plan = { dtype = "fp32", accumulate_gradients = false }, launch_seconds = 0.0 }
 View.__index = View
 
---- Bytes through which the operands of the two campaigns rotate: more than private caches hold, more than any cache
---- holds.
+--- Bytes through which the operands of the two campaigns rotate: more than private caches hold, and more than all
+--- caches hold.
 view_module.near_bytes, view_module.far_bytes = 4 << 20, 96 << 20
 
 -- A cost is divided by this before its logarithm is fitted; the surface learns the level.
@@ -55,7 +55,7 @@ function View:expect(case)
   self.reuse = caches.reuse(case, function(bytes) return caches.farness(curve, bytes) end)
 end
 
---- Processor seconds of one run on one rank, as ett.validate.cpu books them: the call and the kernel.
+--- Processor seconds of one run on one rank, as booked by ett.validate.cpu: the call and the kernel.
 function View:alone(name, shape, dtype, pass)
   local far = self.far:operator(name, shape, dtype, pass)
   if not far then return nil end
@@ -108,7 +108,7 @@ function View:collective(kind, bytes, topology)
   return self:added(group, kind, bytes)
 end
 
---- Held-out errors of each collective: each sample is predicted from the others.
+--- Leave-one-out errors of each collective.
 ---@return table[] { name=, points=, median= }
 function View:held_out()
   local list = {}

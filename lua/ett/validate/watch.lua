@@ -1,5 +1,5 @@
---- Tells whether other programs had a processor while the ranks of `ett validate` ran something, and chooses which of
---- several runs count.
+--- Detects whether other programs used a processor during a measurement of `ett validate`, and chooses the undisturbed
+--- runs.
 --
 -- Only other programs are detected. Samples and steps take turns and meet the same machine states, so their typical
 -- values are comparable; their minima may come from different states.
@@ -26,8 +26,8 @@ function watch_module.new(job)
     sharers = job and job.world:split(find.load("samplers", "cpu").processor_of(job.local_rank), job.rank) }, Watch)
 end
 
---- Runs a function on every rank at once. Ranks never sleep: a waiting rank polls, or yields to one that shares its
---- processor. So processor time that no rank used went to another program.
+--- Runs a function on every rank at once. Ranks never sleep: a waiting rank polls, or yields to a rank on the same
+--- processor. Processor time that no rank used therefore went to another program.
 ---@return table { seconds = wall time over all ranks, foreign = share of it in which another program had a processor }
 function Watch:observe(run)
   local world = self.world
@@ -53,7 +53,7 @@ function watch_module.quiet(list)
   return count
 end
 
---- Mean of the middle half of some numbers. Between two machine states it moves with their shares; a median jumps.
+--- Mean of the middle half of some numbers. With two machine states it moves smoothly; a median would jump.
 function watch_module.middle(values)
   table.sort(values)
   local cut, sum = #values // 4, 0.0

@@ -1,12 +1,11 @@
---- Samples what collectives add to a step: behind stretches of computing, in all groups of a layout at once, with the
---- ranks on the processors on which they train.
+--- Samples the time that collectives add to a step: after stretches of computation, in all groups of a layout at once,
+--- with ranks pinned to the processors of training.
 --
 --   seconds = (wall time of n rounds of [stretch, collective] - k C) / n
 --
--- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. The prediction of a step of k C of
--- computing with these collectives is then exact where the stretches resemble the step's. Ranks that start a
--- collective together would show less: in a step they arrive one after another, their buffers were just written, and
--- other groups use the same caches and memory.
+-- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. A step with k C of computation and
+-- these collectives is then predicted exactly, if its stretches are alike. A synchronised start would measure less: in
+-- a step, ranks arrive one after another, buffers were just written, and other groups use the same caches and memory.
 local find = require "ett.base.find"
 local sample = require "ett.sample"
 local watch_module = require "ett.validate.watch"
@@ -56,8 +55,8 @@ local function stretches()
   end
 end
 
---- One round of two stages: a stretch and a message there, a stretch and a message back. The receiver of a message
---- has nothing else to do, so the stages compute in turn.
+--- One round of two stages: computation and a message there, computation and a message back. A receiver only waits, so
+--- the stages compute in turn.
 local function there_and_back(group, tensor, compute)
   local busy
   if group:rank() == 0 then
@@ -105,10 +104,10 @@ local function visit(k, point, stretch, watch)
   return seen
 end
 
---- Visits of a point; up to twice as many where half of them were disturbed.
+--- Visits of a point; up to twice as many if half of them were disturbed.
 wires.visits = 8
 
---- At least this many visits count, the least disturbed ones if need be.
+--- The fewest visits used; if fewer are undisturbed, the least disturbed ones.
 wires.least = 3
 
 --- The points of a plan's groups, in the order of their designs.
