@@ -1,7 +1,7 @@
---- Sentences about the rows that the outlier gate dropped, by file, reason and line.
+--- Messages about the rows that the outlier gate dropped, by file, reason and line.
 local dropped = {}
 
---- "2, 5-9, 12" of ascending numbers.
+--- Formats ascending numbers as "2, 5-9, 12".
 local function ranges(lines)
   local out, i = {}, 1
   while i <= #lines do

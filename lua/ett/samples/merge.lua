@@ -1,4 +1,4 @@
---- Joins the tables of a campaign's parts into one table each.
+--- Merges the tables of a campaign's parts into one table each.
 local error_module = require "ett.base.error"
 local folder_module = require "ett.base.folder"
 local lfs = require "lfs"
@@ -6,8 +6,8 @@ local sample_table = require "ett.samples.table"
 
 local sample_merge = {}
 
---- DEVICE_NAME_PRECISION of a table, whichever part it is: A_gelu_fp16_4_2.csv is part 2 of 4.
---- A collective's table ends in its topology, so only two further numbers tell a part.
+--- DEVICE_NAME_PRECISION of a table, without the part: A_gelu_fp16_4_2.csv is part 2 of 4. The name of a collective's
+--- table ends in its topology; two more numbers are the part.
 local function whole_name(path, is_collective)
   local name = path:match("([^/]+)%.csv$")
   if not name then error_module.raise("usage", "samples merge: '%s' is not a .csv table", path) end
@@ -57,13 +57,13 @@ local function same_file(a, b)
   return x and y and x.dev == y.dev and x.ino == y.ino
 end
 
---- What a table was measured with: of a campaign or an operator file that was edited, the last version.
+--- A header fact of a table. For an edited campaign or operator file it is the last version.
 local function fact(t, field)
   if field == "columns" then return table.concat(t.columns, ",") end
   return ((field == "campaign" or field == "operator file") and t.last or t.first)[field]
 end
 
---- Raises where two tables are not parts of one campaign on one device.
+--- Raises an error if two tables are not parts of one campaign on one device.
 local function check_alike(first, t)
   for _, field in ipairs { "columns", "campaign", "operator file", "backend", "device", "precision" } do
     local a, b = fact(first, field), fact(t, field)
@@ -75,8 +75,8 @@ local function check_alike(first, t)
   end
 end
 
---- The rows of some tables in order, each shape once: { key =, line =, marks =, disturbed = }; by shape; and how many
---- were dropped.
+--- The rows of some tables in order, each shape once: { key =, line =, marks =, disturbed = }; the rows by shape; the
+--- number of dropped duplicates.
 local function unique_rows(group)
   local seen, list, duplicates = {}, {}, 0
   for _, t in ipairs(group) do
@@ -100,7 +100,7 @@ local function unique_rows(group)
   return list, seen, duplicates
 end
 
---- Failures of shapes that no table has a row of, each shape once.
+--- Failures of shapes without a row in any table, each shape once.
 local function unique_failures(group, seen)
   local list, known = {}, {}
   for _, t in ipairs(group) do
@@ -128,8 +128,8 @@ local function merge_group(group, path)
   return { path = path, rows = #list, tables = #group, duplicates = duplicates, failed = #merged.failed }
 end
 
---- Joins tables (files or folders of them) into FOLDER: one table an operator, precision, device and topology. Raises
---- where parts differ in columns, campaign or device. Of a shape measured twice the undisturbed row is kept, else the
+--- Merges tables (files or folders) into FOLDER: one table per operator, precision, device and topology. Raises if
+--- parts differ in columns, campaign or device. For a shape measured twice, the undisturbed row is kept, else the
 --- first.
 ---@return table[] { path, rows, tables, duplicates, failed }
 function sample_merge.merge(paths, folder)

@@ -1,16 +1,16 @@
---- Sample tables: the one reader and the one writer.
+--- Sample tables: reader and writer.
 --
--- A table is a CSV file under a header of `# NAME: TEXT` lines. Lines that begin with '#' are comments to other
--- readers; two kinds of them belong to rows:
+-- A table is a CSV file with a header of `# NAME: TEXT` lines. Other readers skip all lines that begin with '#'. Some
+-- of them belong to rows:
 --
 --   #! failed: SHAPE: KIND: REASON       not measured; SHAPE "all": no shape of the table can be measured
 --   #~ disturbed: SHAPE: REASON          the next row was measured under noise
 --   #~ note: SHAPE: TEXT                 bandwidths, NCCL's choice, why kernel times are missing
---   #~ repeats: SHAPE: PASS: US US …     every repeat behind the row's time, in the order measured (--raw)
---   #~ kernel: SHAPE: PASS: US: NAME     one kernel of the pass, in the order of their starts (--profile)
+--   #~ repeats: SHAPE: PASS: US US …     all repeats of the row, in the order measured (--raw)
+--   #~ kernel: SHAPE: PASS: US: NAME     one kernel of the pass, ordered by start time (--profile)
 --
 -- SHAPE is the row's first columns, PASS forward, backward, update or collective, US microseconds. A row and its marks
--- are written at once, so a row that is there has all of its marks.
+-- are written by one call, so every row in a table has all of its marks.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 local ett_io = require "ett.io"
@@ -24,7 +24,7 @@ local pass_order = { "forward", "backward", "update" }
 --- The pass whose time a column holds, by the column's name; a collective's time is under "update".
 sample_table.pass_of = { ["F_dur(us)"] = "forward", ["B_dur(us)"] = "backward", ["dur(us)"] = "update", dur = "update" }
 
---- A text without line breaks, as headers and marks need it.
+--- A text without line breaks, for headers and marks.
 function sample_table.one_line(text) return (tostring(text):gsub("%s+", " ")) end
 local one_line = sample_table.one_line
 
@@ -51,7 +51,7 @@ function sample_table.columns(target)
   return columns
 end
 
---- The error of a path that is a folder, a pipe or a device, or nil. Reading a named pipe would wait.
+--- An error if the path is a folder, a pipe or a device, else nil. Reading a named pipe would block.
 function sample_table.no_file(path)
   local kind = lfs.attributes(path, "mode")
   if kind and kind ~= "file" then
@@ -66,7 +66,7 @@ local function read_text(path)
   return ett_io.read(path)
 end
 
---- The marks that name the row below them. Others lost their row when the machine stopped between the two.
+--- The marks of the row below them. Marks of other shapes lost their row in a crash.
 local function own_marks(marks, line)
   local own = {}
   for _, mark in ipairs(marks) do
@@ -76,7 +76,7 @@ local function own_marks(marks, line)
   return own[1] and own
 end
 
---- Takes in one comment line; returns the marks that wait for their row.
+--- Parses one comment line; returns the marks that belong to the next row.
 local function comment(t, line, at, marks)
   local key, reason = line:match("^#! failed: ([^:]*): (.*)$")
   if key then
@@ -100,11 +100,11 @@ local function names_of(line)
   return names
 end
 
---- Reads a table. Numbers are not looked at: numbers() does that.
+--- Reads a table. numbers() checks the rows.
 ---@return table|nil { path, text (of the file), ett (whether ett wrote it), header = { { name=, text=, at= }, … },
---- first, last (header name -> its first and its last text), columns, rows (lines), at (line number by row),
---- marks (lines of marks by row), failed = { { key=, reason=, text=, at= }, … }, cut (number of a last line that does
---- not end: ett ends every line, so such a line of its own tables is no row) }, ett.Error?
+--- first, last (header name -> its first and its last text), columns, rows (lines), at (line number by row), marks
+--- (lines of marks by row), failed = { { key=, reason=, text=, at= }, … }, cut (number of an unfinished last line: ett
+--- ends every line, so such a line in its tables is not a row) }, ett.Error?
 function sample_table.read(path)
   local text, err = read_text(path)
   if not text then return nil, err end
@@ -132,7 +132,7 @@ function sample_table.read(path)
   return t
 end
 
---- Whether a table of ett has no row yet: it was just begun, or every shape failed.
+--- Whether a table of ett has no row yet: it is new, or every shape failed.
 function sample_table.is_begun(path)
   local file = io.open(path, "r")
   local line = file and file:read("l")
@@ -146,8 +146,8 @@ function sample_table.is_begun(path)
   return begun
 end
 
---- The fields of a row: texts, and the same as numbers. Raises where there are more or fewer than columns, or where
---- one is no number: the shape would count as measured.
+--- The fields of a row, as texts and as numbers. Raises if the number of fields differs from that of columns, or if a
+--- field is not a number: otherwise the shape would count as measured.
 function sample_table.numbers(t, row)
   local line, texts, numbers, sound = t.rows[row], {}, {}, true
   for field in (line .. ","):gmatch("([^,]*),") do
@@ -162,7 +162,7 @@ function sample_table.numbers(t, row)
   return numbers, texts
 end
 
---- Why a row is marked as disturbed, or nil.
+--- The reason why a row is marked as disturbed, or nil.
 function sample_table.disturbed(t, row)
   for _, mark in ipairs(t.marks[row] or {}) do
     local reason = mark:match("^#~ disturbed: [^:]*: (.*)$")
@@ -215,10 +215,10 @@ function sample_table.disturbance(results)
   return #reasons > 0 and table.concat(reasons, ", ") or nil
 end
 
---- The marks of a row.
----@param key string the shape as the row begins
+--- The mark lines of a row.
+---@param key string the first columns of the row
 ---@param results table of a back end
----@param keep_raw boolean? with every repeat
+---@param keep_raw boolean? include every repeat
 ---@return string[] lines, string? disturbed the reason, string? note
 function sample_table.marks_of(key, results, keep_raw)
   local lines, why, notes = {}, sample_table.disturbance(results), { results.note }
@@ -246,7 +246,8 @@ function sample_table.marks_of(key, results, keep_raw)
   return lines, why, #notes > 0 and table.concat(notes, "; ") or nil
 end
 
---- The contents of a mark: { kind =, key =, pass =, seconds = { … } | number, name =, text = }; nil for another line.
+--- The contents of a mark: { kind =, key =, pass =, seconds = { … } | number, name =, text = }; nil for all other
+--- lines.
 function sample_table.mark(line)
   local kind, key, rest = line:match("^#~ (%a+): ([^:]*): (.*)$")
   if not kind then return nil end
@@ -273,7 +274,7 @@ function sample_table.header(entries, columns)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- A table of an operator's shapes as text, its rows sorted. A field of the shape that no row has makes no column.
+--- A table of an operator's shapes as text, rows sorted. Shape fields without a value in any row get no column.
 ---@param head table[] as of header
 ---@param rows table[] { shape, microseconds = by pass }
 ---@param passes string[]
@@ -295,8 +296,8 @@ function sample_table.of_shapes(head, op, rows, passes)
   return sample_table.header(head, columns) .. table.concat(lines, "\n") .. "\n"
 end
 
---- A whole table as text: header, columns, each row below its marks, failures.
----@param t table header, columns, rows, marks, failed as read() gives them
+--- A whole table as text: header, columns, each row after its marks, failures.
+---@param t table header, columns, rows, marks, failed in the form of read()
 function sample_table.encode(t)
   local lines = {}
   for _, entry in ipairs(t.header) do lines[#lines + 1] = entry.text end

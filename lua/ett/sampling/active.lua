@@ -1,17 +1,17 @@
 --- Active sampling: measures where the regressor is least certain, until its held-out error is small enough.
 --
--- The candidates are the campaign's shapes; shapes of one kernel count as one. The first shapes reach the corners. Each
--- round then fits rough surfaces to the samples (ett.sampling.surfaces) and takes the shapes that lower their variance
--- over all candidates most (Cohn 1996). The variance does not depend on the measured values, so a round takes several
--- shapes, a quarter of those measured; that keeps fits few.
+-- The candidates are the campaign's shapes; shapes with the same kernel count once. The first shapes are the corners of
+-- the space. Each round fits rough surfaces to the samples (ett.sampling.surfaces) and takes the shapes that most
+-- reduce the variance over all candidates (Cohn 1996). The variance does not depend on measured values, so a round can
+-- take several shapes, a quarter of those measured; this keeps the number of fits low.
 --
--- Trees serve samples of GPUs. There every other shape of a round is the one farthest from all measured shapes, of this
--- operator or of another one of the campaign that runs the same kernel.
+-- Trees model samples of GPUs. There every second shape of a round is the one farthest from all measured shapes of the
+-- same kernel, also those of other operators of the campaign.
 --
--- It ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass. It also ends
--- when the whole grid could not reach the target and would be hardly better: the surfaces' deviation of a new
+-- Sampling ends when the 90 % upper bound of the leave-one-out median error is below the target for every pass. It also
+-- ends when the target is out of reach and the whole grid would hardly help: the surfaces' deviation of a new
 -- measurement is then within a tenth of the deviation with all shapes measured (chooser.excess). Surfaces cannot judge
--- trees: for these, "grid" is a number of shapes (active.spend).
+-- trees: for trees, "grid" means a number of shapes (active.spend).
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local sample = require "ett.sample"
@@ -23,21 +23,21 @@ local samples = require "ett.profile.samples"
 
 local active = {}
 
--- Distinct shapes that a design looks at: it holds their covariance, and the cost grows with their cube.
+-- Most distinct shapes of a design: it stores their covariance, and its cost grows with the cube of their number.
 local most_candidates = 1000
--- A round's share of what was measured, and its least shapes; the share when the end is near.
+-- Shapes of a round: a share of those measured, and a minimum; the share close to the end.
 local growth, least_round, last_growth, near = 0.25, 4, 0.08, 1.18
 --- Relative deviation below which timings do not repeat; counted as noise.
 active.repeatable = 0.005
---- Visits of a shape for each visit in a whole grid, where the back end makes visits: fewer shapes leave time to lower
---- their noise.
+--- Visits of a shape per visit in a whole grid, for back ends with visits: fewer shapes leave time to reduce their
+--- noise.
 active.visits = 3
---- Largest deviation, relative to the whole grid's, that counts as equally good.
+--- Largest deviation, relative to the whole grid's, that counts as equal.
 active.grid_excess = 1.1
 --- Below 12 shapes per feature, or on a small grid below this share of its shapes, convergence is not tested.
 active.least_share = 0.15
---- Trees with target "grid": this factor times the square root of the number of shapes is measured (a quarter of
---- 1200 shapes), or this share of the shapes where that is more.
+--- Trees with target "grid": number of shapes, as a factor of the square root of all shapes (a quarter of 1200 shapes),
+--- or as a share of all shapes if that is more.
 active.spend, active.spend_share = math.sqrt(1200) / 4, 0.2
 
 --- Upper 90 % bound of the median of sorted errors, by its order statistic (a binomial of 1/2).
@@ -58,7 +58,7 @@ local function error_of(fitted, keys)
   return worst
 end
 
---- `most` entries spread over a list by the golden ratio; the list itself where it is short.
+--- `most` entries of a list, spread by the golden ratio; a shorter list is returned whole.
 local function thinned(list, most)
   if #list <= most then return list end
   local chosen, seen, fraction = {}, {}, 0.5
@@ -73,8 +73,8 @@ local function thinned(list, most)
   return chosen
 end
 
---- The distinct kernels among the shapes of a list: { at = its first position, x = features, weight = shapes }, by
---- name; the positions of the others.
+--- The distinct kernels among the shapes of a list, by name: { at = first position, x = features, weight = shapes };
+--- and the positions of all further shapes.
 local function kernels_of(op, target, list)
   local kernels, by_name, twins = {}, {}, {}
   for i, index in ipairs(list) do
@@ -95,14 +95,14 @@ local function kernels_of(op, target, list)
   return kernels, by_name, twins
 end
 
---- Squared distance of two points, each feature by its scale.
+--- Squared distance of two points, each feature divided by its scale.
 local function distance(a, b, scale)
   local sum = 0
   for d = 1, #a do sum = sum + ((a[d] - b[d]) / scale[d]) ^ 2 end
   return sum
 end
 
---- Centre of the kernels' features, and each one's spread (1 where there is none).
+--- Centre of the kernels' features, and the spread of each feature (1 if there is none).
 local function centre_of(kernels)
   local centre, spread = {}, {}
   for d = 1, #kernels[1].x do
@@ -114,8 +114,8 @@ local function centre_of(kernels)
   return centre, spread
 end
 
---- Fills the space of the kernels: the middle one, then always the open one farthest from all measured ones
---- (Gonzalez 1985), which reaches the corners first.
+--- Fills the space of the kernels: first the central one, then always the open one farthest from all measured ones
+--- (Gonzalez 1985), which reaches the corners early.
 local function filler(kernels)
   local fill, centre, spread, empty = {}, nil, nil, true
   if #kernels > 0 then centre, spread = centre_of(kernels) end
@@ -129,7 +129,7 @@ local function filler(kernels)
     end
   end
 
-  --- The next of a list of kernels, and where it is; nil when none is open.
+  --- The next of a list of kernels and its position; nil if none is open.
   function fill.next(list)
     local best, most, at
     for i, kernel in ipairs(list) do
@@ -143,9 +143,9 @@ local function filler(kernels)
   return fill
 end
 
---- The surfaces' certainty over the candidates, and a design that chooses the next shapes.
----@return userdata design, number excess the worst of the surfaces: mean deviation of a measurement at an open
---- candidate, relative to the deviation with the whole grid measured
+--- The uncertainty of the surfaces over the candidates, and a design that chooses the next shapes.
+---@return userdata design, number excess of the worst surface: mean deviation of a measurement at an open candidate,
+--- relative to the deviation with the whole grid measured
 local function look(fitted, keys, candidates, shapes, visits, with_grid)
   local points, weights = {}, {}
   for i, kernel in ipairs(candidates) do
@@ -164,7 +164,7 @@ local function look(fitted, keys, candidates, shapes, visits, with_grid)
       for i, kernel in ipairs(candidates) do
         if not kernel.taken then
           now = now + math.sqrt(deviations[i] ^ 2 + noise2 + floor2)
-          -- A candidate may represent several shapes: the part that is not noise falls with their number.
+          -- A candidate may represent several shapes: the part without noise falls with their number.
           grid = grid + math.sqrt(noise2 + floor2 + math.max(0, reached[i] ^ 2 - noise2) * #candidates / shapes)
         end
       end
@@ -217,10 +217,10 @@ function Chooser:spend()
   return math.ceil(math.max(active.spend * math.sqrt(self.total), active.spend_share * self.total))
 end
 
---- Whether trees will serve the samples and the whole grid's error is the target: then a number of shapes is spent.
+--- Whether trees will model the samples and the target is the whole grid's error: then a number of shapes is measured.
 function Chooser:spends() return self.options.trees and self.options.target_error == "grid" end
 
---- Whether enough was measured (chooser.done says why), and whether convergence is tested against the grid.
+--- Whether enough was measured (the reason is chooser.done), and whether convergence is tested against the grid.
 function Chooser:met()
   self.error = error_of(self.surfaces, self.keys)
   if self.error <= self.goal then
@@ -228,7 +228,7 @@ function Chooser:met()
   elseif self:spends() and self.measured >= self:spend() then
     self.done = "spent"
   end
-  -- Below 12 shapes per feature, noise and structure cannot be separated; on a small grid that would be most shapes.
+  -- Below 12 shapes per feature, noise and structure cannot be separated. On a small grid, 12 would be most shapes.
   -- Trees need more shapes than the surfaces estimate.
   local enough = 12 * (self.width + 1)
   if self.options.trees then
@@ -239,7 +239,7 @@ function Chooser:met()
   return self.done ~= nil, self.measured >= enough
 end
 
---- Picks the candidates of a round; false when every kernel was measured.
+--- Chooses the candidates of a round; false if every kernel was measured.
 function Chooser:open_candidates()
   for _, kernel in ipairs(self.candidates) do if not kernel.taken then return true end end
   local open = {}
@@ -269,7 +269,7 @@ end
 function Chooser:refill()
   local done, enough = self:met()
   if done then return end
-  if not self:open_candidates() then -- the shapes left are of kernels that were measured
+  if not self:open_candidates() then -- all remaining shapes have measured kernels
     self.queue, self.twins = self.twins, {}
     return
   end
@@ -281,12 +281,12 @@ function Chooser:refill()
       self.done = "grid"
       return
     end
-    self.was_near = excess < near -- one look may be luck
+    self.was_near = excess < near -- a single test may be luck
   end
   self:choose(design)
 end
 
---- The next position of the list; nil when the target is met or nothing is left.
+--- The next position of the list; nil if the target is met or no shape is left.
 function Chooser:next_position()
   if #self.queue == 0 and not self.done then
     for _ = self.measured + 1, self.first do
@@ -300,12 +300,12 @@ function Chooser:next_position()
   return not self.done and table.remove(self.queue, 1) or nil
 end
 
---- Chooses shapes of a list one round at a time.
+--- Chooses shapes of a list, one round at a time.
 ---@param target table operator target of a campaign
 ---@param list integer[] indices of its shapes that may be measured
----@param options table target_error (0 or "grid": as good as the whole grid), first (how many to start with), dtype,
---- visits (of a shape here, for each that it would have in a whole grid: 1), trees (whether trees will serve the
---- samples, not a surface), known (features measured elsewhere of the same kernels; new ones are added)
+---@param options table target_error (0 or "grid": as good as the whole grid), first (number of initial shapes), dtype,
+--- visits (of a shape, per visit in a whole grid; default 1), trees (whether trees, not a surface, will model the
+--- samples), known (features of the same kernels measured elsewhere; new ones are added)
 ---@return table chooser next() -> position or nil, add(s, results), waiting() -> number of queued shapes
 function active.chooser(target, list, options)
   local op = operator.get(target.operator.name)
@@ -339,7 +339,7 @@ function active.run(given, options, target_error)
     known[pool] = known[pool] or {}
     local chooser = active.chooser(target, list, { target_error = target_error, dtype = precision, visits = visits,
       trees = not visits, known = not visits and known[pool] or nil })
-    -- Rows of an earlier run count.
+    -- Rows of an earlier run count as measured.
     local held = error_module.must(sample_table.read(path))
     for r in ipairs(held.rows) do
       local row = sample_table.numbers(held, r)

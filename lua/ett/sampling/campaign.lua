@@ -2,17 +2,17 @@
 --
 -- A Lua file returns
 --   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
---     visits = 3, block = 8 (visits of each shape, and shapes that a visit goes round; visits are merged),
+--     visits = 3, block = 8 (visits per shape, and shapes per round of visits; visits are merged),
 --     interleave = true (the visits of all its tables take turns),
---     seconds = 30 (interleaved: time in which visits may wait for quiet moments or be repeated),
---     together = true (the ranks of a job measure every shape together, instead of sharing the shapes),
+--     seconds = 30 (interleaved: time for visits to wait for quiet moments or to be repeated),
+--     together = true (all ranks of a job measure every shape together; default: they share the shapes),
 --     statistic = "low" (mean of the lowest repeats) or "median",
 --     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
 --                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
 -- where each dimension of `shapes` is a number, a list, or a range
 --   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
 --   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
--- (ett.sampling.space). `where` chooses shapes, `with` sets dimensions that follow from others.
+-- (ett.sampling.space). `where` filters shapes, `with` sets dependent dimensions.
 -- YAML files are another tool's campaigns (ett.operator.dialect).
 local campaign_space = require "ett.sampling.space"
 local collective = require "ett.base.collective"
@@ -48,7 +48,7 @@ local sample_schema = {
   ranks = "count?", nodes = "count?",
 }
 
---- A hash of a file's text: tells whether a campaign or an operator's file was edited.
+--- A hash of a file's text: it changes when a campaign or operator file is edited.
 campaign.fingerprint = ett_io.hash
 
 local function contains(list, name)
@@ -157,8 +157,8 @@ local function operator_target(entry, seed, index)
   }
 end
 
---- How a collective's row counts its elements: back ends take the whole message, tables hold one rank's share of an
---- all_gather.
+--- How a row counts the elements of a collective: back ends take the whole message; tables of all_gather hold the share
+--- of one rank.
 local function message_of(kind)
   if kind ~= "all_gather" then return function(elements) return elements end end
   return function(elements, topology) return elements * topology.nodes * topology.ranks_per_node end
@@ -186,7 +186,7 @@ end
 
 local function meet(a, b) return a == nil or b == nil or a == b end
 
---- Whether two targets are measured in a precision that both have; default: the campaign's.
+--- Whether two targets have a common precision; default: the campaign's.
 local function share_precision(a, b, default)
   local function names(target)
     local given = target.precision or default
@@ -198,8 +198,8 @@ local function share_precision(a, b, default)
   return false
 end
 
---- Samples that write into one table must agree: a collective in place or out of place, an operator's columns in one
---- order. Else rows of one would count as rows of the other.
+--- Raises if samples of one table disagree: a collective in place or out of place, the order of an operator's columns.
+--- Otherwise rows of one sample would count as rows of the other.
 local function check_one_table(targets, where, precision)
   local new = targets[#targets]
   for i = 1, #targets - 1 do
@@ -252,7 +252,7 @@ function campaign.resolve(given, label)
   return clean
 end
 
---- A campaign of another tool's document: what a dialect made of it (ett.operator.dialect), with the columns of the
+--- A campaign from another tool's document, converted by a dialect (ett.operator.dialect), with the columns of that
 --- tool's tables.
 function campaign.of_document(document, label)
   local given = dialect.campaign(document, label)
@@ -265,7 +265,7 @@ function campaign.of_document(document, label)
     row_columns = given.row_columns, in_place = kind == "all_reduce", collective = kind,
     message = kind and message_of(kind) }
   if not kind then
-    -- Enumerating needs no operator; measuring does, so it is looked up when it is needed.
+    -- Enumeration does not need the operator; measurement does, so it is loaded at first use.
     setmetatable(target, { __index = function(self, key)
       if key ~= "operator" then return nil end
       local op = error_module.wrap(label, operator.get, rawget(self, "name"))
@@ -293,7 +293,7 @@ function campaign.of_document(document, label)
     run = given.run, notes = given.notes, min_repeats = given.schedule.active, schedule = given.schedule }
 end
 
---- The fingerprint of an operator's file; nil for a bundled operator, whose version is ett's.
+--- The hash of an operator's file; nil for a bundled operator, whose version is ett's.
 function campaign.operator_fingerprint(op)
   local bundled = host.root .. "/operators/"
   return op.path and op.path:sub(1, #bundled) ~= bundled and ett_io.hash_file(op.path) or nil

@@ -1,9 +1,9 @@
---- Checks an operator's outputs: before its first sample each pass runs once on a small shape, and its outputs are
+--- Checks an operator's outputs: before the first sample, each pass runs once on a small shape, and its outputs are
 -- compared with a reference in double precision.
 --
--- A back end that computes operators gives its sessions check(op, s, pass) -> comparisons | nil, why not checked:
---   { { name = "tensor 3 'y' of gelu_forward", want = { … }, got = { … } }, …, skipped = "what was left out" or nil }
--- It raises the errors that fail a shape or end the campaign.
+-- The sessions of a back end that computes operators have check(op, s, pass) -> comparisons, or nil and the reason:
+--   { { name = "tensor 3 'y' of gelu_forward", want = { … }, got = { … } }, …, skipped = "omitted part" or nil }
+-- It raises the same errors that fail a shape or end the campaign.
 local error_module = require "ett.base.error"
 local sample_table = require "ett.samples.table"
 local operator = require "ett.operator"
@@ -12,17 +12,17 @@ local schema = require "ett.base.schema"
 
 local sample_check = {}
 
---- Largest error that rounding explains, relative to the larger of the number itself and the root mean square of its
---- tensor: fp32 sums of a few hundred terms; one or two roundings of bf16 (2^-8) and fp16 (2^-11); fp8 products have
---- exact operands and are written in bf16.
+--- Largest error due to rounding, relative to the larger of the number and the root mean square of its tensor: fp32
+--- sums of a few hundred terms; one or two roundings of bf16 (2^-8) and fp16 (2^-11); fp8 products have exact operands
+--- and bf16 results.
 sample_check.tolerance = { fp32 = 2e-4, fp16 = 5e-3, bf16 = 4e-2, fp8 = 4e-2 }
 
--- Small values of dimensions by name: several blocks and warps with ragged ends, a few thousand elements.
+-- Small values of dimensions by name: several blocks and warps with partial ends, a few thousand elements.
 local reduced = { batch = 2, heads = 4, kv_heads = 2, head_dim = 16, rotary_dim = 16, seq = 12, seq_q = 24, seq_k = 24,
   tokens = 12, rows = 12, hidden = 70, width = 70, cols = 70, vocab = 90, params = 300, experts = 8, top_k = 2 }
 
---- The shape on which an operator is checked: the campaign's shape with its large dimensions reduced. An operator whose
---- dimensions depend on each other has its own small(s).
+--- The shape for the check of an operator: the campaign's shape with large dimensions reduced. An operator with
+--- dependent dimensions defines small(s).
 function sample_check.small(op, s)
   local small = {}
   for name, value in pairs(s) do
@@ -32,7 +32,7 @@ function sample_check.small(op, s)
   return operator.check_shape(op, small)
 end
 
---- The largest relative error and where it is: error, index.
+--- The largest relative error and its index.
 function sample_check.worst(want, got)
   local square = 0.0
   for _, v in ipairs(want) do square = square + v * v end
@@ -53,7 +53,7 @@ end
 
 local function number(value) return ("%.6g"):format(value) end
 
---- Runs the checks of one operator in a session, once for every small shape.
+--- Runs the checks of one operator in a session, once per small shape.
 ---@return table { text = for the header, failure = sentence or nil }
 function sample_check.operator(session, op, s, precision)
   if not session.check then return { text = "no: another program computes the outputs" } end
@@ -67,7 +67,7 @@ function sample_check.operator(session, op, s, precision)
   local verdict, worst, left, done = {}, 0.0, {}, 0
   for _, pass in ipairs(op.passes) do
     local ran, list, why = sample_limit.call(session.check, op, small, pass)
-    if not ran then -- ends the campaign, or fails this check as it would fail a shape
+    if not ran then -- the error ends the campaign, or fails this check
       local failure = error_module.from(list)
       if failure.fatal or failure.kind == "lost" or failure.kind == "interrupt" then error(failure, 0) end
       list, why = nil, tostring(failure.message)
@@ -96,7 +96,7 @@ function sample_check.operator(session, op, s, precision)
   return verdict
 end
 
---- Checks a target's operator before its table is made. In a shared job every rank does; one wrong rank fails all.
+--- Checks a target's operator before its table is made. All ranks of a shared job check; one wrong rank fails all.
 function sample_check.target(session, target, run)
   if target.kind ~= "operator" then return nil end
   if not run.check then return { text = "no: --no-check" } end
@@ -129,7 +129,7 @@ function sample_check.refuse(journal, held, target, path, failure)
     held = held.rows, refused = failure }
 end
 
---- Appends this run's verdict to a table that was begun with another.
+--- Appends this run's verdict to a table that has a different one.
 function sample_check.note(journal, held, verdict)
   if not verdict or not held.checked or held.checked:match("^%a+") == verdict.text:match("^%a+") then return end
   local ok, err = journal:append("#! checked: " .. sample_table.one_line(verdict.text))

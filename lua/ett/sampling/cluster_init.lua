@@ -1,5 +1,5 @@
---- Writes a cluster file from what it finds on this machine: devices, memory, NUMA nodes, network cards, and rates
---- measured by short probes.
+--- Writes a cluster file for this machine: devices, memory, NUMA nodes and network cards from the system, rates from
+--- short probes.
 local error_module = require "ett.base.error"
 local ett_io = require "ett.io"
 local folder_module = require "ett.base.folder"
@@ -34,9 +34,9 @@ local function folders(path, pattern)
   return names
 end
 
---- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (a bridge, a container's
---- end), megabits per second or nil }.
----@param root string the kernel's folder of devices: "/sys"
+--- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (a bridge, the end of a
+--- container's link), megabits per second or nil }.
+---@param root string path of the kernel's device tree, normally "/sys"
 function cluster_init.network_cards(root)
   local cards = {}
   for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
@@ -100,8 +100,8 @@ local function wire_rates()
     bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
 end
 
---- The back end that measures this machine: the given one ("cpu" or "cuda"), else "cuda" where it finds a device.
---- Second: why a GPU cannot be used, or nil.
+--- The back end for this machine: the given one ("cpu" or "cuda"), else "cuda" if there is a device. Second result: the
+--- reason why no GPU can be used, or nil.
 local function choose(asked)
   if asked == "cpu" then return "cpu" end
   local why, kind = gpu.missing()
@@ -112,6 +112,7 @@ end
 
 --- Facts of this machine, measured and read.
 ---@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
+---@param asked string? "cpu" or "cuda"; nil: the GPUs if there are any
 function cluster_init.look(asked)
   local backend, unusable = choose(asked)
   local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
@@ -153,7 +154,7 @@ local function describe_cpu(add, name, facts)
   add("}")
 end
 
---- The text of a cluster file: of the GPUs where there are facts.gpu, else of the processors.
+--- The text of a cluster file: of the GPUs if facts.gpu is set, else of the CPUs.
 ---@param name string
 ---@param facts table of look()
 function cluster_init.text(name, facts)

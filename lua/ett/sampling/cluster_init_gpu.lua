@@ -1,7 +1,8 @@
---- The GPU side of `ett cluster init`: facts of device 0 from the driver, its rates by short probes, the link to the
---- next device by a copy, and the cluster file's text.
+--- The GPU side of `ett cluster init`: facts of device 0 from the driver, rates from short probes, the link to device 1
+--- from a copy, and the text of the cluster file.
 --
--- A product has two rates: its best run is the device's peak, its median over 0.4 s without a pause is sustained.
+-- A product has two rates: the peak is from the best run, the sustained rate from the median over 0.4 s without a
+-- pause.
 local error_module = require "ett.base.error"
 local must = error_module.must
 local find = require "ett.base.find"
@@ -24,7 +25,7 @@ extern "C" __global__ void copy_probe(const float4 *from, float4 *to, long long 
 }
 ]]
 
---- Runs a probe; a failure names the probe and the device, and says what to do instead.
+--- Runs a probe. On failure the error names the probe, the device and the alternative.
 local function probe(what, named, fn)
   local results = table.pack(pcall(fn))
   if results[1] then return table.unpack(results, 2, results.n) end
@@ -33,7 +34,7 @@ local function probe(what, named, fn)
     .. "writes a cluster of the processors", what, named, failure.message)
 end
 
---- Best and median seconds of a work list's runs: at least five, one after another for about the given seconds.
+--- Best and median seconds of a work list: at least five runs, back to back for about the given time.
 local function times(work, seconds)
   must(work:ready { time_limit_seconds = TIME_LIMIT_SECONDS })
   local once = must(work:time { repeats = 3, flush = false, time_limit_seconds = TIME_LIMIT_SECONDS })
@@ -65,7 +66,7 @@ local function product_rates(device, info, precision)
 end
 
 local function copy_rate(device, info)
-  -- Larger than the L2 cache, so that no run finds the data of the one before.
+  -- Larger than the L2 cache, so that no run reads data of the previous run from the cache.
   local bytes = fitting(math.max(COPY_BYTES, 4 * info.l2_bytes), info, function(size) return 2.0 * size end)
   local work <close> = must(device:work "fp32")
   local from = must(work:tensor { bytes // 4, dtype = "fp32", fill = "normal", seed = 1 })
@@ -76,8 +77,8 @@ local function copy_rate(device, info)
   return 2.0 * bytes / (times(work, 0.1)), bytes
 end
 
---- Why no GPU cluster can be written here, or nil. Second: "missing" without a driver, a device or the module, else the
---- kind of the driver's failure.
+--- The reason why no GPU cluster can be written, or nil. Second result: "missing" without a driver, a device or the
+--- module, else the error kind of the driver.
 function gpu.missing()
   local ok, why, kind = find.load("samplers", "cuda").available()
   if ok then return nil end
@@ -118,8 +119,8 @@ function gpu.look()
   return facts
 end
 
---- The network of a node from its cards: { bandwidth_per_gpu, bandwidth_per_node (bytes/s), name, source } or nil.
---- InfiniBand's ports where there are any (an Ethernet card of RoCE shows up as both), else the Ethernet cards.
+--- The network of a node from its cards: { bandwidth_per_gpu, bandwidth_per_node (bytes/s), name, source } or nil. Uses
+--- the InfiniBand ports if there are any (a RoCE card is listed as both), else the Ethernet cards.
 function gpu.network(cards)
   local kind, total, fastest, names = nil, 0, 0, {}
   for _, wanted in ipairs { "infiniband", "ethernet" } do

@@ -1,7 +1,7 @@
 --- A time limit on the Lua of operators and campaigns: an endless loop fails its shape, not the campaign.
 --
--- A hook looks at the clock every million instructions. Only time spent in Lua counts: two looks a second or more apart
--- mean a measurement or a device, which have limits of their own.
+-- A hook reads the clock every million instructions. Only time in Lua counts: a gap of a second or more between two
+-- readings is a measurement or a device call, which have separate limits.
 local error_module = require "ett.base.error"
 local sample = require "ett.sample"
 
@@ -25,8 +25,8 @@ end
 --- Seconds after which a kernel, or the Lua that describes one, is stopped (ETT_KERNEL_SECONDS).
 sample_limit.seconds = given_seconds()
 
---- Calls fn(...) in the running coroutine. clock.spent: seconds of the limited call up to the last look, nil where it
---- began later; clock.paused: no limited call is running.
+--- Calls fn(...) in the running coroutine. clock.spent: seconds of the limited call up to the last reading, nil if the
+--- call began later; clock.paused: no limited call is running.
 local function limited(clock, fn, ...)
   local last = sample.now()
   local finish
@@ -43,12 +43,12 @@ local function limited(clock, fn, ...)
     if clock.paused or clock.spent < sample_limit.seconds and not waited then return end
     local where = debug.getinfo(2, "Slf")
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
-    debug.sethook(look, "", 1) -- again at once, in case it is caught
+    debug.sethook(look, "", 1) -- raises again at once if user code catches the error
     if waited then error_module.raise("interrupt", "this Lua did not end after a signal") end
     error_module.raise("limit", "%s:%d: this Lua ran longer than %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
-  -- The host's own hook (Ctrl-C, SIGTERM) stays: it raises next.
+  -- The host's hook (Ctrl-C, SIGTERM) stays: it raises next.
   function finish(...)
     if debug.gethook() == look then debug.sethook() end
     return ...
@@ -57,12 +57,12 @@ local function limited(clock, fn, ...)
   return finish(xpcall(fn, error_module.traced, ...))
 end
 
---- Calls fn(...); raises an error of kind "limit" when its Lua takes longer than the limit.
+--- Calls fn(...). Raises an error of kind "limit" if its Lua code exceeds the limit.
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.call(fn, ...) return limited({ spent = 0.0 }, fn, ...) end
 
---- Calls loop(call), which has no limit itself: each call(fn, argument) in it has. For loops over many short calls,
---- which sample_limit.call would make several times slower.
+--- Calls loop(call) without a limit; each call(fn, argument) inside it is limited. Use this for loops over many short
+--- calls, which sample_limit.call would slow down several times.
 ---@return boolean ok, any ... results, or an error object
 function sample_limit.each(loop)
   local clock = { paused = true }
@@ -80,8 +80,8 @@ local function restore(hook, mask, count, ok, ...)
   return ...
 end
 
---- Calls fn(...), a function of ett itself, without the hook that limits user code. The hook makes each Lua
---- instruction several times slower.
+--- Calls fn(...), a function of ett, without the hook that limits user code. The hook makes Lua code several times
+--- slower.
 function sample_limit.outside(fn, ...)
   local hook, mask, count = debug.gethook()
   if type(hook) ~= "function" then return fn(...) end -- none, or the host's

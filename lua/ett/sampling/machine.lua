@@ -1,11 +1,11 @@
---- Facts of this machine from the system: its processor, the driver and clocks of its NVIDIA GPUs, and the processor to
---- which a single measuring thread is pinned.
+--- Facts of this machine from the system: CPU, driver and clocks of NVIDIA GPUs, and the processor that a single
+--- measuring thread is pinned to.
 local read = require("ett.io").read
 local sample = require "ett.sample"
 
 local machine = {}
 
---- Model, vendor, flags (each followed by a blank) and nominal clock in MHz (text, nil where unknown) of the processor.
+--- Model, vendor, flags (each followed by a space) and nominal clock in MHz (text; nil if unknown) of the CPU.
 function machine.processor()
   local text = read "/proc/cpuinfo" or ""
   local function first(key) return text:match("%f[^\n%z]" .. key .. "%s*: ([^\n]*)") end
@@ -14,7 +14,7 @@ function machine.processor()
     vendor = first "vendor_id" or "", mhz = first "cpu MHz" }
 end
 
---- The version of the NVIDIA kernel driver, "580.65.06", or nil. path: in specs, of another file.
+--- The version of the NVIDIA kernel driver, "580.65.06", or nil. path: another file, for specs.
 function machine.gpu_driver(path)
   return (read(path or "/proc/driver/nvidia/version") or ""):match("Kernel Module[^\n]-%s(%d+%.[%d%.]+)")
 end
@@ -36,8 +36,8 @@ function machine.gpu_clock_text(device)
   return sm and ("%s MHz maximum, memory %s MHz"):format(sm, memory) or "unknown: no nvidia-smi"
 end
 
--- Seconds for which loads are watched, the difference of equal loads, and the least share of the greatest clock of a
--- fast core.
+-- Seconds over which loads are compared, the difference of equal loads, and the least clock of a fast core relative to
+-- the highest.
 local LOOK_SECONDS, ALIKE, LEAST_CLOCK = 0.1, 0.03, 0.9
 
 --- Numbers of a list such as "0-2,8".
@@ -50,7 +50,7 @@ function machine.numbers(text)
   return list
 end
 
---- Busy and all ticks of each processor from the text of /proc/stat: { [n] = { busy =, all = } }.
+--- Busy and total ticks of each processor from the text of /proc/stat: { [n] = { busy =, all = } }.
 function machine.ticks(text)
   local ticks = {}
   for n, rest in text:gmatch("cpu(%d+) ([^\n]*)") do
@@ -65,15 +65,15 @@ function machine.ticks(text)
   return ticks
 end
 
---- The least busy of some processors, their sibling threads included: a core whose other hardware thread is busy runs
---- at about half speed, and processor 0 often serves interrupts. Where clocks differ by kind of core, only the fast
---- cores are considered.
+--- The least busy of some processors, counting sibling threads: a core whose second hardware thread is busy runs at
+--- about half speed, and processor 0 often serves interrupts. If clocks differ by kind of core, only fast cores are
+--- considered.
 ---@param allowed integer[]
 ---@param before table of ticks()
----@param after table the same later
+---@param after table the ticks later
 ---@param siblings fun(n): integer[] processors of the same core
----@param clock fun(n): number|nil its greatest clock
----@param current integer kept unless another is clearly less busy
+---@param clock fun(n): number|nil highest clock of processor n
+---@param current integer kept unless another processor is clearly less busy
 ---@return integer
 function machine.quietest(allowed, before, after, siblings, clock, current)
   local function busy(n)
@@ -95,7 +95,7 @@ function machine.quietest(allowed, before, after, siblings, clock, current)
   return best or current
 end
 
---- The processor to pin a measuring thread to; -1, the one it runs on, where the system says too little.
+--- The processor for a measuring thread; -1 (the current one) if the system gives too few facts.
 function machine.choose_processor()
   local status, before = read "/proc/self/status", read "/proc/stat"
   if not status or not before then return -1 end

@@ -1,4 +1,4 @@
---- Runs ett on several ranks of this machine under `mpirun`. mpirun ends with this process, and in bounded time.
+--- Runs ett on several ranks of this machine under `mpirun`. mpirun ends with this process, within bounded time.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -8,15 +8,15 @@ local sample = require "ett.sample"
 
 local mpirun = {}
 
---- Seconds that mpirun may run while ranks are missing: at the start, at the end, or after they died. (mpirun itself
---- ends the other ranks within 3 seconds.)
+--- Seconds that mpirun may run without all of its ranks: at the start, at the end, or after ranks died. (mpirun ends
+--- the other ranks within 3 seconds.)
 mpirun.patience_seconds = 20
 
 local poll_seconds = 0.2
 
 local function works(command) return os.execute(("%s >/dev/null 2>&1"):format(command)) == true end
 
---- true, or nil and one sentence on what is missing for several ranks.
+--- true, or nil and a message that names the missing program.
 function mpirun.available()
   local ok, why = find.load("samplers", "mpi").available()
   if not ok then return nil, why end
@@ -29,7 +29,7 @@ local function runs(process)
   return state ~= nil and state ~= "Z" and state ~= "X"
 end
 
---- Running child processes; nil where the kernel does not list them.
+--- Running child processes; nil if the kernel does not list them.
 local function children(process)
   local text = read(("/proc/%d/task/%d/children"):format(process, process))
   if not text then return nil end
@@ -41,7 +41,7 @@ local function children(process)
   return list
 end
 
---- Ends mpirun, which ends its ranks; kills all of them where it does not.
+--- Ends mpirun, which ends its ranks; kills the process and its children if that fails.
 local function stop(process)
   os.execute(("kill -TERM %d 2>/dev/null"):format(process))
   local last = sample.now() + 5
@@ -51,7 +51,7 @@ local function stop(process)
   os.execute(("kill -KILL %d 2>/dev/null"):format(process))
 end
 
---- Waits until a process ends. False: fewer than `count` of its children ran for patience_seconds.
+--- Waits until a process ends. Returns false if fewer than `count` of its children ran for patience_seconds.
 local function wait(process, count)
   local whole = sample.now()
   while runs(process) do
@@ -63,7 +63,7 @@ local function wait(process, count)
   return true
 end
 
---- Why a launch failed, in one sentence: the rank that died, else ett's error, else mpirun's, else its status.
+--- The reason why a launch failed: the rank that died, else ett's error, else mpirun's message, else the exit status.
 local function reason(text, how, code)
   local rank, signal = text:match("process rank (%d+) with PID %d+ on node %S+ exited on signal (%d+ ?%b())")
   if rank then return ("rank %s died: signal %s; the other ranks were ended"):format(rank, signal:gsub("%.$", "")) end
@@ -74,19 +74,19 @@ local function reason(text, how, code)
   return "mpirun says: " .. text:sub(-600)
 end
 
---- Runs `ett ARGUMENTS` on several ranks; raises with what went wrong. mpirun ends with this process, however that
---- ends, where setpriv (util-linux) is installed. An error or an interrupt ends mpirun at once.
+--- Runs `ett ARGUMENTS` on several ranks; raises an error with the reason of a failure. mpirun ends when this process
+--- ends for any reason, if setpriv (util-linux) is installed. An error or an interrupt ends mpirun at once.
 ---@param count integer ranks
----@param arguments string as sh reads them
----@param options table what (in words, for errors), log (path of the ranks' output, removed when they end well),
---- environment (assignments before the command), bound (true: mpirun places the ranks)
----@return string what the ranks printed on both streams
+---@param arguments string in the syntax of sh
+---@param options table what (text for errors), log (path of the ranks' output, removed on success), environment
+--- (assignments before the command), bound (true: mpirun binds the ranks)
+---@return string output of the ranks on both streams
 function mpirun.run(count, arguments, options)
   local ok, why = mpirun.available()
   if not ok then error_module.raise("missing", "%s needs %d ranks: %s", options.what, count, why) end
   local log = options.log
   local with_us = works("setpriv --pdeathsig TERM true") and "setpriv --pdeathsig TERM" or ""
-  -- Ctrl-C goes to this process alone: an mpirun that gets it twice leaves its files in /tmp and /dev/shm.
+  -- Ctrl-C goes to this process only: an mpirun that gets it twice leaves its files in /tmp and /dev/shm.
   if works("setsid true") then with_us = with_us .. " setsid" end
   local pipe = io.popen(("echo $$; OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s exec %s mpirun "
     .. "--oversubscribe %s -n %d %s %s >%s 2>&1 </dev/null"):format(options.environment or "", with_us,
@@ -99,7 +99,7 @@ function mpirun.run(count, arguments, options)
     end
   end })
   local ended = not process or wait(process, count)
-  local text = read(log) or "" -- without the messages of being ended here
+  local text = read(log) or "" -- read before mpirun is killed and prints more
   if not ended then stop(process) end
   local well, how, code = pipe:close()
   if not ended and not text:find("exited on signal", 1, true) then

@@ -1,6 +1,6 @@
 --- Measures one target of a campaign into its table (ett.sampling.store).
 --
--- Where a shape takes several visits, ett.sampling.visits keeps those of shapes without a row yet beside the table.
+-- For shapes with several visits, ett.sampling.visits stores the visits of unfinished shapes beside the table.
 local error_module = require "ett.base.error"
 local lfs = require "lfs"
 local sample = require "ett.sample"
@@ -13,11 +13,11 @@ local visits = require "ett.sampling.visits"
 local one_line = sample_table.one_line
 local runner = {}
 
--- Shapes of a table that are gone through at once.
+-- Largest number of shapes of a table in one run.
 local MOST_PENDING = 1 << 26
 
---- Indices of a target's shapes that this process measures, in order, at most run.limit; and how many shapes are left
---- out because they failed before.
+--- Indices of the target's shapes that this process measures, in order, at most run.limit; and the number of shapes
+--- left out because they failed before.
 local function pending(target, held, run)
   local list, left = {}, 0
   if held.failed.all and not run.retry_failed then return list, left end
@@ -36,7 +36,7 @@ local function pending(target, held, run)
   return list, left
 end
 
---- Measures one shape of a target: results | nil, error; raises only when it was interrupted.
+--- Measures one shape of a target: results, or nil and an error. Raises only on an interrupt.
 function runner.measure(session, target, values, before)
   local ok, results, err = sample_limit.call(function()
     if target.kind == "collective" then
@@ -45,11 +45,11 @@ function runner.measure(session, target, values, before)
     return session.measure(target.operator, target.shape(values), before, target)
   end)
   if not ok then results, err = nil, error_module.from(results) end
-  if err and err.kind == "interrupt" then error(err, 0) end -- no fault of the shape
+  if err and err.kind == "interrupt" then error(err, 0) end -- not an error of the shape
   return results, err
 end
 
---- The work of a process on its own; of a job: ett.base.share. take(stop) -> position or nil.
+--- The work list of a single process, with the interface of ett.base.share. take(stop) -> position or nil.
 local function local_work(journal, count, chooser)
   local at = 0
   return {
@@ -65,7 +65,7 @@ end
 
 local function never() return false end
 
---- Results of a shape that all ranks measured at once: where one rank failed, all did.
+--- Results of a shape that all ranks measured together. If one rank failed, all fail.
 local function agreed(shared, results, err)
   local rank = shared.worst(results == nil)
   if not rank then return results end
@@ -81,16 +81,16 @@ local Runner = {}
 Runner.__index = Runner
 
 function Runner:__close()
-  if self.kept then pcall(self.kept.close, false) end -- the first error is the one to raise
-  if self.journal and not self.shared then self.journal:close() end -- a job closes it with its work, or is aborted
+  if self.kept then pcall(self.kept.close, false) end -- an earlier error takes precedence
+  if self.journal and not self.shared then self.journal:close() end -- a job closes it with its work list, or aborts
 end
 
---- Checks the operator, opens the table and lists the shapes. False: this process has nothing to measure.
+--- Checks the operator, opens the table and lists the shapes. False if this process has nothing to measure.
 function Runner:begin()
   local target, run, shared = self.target, self.run, self.shared
   run.verdict = nil
   local begun = self.leader and lfs.attributes(self.path, "mode") ~= nil
-  -- The header of a new table says how its operator was checked; a table with nothing left to measure needs no check.
+  -- The header of a new table records the check of its operator; a complete table needs no check.
   if shared or not begun then run.verdict = sample_check.target(self.session, target, run) end
   if not self.leader then return not (run.verdict and run.verdict.failure) end
   self.journal, self.held = store.open(self.session, target, run, self.path)
@@ -105,7 +105,7 @@ function Runner:begin()
   return true
 end
 
---- Takes up the work: alone, or shared between ranks.
+--- Gets the work list: of this process, or shared between ranks.
 function Runner:prepare()
   local session, target, run, shared = self.session, self.target, self.run, self.shared
   self.chooser = run.chooser and run.chooser(target, self.list, run.precision, self.path)
@@ -126,7 +126,7 @@ function Runner:prepare()
   if self.leader then run.on_begin(self.report) end
 end
 
---- Whether measuring ends now: Ctrl-C, or the campaign's time is over.
+--- Whether to stop: Ctrl-C, or the campaign's time is over.
 function Runner:stop()
   local report, deadline = self.report, self.run.deadline
   if sample.interrupted() or (deadline and sample.now() > deadline) then report.interrupted = true end
@@ -150,18 +150,18 @@ function Runner:record_row(values, key, results)
   if self.chooser then self.chooser.add(self.target.shape(values), results) end
 end
 
---- Writes a shape's row, or why it failed.
+--- Writes a shape's row, or the reason of its failure.
 function Runner:record(values, results, err)
   local report, key = self.report, table.concat(values, ",")
   if results then
     self:record_row(values, key, results)
   else
-    if err.fatal then error(err, 0) end -- every other shape would fail alike
+    if err.fatal then error(err, 0) end -- every other shape would fail too
     local reason = one_line(err.message or err)
     self.work.commit { sample_table.failure(key, ("%s: %s"):format(err.kind or "internal", reason)) }
     report.failed = report.failed + 1
     report.last_failure = ("%s: %s"):format(key, reason)
-    if err.kind == "lost" then error(err, 0) end -- the device is gone: nothing more can be measured
+    if err.kind == "lost" then error(err, 0) end -- the device is lost: nothing more can be measured
   end
   if self.leader then self.run.on_progress(report) end
 end
@@ -183,7 +183,7 @@ function Runner:quiet_tasks(tasks, block)
   end
 end
 
---- What visits.run calls while it goes through a block.
+--- The callbacks of visits.run for a block.
 function Runner:tasks(block)
   local session, run, shared = self.session, self.run, self.shared
   local function stop() return self:stop() end
@@ -194,7 +194,7 @@ function Runner:tasks(block)
     if self.kept and results then self.kept.add(table.concat(values, ","), results) end
     return results, err
   end
-  if self.together then -- no rank may leave a shape that another still measures
+  if self.together then -- no rank may leave a shape while another measures it
     local merge = tasks.merge
     function tasks.stop()
       self.report.interrupted = shared.align(self:stop())
@@ -225,7 +225,7 @@ function Runner:entry(position, tasks)
   return entry
 end
 
---- Measures every shape that the work hands out, block by block.
+--- Measures every shape of the work list, block by block.
 function Runner:measure_all()
   local block, finished = {}, false
   local tasks = self:tasks(block)
@@ -265,7 +265,7 @@ function Runner:finish(began)
   end
 end
 
---- Measures one target into its table. Returns its report; nil on a rank that has nothing to measure.
+--- Measures one target into its table. Returns its report; nil on a rank without work.
 ---@param session table of a back end
 ---@param target table of a campaign
 ---@param run table of ett.sampling.sampler

@@ -10,7 +10,7 @@ local turns = require "ett.sampling.turns"
 local must = error_module.must
 local sampler = {}
 
--- The back end of that name, which this machine may lack.
+-- The back end of a name, also if this machine lacks it.
 local function known_backend(name)
   if not find.path("samplers", name) then
     local known = find.names("samplers")
@@ -20,7 +20,7 @@ local function known_backend(name)
   return find.load("samplers", name)
 end
 
---- Loads the back end of that name; raises with what is missing.
+--- Loads a back end by name. Raises an error that names the missing part.
 function sampler.backend(name)
   local backend = known_backend(name)
   local ok, why = backend.available()
@@ -34,14 +34,14 @@ local function precisions_of(options, given, target)
   return type(wanted) == "string" and { wanted } or wanted
 end
 
---- Raises where the back end does not measure that precision.
+--- Raises an error if the back end does not measure that precision.
 local function check_precision(backend, precision)
   if not backend.precisions or backend.precisions[precision] then return end
   error_module.raise("usage", "the back end '%s' measures %s, not '%s'", backend.name,
     table.concat(schema.keys(backend.precisions), ", "), precision)
 end
 
---- Raises where no back end has that name, or it does not measure one of the precisions.
+--- Raises an error if no back end has that name, or if it does not measure one of the precisions.
 ---@param precisions string[]?
 function sampler.check(name, precisions)
   local backend = known_backend(name)
@@ -62,7 +62,7 @@ local function session_options(given, options)
     schedule = given.schedule }
 end
 
---- Runs jobs that take turns. Jobs that write the same table run one after the other.
+--- Runs jobs that take turns. Jobs of the same table run one after the other.
 local function interleaved(jobs, on_turn)
   local tables, by_path, reports = {}, {}, {}
   for _, job in ipairs(jobs) do
@@ -84,7 +84,7 @@ local function interleaved(jobs, on_turn)
   return reports
 end
 
---- Runs jobs one after the other, until one was stopped.
+--- Runs jobs one after the other until one is stopped.
 local function in_order(jobs, share)
   local reports = {}
   for _, job in ipairs(jobs) do
@@ -104,7 +104,7 @@ local function only_operators(given)
   return true
 end
 
---- What the tables of one run share.
+--- State that all tables of one run share.
 local function run_of(given, options)
   local parts, part = options.parts or 1, options.part or 1
   if part < 1 or part > parts then
@@ -118,8 +118,8 @@ local function run_of(given, options)
     "precisions", "limit_bytes" } do
     run[name] = options[name]
   end
-  -- The visits of all tables take turns, so that a shape's visits lie far apart. A run that may end early, or chooses
-  -- its shapes, fills one table after the other; so do ranks, unless they measure every shape together.
+  -- The visits of all tables take turns, so that the visits of a shape lie far apart. Tables are filled one after the
+  -- other if the run may end early or chooses its shapes, and on ranks, unless they measure every shape together.
   local ranks_apart = options.share and not (given.together and only_operators(given))
   run.interleave = given.interleave and not (ranks_apart or options.chooser or run.deadline)
   run.seconds = run.interleave and not options.share and given.seconds
@@ -148,12 +148,11 @@ end
 
 --- Runs every target of a campaign.
 ---@param given table campaign (of ett.campaign)
----@param options table out (folder), backend, precisions, parts, part, device, retry_failed,
---- continue_changed, changed_advice (what to do without it, in words), limit (shapes a table), budget_seconds, seconds
---- (whole campaign), share (of ett.share), chooser (of ett.sampling.active), check (false: outputs are not compared
---- with double precision), keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress,
---- on_turn (called with the least progress of the tables whenever the next table of an interleaved campaign takes its
---- turn)
+---@param options table out (folder), backend, precisions, parts, part, device, retry_failed, continue_changed,
+--- changed_advice (the alternative, as text), limit (shapes a table), budget_seconds, seconds (whole campaign), share
+--- (of ett.share), chooser (of ett.sampling.active), check (false: no comparison of outputs with double precision),
+--- keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the
+--- least progress of the tables at each turn of an interleaved campaign)
 ---@return table[] reports, one a table
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
@@ -177,10 +176,10 @@ function sampler.run(given, options)
   return result
 end
 
-local most_attempts = 6 -- of one shape; each at least doubles the budget
+local most_attempts = 6 -- attempts per shape; each at least doubles the budget
 
---- Seconds of repeats that should give every pass its least number, at least twice the seconds it had.
---- nil where every pass has them, or may not have as many.
+--- Seconds of repeats that should give every pass its minimum number, at least twice the previous seconds. nil if every
+--- pass has enough, or is not allowed as many.
 local function budget_for(resolved, results)
   if not (results and resolved and resolved.most_budgets) then return nil end
   if resolved.max_repeats < resolved.min_repeats then return nil end
@@ -195,7 +194,7 @@ local function budget_for(resolved, results)
   return budget
 end
 
---- Takes the largest topology that the job forms for a collective. False on a rank outside it.
+--- Uses the largest topology of the job for a collective. False on a rank outside it.
 local function use_topology(session, target, one)
   local topologies = session.topologies(target)
   one.topology = topologies[#topologies]
@@ -210,9 +209,9 @@ local function use_topology(session, target, one)
   return true
 end
 
---- Measures one shape and writes nothing (run: get_one, get_profiler, run_function): the shape that
---- the campaign names, else the campaign's first. Its repeats are made however long they take. Under
---- mpirun or srun every rank calls it.
+--- Measures one shape and writes no file (run: get_one, get_profiler, run_function): the shape that the campaign names,
+--- else its first. All repeats are made, however long they take. Under mpirun or srun every rank must call this
+--- function.
 ---@param given table campaign (of ett.campaign)
 ---@param options table as of sampler.run; shape: other values of its columns
 ---@return table { name, columns, shape, results | error, precision, device, topology (of a collective), leader }

@@ -1,10 +1,10 @@
---- Whether other programs slowed memory during a measurement. A fixed piece of work, the probe, is timed between
---- measurements.
+--- Detects whether other programs slowed memory during a measurement: a fixed piece of work, the probe, is timed
+--- between measurements.
 --
--- Other programs and other guests of a host slow memory in stretches of milliseconds to seconds. One probe is as noisy
--- as any timing, so a measurement's figure is the larger of two: the median of the last five probes, and the smaller
--- of the two probes around it. The undisturbed machine is the fifth percentile of all probes. A figure at most 5 %
--- above it is quiet, or up to 10 % where the machine's probes spread that much.
+-- Other programs and other guests of a host slow memory for milliseconds to seconds. A single probe is as noisy as any
+-- timing. A measurement's figure is therefore the larger of two values: the median of the last five probes, and the
+-- smaller of the two neighbouring probes. The undisturbed time is the fifth percentile of all probes. A figure at most
+-- 5 % above it is quiet, or up to 10 % if the probes spread that much.
 local median = require "ett.base.median"
 
 local sample_sentinel = {}
@@ -40,7 +40,7 @@ function Sentinel:figure()
   return figure
 end
 
---- Adds the figure of a visit of an earlier run.
+--- Adds the figure of a visit from an earlier run.
 function Sentinel:recall(figure)
   self.probes[#self.probes + 1] = figure
   self.figures[#self.figures + 1] = figure
@@ -52,7 +52,7 @@ local function quantile(list, q)
   return sorted[math.max(1, math.ceil(q * #sorted))]
 end
 
--- Computed again after a tenth more probes: sorting after each probe would cost more than probing.
+-- Recomputed after a tenth more probes: sorting after each probe would cost more than probing.
 function Sentinel:judge()
   if #self.probes == 0 then -- nothing was measured
     self.base, self.most = self.known, least_limit
@@ -84,12 +84,12 @@ function Sentinel:limit()
   return self.most
 end
 
---- The visits of a shape that count: every quiet one, and the quietest others up to `least`. A visit that lost its
---- processor or its clock counts only when all did.
+--- The visits of a shape that are used: all quiet ones, and the quietest others up to `least`. A visit that lost its
+--- processor or its clock is used only if all did.
 ---@param visits table[] { disturbed = boolean: lost its processor or its clock, ratio = of the sentinel }
----@param limit number quiet up to this ratio
+---@param limit number largest ratio of a quiet visit
 ---@param least integer
----@return table[] chosen, integer quiet how many are quiet
+---@return table[] chosen, integer quiet number of quiet visits
 function sample_sentinel.choose(visits, limit, least)
   local sound, disturbed = {}, {}
   for _, visit in ipairs(visits) do table.insert(visit.disturbed and disturbed or sound, visit) end

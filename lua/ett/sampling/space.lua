@@ -9,16 +9,16 @@ local schema = require "ett.base.schema"
 
 local campaign_space = {}
 
---- Least tries before a design with too few shapes is given up.
+--- Number of tries before a design with too few shapes fails.
 campaign_space.least_tries = 100000
 
--- Most shapes of a design, which are all held in memory.
+-- Largest number of shapes of a design; all are held in memory.
 local MOST_SCATTERED = 1 << 24
 
--- Most shapes of a grid that 'where' and 'with' are called for.
+-- Largest number of grid shapes for which 'where' and 'with' are called.
 local MOST_LOOKED_AT = 1 << 26
 
--- The largest dimension of a design: beyond it not every integer is a float.
+-- The largest dimension of a design: above it, not every integer is a float.
 local MOST_VALUE = 1 << 53
 
 local axis_schema = { start = "integer?", stop = "integer?", step = "integer?",
@@ -29,7 +29,7 @@ local axis_schema = { start = "integer?", stop = "integer?", step = "integer?",
 --- Whether a dimension is given as a list.
 local function is_list(given) return type(given) == "table" and given[1] ~= nil end
 
---- A list of different integers of at least `least`; 16.0 is an integer.
+--- A list of distinct integers of at least `least`; 16.0 counts as an integer.
 local function list_axis(name, given, least, wanted)
   local fault = schema.list_fault(given)
   if fault then error_module.raise("model", "dimension '%s': %s", name, fault) end
@@ -85,8 +85,8 @@ local function named_by(columns, values)
   return named
 end
 
---- Runs body(call), where call("where", s) calls the campaign's function of that name. An error or an endless loop in
---- it is reported with that name.
+--- Runs body(call); call("where", s) calls the campaign's function of that name. Errors and endless loops in it are
+--- reported with that name.
 local function with_functions(entry, body)
   local under_way
   local ok, result = sample_limit.each(function(limited)
