@@ -36,6 +36,8 @@ local function tpu_communication(kernels)
   return rows
 end
 
+local function without(rows, others) return #others > 0 and rows - others or rows end
+
 --- Rows of the lane that touch the window (whole trace without one).
 function Lane:touching()
   return cached(self, "touching", function()
@@ -48,16 +50,19 @@ function Lane:touching_rows(what)
   return cached(self, "touching_" .. what, function()
     local rows = self:touching()
     if what == "all" then return rows end
-    local view = self.view
-    local kernels = rows - rows:where{ class = { "memcpy", "memset" } }
-    local copies = kernels:where{ names = view:copy_names() }
-    if what == "memory" then return rows - kernels + copies end
-    kernels = kernels - copies
+    local parts = cached(self, "touching_parts", function()
+      local names, moved = self.view:copy_names(), rows:where{ class = { "memcpy", "memset" } }
+      local kernels = without(rows, moved)
+      local copies = #names > 0 and kernels:where{ names = names } or kernels:slice(1, 0)
+      return { memory = moved + copies, kernels = without(kernels, copies) }
+    end)
+    if what == "memory" then return parts.memory end
+    local kernels = parts.kernels
     local communication = cached(self, "touching_comm", function()
-      return self.tpu and tpu_communication(kernels) or kernels:where{ names = view:communication_names() }
+      return self.tpu and tpu_communication(kernels) or kernels:where{ names = self.view:communication_names() }
     end)
     if what == "comm" then return communication end
-    return kernels - communication
+    return without(kernels, communication)
   end)
 end
 

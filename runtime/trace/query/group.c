@@ -185,6 +185,19 @@ static int by_values(const void *a, const void *b, void *context) {
   return x < y ? -1 : x > y;
 }
 
+/* The value of an arg of a row; *at is its place in the column, or near it. */
+static inline ett_key_value arg_of(const ett_trace *t, uint32_t arg, uint32_t row,
+                                   uint32_t *at) {
+  const ett_trace_arg *items = t->args[arg];
+  if (*at + 1 < t->arg_lengths[arg] && items[*at + 1].row == row)
+    return items[++*at];
+  const ett_trace_arg *found = ett_trace_arg_at(t, arg, row);
+  if (!found)
+    return (ett_key_value){.type = ETT_ARG_NONE};
+  *at = (uint32_t)(found - items);
+  return *found;
+}
+
 int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selection *s,
                           const ett_key *keys, uint32_t key_count, bool holes) {
   uint32_t groups = 1;
@@ -196,10 +209,12 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
       struct pair pair;
       uint32_t number; /* from 1 */
     } recent[64] = {0};
+    uint32_t at = 0;
     for (size_t i = 0; i < s->count && !failed; i++) {
       ett_key_value v = {.type = ETT_ARG_NONE};
       if (s->rows[i] != ETT_TRACE_NONE)
-        v = ett_key_of(t, keys[k], s->rows[i]);
+        v = keys[k].kind == ETT_KEY_ARG ? arg_of(t, keys[k].arg, s->rows[i], &at)
+                                        : ett_key_of(t, keys[k], s->rows[i]);
       else if (!holes)
         continue;
       struct pair p = {group[i], v.type, 0};

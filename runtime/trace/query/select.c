@@ -77,7 +77,8 @@ static int push(ett_selection *s, size_t *capacity, uint32_t row) {
 }
 
 /* Rows of the classes that the filter's categories belong to, merged in order. */
-static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f) {
+static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
+                          const uint8_t *files) {
   struct {
     const uint32_t *at, *end;
   } lists[ETT_CLASS_COUNT];
@@ -101,43 +102,56 @@ static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f)
     uint32_t row = *lists[best].at++;
     if (lists[best].at == lists[best].end)
       lists[best] = lists[--n];
-    if (passes(t, f, &t->blocks[row >> 16], row & 0xFFFF, row) &&
-        push(out, &capacity, row))
+    const ett_trace_block *b = &t->blocks[row >> 16];
+    if (files[b->file] && passes(t, f, b, row & 0xFFFF, row) && push(out, &capacity, row))
       return -1;
   }
   return 0;
 }
 
+/* Whether each file has a track that passes: the rows of others are not looked at. NULL
+ * when memory ran out. */
+static uint8_t *files_of(const ett_trace *t, const ett_filter *f) {
+  uint8_t *files = malloc((size_t)t->file_count + 1);
+  if (!files)
+    return NULL;
+  memset(files, !f->track, (size_t)t->file_count + 1);
+  for (uint32_t i = 0; f->track && i < t->track_count; i++)
+    files[t->tracks[i].file] |= f->track[i];
+  return files;
+}
+
 int ett_select(ett_selection *out, ett_trace *t, const ett_selection *from,
                const ett_filter *f) {
   size_t capacity = 0;
+  int status = 0;
   *out = (ett_selection){0};
+  uint8_t *files = files_of(t, f);
+  if (!files)
+    return -1;
   if (from) {
-    for (size_t i = 0; i < from->count; i++) {
-      uint32_t row = from->rows[i];
+    for (size_t i = 0; i < from->count && !status; i++) {
+      const uint32_t row = from->rows[i];
       if (row == ETT_TRACE_NONE)
         continue;
-      if (passes(t, f, &t->blocks[row >> 16], row & 0xFFFF, row) &&
-          push(out, &capacity, row))
-        goto fail;
+      const ett_trace_block *b = &t->blocks[row >> 16];
+      if (files[b->file] && passes(t, f, b, row & 0xFFFF, row))
+        status = push(out, &capacity, row);
     }
-    return 0;
+  } else if (f->category) {
+    status = select_classes(out, t, f, files);
+  } else {
+    for (uint32_t b = 0; b < t->block_count && !status; b++) {
+      const ett_trace_block *k = &t->blocks[b];
+      for (uint32_t i = 0; files[k->file] && i < k->count && !status; i++)
+        if (passes(t, f, k, i, b << 16 | i))
+          status = push(out, &capacity, b << 16 | i);
+    }
   }
-  if (f->category) {
-    if (select_classes(out, t, f))
-      goto fail;
-    return 0;
-  }
-  for (uint32_t b = 0; b < t->block_count; b++) {
-    const ett_trace_block *k = &t->blocks[b];
-    for (uint32_t i = 0; i < k->count; i++)
-      if (passes(t, f, k, i, b << 16 | i) && push(out, &capacity, b << 16 | i))
-        goto fail;
-  }
-  return 0;
-fail:
-  ett_selection_free(out);
-  return -1;
+  free(files);
+  if (status)
+    ett_selection_free(out);
+  return status;
 }
 
 static int by_row(const void *a, const void *b) {
