@@ -229,6 +229,34 @@ static inline void random_document(text *t, unsigned events) {
   space_(t);
 }
 
+/* Events of a few ways of writing, again and again with other digits, and now and then
+ * with another byte. */
+static inline void repeated_document(text *t, unsigned events) {
+  size_t from[8], length[8];
+  text forms = {0};
+  for (int i = 0; i < 8; i++) {
+    from[i] = forms.length;
+    random_event(&forms);
+    length[i] = forms.length - from[i];
+  }
+  t->length = 0;
+  puts_(t, "[");
+  for (unsigned i = 0; i < events; i++) {
+    const unsigned form = roll(8);
+    if (i)
+      puts_(t, roll(2) ? "," : ",\n  ");
+    const size_t at = t->length;
+    put(t, forms.bytes + from[form], length[form]);
+    for (size_t k = at; k < t->length; k++)
+      if (t->bytes[k] >= '1' && t->bytes[k] <= '9' && !roll(6))
+        t->bytes[k] = (char)('1' + roll(9));
+    if (!roll(25))
+      t->bytes[at + roll((unsigned)(t->length - at))] = "{}[],:\"\\ 7a\n"[roll(12)];
+  }
+  puts_(t, "]");
+  free(forms.bytes);
+}
+
 /* Bytes of memory as a source. */
 typedef struct memory_source {
   const char *bytes;
@@ -319,7 +347,8 @@ static inline int read_memory(const ett_json_scanner *scanner, const char *bytes
                       .start = start,
                       .offset = from,
                       .stop = stop,
-                      .decimals = 3};
+                      .decimals = 3,
+                      .learn_after = 1};
   return ett_json_read(&job, err);
 }
 

@@ -64,7 +64,10 @@ static void test_instruction_sets_agree(void **unused) {
   ett_json_args args;
   assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
   for (unsigned round = 0; round < 400; round++) {
-    random_document(&t, roll(30));
+    if (round % 4 == 3)
+      repeated_document(&t, roll(60));
+    else
+      random_document(&t, roll(30));
     if (round % 3)
       damage_random(&t);
     uint64_t want_damage, damage;
@@ -240,6 +243,81 @@ static void test_members_seen_before(void **unused) {
   ett_json_args_free(&args);
 }
 
+/* An event that is written like an earlier one, but for what it says. */
+static void test_events_seen_before(void **unused) {
+  (void)unused;
+  static const struct {
+    const char *event;
+    int64_t ts, tid, stream, bytes; /* bytes -1: no such arg; ts -1: no row */
+  } cases[] = {
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 10, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       10, 5, 7, 4},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 11, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       11, 5, 7, 4},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 12, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       12, 5, 7, 4},
+      {"{\"ph\": \"X\", \"tid\": 6, \"ts\": 13, \"args\": {\"bytes\": 5, \"stream\": 8}}",
+       13, 6, 8, 5},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 14, \"args\": {\"bytes\": 4, \"stream\": 7 "
+       "2}}",
+       -1, 0, 0, 0},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 15, \"args\": {\"bytez\": 4, \"stream\": 7}}",
+       15, 5, 7, -1},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\":  16, \"args\": {\"bytes\": 4, \"stream\": "
+       "7}}",
+       16, 5, 7, 4},
+      {"{\"ph\": \"s\", \"tid\": 5, \"ts\": 17, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       -1, 0, 0, 0},
+      {"{\"ph\": \"s\", \"tid\": 5, \"ts\": 18, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       -1, 0, 0, 0},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 19, \"args\": {\"stream\": 7}}", 19, 5, 7,
+       -1},
+      {"{\"ph\": \"X\", \"tid\": 5, \"ts\": 20, \"args\": {\"bytes\": 4, \"stream\": 7}}",
+       20, 5, 7, 4},
+  };
+  ett_json_args args;
+  assert_int_equal(ett_json_args_init(&args, asked, ASKED), 0);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const ett_json_scanner *s = ett_json_scanner_named(names[i]);
+    if (!s)
+      continue;
+    text t = {0};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+      puts_(&t, k ? "," : "[");
+      puts_(&t, cases[k].event);
+    }
+    puts_(&t, "]");
+    ett_lexicon lexicon = {0};
+    ett_trace_part part;
+    ett_err err;
+    assert_int_equal(read_memory(s, t.bytes, t.length, 0, ETT_JSON_DOCUMENT, 0,
+                                 UINT64_MAX, &args, &lexicon, &part, &err),
+                     0);
+    const ett_trace_block *b = &part.blocks[0];
+    const ett_args_column *bytes = &part.args[3];
+    uint32_t row = 0, arg = 0;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+      if (cases[k].ts < 0)
+        continue;
+      assert_int_equal(b->ts[row], cases[k].ts * 1000);
+      assert_int_equal(part.tracks[b->track[row]].tid, cases[k].tid);
+      assert_int_equal(b->stream[row], cases[k].stream);
+      if (cases[k].bytes >= 0) {
+        assert_int_equal(bytes->items[arg].row, row);
+        assert_int_equal(bytes->items[arg++].value.integer, cases[k].bytes);
+      }
+      row++;
+    }
+    assert_int_equal(b->count, row);
+    assert_int_equal(bytes->count, arg);
+    assert_int_equal(part.damage[ETT_DAMAGE_BAD_EVENT].count, 1);
+    ett_part_free(&part);
+    ett_lexicon_free(&lexicon);
+    free(t.bytes);
+  }
+  ett_json_args_free(&args);
+}
+
 static int64_t time_of(const char *digits, unsigned decimals, uint64_t *damaged) {
   char document[256];
   int n = snprintf(document, sizeof document,
@@ -336,6 +414,7 @@ int main(void) {
       cmocka_unit_test(test_stretches_agree),
       cmocka_unit_test(test_members_behind_an_array),
       cmocka_unit_test(test_members_seen_before),
+      cmocka_unit_test(test_events_seen_before),
       cmocka_unit_test(test_times),
       cmocka_unit_test(test_strings),
   };

@@ -353,6 +353,8 @@ static outcome guess(reader *r) {
 int ett_json_read(ett_json_job *job, ett_err *err) {
   reader r = {.job = job, .base = job->offset, .err = err};
   ett_json_scan_init(&r.scan, job->part, job->args, job->decimals, job->flows);
+  if (job->learn_after)
+    r.scan.until_known = job->learn_after;
   r.size = ETT_JSON_WINDOW;
   r.buffer = malloc(r.size + ETT_JSON_PAD);
   if (!r.buffer)

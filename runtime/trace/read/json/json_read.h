@@ -32,6 +32,7 @@ typedef struct ett_json_job {
   uint64_t offset; /* of the source's first byte in the file */
   uint64_t stop;   /* events that begin at or after this offset are not read */
   unsigned decimals;
+  uint32_t learn_after; /* events, before those like earlier ones are known; 0: 64 */
   bool flows;
 } ett_json_job;
 

@@ -48,8 +48,8 @@ typedef struct ett_json_again {
   uint32_t length;
 } ett_json_again;
 
-/* A member of args as it was written last: from its key to its value, and, when nobody
- * asked for it, to the member or '}' behind it. The same bytes mean the same again. */
+/* A member of args as it was written last: from its key to its value, and to the member
+ * or '}' behind it. The same bytes mean the same again. */
 enum { ETT_JSON_MEMBER_BYTES = 64, ETT_JSON_MEMBERS = 256 };
 typedef struct ett_json_member {
   char text[ETT_JSON_MEMBER_BYTES];
@@ -58,6 +58,52 @@ typedef struct ett_json_member {
   uint8_t last;              /* to_next ends behind the '}' */
   uint8_t changes;           /* of the value behind the same key */
 } ett_json_member;
+
+/* What an arg says, with its value read, but for the row; or an integer pid or tid. */
+typedef struct ett_json_fact {
+  const ett_json_slot *slot; /* NULL: not an arg */
+  bool is_tid;
+  ett_trace_arg arg;
+  int64_t number; /* the value, which may be the text of an integer, if integral is set */
+  bool integral;
+} ett_json_fact;
+
+/* The values that events have between bytes that stay the same. */
+typedef enum ett_json_value {
+  ETT_JSON_VALUE_NAME,
+  ETT_JSON_VALUE_TS,
+  ETT_JSON_VALUE_DUR,
+  ETT_JSON_VALUE_PID,
+  ETT_JSON_VALUE_TID,
+  ETT_JSON_VALUE_ARG,   /* a requested one */
+  ETT_JSON_VALUE_OTHER, /* stepped over */
+  ETT_JSON_VALUE_END,   /* none: the event ends */
+} ett_json_value;
+
+/* A step of events that were read before: bytes, facts that they state, then a value. */
+typedef struct ett_json_step {
+  uint64_t last; /* its last 8 bytes, if it has so many: where alternatives differ */
+  uint32_t text; /* in ett_json_known.bytes */
+  uint16_t length;
+  uint16_t child, next; /* step behind the value; its next alternative; 0: none */
+  uint16_t fact, facts;
+  uint16_t category; /* at the end */
+  uint8_t value, ph;
+  bool has_category;
+  const ett_json_slot *slot; /* of an arg */
+} ett_json_step;
+
+/* The tree of such steps (json_scan_known.h). Step 0 is its root. */
+enum { ETT_JSON_STEPS = 512, ETT_JSON_FACTS = 512, ETT_JSON_BYTES = 1 << 15 };
+typedef struct ett_json_known {
+  ett_json_step steps[ETT_JSON_STEPS];
+  ett_json_fact facts[ETT_JSON_FACTS];
+  char bytes[ETT_JSON_BYTES + 64];
+  uint32_t step_count, fact_count, byte_count;
+  uint32_t hits, misses, renewals;
+  uint32_t stuck;       /* the step behind which an event left the tree, */
+  const char *stuck_at; /* and the place in the window; NULL when its value is unusual */
+} ett_json_known;
 
 /* A category with its quotes; length 0 when there is none. */
 enum { ETT_JSON_CATEGORIES = 16 };
@@ -88,6 +134,8 @@ typedef struct ett_json_scan {
   ett_json_again pid, tid;
   ett_json_member members[ETT_JSON_MEMBERS]; /* by a hash of the key's first bytes */
   ett_json_category categories[ETT_JSON_CATEGORIES]; /* by a hash of the first bytes */
+  ett_json_known *known; /* NULL until some events are read, and when events differ */
+  uint32_t until_known;  /* events until it is made; 0 when it is not */
 } ett_json_scan;
 
 typedef enum ett_json_status {
@@ -128,7 +176,8 @@ void ett_json_scan_free(ett_json_scan *s);
 
 /* Slow paths shared by all instruction sets. */
 
-/* Notes damage of the event being read; settle counts the notes or drops them. */
+/* Notes damage of the event being read; settle counts the notes, or drops them, since the
+ * event is read again. Then a text is no longer new: notes on its bytes stay. */
 void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset);
 void ett_json_settle(ett_json_scan *s, int count);
 

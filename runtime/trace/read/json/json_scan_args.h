@@ -5,15 +5,15 @@ typedef struct event_state {
   span name, category, meta_name;
   int64_t ts, dur, pid, tid, correlation, stream, device;
   uint32_t has; /* ETT_JSON_ARG_… seen */
-  uint8_t ph, pid_type, tid_type, has_category, has_ts, bad_time;
+  uint16_t category_id;
+  uint8_t ph, pid_type, tid_type, has_ts, bad_time;
+  uint8_t has_category; /* 1: in category, 2: in category_id */
 } event_state;
 
 /* The value of an arg. */
 typedef struct arg_value {
-  ett_trace_arg arg; /* but for the id of a text */
+  ett_json_fact fact; /* but for the id of a text */
   span text;
-  int64_t number;
-  bool integral; /* number holds the value, which may be the text of an integer */
 } arg_value;
 
 /* A number at p that is no integer of up to 18 digits. */
@@ -26,9 +26,9 @@ static const char *long_number(ett_json_scan *s, const char *p, const char *end,
   unsigned n;
   const char *q = digits(p + (*p == '-'), &value, &n);
   if (q != stop) {
-    q = ett_json_number(p, end, &v->arg.value.number);
+    q = ett_json_number(p, end, &v->fact.arg.value.number);
     if (q && q == stop) {
-      v->arg.type = ETT_ARG_FLOAT;
+      v->fact.arg.type = ETT_ARG_FLOAT;
       return q;
     }
     ett_json_hurt(s, ETT_DAMAGE_BAD_NUMBER, s->base + (uint64_t)(p - s->data));
@@ -40,12 +40,13 @@ static const char *long_number(ett_json_scan *s, const char *p, const char *end,
     wide |= __builtin_mul_overflow(value, 10u, &value) ||
             __builtin_add_overflow(value, (uint64_t)(*q - '0'), &value);
   if (!wide && value <= (uint64_t)INT64_MAX) {
-    v->arg.type = ETT_ARG_INTEGER;
-    v->arg.value.integer = v->number = *p == '-' ? -(int64_t)value : (int64_t)value;
-    v->integral = true;
+    v->fact.arg.type = ETT_ARG_INTEGER;
+    v->fact.arg.value.integer = v->fact.number =
+        *p == '-' ? -(int64_t)value : (int64_t)value;
+    v->fact.integral = true;
   } else {
     ett_json_hurt(s, ETT_DAMAGE_INTEGER_OVERFLOW, s->base + (uint64_t)(p - s->data));
-    v->arg.type = ETT_ARG_TEXT;
+    v->fact.arg.type = ETT_ARG_TEXT;
     v->text = (span){p, (size_t)(stop - p), 0, 0};
   }
   return q;
@@ -59,13 +60,14 @@ static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
     q = healed(s, p, end, &v->text);
     if (!q)
       return NULL;
-    v->arg.type = ETT_ARG_TEXT;
-    v->integral = integer(v->text.text, &v->number) == v->text.text + v->text.length &&
-                  v->text.length;
-  } else if ((q = integer(p, &v->number)) != p) {
-    v->arg.type = ETT_ARG_INTEGER;
-    v->arg.value.integer = v->number;
-    v->integral = true;
+    v->fact.arg.type = ETT_ARG_TEXT;
+    v->fact.integral =
+        integer(v->text.text, &v->fact.number) == v->text.text + v->text.length &&
+        v->text.length;
+  } else if ((q = integer(p, &v->fact.number)) != p) {
+    v->fact.arg.type = ETT_ARG_INTEGER;
+    v->fact.arg.value.integer = v->fact.number;
+    v->fact.integral = true;
   } else if (*p == '-' || (unsigned char)(*p - '0') < 10) {
     q = long_number(s, p, end, v);
   } else {
@@ -73,64 +75,77 @@ static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
     if (!q)
       return NULL;
     if (*p == '[' || *p == '{') {
-      v->arg.type = ETT_ARG_TEXT;
+      v->fact.arg.type = ETT_ARG_TEXT;
       v->text = (span){p, (size_t)(q - p), 0, 0};
     } else if (q - p == 4 && memcmp(p, "true", 4) == 0) {
-      v->arg.type = ETT_ARG_INTEGER;
-      v->arg.value.integer = 1;
+      v->fact.arg.type = ETT_ARG_INTEGER;
+      v->fact.arg.value.integer = 1;
     } else if (q - p == 5 && memcmp(p, "false", 5) == 0) {
-      v->arg.type = ETT_ARG_INTEGER;
-      v->arg.value.integer = 0;
+      v->fact.arg.type = ETT_ARG_INTEGER;
+      v->fact.arg.value.integer = 0;
     }
   }
   return q;
 }
 
+/* Gives the text of a value its id; -1 when memory ran out. */
+static inline int name_text(ett_json_scan *s, arg_value *v) {
+  if (v->fact.arg.type != ETT_ARG_TEXT)
+    return 0;
+  v->fact.arg.value.text =
+      ett_json_text(s, v->text.text, v->text.length, v->text.escaped, v->text.control);
+  s->oom |= v->fact.arg.value.text == ETT_STRING_NONE;
+  return s->oom ? -1 : 0;
+}
+
+/* Adds what an arg says to the event; -1 when memory ran out. */
+static inline int take_arg(ett_json_scan *s, const ett_json_fact *f, event_state *e) {
+  if (f->integral) {
+    e->has |= f->slot->builtin;
+    switch (f->slot->builtin) {
+    case ETT_JSON_ARG_STREAM:
+      e->stream = f->number;
+      break;
+    case ETT_JSON_ARG_DEVICE:
+      e->device = f->number;
+      break;
+    case ETT_JSON_ARG_CORRELATION:
+      e->correlation = f->number;
+      break;
+    default:
+      break;
+    }
+  }
+  if (f->slot->requested < 0 || f->arg.type == ETT_ARG_NONE)
+    return 0;
+  ett_trace_arg arg = f->arg;
+  arg.row = ett_part_next(s->part);
+  if (ett_part_arg(s->part, (uint32_t)f->slot->requested, arg)) {
+    s->oom = 1;
+    return -1;
+  }
+  s->kept_args = 1;
+  return 0;
+}
+
 static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const char *p,
                             const char *end, event_state *e) {
   arg_value v;
-  v.arg.row = ett_part_next(s->part);
-  v.arg.type = ETT_ARG_NONE;
-  v.integral = false;
+  v.fact.slot = slot;
+  v.fact.arg.type = ETT_ARG_NONE;
+  v.fact.integral = false;
   const char *q = read_arg(s, p, end, &v);
   if (!q)
     return NULL;
   if (slot->builtin & ETT_JSON_ARG_NAME) {
+    v.fact.integral = false;
     if (*p == '"') {
       e->meta_name = v.text;
       e->has |= ETT_JSON_ARG_NAME;
     }
-  } else if (v.integral) {
-    e->has |= slot->builtin;
   }
-  switch (e->has & slot->builtin) {
-  case ETT_JSON_ARG_STREAM:
-    e->stream = v.number;
-    break;
-  case ETT_JSON_ARG_DEVICE:
-    e->device = v.number;
-    break;
-  case ETT_JSON_ARG_CORRELATION:
-    e->correlation = v.number;
-    break;
-  default:
-    break;
-  }
-  if (slot->requested < 0 || v.arg.type == ETT_ARG_NONE)
-    return q;
-  if (v.arg.type == ETT_ARG_TEXT) {
-    v.arg.value.text =
-        ett_json_text(s, v.text.text, v.text.length, v.text.escaped, v.text.control);
-    if (v.arg.value.text == ETT_STRING_NONE) {
-      s->oom = 1;
-      return NULL;
-    }
-  }
-  if (ett_part_arg(s->part, (uint32_t)slot->requested, v.arg)) {
-    s->oom = 1;
+  if ((slot->requested >= 0 && name_text(s, &v)) || take_arg(s, &v.fact, e))
     return NULL;
-  }
-  s->kept_args = 1;
   return q;
 }
 
@@ -192,7 +207,9 @@ static const char *arguments(ett_json_scan *s, const char *p, const char *end,
     const char *value, *q;
     const ett_json_slot *slot;
     bool known = m->to_value && p + m->to_value <= end && same(p, m->text, m->to_value);
-    if (known && m->to_next && p + m->to_next <= end && same(p, m->text, m->to_next)) {
+    const bool again =
+        known && m->to_next && p + m->to_next <= end && same(p, m->text, m->to_next);
+    if (again && !m->slot) {
       if (m->last)
         return p + m->to_next;
       p = space(p + m->to_next);
@@ -220,9 +237,8 @@ static const char *arguments(ett_json_scan *s, const char *p, const char *end,
       break;
     }
     q = last ? q + 1 : space(q + 1);
-    if (!known || m->to_next)
-      remember_member(m, p, value, slot || s->pending_count != damage ? NULL : q, last,
-                      slot);
+    if (!known || (m->to_next && !again))
+      remember_member(m, p, value, s->pending_count != damage ? NULL : q, last, slot);
     p = q;
     if (last)
       return p;

@@ -9,6 +9,8 @@
  * stretches of white space are short, and narrow registers answer sooner),
  * and prefix(m): running exclusive-or of the bits, all in MASK. */
 
+#include <stdlib.h>
+
 #include "trace/read/json/json_scan_tokens.h"
 
 #include "trace/read/json/json_scan_args.h"
@@ -103,8 +105,8 @@ static inline ett_json_category *category_at(ett_json_scan *s, const char *quote
 
 /* Number of the event's category, which is remembered with its quotes. */
 static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
-  if (!e->has_category)
-    return ETT_CATEGORY_NONE;
+  if (e->has_category != 1)
+    return e->has_category ? e->category_id : ETT_CATEGORY_NONE;
   ett_json_category *c = category_at(s, e->category.text - 1);
   const unsigned quoted = (unsigned)e->category.length + 2;
   if (c->length == quoted && same(e->category.text - 1, c->text, quoted))
@@ -299,22 +301,35 @@ static inline const char *member(ett_json_scan *s, const char *p, const char *en
   return *p == '"' ? healed(s, p, end, &key) : skip_value(s, p, end);
 }
 
-/* One event whose '{' is p; behind its '}', or NULL with s->bad set when malformed. */
-static inline const char *event(ett_json_scan *s, const char *p, const char *end) {
-  event_state e;
-  e.has = 0;
-  e.ph = e.pid_type = e.tid_type = e.has_category = 0;
-  e.has_ts = e.bad_time = 0;
-  e.name = (span){p, 0, 0, 0};
-  e.ts = e.dur = e.pid = e.tid = 0;
-  const char *start = p;
-  p = space(p + 1);
-  if (*p == '}' && p < end)
-    return p + 1; /* {}: what XLA ends its arrays with */
+static inline void no_event(event_state *e, const char *p) {
+  e->has = 0;
+  e->ph = e->pid_type = e->tid_type = e->has_category = 0;
+  e->has_ts = e->bad_time = 0;
+  e->name = (span){p, 0, 0, 0};
+  e->ts = e->dur = e->pid = e->tid = 0;
+}
+
+#include "trace/read/json/json_scan_known.h"
+
+/* Makes what an event is of its members; -1 when memory ran out. */
+static inline int finish(ett_json_scan *s, event_state *e, const char *start) {
+  if (emit(s, e, s->base + (uint64_t)(start - s->data))) {
+    s->oom = 1;
+    return -1;
+  }
+  if (s->kept_args)
+    ett_json_trim(s);
+  return 0;
+}
+
+/* The members of an event behind its '{', at p; behind its '}', or NULL with s->bad set
+ * when malformed. */
+static inline const char *members(ett_json_scan *s, const char *p, const char *end,
+                                  event_state *e) {
   for (;;) {
     if (*p != '"')
       break;
-    const char *q = member(s, p, end, &e);
+    const char *q = member(s, p, end, e);
     if (!q)
       return NULL;
     if (q[0] == ',' && q[1] == ' ' && q[2] == '"') {
@@ -328,16 +343,37 @@ static inline const char *event(ett_json_scan *s, const char *p, const char *end
     }
     if (*p != '}')
       break;
-    if (emit(s, &e, s->base + (uint64_t)(start - s->data))) {
-      s->oom = 1;
-      return NULL;
-    }
-    if (s->kept_args)
-      ett_json_trim(s);
     return p + 1;
   }
   s->bad = p;
   return NULL;
+}
+
+/* One event whose '{' is p; behind its '}', or NULL with s->bad set when malformed. */
+static inline const char *event(ett_json_scan *s, const char *p, const char *end) {
+  event_state e;
+  no_event(&e, p);
+  const char *q = s->known ? known_event(s, p, end, &e) : NULL;
+  if (q) {
+    s->known->hits++;
+    return finish(s, &e, p) ? NULL : q;
+  }
+  if (s->known) {
+    if (s->oom)
+      return NULL;
+    no_event(&e, p);
+    s->bad = NULL;
+    ett_json_settle(s, 0);
+  }
+  q = space(p + 1);
+  if (*q == '}' && q < end)
+    return q + 1; /* {}: what XLA ends its arrays with */
+  q = members(s, q, end, &e);
+  if (!q || finish(s, &e, p))
+    return NULL;
+  if (s->known || s->until_known)
+    unknown_event(s, p, q);
+  return q;
 }
 
 static ett_json_status SCAN(events)(ett_json_scan *s, const char **position,
@@ -365,6 +401,8 @@ static ett_json_status SCAN(events)(ett_json_scan *s, const char **position,
         continue;
       }
       *position = p;
+      if (s->kept_args) /* the next event must not have them */
+        ett_json_trim(s);
       if (s->oom)
         return ETT_JSON_MEMORY;
       int bad = s->bad && s->bad < end;

@@ -144,35 +144,32 @@ static inline const char *skip_value(ett_json_scan *s, const char *p, const char
   return NULL;
 }
 
-/* Eight decimal digits at once; 0 when some byte is no digit. */
-static inline int digits8(uint64_t v, uint64_t *out) {
-  uint64_t t = v - 0x3030303030303030u;
-  if (((v + 0x4646464646464646u) | t) & 0x8080808080808080u)
-    return 0;
-  t = (t * 10) + (t >> 8);
-  *out = (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
-          (((t >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
-         32;
-  return 1;
-}
-
-/* Digits from p; *n of them. The value is exact up to 19 digits. */
+/* Digits from p; *n of them. The value is exact up to 19 digits. Eight bytes at a time:
+ * the first that is no digit has the top bit set in `other`, those behind it do not
+ * count. */
 static inline const char *digits(const char *p, uint64_t *value, unsigned *n) {
-  uint64_t v = 0, part;
+  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
   const char *start = p;
-  if (digits8(load8(p), &part)) {
-    v = part;
-    p += 8;
-    if (digits8(load8(p), &part)) {
-      v = v * 100000000u + part;
-      p += 8;
+  uint64_t v = 0;
+  for (;;) {
+    const uint64_t bytes = load8(p);
+    uint64_t t = bytes - 0x3030303030303030u;
+    const uint64_t other = ((bytes + 0x4646464646464646u) | t) & 0x8080808080808080u;
+    const unsigned k = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
+    if (k < 8)
+      t = t << 8 << (56 - 8 * k); /* zeroes in front */
+    t = (t * 10) + (t >> 8);
+    t = (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
+         (((t >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
+        32;
+    p += k;
+    if (k < 8) {
+      *value = v * power[k] + t;
+      *n = (unsigned)(p - start);
+      return p;
     }
+    v = v * 100000000u + t;
   }
-  for (; (unsigned char)(*p - '0') < 10; p++)
-    v = v * 10 + (unsigned char)(*p - '0');
-  *value = v;
-  *n = (unsigned)(p - start);
-  return p;
 }
 
 /* An integer of 64 bits at p, or p itself when it is anything else. */

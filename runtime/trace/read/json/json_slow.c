@@ -61,10 +61,13 @@ void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_a
   s->longest = ETT_TRACE_LONGEST_S * (decimals == 6 ? 1000000000000 : 1000000000);
   s->pid = (ett_json_again){.bits = {0x2C30}, .mask = {0xFFFF}, .length = 1}; /* "0," */
   s->tid = s->pid;
+  s->until_known = 64; /* until then it shows which members of args change */
 }
 
 void ett_json_scan_free(ett_json_scan *s) {
   free(s->scratch);
+  free(s->known);
+  s->known = NULL;
   s->scratch = NULL;
   s->scratch_size = 0;
 }
@@ -77,10 +80,13 @@ void ett_json_hurt(ett_json_scan *s, ett_trace_damage damage, uint64_t offset) {
 }
 
 void ett_json_settle(ett_json_scan *s, int count) {
-  if (count)
-    for (uint32_t i = 0; i < s->pending_count; i++)
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < s->pending_count; i++)
+    if (count)
       ett_part_damage(s->part, s->pending[i].damage, s->pending[i].offset);
-  s->pending_count = 0;
+    else if (s->pending[i].damage == ETT_DAMAGE_BAD_UTF8)
+      s->pending[kept++] = s->pending[i];
+  s->pending_count = kept;
 }
 
 void ett_json_trim(ett_json_scan *s) {

@@ -1,0 +1,291 @@
+/* json_scan_known.h - events that are written like earlier ones; a part of
+ * json_scan_impl.h.
+ *
+ * Most events of a trace repeat the keys, the order and the white space of an earlier
+ * one. They are a tree of steps: bytes that were the same, then a value. An event whose
+ * bytes lead from the root to an end of the tree means what they meant before, so only
+ * its values are read. Any other event is read by the general scanner, and its way is
+ * added to the tree. */
+
+/* The value of a step, read as the general scanner reads it: behind it, or NULL. */
+static inline const char *known_value(ett_json_scan *s, const ett_json_step *step,
+                                      const char *p, const char *end, event_state *e) {
+  switch (step->value) {
+  case ETT_JSON_VALUE_NAME:
+    return *p == '"' ? healed(s, p, end, &e->name) : NULL;
+  case ETT_JSON_VALUE_TS:
+    return event_time(s, p, end, e, 1);
+  case ETT_JSON_VALUE_DUR:
+    return event_time(s, p, end, e, 0);
+  case ETT_JSON_VALUE_PID:
+    return identity(s, p, end, &e->pid, &e->pid_type, &s->pid);
+  case ETT_JSON_VALUE_TID:
+    return identity(s, p, end, &e->tid, &e->tid_type, &s->tid);
+  case ETT_JSON_VALUE_ARG:
+    return keep_arg(s, step->slot, p, end, e);
+  default: {
+    span text;
+    return *p == '"' ? healed(s, p, end, &text) : skip_value(s, p, end);
+  }
+  }
+}
+
+static inline int take_fact(ett_json_scan *s, const ett_json_fact *f, event_state *e) {
+  if (f->slot)
+    return take_arg(s, f, e);
+  *(f->is_tid ? &e->tid : &e->pid) = f->number;
+  *(f->is_tid ? &e->tid_type : &e->pid_type) = ETT_ID_INTEGER;
+  return 0;
+}
+
+static inline bool is_step(const ett_json_known *k, const ett_json_step *step,
+                           const char *p, const char *end) {
+  const ptrdiff_t n = step->length;
+  const char *q = k->bytes + step->text;
+  if (end - p < n)
+    return false;
+  if (n < 8)
+    return (load8(p) ^ load8(q)) << (64 - 8 * n) == 0;
+  if (load8(p + n - 8) != step->last)
+    return false;
+  if (n < WIDTH)
+    return (vsame(p, q) | (MASK)(ALL << n)) == ALL;
+  for (ptrdiff_t i = 0; i < n - WIDTH; i += WIDTH)
+    if (vsame(p + i, q + i) != ALL)
+      return false;
+  return vsame(p + n - WIDTH, q + n - WIDTH) == ALL;
+}
+
+/* The step behind `at`, but for the first one, that the bytes at p are. It becomes the
+ * first: events that follow one another are alike. NULL when there is none. */
+static ett_json_step *find_step(ett_json_known *k, ett_json_step *at, const char *p,
+                                const char *end) {
+  for (ett_json_step *before = &k->steps[at->child]; before->next;) {
+    const uint16_t number = before->next;
+    ett_json_step *step = &k->steps[number];
+    if (is_step(k, step, p, end)) {
+      before->next = step->next;
+      step->next = at->child;
+      at->child = number;
+      return step;
+    }
+    before = step;
+  }
+  return NULL;
+}
+
+/* The event whose '{' is p, if its bytes lead to an end of the tree: behind its '}'; else
+ * NULL, and k->stuck says how far they led. */
+static const char *known_event(ett_json_scan *s, const char *p, const char *end,
+                               event_state *e) {
+  ett_json_known *k = s->known;
+  ett_json_step *at = k->steps;
+  for (;;) {
+    ett_json_step *next = &k->steps[at->child];
+    k->stuck = (uint32_t)(at - k->steps);
+    k->stuck_at = p;
+    if (!at->child)
+      return NULL;
+    if (!is_step(k, next, p, end) && !(next = find_step(k, at, p, end)))
+      return NULL;
+    p += next->length;
+    for (uint32_t i = 0; i < next->facts; i++)
+      if (take_fact(s, &k->facts[next->fact + i], e))
+        return NULL;
+    if (next->value == ETT_JSON_VALUE_END) {
+      e->ph = next->ph;
+      e->has_category = next->has_category ? 2 : 0;
+      e->category_id = next->category;
+      return p;
+    }
+    k->stuck_at = NULL;
+    if ((unsigned char)*p <= ' ' || !(p = known_value(s, next, p, end, e)))
+      return NULL;
+    at = next;
+  }
+}
+
+/* The way of an event through the tree, of which the steps from a place on are new. */
+typedef struct way {
+  const char *from; /* bytes of the next step */
+  uint32_t at;      /* the step before it */
+  uint16_t facts;   /* of the next step: the last of the tree's */
+  uint16_t category;
+  uint8_t ph;
+  bool has_ph, has_category, crowded, failed;
+} way;
+
+/* Adds the step whose bytes end at `to`. */
+static void add_step(ett_json_known *k, way *w, const char *to, ett_json_value value,
+                     const ett_json_slot *slot) {
+  const size_t length = (size_t)(to - w->from);
+  if (w->failed || k->step_count == ETT_JSON_STEPS || length > UINT16_MAX ||
+      length > ETT_JSON_BYTES - k->byte_count) {
+    w->failed = true;
+    return;
+  }
+  const uint16_t number = (uint16_t)k->step_count++;
+  ett_json_step *at = &k->steps[w->at];
+  k->steps[number] = (ett_json_step){.last = length < 8 ? 0 : load8(to - 8),
+                                     .text = k->byte_count,
+                                     .length = (uint16_t)length,
+                                     .next = at->child,
+                                     .fact = (uint16_t)(k->fact_count - w->facts),
+                                     .facts = w->facts,
+                                     .category = w->category,
+                                     .value = (uint8_t)value,
+                                     .ph = w->ph,
+                                     .has_category = w->has_category,
+                                     .slot = slot};
+  memcpy(k->bytes + k->byte_count, w->from, length);
+  k->byte_count += (uint32_t)length;
+  at->child = number;
+  w->at = number;
+  w->from = to;
+  w->facts = 0;
+  w->crowded = false;
+}
+
+/* Whether a member of args, whose key and value are here, belongs to the bytes that stay
+ * the same. Then what it says is added to the facts. */
+static bool is_fixed(ett_json_scan *s, way *w, const char *key, const char *value,
+                     const char *end, const ett_json_slot *slot) {
+  ett_json_known *k = s->known;
+  const ett_json_member *m = member_at(s, key);
+  if (w->crowded || !m->to_next || !same(key, m->text, m->to_next))
+    return false;
+  if (!slot)
+    return true;
+  arg_value v = {.fact = {.slot = slot, .arg = {.type = ETT_ARG_NONE}}};
+  if (slot->builtin & ETT_JSON_ARG_NAME || k->fact_count == ETT_JSON_FACTS ||
+      !read_arg(s, value, end, &v) || (slot->requested >= 0 && name_text(s, &v)))
+    return false;
+  k->facts[k->fact_count++] = v.fact;
+  w->facts++;
+  return true;
+}
+
+/* The same for an event's pid or tid. */
+static bool is_fixed_id(ett_json_known *k, way *w, const char *value, const char *q,
+                        bool is_tid) {
+  ett_json_fact f = {.is_tid = is_tid};
+  if (w->crowded || k->fact_count == ETT_JSON_FACTS || integer(value, &f.number) != q)
+    return false;
+  k->facts[k->fact_count++] = f;
+  w->facts++;
+  return true;
+}
+
+static inline bool is_key(const char *key, size_t length, const char *name) {
+  return strlen(name) == length && memcmp(key + 1, name, length) == 0;
+}
+
+/* Goes on to a member: its key and its value, which ends at q. */
+static void pass_member(ett_json_scan *s, way *w, const span *key, const char *value,
+                        const char *q, const char *end, bool in_args) {
+  const char *text = key->text - 1;
+  const bool is_new = value >= w->from;
+  ett_json_value kind = ETT_JSON_VALUE_OTHER;
+  const ett_json_slot *slot = NULL;
+  if (in_args) {
+    slot = slot_of(s->args, key);
+    kind = slot ? ETT_JSON_VALUE_ARG : kind;
+    if (!is_new || is_fixed(s, w, text, value, end, slot))
+      return;
+  } else if (is_key(text, key->length, "ph")) {
+    w->failed |= w->has_ph || q - value != 3 || *value != '"' || value[1] == '\\';
+    w->has_ph = true;
+    w->ph = (uint8_t)value[1] & 0x7F;
+    return;
+  } else if (is_key(text, key->length, "cat")) {
+    const size_t length = (size_t)(q - value) - 2;
+    w->failed |= w->has_category || *value != '"' || memchr(value, '\\', length);
+    w->has_category = true;
+    if (!w->failed)
+      w->category = ett_lexicon_category(s->part->lexicon, value + 1, length);
+    return;
+  } else if (is_key(text, key->length, "name")) {
+    kind = ETT_JSON_VALUE_NAME;
+    w->failed |= *value != '"';
+  } else {
+    static const char *const names[] = {"ts", "dur", "pid", "tid"};
+    for (int i = 0; i < 4; i++)
+      if (is_key(text, key->length, names[i]))
+        kind = (ett_json_value)(ETT_JSON_VALUE_TS + i);
+  }
+  const bool is_tid = kind == ETT_JSON_VALUE_TID;
+  if (!is_new || ((is_tid || kind == ETT_JSON_VALUE_PID) &&
+                  is_fixed_id(s->known, w, value, q, is_tid)))
+    return;
+  add_step(s->known, w, value, kind, slot);
+  w->from = q;
+}
+
+/* Adds the event from p to end, which was read without damage, to the tree. */
+static void learn(ett_json_scan *s, const char *p, const char *end) {
+  ett_json_known *k = s->known;
+  way w = {.from = k->stuck_at, .at = k->stuck};
+  uint32_t alike = 0;
+  for (uint32_t i = k->steps[w.at].child; i; i = k->steps[i].next)
+    alike++;
+  w.crowded = alike >= 4; /* its args seem to change, too */
+  bool in_args = false;
+  p = space(p + 1);
+  while (!w.failed) {
+    span key;
+    const char *q = *p == '"' ? string(p + 1, end, &key) : NULL;
+    if (!q || key.escaped || key.control)
+      return;
+    const char *value = space(space(q + 1) + 1);
+    if (!in_args && is_key(p, key.length, "args")) {
+      p = space(value + 1);
+      if (*value != '{' || *p == '}')
+        return;
+      in_args = true;
+      continue;
+    }
+    q = SCAN(skip)(value, end);
+    if (!q || q == value)
+      return;
+    pass_member(s, &w, &key, value, q, end, in_args);
+    p = space(q);
+    if (*p == '}' && in_args) {
+      in_args = false;
+      p = space(p + 1);
+    }
+    if (*p == '}') {
+      add_step(k, &w, end, ETT_JSON_VALUE_END, NULL);
+      return;
+    }
+    p = space(p + 1);
+  }
+}
+
+/* Goes on from an event that the tree did not know, from p to end. The tree is made, and
+ * given up where it knows too little. */
+static void unknown_event(ett_json_scan *s, const char *p, const char *end) {
+  if (s->until_known) {
+    if (--s->until_known == 0 && WIDTH > 8 && (s->known = calloc(1, sizeof *s->known)))
+      s->known->step_count = 1;
+    return;
+  }
+  ett_json_known *k = s->known;
+  if (++k->misses >= 1024) {
+    const bool full =
+        k->step_count == ETT_JSON_STEPS || k->byte_count > ETT_JSON_BYTES - 1024;
+    if (k->hits < 4 * k->misses && (++k->renewals == 4 || !full)) {
+      free(k);
+      s->known = NULL;
+      return;
+    }
+    if (k->hits < 4 * k->misses) {
+      k->step_count = 1;
+      k->fact_count = k->byte_count = 0;
+      k->steps[0] = (ett_json_step){0};
+      k->stuck_at = NULL;
+    }
+    k->hits = k->misses = 0;
+  }
+  if (k->stuck_at && !s->pending_count)
+    learn(s, p, end);
+}
