@@ -161,13 +161,7 @@ int ett_file_write_private(const char *path, const char *data, size_t length,
   return replace(path, path, 0600, 1, data, length, err);
 }
 
-int ett_folder_make_private(const char *path, ett_err *err) {
-  if (ett_folder_make(path, err) != 0)
-    return -1;
-  return chmod(path, 0700) == 0 ? 0 : fail(err, "protect folder", path, errno);
-}
-
-int ett_folder_make(const char *path, ett_err *err) {
+static int make_folders(const char *path, mode_t mode, ett_err *err) {
   char partial[PATH_MAX];
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof partial)
@@ -178,7 +172,7 @@ int ett_folder_make(const char *path, ett_err *err) {
       continue;
     char kept = partial[i];
     partial[i] = '\0';
-    if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+    if (mkdir(partial, mode) != 0 && errno != EEXIST)
       return fail(err, "make folder", path, errno);
     partial[i] = kept;
   }
@@ -186,4 +180,14 @@ int ett_folder_make(const char *path, ett_err *err) {
   if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
     return fail(err, "make folder", path, ENOTDIR);
   return 0;
+}
+
+int ett_folder_make(const char *path, ett_err *err) {
+  return make_folders(path, 0777, err);
+}
+
+int ett_folder_make_private(const char *path, ett_err *err) {
+  if (make_folders(path, 0700, err) != 0)
+    return -1;
+  return chmod(path, 0700) == 0 ? 0 : fail(err, "protect folder", path, errno);
 }

@@ -29,7 +29,8 @@ int ett_file_write_private(const char *path, const char *data, size_t length,
 /* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */
 int ett_folder_make(const char *path, ett_err *err);
 
-/* The same, and path is then open to its owner only (mode 0700 whatever the umask). */
+/* The same with folders that only their owner may open: made with mode 0700, and path
+ * has it then whatever the umask. */
 int ett_folder_make_private(const char *path, ett_err *err);
 
 #endif

@@ -87,7 +87,9 @@ describe("the cache of fitted models", function()
   it("is its owner's only, whatever the umask", function()
     for _, umask in ipairs { "000", "022", "077" } do
       fit(umask)
-      assert.equal("rwx------", lfs.attributes(folder .. "/cache/ett/models", "permissions"))
+      for _, each in ipairs { "cache", "cache/ett", "cache/ett/models" } do
+        assert.equal("rwx------", lfs.attributes(folder .. "/" .. each, "permissions"))
+      end
       local files = names("cache/ett/models", "^[^.]")
       assert.equal(2, #files)
       for _, name in ipairs(files) do

@@ -29,6 +29,7 @@ describe("a script in the sandbox", function()
       ["package.loadlib('x', 'y')"] = "ett: s.lua:1: package.loadlib is not available in the sandbox\n",
       ["load('io.popen \"id\"')()"] = "io.popen is not available in the sandbox\n",
       ["return _G.io.lines 'x'"] = "io.lines is not available in the sandbox\n",
+      ["dofile '/etc/passwd'"] = "ett: s.lua:1: cannot open /etc/passwd",
       ["require 'lfs'"] = "require 'lfs': the sandbox has only modules of ett and those beside the script\n",
       ["assert(load(string.dump(function() end)))"] = "attempt to load a binary chunk (mode is 't')",
     } do

@@ -45,7 +45,11 @@ return function(is_own)
   globals._G = globals
   function globals.load(chunk, name, _, environment) return load(chunk, name, "t", environment or globals) end
   function globals.loadfile(path, _, environment) return loadfile(path, "t", environment or globals) end
-  function globals.dofile(path) return assert(loadfile(path, "t", globals))() end
+  function globals.dofile(path)
+    local chunk, why = loadfile(path, "t", globals)
+    if not chunk then error(why, 2) end
+    return chunk()
+  end
   function globals.require(name)
     if name == "ett" or tostring(name):match "^ett%." or is_own(name) then return require(name) end
     error_module.raise("usage", "require '%s': the sandbox has only modules of ett and those beside the script",
