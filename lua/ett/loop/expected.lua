@@ -1,14 +1,14 @@
---- What a model under a plan should run, in the words of a recorded run: the operators of a forward pass in order, each
---- with the key of ett.trace.operators.kinds.
+--- The operators that a model under a plan should run, in the terms of a recorded run: a forward pass in order, each
+--- operator with the key of ett.trace.operators.kinds.
 local architecture = require "ett.model.architecture"
 local kinds = require "ett.trace.operators.kinds"
 
 local expected = {}
 
---- Names of elementwise operators as the trace's host operators tell them apart.
+--- Names of elementwise operators in the trace's host operators.
 local said = { gelu = "gelu", swiglu = "swiglu", dropout = "dropout", fill_mask = "fill_mask" }
 
---- The recorded operation that an operator's shape would be; nil where no host operator has its shape.
+--- The recorded operation for an operator's shape; nil if no host operator has such a shape.
 function expected.operation(op, shape)
   local s = op.kernel_shape(shape)
   local family = op.family
@@ -31,8 +31,8 @@ function expected.operation(op, shape)
   end
 end
 
---- The key under which expected and recorded operations meet. Keys and values of fewer heads may be copied to all heads
---- before the kernel, and a product's weight may be padded by nothing else: only heads are left out.
+--- The key that matches expected with recorded operations. Key and value heads may be copied to all heads before the
+--- kernel, so the key leaves out their number.
 function expected.meet(o)
   if o.family == "attention" then
     return ("attention %d %d %d %d %d"):format(o.batch, o.heads, o.seq_q, o.seq_k, o.head_dim)
@@ -40,7 +40,7 @@ function expected.meet(o)
   return kinds.key(o)
 end
 
---- The products into which a fused one may be split: queries, keys and values, or gate and up; nil for others.
+--- The products into which a fused product may be split: queries, keys and values, or gate and up; nil for all others.
 local function parts_of(item, c)
   local s, widths = item.shape, nil
   if item.name == "linear_qkv" then
@@ -67,7 +67,7 @@ local function add(list, item, layer, shape)
     key = o and expected.meet(o), times = item.times }
 end
 
---- Adds an operator, or the parts of a fused product where the trace has these and not the whole.
+--- Adds an operator, or the parts of a fused product if the trace has the parts only.
 local function add_operator(list, item, layer, c, present)
   local whole = expected.operation(item.operator, item.shape)
   local parts = whole and not present[expected.meet(whole)] and parts_of(item, c) or nil
@@ -77,7 +77,7 @@ local function add_operator(list, item, layer, c, present)
   for _, shape in ipairs(parts or { item.shape }) do add(list, item, layer, shape) end
 end
 
---- The operators of a forward pass in order; of equal layers two, so that every neighbourhood is there:
+--- The operators of a forward pass in order, two of each run of equal layers so that every neighbourhood occurs:
 --- { { name, operator, shape, key, layer, times } }.
 ---@param present table<string, boolean> keys of the recorded operations
 function expected.sequence(model, plan, present)

@@ -1,10 +1,10 @@
---- The plan and the model read off a recorded run, each field with how sure it is and why.
+--- Infers the plan and the model from a recorded run; each field has its certainty and its reason.
 --
 --   local found = layout.read(view)
 --   found.tp --> { value = 8, sure = "certain", why = "the ranks of the tensor-parallel groups" }
 --
--- "certain": the trace says it, or two sources agree. "likely": one source that may mean something else. "guess": a
--- default of training programs that the trace does not contradict. What the trace does not show has no entry.
+-- "certain": the trace states it, or two sources agree. "likely": one source with another possible meaning. "guess": a
+-- default of training programs that the trace does not contradict. Fields that the trace does not show have no entry.
 local against_names = { masked_softmax = "fused_softmax", softmax = "unfused" }
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local operators = require "ett.trace.operators"
@@ -17,7 +17,7 @@ end
 
 local function value_of(found, name) return found[name] and found[name].value end
 
---- The most frequent key of counts; the smallest of equal ones. Nil of an empty table.
+--- The most frequent key of counts, the smallest of equally frequent ones; nil for an empty table.
 local function most(counts)
   local best
   for key, n in pairs(counts) do
@@ -30,7 +30,7 @@ local function count(counts, key, by)
   if key ~= nil then counts[key] = (counts[key] or 0) + (by or 1) end
 end
 
---- Runs of one device by family in the order they ran forward, and counts of the others.
+--- Forward runs of one device in order, by family, and counts of other runs.
 local function survey(device)
   local s = { forward = {}, gemm = {}, backward = 0, recompute = {}, embedding = {}, norm = {}, update = 0, dtypes = {},
     core = {}, whats = {} }
@@ -65,7 +65,7 @@ local function read_width(s, found)
   set(found, "dtype", most(s.dtypes), "certain", "inputs of the products")
 end
 
---- Attention: its core's runs, and the local heads, head width, sequence and batch that it shows.
+--- Attention: the runs of its core, and the local heads, head dimension, sequence and batch in them.
 local function read_attention(s, found)
   local cores, shape = {}, nil
   for i, run in ipairs(s.forward) do
@@ -98,7 +98,8 @@ local function read_attention(s, found)
   return cores, shape
 end
 
---- The products around an attention core: { qkv = n of those before it together, proj, up, down }, by the first layer.
+--- The products around the attention core of the first layer: { qkv = summed n of the products before it, proj, up,
+--- down }.
 local function around(s, found, at)
   local hidden, parts = value_of(found, "hidden"), { qkv = 0, up = {} }
   for i = at - 1, 1, -1 do
@@ -165,7 +166,7 @@ local function read_degree(found, parts, shape, groups)
   end
 end
 
---- Sizes of sums over tensor ranks: bytes of a product's output, by which they are known where no group is named.
+--- Sizes of all-reduces over tensor ranks: bytes of a product's output, which identify them if no group is named.
 local function output_bytes(s)
   local sizes = {}
   for _, run in ipairs(s.gemm) do
@@ -205,7 +206,7 @@ local function read_vocabulary(s, found, cores)
   end
   local seldom = runs < cores or last and last.n > 2 * last.k
   if last and last.k == value_of(found, "hidden") and seldom then
-    -- A vocabulary as wide as the MLP: each layer has products of the head's shape, too.
+    -- A vocabulary as wide as the MLP: each layer also has products with the head's shape.
     found.head_runs = cores > 0 and runs - cores * ((runs - 1) // cores) or runs
     set(found, "vocab", last.n * tp, found.tp and found.tp.sure or "likely", "the head's product, with its padding")
   end
@@ -222,7 +223,7 @@ local function read_vocabulary(s, found, cores)
   end
 end
 
---- Layers and micro-batches of a step: how often the core and the embedding or the head ran.
+--- Layers and micro-batches of a step, from the number of runs of the core and of the embedding or head.
 local function read_counts(view, s, found, cores)
   local steps, source = #view:steps(), "ProfilerStep ranges"
   if view.options.step or steps == 0 then steps, source = 1, "one step is assumed" end
@@ -322,6 +323,7 @@ local function order_of(record)
 end
 
 --- The schedule from the units of the first stage: how many forward units run before the first backward one.
+--- The schedule, from the number of forward units before the first backward unit on the first stage.
 function layout.schedule_of(units, pp, rank)
   local forward, before, seen = 0, nil, false
   for _, unit in ipairs(units) do
@@ -354,8 +356,8 @@ local function read_timings(timings, raw)
   return found
 end
 
---- Reads the plan and the model: { [field] = { value, sure, why } }. What needs shapes is left out
---- where the trace has none.
+--- Infers plan and model: { [field] = { value, sure, why } }. Fields that need shapes are left out if the trace has no
+--- shapes.
 ---@param view table opened with against.args
 function layout.read(view)
   if not view.trace then

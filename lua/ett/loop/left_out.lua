@@ -1,8 +1,8 @@
---- How much the samples of other traces improve a prediction: every trace is left out once, and predicted without
---- samples and with those of the others.
+--- Measures how much samples of other traces improve a prediction: every trace is left out once, and predicted without
+--- samples and with the samples of the others.
 --
--- Measured and predicted are the operators that model and trace both have, and the collectives' transfers: the work of
--- a step, without waiting and idle time. Both predictions take the stack that fits the trace best.
+-- The comparison covers the operators in both model and trace, and the transfers of collectives: the work of a step
+-- without waiting and idle time. Both predictions use the stack that fits the trace best.
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
@@ -41,7 +41,7 @@ local function predicted(path, given, options)
   return work(against.compare(view, subject.of(view, given))), options.device or trace_samples.device_name(view.trace)
 end
 
---- What fn answers; nil and the message where a trace does not hold what it needs.
+--- The result of fn; nil and the message if the trace lacks data that fn needs.
 local function unless_missing(fn, ...)
   local answer = table.pack(pcall(fn, ...))
   if answer[1] then return table.unpack(answer, 2, answer.n) end
@@ -69,7 +69,7 @@ end
 ---@param paths string[] two traces or more, of one device
 ---@param options table { cluster?, device?, align? } as of tables.gather
 ---@return table[] { trace, without, with = { measured_seconds, predicted_seconds, error, operator_error, operators } },
----  or { trace, reason } where a trace shows no model that it can be compared with
+---  or { trace, reason } for a trace without a comparable model
 function left_out.measure(paths, options)
   if #paths < 2 then error_module.raise("usage", "samples from-trace: --left-out needs two traces or more") end
   local list, first = {}, nil
@@ -92,7 +92,7 @@ function left_out.measure(paths, options)
   return list
 end
 
---- Medians over the traces that could be compared: { without, with }; nil of none.
+--- Medians over the compared traces: { without, with }; nil if there are none.
 function left_out.medians(list)
   local medians = {}
   for _, side in ipairs { "without", "with" } do

@@ -1,9 +1,9 @@
---- Recorded runs of operators beside the operators of a model.
+--- Matches recorded runs of operators with the operators of a model.
 --
--- An operator whose key (ett.loop.expected) is in the trace and in the model is an anchor: its runs are its own. What
--- ran between two anchors belongs to the operators that the model has between the same two: a compiled kernel has no
--- shape, and an attention of separate kernels has another. Of several such operators the time is known together. An
--- operator that joins an anchor (operators/README.md) is booked with it.
+-- An operator whose key (ett.loop.expected) is in both trace and model is an anchor, and its runs are matched by key.
+-- Runs between two anchors belong to the model's operators between the same two: compiled kernels have no shapes, and
+-- unfused attention has others. If there are several such operators, only their joint time is known. An operator that
+-- joins an anchor (operators/README.md) is booked with that anchor.
 local expected = require "ett.loop.expected"
 local schema = require "ett.base.schema"
 
@@ -11,7 +11,7 @@ local match = {}
 
 local function joined(set) return table.concat(schema.keys(set), " + ") end
 
---- Adds operators that join an anchor of the sequence to it. The others, and the key of the anchor if there are none.
+--- Merges operators that join an anchor into it. Returns all others, or the key of the anchor if none is left.
 local function without_joined(entries, anchors)
   local left, home = {}, nil
   for _, entry in ipairs(entries) do
@@ -36,7 +36,7 @@ local function index_of(sequence, present)
   local anchors, gaps, before, between = {}, {}, "start", {}
   local function close(key)
     local gap = before .. " > " .. key
-    -- Equal neighbours surround the same operators; the first occurrence counts.
+    -- Equal pairs of neighbours enclose the same operators; the first occurrence is used.
     if not gaps[gap] then gaps[gap] = between end
     before, between = key, {}
   end
@@ -70,7 +70,7 @@ end
 local State = {}
 State.__index = State
 
---- The line of a name and, of an anchor, its key: two shapes of one operator are two lines.
+--- The line of a name and, for an anchor, its key: two shapes of one operator are two lines.
 function State:line(name, pass, entries, key)
   local id = name .. " " .. pass .. " " .. (key or "")
   local line = self.lines[id]
@@ -81,7 +81,7 @@ function State:line(name, pass, entries, key)
   return line
 end
 
---- Whether operators with products have a product among the runs: else the trace did not run them.
+--- Whether the runs hold a product if the operators do; if not, the trace did not run these operators.
 local function holds_products(entries, runs)
   local wanted, found = false, false
   for _, entry in ipairs(entries) do wanted = wanted or product[entry.operator.family] end
@@ -89,7 +89,7 @@ local function holds_products(entries, runs)
   return not wanted or found
 end
 
---- Adds what a line owes to its last run.
+--- Adds the pending time of a line to its last run.
 local function settle(line)
   if line.owed and #line.list > 0 then line.list[#line.list], line.owed = line.list[#line.list] + line.owed, nil end
 end
@@ -100,7 +100,7 @@ function State:anchor_line(pass, key)
   return self:line(joined(anchor.names), pass, { anchor.entry, anchor.joined }, key)
 end
 
---- Books runs on the run of an anchor beside them: the last one, or in the backward pass the next one.
+--- Books runs on a neighbouring run of the anchor: the previous one, or in the backward pass the next one.
 function State:book_joined(pass, key, runs)
   local line = self:anchor_line(pass, key)
   for _, run in ipairs(runs) do
@@ -110,7 +110,7 @@ function State:book_joined(pass, key, runs)
   if pass ~= "backward" then settle(line) end
 end
 
---- Books the runs between two anchors on the operators that the model has there, or on none.
+--- Books the runs between two anchors on the model's operators between them, or as not in the model.
 function State:close_gap(pass, from, to, runs)
   local gap = pass == "backward" and to .. " > " .. from or from .. " > " .. to
   local entries = self.gaps[gap]
@@ -142,7 +142,7 @@ function State:close_gap(pass, from, to, runs)
   if line then line.list[#line.list + 1] = line.ticks - before end
 end
 
---- A row whose launch was not recorded, as at the start of a recording.
+--- Books a run whose launch was not recorded, as at the start of a recording.
 local function book_unlinked(state, run)
   local line = state:line("not in the model: launched before the recording", "forward", nil)
   line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
@@ -181,13 +181,13 @@ function match.present(devices)
   return present
 end
 
---- Lines of a trace under a model: { name, pass, entries (of the model; nil: it has none), ticks, count, list (ticks of
---- each run), kernels, hosts (ticks by host operator), gap }, in order of appearance.
+--- Lines of a trace under a model: { name, pass, entries (of the model; nil: not in the model), ticks, count, list
+--- (ticks of each run), kernels, hosts (ticks by host operator), gap }, in order of appearance.
 ---@param devices table[] of ett.trace.operators.of_view
 ---@param sequence table[] of expected.sequence
 ---@param present table<string, boolean> of match.present
----@return table[] lines, string[] absent the model's operators of which the trace has no run
----@param absorb boolean? what the model does not have is booked on the anchor before it
+---@return table[] lines, string[] absent names of model operators without a run in the trace
+---@param absorb boolean? book operations that are not in the model on the preceding anchor
 function match.lines(devices, sequence, present, absorb)
   local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {}, absorb = absorb }, State)
   state.anchors, state.gaps = index_of(sequence, present)

@@ -1,4 +1,4 @@
---- Comparisons and plans read off traces as lines of text.
+--- Comparisons and inferred plans as lines of text.
 local schema = require "ett.base.schema"
 local text = require "ett.trace.text"
 
@@ -8,7 +8,7 @@ local function ms(seconds) return seconds and seconds * 1e3 or nil end
 
 local function percent(ratio) return ratio and ("%+.1f %%"):format(100 * (ratio - 1)) or "" end
 
---- Lines of a plan read off a trace: surest fields first.
+--- Lines of an inferred plan: most certain fields first.
 function report.layout(found)
   local rows, order = {}, { certain = 1, likely = 2, guess = 3 }
   for _, name in ipairs(schema.keys(found)) do
@@ -115,7 +115,7 @@ function report.against(result, subject)
   return lines
 end
 
---- Lines of traces left out (ett.loop.left_out).
+--- Lines of the left-out traces (ett.loop.left_out).
 function report.left_out(list, medians)
   local rows, lines = {}, {}
   for _, row in ipairs(list) do

@@ -1,5 +1,5 @@
---- Where predicted times of operators may come from: the cluster's own profile at two rates of products, and other
---- clusters with measured operators of the same device. Messages always take the links of the cluster.
+--- Sources of predicted operator times: the cluster's profile at two rates of products, and other clusters with
+--- measured operators of the same device. Times of messages always use the links of the cluster.
 local clusters = require "ett.profile.cluster"
 local times_module = require "ett.step.times"
 
@@ -10,7 +10,7 @@ Borrowed.__index = Borrowed
 
 local uncertain = { extrapolated = true, assumed = true }
 
---- The other cluster's answer; outside its samples the answer of the own profile, if that is less uncertain.
+--- The other cluster's answer; outside its samples the answer of the cluster's profile, if that is less uncertain.
 function Borrowed:operator(name, shape, dtype, pass)
   local answer = self.other:operator(name, shape, dtype, pass)
   if answer and not uncertain[answer.provenance] then return answer end
@@ -38,9 +38,9 @@ local function measured_elsewhere(cluster)
   return list
 end
 
---- Times of a subject by their source: { { "sustained", "burst" or a cluster's name, times, generated }, … }. A given
---- profile, or samples, are the only ones. generated: times of kernels that a compiler wrote, which another cluster's
---- samples do not know; nil where they are those of times.
+--- Times of a subject by source: { { "sustained", "burst" or a cluster's name, times, generated }, … }. A given profile
+--- or given samples are the only source. generated: times of compiler-generated kernels, which other clusters' samples
+--- do not contain; nil if they equal `times`.
 ---@param subject table of ett.loop.subject
 function sources.of(subject)
   local times = times_module.new(subject.cluster, subject.profile)
@@ -50,7 +50,7 @@ function sources.of(subject)
   if subject.profile or subject.cluster.profile or subject.cluster.parts then return list end
   for _, other in ipairs(measured_elsewhere(subject.cluster)) do
     local measured = require("ett.profile.of_cluster").open(other)
-    -- Samples are of single kernels, as the tables at burst rates are.
+    -- Samples are of single kernels, like the tables at burst rates.
     list[#list + 1] = { other.name, times_module.new(subject.cluster, setmetatable({ other = measured,
       own = burst or own }, Borrowed)), times_module.new(subject.cluster, burst or own) }
   end

@@ -1,5 +1,5 @@
---- What a recorded run is compared with: a model under a plan on a cluster. Fields that are not given are read off the
---- trace (ett.loop.layout).
+--- The subject of a comparison with a recorded run: a model under a plan on a cluster. Missing fields are inferred from
+--- the trace (ett.loop.layout).
 local architecture = require "ett.model.architecture"
 local clusters = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
@@ -15,12 +15,13 @@ local subject = {}
 
 local file_fields = { model = "string?", hyper = "table?", plan = "table?", cluster = "any?", profile = "any?" }
 
---- What a file PLAN.lua returns: { model = name, hyper = {…}, plan = {…}, cluster = name }; all of it optional.
+--- Reads a file PLAN.lua, which returns { model = name, hyper = {…}, plan = {…}, cluster = name }; all fields are
+--- optional.
 function subject.file(path)
   return schema.check(find.load_file(path), file_fields, path)
 end
 
---- The first cluster whose device the trace names; nil where no cluster has it.
+--- The first cluster with the device that the trace names, or nil.
 function subject.cluster_of(view)
   local gpu = view.trace and trace_samples.device_name(view.trace)
   if not gpu or gpu == "cpu" then return nil, gpu end
@@ -31,7 +32,7 @@ function subject.cluster_of(view)
   return nil, gpu
 end
 
---- The cluster with a folder of samples; what they do not have comes from the kernel tables of its device.
+--- The cluster with a folder of samples; the kernel tables of its device supply the rest.
 function subject.with_samples(cluster, folder)
   local same = {}
   for name, value in pairs(cluster) do same[name] = value end
@@ -40,7 +41,7 @@ function subject.with_samples(cluster, folder)
   return same
 end
 
---- Puts the fields of `given`, else those read off the trace, into plan and hyper-parameters.
+--- Fills plan and hyper-parameters with the fields of `given`, else with inferred fields.
 local function fill(given, found, rules, notes)
   local values, used = {}, {}
   for _, name in ipairs(schema.keys(rules)) do
@@ -58,7 +59,7 @@ local function fill(given, found, rules, notes)
   return values, used
 end
 
---- An architecture that has the norm and the MLP that the trace shows.
+--- An architecture with the norm and the MLP of the trace.
 local function architecture_of(found)
   local gated = found.gated_mlp and found.gated_mlp.value
   local rms = found.norm and found.norm.value == "rms_norm"
@@ -75,8 +76,8 @@ end
 
 --- The model, plan and cluster.
 ---@param view table of ett.trace.view
----@param given table { model, hyper, plan, cluster, profile, samples (a folder) }: what the user gave
----@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or how sure },
+---@param given table { model, hyper, plan, cluster, profile, samples (a folder) } from the user
+---@return table { model, plan, cluster, profile, read (ett.loop.layout), used = { [field] = "given" or the certainty },
 ---  notes (given fields that the trace contradicts) }
 function subject.of(view, given)
   local found, notes = layout.read(view), {}

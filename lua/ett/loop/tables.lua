@@ -1,8 +1,8 @@
---- Sample tables from recorded runs: one row a shape, nothing written by hand.
+--- Makes sample tables from recorded runs: one row per shape.
 --
--- A row's time is the mean of the middle half of all runs, ranks and traces. Products make one table, whichever layer
--- ran them: they share a model. Collectives count without waiting for late ranks, so only those matched over their
--- ranks count.
+-- A row's time is the mean of the middle half of all runs, ranks and traces. Products of all layers are in one table:
+-- they share a model. Times of collectives exclude the wait for late ranks, so only collectives matched over their
+-- ranks are used.
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
@@ -21,7 +21,7 @@ local tables = {}
 --- Passes of a row, in the order of a table's columns.
 local passes = { "forward", "backward" }
 
---- An empty collection: gather adds traces to it, list makes tables of it.
+--- An empty collection: gather adds traces, list makes tables.
 function tables.new() return { operators = {}, collectives = {}, traces = {}, device = nil, skipped = {} } end
 
 local function entry_of(list, key, make)
@@ -33,7 +33,7 @@ local function entry_of(list, key, make)
   return entry
 end
 
---- A shape as the fields of its columns; a field without a value makes no column.
+--- A shape as the fields of its columns; fields without a value get no column.
 local function shape_key(op, shape)
   local words = {}
   for _, name in ipairs(op.columns or schema.keys(op.schema)) do
@@ -60,7 +60,7 @@ local function gather_runs(into, view, runs)
   end
 end
 
---- Ranks of a node: the devices that the trace lists, else those of the cluster.
+--- Ranks of a node: the number of devices in the trace, else of the cluster.
 local function node_size(view, cluster)
   local root = view.trace.files[1].root
   local text = root and root.deviceProperties
@@ -120,8 +120,8 @@ local function header(into, name, note)
     { "time", note } }
 end
 
---- The time of a row: the mean of the middle half of its runs. Profilers of old record whole microseconds, of which a
---- median keeps one.
+--- The time of a row: the mean of the middle half of its runs. Older profilers record whole microseconds; a median
+--- would keep that rounding.
 function tables.middle(list)
   local sorted = stats.sorted(list)
   local cut = #sorted // 4
@@ -177,7 +177,7 @@ local function add_collective_tables(into, list)
   end
 end
 
---- The tables of what was gathered: { name (of the file), text, rows }. Raises where there is none.
+--- The tables of the gathered runs: { name (of the file), text, rows }. Raises if there are none.
 function tables.list(into)
   local list = {}
   add_operator_tables(into, list)
@@ -189,7 +189,7 @@ function tables.list(into)
   return list
 end
 
---- Writes the tables of what was gathered below a folder; the list of tables.list.
+--- Writes the tables of the gathered runs into a folder; returns the result of tables.list.
 function tables.write(into, folder)
   local list = tables.list(into)
   for _, each in ipairs(list) do folders.write_with_folder(folder .. "/" .. each.name, each.text) end

@@ -1,4 +1,4 @@
---- What a recorded run would have taken with something changed.
+--- Predicts the duration of a recorded run after a change.
 local error_module = require "ett.base.error"
 local replay = require "ett.trace.replay"
 local subject = require "ett.loop.subject"
@@ -7,8 +7,8 @@ local wires = require "ett.loop.wires"
 
 local what_if = {}
 
---- Ratio of the times of a collective of `to` and of `from` ranks on a cluster. An all-gather's or a reduce-scatter's
---- whole buffer stays.
+--- Time of a collective of `to` ranks over its time with `from` ranks on a cluster. The whole buffer of an all-gather
+--- or a reduce-scatter is constant.
 local function ratio_on(cluster)
   local times = times_module.new(cluster)
   local what = { cluster = cluster, plan = { dtype = "bf16" } }
@@ -24,8 +24,8 @@ local function ratio_on(cluster)
   end
 end
 
---- Replays a trace unchanged, with each change alone, and with all of them: { recorded_seconds, replayed_seconds,
---- events, changes = { { change, seconds, ratio, changed } } }, of the mean span of a device.
+--- Replays a trace unchanged, with each change alone, and with all changes: { recorded_seconds, replayed_seconds,
+--- events, changes = { { change, seconds, ratio, changed } } }. Seconds are the mean span of a device.
 ---@param view table of ett.trace.view
 ---@param texts string[] of replay.change
 ---@param cluster table? for changes of a dimension's degree; default: the one with the trace's device

@@ -1,11 +1,11 @@
---- Recorded collectives beside their predicted times. Where the ranks are matched, waiting for the last rank and
---- transfer are told apart.
+--- Compares recorded collectives with their predicted times. If ranks are matched, waiting for the last rank is
+--- separated from the transfer.
 local names = require "ett.base.collective"
 local stats = require "ett.trace.stats"
 
 local wires = {}
 
---- How a group lies on the nodes of a cluster: by its ranks if the trace lists them, else neighbours.
+--- Placement of a group on the nodes of a cluster: by its ranks if the trace lists them, else as neighbours.
 local function topology(each, cluster)
   local size, per_node, on = each.group_size, cluster.gpus_per_node, {}
   local listed = type(each.group_ranks) == "string" and not each.group_ranks:find("...", 1, true)
@@ -34,7 +34,7 @@ local function row_of(rows, order, each, dimension)
   return row
 end
 
---- Calls by kind, bytes, group size and dimension, over all devices; and the transfers of those matched.
+--- Calls by kind, bytes, group size and dimension, over all devices; and the transfers of matched calls.
 local function gather(view)
   local rows, order, home, most = {}, {}, {}, {}
   for _, lane in ipairs(view:lane_list()) do
@@ -53,8 +53,8 @@ local function gather(view)
   return order
 end
 
---- Predicted seconds of a recorded collective, and what the prediction is; nil where bytes or ranks are unknown, or the
---- cluster cannot hold the group.
+--- Predicted seconds of a recorded collective, and their provenance; nil if bytes or ranks are unknown, or the cluster
+--- cannot hold the group.
 function wires.predict(each, times, subject)
   local kind = names.find(each.kind)
   if not (kind and each.bytes and each.group_size and each.group_size > 1) then return nil end

@@ -1,4 +1,4 @@
---- Estimates as people and machines read them.
+--- Estimates as text for people and as data for programs.
 local columns = require("ett.report.table").lines
 
 local report = {}
@@ -75,7 +75,7 @@ local function add_words(rows, title, words)
   if text ~= "" then rows[#rows + 1] = { title, text } end
 end
 
---- A table of the stages: neighbours that print alike share a row, columns of zeros are left out.
+--- A table of the stages: equal neighbours share a row, columns of zeros are left out.
 ---@param heading string
 ---@param shown { [1]: string, [2]: fun(stage: table): number }[] column, its value
 ---@param text fun(value: number): string
@@ -152,7 +152,7 @@ local function outlook_rows(rows, e)
   end
 end
 
---- Where the memory of the fullest device goes.
+--- The parts of the fullest device's memory.
 local function memory_rows(e)
   local rows = { { ("memory of stage %d"):format(e.fullest_stage), "GB", "%", "from" } }
   for _, line in ipairs(e.memory) do
@@ -178,8 +178,8 @@ local function devices_text(e)
   return table.concat(words, " and ")
 end
 
---- An estimate as a table for people. Times of operators and collectives are those of a device,
---- averaged over pipeline stages; with idle they add up to the step.
+--- An estimate as a table for people. Times of operators and collectives are per device,
+--- averaged over pipeline stages; with the idle time they add up to the step.
 function report.estimate(e)
   local lines = {
     ("%s (%s parameters) on %s (%s)"):format(e.model.name, parameters_text(e.model.parameters), devices_text(e),

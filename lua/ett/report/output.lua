@@ -1,10 +1,10 @@
---- What commands print for programs: a value as JSON, or with --csv its tables as CSV.
+--- Output of commands for programs: a value as JSON, or with --csv its tables as CSV.
 --
 --   io.write(output.text(opts, value))   -- opts.csv, opts.table: options that every command with --json has
 --
--- A list of records is a table with a column for each field; fields of records in it are NAME.FIELD. Single values make
--- the table "values" of fields and values. A list in a record makes a table of its own, whose first column numbers the
--- record. Numbers have all digits; an absent value is an empty cell.
+-- A list of records is a table with one column per field; a field F of a record in field NAME is the column NAME.F.
+-- Single values form the table "values" of fields and values. A list in a record becomes a separate table, whose first
+-- column is the number of the record. Numbers have all digits; an absent value is an empty cell.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local pretty = require "ett.base.pretty"
@@ -66,7 +66,7 @@ function flatten(found, row, prefix, record, holder, number)
   end
 end
 
--- Columns of a table: the number of the holder, names, the rest in order.
+-- Order of a table's columns: number of the holding record, names, all others.
 local leading = { name = 1, kind = 2, field = 3 }
 local function columns_of(known)
   local columns = {}

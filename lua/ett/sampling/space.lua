@@ -104,7 +104,7 @@ local function with_functions(entry, body)
   error(result, 0)
 end
 
---- Dimensions that the campaign's function 'with' sets.
+--- Applies the campaign's function 'with', which sets dimensions.
 local function follow(columns, call, values)
   local named = named_by(columns, values)
   call("with", named)
@@ -128,7 +128,7 @@ local function follow(columns, call, values)
   return values
 end
 
---- The shapes of a grid after 'with' (sets dimensions) and 'where' (chooses).
+--- The shapes of a grid after 'with' (sets dimensions) and 'where' (filters).
 local function chosen(columns, entry, space)
   if space.total > MOST_LOOKED_AT then
     error_module.raise("limit", "%s: 'where' and 'with' are called for every shape of a grid, at most %d; this grid "
@@ -156,7 +156,7 @@ local function chosen(columns, entry, space)
   end }
 end
 
---- The grid of axes, last dimension fastest, ends inclusive.
+--- The grid of the axes; the last dimension varies fastest; ranges include their ends.
 ---@param columns string[]
 ---@param axes table<string, any> by column: integer, list, or { start =, stop =, step =, op = }
 ---@param entry table? of the campaign: `where`, `with`; zero: the set of columns that may be 0
@@ -186,7 +186,7 @@ local function uniform(seed, index)
   return (x >> 11) * 2.0 ^ -53
 end
 
---- The values of one dimension of a design: a function from u in [0, 1) to an integer, and their number.
+--- A function from u in [0, 1) to an integer value of a design's dimension, and the number of such values.
 local function placer(name, axis, zero)
   if type(axis) ~= "table" or is_list(axis) or axis.start or axis.stop then
     local one = campaign_space.grid({ name }, { [name] = axis }, { zero = zero })
@@ -241,7 +241,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
   local shapes, seen, tries, last = {}, {}, 0, 0 -- last: the try that found a shape
   local least = campaign_space.least_tries
   with_functions(entry, function(call)
-    -- Ends when fewer than one try in 2000, or none of the last half, found a new shape that passes 'where'.
+    -- Ends if fewer than one try in 2000, or no try of the last half, gave a new shape that passes 'where'.
     while #shapes < entry.count and (tries < least or tries < 2000 * #shapes and tries < 2 * last) do
       tries = tries + 1
       local values = {}
@@ -264,7 +264,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
   return { total = #shapes, shape = function(index) return { table.unpack(shapes[index]) } end }
 end
 
---- The space that an entry of a campaign describes.
+--- The space of a campaign entry.
 function campaign_space.of(columns, entry, seed)
   if entry.design == "grid" then
     if entry.count then

@@ -1,6 +1,6 @@
---- The table of a campaign's target: its header, what it already holds, and opening it to append rows.
+--- The table of a campaign's target: its header, its rows, and opening it for appending.
 --
--- Rows are appended and synced one by one. What is in the table is done, so a campaign that was killed continues.
+-- Rows are appended and synced one by one, so a killed campaign continues after the last row.
 local campaign = require "ett.sampling.campaign"
 local error_module = require "ett.base.error"
 local host = require "ett.host"
@@ -16,7 +16,7 @@ local function least_unless(resolved)
   return resolved.most_budgets and (" unless they take %d budgets"):format(resolved.most_budgets) or ""
 end
 
---- The run's options, and what its back end chose where they were open.
+--- The run's options, and the values that the back end chose for open options.
 local function options_text(session, run)
   local r = session.resolved or {}
   local words = { ("backend %s, parts %d, part %d"):format(session.backend.name, run.parts, run.part) }
@@ -40,8 +40,8 @@ local function schedule_text(session, schedule)
     least_unless(session.resolved or {}))
 end
 
---- The header of a new table: where, with what and how its rows were measured; then the names of its columns.
----@param session table of the back end: its own header, resolved (what it chose where the campaign leaves it open)
+--- The header of a new table: place, tools and method of the measurement; then the column names.
+---@param session table of the back end: its header entries, resolved (values of options that the campaign leaves open)
 local function header_text(session, target, run, columns)
   local given, op = run.campaign, target.operator
   local entries = { { "ett", host.version }, { "campaign", ("%s %s"):format(given.name, given.fingerprint) },
@@ -65,8 +65,8 @@ local function header_text(session, target, run, columns)
   return sample_table.header(entries, columns)
 end
 
---- Settings of the back end that differ from those a table's rows were measured with. A header entry of the back end
---- with a function `decides` is compared by what that function takes from its text.
+--- Settings of the back end that differ from those of a table's rows. A header entry with a function `decides` is
+--- compared by the part of its text that the function returns.
 ---@param last table header name -> text
 ---@return table[] { name =, was =, is =, line = of a header } each
 local function changed_settings(session, last)
@@ -83,7 +83,7 @@ local function changed_settings(session, last)
   return list
 end
 
---- Failures that still hold: later than a change of the operator's file, and without a row since.
+--- Failures that still apply: recorded after the last change of the operator's file, without a later row.
 local function standing_failures(t, last_row)
   local changed, before = 0, nil
   for _, entry in ipairs(t.header) do
@@ -100,16 +100,16 @@ local function standing_failures(t, last_row)
   return failed
 end
 
---- What a table holds: { done = { shape = number of rows }, failed = { shape = reason }, rows = number, columns = text,
---- fingerprint (of its campaign), operator (of its operator's file), backend, checked, last (header) }; nil where there
---- is no table. Raises where a row is damaged.
----@param dimensions integer the first columns of a row, which name its shape
+--- Contents of a table: { done = { shape = number of rows }, failed = { shape = reason }, rows = number, columns =
+--- text, fingerprint (of its campaign), operator (hash of its operator's file), backend, checked, last (header) }; nil
+--- if there is no table. Raises if a row is damaged.
+---@param dimensions integer number of leading columns, which identify the shape
 function store.held(path, dimensions)
   if not lfs.attributes(path) then return nil end
   local t = error_module.must(sample_table.read(path))
   local done, last_row, rows = {}, {}, 0
   for r in ipairs(t.rows) do
-    if t.at[r] ~= t.cut then -- opening the table removes a line that was cut
+    if t.at[r] ~= t.cut then -- opening the table removes an unfinished line
       local _, texts = sample_table.numbers(t, r)
       local shape = table.concat(texts, ",", 1, dimensions)
       done[shape], last_row[shape], rows = (done[shape] or 0) + 1, t.at[r], rows + 1
@@ -121,14 +121,14 @@ function store.held(path, dimensions)
     backend = t.last.backend }
 end
 
---- Names the campaign and, where it is not bundled, the operator's file: visits under another title are dropped.
+--- Title of the visits' file: the campaign and a user's operator file. Visits under another title are dropped.
 function store.title(target, run)
   return table.concat({ one_line(run.campaign.name), run.campaign.fingerprint,
     campaign.operator_fingerprint(target.operator) }, " ")
 end
 
---- Raises where a table's rows were measured by another campaign, operator file, back end or with other settings.
----@return string[] lines that say what changed, for --continue-changed; boolean: whether settings changed
+--- Raises if a table's rows come from another campaign, operator file, back end or other settings.
+---@return string[] lines that name the changes, for --continue-changed; boolean: whether settings changed
 local function check_continues(session, target, run, path, held)
   local lines = {}
   local advice = run.changed_advice or "give --continue-changed to continue, or --out for a new folder"
@@ -167,13 +167,13 @@ local function check_continues(session, target, run, path, held)
   return lines, #settings > 0
 end
 
--- A table without rows that another campaign left: its failures say nothing about this one.
+-- A table without rows from another campaign: its failures do not apply to this one.
 local function is_leftover(held, run)
   return held and held.rows == 0 and held.fingerprint and held.fingerprint ~= run.campaign.fingerprint
     and not run.continue_changed
 end
 
---- Opens a target's table to append to, and begins it where there is none, or a leftover. Raises if it cannot be
+-- Opens a target's table for appending; creates it if there is none or only a leftover. Raises if it cannot be
 -- continued.
 ---@return userdata journal, table held
 function store.open(session, target, run, path)
@@ -189,8 +189,8 @@ function store.open(session, target, run, path)
     journal:close()
     journal = error_module.must(sample.journal(path, header))
   end
-  held = store.held(path, dimensions) -- again: from here on no other process writes
-  if not held.columns then lines = { (header:gsub("\n$", "")) } end -- it was cut before its first row
+  held = store.held(path, dimensions) -- read again: from here on no other process writes
+  if not held.columns then lines = { (header:gsub("\n$", "")) } end -- the header was cut before the first row
   for _, line in ipairs(lines) do error_module.must(journal:append(line)) end
   if settings_changed then sample_visits.drop(path) end
   if #lines > 0 then held = store.held(path, dimensions) end

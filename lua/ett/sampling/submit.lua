@@ -11,7 +11,7 @@ local submit = {}
 -- Slurm's names of partitions, accounts and MPI plugins.
 local plain_word = "^[%w_][%w%._%-,+:@]*$"
 
--- sbatch reads `#SBATCH` lines by rules of its own, so what cannot be written safely is refused.
+-- sbatch has special rules for `#SBATCH` lines. Values that cannot be written safely are refused.
 local function check(job)
   local function refuse(name, why)
     error_module.raise("usage", "submit: %s %s, got %s", name, why, pretty(job[name]))
@@ -38,8 +38,8 @@ local function check(job)
 end
 
 --- The batch script of a campaign, or of a script whose ranks share their searches.
----@param job table campaign, script (true: `ett run` it), out, nodes, ranks_per_node, minutes, partition, account,
----  backend, words (further arguments of `ett sample`), mpi
+---@param job table campaign, script (true: run it with `ett run`), out, nodes, ranks_per_node, minutes, partition,
+--account, -  backend, words (further arguments of `ett sample`), mpi
 function submit.script(job)
   check(job)
   local lines = { "#!/bin/bash" }
@@ -55,12 +55,12 @@ function submit.script(job)
   directive("gpus-per-node", job.gpus_per_node)
   directive("output", ('"%s/slurm-%%j.log"'):format((job.out:gsub("%%", "%%%%"))))
   lines[#lines + 1] = "set -euo pipefail"
-  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) every node of its tree is a root without
-  -- children and does not wait. A rank then sends while another is still inside MPI_Init, which kills the other (a call
-  -- through a null pointer). The ring waits for all.
+  -- Slurm's PMIx plugin has two fences. On fewer nodes than TreeWidth (50) the default one does not wait: every node of
+  -- its tree is a root without children. A rank then sends while another is still inside MPI_Init, which crashes the
+  -- other rank (a call through a null pointer). The ring fence waits for all.
   lines[#lines + 1] = "export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}"
-  -- Virtual nodes share one machine: their shared-memory segments collide, and waiting ranks spin on each other's
-  -- processors. Both settings cost nothing on real nodes.
+  -- Virtual nodes share one machine: their shared-memory segments collide, and waiting ranks occupy each other's
+  -- processors. On real nodes both settings have no cost.
   lines[#lines + 1] = "if [ \"$(srun --ntasks-per-node=1 hostname | sort -u | wc -l)\" -lt \"$SLURM_NNODES\" ]; then"
   lines[#lines + 1] = "  export OMPI_MCA_btl=self,tcp OMPI_MCA_mpi_yield_when_idle=1"
   lines[#lines + 1] = "fi"
@@ -99,17 +99,17 @@ local unfinished = { PENDING = true, RUNNING = true, COMPLETING = true, CONFIGUR
   REQUEUED = true, REQUEUE_HOLD = true, REQUEUE_FED = true, RESIZING = true, SIGNALING = true, STAGE_OUT = true,
   STOPPED = true, SPECIAL_EXIT = true, RESV_DEL_HOLD = true }
 
--- Seconds for which an unreachable controller is asked again, and the pauses between two requests.
+-- Seconds of retries for an unreachable controller, and the pauses between two requests.
 local controller_seconds, first_pause, longest_pause = 120, 0.2, 5.0
 
--- Reasons of a pending job that its own request or an administrator causes: time alone does not end them.
+-- Reasons of a pending job that do not pass with time: its request or an administrator causes them.
 local lasting = {}
 for word in ([[AccountNotAllowed AssociationNotAllowed BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS
     JobArrayTaskLimit JobHeldAdmin JobHeldUser NodeDown PartitionDown PartitionInactive PartitionNodeLimit
     PartitionTimeLimit QOSNotAllowed]]):gmatch "%S+" do lasting[word] = true end
 local lasting_seconds = 20 -- a scheduler may give such a reason for a moment
 
--- Slurm's reason for which a job cannot start, or nil.
+-- Slurm's reason why a job cannot start, or nil.
 local function obstacle(text)
   local reason = text:match("JobState=PENDING Reason=([%w_]+)")
   if not reason then return nil end
@@ -124,11 +124,11 @@ local function output_of(line)
   return text
 end
 
---- Waits for a job's end. An interrupt (sample.catch_interrupts) ends the waiting, not the job.
+--- Waits for a job's end. An interrupt (sample.catch_interrupts) ends the wait, not the job.
 ---@param number integer of the job
----@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises if Slurm does not know it or
----  gives a reason for which the job cannot start
----@return string? more exit code and the path of its output, in words
+---@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises if Slurm does not know the job
+---  or gives a reason why it cannot start
+---@return string? more exit code and the path of its output, as text
 function submit.wait(number)
   local pause, last, hindered = first_pause, sample.now() + controller_seconds, nil
   while not sample.interrupted() do

@@ -1,5 +1,5 @@
---- The surfaces of active sampling: a rough surface (ett.sample) through the logarithms of each kernel's times, in
---- units of its roofline time. They are fitted again after every round; predictions use ett.profile.
+--- The surfaces of active sampling: a rough surface (ett.sample) through the logarithms of each kernel's times,
+--- relative to its roofline time. They are refitted after every round; predictions use ett.profile.
 local error_module = require "ett.base.error"
 local sample = require "ett.sample"
 local schema = require "ett.base.schema"
@@ -8,7 +8,7 @@ local surfaces = {}
 local Surfaces = {}
 Surfaces.__index = Surfaces
 
---- The pool of an operator's pass: every product is the same kernel, in whatever layer.
+--- The pool of an operator's pass. All products share one pool, whichever layer they belong to.
 function surfaces.key(op, pass) return (op.family == "gemm" and "gemm" or op.name) .. " " .. pass end
 
 --- Logarithms of the kernel's dimensions.
@@ -20,10 +20,10 @@ function surfaces.features(op, s)
   return list
 end
 
--- Assumed rates of the roofline: only its shape matters, the surface learns the level.
+-- Assumed rates of the roofline. Only its form matters: the surface learns the level.
 local flop_rate, byte_rate, start_seconds = 1e11, 1.5e10, 2e-7
 
---- The time that values are divided by.
+--- The time by which values are divided.
 function surfaces.roofline(op, s, dtype, pass)
   return op.flops(s, pass) / flop_rate + op.bytes(s, dtype, pass) / byte_rate + start_seconds
 end
@@ -45,8 +45,8 @@ function Surfaces:add(op, s, pass, seconds)
   pool.surface = nil
 end
 
--- Above the first number of points, an earlier surface's scales are kept until there are half as many points again;
--- above the second, for ever.
+-- Above the first number of points, the scales of an earlier surface are kept until the points have grown by half;
+-- above the second, they are kept for good.
 local searched_points, most_searched = 200, 400
 
 --- The surface of a pool ("gemm forward"), fitted at its first use; nil without samples.
@@ -67,8 +67,8 @@ function Surfaces:surface(key)
   return surface
 end
 
---- Held-out error of a pool: each sample predicted by the surface without it, but with scales fitted to all. On the
---- tables of a half-minute campaign this is a twentieth too low (9.9 % for 10.4 %).
+--- Leave-one-out errors of a pool: each sample is predicted without it, but with scales fitted to all samples. On the
+--- tables of a half-minute campaign these errors are a twentieth too low (9.9 % for 10.4 %).
 ---@return number[] absolute relative errors
 function Surfaces:held_out(key)
   local pool, errors = self.pools[key], {}

@@ -7,8 +7,8 @@ local turns = {}
 --- propagate.
 ---@param functions function[]
 ---@param after function? called with the least progress after each yield; it may itself yield
----@param quantum number? a function runs on until its progress reaches another multiple of this
----@return any[] what the functions returned, first done first
+---@param quantum number? a function keeps running until its progress reaches the next multiple of this
+---@return any[] results of the functions, in order of completion
 function turns.take(functions, after, quantum)
   local threads, results = {}, {}
   for i, fn in ipairs(functions) do threads[i] = { run = coroutine.create(fn), progress = -1.0 } end

@@ -1,4 +1,4 @@
---- Self-contained HTML pages: data, style and script in one file, which loads nothing else.
+--- Self-contained HTML pages: data, style and script in one file that loads nothing else.
 --
 --   local page = require("ett.report.page").new { title = "a trace", scripts = { "lanes", root .. "/page.js" } }
 --   page.data.rows = rows                       -- JSON, `data.rows` in the script
@@ -46,7 +46,7 @@ function Page:pack(bytes) return self:blob(pack.deflate(bytes)) end
 --- Adds any value as deflated JSON, for `unpackJson` in the script.
 function Page:pack_json(value) return self:pack(json.encode(value)) end
 
---- JSON in which no text can end the script element around it.
+--- JSON that cannot end the script element around it.
 function page.json(value) return (json.encode(value):gsub("<", "\\u003c")) end
 
 local escapes = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }
