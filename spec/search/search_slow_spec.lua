@@ -1,6 +1,7 @@
 --- Searches: the optimum is that of brute force, bounds hold, conditions and limits do what they say.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local fields = require "ett.plan.fields"
+local floor = require "ett.search.floor"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local search = require "ett.search.search"
@@ -163,10 +164,12 @@ end)
 
 describe("the outline of a plan", function()
   it("has its memory, and no more than its times", function()
-    local checked, tight = 0, 0
+    local checked, tight, tight_floors = 0, 0, 0
     local demands, workspace = step_core.demands(), step_core.workspace()
     local own = require("ett.model").new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 32000, ffn = 2048,
       experts = 4, top_k = 2 })
+    local floors, all = floor.new(own), setmetatable({}, { __index = function() return true end })
+    local function placement() return require("ett.profile.cluster").placement(cluster) end
     local state = 7
     local function pick(list)
       state = state * 48271 % 2147483647
@@ -179,10 +182,13 @@ describe("the outline of a plan", function()
           "half", "full" }, zero = pick { 0, 1, 2, 3 }, overlap_parameters = pick { false, true },
         overlap_gradients = pick { false, true }, overlap_sends = pick { false, true },
         overlap_all_to_all = pick { "none", "batch" } }
+      given.etp = given.ep > 1 and pick { 1, given.tp } or nil
+      given.sequence_parallel = given.tp > 1 and pick { false, true }
+      given.overlap_tensor, given.accumulate_gradients = given.sequence_parallel, given.dp > 2
       local found, p = plan_module.violations(given, own, cluster)
       if #found == 0 then
         local lowered = lower.program(own, p, times)
-        local c_plan = fields.to_c(p, require("ett.profile.cluster").placement(cluster))
+        local c_plan = fields.to_c(p, placement())
         local _, low_pipeline, low_step = lowered.program:outline(c_plan, demands, workspace)
         local step, memory, _, pipeline = lowered.program:totals(c_plan, demands, workspace)
         if not step then
@@ -195,6 +201,15 @@ describe("the outline of a plan", function()
         assert.is_true(low_pipeline <= least_pipeline * (1 + 1e-9))
         assert.is_true(least_pipeline <= pipeline * (1 + 1e-9))
         assert.is_true(least_step <= step * (1 + 1e-9))
+        local seconds_of = floors:of(p, times, { cluster = cluster, placement = placement(),
+          key_of = fields.program_keys(p, all) }, function() return false end)
+        local passes = p.micro_batches / p.pp * seconds_of(p.overlap_all_to_all)
+        assert.is_true(passes <= pipeline * (1 + 1e-9))
+        if p.pp == 1 and p.recompute == "none" and p.zero < 2 and p.dp < 4
+          and p.overlap_all_to_all == "none" then
+          assert.near(pipeline, passes, 1e-9 * pipeline)
+          tight_floors = tight_floors + 1
+        end
         checked = checked + 1
         if least_step > 0.8 * step then tight = tight + 1 end
         lowered.program:close()
@@ -204,6 +219,24 @@ describe("the outline of a plan", function()
     workspace:close()
     assert.is_true(checked > 40, checked)
     assert.is_true(tight > checked / 2, tight)
+    assert.is_true(tight_floors > 0)
+  end)
+end)
+
+describe("the floor of a program", function()
+  it("is not taken where experts may hide a collective outside, or without experts", function()
+    local layer = { name = "moe", count = 1, place = "middle", ops = { { op = "linear_up" },
+      { collective = "tensor_leave" }, { collective = "expert_exchange" }, { op = "expert_linear1" },
+      { collective = "expert_exchange" } } }
+    local own = { hyper = {}, layers = { layer } }
+    assert.is_table(floor.new(own))
+    layer.ops[1], layer.ops[2] = { collective = "tensor_enter" }, { op = "linear_up" }
+    assert.is_table(floor.new(own))
+    layer.ops[2] = { op = "residual_add" }
+    assert.is_nil(floor.new(own))
+    layer.ops[1] = { collective = "all_reduce", group = "tp" }
+    assert.is_nil(floor.new(own))
+    assert.is_nil(floor.new(model))
   end)
 end)
 

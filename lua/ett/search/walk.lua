@@ -4,6 +4,7 @@ local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
 local explain = require "ett.search.explain"
 local fields = require "ett.plan.fields"
+local floor_module = require "ett.search.floor"
 local json = require "ett.json"
 local lower = require "ett.step.lower"
 local objective = require "ett.search.objective"
@@ -47,6 +48,7 @@ function walk.new(space, keeper, given)
     demands = {}, too_large = {}, fresh = { rows = {}, too_large = {} },
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
     axes = search_core.axes(space.axes), limits = {},
+    floor = not given.exhaustive and not keeper.front and floor_module.new(given.model) or nil,
     counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row)
@@ -171,6 +173,12 @@ function Walk:hear(text)
   end
 end
 
+--- Whether a micro-batch that takes these seconds in all stages makes every plan of a part too slow.
+local function takes_too_long(self, part, seconds)
+  self.keeper:steps(part.setting, self.limits, 0.0)
+  return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2]
+end
+
 --- Whether a part is settled before its program is lowered: its products alone take too long, or it is too large even
 --- with smaller micro-batches. A larger micro-batch holds no less.
 ---@param seconds number? of the products of a micro-batch
@@ -180,9 +188,7 @@ local function settled_early(self, part, seconds)
     local small = self.too_large[memory_key(part, shared)]
     if small and part.micro_batch >= small then return "too_large" end
   end
-  if not seconds or self.keeper.front then return false end
-  self.keeper:steps(part.setting, self.limits, 0.0)
-  return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2] and "bounded"
+  return seconds and not self.keeper.front and takes_too_long(self, part, seconds) and "bounded"
 end
 
 --- Whether an entry of the queue comes before another.
@@ -245,11 +251,12 @@ local function survey_part(self, common, queue)
   end
 end
 
---- The parts of a program that are not settled yet.
-local function unsettled(self, parts, seconds)
+--- The parts of a program that are left when some are settled.
+---@param how_of function(part) the count of the plans that a part's are added to; false: it is left
+local function unsettled(self, parts, how_of)
   local left = {}
   for _, part in ipairs(parts) do
-    local how = settled_early(self, part, seconds)
+    local how = how_of(part)
     if how then
       self.counts.plans, self.counts[how] = self.counts.plans + part.plans, self.counts[how] + part.plans
     else
@@ -259,26 +266,41 @@ local function unsettled(self, parts, seconds)
   return left
 end
 
+--- The plan of a part, without the fields below a chunk.
+local function plan_of(part)
+  local p = setmetatable({}, { __index = part.setting.plan })
+  for _, name in ipairs(part_fields) do p[name] = part[name] end
+  p.schedule, p.vp, p.recompute, p.zero = part.chunks[1].schedule, part.chunks[1].vp, "none", 0
+  p.overlap_parameters, p.overlap_gradients, p.overlap_sends = false, false, false
+  return p
+end
+
+--- The parts that a lower bound of their passes leaves, before their program is lowered.
+local function above_floor(self, parts)
+  local setting = parts[1].setting
+  if not self.floor or self.keeper:steps(setting, self.limits, 0.0)[2] == math.huge then return parts end
+  local seconds_of = self.floor:of(plan_of(parts[1]), self:times_of(setting.cluster), setting, function(seconds)
+    for _, part in ipairs(parts) do if not takes_too_long(self, part, seconds) then return false end end
+    return true
+  end)
+  return seconds_of and unsettled(self, parts, function(part)
+    return takes_too_long(self, part, seconds_of(part.overlap_all_to_all)) and "bounded"
+  end) or parts
+end
+
 --- Lowers the program of parts; adds the chunks that bounds leave to the queue. Returns the program, or nil.
 ---@param unit table { rows, seconds? = of the products of a micro-batch }
 local function survey(self, parts, unit, queue)
-  local left = unsettled(self, parts, unit.seconds)
+  local left = unsettled(self, parts, function(part) return settled_early(self, part, unit.seconds) end)
+  if left[1] then left = above_floor(self, left) end
   local first = left[1]
   if not first then return nil end
-  local p = setmetatable({}, { __index = first.setting.plan })
-  local function set(part)
-    for _, name in ipairs(part_fields) do p[name] = part[name] end
-    p.schedule, p.vp, p.recompute, p.zero = part.chunks[1].schedule, part.chunks[1].vp, "none", 0
-    p.overlap_parameters, p.overlap_gradients, p.overlap_sends = false, false, false
-  end
-  set(first)
-  local cluster = first.setting.cluster
+  local cluster, p = first.setting.cluster, plan_of(first)
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
   unit.seconds = unit.seconds or product_seconds(lowered)
   for _, part in ipairs(left) do
-    p = setmetatable({}, { __index = part.setting.plan })
-    set(part)
+    p = plan_of(part)
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
       program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = unit.rows }, queue)
   end

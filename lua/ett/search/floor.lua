@@ -1,0 +1,147 @@
+--- Lower bounds of programs that are not lowered yet, of models with experts: with the time of exchanges.
+--
+-- A model is split in two: the exchanges of experts with what lies between them, and the rest. The rest does not depend
+-- on ep and etp, so that one lowering of it serves many programs; the experts' part is small. Exchanges hide behind
+-- computing (`hide` of runtime/step/program.c). Where computing takes more, a layer never takes less: what depends on
+-- all of it, waits for the host and sums of gradients, may be left out.
+local lower = require "ett.step.lower"
+local operator = require "ett.operator"
+
+local floor = {}
+local Floor = {}
+Floor.__index = Floor
+
+local products = { gemm = true, bmm = true, attention = true }
+
+local function is_product(entry) return entry.op ~= nil and products[operator.get(entry.op).family] or false end
+
+-- Where the product is that may hide a collective of a pattern (`beside` of ett.step.lower); 0: nothing hides it.
+local hidden_by = { tensor_enter = 1, context_exchange = 1, expert_enter = 1, tensor_leave = -1, expert_leave = -1,
+  vocabulary_reduce = 0, expert_exchange = 0 }
+
+--- Whether every collective of a layer is hidden by a product on its own side of the exchanges, or by none.
+---@param among boolean[] of each entry: whether it belongs to the experts
+local function separable(ops, among)
+  for i, entry in ipairs(ops) do
+    local way = entry.collective and hidden_by[entry.collective]
+    if entry.collective and not way then return false end
+    local k = i + (way or 0)
+    while way and way ~= 0 and ops[k] and among[k] == among[i] and not is_product(ops[k]) do k = k + way end
+    if way and way ~= 0 and (ops[k] or among[i]) and not (ops[k] and among[k] == among[i]) then return false end
+  end
+  return true
+end
+
+--- The two parts of a model; nil where it has no experts, or a collective of one part may hide behind the other.
+local function split(model)
+  local experts, rest = { hyper = model.hyper, layers = {} }, { hyper = model.hyper, layers = {} }
+  local layer_of = {} -- of each layer of experts, its number in the model
+  for i, layer in ipairs(model.layers) do
+    local own, others, among, inside = {}, {}, {}, false
+    for k, entry in ipairs(layer.ops) do
+      local exchange = entry.collective == "expert_exchange"
+      among[k] = exchange or inside
+      inside = inside ~= exchange
+      local list = among[k] and own or others
+      list[#list + 1] = entry
+    end
+    local function part(ops) return { name = layer.name, count = layer.count, place = layer.place, ops = ops } end
+    rest.layers[i] = part(others)
+    if #own > 0 then
+      if not separable(layer.ops, among) then return nil end
+      layer_of[#layer_of + 1], experts.layers[#layer_of + 1] = i, part(own)
+    end
+  end
+  if #layer_of == 0 then return nil end
+  return { experts = experts, rest = rest, layer_of = layer_of }
+end
+
+---@param model table from ett.model
+---@return table? nil: there are no such bounds of this model
+function floor.new(model)
+  local parts = split(model)
+  return parts and setmetatable({ parts = parts, views = {}, known = {} }, Floor)
+end
+
+--- Times as a part of the model sees them: what is lowered with them is kept apart.
+local function view_of(self, times, name)
+  local views = self.views[times] or {}
+  self.views[times] = views
+  if not views[name] then
+    local view = setmetatable({}, { __index = times })
+    function view.for_stack() return view end
+    views[name] = view
+  end
+  return views[name]
+end
+
+--- Seconds of each layer of a part by pass and role, and of all of its layers together.
+local function seconds_of(self, name, p, times)
+  local lowered, list, sum = lower.program(self.parts[name], p, view_of(self, times:for_stack(p.stack), name)), {}, 0.0
+  for i, kind in ipairs(lowered.kinds) do
+    local passes = { forward = {}, backward = {} }
+    for index, n in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      for pass, by_role in pairs(o.name ~= "host" and o.name ~= "gradient_accumulation" and passes or {}) do
+        local seconds = o[pass] and n * o[pass][1] or 0.0
+        by_role[o.role], sum = (by_role[o.role] or 0.0) + seconds, sum + kind.count * seconds
+      end
+    end
+    list[i] = passes
+  end
+  lowered.program:close()
+  return list, sum
+end
+
+--- The rest of a model under a plan: by layer, and the sum.
+local function rest_of(self, p, times, setting)
+  local bare = setmetatable({ ep = 1, etp = p.tp, overlap_all_to_all = "batch" }, { __index = p }) -- roles are named
+  local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, nil, setting.key_of)
+  local known = self.known[key]
+  if not known then
+    local layers, sum = seconds_of(self, "rest", bare, times)
+    known = { layers = layers, sum = sum }
+    self.known[key] = known
+  end
+  return known.layers, known.sum
+end
+
+--- Seconds of a layer's all-to-alls that hide at the most. rest, own: seconds by role, of either part.
+local function hidden(rest, own, how)
+  local function get(pass, role) return (rest[pass][role] or 0.0) + (own[pass][role] or 0.0) end
+  local f, b, sum = get("forward", "exchange") / 2, get("backward", "exchange") / 2, 0.0
+  if how == "shared_experts" then
+    for _, role in ipairs { "beside_dispatch", "beside_combine" } do
+      sum = sum + math.min(f, get("forward", role)) + math.min(b, get("backward", role))
+    end
+  elseif how == "batch" then
+    local function outside(pass)
+      return get(pass, "outside") + get(pass, "beside_dispatch") + get(pass, "beside_combine")
+    end
+    sum = math.min(f, get("backward", "expert")) + math.min(f, outside "backward") + math.min(b, outside "forward")
+      + math.min(b, get("forward", "expert"))
+  end
+  return sum
+end
+
+--- A function of overlap_all_to_all: seconds that the passes of a micro-batch take at least, in all layers, without
+--- recomputation. nil: nothing is known.
+---@param p table a clean plan
+---@param times table from ett.step.times
+---@param setting table of ett.search.space
+---@param enough function(seconds) whether no more need be known
+function Floor:of(p, times, setting, enough)
+  if p.lora_rank or p.frozen_layers > 0 then return nil end
+  local rest, sum = rest_of(self, p, times, setting)
+  if enough(sum) then return function() return sum end end
+  local experts, more = seconds_of(self, "experts", p, times)
+  return function(how)
+    local seconds = sum + more
+    for k, i in ipairs(self.parts.layer_of) do
+      seconds = seconds - self.parts.rest.layers[i].count * hidden(rest[i], experts[k], how)
+    end
+    return seconds
+  end
+end
+
+return floor
