@@ -1,6 +1,7 @@
-# An installed tree can be moved: everything is found from where the executable stands.
+# An installed tree can be moved: everything is found from where the executable stands. It holds no tests, and what it
+# holds can be read by everybody.
 
-$ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/first" > log || tail -3 log; mv first second; echo 'local host = require "ett.host"; return { host.root, host.prefix }' > s.lua; cd /; (PATH=$OLDPWD/second/bin:$PATH; ett --version; ett run "$OLDPWD/s.lua" --json | sed "s,$OLDPWD,HERE,"; ett list --quiet operators | grep -x gelu; printf 'require "ett.line"\nrequire "ett.csv" ~= nil' | ett repl; ldd "$OLDPWD"/second/lib/ett/ett/*.so "$OLDPWD/second/bin/ett" | grep -c 'not found')
+$ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/first" > log || tail -3 log; mv first second; echo 'local host = require "ett.host"; return { host.root, host.prefix }' > s.lua; cd /; (PATH=$OLDPWD/second/bin:$PATH; ett --version; ett run "$OLDPWD/s.lua" --json | sed "s,$OLDPWD,HERE,"; ett list --quiet operators | grep -x gelu; printf 'require "ett.line"\nrequire "ett.csv" ~= nil' | ett repl; ldd "$OLDPWD"/second/lib/ett/ett/*.so "$OLDPWD/second/bin/ett" | grep -c 'not found'); find "$OLDPWD/second" -name '*_spec.lua' -o -name testing.so -o -name 'oom_shim*'; find "$OLDPWD/second" ! -perm -o=r | head; cd "$OLDPWD/second"; ls bin share/ett
 ett ...
 [
   "HERE/second/share/ett",
@@ -10,22 +11,17 @@ gelu
 { open = function: ... }...
 true
 0
-?1
+bin:
+ett
+.
+share/ett:
+...
+lua
+operators
+...
 
 # The executable alone says what it lacks; a link to it lacks nothing.
 
 $ cp "$(readlink -f "$(command -v ett)")" alone; ./alone list 2>&1 | sed "s,$(dirname "$PWD"),HERE,"; ln -s "$(readlink -f "$(command -v ett)")" linked; ./linked list --quiet clusters | head -1
 ett: cannot read the library at HERE/share/ett (No such file or directory); the executable needs the tree it was built or installed in: link to it, or move the whole tree
 dgx_a100
-
-# It holds no tests, and what it holds can be read by everybody.
-
-$ build=$(dirname "$(dirname "$(readlink -f "$(command -v ett)")")"); cmake --install "$build" --prefix "$PWD/tree" > log || tail -3 log; find tree -name '*_spec.lua' -o -name testing.so -o -name 'oom_shim*'; find tree ! -perm -o=r | head; ls tree/bin tree/share/ett
-tree/bin:
-ett
-.
-tree/share/ett:
-...
-lua
-operators
-...
