@@ -75,12 +75,13 @@ end
 ---@return string[]?
 function command.words(line) return not os.getenv "LD_PRELOAD" and words_of(line) or nil end
 
---- Runs `ett ARGUMENTS` in the folder, for a minute at most.
+--- Runs `ett ARGUMENTS` in the folder, for a minute at most (a forked child: five).
+---@param arguments string|string[] words of a shell's line, or of command.words
 ---@param before string? what stands before it on the line in place of that limit: variables, `ulimit -f 8;`, a command;
 --- then a program is started
 ---@return string output, integer status
 function command.ett(folder, arguments, before)
-  local words = not before and command.words(arguments)
+  local words = type(arguments) == "table" and arguments or not before and command.words(arguments)
   if not words then
     return command.shell(("cd '%s' && %s '%s/bin/ett' %s"):format(folder, before or "timeout 60", host.prefix,
       arguments))

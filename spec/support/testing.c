@@ -144,7 +144,7 @@ static int blocks_closed(lua_State *L) {
   return 1;
 }
 
-enum { MOST_WORDS = 200, MOST_SECONDS = 60 };
+enum { MOST_WORDS = 200, MOST_SECONDS = 300 };
 
 static void redirect(int stream, const char *path) {
   const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
@@ -191,8 +191,8 @@ static void push_all(lua_State *L, int file) {
 }
 
 /* command(folder, output, errors, words) -> status, modules: runs ett in a forked child,
- * with this state's modules. It prints into these files (which may be one), and has a
- * minute. modules: names of those that are loaded then, a line each. */
+ * with this state's modules. It prints into these files (which may be one), and has five
+ * minutes. modules: names of those that are loaded then, a line each. */
 static int run_command(lua_State *L) {
   const char *folder = luaL_checkstring(L, 1), *output = luaL_checkstring(L, 2),
              *errors = luaL_checkstring(L, 3);
