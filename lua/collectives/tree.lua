@@ -13,23 +13,26 @@ local function log2(n)
   return steps
 end
 
-local function seconds(r)
-  if r.measured then return nil end -- the curve holds the best algorithm
+local function timer(r)
+  if r.curve then return nil end -- it holds the best algorithm
   local rounds = r.kind == "all_reduce" and 2 or 1
-  local stream, latency = 0.0, 0.0
+  local latency, law = 0.0, {}
   for k, tier in ipairs(r.tiers) do
     if k == 1 then
       latency = latency + (tier.inside - 1) * tier.latency
-      if tier.used then stream = rounds * r.bytes / (efficiency * (tier.measured or tier.bandwidth)) end
+      if tier.used then
+        law[1] = { moved = rounds, bandwidth = efficiency * (tier.curve and 1 or tier.bandwidth), curve = tier.curve }
+      end
     elseif tier.used then
       latency = latency + log2(tier.branches) * tier.latency
-      local factor = comm.factor(r.kind, tier.hierarchical and tier.below or r.ranks)
-      stream = math.max(stream, r.bytes * factor / (efficiency * tier.bandwidth))
+      law[#law + 1] = { moved = comm.factor(r.kind, tier.hierarchical and tier.below or r.ranks),
+        bandwidth = efficiency * tier.bandwidth }
     end
   end
-  return r.base_latency + rounds * latency + stream, r.bytes * r.factor / stream
+  law.start = r.base_latency + rounds * latency
+  return law
 end
 
 return { name = "tree", summary = "chains inside nodes, binary trees between them",
   source = "NVIDIA/nccl src/graph/tuning.cc; Sanders, Speck and Traeff 2009", kinds = { "all_reduce", "broadcast" },
-  seconds = seconds }
+  timer = timer }

@@ -15,6 +15,9 @@ int luaL_argerror(lua_State *L, int index, const char *message) __attribute__((n
 int luaL_typeerror(lua_State *L, int index, const char *name) __attribute__((noreturn));
 int lua_error(lua_State *L) __attribute__((noreturn));
 
+/* The type of ett_comm_law, which ett.comm makes and ett.step reads. */
+#define ETT_LUA_LAW "ett.comm.law"
+
 /* Pushes an error object {kind, message}, with the metatable of ett.error once that
  * module is loaded. */
 void ett_lua_push_error(lua_State *L, const ett_err *err);

@@ -70,3 +70,25 @@ double ett_comm_curve_at(const ett_comm_curve *curve, double bytes) {
       log(bytes / curve->bytes[i - 1]) / log(curve->bytes[i] / curve->bytes[i - 1]);
   return curve->bandwidth[i - 1] * pow(curve->bandwidth[i] / curve->bandwidth[i - 1], t);
 }
+
+double ett_comm_law_seconds(const ett_comm_law *law, double bytes, double *slowest,
+                            int *fastest) {
+  double best = INFINITY;
+  for (int i = 0; i < law->lines; i++) {
+    const ett_comm_line *line = &law->line[i];
+    double most = 0;
+    for (int k = 0; k < line->streams; k++) {
+      const ett_comm_stream *s = &line->stream[k];
+      double bandwidth =
+          s->curve ? s->bandwidth * ett_comm_curve_at(s->curve, bytes) : s->bandwidth;
+      double own = s->moved * bytes / bandwidth;
+      most = own > most ? own : most;
+    }
+    if (i > 0 && !(line->start + most < best))
+      continue;
+    best = line->start + most;
+    *slowest = most;
+    *fastest = i;
+  }
+  return best;
+}

@@ -35,6 +35,31 @@ typedef struct ett_comm_curve {
   double bytes[ETT_COMM_MAX_POINTS], bandwidth[ETT_COMM_MAX_POINTS]; /* bytes/s */
 } ett_comm_curve;
 
+/* What a model of communication says of messages in one place: start, and the slowest of
+ * streams, each of which moves some bytes for each byte of the buffer. */
+enum { ETT_COMM_STREAMS = 16, ETT_COMM_LINES = 4 };
+typedef struct ett_comm_stream {
+  double moved, bandwidth;
+  const ett_comm_curve *curve; /* NULL: the bandwidth; else it is a share of the curve */
+} ett_comm_stream;
+
+typedef struct ett_comm_line {
+  double start; /* seconds */
+  int streams;
+  ett_comm_stream stream[ETT_COMM_STREAMS];
+} ett_comm_line;
+
+/* Several models, of which the fastest is taken. */
+typedef struct ett_comm_law {
+  int lines;
+  ett_comm_line line[ETT_COMM_LINES];
+} ett_comm_law;
+
+/* Seconds of a message of more than 0 bytes; *slowest: of its slowest stream; *fastest:
+ * the line. A law has at least one line; of equally fast ones the first counts. */
+double ett_comm_law_seconds(const ett_comm_law *law, double bytes, double *slowest,
+                            int *fastest);
+
 /* The standard name of a kind ("all_reduce", ...), and the kind of a name, or -1. */
 const char *ett_comm_kind_name(ett_comm_kind kind);
 int ett_comm_kind_of(const char *name);

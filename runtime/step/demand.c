@@ -9,7 +9,17 @@ typedef struct {
   ett_demand_time time;
   int timed;
   size_t place; /* the first entry with the same place */
+  size_t price; /* of such an entry: index + 1 of its last price; 0: none */
 } entry;
+
+/* What messages of a kind and element size take in a place. */
+typedef struct {
+  ett_demand_kind kind;
+  int32_t element_bytes;
+  size_t before; /* index + 1 of another price of the place; 0: none */
+  const ett_comm_law *law;
+  double low, high;
+} price;
 
 struct ett_demands {
   entry *entries;
@@ -20,6 +30,8 @@ struct ett_demands {
   size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
   size_t slot_count;
   uint64_t edition;
+  price *prices;
+  size_t price_count, price_capacity;
 };
 
 static _Atomic uint64_t editions;
@@ -37,6 +49,7 @@ void ett_demands_free(ett_demands *d) {
   free(d->entries);
   free(d->places);
   free(d->slots);
+  free(d->prices);
   free(d);
 }
 
@@ -115,6 +128,27 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
+/* Sets the time of an entry that has a price; 0: it has none that can be set. */
+static int set_by_price(ett_demands *d, size_t index) {
+  const ett_demand *demand = &d->entries[index].demand;
+  if (demand->parts != 0 || demand->kind == ETT_DEMAND_OPTIMIZER)
+    return 0;
+  size_t at = d->entries[d->entries[index].place].price;
+  while (at > 0 && (d->prices[at - 1].kind != demand->kind ||
+                    d->prices[at - 1].element_bytes != demand->element_bytes))
+    at = d->prices[at - 1].before;
+  if (at == 0)
+    return 0;
+  const price *p = &d->prices[at - 1];
+  double stream;
+  int fastest;
+  double seconds = ett_comm_law_seconds(p->law, demand->amount, &stream, &fastest);
+  ett_err why; /* the caller finds it untimed, and says why */
+  return ett_demands_set(d, index,
+                         (ett_demand_time){seconds, seconds * p->low, seconds * p->high},
+                         &why) == 0;
+}
+
 ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {
   if (grow(d, err) != 0)
     return -1;
@@ -124,10 +158,38 @@ ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *er
       return (ptrdiff_t)d->slots[at] - 1;
     at = (at + 1) & (d->slot_count - 1);
   }
-  d->entries[d->count] = (entry){*demand, {0, 0, 0}, 0, 0};
+  d->entries[d->count] = (entry){.demand = *demand};
   d->entries[d->count].place = find_place(d, d->count);
   d->slots[at] = ++d->count;
+  set_by_price(d, d->count - 1);
   return (ptrdiff_t)d->count - 1;
+}
+
+int ett_demands_price(ett_demands *d, size_t index, const ett_comm_law *law, double low,
+                      double high, ett_err *err) {
+  if (index >= d->count)
+    return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
+  if (d->price_count == d->price_capacity) {
+    size_t capacity = d->price_capacity ? 2 * d->price_capacity : 16;
+    price *prices = realloc(d->prices, capacity * sizeof *prices);
+    if (!prices)
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu laws", capacity);
+    d->prices = prices;
+    d->price_capacity = capacity;
+  }
+  const entry *one = &d->entries[index];
+  entry *first = &d->entries[one->place];
+  d->prices[d->price_count] = (price){.kind = one->demand.kind,
+                                      .element_bytes = one->demand.element_bytes,
+                                      .before = first->price,
+                                      .law = law,
+                                      .low = low,
+                                      .high = high};
+  first->price = ++d->price_count;
+  for (size_t i = ett_demands_untimed(d, 0); i < d->count;
+       i = ett_demands_untimed(d, i + 1))
+    set_by_price(d, i);
+  return 0;
 }
 
 size_t ett_demands_count(const ett_demands *d) {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "comm/comm.h"
 #include "comm/placement.h"
 
 typedef enum ett_demand_kind {
@@ -62,6 +63,12 @@ const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index
 /* Fails when a time is negative, not finite or outside its interval. */
 int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
                     ett_err *err);
+
+/* Sets the times of all messages of a kind, place and element size like those of a
+ * demand, and of those to come: a law's seconds, between `low` and `high` times as many.
+ * Messages of parts of a cluster are left out. The law must outlive the demands. */
+int ett_demands_price(ett_demands *demands, size_t index, const ett_comm_law *law,
+                      double low, double high, ett_err *err);
 
 /* Another one after a time was changed, in any table. */
 uint64_t ett_demands_edition(const ett_demands *demands);

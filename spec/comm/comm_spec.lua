@@ -68,6 +68,28 @@ describe("ett.comm", function()
     assert.near(60e9, comm.curve_at(curve, 1e7), 1)
   end)
 
+  it("takes the fastest of some laws, each by its slowest stream", function()
+    local curve = { 1e4, 5e9, 1e6, 20e9, 1e9, 25e9 }
+    for seed = 1, 50 do
+      local function between(a, b) return a + (b - a) * (seed * (a + 3) * 0.618 % 1) end
+      local laws, best = {}, { math.huge }
+      local bytes = between(1e3, 1e9)
+      for i = 1, 1 + seed % 4 do
+        laws[i] = { start = between(i * 1e-4, 1e-2) }
+        local slowest = 0.0
+        for k = 1, (seed + i) % 5 do
+          local stream = { moved = between(k / i, 3), bandwidth = k == 2 and 0.9 or between(k * 1e8, 4e10),
+            curve = k == 2 and curve or nil }
+          laws[i][k] = stream
+          slowest = math.max(slowest, stream.moved * bytes / (stream.bandwidth * (k == 2 and comm.curve_at(curve, bytes)
+            or 1)))
+        end
+        if laws[i].start + slowest < best[1] then best = { laws[i].start + slowest, slowest, i } end
+      end
+      assert.same(best, { comm.law(table.unpack(laws)):time(bytes) })
+    end
+  end)
+
   it("agrees with published measurements of eight H100", function()
     local cluster_module = require "ett.profile.cluster"
     local dgx = cluster_module.get "dgx_h100"

@@ -300,10 +300,13 @@ describe("models of communication", function()
         local time = collectives.timer(c, "all_reduce", place(c, "data", { tp = 8, dp = 16 }))
         return (time(1)), (time(2))
       end
+      assert.same({ 4.0, 5.0 }, { timed "return { start = 3, { moved = 2, bandwidth = 4 }, { bandwidth = 1 } }" })
       assert.same({ 101.0, 204.0 }, { timed "local n = 100; return function() n = n + 1; return n * r.bytes end" })
       for body, wanted in pairs {
         ["return nil"] = "none of the models of all_reduce serves a group of 16 ranks: own",
-        ["return 3"] = "own.lua:1: collective 'own': timer must return a function, or nil, got 3",
+        ["return 3"] = "own.lua:1: collective 'own': timer must return a function, a law, or nil, got 3",
+        ["return { start = -1 }"] = "own.lua:1: collective 'own': law: 'start' must be at least 0 s, got -1",
+        ["return { { bandwidth = 0 } }"] = "collective 'own': law: a stream needs 'moved' of at least 0 and a positive",
         ["return function() return -1 end"] = "own.lua:1: collective 'own': seconds must return a number of at least 0",
         ["return function() return r.tears[1] end"] = "own.lua:2: attempt to index a nil value",
       } do

@@ -42,6 +42,35 @@ describe("times", function()
     end
   end)
 
+  it("of messages that follow a law are those of single answers, with their intervals", function()
+    local clusters, core, fields = require "ett.profile.cluster", require "ett.step", require "ett.plan.fields"
+    for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100" } do
+      local on, priced = clusters.get(name), 0
+      local times = times_module.new(on)
+      for _, changes in ipairs { { pp = 4, dp = 8 }, { tp = 2, dp = 32, zero = 1 }, { pp = 2, zero = 3, dp = 2 } } do
+        local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, ffn = 4096,
+          vocab = 32000 })
+        changes.seq, changes.micro_batches, changes.dtype = 1024, 4, "fp16"
+        local p = require("ett.plan").new(changes, model, on)
+        local program <close> = require("ett.step.lower").program(model, p, times).program
+        local demands <close> = core.demands()
+        local workspace <close> = core.workspace()
+        local asked = getmetatable(demands).__index
+        local counting = setmetatable({ price = function(_, ...) priced = priced + 1; return demands:price(...) end },
+          { __index = function(_, method) return function(_, ...) return asked[method](demands, ...) end end })
+        assert.is_nil(program:totals(fields.to_c(p, clusters.placement(on)), demands, workspace))
+        times:answer(counting, p.dtype, 1024)
+        for i = 1, demands:count() do
+          local d = demands:get(i)
+          local seconds, low, high = times:of_demand(p.dtype, 1024, d.kind, d.bytes or d.parameters,
+            d.topology or d.place, d.element_bytes, d.layers)
+          assert.same({ seconds, low, high }, { d.seconds, d.low_seconds, d.high_seconds }, name .. d.kind)
+        end
+      end
+      assert.is_true(priced > 0, name)
+    end
+  end)
+
   it("refuse a time that is none, with what it is the time of", function()
     for _, seconds in ipairs { -1, 0 / 0, math.huge } do
       local ok, raised = pcall(function()

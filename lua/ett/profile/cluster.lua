@@ -169,16 +169,20 @@ end
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
 ---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
 ---@return function function(bytes): seconds
+---@return function function(): the law of ett.comm and the half-width of its interval; nil: the times follow no law
 function cluster_module.collective_timer(cluster, kind, topology)
   check_request(cluster, 0, topology)
-  local time = collectives.timer(cluster, collective_names.kind(kind), topology)
+  local time, law = collectives.timer(cluster, collective_names.kind(kind), topology)
   return function(bytes, told)
     local seconds, bus, model, measured = time(bytes)
     local provenance = measured and "calibrated" or "assumed"
     local spread = assumed_spread[provenance]
     return seconds, seconds * (1 - spread), seconds * (1 + spread), provenance,
       told and { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 } or nil, model, "placed"
-  end, time
+  end, time, function()
+    local own, measured = law()
+    return own, assumed_spread[measured and "calibrated" or "assumed"]
+  end
 end
 
 --- The answer of collective_timer for one message.

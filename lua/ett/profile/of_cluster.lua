@@ -400,20 +400,31 @@ end
 
 --- Timer of a kind of collective in one group of ranks: from samples, else from the cluster's links.
 ---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
+---@return function|nil function(): the law that these are, as of ett.profile.cluster
 function Profile:collective_timer(kind, topology, dtype)
-  local time
+  local time, law
+  local function find_links()
+    local _
+    time, _, law = cluster_module.collective_timer(self.cluster, kind, topology)
+  end
   local function links(bytes, told)
-    time = time or cluster_module.collective_timer(self.cluster, kind, topology)
+    if not time then find_links() end
     return time(bytes, told)
   end
   local own, void, smallest = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
-  local function otherwise(bytes, told)
+  local function find_rest()
     rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
-    return rest(bytes, told)
+    return rest
   end
-  return own and held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) or otherwise
+  local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
+  if own then return held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) end
+  return otherwise, function()
+    if find_rest() ~= links then return nil end
+    if not law then find_links() end
+    return law()
+  end
 end
 
 --- The answer of collective_timer for one message.

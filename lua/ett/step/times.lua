@@ -176,10 +176,12 @@ local function place_of(self, topology)
 end
 
 --- Times of a kind of collective in a place, of any number of bytes: those of the links where the profile has none.
+---@return function, function|nil function(): the law that they are, as of ett.profile.cluster
 local function timer_of(self, kind, topology, dtype)
-  local profile, own, links = self.profile, nil, nil
+  local profile, own, links, law = self.profile, nil, nil, nil
   if profile and profile.collective_timer then
-    own = profile:collective_timer(kind, topology, dtype)
+    own, law = profile:collective_timer(kind, topology, dtype)
+    law = type(law) == "function" and law or nil -- or why samples are void
   elseif profile then
     own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
   end
@@ -202,10 +204,11 @@ local function timer_of(self, kind, topology, dtype)
         topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" } or nil
     end
     return seconds, low, high, provenance, words, model
-  end
+  end, law
 end
 
--- What is known of a kind of collective in a place: its timer, and by bytes its answers and those without a detail.
+-- What is known of a kind of collective in a place: its timer, what finds its law (nil: it has none), and by bytes its
+-- answers and those without a detail.
 local function collective_of(self, kind, topology, dtype)
   local place = self.of_topology[topology] or place_of(self, topology)
   local by_dtype = place.kinds[kind]
@@ -215,7 +218,8 @@ local function collective_of(self, kind, topology, dtype)
   end
   local known = by_dtype[dtype]
   if not known then
-    known = { answers = {}, messages = {}, timer = timer_of(self, kind, place.topology, dtype) }
+    known = { answers = {}, messages = {} }
+    known.timer, known.find_law = timer_of(self, kind, place.topology, dtype)
     by_dtype[dtype] = known
   end
   return known
@@ -262,18 +266,27 @@ function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, laye
     layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
 end
 
+local function set_time(demands, index, seconds, low, high) demands:set(index, seconds, low, high) end
+
+-- Sets the time of one message, or of all of its kind and place where they follow a law.
+local function answer_message(demands, index, amount, known)
+  local law, spread
+  if known.find_law then law, spread = known.find_law() end
+  if not (law and demands:price(index, law, 1 - spread, 1 + spread)) then
+    set_time(demands, index, known.timer(amount))
+  end
+end
+
 --- Sets the time of everything that is untimed in `demands` (ett.step).
 ---@param keep boolean? whether of_demand will be asked for messages again
 function Times:answer(demands, dtype, hidden, keep)
   local index, kind, amount, where, element_bytes, layers = demands:untimed_after(0)
   while index do
-    local seconds, low, high
     if keep or kind == "optimizer" then
-      seconds, low, high = self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers)
+      set_time(demands, index, self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
     else
-      seconds, low, high = collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype).timer(amount)
+      answer_message(demands, index, amount, collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype))
     end
-    demands:set(index, seconds, low, high)
     index, kind, amount, where, element_bytes, layers = demands:untimed_after(index)
   end
 end

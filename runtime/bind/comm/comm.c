@@ -3,22 +3,32 @@
 
 #include "bind/common.h"
 
-/* curve_at({ bytes, bytes/s, ... }, bytes): bus bandwidth of a measured curve. */
-static int comm_curve_at(lua_State *L) {
+#include <math.h>
+#include <string.h>
+
+/* Reads the curve at an index of the stack, a list of bytes and bytes/s. */
+static void get_curve(lua_State *L, int index, ett_comm_curve *curve) {
   size_t count;
-  const double *values = ett_lua_doubles(L, 1, &count);
-  double bytes = luaL_checknumber(L, 2);
+  const double *values = ett_lua_doubles(L, index, &count);
   luaL_argcheck(L, count % 2 == 0 && count / 2 <= ETT_COMM_MAX_POINTS, 1,
                 "must be at most 64 pairs of bytes and bandwidth");
-  luaL_argcheck(L, bytes > 0, 2, "must be positive");
-  ett_comm_curve curve = {.points = count / 2};
-  for (size_t i = 0; i < curve.points; i++) {
-    curve.bytes[i] = values[2 * i];
-    curve.bandwidth[i] = values[2 * i + 1];
+  curve->points = count / 2;
+  for (size_t i = 0; i < curve->points; i++) {
+    curve->bytes[i] = values[2 * i];
+    curve->bandwidth[i] = values[2 * i + 1];
   }
   ett_err err;
-  if (ett_comm_curve_check(&curve, &err) != 0)
-    return ett_lua_raise(L, &err);
+  if (ett_comm_curve_check(curve, &err) != 0)
+    ett_lua_raise(L, &err);
+  lua_pop(L, 1);
+}
+
+/* curve_at({ bytes, bytes/s, ... }, bytes): bus bandwidth of a measured curve. */
+static int comm_curve_at(lua_State *L) {
+  ett_comm_curve curve;
+  double bytes = luaL_checknumber(L, 2);
+  luaL_argcheck(L, bytes > 0, 2, "must be positive");
+  get_curve(L, 1, &curve);
   lua_pushnumber(L, ett_comm_curve_at(&curve, bytes));
   return 1;
 }
@@ -43,16 +53,78 @@ static int comm_kinds(lua_State *L) {
   return 1;
 }
 
+/* Reads the stream on top of the stack, whose curve goes to `curve`. */
+static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve *curve) {
+  luaL_checktype(L, -1, LUA_TTABLE);
+  stream->moved = ett_lua_number_field(L, -1, "moved", 1);
+  stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", 1);
+  if (lua_getfield(L, -1, "curve") != LUA_TNIL) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    get_curve(L, lua_gettop(L), curve);
+    stream->curve = curve;
+  }
+  lua_pop(L, 1);
+  if (!(isfinite(stream->moved) && stream->moved >= 0 && stream->bandwidth > 0))
+    luaL_error(L,
+               "a stream needs 'moved' of at least 0 and a positive 'bandwidth', "
+               "got %f and %f",
+               stream->moved, stream->bandwidth);
+}
+
+/* law({start=, {moved=, bandwidth=, curve=}, …}, …): the fastest of some lines. A
+ * stream's bandwidth is in bytes/s, or a share of its curve. */
+static int comm_law(lua_State *L) {
+  int lines = lua_gettop(L);
+  size_t streams = 0;
+  luaL_argcheck(L, lines >= 1 && lines <= ETT_COMM_LINES, 1, "must be 1 to 4 lines");
+  for (int i = 1; i <= lines; i++) {
+    luaL_checktype(L, i, LUA_TTABLE);
+    luaL_argcheck(L, lua_rawlen(L, i) <= ETT_COMM_STREAMS, i, "has too many streams");
+    streams += lua_rawlen(L, i);
+  }
+  ett_comm_law *law =
+      lua_newuserdatauv(L, sizeof *law + streams * sizeof(ett_comm_curve), 0);
+  memset(law, 0, sizeof *law);
+  luaL_setmetatable(L, ETT_LUA_LAW);
+  ett_comm_curve *curve = (ett_comm_curve *)(law + 1);
+  law->lines = lines;
+  for (int i = 0; i < lines; i++) {
+    ett_comm_line *line = &law->line[i];
+    line->start = ett_lua_number_field(L, i + 1, "start", 0);
+    if (!(isfinite(line->start) && line->start >= 0))
+      luaL_error(L, "'start' must be at least 0 s, got %f", line->start);
+    line->streams = (int)lua_rawlen(L, i + 1);
+    for (int k = 0; k < line->streams; k++, lua_pop(L, 1)) {
+      lua_rawgeti(L, i + 1, k + 1);
+      get_stream(L, &line->stream[k], curve++);
+    }
+  }
+  return 1;
+}
+
+/* law:time(bytes): seconds, those of the slowest stream, and the number of the line. */
+static int law_time(lua_State *L) {
+  const ett_comm_law *law = luaL_checkudata(L, 1, ETT_LUA_LAW);
+  double bytes = luaL_checknumber(L, 2), slowest = 0;
+  int fastest = 0;
+  luaL_argcheck(L, bytes > 0, 2, "must be positive");
+  lua_pushnumber(L, ett_comm_law_seconds(law, bytes, &slowest, &fastest));
+  lua_pushnumber(L, slowest);
+  lua_pushinteger(L, fastest + 1);
+  return 3;
+}
+
+static const luaL_Reg law_methods[] = {{"time", law_time}, {NULL, NULL}};
+
 static const luaL_Reg functions[] = {
-    {"kinds", comm_kinds},
-    {"curve_at", comm_curve_at},
-    {"factor", comm_factor},
-    {NULL, NULL},
+    {"law", comm_law},       {"kinds", comm_kinds}, {"curve_at", comm_curve_at},
+    {"factor", comm_factor}, {NULL, NULL},
 };
 
 int luaopen_ett_comm(lua_State *L);
 
 int luaopen_ett_comm(lua_State *L) {
+  ett_lua_type(L, ETT_LUA_LAW, law_methods, NULL);
   luaL_newlib(L, functions);
   return 1;
 }

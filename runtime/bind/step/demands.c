@@ -40,17 +40,22 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
   lua_setfield(L, -2, "tiers");
 }
 
+/* Pushes the user value of the demands at `box`: places by number, and laws. */
+static void push_kept(lua_State *L, int box) {
+  if (lua_getiuservalue(L, box, 1) == LUA_TTABLE)
+    return;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushvalue(L, -1);
+  lua_setiuservalue(L, box, 1);
+}
+
 /* Pushes the table of a demand's place: one for all demands of the same place, kept in
  * the user value of the demands at `box`. */
 static void push_topology(lua_State *L, int box, size_t index) {
   const ett_demands *demands = *(void **)lua_touserdata(L, box);
   size_t place = ett_demands_place(demands, index);
-  if (lua_getiuservalue(L, box, 1) != LUA_TTABLE) {
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_pushvalue(L, -1);
-    lua_setiuservalue(L, box, 1);
-  }
+  push_kept(L, box);
   if (lua_rawgeti(L, -1, (lua_Integer)place + 1) == LUA_TNIL) {
     lua_pop(L, 1);
     lua_createtable(L, 0, 4);
@@ -148,6 +153,26 @@ static int demands_set(lua_State *L) {
   return 0;
 }
 
+/* demands:price(index, law, low, high): messages of the kind and place of a demand take
+ * what a law of ett.comm says, between low and high times as long. Returns whether the
+ * demand is timed then: a law may say what no time can be. */
+static int demands_price(lua_State *L) {
+  ett_demands *demands = to_demands(L);
+  lua_Integer index = luaL_checkinteger(L, 2);
+  const ett_comm_law *law = luaL_checkudata(L, 3, ETT_LUA_LAW);
+  double low = luaL_checknumber(L, 4), high = luaL_checknumber(L, 5);
+  ett_err err;
+  luaL_argcheck(L, index >= 1, 2, "must be a demand's index");
+  push_kept(L, 1);
+  lua_pushvalue(L, 3);
+  lua_rawsetp(L, -2, law);
+  lua_pop(L, 1);
+  if (ett_demands_price(demands, (size_t)index - 1, law, low, high, &err) != 0)
+    return ett_lua_raise(L, &err);
+  lua_pushboolean(L, ett_demands_time(demands, (size_t)index - 1) != NULL);
+  return 1;
+}
+
 static int demands_count(lua_State *L) {
   lua_pushinteger(L, (lua_Integer)ett_demands_count(to_demands(L)));
   return 1;
@@ -167,9 +192,13 @@ int ett_step_lua_workspace_new(lua_State *L) {
 }
 
 static const luaL_Reg demands_methods[] = {
-    {"untimed", demands_untimed}, {"untimed_after", demands_untimed_after},
-    {"get", demands_get},         {"set", demands_set},
-    {"count", demands_count},     {NULL, NULL},
+    {"untimed", demands_untimed},
+    {"untimed_after", demands_untimed_after},
+    {"get", demands_get},
+    {"set", demands_set},
+    {"price", demands_price},
+    {"count", demands_count},
+    {NULL, NULL},
 };
 
 static const luaL_Reg workspace_methods[] = {

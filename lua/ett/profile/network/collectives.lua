@@ -156,12 +156,14 @@ local function empty_request(cluster, kind, topology)
       t.rank_bandwidth = of_rank(tier, place)
       -- Curves are measured with one group alone.
       local curve = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
+      t.curve = curve
       curves[#curves + 1] = curve and { tier = t, curve = curve }
       ends_measured = curve ~= nil
     end
     r.tiers[k], below = t, units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
+  r.curve = ends_measured and curves[#curves].curve or nil
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = r, curves = curves, ends_measured = ends_measured }
 end
@@ -188,15 +190,20 @@ local function fault(model, raised)
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
--- The timer of a model for a request: a function that returns seconds and bus bandwidth, or nil.
+-- The timer of a model for a request: a function that returns seconds and bus bandwidth, or a law of ett.comm and its
+-- description; nil: the model does not apply.
 local function timer_of(model, request)
   if not model.timer then return function() return model.seconds(request) end end
   local ok, time = pcall(model.timer, request)
   if not ok then fault(model, time) end
-  if time ~= nil and type(time) ~= "function" then
-    refuse(model, "timer must return a function, or nil, got %s", schema.describe(time))
+  if time == nil or type(time) == "function" then return time end
+  if type(time) ~= "table" then
+    refuse(model, "timer must return a function, a law, or nil, got %s", schema.describe(time))
   end
-  return time
+  local law
+  ok, law = pcall(comm.law, time)
+  if not ok then refuse(model, "law: %s", error_module.from(law).message) end
+  return law, time
 end
 
 -- The names of the models to try for a kind.
@@ -206,14 +213,29 @@ local function models_of(cluster, kind)
   return models
 end
 
--- The request for a kind in one placement, and the models that serve it with their timers.
+-- The most laws that are evaluated together (ETT_COMM_LINES of runtime/comm/comm.h).
+local most_laws = 4
+
+-- The timer of a law, as a function.
+local function function_of(law, request)
+  return function()
+    local seconds, stream = law:time(request.bytes)
+    return seconds, stream > 0 and request.bytes * request.factor / stream or nil
+  end
+end
+
+-- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws.
 local function known_of(cluster, kind, topology)
   local known = empty_request(cluster, kind, topology)
+  local request, laws = known.request, {}
   known.models, known.times = {}, {}
   for _, model in ipairs(models_of(cluster, kind)) do
-    local time, n = timer_of(model, known.request), #known.models + 1
-    if time then known.models[n], known.times[n] = model, time end
+    local time, law = timer_of(model, request)
+    local n = #known.models + 1
+    if time then known.models[n], known.times[n], laws[n] = model, law and function_of(time, request) or time, law end
   end
+  local count = #known.models
+  if count > 0 and count <= most_laws and #laws == count then known.law = comm.law(table.unpack(laws)) end
   return known
 end
 
@@ -241,21 +263,34 @@ end
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
+---@return function function(): the law of ett.comm that these are, and whether it is measured; or nil
 function collectives.timer(cluster, kind, topology)
   local alone = (topology.ranks or topology.nodes * topology.gpus_per_node) == 1
   local known
+  local function find_known()
+    known = known_of(cluster, kind, topology)
+    return known
+  end
   return function(bytes)
     if bytes == 0 or alone then return 0.0, 0.0, "none", nil end
-    known = known or known_of(cluster, kind, topology)
-    local request = known.request
-    if #known.curves == 0 then request.bytes = bytes else fill(known, bytes) end
-    local best, bus, name = ask(known)
+    local own = known or find_known()
+    local law, request = own.law, own.request
+    if law then
+      local seconds, stream, fastest = law:time(bytes)
+      return seconds, stream > 0 and bytes * request.factor / stream or 0.0, own.models[fastest].name,
+        request.curve ~= nil
+    end
+    fill(own, bytes)
+    local best, bus, name = ask(own)
     if not best then
       error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
         or collectives.default[kind], ", "))
     end
     return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name, request.measured ~= nil
+  end, function()
+    local own = not alone and (known or find_known())
+    if own then return own.law, own.request.curve ~= nil end
   end
 end
 
