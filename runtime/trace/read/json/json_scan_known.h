@@ -228,7 +228,7 @@ static void learn(ett_json_scan *s, const char *p, const char *end) {
   uint32_t alike = 0;
   for (uint32_t i = k->steps[w.at].child; i; i = k->steps[i].next)
     alike++;
-  w.crowded = alike >= 4; /* its args seem to change, too */
+  w.crowded = alike >= 8; /* its args seem to change, too */
   bool in_args = false;
   p = space(p + 1);
   while (!w.failed) {
