@@ -48,8 +48,8 @@ memory of the software and were not checked against its code. The errors above a
 - The first and last slice hold a layer less where a row says that embedding and loss count as layers.
 - Steps of sharded data parallelism have a slowdown by generation.
 - With `CUDA_LAUNCH_BLOCKING=1` the host waits for each kernel.
-- NeMo's rows that do not state it overlap tensor-parallel communication (not nvfp4) and accumulate gradients inside
-  the weight products, as all rows of NeMo that state it.
+- NeMo's rows that do not state it overlap tensor-parallel communication (not nvfp4). They accumulate gradients inside
+  the weight products. So do all rows of NeMo that state it.
 - Megatron-DeepSpeed's pipelines send one after the other, as DeepSpeed's do.
 - LoRA rows without a rank have rank 16, those without targets their software's default, and they recompute in full
   where they do not fit otherwise.
@@ -73,8 +73,8 @@ memory of the software and were not checked against its code. The errors above a
 - Factors were fitted again after these three. Mean errors fell: GB200 from 9.7 to 7.7 %, mixtures from 11.3 to 10.2,
   nvfp4 from 8.3 to 6.2, B300 from 14.2 to 13.7. Three rose: H200 from 4.9 to 7.4 %, fp8 from 7.5 to 7.9, LoRA from
   6.8 to 7.6.
-- NeMo and Megatron-Bridge rows that do not state it overlap gradients and parameters, and NeMo's reduce in bf16, as
-  its performance scripts do and all but two rows that state it.
+- NeMo and Megatron-Bridge rows that do not state it overlap gradients and parameters, and NeMo's reduce in bf16. Its
+  performance scripts do the same, and all but two rows that state it.
 - NVIDIA's fine-tuning packs SQuAD, so attention stays inside documents. They count as 512 tokens, longer than SQuAD's
   200, since a kernel's grid is that of a pack's longest. LoRA rows are then 6 % too fast.
 - Ranks that split a tensor gather operands of products in the products' data type, as Transformer Engine does.
@@ -115,7 +115,7 @@ memory of the software and were not checked against its code. The errors above a
 - Drawing the masks of dropouts does not bound their kernels. Rows of 2021 would be better if it did, Korthikanti et
   al. and vTrain inside a node worse; instructions of Philox a value leave them bound by memory.
 - Data-parallel groups with two or four devices of each node seem to take two to three times as long in vTrain's rows
-  as the cards' rate says; groups with one device or all eight do not. Four cards serve eight devices there. A ring of
+  as the cards' rate says. Groups with one device or all eight do not. Four cards serve eight devices there. A ring of
   two or four devices then enters a node by one card and leaves by another. NCCL before 2.20 sent such rings across
   the rails of a network. But such groups alone are measured at 0.95 times (two devices) and 1.25 to 1.45 times
   (four) what the cards' rate says. NVIDIA/nccl issues 569 and 1411 have these rates. The rows of SC21 show nothing. So
