@@ -17,6 +17,11 @@ describe("ett.error", function()
     end
   end)
 
+  it("keeps a quoted value with newlines in one line", function()
+    local message = error_module.new("usage", "%+.1f %%, '%s', %s and '%s'", 1.5, "a\nb", "c\nd", "e\n").message
+    assert.equal("+1.5 %, 'a\\nb', c\nd and 'e\\n'", message)
+  end)
+
   it("finds the nearest name", function()
     assert.equal("rms_norm", error_module.nearest("rms_nrom", { "gelu", "rms_norm", "rope" }))
     assert.is_nil(error_module.nearest("zzzzzz", { "gelu", "rms_norm" }))

@@ -33,7 +33,7 @@ end
 function error_module.message(format, ...)
   if not has_newline(...) then return format:format(...) end
   local values, i = table.pack(...), 0
-  for quote, kind in format:gmatch "('?)%%[%-%d%.]*([%a%%])'?" do
+  for quote, kind in format:gmatch "('?)%%[%-+ #%d%.]*([%a%%])'?" do
     if kind ~= "%" then i = i + 1 end
     if kind == "s" and quote == "'" then values[i] = tostring(values[i]):gsub("\n", "\\n") end
   end
