@@ -71,24 +71,31 @@ double ett_comm_curve_at(const ett_comm_curve *curve, double bytes) {
   return curve->bandwidth[i - 1] * pow(curve->bandwidth[i] / curve->bandwidth[i - 1], t);
 }
 
-double ett_comm_law_seconds(const ett_comm_law *law, double bytes, double *slowest,
-                            int *fastest) {
-  double best = INFINITY;
-  for (int i = 0; i < law->lines; i++) {
-    const ett_comm_line *line = &law->line[i];
-    double most = 0;
-    for (int k = 0; k < line->streams; k++) {
-      const ett_comm_stream *s = &line->stream[k];
-      double bandwidth =
-          s->curve ? s->bandwidth * ett_comm_curve_at(s->curve, bytes) : s->bandwidth;
-      double own = s->moved * bytes / bandwidth;
-      most = own > most ? own : most;
+static ett_comm_law_time line_at(const ett_comm_line *line, double bytes) {
+  ett_comm_law_time t = {0};
+  for (int k = 0; k < line->streams; k++) {
+    const ett_comm_stream *s = &line->stream[k];
+    double bandwidth =
+        s->curve ? s->bandwidth * ett_comm_curve_at(s->curve, bytes) : s->bandwidth;
+    double own = s->moved * bytes / bandwidth;
+    if (own > t.stream_seconds) {
+      t.stream_seconds = own;
+      t.moved = s->moved;
+      t.bandwidth = bandwidth;
     }
-    if (i > 0 && !(line->start + most < best))
-      continue;
-    best = line->start + most;
-    *slowest = most;
-    *fastest = i;
+  }
+  t.seconds = line->start + t.stream_seconds;
+  return t;
+}
+
+ett_comm_law_time ett_comm_law_at(const ett_comm_law *law, double bytes) {
+  ett_comm_law_time best = line_at(&law->line[0], bytes);
+  for (int i = 1; i < law->lines; i++) {
+    ett_comm_law_time own = line_at(&law->line[i], bytes);
+    if (own.seconds < best.seconds) {
+      best = own;
+      best.line = i;
+    }
   }
   return best;
 }

@@ -55,10 +55,16 @@ typedef struct ett_comm_law {
   ett_comm_line line[ETT_COMM_LINES];
 } ett_comm_law;
 
-/* Seconds of a message of more than 0 bytes; *slowest: of its slowest stream; *fastest:
- * the line. A law has at least one line; of equally fast ones the first counts. */
-double ett_comm_law_seconds(const ett_comm_law *law, double bytes, double *slowest,
-                            int *fastest);
+/* What a law says of a message: of the fastest line, and of its slowest stream. */
+typedef struct ett_comm_law_time {
+  double seconds;
+  int line;
+  double stream_seconds, moved, bandwidth; /* 0: it has no stream */
+} ett_comm_law_time;
+
+/* Of more than 0 bytes. A law has at least one line; of equally fast ones the first
+ * counts. */
+ett_comm_law_time ett_comm_law_at(const ett_comm_law *law, double bytes);
 
 /* The standard name of a kind ("all_reduce", ...), and the kind of a name, or -1. */
 const char *ett_comm_kind_name(ett_comm_kind kind);

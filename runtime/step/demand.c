@@ -140,9 +140,7 @@ static int set_by_price(ett_demands *d, size_t index) {
   if (at == 0)
     return 0;
   const price *p = &d->prices[at - 1];
-  double stream;
-  int fastest;
-  double seconds = ett_comm_law_seconds(p->law, demand->amount, &stream, &fastest);
+  double seconds = ett_comm_law_at(p->law, demand->amount).seconds;
   ett_err why; /* the caller finds it untimed, and says why */
   return ett_demands_set(d, index,
                          (ett_demand_time){seconds, seconds * p->low, seconds * p->high},

@@ -84,9 +84,11 @@ describe("ett.comm", function()
           slowest = math.max(slowest, stream.moved * bytes / (stream.bandwidth * (k == 2 and comm.curve_at(curve, bytes)
             or 1)))
         end
-        if laws[i].start + slowest < best[1] then best = { laws[i].start + slowest, slowest, i } end
+        if laws[i].start + slowest < best[1] then best = { laws[i].start + slowest, i, slowest } end
       end
-      assert.same(best, { comm.law(table.unpack(laws)):time(bytes) })
+      local seconds, line, slowest, moved, bandwidth = comm.law(table.unpack(laws)):time(bytes)
+      assert.same(best, { seconds, line, slowest })
+      assert.equal(slowest, bandwidth > 0 and moved * bytes / bandwidth or 0.0)
     end
   end)
 

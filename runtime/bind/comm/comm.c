@@ -102,16 +102,19 @@ static int comm_law(lua_State *L) {
   return 1;
 }
 
-/* law:time(bytes): seconds, those of the slowest stream, and the number of the line. */
+/* law:time(bytes): seconds, the number of the line; of its slowest stream seconds, moved
+ * and bytes/s. */
 static int law_time(lua_State *L) {
   const ett_comm_law *law = luaL_checkudata(L, 1, ETT_LUA_LAW);
-  double bytes = luaL_checknumber(L, 2), slowest = 0;
-  int fastest = 0;
+  double bytes = luaL_checknumber(L, 2);
   luaL_argcheck(L, bytes > 0, 2, "must be positive");
-  lua_pushnumber(L, ett_comm_law_seconds(law, bytes, &slowest, &fastest));
-  lua_pushnumber(L, slowest);
-  lua_pushinteger(L, fastest + 1);
-  return 3;
+  ett_comm_law_time t = ett_comm_law_at(law, bytes);
+  lua_pushnumber(L, t.seconds);
+  lua_pushinteger(L, t.line + 1);
+  lua_pushnumber(L, t.stream_seconds);
+  lua_pushnumber(L, t.moved);
+  lua_pushnumber(L, t.bandwidth);
+  return 5;
 }
 
 static const luaL_Reg law_methods[] = {{"time", law_time}, {NULL, NULL}};

@@ -216,11 +216,16 @@ end
 -- The most laws that are evaluated together (ETT_COMM_LINES of runtime/comm/comm.h).
 local most_laws = 4
 
+-- The bus bandwidth of a law's slowest stream.
+local function bus_of(request, bytes, seconds, moved, bandwidth)
+  return moved == request.factor and bandwidth or seconds > 0 and bytes * request.factor / seconds or 0.0
+end
+
 -- The timer of a law, as a function.
 local function function_of(law, request)
   return function()
-    local seconds, stream = law:time(request.bytes)
-    return seconds, stream > 0 and request.bytes * request.factor / stream or nil
+    local seconds, _, stream, moved, bandwidth = law:time(request.bytes)
+    return seconds, bus_of(request, request.bytes, stream, moved, bandwidth)
   end
 end
 
@@ -276,9 +281,8 @@ function collectives.timer(cluster, kind, topology)
     local own = known or find_known()
     local law, request = own.law, own.request
     if law then
-      local seconds, stream, fastest = law:time(bytes)
-      return seconds, stream > 0 and bytes * request.factor / stream or 0.0, own.models[fastest].name,
-        request.curve ~= nil
+      local seconds, line, stream, moved, bandwidth = law:time(bytes)
+      return seconds, bus_of(request, bytes, stream, moved, bandwidth), own.models[line].name, request.curve ~= nil
     end
     fill(own, bytes)
     local best, bus, name = ask(own)
