@@ -114,8 +114,8 @@ memory of the software and were not checked against its code. The errors above a
   copies. Bytes are counted from the code, none are fitted. Small kernels that join an operator cost no host time.
 - Drawing the masks of dropouts does not bound their kernels. Rows of 2021 would be better if it did, Korthikanti et
   al. and vTrain inside a node worse; instructions of Philox a value leave them bound by memory.
-- Data-parallel groups with two or four devices of each node seem to take two to three times as long in vTrain's rows
-  as the cards' rate says. Groups with one device or all eight do not. Four cards serve eight devices there. A ring of
+- In vTrain's rows, data-parallel groups with two or four devices of each node seem to take two to three times what
+  the cards' rate says. Groups with one device or all eight do not. Four cards serve eight devices there. A ring of
   two or four devices then enters a node by one card and leaves by another. NCCL before 2.20 sent such rings across
   the rails of a network. But such groups alone are measured at 0.95 times (two devices) and 1.25 to 1.45 times
   (four) what the cards' rate says. NVIDIA/nccl issues 569 and 1411 have these rates. The rows of SC21 show nothing. So
