@@ -66,6 +66,22 @@ local function wall(line, times)
   return best, text, busy
 end
 
+--- The most instructions of a rank of a command, and those of all, in user mode; nil without perf.
+---@param start string what starts the ranks; "" for one process
+local function instructions(start, line)
+  local folder, most, sum = command.folder(), 0, 0
+  command.shell(([[%s sh -c 'exec perf stat -x, -e instructions:u -o "%s/${OMPI_COMM_WORLD_RANK:-0}" "$@"' x %s]]
+    .. " > /dev/null"):format(start, folder, line))
+  for rank = 0, 1 do
+    local file = io.open(("%s/%d"):format(folder, rank))
+    local count = file and tonumber(file:read("a"):match "(%d+),,instructions")
+    if file then file:close() end
+    most, sum = math.max(most, count or 0), sum + (count or 0)
+  end
+  command.remove(folder)
+  if sum > 0 then return most, sum end
+end
+
 local function ranks(rows)
   local program = ("'%s/bin/ett' %s"):format(host.prefix, large)
   local memory = with_memory(program)
@@ -82,6 +98,13 @@ local function ranks(rows)
   local two_long, _, two_busy = wall(on_two .. long, 2)
   rows[#rows + 1] = row(("two ranks against one, a search of %.0f s"):format(one_long), ("%.2f"):format(one_long
     / two_long), ">= 1.8", one_long / two_long >= 1.8)
+  local one = instructions("", long) -- what the machine does beside counts for nothing
+  if one then
+    local most, both = instructions(on_two, long)
+    rows[#rows + 1] = row("instructions: one rank's over those of the rank with more", ("%.2f"):format(one / most), "",
+      nil)
+    rows[#rows + 1] = row("both ranks' over one's", ("%.2f"):format(both / one), "", nil)
+  end
   rows[#rows + 1] = row("processor seconds of both ranks over one's", ("%.2f"):format(two_busy / one_busy), "", nil)
   rows[#rows + 1] = row("bytes of two ranks equal to one's", text_one == text_two and "yes" or "no", "yes",
     text_one == text_two)
