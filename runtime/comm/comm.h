@@ -1,12 +1,13 @@
 /* comm.h - kinds of collectives, their factors, and measured curves.
  *
- * Conventions are those of nccl-tests (its doc/PERFORMANCE.md derives them): bytes is the
- * whole buffer, that is the result of all_gather, the input of reduce_scatter and what
- * one rank of all_to_all sends. Then seconds = alpha + bytes * factor / bus_bandwidth
+ * Conventions are those of nccl-tests (derived in its doc/PERFORMANCE.md): bytes is the
+ * size of the whole buffer: the result of all_gather, the input of reduce_scatter, the
+ * data that one rank of all_to_all sends.
+ * Then seconds = alpha + bytes * factor / bus_bandwidth
  *     factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all (n-1)/n;
  *             broadcast, send_recv 1
- * so that bus_bandwidth is a property of the links and does not depend on n. The models
- * of algorithms are files of lua/collectives; placement.h says where groups lie. */
+ * so that bus_bandwidth is a property of the links and does not depend on n.
+ * lua/collectives holds the models of algorithms; placement.h places groups on tiers. */
 #ifndef ETT_COMM_COMM_H
 #define ETT_COMM_COMM_H
 
@@ -29,7 +30,7 @@ typedef enum ett_comm_kind {
 
 /* Bus bandwidth over message size: ascending bytes, log-log interpolated. Below the first
  * point the time follows the line through the first two (latency and bandwidth); above
- * the last the bandwidth stays. */
+ * the last point the bandwidth is constant. */
 typedef struct ett_comm_curve {
   size_t points;
   double bytes[ETT_COMM_MAX_POINTS], bandwidth[ETT_COMM_MAX_POINTS]; /* bytes/s */
@@ -42,7 +43,7 @@ typedef struct ett_comm_stream {
   double moved, bandwidth;
   const ett_comm_curve *curve; /* NULL: the bandwidth; else it is a share of the curve */
 } ett_comm_stream;
-
+/* Fails if a curve has no points, or if its sizes do not ascend. */
 typedef struct ett_comm_line {
   double start; /* seconds */
   int streams;

@@ -1,8 +1,8 @@
-/* ranks.h - the ranks of a parallel layout, counted in an order of axes.
+/* ranks.h - the ranks of a parallel layout, numbered in an order of axes.
  *
- * As Megatron-Core's RankGenerator does (megatron/core/parallel_state.py): ranks of dense
- * layers are counted by tp, cp, dp and pp, those of experts by etp, ep, the data ranks
- * that remain, and pp, both in one order. Megatron's default is tp-cp-ep-dp-pp. */
+ * As in Megatron-Core's RankGenerator (megatron/core/parallel_state.py): ranks of dense
+ * layers are numbered by tp, cp, dp and pp; ranks of experts by etp, ep, the remaining
+ * data ranks, and pp; both in one order. Megatron's default is tp-cp-ep-dp-pp. */
 #ifndef ETT_COMM_RANKS_H
 #define ETT_COMM_RANKS_H
 
@@ -41,8 +41,8 @@ int ett_group_kind_of(const char *name); /* -1: none */
 
 int64_t ett_degrees_world(const ett_degrees *degrees);
 
-/* Fails on an order that repeats an axis, on experts that do not divide the ranks, and
- * where dense layers and experts would be on different pipeline ranks. */
+/* Fails if an order repeats an axis, if experts do not divide the ranks, or if dense
+ * layers and experts would be on different pipeline ranks. */
 int ett_degrees_check(const ett_degrees *degrees, ett_err *err);
 
 ett_rank_group ett_degrees_group(const ett_degrees *degrees, ett_group_kind kind);

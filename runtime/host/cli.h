@@ -8,7 +8,7 @@
 int cli_main(int argc, char **argv);
 
 /* The same in an open state, which stays open; -1 after an interrupt. Specs run commands
- * so in forked children. */
+ * this way in forked children. */
 int cli_run(lua_State *L, int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
-/* The project's Lua files, compiled when ett was built. Compiling their text took two
- * thirds of a short command's time. A file is found by the hash of its text, so an edited
- * file is compiled from its text, and a user's file is never served by another's code. */
+/* The project's Lua files, compiled at build time. Compiling their text took two thirds
+ * of a short command's time. A file is found by the hash of its text. An edited file is
+ * therefore compiled from its text, and a user's file never gets the code of another. */
 #ifndef ETT_HOST_COMPILED_H
 #define ETT_HOST_COMPILED_H
 
@@ -23,14 +23,14 @@ typedef struct {
   uint64_t offset, size;        /* of the chunk, in bytes from the file's start */
 } compiled_entry;
 
-/* A chunk is what lua_dump makes of a file loaded under the name "@": COMPILED_HEADER
- * bytes, the name's size and text (COMPILED_NAME), the rest. The file's path is put in
- * when it is loaded. */
+/* A chunk is the output of lua_dump for a file loaded under the name "@": COMPILED_HEADER
+ * bytes, the name's size and text (COMPILED_NAME), the rest. Loading inserts the path of
+ * the file. */
 enum { COMPILED_HEADER = 32 };
 #define COMPILED_NAME "\x82@"
 
-/* Opens the file of the tree `prefix`. Without one, or with another Lua's, every file is
- * compiled from its text. */
+/* Opens the compiled file of the tree `prefix`. If it is missing, or made by another Lua,
+ * every file is compiled from its text. */
 void compiled_open(const char *prefix);
 
 /* Pushes the function of a Lua file, as luaL_loadfilex does in mode "t"; returns its

@@ -1,4 +1,5 @@
-/* ett in other languages: libett.so. A function's name and JSON arguments in, JSON out.
+/* ett for other languages: libett.so. A call takes a function's name and JSON arguments
+ * and returns JSON.
  *
  *   ett_state *ett = ett_open(NULL, &why);
  *   char *text = ett_call(ett, "predict", "{\"model\": \"llama3-8b\", \"cluster\": …}");

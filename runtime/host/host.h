@@ -7,8 +7,8 @@
 #include <signal.h>
 
 /* Makes a state with the standard libraries, the preloaded ett modules and the search
- * paths of a tree: the folder that holds lib/ett and share/ett, NULL for that of this
- * executable. Returns NULL, and a static sentence in *why, when memory or the tree is
+ * paths of a tree: the folder that holds lib/ett and share/ett; NULL: that of this
+ * executable. Returns NULL, with a static message in *why, if memory or the tree is
  * missing or ETT_MEMORY_LIMIT is not a size. A process has one state at a time.
  *
  * ETT_MEMORY_LIMIT bounds Lua's memory: bytes, or 512M, 4G; by default half of the
@@ -16,12 +16,12 @@
 lua_State *host_open(const char *folder, const char **why);
 
 /* Makes the modules of a tree known to the state of another program: the table ett.host,
- * the preloaded modules, and the tree's folders behind the program's own search paths.
- * Its functions, memory and signals stay as they are. May raise. Returns NULL, or a
- * static sentence. */
+ * the preloaded modules, and the tree's folders after the program's search paths. The
+ * state's functions, memory and signals are unchanged. May raise. Returns NULL, or a
+ * static error message. */
 const char *host_enter(lua_State *L, const char *folder);
 
-/* Cuts the last parts off a path; -1 when it has fewer. */
+/* Removes the last `levels` parts of a path; -1 if it has fewer. */
 int host_strip(char *path, int levels);
 
 /* Calls the function below its arguments with a traceback handler, in the locale C;

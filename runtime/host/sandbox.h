@@ -1,5 +1,5 @@
-/* A child process that can compute and print, and little else. For Lua files of others.
- */
+/* A child process with few rights besides computing and printing, for untrusted Lua
+ * files. */
 #ifndef ETT_HOST_SANDBOX_H
 #define ETT_HOST_SANDBOX_H
 

@@ -1,9 +1,9 @@
-/* What is done to a JSON text before lua-cjson reads it.
+/* Prepares a JSON text for lua-cjson.
  *
  * lua-cjson reads every number as a double and every empty list as an empty table. It
  * accepts 1e999, control characters and text that is not UTF-8. ett_json_prepare refuses
- * these. It writes the values whose kind would be lost as strings that begin with
- * ETT_JSON_KEPT, a byte that no UTF-8 text holds:
+ * these. It rewrites values whose kind would be lost as strings that begin with
+ * ETT_JSON_KEPT, a byte that no UTF-8 text contains:
  *
  *     [9007199254740993, 2.0, []]   ->   ["\xFF" "9007199254740993", "\xFF" "2.0",
  * ["\xFF"]]

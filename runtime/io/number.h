@@ -17,10 +17,10 @@ typedef struct {
   double number;   /* set for both kinds */
 } ett_number;
 
-/* Longest text that counts as a number; what is longer is not one. */
+/* Longest text that is read as a number. */
 #define ETT_NUMBER_MAX_LENGTH 1000
 
-/* Room for what ett_number_format writes, with its NUL. */
+/* Size of the buffer of ett_number_format, NUL included. */
 #define ETT_NUMBER_FORMAT_SIZE 32
 
 /* Reads the whole of text[0 .. length): [+-] digits [. digits] [e [+-] digits]. A side of

@@ -3,7 +3,7 @@
  * Plain scalars follow the YAML 1.2 core schema: 1.26e9 is a number, `yes` is a string.
  * Refused, with the line: text that is not UTF-8, a second document, unknown tags, keys
  * that are not scalars, documents beyond the limits. An alias refers to its anchor's
- * node; the limits count each use of it, so that a few lines do not expand to billions.
+ * node; the limits count each use of an alias, so a few lines cannot expand to billions.
  */
 #ifndef ETT_IO_YAML_H
 #define ETT_IO_YAML_H

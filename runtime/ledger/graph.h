@@ -47,15 +47,16 @@ typedef struct ett_graph ett_graph;
 ett_graph *ett_graph_new(void);
 void ett_graph_free(ett_graph *graph);
 
-/* A parameter with its current value; the name is copied. Equal names give one node, and
- * the later value is not taken: ETT_ERR_ARGUMENT when it differs. Returns -1 on failure.
+/* A parameter with its current value; the name is copied. Equal names give one node; a
+ * different value for an existing name fails with ETT_ERR_ARGUMENT. Returns -1 on
+ * failure.
  */
 ett_node ett_graph_parameter(ett_graph *graph, const char *name, double value,
                              ett_err *err);
 ett_node ett_graph_constant(ett_graph *graph, double value, ett_err *err);
 
-/* op on a, b, c (unused operands -1). A negative needed operand gives -1 without touching
- * *err, so that chains of operations need one check at their end. */
+/* op on a, b, c (unused operands -1). A negative operand gives -1 and leaves *err
+ * unchanged, so chains of operations need one check at their end. */
 ett_node ett_graph_apply(ett_graph *graph, ett_op op, ett_node a, ett_node b, ett_node c,
                          ett_err *err);
 

@@ -1,4 +1,4 @@
-/* internal.h - the ledger's own structure; for runtime/ledger only. */
+/* internal.h - the structure of a ledger; private to runtime/ledger. */
 #ifndef ETT_LEDGER_INTERNAL_H
 #define ETT_LEDGER_INTERNAL_H
 

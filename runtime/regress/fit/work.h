@@ -1,4 +1,4 @@
-/* Data that the steps of a fit share: the rows and their columns, features and results.
+/* Data that the steps of a fit share: rows with their columns, features and results.
  * Private to fit.c, gate.c, folds.c, hinges.c and residuals.c. */
 #ifndef ETT_REGRESS_WORK_H
 #define ETT_REGRESS_WORK_H
@@ -32,7 +32,7 @@ void ett_work_drop(ett_work *w);
 void ett_work_fill(ett_work *w, const double *dims, const double *seconds,
                    const unsigned char *kinds, size_t rows);
 
-/* Fits the base and fills base[] and target[]; without one it is 1. */
+/* Fits the base and fills base[] and target[]. Without columns the base is 1. */
 int ett_work_base(ett_work *w, const double *weight, ett_err *err);
 
 /* Quantile q of values[0 .. n), which are reordered. */
@@ -41,7 +41,7 @@ double ett_work_quantile(double *values, size_t n, double q);
 /* Rows order[from .. end) are of one kernel. */
 size_t ett_work_group_end(const ett_work *w, size_t from);
 
-/* Median of the targets of order[from .. to) but for row `without`. */
+/* Median of the targets of order[from .. to) without row `without`. */
 double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
                              double *scratch);
 
