@@ -98,7 +98,7 @@ function backend.primitives(sink, op, precision, options)
     if a.window then
       error_module.raise("argument", "attention with a sliding window is not measured: leave out window")
     end
-    -- The masks here begin at the top left: the last keys would be seen by no query.
+    -- These masks are aligned to the top left: no query would attend to the last keys.
     if a.causal and a.seq_q ~= a.seq_k then
       error_module.raise("argument", "attention under a causal mask is measured on a GPU with as many keys as queries "
         .. "only, got %d queries and %d keys: make seq_k equal to seq_q, leave out causal, or use the back end cpu or "

@@ -40,7 +40,7 @@ function backend.bandwidth(collective, bytes, ranks, seconds)
   return algorithm, algorithm * comm.factor(collective, ranks)
 end
 
--- NCCL's names of its collectives. The others are sends and receives and have no algorithm.
+-- NCCL's names of collectives. All other kinds are sends and receives, which have no algorithm.
 local nccl_names = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
   broadcast = "Broadcast" }
 
@@ -74,7 +74,7 @@ local function open_log()
   return log
 end
 
---- Ends the campaign on all ranks: the job is aborted with this rank's sentence.
+--- Ends the campaign on all ranks: aborts the job with this rank's error message.
 local function lose(job, named, failure)
   local object = error_module.new("lost", "rank %d, %s: %s; the rows are safe, run the same command again", job.rank,
     named, failure.message)
