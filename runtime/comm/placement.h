@@ -1,11 +1,11 @@
-/* placement.h - places the ranks of a group on the tiers of a cluster.
+/* placement.h - where the ranks of a group lie on the tiers of a cluster.
  *
  * Devices are numbered through the cluster. A unit of a tier is a block of `size`
  * neighbouring devices (a node, a rack); each size divides the next. Rank r is on device
- * r, or on map[r]. A group holds the ranks that differ in its axes only: an axis is
- * `degree` ranks `stride` apart, and the groups of an axis fill blocks of degree * stride
- * ranks. All groups of a kind communicate at once. Groups that do not align with units
- * are described by the worst unit: a ring is as slow as its slowest unit. */
+ * r, or on map[r]. The ranks of a group differ only in the group's axes. An axis is
+ * `degree` ranks `stride` apart; the groups of an axis fill blocks of degree * stride
+ * ranks. All groups of a kind communicate at once. If groups do not align with units, the
+ * counts are those of the worst group: the slowest unit limits a ring. */
 #ifndef ETT_COMM_PLACEMENT_H
 #define ETT_COMM_PLACEMENT_H
 
@@ -16,7 +16,7 @@
 #define ETT_TIERS_MOST 8
 #define ETT_TIER_ALL INT64_MAX /* size of a tier that joins every device */
 
-/* More ranks than this are placed only if their groups align with units. */
+/* More ranks than these are placed only where their groups align with units. */
 #define ETT_RANKS_MOST ((int64_t)1 << 26)
 
 typedef struct ett_tiers {
@@ -38,18 +38,19 @@ typedef struct ett_axis {
 } ett_axis;
 
 typedef struct ett_rank_group {
-  int64_t degree;   /* product of the degrees of the axes */
+  int64_t degree;   /* product of the axes' degrees */
   ett_axis axis[2]; /* the inner one first; degree 1: unused */
 } ett_rank_group;
 
-/* Counts of one tier. The unit below is a unit of the previous tier, or one device. */
+/* Counts of one tier. A lower unit is a unit of the tier before, or one device. Members,
+ * groups and cards count only groups that span several lower units. */
 typedef struct ett_placement_tier {
-  int32_t units;   /* largest number of units of this tier that one group spans */
-  int32_t members; /* fewest ranks of a group in a unit below, for groups that leave it */
-  int32_t most;    /* largest number of such ranks */
-  int32_t groups;  /* largest number of groups that leave one unit below; 0: none */
-  int32_t cards;   /* fewest cards of such a group in a unit below */
-  int32_t sharing; /* largest number of groups on one of these cards */
+  int32_t units;   /* the most units of this tier that one group spans */
+  int32_t members; /* the fewest ranks of a group in one lower unit */
+  int32_t most;    /* the most ranks of a group in one lower unit */
+  int32_t groups;  /* the most such groups in one lower unit; 0: no group */
+  int32_t cards;   /* the fewest cards of a group in one lower unit */
+  int32_t sharing; /* the most groups on one card */
 } ett_placement_tier;
 
 typedef struct ett_placement {
@@ -57,32 +58,31 @@ typedef struct ett_placement {
   ett_placement_tier tier[ETT_TIERS_MOST];
 } ett_placement;
 
-/* The group of one axis, or of two axes; two contiguous axes are merged. */
+/* The group of one axis, and of two; adjacent axes are merged into one. */
 ett_rank_group ett_rank_group_of(ett_axis axis);
 ett_rank_group ett_rank_group_both(ett_axis one, ett_axis other);
 
 /* Fails if sizes do not nest. */
 int ett_tiers_check(const ett_tiers *tiers, ett_err *err);
 
-/* Fails if memory is short, or with more than ETT_RANKS_MOST unaligned ranks. */
+/* Fails if memory runs out or unaligned groups need more than ETT_RANKS_MOST ranks. */
 int ett_place_group(const ett_ranks *ranks, ett_rank_group group, ett_placement *place,
                     ett_err *err);
 
-/* Changes the place for schedules that run several ways: `ways` groups on different
- * stages join. */
+/* Merges the groups of `ways` pipeline directions into one placement. Each direction of
+ * the schedule holds the group's ranks on different stages. */
 void ett_place_ways(const ett_ranks *ranks, int ways, ett_placement *place);
 
-/* For pairs of a rank at position `from` of an axis and its partner at `to`, from < to:
- * the number of tiers in which the most distant pair spans two units. */
+/* Number of tiers that separate the most distant pair of ranks at the coordinates `from`
+ * and `to` of an axis, from < to. */
 int ett_place_level(const ett_ranks *ranks, ett_axis axis, int64_t from, int64_t to);
 
-/* The place of such a pair. groups and sharing: ranks per unit and per card whose next
- * neighbour on the axis is outside the unit. */
+/* The placement of a pair at this level. groups, sharing: the most ranks of a unit and of
+ * a card whose next neighbour on the axis is outside the unit. */
 int ett_place_pairs(const ett_ranks *ranks, ett_axis axis, int level,
                     ett_placement *place, ett_err *err);
 
-/* Units of the node tier, and the fewest ranks of the group on a node if it spans
- * several. */
+/* Number of nodes, and the fewest ranks per node if a group spans several nodes. */
 int32_t ett_place_nodes(const ett_placement *place);
 int32_t ett_place_per_node(const ett_placement *place);
 

@@ -1,12 +1,12 @@
 /* search.h - global minimum of a tape's output over a box, by branch and bound.
  *
- * Variables are lists of values, integer ranges or real ranges (all positive). A box of
- * them has a proven lower bound from interval arithmetic; boxes that cannot hold anything
- * better than the best point found are dropped. The others are split at the geometric
- * middle of their widest variable, lowest bound first. With gap 0 and no real
- * variable the result is the exact optimum as the tape computes it; otherwise `bound`
- * proves how far the result can be from it. Deterministic; ties go to the point found
- * first. Not safe for concurrent use of one search; searches are independent. */
+ * Variables are lists of values, integer ranges or real ranges (all positive). Interval
+ * arithmetic gives each box of variables a proven lower bound. The search drops a box
+ * whose bound is no better than the best point found. It splits the remaining boxes at
+ * the geometric mean of their widest variable, lowest bound first. With gap 0 and no real
+ * variable the result is the exact optimum of the tape's values; otherwise the optimum is
+ * at least `bound`. The search is deterministic: of equal points the first one found is
+ * kept. Searches on different threads are independent. */
 #ifndef ETT_LEDGER_SEARCH_H
 #define ETT_LEDGER_SEARCH_H
 
@@ -47,8 +47,8 @@ typedef struct ett_search_options {
   double product_limit; /* product of the factors <= this; 0: no limit */
   bool product_equal;   /* product == product_limit */
   double tolerance;     /* relative width at which a real range counts as a point */
-  /* Called now and then with the result so far; anything but 0 ends the search, which
-   * fails. NULL: never. */
+  /* Called at intervals with the result so far; a nonzero return value ends the search
+   * with an error. May be NULL. */
   int (*progress)(void *context, const ett_search_result *so_far);
   void *context;
 } ett_search_options;

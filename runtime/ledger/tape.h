@@ -2,14 +2,14 @@
  * registers.
  *
  * Registers: the graph's parameters, then the constants used, then one per operation. A
- * tape is immutable and needs its graph no more; threads may share it, each with its own
- * scratch of ett_tape_registers() numbers (columns need ETT_TAPE_LANES times as many,
- * bounds twice).
+ * tape is immutable and independent of its graph. Threads may share a tape; each thread
+ * needs a scratch array of ett_tape_registers() numbers (ETT_TAPE_LANES times as many for
+ * columns, twice as many for bounds).
  *
- * Evaluation is plain double arithmetic in the order of the graph and gives its bits.
- * Bounds (interval arithmetic, 0 times infinity = 0) contain, also in floating point,
- * every value that evaluation gives for parameters inside the input intervals: each
- * operation is monotone in each operand as rounded. */
+ * Evaluation uses double arithmetic in the order of the graph; results are bit-identical.
+ * Bounds (interval arithmetic, 0 times infinity = 0) contain every evaluated value for
+ * parameters inside the input intervals. This holds in floating point because each
+ * rounded operation is monotone in each operand. */
 #ifndef ETT_LEDGER_TAPE_H
 #define ETT_LEDGER_TAPE_H
 
@@ -37,8 +37,8 @@ size_t ett_tape_operations(const ett_tape *tape);
 void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outputs,
                        double *scratch);
 
-/* rows evaluations: columns[i] is NULL for an input that is defaults[i] in all rows, else
- * rows numbers; results[j] takes rows numbers (NULL: not wanted). */
+/* Evaluates `rows` points. columns[i]: `rows` values of input i, or NULL: defaults[i] in
+ * every row. results[j]: receives `rows` values of output j; NULL: not computed. */
 void ett_tape_evaluate_columns(const ett_tape *tape, size_t rows,
                                const double *const *columns, const double *defaults,
                                double *const *results, double *scratch);
