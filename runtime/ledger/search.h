@@ -3,10 +3,10 @@
  * Variables are lists of values, integer ranges or real ranges (all positive). Interval
  * arithmetic gives each box of variables a proven lower bound. The search drops a box
  * whose bound is no better than the best point found. It splits the remaining boxes at
- * the geometric mean of their widest variable, lowest bound first. With gap 0 and no real
- * variable the result is the exact optimum of the tape's values; otherwise the optimum is
- * at least `bound`. The search is deterministic: of equal points the first one found is
- * kept. Searches on different threads are independent. */
+ * the middle of their widest variable (geometric mean of a range), lowest bound first.
+ * With gap 0 and no real variable the result is the exact optimum of the tape's values;
+ * otherwise the optimum is at least `bound`. The search is deterministic: of equal points
+ * the first one found is kept. Searches on different threads are independent. */
 #ifndef ETT_LEDGER_SEARCH_H
 #define ETT_LEDGER_SEARCH_H
 

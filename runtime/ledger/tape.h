@@ -38,7 +38,7 @@ void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outpu
                        double *scratch);
 
 /* Evaluates `rows` points. columns[i]: `rows` values of input i, or NULL: defaults[i] in
- * every row. results[j]: receives `rows` values of output j; NULL: not computed. */
+ * every row. results[j]: receives `rows` values of output j; NULL: not stored. */
 void ett_tape_evaluate_columns(const ett_tape *tape, size_t rows,
                                const double *const *columns, const double *defaults,
                                double *const *results, double *scratch);
