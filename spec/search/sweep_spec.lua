@@ -123,6 +123,31 @@ describe("a sweep", function()
     assert.equal(2, s.refused)
     assert.equal("vp = 2 needs schedule = 'interleaved', got 'zb_h1'", s.refusal)
   end)
+
+  it("refuses the plans alone whose messages a model of communication does not time", function()
+    local find, files, folder = require "ett.base.find", require "ett.io", os.tmpname()
+    os.remove(folder)
+    assert(files.make_folder(folder .. "/collectives"))
+    assert(files.write(folder .. "/collectives/odd.lua", [[
+      return { name = "odd", summary = "not for 4 ranks", source = "a spec", kinds = { "all_reduce" },
+        seconds = function(r)
+          if r.ranks == 4 then error "no 4 ranks" end
+          return 1e-3
+        end }]]))
+    find.set_folders { folder }
+    local cluster = require("ett.profile.cluster").check({ name = "own", summary = "a spec's", gpus_per_node = 8,
+      device = "h100_sxm", source = "a spec", links = { intra = { bandwidth = 1e11, source = "a spec" },
+        inter = { bandwidth_per_gpu = 1e10, bandwidth_per_node = 8e10, source = "a spec" } },
+      collectives = { all_reduce = "odd" } }, "own")
+    local ok, s = pcall(sweep.new, { model = model, cluster = cluster, profile = false,
+      plan = { seq = 512, micro_batches = 4 }, over = { dp = { 2, 4, 8 }, micro_batch = { 1, 2 } } })
+    find.set_folders(nil)
+    os.execute("rm -r '" .. folder .. "'")
+    assert(ok, s)
+    assert.same({ 4, 2 }, { #s.rows, s.refused })
+    assert.matches("no 4 ranks", s.refusal)
+    for _, row in ipairs(s.rows) do assert.not_equal(4, row.dp) end
+  end)
 end)
 
 describe("a sweep in which nothing fits", function()

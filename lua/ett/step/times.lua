@@ -277,18 +277,43 @@ local function answer_message(demands, index, amount, known)
   end
 end
 
---- Sets the time of everything that is untimed in `demands` (ett.step).
----@param keep boolean? whether of_demand will be asked for messages again
+-- demands (ett.step) -> index -> the error that timing it raised
+local faults_of = setmetatable({}, { __mode = "k" })
+
+-- Errors that refuse a plan; others, such as an interrupt, end the sweep.
+local refuses = { plan = true, model = true, argument = true, limit = true }
+
+-- Calls set(index, …) for each untimed demand. A demand whose timing raised an error is not timed again: plans that do
+-- not need it continue. The error is raised if nothing else was timed, or `all` must be.
+local function answer_each(demands, all, set)
+  local faults, answered, first = faults_of[demands] or {}, false, nil
+  local function visit(index, ...)
+    if not index then return nil end
+    local fault = faults[index]
+    if not fault then
+      local ok, raised = pcall(set, index, ...)
+      if not ok and (all or not refuses[error_module.from(raised).kind]) then error(raised, 0) end
+      answered, fault = answered or ok, not ok and raised or nil
+      if fault then faults[index], faults_of[demands] = fault, faults end
+    end
+    first = first or fault
+    return index
+  end
+  local index = 0
+  repeat index = visit(demands:untimed_after(index)) until not index
+  if first and not answered then error(first, 0) end
+end
+
+--- Sets the time of everything that is untimed in `demands` (ett.step). Raises if nothing can be timed.
+---@param keep boolean? whether of_demand will be asked for messages again; everything must be timed
 function Times:answer(demands, dtype, hidden, keep)
-  local index, kind, amount, where, element_bytes, layers = demands:untimed_after(0)
-  while index do
+  answer_each(demands, keep, function(index, kind, amount, where, element_bytes, layers)
     if keep or kind == "optimizer" then
       set_time(demands, index, self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
     else
       answer_message(demands, index, amount, collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype))
     end
-    index, kind, amount, where, element_bytes, layers = demands:untimed_after(index)
-  end
+  end)
 end
 
 --- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
@@ -319,16 +344,11 @@ end
 local OfParts = {}
 OfParts.__index = OfParts
 
-function OfParts:answer(demands, dtype, hidden)
-  local function set(index, ...)
-    if index then
-      local seconds, low, high = self:of_demand(dtype, hidden, ...)
-      demands:set(index, seconds, low, high)
-    end
-    return index
-  end
-  local index = 0
-  repeat index = set(demands:untimed_after(index)) until not index
+function OfParts:answer(demands, dtype, hidden, keep)
+  answer_each(demands, keep, function(index, ...)
+    local seconds, low, high = self:of_demand(dtype, hidden, ...)
+    demands:set(index, seconds, low, high)
+  end)
 end
 
 --- Seconds of a demand that the devices of several parts take part in: the slowest part's, and of messages at least
