@@ -1,11 +1,11 @@
-/* What the messages and updates of a plan take, kept for plans that need the same ones:
- * neighbours of a sweep often differ in what they recompute, or in their schedule. */
+/* Cache of the times of a plan's messages and updates. Neighbouring plans of a sweep
+ * often differ only in recomputation or schedule and need the same times. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "step/messages.h"
 
-/* All that the answers depend on. */
+/* The inputs that determine the cached times. */
 static ett_asked_key key_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   ett_asked_key key;
@@ -27,8 +27,8 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   return key;
 }
 
-/* The entry for a plan, or NULL: under orders, a split or parts slices differ in more
- * than the key says, and under ZeRO-3 passes ask as well. */
+/* The cache entry of a plan; NULL if the key does not determine its slices (orders,
+ * split, parts) or if its passes send messages too (ZeRO-3). */
 static ett_asked *entry_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   if (p->orders || p->split || p->rank_map || e->stage_parts || e->passes_only ||
@@ -45,8 +45,8 @@ const ett_asked *ett_asked_find(const ett_evaluation *e) {
   return memcmp(&key, &known->key, sizeof key) == 0 ? known : NULL;
 }
 
-/* The arrays of an entry in its block: gradients, then seconds of sends by slot, of
- * updates and gathers by rank, then demands, then links of sends. */
+/* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
+ * seconds of updates and gathers by rank; demands; links of sends. */
 typedef struct arrays {
   ett_slice_gradients *gradients;
   double *send, *optimizer, *gather;
@@ -88,7 +88,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   size_t slots = (size_t)a->slots, ranks = (size_t)e->plan->pp;
   if (!known || e->untimed || e->failed)
     return;
-  known->key.program = 0; /* nothing is known if there is no memory */
+  known->key.program = 0; /* the entry stays invalid if memory runs out */
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
       2 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);

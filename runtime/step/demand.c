@@ -8,15 +8,15 @@ typedef struct {
   ett_demand demand;
   ett_demand_time time;
   int timed;
-  size_t place; /* the first entry with the same place */
-  size_t price; /* of such an entry: index + 1 of its last price; 0: none */
+  size_t place; /* first entry with the same placement */
+  size_t price; /* of a first entry: index + 1 of its last price; 0: none */
 } entry;
 
-/* What messages of a kind and element size take in a place. */
+/* The law that prices messages of one kind and element size in one placement. */
 typedef struct {
   ett_demand_kind kind;
   int32_t element_bytes;
-  size_t before; /* index + 1 of another price of the place; 0: none */
+  size_t before; /* index + 1 of the previous price of this placement; 0: none */
   const ett_comm_law *law;
   double low, high;
 } price;
@@ -24,10 +24,11 @@ typedef struct {
 struct ett_demands {
   entry *entries;
   size_t count, capacity;
-  size_t timed;   /* all before it have a time */
-  size_t *places; /* entries with a place that no entry before has; room for all */
+  size_t timed;   /* all entries before this index have a time */
+  size_t *places; /* the first entry of each placement; capacity for all entries */
   size_t place_count;
-  size_t *slots; /* open addressing, 0: empty, else index + 1; a power of two of them */
+  size_t
+      *slots; /* open addressing: 0 empty, else index + 1; the length is a power of two */
   size_t slot_count;
   uint64_t edition;
   price *prices;
@@ -118,7 +119,7 @@ static int grow(ett_demands *d, ett_err *err) {
   return 0;
 }
 
-/* The first entry with the place of the one at `index`, which is the last. */
+/* The first entry with the placement of entry `index`, which is the last entry. */
 static size_t find_place(ett_demands *d, size_t index) {
   for (size_t k = d->place_count; k-- > 0;)
     if (same_place(&d->entries[d->places[k]].demand.place,
@@ -128,7 +129,7 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Sets the time of an entry that has a price; 0: it has none that can be set. */
+/* Sets the time of an entry by the price of its placement. 0: no price applies. */
 static int set_by_price(ett_demands *d, size_t index) {
   const ett_demand *demand = &d->entries[index].demand;
   if (demand->parts != 0 || demand->kind == ETT_DEMAND_OPTIMIZER)
@@ -141,7 +142,7 @@ static int set_by_price(ett_demands *d, size_t index) {
     return 0;
   const price *p = &d->prices[at - 1];
   double seconds = ett_comm_law_at(p->law, demand->amount).seconds;
-  ett_err why; /* the caller finds it untimed, and says why */
+  ett_err why; /* the caller reports the entry as untimed */
   return ett_demands_set(d, index,
                          (ett_demand_time){seconds, seconds * p->low, seconds * p->high},
                          &why) == 0;

@@ -1,5 +1,5 @@
-/* The end of a step over all stages, and steps that follow one another without a common
- * end. */
+/* The end of a step over all stages, and the steady state of consecutive steps without a
+ * common end. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
     ett_update_lay(e, a, rank, ends);
     s->end_seconds = s->pipeline_seconds + s->gradient_exposed_seconds;
   }
-  if (tied > 0) { /* first and last stage meet */
+  if (tied > 0) { /* first and last stage synchronise */
     ett_step_stage *first = &a->stage[e->tied_first], *last = &a->stage[e->tied_last];
     double meet =
         first->end_seconds > last->end_seconds ? first->end_seconds : last->end_seconds;
@@ -35,7 +35,8 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
       s->end_seconds = ready;
     }
     s->end_seconds += s->optimizer_seconds;
-    if (!e->links.gather) /* else its first forwards waited for them */
+    if (!e->links
+             .gather) /* otherwise the gather delayed the first forwards of the stage */
       s->end_seconds += s->gather_exposed_seconds;
     if (s->end_seconds > r->step_seconds)
       r->step_seconds = s->end_seconds;
@@ -47,11 +48,12 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
   r->pipeline_seconds = ends->makespan;
   r->bubble_fraction =
       ends->makespan > 0 ? 1 - used / (ends->makespan * (double)p->pp) : 0;
-  if (r->bubble_fraction < 0) /* rounding */
+  if (r->bubble_fraction < 0) /* rounding error */
     r->bubble_fraction = 0;
 }
 
-/* Steps until every stage is as much later after each as after the one before. */
+/* Maximum number of simulated steps. The loop ends earlier when every stage advances by
+ * the same time per step. */
 enum { STEADY_STEPS = 64 };
 
 int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,
@@ -73,7 +75,7 @@ int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,
     period = most;
     if (n > 0 && most - least <= 1e-12 * most)
       break;
-    if (n >= STEADY_STEPS / 2) { /* stages take turns: the mean of many steps */
+    if (n >= STEADY_STEPS / 2) { /* stages alternate: take the mean of many steps */
       sum += a->stage[0].end_seconds - a->start[0];
       period = sum / ++counted;
     }
@@ -84,7 +86,7 @@ int ett_finish_steady(ett_evaluation *e, const ett_step_arrays *a, double tied,
       return -1;
     ett_finish_step(e, a, tied, &one.pipeline, &one);
   }
-  /* The stages' times are those of one step alone. */
+  /* Reports the stage times of one step alone. */
   memcpy(a->stage, a->stage_before, stages * sizeof *a->stage);
   if (ett_shares_run(e, a, pipeline, keep_units, &r->pipeline) != 0)
     return -1;

@@ -1,4 +1,4 @@
-/* Tasks at changing rates: the next event is the winner of a tournament of the groups. */
+/* Tasks at changing rates. A tournament tree over the groups finds the next event. */
 #include "step/flows.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ void ett_flows_open(ett_flows *l, int groups, int each, void *memory) {
   memset(l->is_changed, 0, (size_t)groups);
 }
 
-/* Notes that the events of a flow's group changed. */
+/* Records that the events of a flow's group changed. */
 static void change(ett_flows *l, int flow) {
   int group = flow / l->each;
   if (l->is_changed[group])
@@ -70,7 +70,7 @@ static void set_due(ett_flows *l, int flow) {
   change(l, flow);
 }
 
-/* Brings a flow's task up to now. */
+/* Updates a flow's task to the current time. */
 static void settle(ett_flows *l, int flow) {
   ett_flow *t = &l->flow[flow];
   t->left -= (l->now - t->since) * t->rate;
@@ -125,7 +125,7 @@ double ett_flows_left(const ett_flows *l, int flow) {
   return left > t->until ? left : t->until;
 }
 
-/* Replays the matches of a group. */
+/* Updates the tournament tree after a change of a group. */
 static void replay(ett_flows *l, int group) {
   const double *due = &l->due[group * l->each];
   double least = due[0];
@@ -153,7 +153,7 @@ int ett_flows_next(ett_flows *l) {
     flow++;
   ett_flow *t = &l->flow[flow];
   l->now = due > l->now ? due : l->now;
-  t->left = t->until; /* without rounding */
+  t->left = t->until; /* exact, without rounding error */
   t->since = l->now;
   return flow;
 }

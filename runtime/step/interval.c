@@ -1,10 +1,11 @@
-/* The interval of a step: each time at the ends of its own, one after the other. */
+/* The interval of a step. Moves each time to the ends of its own interval, one time after
+ * the other. */
 #include <math.h>
 #include <string.h>
 
 #include "step/messages.h"
 
-/* Adds what one move of a time changes; moves that change nothing cost nothing. */
+/* Accumulates the change of the step by one move. Moves without effect are skipped. */
 typedef struct {
   double sum[2], squares[2]; /* low, high */
 } moves;
@@ -28,7 +29,8 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
   double centre = result.step_seconds;
   moves m;
   memset(&m, 0, sizeof m);
-  ett_pipeline_hold_plan(w->pipeline, 1); /* made with the expected times */
+  ett_pipeline_hold_plan(w->pipeline,
+                         1); /* keep the orders planned with the expected times */
   for (ett_program *part = program; part && status == 0; part = part->next) {
     for (size_t i = 0; i < part->operation_count && status == 0; i++) {
       const ett_operation *o = &part->operations[i];

@@ -52,8 +52,8 @@ double ett_messages_ask(ett_evaluation *e, ett_demand *demand) {
   return time ? time->seconds : 0;
 }
 
-/* Seconds of one message over the ranks that share a shard, and of a gradient's shard
- * over its replicas. */
+/* Seconds of one message over the ranks that share a shard. For gradients, adds the
+ * message of the shard over its replicas. */
 static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
                         double bytes, int32_t element_bytes) {
   const ett_placed *placed = &e->w->placed;

@@ -1,4 +1,4 @@
-/* The parts of a cluster: which of them a stage is on, and what it holds there. */
+/* The parts of a cluster: the part of each stage and the sums of its slices there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ int ett_step_parts(const ett_step_plan *plan, int32_t *parts, ett_err *err) {
   return 0;
 }
 
-/* What the parts of the last evaluation follow from. */
+/* Whether the cached part arrays belong to this plan. */
 static int same_key(const ett_step_plan *p, const ett_part_arrays *known) {
   const ett_degrees now = ett_step_degrees(p), *was = &known->degrees;
   return !p->rank_map && known->stages == p->pp && now.pp == was->pp &&
@@ -88,8 +88,8 @@ void ett_parts_free(ett_part_arrays *known) {
   free(known->sums);
 }
 
-/* The arrays of an evaluation, in one block: sums of every part and slice; runs of every
- * part and kind; runs of every part and slice; layers of a slice. */
+/* The arrays of an evaluation, in one block: sums by part and slice; runs by part and
+ * kind; runs by part and slice; layers by slice. */
 static int layout(ett_evaluation *e, size_t slices) {
   ett_part_arrays *w = &e->w->parts;
   size_t parts = (size_t)e->plan->parts.count, kinds = e->program->kind_count;
@@ -122,7 +122,7 @@ const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arr
   return &w->sums[(size_t)part * w->slices + (size_t)slice_of(e->plan, slot)];
 }
 
-/* Seconds of a micro-batch on a stage, were all its devices on a part. */
+/* Seconds of a micro-batch on a stage if all its devices are on one part. */
 static double seconds_on(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                          int part) {
   double seconds = 0;
@@ -176,7 +176,7 @@ int ett_parts_choose(ett_evaluation *e, const ett_step_arrays *a) {
   return 0;
 }
 
-/* Adds n layers of a kind in a slice to the runs of every part. */
+/* Adds n layers of one kind in a slice to the runs of every part. */
 static void add_runs(const ett_evaluation *e, size_t slice, size_t kind, int64_t n) {
   ett_part_arrays *w = &e->w->parts;
   for (int k = 0; k < e->plan->parts.count; k++)

@@ -130,22 +130,22 @@ static double least(double a, double b) {
   return a < b ? a : b;
 }
 
-/* Seconds of a layer's all-to-alls that hide. forward, backward: its seconds by role.
+/* Seconds of a layer's all-to-alls that hide. forward, backward: the layer's seconds by
+ * role.
  *
- * Shared experts depend on the layer's input alone, so their up projection runs beside
- * the dispatch and their down projection beside the combine, in either pass
- * (Megatron-Core, moe_shared_expert_overlap). In a pair of micro-batches each of the four
- * all-to-alls runs beside a part of the other micro-batch that needs nothing of it, in
- * this order (DeepSeek-V3, arXiv 2412.19437, figures 4 and 5; Megatron-Core, combined
- * 1F1B):
+ * Shared experts depend only on the layer's input. In both passes their up projection
+ * runs beside the dispatch and their down projection beside the combine (Megatron-Core,
+ * moe_shared_expert_overlap). In a pair of micro-batches, each of the four all-to-alls
+ * runs beside an independent part of the other micro-batch, in this order (DeepSeek-V3,
+ * arXiv 2412.19437, figures 4 and 5; Megatron-Core, combined 1F1B):
  *
  *   computing      attention F | experts B   | experts F   | attention B
  *   communication  combine B   | dispatch F  | dispatch B  | combine F
  *
- * F forward, B backward (of the whole: input and weight gradients); attention is all
- * computing outside the routed experts. The part longer than its partner stays exposed.
- * Computing loses `share` of the time in which it is beside communication: of x seconds
- * behind y seconds of computing (1 - share) x hide, and y at most. */
+ * F is forward, B backward (input and weight gradients); attention is all computing
+ * outside the routed experts. The longer part of each column is exposed by the
+ * difference. Computing slows down by `share` while communication runs beside it: of x
+ * seconds of communication beside y seconds of computing, min((1 - share) x, y) hide. */
 static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
                  const double backward[ETT_ROLES], double share, int recomputed) {
   double f = (1 - share) * forward[ETT_ROLE_EXCHANGE] / 2;
@@ -219,7 +219,7 @@ void ett_program_finish(ett_program *p) {
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
     s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
-        ETT_PLACE_MIDDLE) { /* embedding and head are never run again */
+        ETT_PLACE_MIDDLE) { /* embedding and head are never recomputed */
       s.recompute[ETT_RECOMPUTE_FULL] = s.recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] =
           s.activation_bytes[ETT_RECOMPUTE_NONE];
@@ -287,8 +287,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
-    /* The backward pass of earlier layers runs when these activations are freed. The
-     * layer that is run again is not yet there when the head's runs. */
+    /* The activations of a layer are freed before the backward pass of the layer before.
+     * While the head's backward runs, no recomputed layer is in memory. */
     double again = r >= ETT_RECOMPUTE_FULL && of->layer_bytes == 0 ? to->layer_bytes : 0;
     for (int w = 0; w < 2; w++) {
       to->working_bytes[r][w] -= n * of->activation_bytes[r];
@@ -315,7 +315,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "the split holds %lld layers, the model has %lld",
                        (long long)given, (long long)middle);
-  int v = 0, alike = -1; /* a slice that holds `n` layers of kind k and nothing else */
+  int v = 0, alike = -1; /* a slice with only `n` layers of kind k */
   int64_t room = split[0], n = 0;
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
@@ -339,7 +339,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       alike = whole ? v : -1;
     }
   }
-  for (v = 0; v < slices; v++) /* slices without layers pass on what they receive */
+  for (v = 0; v < slices; v++) /* slices without layers forward their input */
     if (sums[v].boundary == 0)
       sums[v].boundary = v > 0 ? sums[v - 1].boundary : 1;
   return 0;

@@ -1,8 +1,8 @@
-/* Whether the transfers of a plan share links, and the run of its pipeline.
+/* Decides whether the transfers of a plan share links, and runs its pipeline.
  *
- * Closed forms and the pipeline's own engine are exact while a link carries one kind of
- * transfer at a time: messages of passes and blocking sends have their own time, buckets
- * queue behind one another. Where two kinds meet, the event engine of links runs. */
+ * Closed forms and the pipeline's own engine are exact while each link carries one kind
+ * of transfer at a time. Messages of passes and blocking sends have times of their own;
+ * buckets queue. If two kinds overlap on a link, the event engine of links runs. */
 #include "step/messages.h"
 
 /* Whether a pass uses a link. */
@@ -21,7 +21,8 @@ static int sends_use(const ett_step_arrays *a, ett_link link) {
   return 0;
 }
 
-/* Sends beside computing: with more than two slots a card sends both ways. */
+/* Sends overlapped with computing. With more than two slots a network card sends in both
+ * directions. */
 static int sends_share(const ett_evaluation *e, const ett_step_arrays *a) {
   if (!e->plan->overlap_sends)
     return 0;
@@ -31,7 +32,8 @@ static int sends_share(const ett_evaluation *e, const ett_step_arrays *a) {
   return 0;
 }
 
-/* Whether any slot has gradients to reduce, and any has both kinds. */
+/* Whether any slot has gradients to reduce, and whether any slot has both dense and
+ * expert gradients. */
 static void find_gradients(const ett_step_arrays *a, int *some, int *both) {
   *some = *both = 0;
   for (int v = 0; v < a->slots; v++) {
@@ -41,7 +43,7 @@ static void find_gradients(const ett_step_arrays *a, int *some, int *both) {
   }
 }
 
-/* Reductions beside backward passes. */
+/* Reductions overlapped with backward passes. */
 static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int some, both;
@@ -53,7 +55,7 @@ static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
                   passes_use(e, a, e->link) || sends_use(a, e->link));
 }
 
-/* Weights gathered behind the first forwards: before later stages have any. */
+/* Weights gathered behind the first forwards, which later stages run later. */
 static int gathers_share(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   double seconds = 0;
@@ -69,7 +71,8 @@ static double parameters_of(const ett_layer_sums *s) {
   return s->dense_parameters + s->expert_parameters;
 }
 
-/* Seconds of passes on the other link; each slot's part of its stage's gather. */
+/* Fills the seconds of passes on the other link, and each slot's share of its stage's
+ * gather. */
 static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   ett_link other = e->link == ETT_LINK_NODE ? ETT_LINK_NETWORK : ETT_LINK_NODE;
@@ -118,7 +121,8 @@ int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
                    const ett_pipeline *pipeline, int keep_units,
                    ett_pipeline_result *result) {
   ett_pipeline_workspace *w = e->w->pipeline;
-  if (e->shares || keep_units) { /* else it only says what the links carry, and when */
+  if (e->shares ||
+      keep_units) { /* otherwise the links only record transfers and their times */
     if (!e->shares)
       fill_arrays(e, a);
     if (run_links(e, pipeline, keep_units) != 0)

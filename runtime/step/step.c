@@ -44,7 +44,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   const ett_orders *orders = e->plan->orders;
   size_t ranks = (size_t)e->plan->pp, slices = ranks * (size_t)e->plan->vp;
   size_t slots = orders ? ranks * (size_t)orders->chunks : slices;
-  size_t own = orders ? slices : 0; /* arrays of slices besides those of slots */
+  size_t own = orders ? slices : 0; /* separate arrays for slices and slots */
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + 14 * sizeof(double) + sizeof(int64_t)) +
@@ -82,7 +82,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   return 0;
 }
 
-/* Gives every slot what its slice holds. */
+/* Copies the sums of each slice to its slots. */
 static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   const ett_orders *orders = p->orders;
@@ -100,7 +100,7 @@ static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   }
   if (e->tied_first != e->tied_last || p->pp == 1)
     return;
-  /* Embedding and head meet on a stage: they share the weights. */
+  /* Embedding and head on one stage share their weights. */
   double copy = e->program->tied_embedding_bytes / p->gradient_bytes;
   for (int v = 0; v < a->slots; v++)
     if (orders->slice[v] == p->pp * p->vp - 1)
@@ -165,15 +165,15 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
   return 0;
 }
 
-/* Tiers between stages `from` and `to`. */
+/* Highest tier between stages `from` and `to`. */
 static int level_of(const ett_evaluation *e, int from, int to) {
   const ett_placed *placed = &e->w->placed;
   return ett_place_level(&placed->ranks, placed->pipeline, from < to ? from : to,
                          from < to ? to : from);
 }
 
-/* Seconds of a message between two stages. Across nodes, all ranks that are on one node
- * and send to another do so at once. */
+/* Seconds of a message between two stages. Across nodes, all ranks of one node that send
+ * to the same other node send at once. */
 static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int level,
                        int32_t element_bytes, ett_link *link) {
   ett_demand demand = {.kind = kind, .amount = bytes, .element_bytes = element_bytes};
@@ -187,7 +187,7 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
   return ett_messages_ask(e, &demand);
 }
 
-/* The slot before or behind one in the model; -1: none. */
+/* The slot before or after a slot in the model; -1: none. */
 static int neighbour(const ett_step_plan *p, const ett_step_arrays *a, int slot,
                      int behind) {
   if (p->orders)
@@ -196,13 +196,13 @@ static int neighbour(const ett_step_plan *p, const ett_step_arrays *a, int slot,
   return other < a->slots ? other : -1;
 }
 
-/* The last message that was asked for, of a level. */
+/* The last message of a level. */
 typedef struct known_send {
-  double bytes, seconds; /* bytes negative: none was */
+  double bytes, seconds; /* bytes < 0: none yet */
   ett_link link;
 } known_send;
 
-/* Seconds of the message from a slot to the next; send: by level. */
+/* Seconds of the message from a slot to the next. send: cache by level. */
 static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot,
                            known_send *send) {
   const ett_step_plan *p = e->plan;
@@ -224,8 +224,8 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   return s->seconds;
 }
 
-/* What a slot receives in parts from another stage is gathered first: activations of the
- * slot before, gradients of what it sent behind. */
+/* Seconds to gather a slot's input that arrives in parts: activations of the previous
+ * slot, gradients of the next. */
 static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, int slot,
                              int backward) {
   const ett_step_plan *p = e->plan;
@@ -245,8 +245,8 @@ double ett_step_boundary(const ett_evaluation *e, const ett_step_arrays *a, int 
   return gather_seconds(e, a, slot, backward);
 }
 
-/* Lengthens the passes of a slot by what they wait for the host: activations leave in the
- * forward pass and return in the backward pass, weights arrive for both. */
+/* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
+ * pass and return in the backward pass; weights arrive for both. */
 static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v) {
   const ett_step_plan *p = e->plan;
   const ett_layer_sums *s = &a->sums[v];
@@ -264,7 +264,7 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   a->backward[v] = backward;
 }
 
-/* The times of a slot like the one before, but for where it sends to. */
+/* Copies the times of the previous slot, except for the destination of its sends. */
 static void repeat_slot(const ett_step_arrays *a, int v) {
   double *const arrays[] = {a->forward,        a->backward,        a->weight,
                             a->forward_hidden, a->backward_hidden, a->forward_busy,
@@ -333,16 +333,17 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   }
 }
 
-/* Groups of more than one rank that a rank is in: each has buffers. */
+/* Groups with more than one rank that a rank belongs to. Each group has buffers. */
 static int communicators_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   return (p->tp > 1) + (p->cp > 1) + (p->pp > 1) + (e->dense.degree > 1) + (p->ep > 1) +
          (p->ep > 1 && e->expert.degree > 1) + (p->etp > 1 && p->etp != p->tp) +
-         (p->clip_gradients && p->tp > 1 && p->pp > 1) + /* the norm's, over both */
-         ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* of all ranks */
+         (p->clip_gradients && p->tp > 1 &&
+          p->pp > 1) + /* for the gradient norm, over tensor and pipeline ranks */
+         ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* the world group */
 }
 
-/* The lines that follow from the program's software, and the sum. fp32_gradients: of the
+/* Fills the memory of the software, and the total. fp32_gradients: gradients of the
  * weights that the rank updates. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
                           double fp32_gradients, int communicators) {
@@ -366,8 +367,8 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
       s->allocated_bytes + s->fragment_bytes + s->communicator_bytes + s->context_bytes;
 }
 
-/* Moves bytes to the host's memory. Two layers' stay on the device: the one at work and
- * the one that comes or goes. */
+/* Moves bytes to host memory. Two layers stay on the device: the one that computes and
+ * the one in transfer. */
 static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
                          double layer_weights) {
   if (p->offload_activations == 0 && p->offload_weights == 0 && p->offload_optimizer == 0)
@@ -387,15 +388,17 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
   }
 }
 
-/* What all stages that hold the same need, whatever is in flight. */
+/* Memory of a stage that is independent of the micro-batches in flight. Equal for stages
+ * with equal contents. */
 typedef struct stage_memory {
   double weight, gradient, optimizer, temporary; /* bytes */
-  double working[2];     /* of the operator that holds most, with and without gradients */
-  double again;          /* of the layer that is being run again */
+  double working[2];     /* of the operator with the highest peak, with and without weight
+                            gradients */
+  double again;          /* of the recomputed layer */
   double layer;          /* weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
-  int communicators;     /* of a rank */
-  int sharded, loses;    /* data ranks share gradients; the head is here */
+  int communicators;     /* communicators of a rank */
+  int sharded, loses; /* gradients are shared by data ranks; the loss is on this stage */
 } stage_memory;
 
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
@@ -425,8 +428,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
         m.working[w] = sums->working_bytes[p->recompute][w];
     m.loses |= sums->loss_bytes > 0;
   }
-  /* A layer is gathered whole, and with overlap the next one beside it; the gradient of a
-   * layer is whole until it is reduced (PyTorch FSDP). */
+  /* Layers are gathered whole; with overlap, the next ones are prefetched. A layer's
+   * gradient is whole until it is reduced (PyTorch FSDP). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
     m.temporary = trained * p->gradient_bytes;
@@ -435,7 +438,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                               : weights * p->weight_bytes - m.weight;
   double held =
       whole * p->gradient_bytes - m.gradient + (weights * p->weight_bytes - m.weight);
-  if (m.temporary > held) /* no more than the shards of others */
+  if (m.temporary > held) /* at most the shards of the other ranks */
     m.temporary = held;
   m.layer = layer * p->weight_bytes;
   return m;
@@ -467,7 +470,8 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
                 m->fp32_gradients, m->communicators);
 }
 
-/* Seconds of the messages that a stage sends, or receives as well. */
+/* Seconds of the messages that a stage sends; with serial sends also of those that it
+ * receives. */
 static void fill_sends(const ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   double seconds = 0;
@@ -538,7 +542,7 @@ static int same_groups(const ett_placed *a, const ett_placed *b) {
                 sizeof a->expert_replica_group) == 0;
 }
 
-/* Splits a group into shards of its first `shard` ranks and replicas of each. */
+/* Splits a group into shards of its first `shard` ranks, and replica groups of each. */
 static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t shard,
                        ett_err *err) {
   ett_axis inner = group->axis[0], outer = group->axis[1];
@@ -576,7 +580,8 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
                      err);
 }
 
-/* Places the groups that share weights, unless the evaluation before had the same. */
+/* Places the groups that share weights. Reuses the previous placement if it is the
+ * same. */
 static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
   if (is_placed(plan, placed))
     return 0;
@@ -600,7 +605,7 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
     placed->shard = now.shard;
     return 0;
   }
-  placed->ranks.world = 0; /* nothing is known if this fails */
+  placed->ranks.world = 0; /* the cache is empty if placement fails */
   if (ett_place_group(&now.ranks, now.dense_group, &now.dense, err) != 0 ||
       ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0 ||
       ett_place_group(&now.ranks, now.dense_replica_group, &now.dense_replicas, err) !=
@@ -614,8 +619,8 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
   return 0;
 }
 
-/* Which stages hold the first and the last slice, and so copies of a tied embedding. They
- * are one where a stage holds both: the reduction of gradients joins the copies. */
+/* Finds the stages of the first and the last slice, which hold copies of a tied
+ * embedding. If one stage holds both, the reduction of gradients also sums the copies. */
 static void find_tied(ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
   const ett_orders *o = p->orders;
@@ -658,7 +663,7 @@ static ett_evaluation begin(const ett_program *program, const ett_step_plan *pla
   return e;
 }
 
-/* The pipeline of a plan over the arrays of its slices. */
+/* The pipeline of a plan, on the arrays of its slices. */
 static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays *a) {
   const ett_orders *orders = plan->orders;
   int pairs = plan->overlap_all_to_all == ETT_EXCHANGE_BATCH;
@@ -679,8 +684,8 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
                         .orders = orders};
 }
 
-/* Fills in the times of all slots and asks for every message; returns the seconds of the
- * tied embedding's all-reduce. */
+/* Fills the times of all slots and demands every message. Returns the seconds of the tied
+ * embedding's all-reduce. */
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   double tied = 0, bytes = e->program->tied_embedding_bytes;
@@ -710,7 +715,7 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   return tied;
 }
 
-/* Finds the middle stages that hold and receive the same as the one before. */
+/* Finds the middle stages with the contents and inputs of the previous stage. */
 static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
   int pp = e->plan->pp;
   for (int rank = 0; rank < pp; rank++)
@@ -722,7 +727,7 @@ static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
                          memcmp(&a->sums[v], &a->sums[v - 1], sizeof *a->sums) == 0;
 }
 
-/* Spreads the layers over the slices. Even slices of the evaluation before are kept. */
+/* Distributes the layers over the slices. Reuses the previous even split. */
 static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   ett_step_workspace *w = e->w;
@@ -747,11 +752,11 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   return 0;
 }
 
-/* Lays out a plan's slices, times them and asks for every message. tied: the seconds of
- * the tied embedding's all-reduce. */
+/* Lays out a plan's slices, times them and demands every message. tied: seconds of the
+ * tied embedding's all-reduce. */
 static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   const ett_step_plan *plan = e->plan;
-  ett_pipeline pipeline = pipeline_of(plan, a); /* without times yet */
+  ett_pipeline pipeline = pipeline_of(plan, a); /* its times are not filled yet */
   if (ett_pipeline_check(&pipeline, e->err) != 0 || layout(e, e->w, a) != 0 ||
       ett_parts_place(e) != 0)
     return -1;
@@ -763,7 +768,7 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   return e->failed ? -1 : 0;
 }
 
-/* Bytes of the fullest stage. */
+/* Memory of the fullest stage in bytes. */
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
                             const ett_pipeline *pipeline) {
   double most = 0;
@@ -778,7 +783,7 @@ static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
   return most;
 }
 
-/* The work of the busiest rank, hidden where it can be. */
+/* Work of the busiest rank, less all hideable time. */
 static double busiest(const ett_evaluation *e, const ett_step_arrays *a) {
   double most = 0;
   for (int rank = 0; rank < e->plan->pp; rank++) {
@@ -806,7 +811,7 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
     return -1;
   ett_pipeline pipeline = pipeline_of(plan, &a);
   result->memory_bytes = fill_memories(&e, &a, &pipeline);
-  if (plan->orders || plan->late_validation) /* any rank may be the last, with any unit */
+  if (plan->orders || plan->late_validation) /* any rank and any unit may be the last */
     result->pipeline_seconds = result->step_seconds = busiest(&e, &a);
   else {
     result->pipeline_seconds = ett_pipeline_closed(&pipeline).lower;

@@ -1,5 +1,4 @@
-/* What follows the pipeline on a stage: gradients reduced, weights updated and gathered.
- */
+/* After the pipeline of a stage: gradients are reduced, weights updated and gathered. */
 #include <math.h>
 
 #include "step/messages.h"
@@ -42,7 +41,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .stage = place,
                        .element_bytes = p->weight_bytes};
   s->optimizer_seconds =
-      ett_messages_beside_host(/* states pass in and out beside it */
+      ett_messages_beside_host(/* optimizer states are transferred during the update */
                                e, rank, ett_messages_ask(e, &update),
                                p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
@@ -50,8 +49,8 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
         ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);
 }
 
-/* The slot of a rank that runs its last backward after that of slot v (-1: the first of
- * all); -1: none. The chunks of built-in schedules finish last to first. */
+/* The slot of a rank whose last backward follows that of slot v (v = -1: the first slot
+ * to finish); -1: none. The chunks of built-in schedules finish last to first. */
 static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int rank,
                           int v, const ett_pipeline_result *ends) {
   if (!p->orders)
@@ -67,7 +66,7 @@ static int next_to_finish(const ett_step_plan *p, const ett_step_arrays *a, int 
   return next;
 }
 
-/* Seconds of weights gathered that the next forward does not hide. */
+/* Seconds of a weight gather that the next forward does not hide. */
 static double gather_exposed(const ett_step_plan *p, double gather, double forward) {
   if (!p->overlap_parameters || forward < 0)
     return gather;
@@ -85,7 +84,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
     busy += a->forward_busy[v] + a->backward_busy[v];
   }
-  if (s->gather_seconds > 0) { /* of the first slot, which is behind the first forward */
+  if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];
     double part = (own->dense_parameters + own->expert_parameters) /
                   (s->dense_parameters + s->expert_parameters);
@@ -95,7 +94,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   }
   if (!p->overlap_gradients)
     return pipeline + total * times + s->optimizer_seconds + first;
-  /* The last message starts after the last backward, and the link carries all. */
+  /* The last message starts after the last backward. The link carries all messages. */
   const ett_slice_gradients *g = &a->gradients[0];
   double last =
       g->dense.rest_time > g->expert.rest_time ? g->dense.rest_time : g->expert.rest_time;
@@ -104,7 +103,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   return (carried > least ? carried : least) + s->optimizer_seconds;
 }
 
-/* When the last reduction of a stage has ended, where they have their link alone. */
+/* End of the last reduction of a stage if no other transfer uses its link. */
 static double reduced_alone(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                             const ett_pipeline_result *ends) {
   double last = 0;
@@ -119,7 +118,7 @@ static double reduced_alone(const ett_evaluation *e, const ett_step_arrays *a, i
   return last;
 }
 
-/* When the last backward of a stage has ended. */
+/* End of the last backward of a stage. */
 static double finish_of(const ett_step_arrays *a, int pp, int rank,
                         const ett_pipeline_result *ends) {
   double finish = ends->last_backward_end[rank];
@@ -149,7 +148,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   for (int v = next_to_finish(p, a, rank, -1, ends); v >= 0;
        v = next_to_finish(p, a, rank, v, ends)) {
     const ett_slice_gradients *g = &a->gradients[v];
-    double share = times > 1 ? a->runs[v] / times : 1; /* of the micro-batches */
+    double share = times > 1 ? a->runs[v] / times : 1; /* share of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
     forward_busy += a->forward_busy[v];
   }
@@ -157,7 +156,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   if (p->overlap_gradients) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;
-    if (s->gradient_seconds < s->gradient_exposed_seconds) /* slowed by what shares it */
+    if (s->gradient_seconds <
+        s->gradient_exposed_seconds) /* other transfers slowed the link */
       s->gradient_seconds = s->gradient_exposed_seconds;
   }
   s->gather_exposed_seconds =

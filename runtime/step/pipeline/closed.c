@@ -1,4 +1,4 @@
-/* Pipelines without events: gpipe exactly, bounds of every schedule. */
+/* Closed forms of pipelines: gpipe exactly, bounds of every schedule. */
 #include <math.h>
 
 #include "step/pipeline/engine.h"
@@ -13,14 +13,14 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   if (ett_engine_open(&e, p, w, NULL, 0, err) != 0)
     return -1;
   double m = (double)p->micro_batches;
-  /* Each half is a flow shop: after the machines seen so far, the last micro-batch is
-   * through at sum + (m - 1) * slowest. */
+  /* Each half is a flow shop. After the machines so far, the last micro-batch finishes at
+   * sum + (m - 1) * slowest. */
   double sum = 0, slowest = 0, turn = 0;
   for (int s = 0; s < p->stages; s++) {
     double send = s < p->stages - 1 ? p->send_forward[s] : 0;
     double receive_seconds = ett_engine_receive(p, s, ETT_UNIT_FORWARD);
     double service = receive_seconds + p->forward[s] + (p->blocking_sends ? send : 0);
-    /* A message that both sides spend time on passes once. */
+    /* A message that occupies both sides is sent once. */
     sum += service - receive_seconds;
     slowest = service > slowest ? service : slowest;
     if (!p->blocking_sends) {
@@ -55,8 +55,8 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   return 0;
 }
 
-/* Of units that run where and in the order that a schedule file says: a rank's own work,
- * or the shortest way of one micro-batch. */
+/* Bounds for custom orders: the work of a rank, or the shortest path of one
+ * micro-batch. */
 static ett_pipeline_bounds custom_bounds(const ett_pipeline *p) {
   const ett_orders *o = p->orders;
   int slots = p->stages * p->chunks, slices = slots / o->ways;
@@ -95,7 +95,7 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
     double work = 0, sends = 0;
     for (int v = rank; v < slices; v += p->stages) {
       work += p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0);
-      if (p->forward_hidden) /* at the most, in every pair */
+      if (p->forward_hidden) /* upper limit, in every pair */
         work -= p->forward_hidden[v] + p->backward_hidden[v];
       sends += (v < slices - 1 ? p->send_forward[v] : 0) +
                (v > 0 ? p->send_backward[v - 1] : 0) +
@@ -114,7 +114,7 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *p) {
   if ((p->schedule == ETT_SCHEDULE_1F1B && !p->forward_hidden) ||
       p->schedule == ETT_SCHEDULE_GPIPE)
     upper = through + (m - 1) * slowest;
-  if (p->schedule == ETT_SCHEDULE_GPIPE) { /* the halves wait for their own slowest */
+  if (p->schedule == ETT_SCHEDULE_GPIPE) { /* each half waits for its own slowest rank */
     double forward = 0, backward = 0;
     for (int v = 0; v < slices; v++) {
       double f = p->forward[v] + (v < slices - 1 ? p->send_forward[v] : 0) +

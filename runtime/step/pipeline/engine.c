@@ -1,4 +1,4 @@
-/* The event engine: every unit as early as its order allows. */
+/* The event engine: runs every unit as early as its order allows. */
 #include "step/pipeline/engine.h"
 
 #include <math.h>
@@ -21,12 +21,12 @@ void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace) {
   free(workspace);
 }
 
-/* A workspace keeps at most this many events of other schedules. */
+/* Maximum number of events of other schedules that a workspace keeps. */
 #define KEPT_EVENTS (1 << 22)
 
 const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_workspace *w,
                                          int whole, ett_err *err) {
-  /* Groups of 1F1B only name cells. */
+  /* 1F1B uses the group only to index cells. */
   int64_t group = p->schedule == ETT_SCHEDULE_INTERLEAVED ? p->group : 4;
   ett_kept_tape key = {.schedule = p->schedule,
                        .stages = p->stages,
@@ -100,7 +100,8 @@ double ett_engine_pair_seconds(const ett_pipeline *p, const ett_event *f,
          hidden[1];
 }
 
-/* Runs some events. kept: NULL, or per rank where to write when its next unit begins. */
+/* Runs a range of events. kept: NULL, or per rank the address for the start of its next
+ * unit. */
 static inline __attribute__((always_inline)) void
 run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event,
            size_t count, const int blocking, const int receives, double **kept) {
@@ -113,7 +114,7 @@ run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event
     if (receives)
       start += t->receive;
     const ett_event *last = event + event->paired;
-    if (last != event) { /* begins when both inputs are there */
+    if (last != event) { /* the pair begins when both inputs have arrived */
       double hidden[2], other = cells[last->in];
       start = free > input ? free : input;
       start = start > other ? start : other;
@@ -123,7 +124,7 @@ run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event
     } else {
       end = start + t->seconds;
     }
-    double now = end; /* messages that block leave one behind the other */
+    double now = end; /* blocking messages leave one after the other */
     for (;; event++, t = &timing[event->unit]) {
       e->last_start[t->last] = start;
       e->last_end[t->last] = end;
@@ -156,9 +157,9 @@ static void run_part(const ett_engine *e, const ett_timing *timing,
     run_events(e, timing, events, count, 0, 0, kept);
 }
 
-/* Runs the period of a tape again and again. The state after it is a max-plus linear
- * function of the state before, so once a period has moved every time by the same delta,
- * each further one does. */
+/* Repeats the period of a tape. The state after a period is a max-plus linear function of
+ * the state before. Once a period moves every time by the same delta, all further periods
+ * do so too. */
 static void run_periods(const ett_engine *e, const ett_pipeline_tape *tape,
                         const ett_timing *timing) {
   const ett_event *events = tape->events + tape->head;
@@ -178,7 +179,7 @@ static void run_periods(const ett_engine *e, const ett_pipeline_tape *tape,
       if (events[k].out != ETT_CELL_SINK)
         same = ett_engine_moved(e->clock[cell], e->before[cell], delta);
     }
-    for (size_t r = stages; r < 3 * stages && same; r++) /* links in use */
+    for (size_t r = stages; r < 3 * stages && same; r++) /* occupied links */
       same = e->clock[r] == 0 || ett_engine_moved(e->clock[r], e->before[r], delta);
     if (!same)
       continue;
@@ -220,7 +221,7 @@ void ett_engine_add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
 void ett_engine_finish(const ett_engine *e, ett_pipeline_result *result) {
   double makespan = 0;
   for (int rank = 0; rank < e->p->stages; rank++) {
-    /* A send that does not block is still part of the step. */
+    /* A non-blocking send is part of the step. */
     double end = e->clock[rank];
     end = e->link[0][rank] > end ? e->link[0][rank] : end;
     end = e->link[1][rank] > end ? e->link[1][rank] : end;
@@ -267,14 +268,14 @@ int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace
   return 0;
 }
 
-/* 1F1B without a tape: in round t stage s runs forward t and then backward
- * t - (stages - 1 - s). Forwards need the stage before in the same round, backwards the
- * stage behind in the round before, so two passes over the stages do a round, with the
- * same additions and maxima as the general engine. */
+/* 1F1B without a tape. In round t, stage s runs forward t and then backward t - (stages -
+ * 1 - s). A forward needs the previous stage of the same round; a backward needs the next
+ * stage of the round before. Two passes over the stages complete a round, with the
+ * additions and maxima of the general engine. */
 typedef struct rounds {
   const ett_engine *e;
-  double *gradient;  /* per stage: when its next backward's input arrives */
-  double *before[2]; /* clocks and gradients of the round before; links follow each */
+  double *gradient;  /* per stage: arrival of the input of its next backward */
+  double *before[2]; /* clocks and gradients of the previous round, followed by links */
 } rounds;
 
 static inline double send(const double *restrict seconds, double *restrict link, int at,
@@ -310,7 +311,7 @@ one_round(const rounds *r, int64_t t, const int blocking, const int receives) {
     }
   }
   int first = t < stages - 1 ? (int)(stages - 1 - t) : 0;
-  /* Micro-batch t - (stages - 1 - s) < m: the rear stages are through first. */
+  /* Micro-batch t - (stages - 1 - s) < m: later stages finish first. */
   int64_t over = t - m; /* largest finished index of the last stage */
   int last = over >= 0 ? stages - 1 - (int)(over + 1) : stages - 1;
   for (int s = first; s <= last; s++) {
@@ -332,14 +333,14 @@ one_round(const rounds *r, int64_t t, const int blocking, const int receives) {
   }
 }
 
-/* After round t: how many rounds the state may be moved at once; 0: none. */
+/* After round t: the number of rounds that can be skipped at once; 0: none. */
 static int64_t skip_rounds(const rounds *r, int64_t t) {
   const ett_engine *e = r->e;
   size_t stages = (size_t)e->p->stages;
   int64_t first = e->p->stages - 1, left = e->p->micro_batches - 2 - t;
   if (t < first || left < 8)
     return 0;
-  if ((t - first) % 8 == 6) { /* every eighth round is compared with the one before */
+  if ((t - first) % 8 == 6) { /* compares every eighth round with the round before */
     memcpy(r->before[0], e->clock, 3 * stages * sizeof *e->clock);
     memcpy(r->before[1], r->gradient, stages * sizeof *r->gradient);
     return 0;
@@ -386,7 +387,7 @@ static void run_1f1b(const ett_engine *e) {
 
 enum { INPUTS = 8 };
 
-/* The arrays that a pipeline's times are in, and their lengths; their sum. */
+/* Collects the input arrays of a pipeline and their lengths; returns the total length. */
 static size_t inputs_of(const ett_pipeline *p, const double *array[INPUTS],
                         size_t length[INPUTS]) {
   const double *const all[INPUTS] = {
@@ -421,7 +422,7 @@ static int is_known(const ett_pipeline *p, const ett_pipeline_workspace *w) {
   return 1;
 }
 
-/* Keeps what a run was made from; without memory nothing is known of it. */
+/* Stores the inputs of a run. The stored run is invalid if memory runs out. */
 static void remember(const ett_pipeline *p, ett_pipeline_workspace *w,
                      const ett_pipeline_result *result) {
   const double *array[INPUTS];

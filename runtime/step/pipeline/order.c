@@ -1,4 +1,4 @@
-/* Checks of pipelines and orders, and what an order keeps in memory. */
+/* Checks of pipelines and orders, and the memory held by an order. */
 #include "step/pipeline/order.h"
 
 #include <inttypes.h>
@@ -76,7 +76,7 @@ ett_unit ett_pipeline_unit(const ett_pipeline *p, int rank, size_t at) {
   int backward = k >= 2 * forwards - warm || (steady >= 0 && steady % 2 == 1);
   if (k < warm)
     n = k;
-  else if (k < 2 * forwards - warm) /* steady: one forward, one backward */
+  else if (k < 2 * forwards - warm) /* steady state: one forward, one backward */
     n = steady / 2 + (backward ? 0 : warm);
   else
     n = k - forwards;
@@ -170,7 +170,8 @@ uint64_t ett_orders_identity(const ett_orders *o) {
   return (h ^ (uint64_t)o->ways) | 1;
 }
 
-/* What has run of a micro-batch on a slot: bits by kind. A whole backward is both. */
+/* Units of a micro-batch that have run on a slot: bits by kind. A whole backward sets
+ * BACKWARD and WEIGHT. */
 enum { FORWARD = 1, BACKWARD = 2, WEIGHT = 4 };
 
 static int bits_of(const ett_orders *o, int kind) {
@@ -181,7 +182,7 @@ static int bits_of(const ett_orders *o, int kind) {
   return 1 << kind;
 }
 
-/* Checks one unit, and marks it. */
+/* Checks one unit and marks it as seen. */
 static int check_unit(const ett_orders *o, size_t micro_batches, unsigned char *seen,
                       int rank, size_t k, ett_err *err) {
   char text[ETT_ORDER_TEXT];
@@ -204,7 +205,8 @@ static int check_unit(const ett_orders *o, size_t micro_batches, unsigned char *
   return 0;
 }
 
-/* Each micro-batch takes the way on which any unit of it runs, or none and lacks it. */
+/* Checks that each micro-batch runs on exactly one way and that no unit of that way is
+ * missing. */
 static int check_ways(const ett_orders *o, size_t micro_batches,
                       const unsigned char *seen, ett_err *err) {
   char text[ETT_ORDER_TEXT];
@@ -240,7 +242,7 @@ static int check_ways(const ett_orders *o, size_t micro_batches,
   return 0;
 }
 
-/* A rank keeps no more forwards than it declares. */
+/* Checks that a rank holds no more forwards than its declared maximum. */
 static int check_most(const ett_orders *o, int rank, ett_err *err) {
   int64_t held = 0;
   for (size_t k = o->first_unit[rank]; k < o->first_unit[rank + 1]; k++) {
@@ -277,8 +279,8 @@ int ett_orders_check(const ett_orders *o, int64_t micro_batches, ett_err *err) {
   return status;
 }
 
-/* Peak of a rank under the interleaved schedule in whole groups: after each forward of
- * the steady state, which repeats every turn of a group through the chunks. */
+/* Peak of a rank under the interleaved schedule with complete groups. Evaluated after
+ * each forward of the steady state, which repeats for every group. */
 static double peak_of_groups(const ett_pipeline *p, int rank, const double *weight) {
   int64_t warm = ett_order_warm_up(p, rank), turn = p->group * p->chunks;
   int64_t later = p->micro_batches * p->chunks - warm;
@@ -316,7 +318,7 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
   }
   double held = 0, peak = 0;
   ett_pipeline few = *p;
-  if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* it repeats itself every group */
+  if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* repeats every group */
     int64_t enough = 2 * (int64_t)p->stages / (p->chunks * p->group) + 4;
     if (p->micro_batches / p->group > enough)
       few.micro_batches = enough * p->group + p->micro_batches % p->group;

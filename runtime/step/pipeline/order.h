@@ -1,39 +1,40 @@
-/* order.h - the units of a rank, one after the other; inside runtime/step/pipeline only.
- * Inline, because the engine asks for every unit of every rank. */
+/* order.h - the sequence of units of a rank; inside runtime/step/pipeline only. Inline,
+ * because the engine reads every unit of every rank. */
 #ifndef ETT_STEP_ORDER_H
 #define ETT_STEP_ORDER_H
 
 #include "step/pipeline/pipeline.h"
 
-/* Forwards before the first backward. */
+/* Number of forwards before the first backward. */
 static inline int64_t ett_order_warm_up(const ett_pipeline *p, int rank) {
   int64_t forwards = p->micro_batches * p->chunks;
   int64_t warm = p->stages - 1 - rank;
   if (p->schedule == ETT_SCHEDULE_GPIPE)
     return forwards;
-  if (p->forward_hidden) /* a micro-batch is a pair down and a pair up a stage */
+  if (p->forward_hidden) /* a micro-batch takes two pairs per stage: one down, one up */
     warm = warm * 2 + (int64_t)(p->chunks - 1) * p->group + 1;
   else if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->chunks > 1)
     warm = warm * 2 + (int64_t)(p->chunks - 1) * p->group;
   return warm < forwards ? warm : forwards;
 }
 
-/* The forwards, or the backwards, of a rank of a built-in schedule: groups of micro-
- * batches pass through chunk after chunk; backwards take the chunks reversed. The last
- * group may be smaller (Megatron-LM, get_schedule_table). */
+/* The forwards, or the backwards, of a rank of a built-in schedule. Groups of
+ * micro-batches pass through one chunk after the other; backwards take the chunks in
+ * reverse. The last group may be smaller (Megatron-LM, get_schedule_table). */
 typedef struct ett_lane {
-  int64_t first, size;  /* the group's */
-  int64_t index, chunk; /* of the next unit in it */
+  int64_t first, size;  /* of the current group */
+  int64_t index, chunk; /* of the next unit in the group */
 } ett_lane;
 
 typedef struct ett_cursor {
   const ett_pipeline *p;
-  const ett_unit *custom, *custom_end; /* of ETT_SCHEDULE_CUSTOM */
+  const ett_unit *custom, *custom_end; /* for ETT_SCHEDULE_CUSTOM */
   int64_t k, warm, forwards, group;
   ett_lane lane[2]; /* forwards, backwards */
 } ett_cursor;
 
-/* group: of the lanes; with one chunk any size gives the same order. */
+/* group: the size of the lanes' groups. With one chunk, every size gives the same
+ * order. */
 static inline ett_cursor ett_order_open(const ett_pipeline *p, int rank, int64_t group) {
   ett_cursor c = {.p = p, .group = group};
   if (p->schedule == ETT_SCHEDULE_CUSTOM) {
@@ -51,7 +52,7 @@ static inline int ett_order_done(const ett_cursor *c) {
   return c->custom ? c->custom == c->custom_end : c->k == 2 * c->forwards;
 }
 
-/* Which unit is next: ett_order_done must be false. */
+/* The next unit. Requires ett_order_done to be false. */
 static inline ett_unit ett_order_peek(const ett_cursor *c) {
   if (c->custom)
     return *c->custom;
@@ -64,7 +65,8 @@ static inline ett_unit ett_order_peek(const ett_cursor *c) {
                     (uint16_t)chunk, (uint32_t)(l->first + l->index)};
 }
 
-/* Its micro-batch within its group; of custom schedules the micro-batch. */
+/* Index of the unit's micro-batch within its group; for custom schedules, the
+ * micro-batch. */
 static inline uint32_t ett_order_ring(const ett_cursor *c, ett_unit u) {
   return c->custom ? u.micro_batch : (uint32_t)c->lane[u.kind != ETT_UNIT_FORWARD].index;
 }
@@ -86,14 +88,14 @@ static inline void ett_order_next(ett_cursor *c) {
   l->size = c->group < left ? c->group : left;
 }
 
-/* Seconds of one pass that two slots hide as a pair. */
+/* Seconds of one pass that a pair of two slots hides. */
 static inline double ett_order_hidden(const double *hidden, int one, int other) {
   if (!hidden)
     return 0;
   return hidden[one] < hidden[other] ? hidden[one] : hidden[other];
 }
 
-/* Seconds of a unit by itself. */
+/* Seconds of an unpaired unit. */
 static inline double ett_order_seconds(const ett_pipeline *p, int slot, int kind) {
   switch (kind) {
   case ETT_UNIT_FORWARD:
@@ -107,7 +109,7 @@ static inline double ett_order_seconds(const ett_pipeline *p, int slot, int kind
   }
 }
 
-/* The slots after and before a slot; -1: none. */
+/* The next and the previous slot in the model; -1: none. */
 static inline int ett_order_after(const ett_pipeline *p, int slot) {
   if (p->orders)
     return p->orders->next[slot];
@@ -118,10 +120,10 @@ static inline int ett_order_before(const ett_pipeline *p, int slot) {
   return p->orders ? p->orders->prev[slot] : slot - 1;
 }
 
-/* Room for any unit as ett_order_describe writes it. */
+/* Buffer size for any unit as ett_order_describe writes it. */
 #define ETT_ORDER_TEXT 48
 
-/* A unit as a schedule file writes it: {"B", 2, 1}. */
+/* Writes a unit in the form of a schedule file: {"B", 2, 1}. */
 const char *ett_order_describe(ett_unit unit, char text[ETT_ORDER_TEXT]);
 
 #endif

@@ -1,24 +1,25 @@
-/* Orders by the times of units, as a scheduler makes them that measures first (Qi et al.
- * 2023, section 3.1): several ways to order are tried, and the shortest is taken. */
+/* Orders planned from measured unit times, as in Qi et al. 2023, section 3.1. Tries
+ * several rules and takes the order with the shortest step. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "step/pipeline/engine.h"
 
-/* A way to order. width >= 0: a pattern, whatever the times. A stage that has n stages
- * behind it and o before it runs width n + 1 forwards ahead of its backwards and delays
- * width o weight units: zb_h1 has width 1, zb_h2 2. Else what is ready runs, backwards
- * first; `patience` weight units are waited for an input. */
+/* A rule of ordering. width >= 0: a fixed pattern, independent of times. A stage with n
+ * later and o earlier stages runs width * n + 1 forwards ahead of its backwards and
+ * delays width * o weight units: zb_h1 has width 1, zb_h2 2. width < 0: greedy; ready
+ * units run, backwards first. Waiting for an input takes priority over `patience` weight
+ * units. */
 typedef struct rule {
   double width, patience;
-  int fills; /* weight units run even where they delay an input that is about to come */
+  int fills; /* weight units run even if they delay an imminent input */
 } rule;
 
 typedef struct stage {
   double clock;
   int64_t done[ETT_UNIT_WHOLE]; /* units of each kind */
-  int waits;                    /* for a message of which nothing is known */
+  int waits;                    /* waits for a message of unknown arrival */
 } stage;
 
 typedef struct plan {
@@ -27,14 +28,14 @@ typedef struct plan {
   double
       *arrival[2]; /* of forwards, backwards: per stage and micro-batch; NAN: unknown */
   ett_unit *units;
-  double *start; /* per stage: of the step to be measured */
+  double *start; /* per stage: start of the measured step */
 } plan;
 
 static double *arrival(const plan *x, int kind, int s, int64_t micro_batch) {
   return &x->arrival[kind][(size_t)s * (size_t)x->p->micro_batches + (size_t)micro_batch];
 }
 
-/* When the input of a stage's next unit of a kind is there; INFINITY: unknown, or no such
+/* Arrival of the input of a stage's next unit of a kind; INFINITY: unknown, or no such
  * unit may run. */
 static double input(const plan *x, int kind, int s) {
   const stage *g = &x->stages[s];
@@ -55,7 +56,8 @@ static int next_of_pattern(const plan *x, const rule *r, int s) {
   return f < m && f - b < ahead ? ETT_UNIT_FORWARD : ETT_UNIT_BACKWARD;
 }
 
-/* The kind of a stage's next unit; -1: none is ready, and *until is when one may be. */
+/* The kind of a stage's next unit. -1: no unit is ready; *until is the earliest time that
+ * one may be. */
 static int next_ready(const plan *x, const rule *r, int s, double *until) {
   const stage *g = &x->stages[s];
   int64_t f = g->done[ETT_UNIT_FORWARD], b = g->done[ETT_UNIT_BACKWARD];
@@ -87,7 +89,7 @@ static void run(const plan *x, int s, int kind, double start) {
   if (kind == ETT_UNIT_WEIGHT)
     return;
   int to = kind == ETT_UNIT_FORWARD ? s + 1 : s - 1;
-  if (to == p->stages) { /* the last slice turns around */
+  if (to == p->stages) { /* the last slice starts the backward */
     *arrival(x, ETT_UNIT_BACKWARD, s, i) = end;
   } else if (to >= 0) {
     double sent = end + (to > s ? p->send_forward[s] : p->send_backward[to]);
@@ -98,7 +100,7 @@ static void run(const plan *x, int s, int kind, double start) {
   }
 }
 
-/* Orders all units by a rule; 0: it stops on the way. */
+/* Orders all units by a rule; 0: the rule deadlocks. */
 static int order_by(const plan *x, const rule *r) {
   const ett_pipeline *p = x->p;
   size_t cells = (size_t)p->stages * (size_t)p->micro_batches;
@@ -134,9 +136,8 @@ static int order_by(const plan *x, const rule *r) {
   return 1;
 }
 
-/* Memory for a plan: the units and where each stage's begin, twice, and what a rule
- * needs.
- */
+/* Memory of a plan: two copies of the units and stage offsets, and the arrays of a
+ * rule. */
 static int reserve(ett_plan_memory *w, const ett_pipeline *p, plan *x, ett_err *err) {
   size_t stages = (size_t)p->stages, cells = stages * (size_t)p->micro_batches;
   size_t kept = (stages + 1) * sizeof *w->first_unit + 3 * cells * sizeof *w->units;
@@ -160,16 +161,16 @@ static int reserve(ett_plan_memory *w, const ett_pipeline *p, plan *x, ett_err *
   return 0;
 }
 
-/* Steps after which the time between the ends of steps hardly changes. */
+/* Number of steps after which the step time is nearly constant. */
 enum { STEPS = 4 };
 
-/* When a stage may begin the step after one that ended so. */
+/* Earliest start of a stage's next step. */
 static double ended(const ett_pipeline_result *r, int s, int stages, ett_plan_ends ends) {
   int meets = ends == ETT_PLAN_ENDS_MEET && (s == 0 || s == stages - 1);
   return meets ? fmax(r->end[0], r->end[stages - 1]) : r->end[s];
 }
 
-/* Seconds of a step in the order at hand. */
+/* Seconds of a step in the given order. */
 static int measure(const plan *x, const ett_orders *orders, ett_pipeline_workspace *w,
                    ett_plan_ends ends, double *seconds, ett_err *err) {
   ett_pipeline p = *x->p;
@@ -194,7 +195,7 @@ static int measure(const plan *x, const ett_orders *orders, ett_pipeline_workspa
   return 0;
 }
 
-/* The widest pattern that keeps no more than every stage declares. */
+/* The widest pattern that respects every stage's declared maximum. */
 static double widest(const ett_pipeline *p) {
   int64_t least = p->orders->most[0];
   for (int s = 1; s < p->stages; s++)

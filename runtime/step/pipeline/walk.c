@@ -1,13 +1,13 @@
-/* The walk through a schedule that makes its tape. */
+/* Simulates a schedule tick by tick to build its tape. */
 #include "step/pipeline/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What a cell holds during the walk. */
-enum { EMPTY, MESSAGE, LOCAL /* made by the reader before: no message */ };
+/* Content of a cell during the walk. */
+enum { EMPTY, MESSAGE, LOCAL /* produced by the same rank: no message */ };
 
-/* What a rank runs in a tick: a unit or a pair. */
+/* The units of a rank in one tick: one unit or a pair. */
 typedef struct turn {
   int count;
   ett_unit unit[2];
@@ -18,19 +18,19 @@ typedef struct turn {
 typedef struct walk {
   const ett_pipeline *p;
   ett_pipeline_tape *tape;
-  size_t ring; /* micro-batches that have cells of their own in a slot */
-  int whole;   /* every one has */
+  size_t ring; /* micro-batches with separate cells in a slot */
+  int whole;   /* every micro-batch has separate cells */
   size_t slots;
   unsigned char *full; /* per cell */
   ett_cursor *cursor;  /* per rank */
   turn *turn;          /* per rank */
   size_t *wanted;      /* per rank: the cell that it waits for; 0: none */
-  int *now, *then;     /* ranks that may run in this tick, in the next */
+  int *now, *then;     /* ranks that may run in this tick and in the next */
   size_t then_count;
-  size_t *tick; /* events before each tick */
+  size_t *tick; /* number of events before each tick */
   size_t ticks, tick_capacity;
-  size_t done, all; /* units */
-  int collided;     /* a message came before the one that had its cell was read */
+  size_t done, all; /* units done, units in all */
+  int collided;     /* a message arrived before the previous one in its cell was read */
 } walk;
 
 void ett_pipeline_tape_free(ett_pipeline_tape *tape) {
@@ -43,7 +43,7 @@ static size_t cell_of(const walk *w, int kind, size_t slot, size_t ring) {
   return ETT_CELLS + (table * w->slots + slot) * w->ring + ring;
 }
 
-/* Fills a cell, and lets the rank run that waits for it. */
+/* Fills a cell and wakes the rank that waits for it. */
 static void put(walk *w, size_t cell, int what, int reader) {
   if (w->full[cell] != EMPTY)
     w->collided = 1;
@@ -54,7 +54,7 @@ static void put(walk *w, size_t cell, int what, int reader) {
   }
 }
 
-/* Passes on what a unit makes; returns the cell of its message. */
+/* Delivers the output of a unit; returns the cell of its message. */
 static size_t deliver(walk *w, int rank, ett_unit u, size_t slot, size_t ring) {
   const ett_pipeline *p = w->p;
   int stages = p->stages, forward = u.kind == ETT_UNIT_FORWARD;
@@ -63,7 +63,7 @@ static size_t deliver(walk *w, int rank, ett_unit u, size_t slot, size_t ring) {
   if (u.kind == ETT_UNIT_BACKWARD && p->weight)
     put(w, cell_of(w, ETT_UNIT_WEIGHT, slot, ring), LOCAL, rank);
   int to = forward ? ett_order_after(p, (int)slot) : ett_order_before(p, (int)slot);
-  if (to < 0) { /* the last slice turns around */
+  if (to < 0) { /* the last slice starts the backward */
     if (forward)
       put(w, cell_of(w, ETT_UNIT_BACKWARD, slot, ring), LOCAL, rank);
     return ETT_CELL_SINK;
@@ -74,7 +74,7 @@ static size_t deliver(walk *w, int rank, ett_unit u, size_t slot, size_t ring) {
   return cell;
 }
 
-/* Whether a unit's input is there; *cell: where, or what is waited for. */
+/* Whether a unit's input has arrived; *cell: the cell of the input. */
 static int has_input(const walk *w, ett_unit u, size_t slot, size_t ring, size_t *cell) {
   if (u.kind == ETT_UNIT_FORWARD && ett_order_before(w->p, (int)slot) < 0) {
     *cell = ETT_CELL_ZERO;
@@ -98,7 +98,7 @@ static int reserve_events(walk *w, size_t more, ett_err *err) {
   return 0;
 }
 
-/* Whether the next unit or pair of a rank can run; fills in its turn. */
+/* Whether the next unit or pair of a rank can run; fills its turn. */
 static int can_run(walk *w, int rank) {
   turn *t = &w->turn[rank];
   t->count = 0;
@@ -172,8 +172,8 @@ static int blocked(const walk *w, ett_err *err) {
   return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: a pipeline stopped early");
 }
 
-/* Ranks run for one tick after the other. Those that run go on in the next, and those
- * that get what they wait for begin in the next. */
+/* Runs ranks tick by tick. The next tick continues ranks that ran, and starts ranks whose
+ * input arrived. */
 static int run_ticks(walk *w, ett_err *err) {
   w->then_count = (size_t)w->p->stages;
   for (int rank = 0; rank < w->p->stages; rank++)
@@ -188,7 +188,7 @@ static int run_ticks(walk *w, ett_err *err) {
       return -1;
     if (reserve_events(w, 2 * count, err) != 0)
       return -1;
-    size_t able = 0; /* decided before any of them runs */
+    size_t able = 0; /* all decisions precede the runs of a tick */
     for (size_t i = 0; i < count; i++)
       if (can_run(w, ranks[i]))
         ranks[able++] = ranks[i];
@@ -202,7 +202,8 @@ static int run_ticks(walk *w, ett_err *err) {
   return blocked(w, err);
 }
 
-/* Finds ticks that repeat and cuts all but one of their runs out of the tape. 1: none. */
+/* Finds the repeating ticks and removes all but one of their repetitions from the tape.
+ * 1: none. */
 static int fold(walk *w, size_t length, size_t events) {
   ett_pipeline_tape *tape = w->tape;
   ett_event *e = tape->events;
@@ -253,8 +254,8 @@ static void close_walk(walk *w) {
   free(w->tick);
 }
 
-/* Walks through p. whole: with cells for every micro-batch, else for those of a group;
- * then 1 when that is too few, or when nothing repeats. */
+/* Walks through p. whole: separate cells for every micro-batch, else for those of a
+ * group. Without `whole`, returns 1 if cells collide or nothing repeats. */
 static int walk_through(const ett_pipeline *p, int whole, int64_t group,
                         ett_pipeline_tape *tape, ett_err *err) {
   walk w = {.p = p,
@@ -281,8 +282,8 @@ static int walk_through(const ett_pipeline *p, int whole, int64_t group,
   return status;
 }
 
-/* The tape of a schedule that repeats itself every group, from a step with no more groups
- * than its start and its end need. 1: it does not. */
+/* The tape of a periodic schedule, from a step with only the groups of its start and end.
+ * 1: the schedule is not periodic. */
 static int build_folded(const ett_pipeline *p, int64_t group, ett_pipeline_tape *tape,
                         ett_err *err) {
   int64_t lead = 2 * (int64_t)p->stages / ((int64_t)p->chunks * group) + 1;

@@ -1,33 +1,37 @@
-/* walk.h - tapes: the units of all ranks in an order in which each finds its input made.
- * Inside runtime/step/pipeline only.
+/* walk.h - tapes: the units of all ranks in an order in which every input precedes its
+ * use. Inside runtime/step/pipeline only.
  *
- * A tape depends on the schedule alone, so that one serves every run with other times.
- * The walk runs each unit for one tick, as early as its order allows. Under a built-in
- * schedule the ticks of a long step repeat: such a tape holds the repeating part once. */
+ * A tape depends on the schedule alone, so one tape serves runs with any times. The walk
+ * runs each unit for one tick, as early as its order allows. Under a built-in schedule
+ * the ticks of a long step repeat; such a tape stores the repeating part once. */
 #ifndef ETT_STEP_WALK_H
 #define ETT_STEP_WALK_H
 
 #include "step/pipeline/order.h"
 
-/* A message is in a cell from its arrival until it is read. */
-enum { ETT_CELL_ZERO, ETT_CELL_SINK, ETT_CELLS }; /* always 0; never read; the first */
+/* A cell holds a message from its arrival until it is read. */
+enum {
+  ETT_CELL_ZERO,
+  ETT_CELL_SINK,
+  ETT_CELLS
+}; /* always 0; written only; the first message cell */
 
 typedef struct ett_event {
   uint32_t in, out; /* cells */
   uint32_t unit;    /* slot * ETT_UNIT_KINDS + kind */
   uint16_t rank;
-  uint16_t paired; /* runs together with the next event */
+  uint16_t paired; /* runs in a pair with the next event */
 } ett_event;
 
 typedef struct ett_pipeline_tape {
   ett_event *events;
   size_t capacity;
-  size_t head, period, tail; /* events of each part, one after the other */
-  int64_t repeats;           /* runs of the period */
+  size_t head, period, tail; /* number of events of each part */
+  int64_t repeats;           /* repetitions of the period */
   size_t cells;
 } ett_pipeline_tape;
 
-/* whole: without a period. group: of the schedule's lanes. */
+/* whole: without a period. group: group size of the lanes. */
 int ett_pipeline_tape_build(const ett_pipeline *pipeline, int whole, int64_t group,
                             ett_pipeline_tape *tape, ett_err *err);
 void ett_pipeline_tape_free(ett_pipeline_tape *tape);
