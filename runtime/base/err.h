@@ -14,8 +14,8 @@ typedef enum ett_err_code {
   ETT_ERR_FORMAT,   /* the contents of a file are wrong */
   ETT_ERR_LIMIT,    /* a limit was exceeded */
   ETT_ERR_MISSING,  /* a library, device or file is missing */
-  ETT_ERR_INTERNAL, /* a defect of ett itself */
-  ETT_ERR_LOST,     /* a device is unusable by this process from now on */
+  ETT_ERR_INTERNAL, /* a defect in ett */
+  ETT_ERR_LOST,     /* this process can no longer use a device */
 } ett_err_code;
 
 typedef struct ett_err {

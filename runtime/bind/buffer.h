@@ -1,5 +1,5 @@
-/* A growing byte buffer in a userdata, so that a raised error does not leak it. Its
- * memory comes from the state's allocator and counts towards its limit. */
+/* A growing byte buffer in a userdata, so that a raised error does not leak it. It uses
+ * the allocator of the Lua state and counts towards its limit. */
 #ifndef ETT_BIND_BUFFER_H
 #define ETT_BIND_BUFFER_H
 
@@ -13,18 +13,18 @@ typedef struct {
   size_t length, size;
 } ett_lua_buffer;
 
-/* Pushes a new empty buffer; raises when memory runs out. */
+/* Pushes a new empty buffer; raises if memory runs out. */
 ett_lua_buffer *ett_lua_buffer_new(lua_State *L);
 
-/* Appends; raises when memory runs out. */
+/* Appends; raises if memory runs out. */
 void ett_lua_buffer_add(ett_lua_buffer *buffer, const char *text, size_t length);
 void ett_lua_buffer_add_string(ett_lua_buffer *buffer, const char *text);
 void ett_lua_buffer_add_char(ett_lua_buffer *buffer, char c);
 
-/* Pushes the content as a Lua string. The buffer stays where it is. */
+/* Pushes the content as a Lua string and keeps the buffer. */
 void ett_lua_buffer_push(ett_lua_buffer *buffer);
 
-/* Frees the content before the collector would. */
+/* Frees the content before the garbage collector does. */
 void ett_lua_buffer_clear(ett_lua_buffer *buffer);
 
 #endif

@@ -1,4 +1,4 @@
-/* What every binding shares: faults, types, fields of tables. Only bindings and the host
+/* Shared by all bindings: errors, types, fields of tables. Only bindings and the host
  * include lua.h. */
 #ifndef ETT_BIND_COMMON_H
 #define ETT_BIND_COMMON_H
@@ -9,16 +9,16 @@
 
 #include "base/err.h"
 
-/* These never return; Lua's header does not say so to compilers. */
+/* Declared again, because Lua's header does not mark them as noreturn. */
 int luaL_error(lua_State *L, const char *format, ...) __attribute__((noreturn));
 int luaL_argerror(lua_State *L, int index, const char *message) __attribute__((noreturn));
 int luaL_typeerror(lua_State *L, int index, const char *name) __attribute__((noreturn));
 int lua_error(lua_State *L) __attribute__((noreturn));
 
-/* The type of ett_comm_law, which ett.comm makes and ett.step reads. */
+/* The userdata type of ett_comm_law; made by ett.comm, read by ett.step. */
 #define ETT_LUA_LAW "ett.comm.law"
 
-/* Pushes an error object {kind, message}, with the metatable of ett.error once that
+/* Pushes an error object {kind, message}. Its metatable is that of ett.error, if that
  * module is loaded. */
 void ett_lua_push_error(lua_State *L, const ett_err *err);
 
@@ -28,27 +28,27 @@ int ett_lua_fail(lua_State *L, const ett_err *err);
 /* The same with "NAME: " in front of the message. */
 int ett_lua_fail_named(lua_State *L, const char *name, const ett_err *err);
 
-/* true, or as ett_lua_fail when status is not 0. */
+/* Returns true, or as ett_lua_fail if status is not 0. */
 int ett_lua_result(lua_State *L, int status, const ett_err *err);
 
-/* Raises err as an error object. For wrong arguments and faults of a description. */
+/* Raises err as an error object. For wrong arguments and errors in a description. */
 int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
-/* Makes the metatable of a type of userdata, which indexes itself. close, unless NULL, is
- * its method `close`, its __close and its __gc: it must tolerate to run twice. */
+/* Creates the metatable of a userdata type; it is its own __index. close (or NULL)
+ * becomes the method `close`, __close and __gc; it may run twice. */
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
 
-/* A userdata that holds one pointer of the core's. It is made closed (NULL), with its
- * metatable; check raises "the WHAT is closed" when it still or again is. */
+/* A userdata with one pointer to a core object. It starts closed (NULL), with its
+ * metatable; check raises "the WHAT is closed" for a closed box. */
 void **ett_lua_box_new(lua_State *L, const char *type);
 void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *what);
 
-/* Array part of the table at index as doubles, in a userdata left on the stack, so that
- * no raise leaks it. Sets *count. Raises when an element is not a number. */
+/* The array part of the table at index as doubles, in a userdata left on the stack, so
+ * that an error does not leak it. Sets *count. Raises if an element is not a number. */
 double *ett_lua_doubles(lua_State *L, int index, size_t *count);
 
-/* Set a field of the table on the top of the stack. */
+/* Set a field of the table on top of the stack. */
 void ett_lua_set_number(lua_State *L, const char *name, lua_Number value);
 void ett_lua_set_integer(lua_State *L, const char *name, lua_Integer value);
 void ett_lua_set_boolean(lua_State *L, const char *name, int value);
@@ -57,7 +57,8 @@ void ett_lua_set_string(lua_State *L, const char *name, const char *value);
 /* Pushes a list of numbers. */
 void ett_lua_push_doubles(lua_State *L, const double *values, size_t count);
 
-/* A field, or the fallback when it is nil; a wrong type raises with the field's name. */
+/* A field, or the default if it is nil. A wrong type raises an error with the field's
+ * name. */
 lua_Number ett_lua_number_field(lua_State *L, int index, const char *name,
                                 lua_Number fallback);
 lua_Integer ett_lua_integer_field(lua_State *L, int index, const char *name,

@@ -1,4 +1,4 @@
-/* Null, arrays and files in memory, for the readers and writers of data. */
+/* Null, arrays and files in memory, shared by readers and writers of data. */
 #ifndef ETT_BIND_VALUE_H
 #define ETT_BIND_VALUE_H
 
@@ -7,14 +7,14 @@
 
 #include "base/err.h"
 
-/* Pushes the one null value (`ett.json.null`): a userdata that prints "null". It marks a
- * field that is present and null. */
+/* Pushes the null value (`ett.json.null`): a userdata that prints "null". It marks a
+ * present field whose value is null. */
 void ett_lua_push_null(lua_State *L);
 
 /* Whether the value at index is null: ett's, or lua-cjson's. */
 int ett_lua_is_null(lua_State *L, int index);
 
-/* Marks the table at index as an array, which matters while it is empty. A table with
+/* Marks the table at index as an array, which distinguishes empty arrays. A table with
  * another metatable stays unmarked. */
 void ett_lua_mark_array(lua_State *L, int index);
 int ett_lua_is_array(lua_State *L, int index);
@@ -25,8 +25,8 @@ typedef struct {
   size_t length;
 } ett_lua_file;
 
-/* Pushes a userdata with the content of path. On a fault it pushes nothing and returns
- * NULL, with err filled. */
+/* Pushes a userdata with the content of path. On an error pushes nothing, returns NULL
+ * and fills err. */
 ett_lua_file *ett_lua_file_read(lua_State *L, const char *path, size_t max_bytes,
                                 ett_err *err);
 void ett_lua_file_free(ett_lua_file *file);

@@ -31,8 +31,9 @@ double ett_comm_factor(ett_comm_kind kind, int64_t ranks) {
   }
 }
 
-/* Latency and bandwidth of the line through the first two points: where the curve begins
- * at small messages nearly all is latency, where it begins at large ones nearly none. */
+/* Time below the first point, on the line through the first two points. A curve that
+ * starts at small messages has a large share of latency there; one that starts at large
+ * messages has almost none. */
 static double seconds_below(const ett_comm_curve *curve, double bytes) {
   double first = curve->bytes[0] / curve->bandwidth[0];
   if (curve->points < 2)

@@ -1,9 +1,9 @@
 /* comm.h - kinds of collectives, their factors, and measured curves.
  *
- * Conventions are those of nccl-tests (derived in its doc/PERFORMANCE.md): bytes is the
+ * Conventions are those of nccl-tests (derived in its doc/PERFORMANCE.md). bytes is the
  * size of the whole buffer: the result of all_gather, the input of reduce_scatter, the
- * data that one rank of all_to_all sends.
- * Then seconds = alpha + bytes * factor / bus_bandwidth
+ * data that one rank of all_to_all sends. Then seconds = alpha + bytes * factor /
+ * bus_bandwidth
  *     factor: all_reduce 2 (n-1)/n; all_gather, reduce_scatter, all_to_all (n-1)/n;
  *             broadcast, send_recv 1
  * so that bus_bandwidth is a property of the links and does not depend on n.
@@ -36,12 +36,14 @@ typedef struct ett_comm_curve {
   double bytes[ETT_COMM_MAX_POINTS], bandwidth[ETT_COMM_MAX_POINTS]; /* bytes/s */
 } ett_comm_curve;
 
-/* What a model of communication says of messages in one place: start, and the slowest of
- * streams, each of which moves some bytes for each byte of the buffer. */
+/* The time of messages in one placement by a model of communication: `start` plus the
+ * slowest of several streams. A stream moves `moved` bytes for each byte of the
+ * buffer. */
 enum { ETT_COMM_STREAMS = 16, ETT_COMM_LINES = 4 };
 typedef struct ett_comm_stream {
   double moved, bandwidth;
-  const ett_comm_curve *curve; /* NULL: the bandwidth; else it is a share of the curve */
+  const ett_comm_curve
+      *curve; /* NULL: bandwidth in bytes/s; else bandwidth is a fraction of the curve */
 } ett_comm_stream;
 /* Fails if a curve has no points, or if its sizes do not ascend. */
 typedef struct ett_comm_line {
@@ -50,21 +52,21 @@ typedef struct ett_comm_line {
   ett_comm_stream stream[ETT_COMM_STREAMS];
 } ett_comm_line;
 
-/* Several models, of which the fastest is taken. */
+/* Alternative models; the fastest one counts. */
 typedef struct ett_comm_law {
   int lines;
   ett_comm_line line[ETT_COMM_LINES];
 } ett_comm_law;
 
-/* What a law says of a message: of the fastest line, and of its slowest stream. */
+/* Time of a message by a law: by its fastest line, and by the slowest stream of that
+ * line. */
 typedef struct ett_comm_law_time {
   double seconds;
   int line;
-  double stream_seconds, moved, bandwidth; /* 0: it has no stream */
+  double stream_seconds, moved, bandwidth; /* 0: the line has no stream */
 } ett_comm_law_time;
 
-/* Of more than 0 bytes. A law has at least one line; of equally fast ones the first
- * counts. */
+/* bytes > 0. The law has at least one line; ties go to the first. */
 ett_comm_law_time ett_comm_law_at(const ett_comm_law *law, double bytes);
 
 /* The standard name of a kind ("all_reduce", ...), and the kind of a name, or -1. */

@@ -50,8 +50,7 @@ static int64_t below(const ett_tiers *t, int k) {
   return k > 0 ? t->size[k - 1] : 1;
 }
 
-/* Ranks of an axis in a block of `size` devices, where every block has as many; else 0.
- */
+/* Ranks of an axis per block of `size` devices; 0 if blocks differ. */
 static int64_t inside(ett_axis a, int64_t size) {
   int64_t block = a.degree * a.stride;
   if (a.degree == 1 || a.stride >= size)
@@ -67,7 +66,7 @@ static int64_t group_inside(const ett_ranks *r, ett_rank_group g, int64_t size) 
   return inside(g.axis[0], size) * inside(g.axis[1], size);
 }
 
-/* The counts by division; 0: some groups do not align. */
+/* Computes the counts by division. 0: some groups are not aligned with units. */
 static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p) {
   for (int k = 0; k < r->tiers.count; k++) {
     int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
@@ -97,7 +96,7 @@ static int64_t common_multiple(int64_t a, int64_t b, int64_t most) {
   return times > most / a ? most : a * times;
 }
 
-/* Ranks after which the places of blocks of `block` ranks on the units repeat. */
+/* Number of ranks after which the placement of blocks of `block` ranks repeats. */
 static int64_t period(const ett_ranks *r, int64_t block) {
   int64_t largest = 1;
   for (int k = 0; k < r->tiers.count; k++)
@@ -108,8 +107,8 @@ static int64_t period(const ett_ranks *r, int64_t block) {
   return common_multiple(block, largest, r->world);
 }
 
-/* Scratch of a count rank by rank: the devices of a group, and for each tier how many
- * groups leave each unit below and use each card. */
+/* Scratch for counting rank by rank: the devices of a group; for each tier, the number of
+ * groups that leave each lower unit and that use each card. */
 typedef struct counts {
   int64_t *devices;
   int32_t *units[ETT_TIERS_MOST], *cards[ETT_TIERS_MOST];
@@ -151,8 +150,8 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Runs of equal devices[i] / size; *fewest, *most: members of the shortest and longest.
- */
+/* Number of runs of equal devices[i] / size; *fewest, *most: length of the shortest and
+ * the longest run. */
 static int32_t runs(const int64_t *devices, int64_t n, int64_t size, int32_t *fewest,
                     int32_t *most) {
   int32_t count = 0, length = 0;
@@ -331,7 +330,8 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
     p->tier[k].members = p->tier[k].most = p->tier[k].cards = 1;
     if (k > 0 && count_leaving(r, a, k, &p->tier[k], err) != 0)
       return -1;
-    if (p->tier[k].groups == 0) /* of a device; or only first and last stage are apart */
+    if (p->tier[k].groups ==
+        0) /* from a device; or only the first and last stage are separated */
       p->tier[k].groups = p->tier[k].sharing = 1;
   }
   return 0;

@@ -74,8 +74,9 @@ static int run(lua_State *L) {
   return 1;
 }
 
-/* Opens closed standard streams on /dev/null; else the first file opened would get what
- * is printed. Output is opened for reading only, so that writing still fails. */
+/* Opens closed standard streams on /dev/null. Otherwise the first opened file would
+ * receive the output. Output streams are opened for reading only, so writing still
+ * fails. */
 static void fill_standard_streams(void) {
   for (int fd = 0; fd < 3; fd++)
     if (fcntl(fd, F_GETFD) == -1)

@@ -30,7 +30,7 @@ static void *bounded_allocate(void *context, void *block, size_t old_size, size_
   memory_bound *bound = context;
   host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
   if (!block)
-    old_size = 0; /* Lua passes the kind of object here */
+    old_size = 0; /* Lua passes the object type here */
   if (size == 0) {
     free(block);
     bound->used -= old_size;
@@ -150,8 +150,8 @@ static void set_paths(lua_State *L) {
       "package.path = lua .. '?.lua;' .. lua .. '?/init.lua;' .. absolute(package.path)\n"
       "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
       "local search, load_text = package.searchpath, loadfile\n"
-      "package.searchers[2] = function(name)\n" /* the library's takes a user's bytecode
-                                                 */
+      "package.searchers[2] = function(name)\n" /* the original searcher accepts user
+                                                   bytecode */
       "  local path, why = search(name, package.path)\n"
       "  if not path then return why end\n"
       "  local chunk, fault = load_text(path)\n"
@@ -253,7 +253,7 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
-/* NULL when the Lua library is at its place, else a message. */
+/* NULL if the Lua library is in its folder, else a message. */
 static const char *missing_library(const char *prefix) {
   static char why[PATH_MAX + 200];
   char path[PATH_MAX + 64];
@@ -328,7 +328,7 @@ static void push_memory_error(lua_State *L) {
   ett_lua_push_error(L, &err);
 }
 
-/* The string buffers of Lua's library raise an ordinary error, behind a position. */
+/* String buffers of the Lua library raise a plain string behind a position. */
 static int is_memory_error(lua_State *L) {
   static const char end[] = ": not enough memory";
   size_t length = 0;
@@ -337,7 +337,7 @@ static int is_memory_error(lua_State *L) {
          strcmp(text + length - (sizeof end - 1), end) == 0;
 }
 
-/* Makes every error an object with its traceback in a field of its own. */
+/* Converts every error to an object with its traceback in a separate field. */
 static int add_traceback(lua_State *L) {
   if (is_memory_error(L)) {
     push_memory_error(L);
@@ -346,7 +346,7 @@ static int add_traceback(lua_State *L) {
   if (lua_type(L, 1) != LUA_TTABLE) {
     const ett_err err = {.code = ETT_ERR_INTERNAL};
     ett_lua_push_error(L, &err);
-    luaL_tolstring(L, 1, NULL); /* of any length */
+    luaL_tolstring(L, 1, NULL); /* raised error values may have any length */
     lua_setfield(L, -2, "message");
     lua_replace(L, 1);
   }
@@ -377,7 +377,7 @@ int host_call(lua_State *L, int arguments, int results) {
   const locale_t callers = uselocale(c_locale);
   int status = lua_pcall(L, arguments, results, base);
   uselocale(callers);
-  lua_sethook(L, NULL, 0, 0); /* one that a script left would raise in the host */
+  lua_sethook(L, NULL, 0, 0); /* a hook left by a script would raise in the host */
   lua_remove(L, base);
   if (status == LUA_ERRMEM)
     describe_memory_error(L);

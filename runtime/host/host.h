@@ -1,5 +1,5 @@
-/* The Lua state of one ett process: search paths, preloaded modules, the bound on its
- * memory, signals. */
+/* The Lua state of an ett process: search paths, preloaded modules, memory limit,
+ * signals. */
 #ifndef ETT_HOST_H
 #define ETT_HOST_H
 

@@ -39,8 +39,8 @@ static void raise_interrupt(lua_State *L, lua_Debug *where) {
   lua_error(L);
 }
 
-/* No hook runs inside a string pattern, which may take years. A pattern that is matched
- * holds no lock and does not change the state, so an error may be raised there. */
+/* No hook runs during a pattern match, which may take years. A match holds no lock and
+ * does not change the state, so an error may be raised there. */
 #define TICK_NANOSECONDS 50000000L
 static lua_CFunction matchers[4];
 
@@ -65,14 +65,15 @@ static int is_matching(lua_State *L) {
   return 0;
 }
 
-/* Between two ticks without an allocation, nothing but matching ran in a matcher. */
+/* If two ticks pass without an allocation inside a matcher, only matching ran between
+ * them. */
 static void on_tick(int number) {
   static sig_atomic_t before;
   if (!pthread_equal(pthread_self(), lua_thread)) {
     pthread_kill(lua_thread, number);
     return;
   }
-  if (!running || lua_gethook(running) != raise_interrupt) { /* raised */
+  if (!running || lua_gethook(running) != raise_interrupt) { /* the error was raised */
     set_ticks(0);
     return;
   }
@@ -99,8 +100,8 @@ static void find_matchers(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Time for removing temporary files after SIGTERM; then the process dies of the signal:
- * code that catches every error goes on. */
+/* Grace period after SIGTERM for removing temporary files. Then the signal kills the
+ * process, because code that catches every error would continue. */
 #define TERMINATION_MILLISECONDS 1500
 
 static void hold(int how) {
@@ -117,8 +118,8 @@ static void die(int number) {
   hold(SIG_UNBLOCK);
 }
 
-/* `timeout` and some shells send a signal both to the process and to its group: a second
- * one within this time is the same. */
+/* `timeout` and some shells signal both the process and its group. A second signal within
+ * this time counts as the same. */
 #define SAME_SIGNAL_SECONDS 0.2
 
 static int is_echo(void) {
@@ -134,7 +135,8 @@ static int is_echo(void) {
 }
 
 static void on_signal(int number) {
-  if (!pthread_equal(pthread_self(), lua_thread)) { /* also ends a wait there */
+  if (!pthread_equal(pthread_self(),
+                     lua_thread)) { /* interrupts a blocking call of that thread too */
     pthread_kill(lua_thread, number);
     return;
   }
@@ -193,7 +195,8 @@ static int resume(lua_State *L) {
   int results = 0;
   const int status = lua_resume(co, L, arguments, &results);
   running = outer;
-  if (lua_gethook(co) == raise_interrupt) { /* too late for co, or still armed */
+  if (lua_gethook(co) ==
+      raise_interrupt) { /* too late for co, or the hook is still set */
     lua_sethook(co, NULL, 0, 0);
     lua_sethook(L, raise_interrupt, HOOK_EVENTS, 1);
   }
@@ -278,7 +281,7 @@ void host_interrupt_catch(lua_State *L, int patience) {
   sigaction(SIGTERM, &action, NULL);
   find_matchers(L);
   action.sa_handler = on_tick;
-  action.sa_flags = SA_RESTART | SA_NODEFER; /* it may leave by an error */
+  action.sa_flags = SA_RESTART | SA_NODEFER; /* the handler may leave by an error */
   sigaction(SIGRTMIN, &action, NULL);
   has_timer = make_timer(SIGTERM, &again);
   has_ticks = make_timer(SIGRTMIN, &ticks);

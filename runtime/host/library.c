@@ -46,8 +46,7 @@ ett_state *ett_open(const char *prefix, const char **why) {
 
 int luaopen_ett(lua_State *L);
 
-/* The library's table in the state of a plain Lua interpreter: what ett.lua of the rock
- * opens. */
+/* Opens the library in a plain Lua interpreter; called by ett.lua of the rock. */
 int luaopen_ett(lua_State *L) {
   char prefix[PATH_MAX];
   if (find_prefix(prefix) != 0)

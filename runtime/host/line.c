@@ -35,8 +35,8 @@ static char *prompt_of(EditLine *editor) {
   return (char *)line_of(editor)->prompt;
 }
 
-/* Waits for a key or a signal; true for a signal. None is missed between the check and
- * the wait. */
+/* Waits for a key or a signal; true for a signal. Signals between the check and the wait
+ * are not lost. */
 static bool wait_for_key(const ett_line *line) {
   sigset_t held, before;
   sigemptyset(&held);
@@ -71,7 +71,7 @@ static int read_character(EditLine *editor, wchar_t *character) {
     const size_t length = mbrtowc(character, bytes, count, &state);
     if (length != (size_t)-2 && length != (size_t)-1)
       return 1;
-    if (length == (size_t)-1) { /* not a character of this locale */
+    if (length == (size_t)-1) { /* invalid in this locale */
       *character = (wchar_t)(unsigned char)bytes[0];
       return 1;
     }

@@ -1,4 +1,4 @@
-/* ett - estimates how long, how much memory and how much money training takes. */
+/* ett - estimates time, memory and cost of training. */
 #include "host/cli.h"
 
 int main(int argc, char **argv) {

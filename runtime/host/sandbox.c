@@ -21,8 +21,8 @@
 
 #define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
-/* What a computing and printing process calls. All else fails with EPERM. Landlock
- * decides about paths; without it, flags of open that write are refused. */
+/* System calls of a process that computes and prints. All others fail with EPERM.
+ * Landlock restricts paths; without Landlock, opening for writing is refused. */
 static const int allowed[] = {
     SCMP_SYS(read),
     SCMP_SYS(readv),
@@ -101,7 +101,7 @@ static int add(scmp_filter_ctx filter, int call, unsigned count,
   return seccomp_rule_add_array(filter, SCMP_ACT_ALLOW, call, count, rules);
 }
 
-/* Calls that are allowed for some arguments only. */
+/* System calls that are allowed with some arguments only. */
 static int add_conditional(scmp_filter_ctx filter, int landlock) {
   const uint64_t writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
   const uint64_t thread = 0x00010000; /* CLONE_THREAD */
@@ -141,7 +141,7 @@ static int restrict_calls(int landlock, ett_err *err) {
              : 0;
 }
 
-/* Lets the rules read what lies beneath a path. Absent paths do not matter. */
+/* Allows reading below a path. Missing paths are ignored. */
 static void allow_reading(int rules, const char *path) {
   const int fd = open(path, O_PATH | O_CLOEXEC);
   if (fd < 0)
@@ -154,7 +154,7 @@ static void allow_reading(int rules, const char *path) {
   close(fd);
 }
 
-/* Returns 1 when paths are restricted, 0 where the kernel has no Landlock. */
+/* Returns 1 if paths are restricted, 0 if the kernel has no Landlock. */
 static int restrict_paths(const ett_sandbox_limits *limits) {
   /* The 13 rights of the first version; later versions add moving and truncating. */
   struct landlock_ruleset_attr attributes = {.handled_access_fs = (1u << 13) - 1};
@@ -188,7 +188,7 @@ static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_e
   limit(RLIMIT_FSIZE, limits->output_bytes);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_NOFILE, 256);
-#ifndef __SANITIZE_ADDRESS__ /* it reserves terabytes */
+#ifndef __SANITIZE_ADDRESS__ /* ASan reserves terabytes of address space */
   limit(RLIMIT_AS, limits->memory_bytes);
 #endif
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -199,10 +199,10 @@ static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_e
   return restrict_calls(*landlock, err);
 }
 
-/* The parent. */
+/* State of the parent process. */
 
 static volatile pid_t child;
-static volatile sig_atomic_t forwarded; /* the last signal */
+static volatile sig_atomic_t forwarded; /* the last signal forwarded */
 
 static void forward(int number) {
   if (number != SIGALRM)

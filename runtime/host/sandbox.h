@@ -8,8 +8,7 @@
 #include "base/err.h"
 
 typedef struct {
-  const char *const
-      *readable; /* files and folders that may be read; absent ones do not matter */
+  const char *const *readable; /* readable files and folders; missing ones are ignored */
   size_t readable_count;
   unsigned processor_seconds; /* at least 1 */
   size_t memory_bytes;        /* address space */

@@ -22,7 +22,7 @@ static int no_memory(ett_err *err) {
   return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read csv");
 }
 
-/* Makes room for one more element in *array. */
+/* Ensures capacity for one more element in *array. */
 static int reserve(void *array_pointer, size_t count, size_t *room, size_t size,
                    ett_err *err) {
   if (count < *room)

@@ -25,7 +25,7 @@ typedef struct {
   size_t field_room, line_room;
 } ett_csv_table;
 
-/* The contents of a column of numbers; every kind refuses NaN, infinities and text. */
+/* Types of number columns; every type refuses NaN, infinities and text. */
 typedef enum {
   ETT_CSV_NUMBER,
   ETT_CSV_POSITIVE,

@@ -78,7 +78,8 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
   else if (S_ISREG(status.st_mode) && (uint64_t)status.st_size > max_bytes)
     result = refuse_size(err, path, max_bytes);
   else
-    /* One byte more than the size, so that the end is seen without growing. */
+    /* One byte more than the size, so that the end of file is detected without
+     * growing. */
     result =
         read_all(fd, path, S_ISREG(status.st_mode) ? (size_t)status.st_size + 1 : 65536,
                  max_bytes, data, length, err);
@@ -146,7 +147,8 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_err *e
   if (exists && !S_ISREG(status.st_mode))
     return write_in_place(path, data, length, err);
   char target[PATH_MAX];
-  if (!exists || !realpath(path, target)) { /* a link keeps pointing where it did */
+  if (!exists ||
+      !realpath(path, target)) { /* a symbolic link is kept; its target is replaced */
     if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
       return fail(err, "write", path, ENAMETOOLONG);
   }

@@ -1,4 +1,4 @@
-/* Whole files: read with a bound, replaced whole. */
+/* Whole files: bounded reads and atomic replacement. */
 #ifndef ETT_IO_FILE_H
 #define ETT_IO_FILE_H
 
@@ -6,9 +6,9 @@
 
 #include "base/err.h"
 
-/* Reads path into memory that the caller frees; *data gets a NUL behind its *length
- * bytes. A file of more than max_bytes is refused before it is read (ETT_ERR_LIMIT).
- * Pipes and devices work. Returns 0, or -1 with *data NULL. */
+/* Reads path into memory that the caller frees; *data has a NUL after its *length bytes.
+ * A file of more than max_bytes is refused before it is read (ETT_ERR_LIMIT). Pipes and
+ * devices work. Returns 0, or -1 with *data NULL. */
 int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *length,
                   ett_err *err);
 
@@ -17,8 +17,8 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
  * link keeps its target. Returns 0 or -1. */
 int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
 
-/* Writes all bytes to an open file, through interruptions. Returns 0 or an errno, which
- * errno holds too. */
+/* Writes all bytes to an open file and retries after interruptions. Returns 0 or an
+ * errno, which is also in errno. */
 int ett_file_write_all(int fd, const char *data, size_t length);
 
 /* ett_file_write for a file that only its owner may read (mode 0600 whatever the umask).
@@ -29,8 +29,7 @@ int ett_file_write_private(const char *path, const char *data, size_t length,
 /* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */
 int ett_folder_make(const char *path, ett_err *err);
 
-/* The same with folders that only their owner may open: made with mode 0700, and path
- * has it then whatever the umask. */
+/* The same for folders with mode 0700. path gets this mode whatever the umask. */
 int ett_folder_make_private(const char *path, ett_err *err);
 
 #endif

@@ -34,7 +34,7 @@ ptrdiff_t ett_file_source_read(void *file_source, void *buffer, size_t size,
 }
 
 /* The position in a gzip member (RFC 1952). The header is read here, byte by byte: ISA-L
- * 2.30 mischecks the checksum of a header that comes in pieces. */
+ * 2.30 checks the header's checksum incorrectly if the header arrives in pieces. */
 typedef enum gzip_stage {
   BETWEEN,
   FIXED,
@@ -100,7 +100,7 @@ const char *ett_inflate_fault(const ett_inflate *in) {
   return in->fault;
 }
 
-/* More input: bytes, 0 at the end, -1. */
+/* Reads more input: number of bytes, 0 at the end, -1 on error. */
 static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
   if (in->ended)
     return 0;
@@ -110,7 +110,7 @@ static ptrdiff_t refill(ett_inflate *in, ett_err *err) {
   return n;
 }
 
-/* The stage behind a part of the header that is complete. */
+/* The stage after a completed part of the header. */
 static gzip_stage stage_after(const ett_inflate *in, gzip_stage done) {
   if (done < EXTRA_LENGTH && in->flags & 4)
     return EXTRA_LENGTH;
@@ -137,7 +137,7 @@ static void header_byte(ett_inflate *in, uint8_t b) {
     } else if (in->members == 0) {
       in->fault = "not gzip data";
     } else if (b !=
-               0) { /* zeros are padding; anything else is left alone, as gzip does */
+               0) { /* zeros are padding; other trailing data is ignored, as gzip does */
       in->ended = true;
       in->gzip.avail_in = 0;
     }
@@ -188,7 +188,8 @@ static ptrdiff_t gzip_read(ett_inflate *in, void *buffer, size_t size, ett_err *
       z->next_in = in->input;
       z->avail_in = (uint32_t)n;
     }
-    bool dry = z->avail_in == 0; /* all is there; the decoder may still hold some */
+    bool dry =
+        z->avail_in == 0; /* the input is used up; the decoder may still hold output */
     if (dry && in->stage == BETWEEN && in->members)
       break;
     if (dry && in->stage != BODY) {

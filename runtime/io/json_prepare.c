@@ -11,7 +11,7 @@
 typedef struct {
   const char *text;
   size_t length, position;
-  char *out; /* NULL when the text is only measured */
+  char *out; /* NULL if the text is only measured */
   size_t written;
 } preparer;
 
@@ -46,7 +46,8 @@ static int take_string(preparer *p, ett_err *err) {
   return 0;
 }
 
-/* Whether lua-cjson's double says the same: not for long integers and integral floats. */
+/* Whether a double keeps the value and its kind: not for long integers and integral
+ * floats. */
 static bool survives(const ett_number *number) {
   const double exact = 9007199254740992.0; /* 2^53 */
   if (number->kind == ETT_NUMBER_INTEGER)
@@ -100,7 +101,7 @@ int ett_json_prepare(const char *text, size_t length, char *out, size_t *written
       take_bracket(&p);
     else if (c == '\0')
       status = fault(&p, p.position, "NUL byte: is this text?",
-                     err); /* ends lua-cjson's text */
+                     err); /* would end the text for lua-cjson */
     else
       put(&p, text + p.position++, 1);
     if (status != 0)

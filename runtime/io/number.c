@@ -10,8 +10,8 @@ static bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/* Doubles up to 2^53 times or over a power of ten up to 22 round once, so they are exact.
- * Clinger, "How to read floating point numbers accurately", 1990. */
+/* Exact: one rounding for an integer up to 2^53 times or divided by a power of ten up to
+ * 22. Clinger, "How to read floating point numbers accurately", 1990. */
 static const double powers_of_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                        1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                        1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -33,7 +33,7 @@ ett_number ett_number_parse(const char *text, size_t length) {
     p++;
 
   uint64_t mantissa = 0;
-  int significant = 0; /* digits in mantissa; beyond 19 the fast ways are closed */
+  int significant = 0; /* digits in mantissa; beyond 19 the fast paths are not exact */
   int scale = 0;
   bool any = false, is_integer = true;
   for (; p < end && is_digit(*p); p++) {

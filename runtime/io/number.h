@@ -1,8 +1,8 @@
-/* Numbers as text, the same in every locale-free reader and writer of ett.
+/* Numbers as text, independent of the locale.
  *
- * Reading tells integers from floats, because dimensions are integers and times are not.
- * Writing gives the shortest of 15, 16 or 17 digits that reads back to the same double.
- */
+ * Reading distinguishes integers from floats, because dimensions are integers and times
+ * are not. Writing gives the shortest of 15, 16 or 17 digits that reads back to the same
+ * double. */
 #ifndef ETT_IO_NUMBER_H
 #define ETT_IO_NUMBER_H
 

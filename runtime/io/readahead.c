@@ -34,7 +34,7 @@ static void *produce(void *argument) {
     if (stop)
       break;
     size_t length = 0;
-    do { /* whole buffers: fewer hand-overs */
+    do { /* fill whole buffers to reduce synchronisation */
       n = a->source.read(a->source.context, s->bytes + length, a->size - length, &a->err);
       if (n > 0)
         length += (size_t)n;
@@ -44,7 +44,7 @@ static void *produce(void *argument) {
       s->length = (ptrdiff_t)length;
       a->tail++;
     }
-    if (n <= 0) { /* its own slot, so that what came before is used first */
+    if (n <= 0) { /* a separate slot, so that earlier data is consumed first */
       while (!a->stop && a->tail - a->head == a->count)
         pthread_cond_wait(&a->changed, &a->lock);
       a->slots[a->tail % a->count].length = n;
@@ -91,7 +91,7 @@ ptrdiff_t ett_readahead_read(void *readahead, void *buffer, size_t size, ett_err
     pthread_cond_wait(&a->changed, &a->lock);
   slot *s = &a->slots[a->head % a->count];
   pthread_mutex_unlock(&a->lock);
-  if (s->length <= 0) { /* stays: the end is the end however often it is asked */
+  if (s->length <= 0) { /* further reads return the end again */
     if (s->length < 0 && err)
       *err = a->err;
     return s->length;

@@ -1,4 +1,4 @@
-/* Bytes in order: from a file, through gzip or zstd, or read ahead by a thread.
+/* Byte streams: from a file, through gzip or zstd, or read ahead by a thread.
  *
  * A source is a context and a read function. gzip goes through ISA-L, zstd through
  * libzstd; several members or frames are one stream. */
@@ -23,10 +23,10 @@ typedef enum ett_compression {
   ETT_COMPRESSION_ZSTD
 } ett_compression;
 
-/* From the first bytes of a file; 4 are enough. */
+/* Detects the compression from the first bytes of a file; 4 are enough. */
 ett_compression ett_compression_of(const void *bytes, size_t size);
 
-/* A file from an offset on, by pread: several can share a descriptor. */
+/* A file from an offset on, by pread: several sources can share a descriptor. */
 typedef struct ett_file_source {
   int fd;
   uint64_t offset;

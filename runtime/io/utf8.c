@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* Length of the valid sequence at p, or 0. The bounds on the second byte are Table 3-7 of
- * the Unicode standard; they shut out overlong forms, surrogates and codes above
+ * the Unicode standard; they exclude overlong forms, surrogates and codes above
  * U+10FFFF. */
 static size_t sequence_length(const unsigned char *p, size_t left) {
   unsigned char low = 0x80, high = 0xBF;

@@ -1,4 +1,4 @@
-/* UTF-8, checked before any reader looks at a file, so that a fault names its byte. */
+/* UTF-8 validation. It precedes every reader, so an error names the byte. */
 #ifndef ETT_IO_UTF8_H
 #define ETT_IO_UTF8_H
 

@@ -13,10 +13,10 @@
 const ett_yaml_limits ett_yaml_default_limits = {64, 1000000, (size_t)64 << 20};
 
 typedef struct {
-  int32_t node, last; /* the container and its last child so far */
-  double nodes;       /* values in it, aliases followed; a double, because it may exceed
-                         integers */
-  int height;         /* deepest nesting inside it */
+  int32_t node, last; /* the open container and its last child */
+  double nodes; /* values in it, with aliases expanded; a double, because it may exceed
+                   integers */
+  int height;   /* deepest nesting inside it */
 } level;
 
 typedef struct {
@@ -73,8 +73,8 @@ static int parser_fault(builder *b) {
                p->problem_mark.column + 1, problem);
 }
 
-/* Makes room for one more element. Returns the array, or NULL with the old one unchanged.
- */
+/* Ensures capacity for one more element. Returns the array, or NULL with the old one
+ * unchanged. */
 static void *reserve(void *array, size_t count, size_t *room, size_t size) {
   if (count < *room)
     return array;
@@ -238,7 +238,7 @@ static void close_container(builder *b) {
   }
   if (b->depth > 0) {
     level *parent = &b->levels[b->depth - 1];
-    parent->nodes += closed.nodes - 1; /* the container itself is counted already */
+    parent->nodes += closed.nodes - 1; /* the container itself was counted before */
     if (closed.height + 1 > parent->height)
       parent->height = closed.height + 1;
   }

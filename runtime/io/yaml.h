@@ -47,8 +47,8 @@ typedef struct {
 } ett_yaml_document;
 
 typedef struct {
-  int depth;    /* of containers, aliases followed */
-  size_t nodes; /* values, aliases followed */
+  int depth;    /* of containers, with aliases expanded */
+  size_t nodes; /* values, with aliases expanded */
   size_t text;  /* bytes of all scalars */
 } ett_yaml_limits;
 

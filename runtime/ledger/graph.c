@@ -139,7 +139,7 @@ static int grow_buckets(ett_graph *g, ett_err *err) {
   return 0;
 }
 
-/* The one node of this description. */
+/* The unique node of this operation and operands. */
 static ett_node intern(ett_graph *g, ett_op op, ett_node a, ett_node b, ett_node c,
                        double value, ett_err *err) {
   if (2 * (g->size + 1) > g->bucket_count && grow_buckets(g, err) != 0)

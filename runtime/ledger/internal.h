@@ -18,7 +18,7 @@ typedef struct dimension {
 } dimension;
 
 typedef struct tensor {
-  char *name; /* of a result: the label that it was made under */
+  char *name; /* of a result: its label */
   ett_set dimensions, scattered, carried;
 } tensor;
 
@@ -41,7 +41,7 @@ struct ett_ledger {
   dimension dimensions[ETT_LEDGER_MAX];
   int axis_count, dimension_count;
   list tensors, meters, entries, shares, checks, labels; /* labels: char * */
-  int meter;                                             /* the open one */
+  int meter;                                             /* index of the open meter */
   const char *label;
 };
 
@@ -63,12 +63,12 @@ ett_node ett_ledger_degrees(ett_ledger *ledger, ett_set axes, ett_err *err);
 
 /* tensor.c */
 tensor *ett_ledger_tensor_at(const ett_ledger *ledger, int index);
-/* 0, or -1 and *err when there is no such tensor; dimension. */
+/* 0, or -1 and *err if the tensor does not exist; the same for a dimension. */
 int ett_ledger_known(const ett_ledger *ledger, int index, ett_err *err);
 int ett_ledger_known_dimension(const ett_ledger *ledger, int index, ett_err *err);
-/* Axes that the dimensions are on. */
+/* Axes of the dimensions. */
 ett_set ett_ledger_carried(const ett_ledger *ledger, ett_set dimensions);
-/* A tensor of known dimensions; a result (name NULL) is known by the label. */
+/* Adds a tensor of known dimensions. A result (name NULL) is named by the label. */
 int ett_ledger_add_tensor(ett_ledger *ledger, const char *name, ett_set dimensions,
                           ett_set scattered, ett_err *err);
 

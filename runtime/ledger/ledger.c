@@ -75,7 +75,7 @@ ett_graph *ett_ledger_graph(ett_ledger *ledger) {
   return ledger->graph;
 }
 
-/* A copy of text that lives with the ledger; equal texts share one. */
+/* A copy of text owned by the ledger; equal texts share a copy. */
 static const char *keep(ett_ledger *ledger, const char *text, ett_err *err) {
   char **labels = ledger->labels.items;
   for (size_t i = ledger->labels.size; i-- > 0;)

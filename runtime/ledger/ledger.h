@@ -1,19 +1,19 @@
 /* ledger.h - tensors on parallel axes, and the cost of every operation on them.
  *
- * An axis has a degree; the machine is one cluster for each combination of ranks, P = the
- * product of all degrees. A dimension has a global size and at most one axis: its local
- * size is size / degree (which must be whole), or, on a rotational axis (a pipeline), 1:
- * then its size is the degree and a virtual size (the layers) must be a multiple of the
- * degree. A tensor is a set of dimensions and a set of axes it is scattered over. Every
- * axis is carried by a dimension, scattered (the elements are split, no dimension says
- * how) or broadcast (a full copy for each rank: all the rest).
+ * An axis has a degree. P, the product of all degrees, is the number of ranks. A
+ * dimension has a global size and at most one axis. Its local size is size / degree,
+ * which must be an integer. On a rotational axis (a pipeline) the local size is 1, the
+ * size is the degree, and a virtual size (the layers) must be a multiple of the degree. A
+ * tensor is a set of dimensions and a set of axes over which it is scattered. For each
+ * tensor, an axis is carried (by a dimension), scattered (the elements are split without
+ * a dimension) or broadcast (every rank has a full copy).
  *
- * Counts are over the whole machine, in FLOP and in words sent (Tx) and received (Rx),
- * forward and backward. Write I for a product of global sizes, J for a product of
- * broadcast degrees, K for a product of scattered degrees, nu for a crossing frequency:
+ * Counts are over all ranks, in FLOP and in words sent (Tx) and received (Rx), forward
+ * and backward. I is a product of global sizes, J a product of broadcast degrees, K a
+ * product of scattered degrees, nu a crossing frequency:
  *
  *   multiply   FLOP S, backward 4 S;
- *              S = |union| x degrees of the axes no dimension carries
+ *              S = |union| x degrees of the axes that no dimension carries
  *   broadcast  Tx I max([K > 1], nu), Rx I J (K + nu - 1);
  *              backward FLOP = Tx = Rx = the forward Rx
  *   reduce     FLOP I (J - 1), Tx = Rx = I (K - 1);
@@ -22,11 +22,11 @@
  *
  * (source: the public ml_par_sim programs' model, restated.)
  *
- * Sizes, degrees and multipliers are nodes of the ledger's graph, so that a ledger meters
- * now and can be compiled for other values. Broken rules of values (divisibility, two
- * dimensions on one axis, limits) are recorded as checks and metering continues, so that
- * all are reported at once. Impossible requests (an unknown dimension) fail. One thread
- * at a time may use a ledger; ledgers are independent of each other. */
+ * Sizes, degrees and multipliers are nodes of the ledger's graph, so a ledger has counts
+ * at the current values and can be compiled for other values. Violated value rules
+ * (divisibility, two dimensions on one axis, limits) are recorded as checks, so that all
+ * are reported at once. Impossible requests (an unknown dimension) fail. One thread at a
+ * time may use a ledger; ledgers are independent of each other. */
 #ifndef ETT_LEDGER_LEDGER_H
 #define ETT_LEDGER_LEDGER_H
 
@@ -36,9 +36,9 @@
 
 #include "ledger/graph.h"
 
-enum { ETT_LEDGER_MAX = 64 }; /* axes, and dimensions, of one ledger */
+enum { ETT_LEDGER_MAX = 64 }; /* axes of one ledger; also its dimensions */
 
-typedef uint64_t ett_set; /* of axes or dimensions, bit by index */
+typedef uint64_t ett_set; /* set of axes or dimensions, one bit per index */
 
 enum { /* counts of a meter or entry */
        ETT_FLOP_FORWARD,
@@ -67,65 +67,66 @@ typedef enum ett_relation {
 /* The cost of one operation, before the multipliers of its meters. */
 typedef struct ett_entry {
   ett_operation operation;
-  const char *label; /* the part of the model; lives with the ledger */
+  const char *label; /* the part of the model; owned by the ledger */
   int meter;
-  int left, right; /* input tensors, right -1 when there is one */
+  int left, right; /* input tensors; right: -1 if there is one input */
   int result;      /* tensor */
-  int reduced;     /* dimension, -1 when none */
+  int reduced;     /* dimension, or -1 */
   ett_node counts[ETT_COUNTS];
 } ett_entry;
 
-/* The part of an entry's traffic that one axis causes; the parts add up to the entry. */
+/* The traffic of an entry that one axis causes; the shares of all axes sum to the
+ * entry. */
 typedef struct ett_share {
   int entry, axis;
-  ett_node counts[ETT_COUNTS]; /* the FLOP counts are -1 */
+  ett_node counts[ETT_COUNTS]; /* FLOP counts are -1 */
 } ett_share;
 
 typedef struct ett_check {
   ett_relation relation;
   const char *subject, *object; /* names of left and right */
-  const char *stage;            /* label at the time */
+  const char *stage;            /* label at that time */
   ett_node left, right, ok;     /* ok: 1 or 0 */
 } ett_check;
 
 typedef struct ett_ledger ett_ledger;
 
-ett_ledger *ett_ledger_new(void); /* NULL when memory is short */
+ett_ledger *ett_ledger_new(void); /* NULL if memory runs out. */
 void ett_ledger_free(ett_ledger *ledger);
 ett_graph *ett_ledger_graph(ett_ledger *ledger);
 
 /* All of these return an index >= 0, or -1 and *err. Names are copied. */
 int ett_ledger_axis(ett_ledger *ledger, const char *name, ett_node degree,
                     bool rotational, ett_err *err);
-/* axis -1: none. virtual_size is used on a rotational axis only (else -1). */
+/* axis -1: none. virtual_size is used only on a rotational axis (else -1). */
 int ett_ledger_dimension(ett_ledger *ledger, const char *name, ett_node size, int axis,
                          ett_node virtual_size, bool autoreduce, ett_err *err);
 int ett_ledger_tensor(ett_ledger *ledger, const char *name, ett_set dimensions,
                       ett_set scattered, ett_err *err);
 
 int ett_ledger_multiply(ett_ledger *ledger, int a, int b, ett_err *err);
-/* Undoes the scatter; rotate: dimensions whose axes the data moves along. */
+/* Gathers the scattered axes; rotate: dimensions whose axes the data moves along. */
 int ett_ledger_broadcast(ett_ledger *ledger, int tensor, ett_set rotate, ett_err *err);
-/* from, to: -1, or two dimensions of equal size, `to` on the axis of `dimension`: `from`
- * is replaced by `to` for free after the sum. */
+/* from, to: -1, or two dimensions of equal size, `to` on the axis of `dimension`. After
+ * the sum, `to` replaces `from` at no cost. */
 int ett_ledger_reduce(ett_ledger *ledger, int tensor, int dimension, int from, int to,
                       ett_err *err);
-/* Renames `from` to an axis-less dimension of equal size; from's axis is scattered. Free.
- */
+/* Renames `from` to a dimension of equal size without an axis, and scatters the axis of
+ * `from`. No cost. */
 int ett_ledger_scatter_transpose(ett_ledger *ledger, int tensor, int from, int to,
                                  ett_err *err);
-/* Concatenates two unscattered tensors that differ in one dimension each, both on the
- * same axis, and gives the joint dimension in *joint. Free. */
+/* Concatenates two unscattered tensors. They differ in one dimension each, both on the
+ * same axis. *joint: the joint dimension. No cost. */
 int ett_ledger_concatenate(ett_ledger *ledger, int a, int b, int *joint, ett_err *err);
-/* multiply, then reduce and broadcast each autoreduce dimension common to both, those
- * without an axis first. */
+/* Multiplies, then reduces and broadcasts each common autoreduce dimension, those without
+ * an axis first. */
 int ett_ledger_dot(ett_ledger *ledger, int a, int b, ett_err *err);
 
-/* Meters nest; closing adds multiplier x counts to the meter around it. */
+/* Meters nest; closing a meter adds multiplier x counts to the enclosing meter. */
 int ett_ledger_open(ett_ledger *ledger, const char *name, ett_node multiplier,
                     ett_err *err);
 int ett_ledger_close(ett_ledger *ledger, ett_err *err);
-/* The label that later entries and checks carry. */
+/* Sets the label of later entries and checks. */
 int ett_ledger_label(ett_ledger *ledger, const char *label, ett_err *err);
 int ett_ledger_check(ett_ledger *ledger, ett_relation relation, const char *subject,
                      ett_node left, const char *object, ett_node right, ett_err *err);
@@ -139,23 +140,23 @@ int ett_ledger_find_dimension(const ett_ledger *ledger, const char *name); /* or
 int ett_ledger_find_axis(const ett_ledger *ledger, const char *name);      /* or -1 */
 const char *ett_ledger_dimension_name(const ett_ledger *ledger, int dimension);
 ett_node ett_ledger_dimension_size(const ett_ledger *ledger, int dimension);
-/* A result has the label that it was made under; a broadcast keeps its operand's name. */
+/* Results are named by their label; a broadcast keeps its operand's name. */
 const char *ett_ledger_tensor_name(const ett_ledger *ledger, int tensor);
 ett_set ett_ledger_tensor_dimensions(const ett_ledger *ledger, int tensor);
-/* Elements that one rank holds. */
+/* Number of elements per rank. */
 ett_node ett_ledger_tensor_local(ett_ledger *ledger, int tensor, ett_err *err);
 const ett_entry *ett_ledger_entries(const ett_ledger *ledger, size_t *count);
-/* Words of memory that a rank touches in one forward run of an entry: a product reads its
- * inputs and is not stored, a sum or copy writes its result unless only another sum or
- * copy takes it (these are one kernel). */
+/* Words of memory that a rank accesses in one forward run of an entry. A product reads
+ * its inputs and is not stored. A sum or copy writes its result, unless only another sum
+ * or copy reads it (both form one kernel). */
 ett_node ett_ledger_entry_touched(ett_ledger *ledger, size_t index, ett_err *err);
 const ett_share *ett_ledger_shares(const ett_ledger *ledger, size_t *count);
 const ett_check *ett_ledger_checks(const ett_ledger *ledger, size_t *count);
-/* Meter 0 is the whole. */
+/* Meter 0 is the root. */
 const char *ett_ledger_meter_name(const ett_ledger *ledger, int meter);
-/* Product of the multipliers of a meter and those around it. */
+/* Product of the multipliers of a meter and its enclosing meters. */
 ett_node ett_ledger_meter_factor(const ett_ledger *ledger, int meter);
-/* Sum so far inside a meter, before its own multiplier. */
+/* Current sum of a meter, before its own multiplier. */
 ett_node ett_ledger_meter_count(const ett_ledger *ledger, int meter, int count);
 
 #endif

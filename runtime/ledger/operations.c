@@ -84,7 +84,8 @@ int ett_ledger_multiply(ett_ledger *l, int a, int b, ett_err *err) {
   return record(l, entry, err) < 0 ? -1 : result;
 }
 
-/* Fraction of steps that stay on the rank when data moves along a dimension's axis. */
+/* Fraction of steps in which the data stays on its rank when it moves along a dimension's
+ * axis. */
 static ett_node staying(ett_ledger *l, const dimension *d, ett_err *err) {
   ett_node one = ett_ledger_constant(l, 1, err), degree = l->axes[d->axis].degree;
   if (!l->axes[d->axis].rotational)
@@ -95,9 +96,9 @@ static ett_node staying(ett_ledger *l, const dimension *d, ett_err *err) {
   return ett_ledger_apply(l, ETT_OP_SUB, one, crossings, err);
 }
 
-/* Splits a broadcast's traffic among its axes: of K - 1 copies, the first axis brings
- * (K1 - 1), the next K1 (K2 - 1), ...; of the crossings 1 - s1 s2, the first brings 1 -
- * s1, the next s1 (1 - s2). */
+/* Splits a broadcast's traffic among its axes. Of the K - 1 copies, the first axis causes
+ * (K1 - 1), the next K1 (K2 - 1), and so on. Of the crossings 1 - s1 s2, the first causes
+ * 1 - s1, the next s1 (1 - s2). */
 static int share_broadcast(ett_ledger *l, int entry, const tensor *t, ett_set rotate,
                            ett_node each, ett_node units, const ett_node *counts,
                            ett_err *err) {

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOXES_A_CALL = 4096 }; /* of progress */
+enum { BOXES_A_CALL = 4096 }; /* boxes between two calls of progress */
 
 typedef struct box {
   double bound;
-  size_t serial;                                    /* ties: older boxes first */
-  double low[ETT_SEARCH_MAX], high[ETT_SEARCH_MAX]; /* indices of a list, else values */
+  size_t serial;                                    /* ties: older box first */
+  double low[ETT_SEARCH_MAX], high[ETT_SEARCH_MAX]; /* indices of a list, or values */
 } box;
 
 typedef struct search {
@@ -53,8 +53,8 @@ static bool narrow(const ett_variable *v, double *at_low, double *at_high, doubl
   return *at_low <= *at_high;
 }
 
-/* Factors cannot exceed limit / (the others' least), nor, for equality, fall below
- * limit / (the others' most). */
+/* A factor is at most limit / (minimum of the others). For equality it is at least limit
+ * / (maximum of the others). */
 static bool contract(const search *s, box *b) {
   double limit = s->options->product_limit;
   if (limit <= 0)
@@ -95,7 +95,7 @@ static bool bound_box(const search *s, box *b) {
   return true;
 }
 
-/* The value that a point must be below to be accepted. */
+/* Only points below this value are accepted. */
 static double to_beat(const search *s) {
   if (s->result->found)
     return s->result->best;
@@ -271,7 +271,7 @@ static int check_variables(const search *s, ett_err *err) {
   return 0;
 }
 
-/* Tells the caller how far the search is, and hears whether it goes on. */
+/* Reports the progress; the caller may end the search. */
 static int report(search *s, ett_err *err) {
   ett_search_result so_far = *s->result;
   so_far.bound = s->heap[0].bound;

@@ -5,8 +5,8 @@
  * whose bound is no better than the best point found. It splits the remaining boxes at
  * the middle of their widest variable (geometric mean of a range), lowest bound first.
  * With gap 0 and no real variable the result is the exact optimum of the tape's values;
- * otherwise the optimum is at least `bound`. The search is deterministic: of equal points
- * the first one found is kept. Searches on different threads are independent. */
+ * otherwise the optimum is at least `bound`. The search is deterministic; ties go to the
+ * point found first. Searches on different threads are independent. */
 #ifndef ETT_LEDGER_SEARCH_H
 #define ETT_LEDGER_SEARCH_H
 
@@ -28,7 +28,7 @@ typedef struct ett_variable {
   double low, high;
   const double *values;
   size_t count;
-  bool factor; /* takes part in the product limit */
+  bool factor; /* counts for the product limit */
 } ett_variable;
 
 typedef struct ett_search_result {
@@ -43,18 +43,19 @@ typedef struct ett_search_options {
   double gap; /* relative; stop when the best is proven within it */
   bool cut;   /* search only for values below the cutoff */
   double cutoff;
-  size_t boxes;         /* greatest number of boxes examined */
+  size_t boxes;         /* maximum number of boxes examined */
   double product_limit; /* product of the factors <= this; 0: no limit */
   bool product_equal;   /* product == product_limit */
   double tolerance;     /* relative width at which a real range counts as a point */
-  /* Called at intervals with the result so far; a nonzero return value ends the search
-   * with an error. May be NULL. */
+  /* Called regularly with the result so far; a nonzero return value ends the search with
+   * an error. May be NULL. */
   int (*progress)(void *context, const ett_search_result *so_far);
   void *context;
 } ett_search_options;
 
-/* Output 0 of the tape is minimised; every other output must be nonzero (a check). inputs
- * are the tape's inputs; those of the variables are overwritten. 0 or -1 and *err. */
+/* Minimises output 0 of the tape; every other output is a check and must be nonzero.
+ * inputs are the tape's inputs; those of the variables are overwritten. 0, or -1 and
+ * *err. */
 int ett_search_run(const ett_tape *tape, double *inputs, const ett_variable *variables,
                    size_t count, const ett_search_options *options,
                    ett_search_result *result, ett_err *err);

@@ -7,7 +7,7 @@
 
 typedef struct instruction {
   ett_op op;
-  uint32_t a, b, c; /* registers; the result's is the next one */
+  uint32_t a, b, c; /* registers; the result is in the next one */
 } instruction;
 
 struct ett_tape {

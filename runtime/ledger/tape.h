@@ -33,7 +33,7 @@ size_t ett_tape_outputs(const ett_tape *tape);
 size_t ett_tape_registers(const ett_tape *tape);
 size_t ett_tape_operations(const ett_tape *tape);
 
-/* outputs[j] for inputs[i]. */
+/* Computes outputs[j] from inputs[i]. */
 void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outputs,
                        double *scratch);
 

@@ -37,7 +37,8 @@ int ett_ledger_known_dimension(const ett_ledger *l, int index, ett_err *err) {
   return 0;
 }
 
-/* Records two dimensions on one axis, and scattered axes that a dimension carries. */
+/* Records a check for two dimensions on one axis, and for scattered axes that a dimension
+ * carries. */
 static int check_overlap(ett_ledger *l, ett_set dimensions, ett_set scattered,
                          ett_err *err) {
   int owner[ETT_LEDGER_MAX];
@@ -115,7 +116,7 @@ int ett_ledger_add_tensor(ett_ledger *l, const char *name, ett_set dimensions,
     if (ett_ledger_check(l, ETT_DIVIDES, held, local, over, degrees, err) < 0)
       return -1;
   }
-  char *copy = strdup(name ? name : l->label); /* a result is known by its label */
+  char *copy = strdup(name ? name : l->label); /* a result is named by its label */
   if (!copy)
     return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a tensor");
   tensor *t = ett_list_add(&l->tensors, sizeof *t, err);

@@ -25,7 +25,8 @@ static char *base64(const uint8_t *bytes, size_t size, size_t *length) {
   return text;
 }
 
-/* Deflates into out, which has room; the bytes written, 0 when the library refuses. */
+/* Deflates into out, which has `room` bytes. Returns the number of bytes, 0 on
+ * failure. */
 static size_t deflate(const void *bytes, size_t size, uint8_t *out, size_t room,
                       uint8_t *level) {
   struct isal_zstream stream;
@@ -48,7 +49,7 @@ char *ett_pack_deflate(const void *bytes, size_t size, size_t *length, ett_err *
     ett_err_set(err, ETT_ERR_LIMIT, "a part of a page holds at most 1 GiB");
     return NULL;
   }
-  size_t room = size + size / 16 + 1024; /* stored blocks, at the worst */
+  size_t room = size + size / 16 + 1024; /* worst case: stored blocks */
   uint8_t *out = malloc(room), *level = malloc(ISAL_DEF_LVL3_DEFAULT);
   size_t used = out && level ? deflate(bytes, size, out, room, level) : 0;
   char *text = used ? base64(out, used, length) : NULL;

@@ -7,7 +7,8 @@
 
 #include "base/err.h"
 
-/* The text of size bytes, its length in *length; the caller frees it. NULL: a fault. */
+/* Returns the text of size bytes, with its length in *length; the caller frees it. NULL
+ * on failure. */
 char *ett_pack_deflate(const void *bytes, size_t size, size_t *length, ett_err *err);
 
 #endif

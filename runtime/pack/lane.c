@@ -45,7 +45,7 @@ static int by_place(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
-/* The events in order of start, of equal starts the longer first: arrays in one block,
+/* Sorts events by start; equal starts: longer events first. Arrays are in one block,
  * which the caller frees. */
 static void *sort_events(ett_lane_events *out, const ett_lane_events *e) {
   size_t n = e->count;
@@ -76,7 +76,7 @@ static void *sort_events(ett_lane_events *out, const ett_lane_events *e) {
   return block;
 }
 
-/* Gives each event the first row that is free at its start. */
+/* Assigns each event the first row that is free at its start. */
 static void lay_rows(ett_lane *lane, const ett_lane_events *e) {
   int64_t end[ETT_LANE_ROWS];
   lane->rows = 1;
@@ -160,7 +160,7 @@ static uint8_t *put(uint8_t *to, uint64_t value) {
   return to;
 }
 
-/* Packs the events of a chunk; scratch has 10 bytes a number. */
+/* Packs the events of a chunk; scratch needs 10 bytes per number. */
 static int pack_chunk(ett_lane_chunk *c, const ett_lane *lane, const ett_lane_events *e,
                       uint8_t *scratch, ett_err *err) {
   uint8_t *to = put(scratch, c->count);

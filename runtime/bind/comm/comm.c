@@ -71,8 +71,8 @@ static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve *cu
                stream->moved, stream->bandwidth);
 }
 
-/* law({start=, {moved=, bandwidth=, curve=}, …}, …): the fastest of some lines. A
- * stream's bandwidth is in bytes/s, or a share of its curve. */
+/* law({start=, {moved=, bandwidth=, curve=}, …}, …): the fastest of several lines. A
+ * stream's bandwidth is in bytes/s, or a fraction of its curve. */
 static int comm_law(lua_State *L) {
   int lines = lua_gettop(L);
   size_t streams = 0;
@@ -102,8 +102,8 @@ static int comm_law(lua_State *L) {
   return 1;
 }
 
-/* law:time(bytes): seconds, the number of the line; of its slowest stream seconds, moved
- * and bytes/s. */
+/* law:time(bytes): seconds; index of the fastest line; seconds, moved and bytes/s of that
+ * line's slowest stream. */
 static int law_time(lua_State *L) {
   const ett_comm_law *law = luaL_checkudata(L, 1, ETT_LUA_LAW);
   double bytes = luaL_checknumber(L, 2);

@@ -39,7 +39,7 @@ static void complete(void *context, const char *text, char **insert, char **list
   if (!lua_checkstack(L, 8))
     return;
   if (lua_getiuservalue(L, 1, 1) == LUA_TFUNCTION) {
-    lua_pushlightuserdata(L, (void *)text); /* becomes a string in the call */
+    lua_pushlightuserdata(L, (void *)text); /* converted to a string inside the call */
     if (lua_pcall(L, 1, 2, 0) == LUA_OK) {
       if (lua_type(L, -2) == LUA_TSTRING)
         *insert = strdup(lua_tostring(L, -2));
@@ -50,7 +50,7 @@ static void complete(void *context, const char *text, char **insert, char **list
   lua_settop(L, top);
 }
 
-/* Calls the user's function with the text behind a light pointer. */
+/* Calls the completion function with the text behind a light userdata. */
 static int complete_text(lua_State *L) {
   const char *text = lua_touserdata(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -64,7 +64,7 @@ static int nothing(lua_State *L) {
   return 0;
 }
 
-/* A signal leaves a hook that raises in the next call, such as this. */
+/* A signal sets a hook, which raises at the next Lua call, such as this one. */
 static bool stopped(void *context) {
   lua_State *L = ((line_box *)context)->L;
   lua_pushcfunction(L, nothing);

@@ -1,5 +1,5 @@
-/* ett.json: JSON documents. Reading is lua-cjson's; the same value is always written as
- * the same text. */
+/* ett.json: JSON documents. lua-cjson reads; ett writes, with the same text for the same
+ * value. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdbool.h>
@@ -68,8 +68,8 @@ static bool push_cjson_decode(lua_State *L, ett_err *err) {
   return true;
 }
 
-/* Makes "1:4: expected value but found ']'" of lua-cjson's
- * "Expected value but found T_ARR_END at character 4". */
+/* Converts messages of lua-cjson, such as "Expected value but found T_ARR_END at
+ * character 4", to "1:4: expected value but found ']'". */
 static void explain(const char *text, size_t length, const char *message, ett_err *err) {
   static const char before_position[] = " at character ";
   const char *position = strstr(message, before_position);
@@ -102,8 +102,8 @@ static bool call_cjson(lua_State *L, int decode_function) {
   return status == LUA_OK;
 }
 
-/* Replaces the value on top of the stack as lua-cjson made it by ett's: null, integers,
- * and what ett_json_prepare kept. */
+/* Converts the value of lua-cjson on top of the stack: null, integers, and the values
+ * encoded by ett_json_prepare. */
 static void restore(lua_State *L) {
   size_t length;
   int is_integer;
@@ -168,7 +168,7 @@ static bool decode(lua_State *L, const char *text, size_t length, ett_err *err) 
   char *out = luaL_buffinitsize(L, &buffer, prepared);
   ett_json_prepare(text, length, out, &prepared, err);
   luaL_pushresultsize(&buffer, prepared);
-  /* lua-cjson ends the process when it gets no buffer of the text's length. */
+  /* lua-cjson aborts the process if it cannot allocate a buffer of the text's length. */
   void *volatile buffer_of_cjson = malloc(prepared + 1);
   if (!buffer_of_cjson) {
     ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read JSON");
@@ -179,7 +179,7 @@ static bool decode(lua_State *L, const char *text, size_t length, ett_err *err) 
     restore(L);
     return true;
   }
-  /* The place of the fault in the text as it was given. */
+  /* Position of the error in the original text. */
   lua_pushlstring(L, text, length);
   if (call_cjson(L, decode_function))
     ett_err_set(err, ETT_ERR_INTERNAL, "internal error: %s", lua_tostring(L, -2));

@@ -14,8 +14,7 @@
 
 #define MAX_DEPTH 128
 
-/* One container on the path to the value: for the path in messages, and to find cycles.
- */
+/* One container on the path to the current value; for messages and cycle detection. */
 typedef struct frame {
   const struct frame *parent;
   const void *table;

@@ -13,7 +13,8 @@ static int document_gc(lua_State *L) {
   return 0;
 }
 
-/* A document on its way into tables; built and lines are positions on the stack. */
+/* State of the conversion of a document to tables; built and lines are stack
+ * positions. */
 typedef struct {
   lua_State *L;
   const ett_yaml_document *document;

@@ -1,7 +1,7 @@
 /* expression.c - arithmetic on expressions of a ledger's parameters. */
 #include "bind/ledger/ledger.h"
 
-/* One function for every operation: upvalue 1 is the op. */
+/* All operations; upvalue 1 is the operation. */
 static int expression_apply(lua_State *L) {
   ett_op op = (ett_op)lua_tointeger(L, lua_upvalueindex(1));
   int arity = ett_op_arity(op), owner_at = 0;
@@ -41,7 +41,7 @@ static int expression_no_order(lua_State *L) {
                     "ledger.le or ledger.value");
 }
 
-/* value(x): the number that x has with the parameters' current values. */
+/* value(x): the value of x at the parameters' current values. */
 static int module_value(lua_State *L) {
   if (lua_type(L, 1) == LUA_TNUMBER) {
     lua_settop(L, 1);

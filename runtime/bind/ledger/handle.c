@@ -17,7 +17,7 @@ ett_lua_ledger_item *ett_lua_ledger_handle(lua_State *L, int index, const char *
   return h;
 }
 
-/* A handle of the same ledger as owner. */
+/* The index of a handle that belongs to the ledger of `owner`. */
 int ett_lua_ledger_index(lua_State *L, int index, const char *type,
                          const ett_lua_ledger_owner *owner) {
   ett_lua_ledger_item *h = luaL_testudata(L, index, type);
@@ -44,7 +44,7 @@ void ett_lua_ledger_push(lua_State *L, int owner_index, ett_lua_ledger_owner *ow
   lua_setiuservalue(L, -2, 1);
 }
 
-/* A plain number when the node does not depend on parameters. */
+/* Pushes a plain number if the node does not depend on parameters. */
 int ett_lua_ledger_push_node(lua_State *L, int owner_index, ett_lua_ledger_owner *owner,
                              ett_node node, const ett_err *err) {
   if (node < 0)

@@ -1,4 +1,4 @@
-/* ledger.c - Lua module ett.ledger: ledgers; how they are described, and the module.
+/* ledger.c - Lua module ett.ledger: creation and description of ledgers.
  *
  * Axes, dimensions, tensors and expressions are small handles that keep their ledger
  * alive. An expression of the same ledger is accepted in place of any number. Results
@@ -88,8 +88,7 @@ static int ledger_tensor(lua_State *L) {
   return 1;
 }
 
-/* Closes the meter of a guard (user value 1: its ledger), whether or not its function
- * raised. */
+/* Closes the meter of a guard (user value 1: its ledger), also after an error. */
 static int meter_close(lua_State *L) {
   luaL_checkudata(L, 1, METER_TYPE);
   int raised = !lua_isnoneornil(L, 2);
@@ -101,7 +100,7 @@ static int meter_close(lua_State *L) {
   return ett_ledger_close(b->ledger, &err) < 0 && !raised ? ett_lua_raise(L, &err) : 0;
 }
 
-/* meter(name, multiplier, fn): counts what fn does, times multiplier. */
+/* meter(name, multiplier, fn): records the operations of fn, times multiplier. */
 static int ledger_meter(lua_State *L) {
   ett_lua_ledger_owner *b = ett_lua_ledger_box(L, 1);
   const char *name = luaL_checkstring(L, 2);

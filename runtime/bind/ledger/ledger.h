@@ -24,17 +24,17 @@ typedef struct ett_lua_ledger_item {
 
 /* ---- handle.c ---- */
 
-/* The open ledger at index; the handle of that type; each raises when the ledger is
+/* The open ledger at index, or the handle of that type; raises if the ledger is
  * closed. */
 ett_lua_ledger_owner *ett_lua_ledger_box(lua_State *L, int index);
 ett_lua_ledger_item *ett_lua_ledger_handle(lua_State *L, int index, const char *type);
 ett_ledger *ett_lua_ledger(lua_State *L, int index);
 
-/* Index of the handle of that type, of the same ledger as owner; or raises. */
+/* Index of the handle of that type; raises if it belongs to another ledger than owner. */
 int ett_lua_ledger_index(lua_State *L, int index, const char *type,
                          const ett_lua_ledger_owner *owner);
 
-/* The list of handles at index as a set; none or nil is the empty one. */
+/* The list of handles at index as a set; nil or none gives the empty set. */
 ett_set ett_lua_ledger_to_set(lua_State *L, int index, const char *type,
                               const ett_lua_ledger_owner *owner);
 
@@ -52,16 +52,16 @@ void ett_lua_ledger_push_names(lua_State *L, const ett_lua_ledger_owner *b, ett_
 
 /* The number or expression at index as a node of the owner's ledger. */
 ett_node ett_lua_ledger_to_node(lua_State *L, int index, ett_lua_ledger_owner *owner);
-/* The same of the ledger at ledger_index. */
+/* The same for the ledger at ledger_index. */
 ett_node ett_lua_ledger_node(lua_State *L, int index, int ledger_index);
 
-/* The status, or raises err when it is negative. */
+/* Returns the status; raises err if the status is negative. */
 int ett_lua_ledger_raise_if(lua_State *L, int status, const ett_err *err);
 
-/* A metatable with these methods (or none), left on the stack. */
+/* Creates a metatable with these methods (or none), left on the stack. */
 void ett_lua_ledger_new_type(lua_State *L, const char *name, const luaL_Reg *methods);
 
-/* ---- expression.c: leaves the table of the module's functions ---- */
+/* ---- expression.c: pushes the table of the module's functions ---- */
 void ett_lua_ledger_expressions(lua_State *L);
 
 /* ---- tensor.c ---- */

@@ -1,8 +1,8 @@
 /* program.c - Lua module ett.ledger_program: compiled ledgers.
  *
- * A program evaluates named outputs for named parameters, one point at a time, in
- * columns, over intervals, or searches for the least value of one. Missing parameters
- * have the values they had when the program was compiled. It needs its ledger no more. */
+ * A program evaluates named outputs for named parameters: for one point, for columns, or
+ * over intervals. It can also minimise one output. A missing parameter has its value at
+ * compile time. A program is independent of its ledger. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +157,7 @@ static int program_evaluate(lua_State *L) {
   return 1;
 }
 
-/* columns({name = number or list}, rows): {output = list of rows numbers} */
+/* 5: anchors the columns */
 static int program_columns(lua_State *L) {
   ett_lua_program_box *p = ett_lua_program(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);

@@ -1,5 +1,5 @@
-/* program.h - what the files of ett.ledger_program share: program.c
- * compiles and evaluates, search.c searches. */
+/* program.h - shared by the files of ett.ledger_program: program.c compiles and
+ * evaluates, search.c searches. */
 #ifndef ETT_BIND_LEDGER_PROGRAM_H
 #define ETT_BIND_LEDGER_PROGRAM_H
 
@@ -24,11 +24,12 @@ size_t ett_lua_program_keys(lua_State *L, int index);
 /* Index of the input named by the string at key; names: the list of inputs. */
 size_t ett_lua_program_input(lua_State *L, int key, int names);
 
-/* Defaults, then the fields of the table at index (if any) over them. */
+/* Fills the inputs with the defaults and overrides them with the table at index, if
+ * any. */
 void ett_lua_program_read(lua_State *L, const ett_lua_program_box *p, int index,
                           double *inputs);
 
-/* The method search. */
+/* The method `search`. */
 int ett_lua_program_search(lua_State *L);
 
 #endif

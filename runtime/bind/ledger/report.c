@@ -60,8 +60,8 @@ int ett_lua_ledger_totals(lua_State *L) {
   return 1;
 }
 
-/* entries(): the cost of each operation, with multipliers applied, and its part by axis.
- * `tensors` names the operands, `left`, `right` and `result` their dimensions. */
+/* entries(): the cost of each operation, with multipliers applied, and its traffic by
+ * axis. `tensors` names the operands, `left`, `right` and `result` their dimensions. */
 int ett_lua_ledger_entries(lua_State *L) {
   static const char *const operations[] = {"multiply", "broadcast", "reduce"};
   ett_lua_ledger_owner *b = ett_lua_ledger_box(L, 1);

@@ -6,8 +6,8 @@
 #include "bind/ledger/program.h"
 #include "ledger/search.h"
 
-/* One variable from the table on top of the stack; its values stay in the list at keep.
- */
+/* Reads one variable from the table on top of the stack; the list at `keep` anchors its
+ * values. */
 static ett_variable read_variable(lua_State *L, int keep, const char *name) {
   ett_variable v = {.domain = ETT_DOMAIN_INTEGER};
   int at = lua_gettop(L);
@@ -30,10 +30,10 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
 
 typedef struct caller {
   lua_State *L;
-  bool raised; /* an error value is on the stack top */
+  bool raised; /* an error value is on top of the stack */
 } caller;
 
-/* Calls the function at 10 with boxes, best and bound. */
+/* Calls the progress function (stack index 10) with boxes, best and bound. */
 static int report(void *context, const ett_search_result *so_far) {
   caller *c = context;
   lua_pushvalue(c->L, 10);
@@ -63,7 +63,7 @@ int ett_lua_program_search(lua_State *L) {
   double *inputs =
       lua_newuserdatauv(L, (ett_tape_inputs(p->tape) + 1) * sizeof *inputs, 0); /* 5 */
   ett_lua_program_read(L, p, 4, inputs);
-  lua_newtable(L);                                /* 6: keeps values alive */
+  lua_newtable(L);                                /* 6: anchors the values */
   int names = ett_lua_program_names(L, "inputs"); /* 7 */
   lua_getfield(L, 2, "variables");                /* 8 */
   luaL_checktype(L, 8, LUA_TTABLE);

@@ -88,7 +88,7 @@ static int tensor_scatter_transpose(lua_State *L) {
       ett_ledger_scatter_transpose(h->owner->ledger, h->index, from, to, &err), &err);
 }
 
-/* reduce_with(other): the sum of both over the one dimension in which they differ. */
+/* reduce_with(other): the sum of both tensors over the one dimension that differs. */
 static int tensor_reduce_with(lua_State *L) {
   ett_lua_ledger_owner *owner = ett_lua_ledger_handle(L, 1, ETT_TENSOR_TYPE)->owner;
   int a = ett_lua_ledger_index(L, 1, ETT_TENSOR_TYPE, owner),

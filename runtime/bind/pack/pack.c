@@ -29,7 +29,7 @@ static lane_box *new_box(lua_State *L) {
   return box;
 }
 
-/* deflate(text): the text deflated, in base64. */
+/* deflate(text): the text, deflated and encoded in base64. */
 static int deflate(lua_State *L) {
   size_t size, length;
   const char *text = luaL_checklstring(L, 1, &size);
@@ -42,7 +42,8 @@ static int deflate(lua_State *L) {
   return 1;
 }
 
-/* The integers of the list in field `name` of argument 1, in a userdata on the stack. */
+/* The integers of the list in field `name` of argument 1, in a userdata left on the
+ * stack. */
 static int64_t *integers(lua_State *L, const char *name, size_t *count) {
   if (lua_getfield(L, 1, name) != LUA_TTABLE)
     luaL_error(L, "field '%s' must be a list of integers", name);

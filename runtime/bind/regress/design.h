@@ -1,11 +1,12 @@
-/* A design {family, dims, backward, multiprocessors} of a Lua table, checked. */
+/* Reads and checks a design {family, dims, backward, multiprocessors} from a Lua
+ * table. */
 #ifndef ETT_BIND_REGRESS_DESIGN_H
 #define ETT_BIND_REGRESS_DESIGN_H
 
 #include "bind/common.h"
 #include "regress/serve/design.h"
 
-/* Raises for a field of the table at index that is missing. */
+/* Raises if a field of the table at index is missing. */
 static inline void ett_lua_demand(lua_State *L, int index, const char *const *names) {
   for (; *names; names++) {
     if (lua_getfield(L, index, *names) == LUA_TNIL)

@@ -18,7 +18,7 @@
 
 #define HOLD_TYPE "ett.regress_fit.hold"
 
-/* Owns C memory across calls that can raise. */
+/* Owns C memory across calls that may raise. */
 typedef struct {
   ett_model model;
   ett_forest forest;
@@ -38,7 +38,7 @@ static hold *new_hold(lua_State *L) {
   return h;
 }
 
-/* Doubles of a field; the userdata stays on the stack. */
+/* Doubles of a field, in a userdata left on the stack. */
 static double *doubles_field(lua_State *L, const char *name, size_t *count) {
   lua_getfield(L, 1, name);
   if (lua_isnil(L, -1)) {
@@ -51,7 +51,7 @@ static double *doubles_field(lua_State *L, const char *name, size_t *count) {
   return ett_lua_doubles(L, -1, count);
 }
 
-/* Strings stay owned by the table of parameters, which the caller's table holds. */
+/* Strings remain owned by the parameter table, which the caller's table anchors. */
 static void read_boost(lua_State *L, ett_boost_config *boost) {
   static const char *const names[] = {"rounds", "relative", "delta", "parameters", NULL};
   ett_lua_demand(L, 1, names);

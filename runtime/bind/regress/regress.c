@@ -170,7 +170,8 @@ static int text_close(lua_State *L) {
 
 static int model_text(lua_State *L) {
   const ett_model *model = check_model(L);
-  char **text = (char **)ett_lua_box_new(L, TEXT_TYPE); /* a raise must not lose it */
+  char **text = (char **)ett_lua_box_new(
+      L, TEXT_TYPE); /* owned by a userdata: later calls may raise */
   size_t length;
   ett_err err;
   if (ett_model_to_text(model, text, &length, &err) != 0)
@@ -190,7 +191,7 @@ static int model_tostring(lua_State *L) {
   return 1;
 }
 
-/* A list with an entry for each row of flat dims: its kernel, or its size. */
+/* A list with the kernel or the size of each row of flat dims. */
 static int each_row(lua_State *L, bool kernels) {
   ett_design design;
   ett_err err;

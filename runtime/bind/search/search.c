@@ -1,4 +1,4 @@
-/* ett.search - binding of runtime/search: axes, the plans of a part, and chances. */
+/* ett.search - binding of runtime/search: axes, plans of a part, and chances. */
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -9,7 +9,7 @@
 
 int luaopen_ett_search(lua_State *L);
 
-/* Reads the list in a field of the table at 1 into values; returns how many. */
+/* Reads the list in a field of the table at 1 into values; returns its length. */
 static int get_list(lua_State *L, const char *name, const char *const *names, int most,
                     int *values) {
   lua_getfield(L, 1, name);
@@ -30,8 +30,8 @@ static int get_list(lua_State *L, const char *name, const char *const *names, in
   return count;
 }
 
-/* axes{recompute=, zero=, overlap_parameters=, overlap_gradients=, overlap_sends=}: a
- * list of values each. */
+/* axes{recompute=, zero=, overlap_parameters=, overlap_gradients=, overlap_sends=}: each
+ * a list of values. */
 static int axes_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_search_axes a;
@@ -80,14 +80,14 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
   }
 }
 
-/* What survey, expand and evaluate are given. */
+/* The arguments of survey, expand and evaluate. */
 typedef struct call {
   ett_search_part part;
   ett_step_plan plan;
   ett_search_limits limits;
 } call;
 
-/* Reads their arguments. */
+/* Reads these arguments. */
 static void get_call(lua_State *L, call *c) {
   const ett_search_axes *axes = luaL_checkudata(L, 5, ETT_LUA_AXES);
   luaL_checktype(L, 6, LUA_TTABLE);
@@ -113,10 +113,10 @@ static void get_call(lua_State *L, call *c) {
   ett_step_lua_plan(L, 2, &c->plan);
 }
 
-/* survey(program, plan, demands, workspace, axes, limits, counts, allowed): what the
- * plans take at least, or nil while demands are untimed. Infinite: bounds settle all,
- * which are added to the fields of counts. limits: {memory_bytes=, exhaustive=, and the
- * steps as pairs memory_bytes, step_seconds}. */
+/* survey(program, plan, demands, workspace, axes, limits, counts, allowed): a lower bound
+ * of the plans' step time, or nil while demands have no time. Infinite: bounds exclude
+ * all plans. Adds to the fields of counts. limits: {memory_bytes=, exhaustive=, and the
+ * best steps as pairs memory_bytes, step_seconds}. */
 static int survey(lua_State *L) {
   call c;
   get_call(L, &c);
@@ -129,8 +129,9 @@ static int survey(lua_State *L) {
   return 1;
 }
 
-/* expand(the same): the leaves that bounds leave, four numbers each: its recompute, zero
- * and overlap_parameters, and what it takes at least. nil: demands are untimed. */
+/* expand(the same arguments): the leaves that bounds do not exclude, as four numbers
+ * each: recompute, zero, overlap_parameters, lower bound. nil while demands have no
+ * time. */
 static int expand(lua_State *L) {
   call c;
   get_call(L, &c);
@@ -161,8 +162,8 @@ static int get_index(lua_State *L, int argument, int count) {
   return (int)index;
 }
 
-/* evaluate(the same, recompute, zero, overlap_parameters): the fastest plan of a leaf as
- * a row, false: none is of interest, or nil while demands are untimed. */
+/* evaluate(the same arguments, recompute, zero, overlap_parameters): the fastest plan of
+ * a leaf as a row; false if no plan qualifies; nil while demands have no time. */
 static int evaluate(lua_State *L) {
   call c;
   get_call(L, &c);
@@ -185,8 +186,8 @@ static int evaluate(lua_State *L) {
   return 1;
 }
 
-/* chances(plans, parts, spreads, {own, same, shared}, draws): the chance of each plan to
- * be the best; plans and spreads: the numbers of ett_chance. */
+/* chances(plans, parts, spreads, {own, same, shared}, draws): for each plan, the chance
+ * that it is the best. plans and spreads: the numbers of ett_chance. */
 static int chances(lua_State *L) {
   lua_Integer parts = luaL_checkinteger(L, 2);
   luaL_argcheck(L, parts >= 0 && parts <= 1024, 2, "must be 0 to 1024");

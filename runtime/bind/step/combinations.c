@@ -1,4 +1,4 @@
-/* Combinations of values of plan fields: the evaluation of a sweep, and its results. */
+/* Combinations of plan fields: evaluation of a sweep, and its results. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,27 +14,27 @@ typedef union axis_value {
   double number;
 } axis_value;
 
-/* What an evaluation leaves of a plan: a sweep keeps millions of them. */
+/* The stored result of one plan. Kept small, because a sweep stores millions of them. */
 typedef struct outcome {
   double step_seconds, memory_bytes, bubble_fraction, tokens;
-  int64_t number;  /* of its combination, from 1 */
+  int64_t number;  /* of the combination, counted from 1 */
   int64_t devices; /* of the plan */
   int64_t fits;
-  double key; /* by which it is sorted */
+  double key; /* sort key */
 } outcome;
 
-/* What ranks of a job tell each other before their outcomes. */
+/* Totals that ranks of a job exchange before their outcomes. */
 typedef struct outcome_sum {
   int64_t evaluated, any_fits;
-  outcome least; /* that with the least memory, the first of equal ones; number 0: none */
+  outcome least; /* the plan with the least memory, the first of ties; number 0: none */
 } outcome_sum;
 
 typedef struct combinations {
   size_t axes;
   struct {
-    const ett_step_lua_field *field; /* NULL: C does not read it */
+    const ett_step_lua_field *field; /* NULL: C does not read the field */
     size_t count;
-    int64_t every; /* combinations that share one of its values */
+    int64_t every; /* number of consecutive combinations with the same value */
     axis_value *values;
   } axis[AXES_MOST];
   outcome_sum sum;
@@ -43,7 +43,8 @@ typedef struct combinations {
   axis_value values[];
 } combinations;
 
-/* Makes room for that many outcomes, in memory that counts as Lua's; 0: there is none. */
+/* Resizes the list of outcomes in memory that counts towards Lua's limit. 0: out of
+ * memory. */
 static int resize(lua_State *L, combinations *c, size_t capacity) {
   void *context;
   lua_Alloc allocate = lua_getallocf(L, &context);
@@ -63,7 +64,7 @@ static int close_list(lua_State *L) {
   return 0;
 }
 
-/* Reads axis i, the table on top, whose values go to `values`. */
+/* Reads axis i from the table on top of the stack into `values`. */
 static void get_axis(lua_State *L, combinations *c, size_t i, axis_value *values) {
   lua_getfield(L, -1, "field");
   lua_getfield(L, -2, "in_c");
@@ -78,9 +79,9 @@ static void get_axis(lua_State *L, combinations *c, size_t i, axis_value *values
   lua_pop(L, 2);
 }
 
-/* combinations{{count=, field=, in_c={…}}, …}: the last axis changes fastest. C reads
- * in_c[k] as the plan's field of that name; without a field it leaves the plan as it is.
- */
+/* combinations{{count=, field=, in_c={…}}, …}: the last axis changes fastest. in_c[k] is
+ * value k of the plan field of that name; an axis without a field does not change the
+ * plan. */
 static int combinations_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_settop(L, 1);
@@ -111,8 +112,8 @@ static int combinations_new(lua_State *L) {
   return 1;
 }
 
-/* Gives the plan the values of combination n, counted from 0; of the axes that change
- * between it and the one before, or of all. */
+/* Sets the plan's fields for combination n, counted from 0. all = 0: only the axes that
+ * differ from combination n - 1. */
 static void set_fields(const combinations *c, int64_t n, int all, ett_step_plan *plan) {
   for (size_t i = c->axes; i-- > 0;) {
     const ett_step_lua_field *field = c->axis[i].field;
@@ -133,7 +134,7 @@ static void add(lua_State *L, combinations *c, const outcome *o) {
   c->list[c->count++] = *o;
 }
 
-/* Takes over the least outcome of a part, and whether any fits. */
+/* Merges the totals of a part. */
 static void add_sum(outcome_sum *to, const outcome_sum *part) {
   const outcome *a = &part->least, *b = &to->least;
   to->evaluated += part->evaluated;
@@ -144,9 +145,10 @@ static void add_sum(outcome_sum *to, const outcome_sum *part) {
 }
 
 /* program:sweep(plan, demands, workspace, combinations, first, last, micro-batches,
- * tokens, devices, memory limit [, orders]): evaluates the combinations from number
- * `first` to `last`, which agree in what is given. Returns the number that it stopped at,
- * and its fault: none where demands are untimed. After the last: nothing. */
+ * tokens, devices, memory limit [, orders]): evaluates combinations `first` to `last`,
+ * which share all given arguments. If it stops early, returns the number of that
+ * combination and the error; no error: demands have no time. Returns nothing at the
+ * end. */
 int ett_step_lua_sweep(lua_State *L) {
   combinations *list = luaL_checkudata(L, 5, ETT_LUA_COMBINATIONS);
   int64_t first = luaL_checkinteger(L, 6), last = luaL_checkinteger(L, 7);
@@ -197,8 +199,8 @@ static double tokens_per_second_per_device(const outcome *o) {
   return tokens_per_second(o) / (double)o->devices;
 }
 
-/* combinations:sort(objective [, most]): what fits first, then by the objective, then by
- * number; only the first `most` stay. */
+/* combinations:sort(objective [, most]): plans that fit come first; then by objective,
+ * then by number. Keeps only the first `most`. */
 static int list_sort(lua_State *L) {
   static const char *const objectives[] = {"step_seconds", "memory_bytes",
                                            "tokens_per_second",
@@ -220,7 +222,7 @@ static int list_sort(lua_State *L) {
   return 0;
 }
 
-/* combinations:row(i): sets a row's results in the table behind; returns the number of
+/* combinations:row(i, table): writes a row's results to the table. Returns the number of
  * its combination, or nil. */
 static int list_row(lua_State *L) {
   const combinations *c = luaL_checkudata(L, 1, ETT_LUA_COMBINATIONS);
@@ -247,8 +249,8 @@ static int list_count(lua_State *L) {
   return 1;
 }
 
-/* combinations:sum(): plans evaluated; whether any fits; number and bytes of the plan
- * with the least memory, where there is one. Plans that sort() dropped count. */
+/* combinations:sum(): number of plans evaluated; whether any fits; number and bytes of
+ * the plan with the least memory, if any. Includes plans that sort() dropped. */
 static int list_sum(lua_State *L) {
   const combinations *c = luaL_checkudata(L, 1, ETT_LUA_COMBINATIONS);
   lua_pushinteger(L, c->sum.evaluated);
@@ -260,8 +262,8 @@ static int list_sum(lua_State *L) {
   return 4;
 }
 
-/* combinations:take(): its sum and outcomes as bytes of this machine; it is empty then.
- */
+/* combinations:take(): returns totals and outcomes as bytes in this machine's format, and
+ * empties the list. */
 static int list_take(lua_State *L) {
   combinations *c = luaL_checkudata(L, 1, ETT_LUA_COMBINATIONS);
   luaL_Buffer b;
@@ -275,7 +277,7 @@ static int list_take(lua_State *L) {
   return 1;
 }
 
-/* combinations:give(bytes): adds what another rank took. */
+/* combinations:give(bytes): adds the bytes that another rank got from take(). */
 static int list_give(lua_State *L) {
   combinations *c = luaL_checkudata(L, 1, ETT_LUA_COMBINATIONS);
   size_t length;

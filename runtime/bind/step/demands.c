@@ -40,7 +40,8 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
   lua_setfield(L, -2, "tiers");
 }
 
-/* Pushes the user value of the demands at `box`: places by number, and laws. */
+/* Pushes the user value of the demands at `box`: tables of placements by number, and
+ * laws. */
 static void push_kept(lua_State *L, int box) {
   if (lua_getiuservalue(L, box, 1) == LUA_TTABLE)
     return;
@@ -50,8 +51,8 @@ static void push_kept(lua_State *L, int box) {
   lua_setiuservalue(L, box, 1);
 }
 
-/* Pushes the table of a demand's place: one for all demands of the same place, kept in
- * the user value of the demands at `box`. */
+/* Pushes the table of a demand's placement. Demands with the same placement share a
+ * table, kept in the user value of the demands at `box`. */
 static void push_topology(lua_State *L, int box, size_t index) {
   const ett_demands *demands = *(void **)lua_touserdata(L, box);
   size_t place = ett_demands_place(demands, index);
@@ -92,7 +93,7 @@ void ett_step_lua_push_demand(lua_State *L, int box, size_t index) {
   }
 }
 
-/* demands:untimed(): the list of what has to be set. */
+/* demands:untimed(): the list of demands without a time. */
 static int demands_untimed(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_newtable(L);
@@ -105,9 +106,10 @@ static int demands_untimed(lua_State *L) {
   return 1;
 }
 
-/* demands:untimed_after(index): what has to be set behind a demand (0: the first), as
- * index, kind, bytes or parameters, topology of a message or place of an update, bytes of
- * an element, layers, parts; nothing if all are timed. */
+/* demands:untimed_after(index): the first demand without a time after a demand (0: the
+ * first of all). Returns index, kind, bytes or parameters, topology of a message or place
+ * of an update, bytes of an element, layers, parts. Returns nothing if all have a
+ * time. */
 static int demands_untimed_after(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer after = luaL_checkinteger(L, 2);
@@ -153,9 +155,9 @@ static int demands_set(lua_State *L) {
   return 0;
 }
 
-/* demands:price(index, law, low, high): messages of the kind and place of a demand take
- * what a law of ett.comm says, between low and high times as long. Returns whether the
- * demand is timed then: a law may say what no time can be. */
+/* demands:price(index, law, low, high): a law of ett.comm times all messages of a
+ * demand's kind and placement; the interval is [low, high] times the time. Returns
+ * whether the demand has a time afterwards; a law may give an invalid time. */
 static int demands_price(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);

@@ -1,4 +1,4 @@
-/* Pipelines on their links alone: the event engine of resources on given times. */
+/* The event engine of links on given times, without a step. */
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -23,7 +23,7 @@ void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *r) {
   }
 }
 
-/* Per slot, 5 numbers of dense buckets and 5 of expert ones. */
+/* Per slot: 5 numbers of dense buckets, then 5 of expert buckets. */
 static const ett_slice_gradients *get_gradients(lua_State *L, size_t slots) {
   enum { NUMBERS = 5 };
   const double *dense = ett_step_lua_seconds(L, "dense", NUMBERS * slots, 0);

@@ -1,9 +1,9 @@
-/* Orders of ett.step: the units of a schedule file, and where they run. */
+/* Orders of ett.step: the units of a schedule file and their slots. */
 #include <string.h>
 
 #include "bind/step/step.h"
 
-/* The arrays are behind it in the same userdata. */
+/* Followed by its arrays in the same userdata. */
 typedef struct {
   ett_orders orders;
   size_t *first_unit;
@@ -15,7 +15,8 @@ typedef struct {
 
 static const char *const kind_names[] = {"F", "B", "W", "BW", NULL};
 
-/* Raises what is wrong with the unit at `at`, whose first three entries follow it. */
+/* Raises the error of the unit at `at`; its first three entries follow it on the
+ * stack. */
 static void refuse_unit(lua_State *L, int at, size_t stage, size_t index) {
   const char *got = luaL_tolstring(L, at, NULL);
   if (lua_istable(L, at)) {
@@ -190,10 +191,10 @@ static void get_placement(lua_State *L, orders_box *box) {
 }
 
 /* orders({{{"F", micro_batch, chunk}, …}, …}, {chunks=, ways=, slice=, most=, planned=}):
- * the units of every stage, in order; chunks of a stage in all ways, the slice of each
- * slot (chunk after chunk, in it stage after stage), and the most forwards that each
- * stage keeps. planned: micro-batches of units that the core orders; the lists are empty.
- */
+ * the units of every stage, in order; chunks of a stage over all ways; the slice of each
+ * slot (chunk after chunk, within a chunk stage after stage); the maximum of forwards
+ * held by each stage. planned: the number of micro-batches, whose units the core orders;
+ * the lists are empty. */
 static int orders_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -258,7 +259,8 @@ void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan) {
                plan->vp * plan->orders->ways);
 }
 
-/* orders:properties(): whether it has pairs, and weight units. */
+/* orders:properties(): whether the orders have pairs, and whether they have weight
+ * units. */
 static int orders_properties(lua_State *L) {
   const orders_box *box = luaL_checkudata(L, 1, ETT_LUA_ORDERS);
   lua_pushboolean(L, box->orders.has_pairs);

@@ -1,5 +1,4 @@
-/* Pipelines alone: the event engine and the closed forms on given times.
- */
+/* The pipeline's event engine and closed forms on given times, without a step. */
 #include <math.h>
 #include <string.h>
 
@@ -114,8 +113,9 @@ void ett_step_lua_set_run(lua_State *L, const ett_pipeline *p,
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
  * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
- * blocking_receives=, start=, orders=, closed=, keep_units=}: how it runs. closed:
- * gpipe's closed form instead of events; without keep_units 1f1b takes its short way. */
+ * blocking_receives=, start=, orders=, closed=, keep_units=}: the result of a run.
+ * closed: gpipe's closed form instead of events. Without keep_units, 1f1b uses its fast
+ * path. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);
@@ -155,7 +155,7 @@ static int pipeline_run(lua_State *L) {
   }
   lua_setfield(L, -3, "peak_in_flight");
   lua_pop(L, 1);
-  ett_step_workspace_free(*box); /* early: it may be large */
+  ett_step_workspace_free(*box); /* not left to the garbage collector: it may be large */
   *box = NULL;
   return 1;
 }

@@ -11,7 +11,7 @@ static const char *const overlap_names[] = {"none", "shared_experts", "batch", N
 
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)
 
-/* The fields that C reads of a plan; lua/ett/plan/fields.lua declares them and fills in
+/* The plan fields that C reads. lua/ett/plan/fields.lua declares them and fills
  * defaults. */
 static const ett_step_lua_field plan_fields[] = {
     FIELD(schedule, NAME, ett_step_lua_schedules),
@@ -48,7 +48,8 @@ static const ett_step_lua_field plan_fields[] = {
 };
 enum { PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 
-/* The value of the name on top of the stack; raises with the field when there is none. */
+/* The enumeration value of the name on top of the stack; raises an error with the field's
+ * name if it is unknown. */
 static int named(lua_State *L, const ett_step_lua_field *field) {
   const char *name = luaL_tolstring(L, -1, NULL);
   lua_pop(L, 1);
@@ -111,8 +112,8 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
   plan->split = split;
 }
 
-/* Tiers: a flat list of sizes and cards; without it nodes, and a network that joins all.
- */
+/* Reads tiers: a flat list of sizes and cards. Without a list: nodes, and one network
+ * over all nodes. */
 static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   int64_t node = ett_lua_integer_field(L, index, "gpus_per_node", 1);
@@ -135,7 +136,8 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   }
 }
 
-/* Parts of a cluster: a flat list of ends, bytes of memory and bytes/s to the host. */
+/* Reads parts of a cluster: a flat list of ends, bytes of memory and bytes/s to the
+ * host. */
 static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
   ett_parts *parts = &plan->parts;
   if (lua_getfield(L, index, "parts") == LUA_TNIL)
@@ -160,11 +162,11 @@ static void get_map(lua_State *L, int index, ett_step_plan *plan) {
   plan->rank_map_count = map->count;
 }
 
-/* A plan that many evaluations share. Its first user value is its table, the second the
+/* A plan shared by many evaluations. Its first user value is its table, the second the
  * list of `split`. */
 typedef struct kept_plan {
   ett_step_plan plan;
-  int stale; /* the table says more than the plan */
+  int stale; /* the table changed after the plan was read */
 } kept_plan;
 
 static void read_kept(lua_State *L, int index, ett_step_plan *plan);
@@ -205,8 +207,8 @@ static void read_kept(lua_State *L, int index, ett_step_plan *plan) {
   *plan = kept->plan;
 }
 
-/* kept_plan(plan): the plan of a table, to be changed by set(). The table changes, too.
- */
+/* kept_plan(plan): a reusable plan from a table. Its method set() changes the plan and
+ * the table. */
 static int kept_plan_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   kept_plan *kept = lua_newuserdatauv(L, sizeof *kept, 2);
@@ -218,7 +220,7 @@ static int kept_plan_new(lua_State *L) {
   return 1;
 }
 
-/* kept:set(name, value): one field as tables of plans hold it. */
+/* kept:set(name, value): sets one field, with a value as in a plan table. */
 static int kept_plan_set(lua_State *L) {
   kept_plan *kept = luaL_checkudata(L, 1, ETT_LUA_PLAN);
   const char *name = luaL_checkstring(L, 2);
@@ -240,7 +242,7 @@ static int kept_plan_set(lua_State *L) {
   return 0;
 }
 
-/* plan_fields(): the names of what C reads of a plan. */
+/* plan_fields(): the names of the plan fields that C reads. */
 static int push_plan_fields(lua_State *L) {
   lua_newtable(L);
   for (size_t i = 0; i < PLAN_FIELDS; i++) {
@@ -287,7 +289,8 @@ static int map_new(lua_State *L) {
   return 1;
 }
 
-/* Where the ranks of neighbouring stages lie: the most distant ones. */
+/* Placement of the messages between neighbouring stages: that of the most distant
+ * pair. */
 static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *found,
                         ett_err *err) {
   int level = 0;
@@ -298,7 +301,7 @@ static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *fo
   return ett_place_pairs(ranks, axis, level, found, err);
 }
 
-/* The degrees, tiers, parts and map of a table, for what depends on places alone. */
+/* Reads degrees, tiers, parts and map from a table; enough for placement. */
 static void get_places(lua_State *L, ett_step_plan *plan) {
   const ett_step_lua_field fields[] = {
       FIELD(pp, INTEGER, NULL),        FIELD(tp, INTEGER, NULL),
@@ -318,8 +321,8 @@ static void get_places(lua_State *L, ett_step_plan *plan) {
     ett_lua_raise(L, &err);
 }
 
-/* parts(plan): of each stage, the parts of the cluster that its devices are on, as bits;
- * or nil and a sentence. */
+/* parts(plan): for each stage, the parts of the cluster with its devices, as bits; or nil
+ * and a message. */
 static int parts(lua_State *L) {
   ett_step_plan plan = {0};
   ett_err err;
@@ -341,8 +344,8 @@ static int parts(lua_State *L) {
 }
 
 /* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
- * most=, groups=, cards=, sharing= }, … } } of a group of ett_group_kind_of, or of the
- * sends between stages, "pp". */
+ * most=, groups=, cards=, sharing= }, … } } of a group named as in ett_group_kind_of, or
+ * of the sends between stages, "pp". */
 static int place(lua_State *L) {
   ett_step_plan plan = {0};
   get_places(L, &plan);

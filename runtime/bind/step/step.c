@@ -1,6 +1,6 @@
-/* ett.step - binding of runtime/step: step programs and their evaluation. Demands
- * and workspaces, plans and orders, and pipelines by themselves are in the files beside
- * this one. */
+/* ett.step - binding of runtime/step: step programs and their evaluation. The other files
+ * of this folder bind demands, workspaces, plans, orders, and pipelines without a
+ * step. */
 #include "bind/step/step.h"
 
 int luaopen_ett_step(lua_State *L);
@@ -22,7 +22,7 @@ static int program_close(lua_State *L) {
   return 0;
 }
 
-/* {seconds, low, high}; the ends may be left out. Absent: no time at all. */
+/* Reads {seconds, low, high}; low and high are optional. A missing field is 0 seconds. */
 static ett_demand_time get_time(lua_State *L, int index, const char *name) {
   ett_demand_time time = {0, 0, 0};
   if (lua_getfield(L, index, name) != LUA_TNIL) {
@@ -105,7 +105,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
     int at = lua_gettop(L);
     ett_step_lua_read(L, at, kind_fields, sizeof kind_fields / sizeof *kind_fields,
                       &program->kinds[k]);
-    lua_getfield(L, at, "uses"); /* operation index -> how often */
+    lua_getfield(L, at, "uses"); /* operation index -> number of runs */
     luaL_checktype(L, -1, LUA_TTABLE);
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
       lua_Integer operation = luaL_checkinteger(L, -2), uses = luaL_checkinteger(L, -1);
@@ -119,7 +119,7 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
   }
 }
 
-/* Reads the description at an index into a new program, which `to` owns from then on. */
+/* Reads the description at an index into a new program, owned by `to`. */
 static ett_program *get_program(lua_State *L, int index, ett_program **to) {
   int top = lua_gettop(L);
   luaL_checktype(L, index, LUA_TTABLE);
@@ -144,7 +144,7 @@ static ett_program *get_program(lua_State *L, int index, ett_program **to) {
 }
 
 /* program({operations=, kinds=, boundary_bytes=, tied_embedding_bytes=, element_bytes=},
- * …): a description for each part of a cluster, of the same kinds of layers. */
+ * …): one description per part of a cluster, all with the same kinds of layers. */
 static int program_new(lua_State *L) {
   int parts = lua_gettop(L);
   luaL_argcheck(L, parts <= ETT_PARTS_MOST, parts, "is one part too many");
@@ -164,7 +164,7 @@ static int program_layers(lua_State *L) {
   return 1;
 }
 
-/* Sets fields of the table on top from members of type double. */
+/* Sets fields of the table on top of the stack from members of type double. */
 static void set_doubles(lua_State *L, const ett_step_lua_field *fields, size_t count,
                         const void *from) {
   for (size_t i = 0; i < count; i++)
@@ -230,7 +230,7 @@ void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *c) {
   ett_step_lua_plan(L, 2, &c->plan);
 }
 
-/* Evaluates; raises on a fault. 0 while demands are untimed. */
+/* Evaluates; raises on an error. 0 while demands have no time. */
 static int evaluate(lua_State *L, ett_step_lua_call *c, int keep_units,
                     ett_step_result *r) {
   int status = ett_step_evaluate(c->program, &c->plan, c->demands, c->workspace,
@@ -239,8 +239,8 @@ static int evaluate(lua_State *L, ett_step_lua_call *c, int keep_units,
 }
 
 /* program:totals(plan, demands, workspace): step seconds, bytes of the fullest device,
- * bubble fraction, pipeline seconds, whether each stage fits its part of the cluster;
- * nothing while demands are untimed. */
+ * bubble fraction, pipeline seconds, whether each stage fits its part of the cluster.
+ * Nothing while demands have no time. */
 static int program_totals(lua_State *L) {
   ett_step_lua_call c;
   ett_step_lua_get_call(L, &c);
@@ -255,7 +255,7 @@ static int program_totals(lua_State *L) {
   return 5;
 }
 
-/* { { runs of each kind of layer }, … }, part by part. */
+/* Pushes { { runs of each kind of layer }, … }, one list per part. */
 static void push_part_runs(lua_State *L, const ett_program *program, int parts,
                            const double *runs) {
   lua_createtable(L, parts, 0);
@@ -269,8 +269,8 @@ static void push_part_runs(lua_State *L, const ett_program *program, int parts,
   }
 }
 
-/* program:evaluate(plan, demands, workspace [, keep_units]): everything; nothing while
- * demands are untimed. */
+/* program:evaluate(plan, demands, workspace [, keep_units]): the complete result; nothing
+ * while demands have no time. */
 static int program_evaluate(lua_State *L) {
 #define RESULT(name) FIELD(ett_step_result, name, NUMBER, NULL)
   static const ett_step_lua_field fields[] = {
@@ -311,8 +311,8 @@ static int program_evaluate(lua_State *L) {
   return 1;
 }
 
-/* program:outline(plan, demands, workspace): bytes of the fullest device, lower bounds of
- * the pipeline's and of the step's seconds. */
+/* program:outline(plan, demands, workspace): bytes of the fullest device, and lower
+ * bounds of pipeline seconds and step seconds. */
 static int program_outline(lua_State *L) {
   ett_step_lua_call c;
   ett_step_lua_get_call(L, &c);
@@ -342,7 +342,7 @@ static int program_interval(lua_State *L) {
   return 2;
 }
 
-/* split(layers, slices): how layers are spread. */
+/* split(layers, slices): the number of layers of each slice. */
 static int split(lua_State *L) {
   lua_Integer layers = luaL_checkinteger(L, 1), slices = luaL_checkinteger(L, 2);
   luaL_argcheck(L, layers >= 0, 1, "must be at least 0");

@@ -1,4 +1,4 @@
-/* step.h - what the files of ett.step's binding share: handles, names, fields. */
+/* step.h - shared by the files of ett.step's binding: handles, names, fields. */
 #ifndef ETT_BIND_STEP_H
 #define ETT_BIND_STEP_H
 
@@ -20,13 +20,13 @@ typedef struct ett_step_lua_map {
   int32_t device[];
 } ett_step_lua_map;
 
-/* Names by the values of their enumerations; NULL ends each. */
+/* Names by enumeration value; NULL terminates each list. */
 extern const char *const ett_step_lua_schedules[];
 extern const char *const ett_step_lua_places[];
 extern const char *const ett_step_lua_recomputes[];
 
-/* How a field of a Lua table reaches a member of a struct: as int, int64_t, double, int
- * (0 or 1), or an enumeration whose values are named. */
+/* How a field of a Lua table maps to a member of a struct: int, int64_t, double, int (0
+ * or 1), or an enumeration with named values. */
 typedef struct ett_step_lua_field {
   const char *name;
   enum { INTEGER, BIG_INTEGER, NUMBER, BOOLEAN, NAME } kind;
@@ -37,15 +37,15 @@ typedef struct ett_step_lua_field {
 #define ETT_STEP_LUA_FIELD(type, name, kind, names)                                      \
   { #name, kind, offsetof(type, name), names }
 
-/* Reads the fields of the table at index. There are no defaults: raises when one is
- * missing or of the wrong kind. */
+/* Reads the fields of the table at index. There are no defaults: a missing field or a
+ * wrong type raises an error. */
 void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields,
                        size_t count, void *to);
 
 /* Reads the value on top of the stack as ett_step_lua_read does. */
 void ett_step_lua_read_field(lua_State *L, const ett_step_lua_field *field, void *to);
 
-/* The field of a plan by that name, whose offset is in ett_step_plan; NULL: none. */
+/* The plan field of that name, with its offset in ett_step_plan; NULL: none. */
 const ett_step_lua_field *ett_step_lua_plan_field(const char *name);
 
 /* The arguments of a method of programs: program, plan, demands, workspace. */
@@ -60,30 +60,30 @@ typedef struct ett_step_lua_call {
 /* Reads the arguments from 1 to 4. */
 void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *call);
 
-/* program:sweep(…), of combinations.c. */
+/* program:sweep(…), in combinations.c. */
 int ett_step_lua_sweep(lua_State *L);
 
 /* Pushes one demand of the demands object at `box` as a table. */
 void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
 
-/* Sets the counts of a place in the table on top. */
+/* Writes the counts of a placement to the table on top of the stack. */
 void ett_step_lua_set_place(lua_State *L, const ett_placement *place);
 
 /* workspace(): pushes a new one. */
 int ett_step_lua_workspace_new(lua_State *L);
 
-/* Reads a plan: a table, whose `split`, `orders` and `rank_map` stay on the stack while
- * it is used, or one that is kept (kept_plan). */
+/* Reads a plan from a table or a kept_plan. `split`, `orders` and `rank_map` of a table
+ * stay on the stack while the plan is used. */
 void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan);
 
-/* Takes the orders in field `orders` of the table at index. */
+/* The orders in field `orders` of the table at index. */
 const ett_orders *ett_step_lua_orders_of(lua_State *L, int index);
 
-/* Gives the plan the orders at index, if there are any; its schedule is theirs then. */
+/* Assigns the orders at index to the plan, if any, and sets its schedule to custom. */
 void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan);
 
-/* Pushes the units of every rank, with their times where the result kept them.
- * unit_end: NULL where they take the seconds of the pipeline. */
+/* Pushes the units of every rank, with their times if the result has them. unit_end: NULL
+ * if durations are those of the pipeline. */
 void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
                              const ett_pipeline_result *result, const double *unit_end);
 
@@ -93,15 +93,16 @@ void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *result);
 /* Reads a pipeline from the table at index 1; its arrays stay on the stack. */
 void ett_step_lua_pipeline(lua_State *L, ett_pipeline *pipeline);
 
-/* Reads `want` seconds from a field of the table at index 1, which stay on the stack. */
+/* Reads `want` seconds from a field of the table at index 1; they stay on the stack. */
 const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
                                    int needed);
 
-/* Sets the times of a run in the table on top. */
+/* Writes the times of a run to the table on top of the stack. */
 void ett_step_lua_set_run(lua_State *L, const ett_pipeline *pipeline,
                           const ett_pipeline_result *result);
 
-/* Each adds the functions of its file to the module on top, and makes its types. */
+/* Each function adds the functions of its file to the module on top of the stack, and
+ * creates its types. */
 void ett_step_lua_open_demands(lua_State *L);
 void ett_step_lua_open_plans(lua_State *L);
 void ett_step_lua_open_orders(lua_State *L);

@@ -1,10 +1,10 @@
-/* ett.bulk: sums that only metrics need (runtime/trace/query/bulk.h). */
+/* ett.bulk: sums for metrics (runtime/trace/query/bulk.h). */
 #include <math.h>
 
 #include "bind/trace/trace.h"
 #include "trace/query/bulk.h"
 
-/* Two selections of the same trace and length: rows and their launches. */
+/* Two selections of the same trace with equal lengths: rows and their launches. */
 static const ett_trace *check_pair(lua_State *L, const ett_selection **rows,
                                    const ett_selection **calls) {
   ett_trace *t, *other;
@@ -50,8 +50,8 @@ static int bulk_idle(lua_State *L) {
   return 3;
 }
 
-/* bulk.weighted(rows, arg, cap) -> sum of min(cap, value) x duration, duration of the
- * rows that have the arg (ticks) */
+/* bulk.weighted(rows, arg, cap) -> sum of min(cap, value) x duration, and the duration of
+ * the rows with the arg (ticks) */
 static int bulk_weighted(lua_State *L) {
   ett_trace *t;
   const ett_selection *rows = &ett_lua_check_selection(L, 1, &t)->s;

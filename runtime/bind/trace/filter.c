@@ -1,12 +1,11 @@
-/* Filter tables of Lua as filters of ett_select. */
+/* Converts Lua filter tables to filters of ett_select. */
 #include "bind/trace/trace.h"
 
 #include <string.h>
 
 #include "trace/table/strings.h"
 
-/* Item i (1-based) of a value that is one thing or a list of them; pushes it. 0 at end.
- */
+/* Pushes item i (1-based) of a list, or a single value as item 1. 0 at the end. */
 static int item(lua_State *L, int index, lua_Integer i) {
   if (lua_type(L, index) != LUA_TTABLE) {
     if (i > 1)
@@ -28,7 +27,7 @@ const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char
     luaL_error(L, "filter '%s' must be a string or a list of strings, got %s", field,
                luaL_typename(L, -1));
   const char *s = lua_tolstring(L, -1, length);
-  lua_pop(L, 1); /* the table or the argument holds it */
+  lua_pop(L, 1); /* anchored by the table or the argument */
   return s;
 }
 
@@ -72,7 +71,7 @@ uint8_t *ett_lua_zeroes(lua_State *L, size_t n) {
   return p;
 }
 
-/* The allow array in a slot, made at the first use with all of its n entries allowed. */
+/* The allow array in a slot; created at its first use with all n entries allowed. */
 static uint8_t *allow_array(lua_State *L, const uint8_t **slot, size_t n) {
   if (*slot)
     return (uint8_t *)(uintptr_t)*slot;
@@ -110,7 +109,7 @@ static void by_class(lua_State *L, int index, const ett_trace *t, const char *fi
     allow[i] &= wanted[t->category_class[i]];
 }
 
-/* Allow array over strings from exact texts. */
+/* Allow array of the strings that equal one of the given texts. */
 static uint8_t *texts(lua_State *L, int index, const ett_trace *t, const char *field) {
   uint8_t *allow = ett_lua_zeroes(L, t->strings->count);
   size_t n;
@@ -341,7 +340,8 @@ void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_fi
     return;
   index = lua_absindex(L, index);
   luaL_checktype(L, index, LUA_TTABLE);
-  /* the fields leave scratch on the stack, where lua_next has its key: keys come first */
+  /* Collects the keys first: reading fields leaves scratch values on the stack, where
+   * lua_next needs its key. */
   lua_newtable(L);
   int keys = lua_gettop(L);
   lua_Integer count = 0;

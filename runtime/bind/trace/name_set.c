@@ -18,7 +18,7 @@ static ett_lua_name_set *new_name_set(lua_State *L, int trace_index, const ett_t
   return s;
 }
 
-/* The words at index as a filter on top of the stack, or NULL for nil. */
+/* Pushes the words at index as a filter and returns it; NULL for nil. */
 static const ett_words *words_at(lua_State *L, int index) {
   if (lua_isnoneornil(L, index))
     return NULL;

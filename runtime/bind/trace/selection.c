@@ -234,7 +234,7 @@ static void push_key(lua_State *L, const ett_trace *t, ett_key key,
   }
 }
 
-/* Groups that survive a raise: freed by their metatable. */
+/* Groups in a userdata, so that an error does not leak them. */
 static int groups_gc(lua_State *L) {
   ett_groups_free(luaL_checkudata(L, 1, "ett.groups"));
   return 0;
@@ -277,7 +277,7 @@ static int selection_group(lua_State *L) {
   return 1;
 }
 
-/* numbered(keys): the group of each row from 1 on, and the first row of each group. */
+/* numbered(keys): the group of each row, from 1 on, and the first row of each group. */
 static int selection_numbered(lua_State *L) {
   ett_trace *t;
   ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
@@ -353,7 +353,7 @@ static int selection_stats(lua_State *L) {
   ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
   line *lines = lua_newuserdatauv(L, ((size_t)g->count + 1) * sizeof *lines, 0);
   int64_t *scratch = lua_newuserdatauv(L, (x->s.count + 1) * sizeof *scratch, 0);
-  for (uint32_t i = 0; i < g->count; i++) { /* each group sorts its own stretch */
+  for (uint32_t i = 0; i < g->count; i++) { /* each group sorts its own range */
     lines[i].group = i;
     ett_stats_of(&lines[i].stats, t, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i],
                  scratch + g->begin[i], percent_count > 0);

@@ -1,5 +1,5 @@
-/* ett.sequence: collectives of one device as columns, and the same ones on several ranks.
- */
+/* ett.sequence: the collectives of a device as columns, and matching collectives on
+ * several ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define MATCHES "ett.matches"
 
-/* The columns lie behind the head; user value 1 holds the types. */
+/* The columns follow the header; user value 1 holds the types. */
 static ett_sequence *new_sequence(lua_State *L, size_t count, bool with_own) {
   const size_t head = sizeof(ett_sequence);
   ett_sequence *s = lua_newuserdatauv(L, head + ett_sequence_bytes(count, with_own), 1);
@@ -25,7 +25,7 @@ static ett_sequence *check(lua_State *L, int index) {
   return luaL_checkudata(L, index, ETT_LUA_SEQUENCE);
 }
 
-/* Lets the sequence on the top have the types of the one at index. */
+/* Shares the types of the sequence at index with the one on top of the stack. */
 static void share_types(lua_State *L, int index, ett_sequence *s) {
   const ett_sequence *from = check(L, index);
   s->sort_count = from->sort_count;
@@ -34,8 +34,8 @@ static void share_types(lua_State *L, int index, ett_sequence *s) {
   lua_setiuservalue(L, -2, 1);
 }
 
-/* Numbers the sorts further by the keys of { {rows=, keys=}, … } at index: those that are
- * in the sorts so far, then each source. Pushes the list of the first of each sort. */
+/* Refines the sorts by the keys of { {rows=, keys=}, … } at index: first the rows already
+ * in the sorts, then each source. Pushes the list of the first row of each sort. */
 static void number_sorts(lua_State *L, int index, ett_sequence *s) {
   const lua_Integer sources = luaL_len(L, index);
   for (lua_Integer k = 1; k <= sources; k++) {
@@ -80,8 +80,8 @@ static int sequence_of(lua_State *L) {
   return 2;
 }
 
-/* s:refined(sources) -> sequence whose sorts are those of s divided further, and the
- * first of each */
+/* s:refined(sources) -> sequence with the sorts of s refined, and the first row of each
+ * sort */
 static int sequence_refined(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -99,8 +99,8 @@ static int64_t list_integer(lua_State *L, int index, lua_Integer i) {
   return value;
 }
 
-/* sequence.new(starts, ends, sorts) of equally long lists; without sorts all are of one
- */
+/* sequence.new(starts, ends, sorts), lists of equal length; without sorts, all have one
+ * sort */
 static int sequence_new(lua_State *L) {
   lua_settop(L, 3);
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -123,8 +123,8 @@ static int sequence_new(lua_State *L) {
   return 1;
 }
 
-/* A number for each sort from the list at index (false and nil are 0), in a userdata left
- * on the stack. */
+/* One number per sort from the list at index (false and nil are 0), in a userdata left on
+ * the stack. */
 static uint32_t *numbers_at(lua_State *L, int index, uint32_t count) {
   luaL_checktype(L, index, LUA_TTABLE);
   index = lua_absindex(L, index);
@@ -139,7 +139,7 @@ static uint32_t *numbers_at(lua_State *L, int index, uint32_t count) {
   return out;
 }
 
-/* The same as a byte: whether the sort is kept. NULL where there is no list. */
+/* One byte per sort: whether it is kept. NULL without a list. */
 static uint8_t *kept_at(lua_State *L, int index, uint32_t count) {
   if (lua_isnoneornil(L, index))
     return NULL;
@@ -153,7 +153,7 @@ static uint8_t *kept_at(lua_State *L, int index, uint32_t count) {
   return out;
 }
 
-/* s:typed(list): the number of each sort's type of kernel */
+/* s:typed(list): sets the kernel type of each sort */
 static int sequence_typed(lua_State *L) {
   ett_sequence *s = check(L, 1);
   lua_settop(L, 2);
@@ -168,7 +168,7 @@ static int sequence_len(lua_State *L) {
   return 1;
 }
 
-/* s:split(homes, parts) -> a sequence for each part; homes: the part of each sort */
+/* s:split(homes, parts) -> one sequence per part; homes: the part of each sort */
 static int sequence_split(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   const lua_Integer parts = luaL_checkinteger(L, 3);
@@ -252,7 +252,7 @@ static void push_integers(lua_State *L, const int64_t *values, size_t count) {
   }
 }
 
-/* s:totals() -> lists by sort: number, those of a duration above 0, ticks, own ticks */
+/* s:totals() -> lists by sort: count, count with a duration above 0, ticks, own ticks */
 static int sequence_totals(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   const size_t n = s->sort_count;
@@ -273,7 +273,7 @@ static int sequence_totals(lua_State *L) {
   return 4;
 }
 
-/* Appends the number on the top to the list of a sort in the table at index. */
+/* Appends the number on top of the stack to a sort's list in the table at index. */
 static void append(lua_State *L, int index, uint32_t sort) {
   if (lua_rawgeti(L, index, (lua_Integer)sort + 1) != LUA_TTABLE) {
     lua_pop(L, 1);
@@ -298,8 +298,8 @@ static int sequence_durations(lua_State *L) {
   return 1;
 }
 
-/* s:changes(kinds) -> lists: kind before, kind after, start - end before, of each
- * collective whose kind is not that of the one before */
+/* s:changes(kinds) -> lists: kind before, kind after, start - end before; for each
+ * collective whose kind differs from the previous one */
 static int sequence_changes(lua_State *L) {
   const ett_sequence *s = check(L, 1);
   lua_settop(L, 2);
@@ -323,7 +323,7 @@ static int sequence_changes(lua_State *L) {
 }
 
 /* a:align(b, by_spread, offset) -> { offset, median, second, clock } in ticks, or nil.
- * Without an offset the best one. */
+ * Without an offset, finds the best one. */
 static int sequence_align(lua_State *L) {
   const ett_sequence *a = check(L, 1), *b = check(L, 2);
   const bool by_spread = lua_toboolean(L, 3), given = !lua_isnoneornil(L, 4);
@@ -352,7 +352,7 @@ static int sequence_spreads(lua_State *L) {
   const ett_sequence **lists = lua_newuserdatauv(L, (n + 1) * sizeof(void *), 0);
   const uint32_t **homes = lua_newuserdatauv(L, (n + 1) * sizeof(void *), 0);
   ett_spread *out = lua_newuserdatauv(L, ((size_t)groups + 1) * sizeof *out, 0);
-  lua_createtable(L, (int)n, 0); /* holds what homes point to */
+  lua_createtable(L, (int)n, 0); /* anchors the data of homes */
   const int held = lua_gettop(L);
   for (size_t k = 0; k < n; k++) {
     lua_rawgeti(L, 1, (lua_Integer)k + 1);
@@ -390,8 +390,8 @@ static ett_matches *check_matches(lua_State *L, int index) {
   return luaL_checkudata(L, index, MATCHES);
 }
 
-/* sequence.matches(list, offsets, clocks) -> matches: item i of the first sequence is
- * item i + offset of another, whose clock is ahead by its clock */
+/* sequence.matches(list, offsets, clocks) -> matches. Item i of the first sequence
+ * matches item i + offset of each other one, whose clock is ahead by its `clock`. */
 static int sequence_matches(lua_State *L) {
   for (int i = 1; i <= 3; i++)
     luaL_checktype(L, i, LUA_TTABLE);
@@ -425,7 +425,7 @@ static int sequence_matches(lua_State *L) {
     firsts[r] = (size_t)(first + list_integer(L, 2, (lua_Integer)r + 1));
   }
   ett_matches_fill(m);
-  lua_createtable(L, (int)ranks, 0); /* a list of its own: the caller may change his */
+  lua_createtable(L, (int)ranks, 0); /* a copy: the caller may change its list */
   for (size_t r = 0; r < ranks; r++) {
     lua_rawgeti(L, 1, (lua_Integer)r + 1);
     lua_rawseti(L, -2, (lua_Integer)r + 1);
@@ -446,7 +446,7 @@ static size_t check_rank(lua_State *L, const ett_matches *m, int index) {
   return (size_t)r - 1;
 }
 
-/* m:at(rank, i) -> start, end, sort of a match on a rank, in the rank's own time */
+/* m:at(rank, i) -> start, end, sort of match i on a rank, in the rank's clock */
 static int matches_at(lua_State *L) {
   const ett_matches *m = check_matches(L, 1);
   const size_t r = check_rank(L, m, 2);
@@ -467,8 +467,8 @@ static void set_integers(lua_State *L, const char *name, const int64_t *values,
 }
 
 /* m:lags() -> { lags = { last start - first start, … }, end_spread, transfer, negative
- * (transfers), last, last_lowest (how often a rank started last), waits (of each rank) }
- */
+ * (transfers), last, last_lowest (times that a rank started last), waits (of each rank)
+ * } */
 static int matches_lags(lua_State *L) {
   const ett_matches *m = check_matches(L, 1);
   int64_t *last = (int64_t *)(void *)ett_lua_zeroes(L, 3 * m->ranks * sizeof *last);
@@ -516,7 +516,7 @@ static int matches_transfers(lua_State *L) {
   return 1;
 }
 
-/* m:waits(rank) -> starts on the rank, ticks until the last rank started or the first
+/* m:waits(rank) -> starts on the rank; ticks until the last rank started or the first
  * ended */
 static int matches_waits(lua_State *L) {
   const ett_matches *m = check_matches(L, 1);
@@ -570,9 +570,8 @@ static int by_length(const void *a, const void *b) {
   return x->match < y->match ? -1 : x->match > y->match;
 }
 
-/* m:longest(n) -> the n matches of the longest kernels, then of the earliest start:
- * { { sort (of the first rank), start (of the first), skew, late, transfer, longest } }
- */
+/* m:longest(n) -> the n matches with the longest kernels; ties by earliest start: { {
+ * sort (of the first rank), start (of the first), skew, late, transfer, longest } } */
 static int matches_longest(lua_State *L) {
   const ett_matches *m = check_matches(L, 1);
   lua_Integer n = luaL_checkinteger(L, 2);

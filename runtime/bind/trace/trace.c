@@ -1,4 +1,4 @@
-/* ett.trace: opening traces and asking them; see runtime/trace/README.md. */
+/* ett.trace: opens and queries traces; see runtime/trace/README.md. */
 #include "bind/trace/trace.h"
 
 #include <string.h>
@@ -51,7 +51,7 @@ static int trace_tostring(lua_State *L) {
   return 1;
 }
 
-/* Fields are computed when read; methods are in upvalue 1. */
+/* Fields are computed on access; methods are in upvalue 1. */
 static int trace_index(lua_State *L) {
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
@@ -86,8 +86,8 @@ static int trace_index(lua_State *L) {
 
 typedef struct caller {
   lua_State *L;
-  int progress; /* stack index of the function, 0: none */
-  bool raised;  /* an error value is on the stack top */
+  int progress; /* stack index of the progress function, 0: none */
+  bool raised;  /* an error value is on top of the stack */
 } caller;
 
 static int report(void *context, uint64_t done, uint64_t total) {

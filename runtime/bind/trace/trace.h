@@ -19,7 +19,7 @@ typedef struct ett_lua_trace_box {
   ett_trace *trace; /* NULL once closed */
 } ett_lua_trace_box;
 
-/* The trace at an index; raises when it is closed. */
+/* The trace at an index; raises if it is closed. */
 static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
   ett_lua_trace_box *box = luaL_checkudata(L, index, ETT_LUA_TRACE);
   luaL_argcheck(L, box->trace != NULL, index, "the trace is closed");
@@ -33,8 +33,8 @@ typedef struct ett_lua_filter {
   ett_arg_test tests[16];
 } ett_lua_filter;
 
-/* Reads the filter table at index (none or nil: no filter). What the filter points to is
- * left on the stack; raises on an unknown field or a wrong value. */
+/* Reads the filter table at index (none or nil: no filter). Data of the filter stays on
+ * the stack; raises on an unknown field or a wrong value. */
 void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_filter *x);
 
 /* Marks the classes named by the string or list at index. */
@@ -47,12 +47,12 @@ const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char
 /* n + 1 zero bytes in a userdata left on the stack. */
 uint8_t *ett_lua_zeroes(lua_State *L, size_t n);
 
-/* Column of an arg; raises when it was not requested. */
+/* Column of an arg; raises if it was not requested. */
 uint32_t ett_lua_arg_column(lua_State *L, const ett_trace *t, const char *name);
 
 /* ---- name_set.c ---- */
 
-/* One byte for each string of the trace that is its user value. */
+/* One byte per string of the trace in its user value. */
 typedef struct ett_lua_name_set {
   uint32_t count, held;
   uint8_t allow[];
@@ -70,35 +70,35 @@ int ett_lua_trace_devices(lua_State *L);
 
 /* ---- selection.c ---- */
 
-/* User value 1 is the trace. */
+/* User value 1 holds the trace. */
 typedef struct ett_lua_selection {
   ett_selection s;
 } ett_lua_selection;
 
-/* The selection at an index and its trace; raises when the trace is closed. */
+/* The selection at an index and its trace; raises if the trace is closed. */
 ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t);
 
-/* An empty selection of the trace at trace_index, pushed; its rows are filled next. */
+/* Pushes an empty selection of the trace at trace_index; the caller fills its rows. */
 ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index);
 
-/* Keys of the string or list at index ("name", "arg:NAME", …), as a userdata left on the
- * stack. */
+/* Keys from the string or list at index ("name", "arg:NAME", …), in a userdata left on
+ * the stack. */
 ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *count);
 
-/* Pushes the selection of all rows (from NULL) or of one's rows that pass the filter
- * table at filter_index (none or nil: all valid rows). */
+/* Pushes a selection of all rows (from is NULL), or of those of `from`, that pass the
+ * filter table at filter_index (none or nil: all valid rows). */
 void ett_lua_push_selected(lua_State *L, int trace_index, const ett_selection *from,
                            int filter_index);
 
 /* ---- interval.c ---- */
 
-/* An empty set, pushed; its items are filled next. */
+/* Pushes an empty set; the caller fills its items. */
 ett_intervals *ett_lua_new_intervals(lua_State *L);
 
-/* Raises out of memory when status is not 0. */
+/* Raises an out-of-memory error if status is not 0. */
 void ett_lua_check_memory(lua_State *L, int status);
 
-/* Makes the metatables of selections and intervals, once per state. */
+/* Creates the metatables of selections and intervals, once per state. */
 int luaopen_ett_selection(lua_State *L);
 int luaopen_ett_interval(lua_State *L);
 int luaopen_ett_trace(lua_State *L);

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <xgboost/c_api.h>
 
-/* The library's message is a time stamp and a stack trace: keeps its first sentence. */
+/* Keeps the first sentence of the library's message, without its time stamp and stack
+ * trace. */
 static int library_fault(ett_err *err) {
   const char *text = XGBGetLastError();
   char line[400];

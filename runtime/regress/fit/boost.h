@@ -19,12 +19,12 @@ typedef struct {
    * like a pseudo-Huber loss at delta. For targets that are logarithms of a time. */
   bool relative;
   double delta;
-  int parameters; /* handed to the library as they are; nthread is always 1 */
+  int parameters; /* passed to the library unchanged; nthread is always 1 */
   ett_boost_parameter parameter[ETT_BOOST_PARAMETERS];
 } ett_boost_config;
 
 /* Trains on rows by columns features (row-major, NaN is missing) and targets. base_score
- * is given to the library. Same inputs, same trees. Returns 0 or -1. */
+ * is passed to the library. Equal inputs give equal trees. Returns 0 or -1. */
 int ett_boost_train(const float *features, const float *target, size_t rows, int columns,
                     double base_score, const ett_boost_config *config, ett_forest *forest,
                     ett_err *err);

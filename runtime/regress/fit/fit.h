@@ -22,14 +22,14 @@ typedef struct {
   ett_nnls_loss loss;
   int folds; /* 2 .. 8 */
   int threads;
-  double gate_ratio;     /* least factor by which a dropped row is off: 3 */
+  double gate_ratio;     /* least error factor of a dropped row: 3 */
   int difficulty_rounds; /* trees that predict the size of residuals: 40 */
   ett_boost_config boost;
 } ett_fit_config;
 
 /* rows by design->dims doubles; seconds > 0 when log_target. least_seconds is NULL or the
  * least time each row can physically take. kinds (rows bytes, may be NULL) receives the
- * gate's verdict on each row. Returns 0 or -1; after 0 the caller closes the model. */
+ * gate's result for each row. Returns 0 or -1; after 0 the caller closes the model. */
 int ett_fit(const ett_design *design, const double *dims, const double *seconds,
             const double *least_seconds, size_t rows, const ett_fit_config *config,
             unsigned char *kinds, ett_model *model, ett_err *err);

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Zeroes columns that fewer than `share` of the rows fill. These are hinges close to the
- * largest sizes: few rows decide their slope, and the slope decides every prediction
- * above them. Returns the number of columns zeroed. */
+/* Zeroes columns that are nonzero in fewer than `share` of the rows. These are hinges
+ * close to the largest sizes: few rows determine their slope, and the slope determines
+ * every prediction above them. Returns the number of columns zeroed. */
 static int mask_rare(double *column, size_t rows, size_t columns, double share) {
   int masked = 0;
   for (size_t j = 0; j < columns; j++) {
@@ -22,10 +22,10 @@ static int mask_rare(double *column, size_t rows, size_t columns, double share) 
   return masked;
 }
 
-/* Fits a base to the rows up to the size `limit`. Columns that fewer than `share` of them
- * fill are left out; rows below the size `from` get the weight ETT_FIT_FAINT. *out is the
- * mean relative error above `limit`, or negative if this share leaves out no more columns
- * than the last one. */
+/* Fits a base to the rows up to the size `limit`. Columns that are nonzero in fewer than
+ * `share` of them are excluded; rows below the size `from` get the weight ETT_FIT_FAINT.
+ * *out is the mean relative error above `limit`, or negative if this share excludes no
+ * more columns than the last one. */
 static int probe_base(const ett_work *w, double limit, double share, double from,
                       double *column, double *seconds, double *x, int *masked,
                       double *out, ett_err *err) {

@@ -65,7 +65,8 @@ void ett_nnls_gram(const double *gram, const double *c, int size, double *x, dou
     set[count++] = best;
     in[best] = 1;
     for (;;) {
-      if (!solve(gram, c, size, set, count, factor, z)) { /* dependent: leave it out */
+      if (!solve(gram, c, size, set, count, factor,
+                 z)) { /* linearly dependent: exclude it */
         in[set[--count]] = 2;
         break;
       }

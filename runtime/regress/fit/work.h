@@ -19,7 +19,7 @@ typedef struct {
   float *feature, *label;
   uint64_t *kernel;
   unsigned char *has_twin;
-  size_t *order; /* rows sorted by kernel; in ordered families this is by size */
+  size_t *order; /* rows sorted by kernel; in ordered families that is by size */
   double *store;
 } ett_work;
 

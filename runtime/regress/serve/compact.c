@@ -10,7 +10,7 @@
 #define DEEPEST 64
 #define MOST_NODES 4000000
 
-/* A growing buffer while writing; a bounded view while reading. */
+/* A growing buffer for writing; a bounded view for reading. */
 typedef struct {
   unsigned char *data;
   size_t length, room, at;
@@ -80,7 +80,7 @@ static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float sca
   }
   uint32_t bits;
   memcpy(&bits, &n->value, 4);
-  /* Rounds up, so that a value equal to the threshold stays on its side. */
+  /* Rounds up, so that a value equal to the threshold stays on the same side. */
   bits = (bits + (bits & 0xff ? 0x100 : 0)) >> 8;
   put_number(b, (uint64_t)n->feature | (n->flags & 1 ? 128u : 0), 1);
   put_number(b, bits, 3);
@@ -190,7 +190,8 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
   uint32_t word = 0;
   int have = 0;
   for (size_t i = 0; i < n; i++) {
-    while (have == 0 && i + 4 < n) { /* four that are all digits; the rest is below */
+    while (have == 0 &&
+           i + 4 < n) { /* groups of four digits; other characters are handled below */
       const unsigned char *t = (const unsigned char *)text + i;
       int a = value[t[0]], b = value[t[1]], c = value[t[2]], d = value[t[3]];
       if ((a | b | c | d) < 0)
@@ -318,7 +319,7 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
     return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are cut short");
   for (parts->forests = 0; parts->forests < forests; parts->forests++)
     if (get_forest(b, &parts->forest[parts->forests], err) != 0) {
-      parts->forests++; /* its memory is freed with the rest */
+      parts->forests++; /* freed with the other parts */
       return -1;
     }
   return get_forest(b, &parts->difficulty, err);
@@ -334,7 +335,8 @@ int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_e
   memset(model, 0, sizeof *model);
   if (decode(text, length, &b, err) == 0 && read_parts(&b, &parts, x, err) == 0 &&
       ett_model_pack(&parts, &block, &size, err) == 0)
-    status = ett_model_open_unsigned(block, size, model, err); /* just packed */
+    status = ett_model_open_unsigned(block, size, model,
+                                     err); /* packed above: no checksum needed */
   for (int i = 0; i < parts.forests; i++)
     ett_forest_free(&parts.forest[i]);
   ett_forest_free(&parts.difficulty);

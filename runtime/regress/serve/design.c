@@ -51,7 +51,7 @@ int ett_design_row_check(const ett_design *design, const double *dims, ett_err *
   return 0;
 }
 
-/* Where a row is being written; either part may be absent while counting. */
+/* Output position of a row; either part may be absent when only counting. */
 typedef struct {
   double *columns;
   float *features;
@@ -74,7 +74,7 @@ static double blocks(double value, double tile) {
   return ceil(value / tile);
 }
 
-/* log2 of the largest power of two that divides x, at most `most`. */
+/* log2 of the largest power of two that divides x, limited to `most`. */
 static double alignment(double x, double most) {
   double count = 0;
   if (!(x >= 1) || x > 9e15)
@@ -143,7 +143,7 @@ static void gemm_row(const ett_design *d, const double *x, row *r) {
 static void attention_row(const ett_design *d, const double *x, row *r) {
   double b = x[0], h = x[1], lq = x[3], lk = x[4], dim = x[5], sms = d->multiprocessors;
   double bh = b * h;
-  /* Work under a causal mask, which samplers measure; without a mask twice as much. */
+  /* Work under a causal mask, which samplers measure; twice as much without a mask. */
   double area = lq * lk * (x[6] != 0 ? 1 : 2), reach = area / lq;
   double by32 = blocks(dim, 32) * 32, by64 = blocks(dim, 64) * 64;
   double power = exp2(ceil(log2(dim)));
@@ -187,8 +187,8 @@ static void rowwise_row(const double *x, row *r) {
   feature(r, z);
 }
 
-/* Tokens are uniform over the whole vocabulary. The expected number of tokens in this
- * rank's part is `here`; they read `unique` different rows. */
+/* Assumes tokens uniform over the whole vocabulary. `here` is the expected number of
+ * tokens in this rank's part; they read `unique` distinct rows. */
 static void embedding_row(const double *x, row *r) {
   double m = x[0], dim = x[1], v = x[2], whole = x[3];
   double here = m * fmin(1, v / whole), unique = v * (1 - exp(-m / whole));

@@ -81,11 +81,11 @@ double ett_design_size(const ett_design *design, const double *dims);
  * Their ett_design_kernel then grows with the size. */
 bool ett_design_ordered(const ett_design *design);
 
-/* Hash of dims rounded to whole numbers, equal on every machine. It leaves out the
+/* Hash of dims rounded to whole numbers, equal on every machine. It excludes the
  * vocabulary of all ranks: kernels that differ only in it share a fold. */
 uint64_t ett_design_kernel(const ett_design *design, const double *dims);
 
-/* splitmix64 (Steele, Lea, Flood 2014), the generator behind every seeded split. */
+/* splitmix64 (Steele, Lea, Flood 2014), the generator for all seeded splits. */
 uint64_t ett_mix64(uint64_t x);
 
 #endif

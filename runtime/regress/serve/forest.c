@@ -42,7 +42,7 @@ int ett_forest_check(const ett_forest *f, ett_err *err) {
       if (n->feature < -1 || (n->feature >= 0 && (uint32_t)n->feature >= f->features))
         return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: feature %d of %u", t,
                            n->feature, f->features);
-      /* children behind their parent: no cycles */
+      /* children follow their parent: no cycles */
       if (n->feature >= 0 && (n->left <= i - from || n->left >= to - from - 1))
         return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: child %u of node %u", t,
                            n->left, i - from);
@@ -92,8 +92,7 @@ float ett_forest_predict(const ett_forest *forest, const float *features) {
   for (; whole && t + TOGETHER <= forest->trees; t += TOGETHER) {
     const ett_tree_node *leaf[TOGETHER];
     walk_together(forest, t, features, leaf);
-    for (int k = 0; k < TOGETHER;
-         k++) /* in the order of the trees, as the library adds */
+    for (int k = 0; k < TOGETHER; k++) /* in the order of the trees, as in the library */
       sum += leaf[k]->value;
   }
   for (; t < forest->trees; t++)

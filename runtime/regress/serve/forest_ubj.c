@@ -49,7 +49,7 @@ static bool grow(void **items, size_t *room, size_t wanted, size_t each) {
   return true;
 }
 
-/* Lays one tree out breadth first, so that siblings are neighbours. */
+/* Stores one tree in breadth-first order, so that siblings are adjacent. */
 static void add_tree(ett_ubj *u, builder *b, const one_tree *t) {
   size_t count = t->left.count;
   if (count == 0 || t->right.count != count || t->feature.count != count ||

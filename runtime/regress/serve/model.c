@@ -9,7 +9,7 @@
  *   twin kernels; twin residuals. */
 typedef struct {
   char magic[8];
-  uint32_t version, order; /* order: 0x01020304 as this machine writes it */
+  uint32_t version, order; /* order: 0x01020304 in the byte order of this machine */
   uint64_t length, checksum;
   int32_t family, backward, dims, columns, features, forests;
   uint64_t twins;
@@ -108,7 +108,7 @@ static int broken(void *block, ett_model *model, ett_err *err, const char *what)
   return ett_err_set(err, ETT_ERR_FORMAT, "not a model of this version of ett: %s", what);
 }
 
-/* A view of the forest at *at; moves *at behind it. */
+/* A view of the forest at *at; advances *at. */
 static int view_forest(unsigned char *data, size_t length, size_t *at, int features,
                        ett_forest *f, ett_err *err) {
   forest_head h;
@@ -259,8 +259,8 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
   return n % 2 ? near[n / 2] : 0.5 * (near[n / 2 - 1] + near[n / 2]);
 }
 
-/* log2 of the largest ratio by which a dimension leaves the samples' range. The
- * vocabulary of all ranks does not count; this rank's share of it does. */
+/* log2 of the largest ratio by which a dimension leaves the samples' range. Excludes the
+ * vocabulary of all ranks; includes this rank's share of it. */
 static double how_far(const ett_model *model, const double *dims) {
   const ett_model_facts *f = &model->facts;
   double far = 0, size = ett_design_size(&model->design, dims);
@@ -340,7 +340,7 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
   double factor = f->width_inside;
   out->provenance = outside > 0 ? ETT_EXTRAPOLATED : ETT_INTERPOLATED;
   if (f->neighbours > 0 && model->twins && outside == 0) {
-    /* The count comes from the file: it may be any number. */
+    /* The count comes from the file and is untrusted. */
     size_t count = (size_t)fmin(f->neighbours, ETT_MODEL_NEIGHBOURS);
     double near =
         ett_model_neighbours(model->twin_residual, model->twins, at, count, model->twins);

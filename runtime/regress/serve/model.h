@@ -17,7 +17,7 @@
 #define ETT_MODEL_NEIGHBOURS 32
 
 typedef enum ett_provenance {
-  ETT_MEASURED,     /* this very kernel was sampled */
+  ETT_MEASURED,     /* this kernel was sampled */
   ETT_INTERPOLATED, /* inside the range of the samples in every dimension */
   ETT_EXTRAPOLATED
 } ett_provenance;
@@ -28,14 +28,15 @@ typedef struct {
   uint32_t log_target; /* trees correct log(seconds / base) */
   uint32_t has_base;   /* otherwise the base is 1 */
   double shrink;       /* share of the trees' correction that is used inside the range */
-  double shrink_outside; /* and outside */
+  double shrink_outside; /* the same outside the range */
   double neighbours;     /* ordered families: number of nearest sizes used as twins */
   double twin_weight;    /* share of the twins' median residual for a measured kernel */
   double floor;          /* added to the predicted difficulty */
-  double width_inside, width_twin, width_outside; /* 90 % quantiles over difficulty */
+  double width_inside, width_twin,
+      width_outside; /* 90 % quantiles of residuals divided by difficulty */
   double size_least, size_most;
   double least[ETT_DESIGN_DIMS], most[ETT_DESIGN_DIMS];
-  double error_mean, error_median; /* of held-out folds, relative */
+  double error_mean, error_median; /* relative error of held-out folds */
   double rows, dropped;
 } ett_model_facts;
 
@@ -60,7 +61,7 @@ typedef struct {
   double outside; /* log2 of how far outside the range, 0 inside */
 } ett_prediction;
 
-/* Assembles a block from parts (copied). Returns 0 or -1. free *block. */
+/* Copies the parts into one block. Returns 0 or -1. The caller frees *block. */
 int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err *err);
 
 /* Checks a block completely, then reads it. The model owns the block and frees it.

@@ -1,7 +1,6 @@
-/* Universal Binary JSON (draft 12), as far as XGBoost writes it: objects, arrays, numbers
- * and text, read in place. The bytes are untrusted: lengths and depth are bounded, and
- * malformed input sets `bad`. After that, values read are meaningless.
- */
+/* Reads Universal Binary JSON (draft 12), the subset written by XGBoost: objects, arrays,
+ * numbers and text, in place. The bytes are untrusted: lengths and depth are bounded, and
+ * malformed input sets `bad`. After that, values are meaningless. */
 #ifndef ETT_REGRESS_UBJ_H
 #define ETT_REGRESS_UBJ_H
 
@@ -20,15 +19,15 @@ typedef struct {
   size_t count, room;
 } ett_ubj_numbers;
 
-/* Called for each member of an object. u is behind the type of the value; the function
+/* Called for each member of an object. u is at the value, after its type; the function
  * must read or skip the value. The key is not terminated. */
 typedef void (*ett_ubj_member)(ett_ubj *u, const unsigned char *key, size_t key_length,
                                unsigned type, void *context);
 
-/* The next byte; at the end 0, and sets bad. */
+/* The next byte; at the end returns 0 and sets bad. */
 unsigned ett_ubj_byte(ett_ubj *u);
 
-/* Start and length of a text in the data; moves u behind it. */
+/* Start and length of a text in the data; advances u. */
 void ett_ubj_text(ett_ubj *u, const unsigned char **start, size_t *count);
 bool ett_ubj_same(const unsigned char *start, size_t count, const char *name);
 
