@@ -21,6 +21,11 @@ describe("published measured steps", function()
     assert.same({ "batch", true }, { overlapped.overlap_all_to_all, overlapped.deduplicate_tokens })
     assert.equal(85e9, published.cluster(by_id.vtrain_multi_0000).links.inter.bandwidth_per_node)
     assert.equal("nvfp4", published.dtype { precision = "nvfp4" })
+    local copies = "the submitter's copies of the config differ in %s: not taken"
+    local function of_copies(settings)
+      return published.dtype { precision = "fp8", notes_v2 = { copies:format(settings) } }
+    end
+    assert.same({ "nvfp4", "nvfp4", "fp8" }, { of_copies "FP4, FP8", of_copies "FP8, FP4", of_copies "FP8, FP4_MORE" })
     assert.equal(2.4e12, published.cluster(by_id.titan_8b_8_eager_bf16).device.memory_bandwidth)
   end)
 

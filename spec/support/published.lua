@@ -137,8 +137,19 @@ local function vocabulary(row, as_stated)
   return row.framework == "megatron-lm-zero-bubble" and not as_stated and 32000 or vocab
 end
 
+-- Whether the copies of a row's configuration in its source differ in a setting: the row's value is then unknown.
+local function copies_differ(row, setting)
+  for _, note in ipairs(row.notes_v2 or {}) do
+    local settings = note:match "copies of the config differ in (.*)"
+    if settings and (" " .. settings):find("[ ,]" .. setting .. "[,:]") then return true end
+  end
+  return false
+end
+
 --- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
+-- Copies that differ in FP4 leave the precision unknown. The one of fewer bits is taken: these are races.
 function published.dtype(row)
+  if copies_differ(row, "FP4") then return "nvfp4" end
   local default = row.framework == "mlperf-other" and not row.device:find "^TPU" and "fp8" or "bf16"
   local known = dtypes[stated(row, "precision") or default]
   -- A source calls mxfp8 and blocks of fp8 by the same words ("finer granularity"); Hopper has only these.
@@ -357,6 +368,7 @@ function published.plan(row, dtype)
   local deepspeed = neox or row.framework == "megatron-deepspeed"
   local nemo = is_nemo(row)
   local zero, tp = integer(row.zero or 0), tensor_ranks(row)
+  if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
   local recompute, modules = recompute_of(row, unknown)
   return {
     tp = tp, pp = pp, cp = context_ranks(row),
