@@ -5,19 +5,72 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct instruction {
-  ett_op op;
-  uint32_t a, b, c; /* registers; the result is in the next one */
-} instruction;
-
 struct ett_tape {
   size_t inputs, constants, operations, outputs;
   double *constant;
-  instruction *code;
+  ett_instruction *code;
   uint32_t *output; /* registers */
 };
 
 enum { LANES = ETT_TAPE_LANES };
+
+int ett_op_arity(ett_op op) {
+  switch (op) {
+  case ETT_OP_FLOOR:
+  case ETT_OP_CEIL:
+  case ETT_OP_ROUND:
+  case ETT_OP_SQRT:
+  case ETT_OP_LOG2:
+    return 1;
+  case ETT_OP_SELECT:
+    return 3;
+  default:
+    return 2;
+  }
+}
+
+double ett_op_value(ett_op op, double a, double b, double c) {
+  switch (op) {
+  case ETT_OP_ADD:
+    return a + b;
+  case ETT_OP_SUB:
+    return a - b;
+  case ETT_OP_MUL:
+    return a * b;
+  case ETT_OP_DIV:
+    return a / b;
+  case ETT_OP_FLOOR_DIV:
+    return floor(a / b);
+  case ETT_OP_MOD:
+    return a - b * floor(a / b);
+  case ETT_OP_MIN:
+    return b < a ? b : a;
+  case ETT_OP_MAX:
+    return b > a ? b : a;
+  case ETT_OP_POW:
+    return pow(a, b);
+  case ETT_OP_LE:
+    return a <= b;
+  case ETT_OP_LT:
+    return a < b;
+  case ETT_OP_EQ:
+    return a == b;
+  case ETT_OP_FLOOR:
+    return floor(a);
+  case ETT_OP_CEIL:
+    return ceil(a);
+  case ETT_OP_ROUND:
+    return rint(a);
+  case ETT_OP_SQRT:
+    return sqrt(a);
+  case ETT_OP_LOG2:
+    return log2(a);
+  case ETT_OP_SELECT:
+    return a != 0 ? b : c;
+  default:
+    return NAN;
+  }
+}
 
 void ett_tape_free(ett_tape *tape) {
   if (!tape)
@@ -44,81 +97,41 @@ size_t ett_tape_operations(const ett_tape *tape) {
   return tape->operations;
 }
 
-/* Marks the nodes that the outputs need. Operands precede their operation in a graph. */
-static void mark(const ett_graph *graph, const ett_node *outputs, size_t count,
-                 bool *needed) {
-  for (size_t i = 0; i < count; i++)
-    needed[outputs[i]] = true;
-  for (size_t i = ett_graph_size(graph); i-- > 0;) {
-    if (!needed[i])
-      continue;
-    int arity = ett_op_arity(ett_graph_op(graph, (ett_node)i));
-    for (int k = 0; k < arity; k++)
-      needed[ett_graph_operand(graph, (ett_node)i, k)] = true;
-  }
+/* A copy of `bytes` bytes; NULL when memory is short. */
+static void *copy_of(const void *from, size_t bytes) {
+  void *copy = malloc(bytes + 1);
+  if (copy && bytes > 0)
+    memcpy(copy, from, bytes);
+  return copy;
 }
 
-static void emit(ett_tape *tape, const ett_graph *graph, const bool *needed,
-                 uint32_t *reg) {
-  size_t size = ett_graph_size(graph), constants = 0, operations = 0;
-  for (size_t i = 0; i < ett_graph_parameters(graph); i++)
-    reg[ett_graph_parameter_node(graph, i)] = (uint32_t)i;
-  for (size_t i = 0; i < size; i++)
-    if (needed[i] && ett_graph_op(graph, (ett_node)i) == ETT_OP_CONSTANT) {
-      reg[i] = (uint32_t)(tape->inputs + constants);
-      tape->constant[constants++] = ett_graph_value(graph, (ett_node)i);
-    }
-  for (size_t i = 0; i < size; i++) {
-    ett_op op = ett_graph_op(graph, (ett_node)i);
-    int arity = ett_op_arity(op);
-    if (!needed[i] || arity == 0)
-      continue;
-    uint32_t operand[3] = {0, 0, 0};
-    for (int k = 0; k < arity; k++)
-      operand[k] = reg[ett_graph_operand(graph, (ett_node)i, k)];
-    reg[i] = (uint32_t)(tape->inputs + tape->constants + operations);
-    tape->code[operations++] = (instruction){op, operand[0], operand[1], operand[2]};
+ett_tape *ett_tape_new(size_t inputs, const double *constants, size_t constant_count,
+                       const ett_instruction *code, size_t operations,
+                       const uint32_t *outputs, size_t output_count, ett_err *err) {
+  size_t registers = inputs + constant_count;
+  bool known = true;
+  for (size_t i = 0; i < operations; i++, registers++)
+    known = known && (unsigned)code[i].op < ETT_OPS && code[i].a < registers &&
+            code[i].b < registers && code[i].c < registers;
+  for (size_t i = 0; i < output_count; i++)
+    known = known && outputs[i] < registers;
+  if (!known) {
+    ett_err_set(err, ETT_ERR_ARGUMENT, "an operation or register that is not there");
+    return NULL;
   }
-}
-
-ett_tape *ett_tape_new(const ett_graph *graph, const ett_node *outputs, size_t count,
-                       ett_err *err) {
-  size_t size = ett_graph_size(graph);
-  for (size_t i = 0; i < count; i++)
-    if (outputs[i] < 0 || (size_t)outputs[i] >= size) {
-      ett_err_set(err, ETT_ERR_INTERNAL, "output %zu is not in the graph", i + 1);
-      return NULL;
-    }
   ett_tape *tape = calloc(1, sizeof *tape);
-  bool *needed = calloc(size + 1, sizeof *needed);
-  uint32_t *reg = calloc(size + 1, sizeof *reg);
-  if (!tape || !needed || !reg)
-    goto short_of_memory;
-  mark(graph, outputs, count, needed);
-  tape->inputs = ett_graph_parameters(graph);
-  tape->outputs = count;
-  for (size_t i = 0; i < size; i++) {
-    ett_op op = ett_graph_op(graph, (ett_node)i);
-    tape->constants += needed[i] && op == ETT_OP_CONSTANT;
-    tape->operations += needed[i] && ett_op_arity(op) > 0;
-  }
-  tape->constant = malloc((tape->constants + 1) * sizeof *tape->constant);
-  tape->code = malloc((tape->operations + 1) * sizeof *tape->code);
-  tape->output = malloc((count + 1) * sizeof *tape->output);
-  if (!tape->constant || !tape->code || !tape->output)
-    goto short_of_memory;
-  emit(tape, graph, needed, reg);
-  for (size_t i = 0; i < count; i++)
-    tape->output[i] = reg[outputs[i]];
-  free(needed);
-  free(reg);
-  return tape;
-
-short_of_memory:
+  if (tape)
+    *tape = (ett_tape){.inputs = inputs,
+                       .constants = constant_count,
+                       .operations = operations,
+                       .outputs = output_count,
+                       .constant = copy_of(constants, constant_count * sizeof *constants),
+                       .code = copy_of(code, operations * sizeof *code),
+                       .output = copy_of(outputs, output_count * sizeof *outputs)};
+  if (tape && tape->constant && tape->code && tape->output)
+    return tape;
   ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to compile a ledger");
   ett_tape_free(tape);
-  free(needed);
-  free(reg);
   return NULL;
 }
 
@@ -128,7 +141,7 @@ void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outpu
   memcpy(scratch, inputs, tape->inputs * sizeof *scratch);
   memcpy(scratch + tape->inputs, tape->constant, tape->constants * sizeof *scratch);
   for (size_t i = 0; i < tape->operations; i++) {
-    const instruction *at = &tape->code[i];
+    const ett_instruction *at = &tape->code[i];
     *next++ = ett_op_value(at->op, scratch[at->a], scratch[at->b], scratch[at->c]);
   }
   for (size_t j = 0; j < tape->outputs; j++)
@@ -143,7 +156,7 @@ void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outpu
 static void run_lanes(const ett_tape *tape, double *restrict registers) {
   double *restrict r = registers + (tape->inputs + tape->constants) * LANES;
   for (size_t i = 0; i < tape->operations; i++, r += LANES) {
-    const instruction *at = &tape->code[i];
+    const ett_instruction *at = &tape->code[i];
     const double *a = registers + (size_t)at->a * LANES;
     const double *b = registers + (size_t)at->b * LANES;
     const double *c = registers + (size_t)at->c * LANES;
@@ -242,7 +255,7 @@ static ett_interval modulo(ett_interval a, ett_interval b) {
   return b.low > 0 ? (ett_interval){0, b.high} : (ett_interval){-INFINITY, INFINITY};
 }
 
-static ett_interval bound(const instruction *at, ett_interval a, ett_interval b,
+static ett_interval bound(const ett_instruction *at, ett_interval a, ett_interval b,
                           ett_interval c) {
   switch (at->op) {
   case ETT_OP_ADD:
@@ -298,7 +311,7 @@ void ett_tape_bound(const ett_tape *tape, const ett_interval *inputs,
   for (size_t i = 0; i < tape->constants; i++)
     scratch[tape->inputs + i] = (ett_interval){tape->constant[i], tape->constant[i]};
   for (size_t i = 0; i < tape->operations; i++) {
-    const instruction *at = &tape->code[i];
+    const ett_instruction *at = &tape->code[i];
     ett_interval r = bound(at, scratch[at->a], scratch[at->b], scratch[at->c]);
     /* inf - inf: the result may be any number */
     if (isnan(r.low) || isnan(r.high))

@@ -91,9 +91,9 @@ local function describe_run(m)
 end
 
 describe("a ledger", function()
-  it("equals independent closed forms on 200 random runs", function()
+  it("equals independent closed forms on 100 random runs", function()
     local pick = generator(1)
-    for case = 1, 200 do
+    for case = 1, 100 do
       local m = random_run(pick)
       local L = describe_run(m)
       for _, check in ipairs(L:checks()) do assert.equal(1.0, check.ok, check.subject) end
@@ -105,7 +105,7 @@ describe("a ledger", function()
   it("gives the same bits when compiled as when described directly", function()
     local pick = generator(2)
     local programs = {}
-    for _ = 1, 100 do
+    for _ = 1, 50 do
       local m = random_run(pick)
       local key = ("%s%s%s"):format(m.use_glu, m.no_multi_query_attn, m.consecutive_attn_and_ffn)
       programs[key] = programs[key] or transformer.compile(m)
@@ -130,7 +130,7 @@ describe("a ledger", function()
 
   it("has no traffic when all degrees are 1", function()
     local pick = generator(3)
-    for _ = 1, 50 do
+    for _ = 1, 20 do
       local m = random_run(pick)
       for name in pairs(m) do
         if name:match("^p_") then m[name] = 1.0 end
@@ -146,7 +146,7 @@ describe("a ledger", function()
   it("receives as much in the backward of a broadcast as in its forward", function()
     local pick = generator(4)
     local seen = 0
-    for _ = 1, 50 do
+    for _ = 1, 20 do
       for _, entry in ipairs(describe_run(random_run(pick)):entries()) do
         if entry.operation == "broadcast" then
           seen = seen + 1
@@ -154,12 +154,12 @@ describe("a ledger", function()
         end
       end
     end
-    assert.is_true(seen > 500)
+    assert.is_true(seen > 200)
   end)
 
   it("doubles every count when every batch doubles", function()
     local pick = generator(5)
-    for _ = 1, 50 do
+    for _ = 1, 20 do
       local m = random_run(pick)
       local L = ledger.new()
       local tokens_before
@@ -186,7 +186,7 @@ describe("a ledger", function()
 
   it("attributes all traffic of an entry to axes of degree above 1", function()
     local pick = generator(6)
-    for _ = 1, 50 do
+    for _ = 1, 20 do
       for _, entry in ipairs(describe_run(random_run(pick)):entries()) do
         local sums = { tx_forward = 0, rx_forward = 0, tx_backward = 0, rx_backward = 0 }
         for _, part in ipairs(entry.axes) do
@@ -259,8 +259,42 @@ describe("a ledger", function()
     assert.equal(160.0, L:totals().flop_forward)
     assert.equal("again", L:entries()[3].meter)
     assert.equal(2.0, L:entries()[3].factor)
-    -- A ledger closed by its own function: said once, without a crash.
-    assert.has_error(function() L:meter("last", 1, function() L:close() end) end, "the ledger is closed")
+  end)
+
+  it("folds numbers and shares equal expressions", function()
+    local L = ledger.new()
+    local x = L:parameter("x", 3)
+    assert.equal(x, L:parameter("x", 3))
+    assert.has_error(function() L:parameter("x", 4) end, "parameter 'x' has the value 3, cannot also be 4")
+    assert.equal(x + 2, x + 2.0)
+    assert.equal(5.0, ledger.value(x + 2))
+    for _, same in ipairs { x * 1, 1 * x, x / 1, x + 0, 0 + x, x - 0, ledger.min(x, x) } do assert.equal(x, same) end
+    assert.equal(1024.0, ledger.pow(2, 10))
+    assert.equal(-3.0, ledger.value(-x))
+    assert.has_error(function() return x < 1 end)
+    assert.has_error(function() return x + {} end, "expected a number or an expression, got table")
+  end)
+
+  it("costs what the rules of the operations say", function()
+    local L = ledger.new()
+    local data, tensor = L:axis("data", 4), L:axis("tensor", 8)
+    local sample = L:dimension("sample", 100, { axis = data })
+    local width = L:dimension("width", 16, { axis = tensor, autoreduce = true })
+    local inner = L:dimension("inner", 3)
+    local x, w = L:tensor("x", { sample, width }), L:tensor("w", { width, inner }, { scattered = { data } })
+    assert.has_error(function() return x * w end, ": cannot multiply a scattered tensor; broadcast it first")
+    local sum = (x * w:broadcast()):reduce(width) -- I = 48, J = 1, K = 4; 100 x 16 x 3; I = 300, J = 16, K = 8
+    local wanted = { { 0, 48, 144, 144, 144, 144 }, { 4800, 0, 0, 19200, 0, 0 }, { 4500, 2100, 2100, 0, 300, 2100 } }
+    for i, entry in ipairs(L:entries()) do
+      for k, name in ipairs(counts) do assert.equal(wanted[i][k], entry[name]) end
+    end
+    assert.equal(75 / 8, sum:local_elements()) -- not whole: recorded, not fatal
+    local checks = L:checks()
+    assert.same({ "divides", 0.0 }, { checks[#checks].relation, checks[#checks].ok })
+    assert.has_error(function() return sum:reduce(width) end)
+    for i = 4, 64 do L:dimension("d" .. i, 2) end
+    assert.has_error(function() L:dimension("d65", 2) end,
+      "dimension 'd65': a ledger holds at most 64 dimensions")
   end)
 
   it("keeps many ledgers apart", function()
@@ -270,10 +304,7 @@ describe("a ledger", function()
     local x = a:parameter("x", 3)
     assert.has_error(function() b:axis("data", x) end)
     assert.has_error(function() return x + b:parameter("y", 2) end)
-    a:close()
-    assert.has_error(function() a:axis("late", 1) end)
-    assert.has_error(function() return x + 1 end)
-    assert.equal("userdata", type(b:axis("data", 2)))
+    assert.equal(2, b:axis("data", 2):degree())
   end)
 end)
 
@@ -282,12 +313,12 @@ describe("violations", function()
 
   it("are told all at once, with the names, the limit and the nearest passing values", function()
     local L = ledger.new()
-    local data, tensor = L:axis("DATA", 5), L:axis("TENSOR", 0)
+    local data = L:axis("DATA", 5)
+    L:axis("TENSOR", 0)
     local sample = L:dimension("SAMPLE", 96, { axis = data })
     local other = L:dimension("OTHER", 10, { axis = data })
     L:tensor("x", { sample, other })
     L:check("at_most", "p_tensor", 8, "d_ffn / 1024", 3.5)
-    assert.equal("userdata", type(tensor))
     local texts = {}
     for i, violation in ipairs(violations.list(L)) do texts[i] = violation.text end
     assert.same({

@@ -83,7 +83,6 @@ function run_module.sensitivities(m, o, base)
       local time = timed(L, changed, o, run, { [name] = factor })
       rows[#rows + 1] = { name = name, factor = factor, run_time_change = time.seconds / base.seconds - 1 }
     end
-    L:close()
   end
   return rows
 end

@@ -2,12 +2,11 @@
  *
  * A program evaluates named outputs for named parameters: for one point, for columns, or
  * over intervals. It can also minimise one output. A missing parameter has its value at
- * compile time. A program is independent of its ledger. */
+ * compile time. lua/ett/ledger/expression.lua
+ * compiles them. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "bind/ledger/ledger.h"
 #include "bind/ledger/program.h"
 
 #define PROGRAM_TYPE "ett.ledger.program"
@@ -21,78 +20,97 @@ ett_lua_program_box *ett_lua_program(lua_State *L, int index) {
   return p;
 }
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+/* Names of the operations in Lua, by ett_op. */
+static const char *const op_names[ETT_OPS] = {
+    "add", "sub", "mul", "div",   "idiv", "mod",   "min",  "max",  "pow",
+    "le",  "lt",  "eq",  "floor", "ceil", "round", "sqrt", "log2", "select"};
+
+/* The field of the table at 1 as whole numbers below 2^32. */
+static uint32_t *integers_field(lua_State *L, const char *name, size_t *count) {
+  lua_getfield(L, 1, name);
+  const double *values = ett_lua_doubles(L, -1, count);
+  uint32_t *out = lua_newuserdatauv(L, (*count + 1) * sizeof *out, 0);
+  for (size_t i = 0; i < *count; i++) {
+    if (!(values[i] >= 0 && values[i] <= UINT32_MAX))
+      luaL_error(L, "'%s' must hold whole numbers", name);
+    out[i] = (uint32_t)values[i];
+  }
+  return out;
 }
 
-size_t ett_lua_program_keys(lua_State *L, int index) {
-  size_t count = 0, at = 0;
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    if (lua_type(L, -2) != LUA_TSTRING)
-      luaL_error(L, "names must be strings, got %s", luaL_typename(L, -2));
-    count++;
-    lua_pop(L, 1);
-  }
-  const char **names = lua_newuserdatauv(L, (count + 1) * sizeof *names, 0);
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    names[at++] = lua_tostring(L, -2);
-    lua_pop(L, 1);
-  }
-  qsort(names, count, sizeof *names, compare_names);
-  lua_createtable(L, (int)count, 0);
+/* Copies the list of strings of a field of the table at 1 into the same field of the
+ * table on the top, with each name's index where asked. Returns its length. */
+static size_t copy_names(lua_State *L, const char *name, int indexed) {
+  lua_getfield(L, 1, name);
+  luaL_checktype(L, -1, LUA_TTABLE);
+  size_t count = lua_rawlen(L, -1);
+  lua_createtable(L, (int)count, indexed ? (int)count : 0);
   for (size_t i = 0; i < count; i++) {
-    lua_pushstring(L, names[i]);
+    if (lua_rawgeti(L, -2, (lua_Integer)i + 1) != LUA_TSTRING)
+      luaL_error(L, "names must be strings, got %s", luaL_typename(L, -1));
+    if (indexed) {
+      lua_pushvalue(L, -1);
+      lua_pushinteger(L, (lua_Integer)i);
+      lua_rawset(L, -4);
+    }
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
-  lua_remove(L, -2);
+  lua_setfield(L, -3, name);
+  lua_pop(L, 1);
   return count;
 }
 
-int ett_lua_ledger_compile(lua_State *L) {
-  ett_ledger *ledger = ett_lua_ledger(L, 1);
-  const ett_graph *graph = ett_ledger_graph(ledger);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_settop(L, 2);
-  size_t count = ett_lua_program_keys(L, 2); /* 3 */
-  ett_node *nodes = lua_newuserdatauv(L, (count + 1) * sizeof *nodes, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_rawgeti(L, 3, (lua_Integer)i + 1);
-    lua_gettable(L, 2);
-    nodes[i] = ett_lua_ledger_node(L, -1, 1);
-    lua_pop(L, 1);
-  }
-  ett_lua_program_box *p = lua_newuserdatauv(L, sizeof *p, 2);
+/* new{inputs = names, defaults = numbers, constants = numbers, code = {op, a, b, c, ...},
+ * outputs = names, registers = of the outputs}: a program. */
+static int program_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  ett_lua_program_box *p = lua_newuserdatauv(L, sizeof *p, 2); /* 2 */
   memset(p, 0, sizeof *p);
   luaL_setmetatable(L, PROGRAM_TYPE);
-  int self = lua_gettop(L);
+  lua_createtable(L, 0, 2); /* {outputs = names, inputs = names, [name] = index} */
+  size_t inputs = copy_names(L, "inputs", 1), outputs = copy_names(L, "outputs", 0);
+  lua_setiuservalue(L, 2, NAMES);
+  size_t defaults, constants, words, registers;
+  lua_getfield(L, 1, "defaults");
+  const double *value = ett_lua_doubles(L, -1, &defaults);
+  lua_getfield(L, 1, "constants");
+  const double *constant = ett_lua_doubles(L, -1, &constants);
+  const uint32_t *word = integers_field(L, "code", &words),
+                 *output = integers_field(L, "registers", &registers);
+  if (defaults != inputs || registers != outputs || words % 4 != 0)
+    return luaL_error(L, "a default an input, a register an output and four numbers an "
+                         "operation are needed");
+  ett_instruction *code = lua_newuserdatauv(L, (words / 4 + 1) * sizeof *code, 0);
+  for (size_t i = 0; i < words / 4; i++)
+    code[i] = (ett_instruction){(ett_op)word[4 * i], word[4 * i + 1], word[4 * i + 2],
+                                word[4 * i + 3]};
   ett_err err = {0};
-  p->tape = ett_tape_new(graph, nodes, count, &err);
+  p->tape =
+      ett_tape_new(inputs, constant, constants, code, words / 4, output, outputs, &err);
   if (!p->tape)
     return ett_lua_raise(L, &err);
-  size_t inputs = ett_tape_inputs(p->tape), registers = ett_tape_registers(p->tape);
   double *work = lua_newuserdatauv(
-      L, (2 * inputs + count + (registers + 1) * ETT_TAPE_LANES) * sizeof *work, 0);
-  lua_setiuservalue(L, self, WORK);
+      L,
+      (2 * inputs + outputs + (ett_tape_registers(p->tape) + 1) * ETT_TAPE_LANES) *
+          sizeof *work,
+      0);
+  lua_setiuservalue(L, 2, WORK);
+  memcpy(work, value, inputs * sizeof *work);
   p->defaults = work;
   p->inputs = work + inputs;
   p->outputs = p->inputs + inputs;
-  p->scratch = p->outputs + count;
-  lua_createtable(L, 0, 2); /* {outputs = names, inputs = names, [name] = index} */
-  lua_createtable(L, (int)inputs, (int)inputs);
-  for (size_t i = 0; i < inputs; i++) {
-    const char *name = ett_graph_parameter_name(graph, i);
-    p->defaults[i] = ett_graph_value(graph, ett_graph_parameter_node(graph, i));
-    lua_pushstring(L, name);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-    lua_pushinteger(L, (lua_Integer)i);
-    lua_setfield(L, -2, name);
-  }
-  lua_setfield(L, -2, "inputs");
-  lua_pushvalue(L, 3);
-  lua_setfield(L, -2, "outputs");
-  lua_setiuservalue(L, self, NAMES);
+  p->scratch = p->outputs + outputs;
+  lua_settop(L, 2);
+  return 1;
+}
+
+/* value(op, a, b, c): the result of the op-th operation on numbers. */
+static int program_value(lua_State *L) {
+  lua_Integer op = luaL_checkinteger(L, 1);
+  luaL_argcheck(L, op >= 0 && op < ETT_OPS, 1, "is no operation");
+  lua_pushnumber(L, ett_op_value((ett_op)op, luaL_checknumber(L, 2),
+                                 luaL_optnumber(L, 3, 0), luaL_optnumber(L, 4, 0)));
   return 1;
 }
 
@@ -268,28 +286,34 @@ static int program_operations(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"evaluate", program_evaluate}, {"columns", program_columns},
-    {"bounds", program_bounds},     {"search", ett_lua_program_search},
-    {"inputs", program_inputs},     {"operations", program_operations},
-    {"close", program_close},       {NULL, NULL},
+    {"evaluate", program_evaluate},
+    {"columns", program_columns},
+    {"bounds", program_bounds},
+    {"search", ett_lua_program_search},
+    {"inputs", program_inputs},
+    {"operations", program_operations},
+    {NULL, NULL},
 };
 
-void ett_lua_ledger_program_type(lua_State *L) {
-  luaL_newmetatable(L, PROGRAM_TYPE);
-  lua_newtable(L);
-  luaL_setfuncs(L, methods, 0);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, program_close);
-  lua_setfield(L, -2, "__gc");
-  lua_pushcfunction(L, program_close);
-  lua_setfield(L, -2, "__close");
-  lua_pushliteral(L, "locked");
-  lua_setfield(L, -2, "__metatable");
-}
+static const luaL_Reg functions[] = {
+    {"new", program_new},
+    {"value", program_value},
+    {NULL, NULL},
+};
 
-/* The methods of programs, for documentation checks; programs come from ledger:compile.
- */
+int luaopen_ett_ledger_program(lua_State *L);
+
+/* operations: {name, number of operands} of each operation, in order. */
 int luaopen_ett_ledger_program(lua_State *L) {
-  luaL_newlib(L, methods);
+  ett_lua_type(L, PROGRAM_TYPE, methods, program_close);
+  luaL_newlib(L, functions);
+  lua_createtable(L, ETT_OPS, 0);
+  for (int op = 0; op < ETT_OPS; op++) {
+    lua_createtable(L, 0, 2);
+    ett_lua_set_string(L, "name", op_names[op]);
+    ett_lua_set_integer(L, "operands", ett_op_arity((ett_op)op));
+    lua_rawseti(L, -2, op + 1);
+  }
+  lua_setfield(L, -2, "operations");
   return 1;
 }

@@ -18,9 +18,6 @@ ett_lua_program_box *ett_lua_program(lua_State *L, int index);
  * 1) and returns its stack index. */
 int ett_lua_program_names(lua_State *L, const char *which);
 
-/* Pushes the sorted string keys of the table at index as a list; returns their number. */
-size_t ett_lua_program_keys(lua_State *L, int index);
-
 /* Index of the input named by the string at key; names: the list of inputs. */
 size_t ett_lua_program_input(lua_State *L, int key, int names);
 

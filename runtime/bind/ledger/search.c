@@ -1,10 +1,40 @@
 /* search.c - minimises the objective of a compiled ledger. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "bind/ledger/ledger.h"
 #include "bind/ledger/program.h"
 #include "ledger/search.h"
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Pushes the sorted keys of the table at index as a list; returns their number. */
+static size_t sorted_keys(lua_State *L, int index) {
+  size_t count = 0, at = 0;
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    if (lua_type(L, -2) != LUA_TSTRING)
+      luaL_error(L, "names must be strings, got %s", luaL_typename(L, -2));
+    count++;
+    lua_pop(L, 1);
+  }
+  const char **names = lua_newuserdatauv(L, (count + 1) * sizeof *names, 0);
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    names[at++] = lua_tostring(L, -2);
+    lua_pop(L, 1);
+  }
+  qsort(names, count, sizeof *names, compare_names);
+  lua_createtable(L, (int)count, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushstring(L, names[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  lua_remove(L, -2);
+  return count;
+}
 
 /* Reads one variable from the table on top of the stack; the list at `keep` anchors its
  * values. */
@@ -67,7 +97,7 @@ int ett_lua_program_search(lua_State *L) {
   int names = ett_lua_program_names(L, "inputs"); /* 7 */
   lua_getfield(L, 2, "variables");                /* 8 */
   luaL_checktype(L, 8, LUA_TTABLE);
-  size_t variables_count = ett_lua_program_keys(L, 8); /* 9 */
+  size_t variables_count = sorted_keys(L, 8); /* 9 */
   if (variables_count > ETT_SEARCH_MAX)
     return luaL_error(L, "a search takes at most %d variables", ETT_SEARCH_MAX);
   ett_variable variables[ETT_SEARCH_MAX];
