@@ -1,5 +1,5 @@
 --- Every operator of a dense decoder on the CPU in half a minute: low-discrepancy designs over the shapes of small
---- models, each timed unit below about 20 ms.
+--- models, each timed unit takes less than about 20 ms.
 local function log(from, to, multiple) return { from = from, to = to, scale = "log", multiple = multiple or 1 } end
 
 --- At most `most` operations, so that a unit ends within the scheduler's time slice.

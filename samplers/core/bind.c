@@ -87,7 +87,7 @@ static int space_count(lua_State *L) {
 static int space_shape(lua_State *L) {
   space_box *b = luaL_checkudata(L, 1, SPACE_TYPE);
   lua_Integer index = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, index >= 1 && index <= b->total, 2, "no shape of that number");
+  luaL_argcheck(L, index >= 1 && index <= b->total, 2, "no shape with this number");
   int64_t shape[32];
   ett_sample_space_shape(b->axes, b->counts, b->count, index - 1, shape);
   lua_createtable(L, b->count, 0);
@@ -101,8 +101,8 @@ static int space_shape(lua_State *L) {
 /* sample.halton(index from 1, dimension from 1, seed) -> number in [0, 1) */
 static int halton(lua_State *L) {
   lua_Integer index = luaL_checkinteger(L, 1), dimension = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, index >= 1, 1, "index counts from 1");
-  luaL_argcheck(L, dimension >= 1 && dimension <= 32, 2, "dimension is 1 to 32");
+  luaL_argcheck(L, index >= 1, 1, "index must be at least 1");
+  luaL_argcheck(L, dimension >= 1 && dimension <= 32, 2, "dimension must be 1 to 32");
   lua_pushnumber(L, ett_sample_halton((uint64_t)index, (int)dimension - 1,
                                       (uint64_t)luaL_checkinteger(L, 3)));
   return 1;
@@ -159,7 +159,8 @@ static volatile sig_atomic_t interrupts;
 static void on_interrupt(int signal_number) {
   (void)signal_number;
   interrupts++;
-  if (interrupts >= 3) /* rows are on the disk at any moment */
+  if (interrupts >=
+      3) /* rows are synced as they are written, so an immediate exit loses none */
     _exit(130);
 }
 
@@ -173,7 +174,8 @@ static int catch_interrupts(lua_State *L) {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
   sigaction(SIGTERM, &action, NULL);
-  signal(SIGXFSZ, SIG_IGN); /* a file size limit fails the write, not the process */
+  signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit fails the write and does not
+                               kill the process */
   return 0;
 }
 
@@ -196,7 +198,7 @@ static int thread_seconds(lua_State *L) {
 
 static int pause_seconds(lua_State *L) {
   double seconds = luaL_checknumber(L, 1);
-  luaL_argcheck(L, seconds >= 0 && seconds < 1e6, 1, "0 to a million seconds");
+  luaL_argcheck(L, seconds >= 0 && seconds < 1e6, 1, "expected 0 to 1,000,000 seconds");
   struct timespec t = {(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
   nanosleep(&t, NULL);
   return 0;

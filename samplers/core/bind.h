@@ -4,7 +4,8 @@
 
 #include "bind/common.h"
 
-/* Each makes its types and adds its functions to the module on the top of the stack. */
+/* Each function creates its types and adds its functions to the module on top of the
+ * stack. */
 void ett_bind_sample_surface(lua_State *L);
 void ett_bind_sample_tensor(lua_State *L);
 

@@ -16,10 +16,9 @@ typedef struct {
 } surface_box;
 
 /* sample.surface(points, width, values, scales?, doubt?, rough?) -> surface | nil, error
- * points: the features of all points in one list, point after point
- * scales: from surface:scales(), to skip the search for them
- * doubt: a factor of the noise's variance for each point
- * rough: true for a surface with a rough part */
+ * points: the features of all points in one list, point after point scales: from
+ * surface:scales(); skips the search doubt: a factor of the noise's variance for each
+ * point rough: true adds the short-range kernel */
 static int surface_new(lua_State *L) {
   size_t n, all, given = 0, doubts = 0;
   lua_settop(L, 6);
@@ -29,13 +28,14 @@ static int surface_new(lua_State *L) {
   lua_Integer width = luaL_checkinteger(L, 2);
   ett_sample_points points = {.x = ett_lua_doubles(L, 1, &all),
                               .y = ett_lua_doubles(L, 3, &n)};
-  luaL_argcheck(L, width >= 1 && all == n * (size_t)width, 1, "width features a value");
+  luaL_argcheck(L, width >= 1 && all == n * (size_t)width, 1,
+                "expected `width` features for each value");
   double *scales = lua_isnoneornil(L, 4) ? NULL : ett_lua_doubles(L, 4, &given);
   luaL_argcheck(L,
                 !scales || given == ett_sample_surface_scale_count((size_t)width, rough),
-                4, "as many scales as such a surface has");
+                4, "wrong number of scales for this surface");
   points.doubt = lua_isnoneornil(L, 5) ? NULL : ett_lua_doubles(L, 5, &doubts);
-  luaL_argcheck(L, !points.doubt || doubts == n, 5, "a factor for every point");
+  luaL_argcheck(L, !points.doubt || doubts == n, 5, "expected one factor for each point");
   points.count = n;
   points.width = (size_t)width;
   points.rough = rough;
@@ -63,7 +63,7 @@ static int surface_predict(lua_State *L) {
   surface_box *b = check_surface(L);
   size_t n;
   double *x = ett_lua_doubles(L, 2, &n), deviation;
-  luaL_argcheck(L, n == b->width, 2, "a point of as many features");
+  luaL_argcheck(L, n == b->width, 2, "wrong number of features");
   lua_pushnumber(L, ett_sample_surface_predict(b->surface, x, &deviation));
   lua_pushnumber(L, deviation);
   return 2;
@@ -97,7 +97,7 @@ static int surface_grid_deviation(lua_State *L) {
   luaL_argcheck(L, noisier > 0, 3, "a positive factor");
   size_t all;
   double *points = ett_lua_doubles(L, 2, &all);
-  luaL_argcheck(L, all % b->width == 0, 2, "points of as many features");
+  luaL_argcheck(L, all % b->width == 0, 2, "wrong number of features");
   const size_t count = all / b->width;
   double *deviation = lua_newuserdatauv(L, (count + 1) * sizeof *deviation, 0);
   ett_err err = {0};
@@ -158,7 +158,8 @@ static int design_add(lua_State *L) {
   luaL_argcheck(L, s->surface, 2, "the surface is closed");
   size_t all;
   double *points = ett_lua_doubles(L, 3, &all);
-  luaL_argcheck(L, all == b->count * s->width, 3, "a point of as many features a shape");
+  luaL_argcheck(L, all == b->count * s->width, 3,
+                "wrong number of features for each shape");
   ett_err err = {0};
   const int status = ett_sample_design_add(b->design, s->surface, points, &err);
   b->surfaces += status == 0;
@@ -168,7 +169,7 @@ static int design_add(lua_State *L) {
 static size_t check_shape(lua_State *L, const design_box *b, int index) {
   const lua_Integer shape = luaL_checkinteger(L, index);
   luaL_argcheck(L, shape >= 1 && (size_t)shape <= b->count, index,
-                "a shape of the design");
+                "expected a shape of the design");
   return (size_t)shape - 1;
 }
 

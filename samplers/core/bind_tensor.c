@@ -1,4 +1,4 @@
-/* ett.sample: tensors of floats. Several lie in one block of huge pages. */
+/* ett.sample: tensors of floats. Several share one block of huge pages. */
 #include "samplers/core/bind.h"
 
 #include <stdint.h>
@@ -14,14 +14,14 @@ static ett_tensor *check_tensor(lua_State *L, int index) {
   return t;
 }
 
-/* Memory that several tensors lie in. */
+/* A memory block shared by several tensors. */
 typedef struct {
   char *at;
   size_t bytes, used;
 } block;
 
 #define BLOCK_TYPE "ett.tensor.block"
-/* Key of the registry: a weak table of the current block and how many there were. */
+/* Registry key of a weak table: the current block, and the number of blocks so far. */
 static const char current_block;
 
 static int block_free(lua_State *L) {
@@ -31,7 +31,7 @@ static int block_free(lua_State *L) {
   return 0;
 }
 
-/* Under the address sanitizer every tensor has its own block, which shows an access
+/* Under AddressSanitizer every tensor has a block of its own, which detects accesses
  * outside of it. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { BLOCK_BYTES = 1, STARTS = 1, GAP = 0 };
@@ -39,8 +39,8 @@ enum { BLOCK_BYTES = 1, STARTS = 1, GAP = 0 };
 enum { BLOCK_BYTES = 16 << 20, STARTS = 4096 / ETT_SAMPLE_GAP, GAP = ETT_SAMPLE_GAP };
 #endif
 
-/* Pushes the table and a block with room for bytes; a new block becomes the current one.
- */
+/* Pushes the table and a block with at least `bytes` free; a new block becomes the
+ * current one. */
 static block *block_with(lua_State *L, size_t bytes) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &current_block);
   if (lua_rawgeti(L, -1, 1) == LUA_TUSERDATA) {
@@ -54,7 +54,7 @@ static block *block_with(lua_State *L, size_t bytes) {
   lua_pop(L, 1);
   lua_pushinteger(L, before + 1);
   lua_rawseti(L, -2, 2);
-  /* Large tensors, one a block, start at different offsets of their pages too. */
+  /* Large tensors with blocks of their own also start at different page offsets. */
   const size_t start = (size_t)(before % STARTS) * ETT_SAMPLE_GAP;
   block *b = lua_newuserdatauv(L, sizeof *b, 0);
   *b = (block){NULL, start + bytes > BLOCK_BYTES ? start + bytes : BLOCK_BYTES, start};
@@ -68,8 +68,8 @@ static block *block_with(lua_State *L, size_t bytes) {
   return b;
 }
 
-/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes, ETT_SAMPLE_GAP behind the
- * one before it */
+/* sample.tensor(count) -> zeroed tensor, aligned to 64 bytes and placed ETT_SAMPLE_GAP
+ * after the previous one */
 static int tensor_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 1);
   luaL_argcheck(L, count >= 1 && count <= (lua_Integer)1 << 40, 1, "1 to 2^40 elements");

@@ -10,7 +10,7 @@ struct ett_sample_design {
   size_t count, surfaces;
   double *weight;
   double *covariance[MOST_SURFACES]; /* count x count */
-  double noise2[MOST_SURFACES];      /* variance of a measurement's noise */
+  double noise2[MOST_SURFACES];      /* noise variance of a measurement */
   double *column;                    /* scratch of take() */
 };
 

@@ -31,11 +31,11 @@ static int sync_folder(const char *path) {
   return status;
 }
 
-/* Writes the header to a new file, which is then renamed: it is never incomplete. */
+/* Creates the journal: writes the header to a temporary file and renames it. */
 static int create(const char *path, const char *header, ett_err *err) {
   char fresh[4200];
   snprintf(fresh, sizeof fresh, "%s.new", path);
-  unlink(fresh); /* left by a kill, or a link that someone put there */
+  unlink(fresh); /* left by a killed process, or a link placed there */
   int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", fresh, strerror(errno));
@@ -72,7 +72,7 @@ static off_t last_line(const ett_sample_journal *j, off_t end) {
   return end;
 }
 
-/* Cuts off an incomplete last line, and marks ("#~ ") without their row. */
+/* Removes an incomplete last line, and trailing marks ("#~ ") without a row. */
 static int repair(ett_sample_journal *j, ett_err *err) {
   struct stat info;
   if (fstat(j->file, &info) != 0)
@@ -97,7 +97,8 @@ static int repair(ett_sample_journal *j, ett_err *err) {
   return 0;
 }
 
-/* Opens or makes the lock. A link could make this process overwrite another file. */
+/* Opens or creates the lock file. Links are refused: they could make this process
+ * overwrite another file. */
 static int open_lock(const char *lock, ett_err *err) {
   const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   int file = open(lock, flags | O_CREAT | O_EXCL, 0666);
@@ -113,7 +114,7 @@ static int open_lock(const char *lock, ett_err *err) {
   if (file >= 0)
     close(file);
   ett_err_set(err, ETT_ERR_IO,
-              "cannot lock '%s': it is a link or no plain file; remove it", lock);
+              "cannot lock '%s': it is a link or not a regular file; remove it", lock);
   return -1;
 }
 
@@ -150,7 +151,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   char self[64];
   int length = snprintf(self, sizeof self, "pid %ld", (long)getpid());
   if (ftruncate(j->lock, 0) == 0 && pwrite(j->lock, self, (size_t)length, 0) < 0) {
-    /* only a message of another process lacks the name */
+    /* Only messages about another process lack the path. */
   }
   if (access(path, F_OK) != 0 && create(path, header, err) != 0)
     goto failed;

@@ -9,7 +9,7 @@
 
 enum { PATH = 4096 };
 
-/* The differences between the versions of control groups. */
+/* Differences between cgroup v1 and v2. */
 typedef struct {
   const char *mount, *limit, *usage, *inactive;
 } version;
@@ -19,7 +19,7 @@ static const version v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
 static const version v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
                            "inactive_file"};
 
-/* The number in a file; the fallback if there is none or it holds "max". */
+/* The number in a file; the fallback if the file is missing or holds "max". */
 static double number_in(const char *folder, const char *name, double fallback) {
   char path[PATH + 64], text[64] = "", *end;
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -47,8 +47,8 @@ static double inactive_files(const char *folder, const char *key) {
   return bytes;
 }
 
-/* Bytes left by a group and its ancestors. In a container the named group may not be
- * mounted; then the mount itself is the group. */
+/* Free bytes of a group and its ancestors. In a container the named group may not be
+ * mounted; then the mount point is the group. */
 static double left_by(const char *root, const version *v, const char *group,
                       double least) {
   char folder[PATH];
@@ -58,7 +58,7 @@ static double left_by(const char *root, const version *v, const char *group,
   strcpy(folder + base, group);
   for (;;) {
     const double limit = number_in(folder, v->limit, 1e300);
-    if (limit < 1e18) { /* v1 writes the largest number of pages for "none" */
+    if (limit < 1e18) { /* v1 writes a very large number for "no limit" */
       const double used =
           number_in(folder, v->usage, 0) - inactive_files(folder, v->inactive);
       const double left = limit > used ? limit - used : 0;
@@ -94,12 +94,13 @@ double ett_sample_memory_free(const char *root) {
   return least;
 }
 
-/* Refused here: for such a size AddressSanitizer's allocator ends the process. */
+/* Refused here, because AddressSanitizer's allocator aborts on such a size. */
 static int beyond_memory(size_t bytes) {
   return bytes > PTRDIFF_MAX;
 }
 
-#ifdef __SANITIZE_ADDRESS__ /* its own allocator, which detects accesses outside */
+#ifdef __SANITIZE_ADDRESS__ /* use ASan's allocator, which detects out-of-bounds         \
+                               accesses */
 
 void *ett_sample_pages_new(size_t bytes) {
   void *at = NULL;
@@ -134,7 +135,7 @@ void *ett_sample_pages_new(size_t bytes) {
     munmap(at, before);
   munmap(at + before + size, huge - before);
 #ifdef MADV_HUGEPAGE
-  madvise(at + before, size, MADV_HUGEPAGE); /* advice; small pages also work */
+  madvise(at + before, size, MADV_HUGEPAGE); /* only a hint; small pages also work */
 #endif
   return at + before;
 }

@@ -1,4 +1,4 @@
-/* The shapes of a campaign: nested inclusive ranges, and low-discrepancy designs. */
+/* The shapes of a campaign: nested inclusive ranges, and low-discrepancy sequences. */
 #ifndef ETT_SAMPLE_SPACE_H
 #define ETT_SAMPLE_SPACE_H
 
@@ -13,8 +13,8 @@ typedef struct {
   char op;
 } ett_sample_axis;
 
-/* The number of values of an axis, by integers alone: a quotient of logarithms miscounts.
- * -1 with err set when the range is infinite or starts above its end. */
+/* Number of values of an axis, computed with integers: a quotient of logarithms rounds
+ * wrongly. -1 with err set if the range is infinite or starts above its end. */
 int64_t ett_sample_axis_count(const ett_sample_axis *axis, ett_err *err);
 
 /* Value number index (from 0) of an axis. */

@@ -32,7 +32,7 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
   out->low_mean = low / (double)few;
   for (size_t i = 0; i < few; i++)
     square += (sorted[i] - out->low_mean) * (sorted[i] - out->low_mean);
-  /* Two values do not give a spread: use the distance to the median. */
+  /* Two values give no estimate of spread; uses their distance to the median. */
   if (few < 3)
     out->half_width = out->median - out->min;
   else

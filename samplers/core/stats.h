@@ -7,13 +7,14 @@
 typedef struct {
   size_t count;
   double min, median, mean;
-  double low_mean;       /* mean of the lowest tenth and one more */
-  double half_width;     /* 95 % half width of low_mean, from the spread of those */
-  double low;            /* mean of the repeats from the 5th to the 15th percentile */
-  double low_half_width; /* 95 % half width of the 10th percentile, by order statistics */
+  double low_mean;   /* mean of the fastest tenth of the repeats, plus one */
+  double half_width; /* 95 % half-width of low_mean, from the spread of these repeats */
+  double low;        /* mean of repeats between the 5th and 15th percentile */
+  double
+      low_half_width; /* 95 % half-width of the 10th percentile, from order statistics */
 } ett_sample_stats;
 
-/* Any unit; x is not changed. count 0 gives zeros. */
+/* x may have any unit and is not changed. count 0 gives zeros. */
 void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out);
 
 #endif

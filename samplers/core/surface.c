@@ -12,17 +12,18 @@ struct ett_sample_surface {
   size_t count, width;
   double *x;      /* count x width, scaled to unit spread */
   double *y;      /* centred */
-  double *doubt;  /* factors of noise2 */
+  double *doubt;  /* factors of the noise variance */
   double *factor; /* lower Cholesky factor of the kernel matrix */
   double *weight; /* inverse kernel matrix times y */
   double centre[MOST_WIDTH], spread[MOST_WIDTH];
   double length[MOST_WIDTH];
   double mean, amplitude2, noise2;
-  double rough, local; /* share and length of the rough part; rough is 0 without one */
+  double rough, local; /* variance share and length of the short-range kernel; rough is 0
+                          without it */
 };
 
-/* Matern 3/2. A rough part adds its share of exp(-distance / local): steps of tiles and
- * waves, which a smooth kernel would treat as noise. */
+/* Matern 3/2, plus a share of exp(-distance / local) if rough. The second term models the
+ * steps of tiles and waves, which a smooth kernel would treat as noise. */
 static double kernel(const ett_sample_surface *s, const double *a, const double *b) {
   double sum = 0, plain = 0;
   for (size_t d = 0; d < s->width; d++) {
@@ -78,8 +79,8 @@ static double inverse_diagonal(const double *l, size_t n, size_t i, double *v) {
   return dot(v + i, v + i, n - i);
 }
 
-/* The lower triangle of the kernel matrix of n points, noise on its diagonal. doubt NULL:
- * 1 each. */
+/* The lower triangle of the kernel matrix of n points, with noise on the diagonal. doubt
+ * NULL: all 1. */
 static void fill_lower(const ett_sample_surface *s, const double *x, size_t n,
                        double noise2, const double *doubt, double *l) {
   for (size_t i = 0; i < n; i++)
@@ -89,8 +90,8 @@ static void fill_lower(const ett_sample_surface *s, const double *x, size_t n,
 }
 
 /* Factors K + noise2 diag(doubt) and solves for the weights. Returns minus the log
- * marginal likelihood at the best amplitude, up to a constant; INFINITY when the matrix
- * is not positive definite. */
+ * marginal likelihood at the maximum-likelihood amplitude, up to a constant; INFINITY
+ * when the matrix is not positive definite. */
 static double factorise(ett_sample_surface *s) {
   const size_t n = s->count;
   double *l = s->factor, *weight = s->weight;
@@ -113,10 +114,10 @@ static double factorise(ett_sample_surface *s) {
 typedef struct {
   double *value;
   const double *range;
-  bool squared; /* a variance: searched in squares of the step */
+  bool squared; /* a variance: searched with squared steps */
 } scale;
 
-/* The scales in the order of ett_sample_surface_scales; returns their number. */
+/* Collects the scales in the order of ett_sample_surface_scales; returns their number. */
 static size_t scales_of(ett_sample_surface *s, scale list[MOST_WIDTH + 3]) {
   size_t n = 0;
   for (size_t d = 0; d < s->width; d++)
@@ -133,8 +134,8 @@ static bool within(double value, const double range[2]) {
   return value >= range[0] && value <= range[1];
 }
 
-/* Coordinate search over the logarithms of the scales. It stays within a factor of 4 of
- * the start (16 for a variance), because few points do not tell structure from noise. */
+/* Coordinate search over the logarithms of the scales, limited to a factor of 4 around
+ * the start (16 for a variance): few points do not separate structure from noise. */
 static void search(ett_sample_surface *s) {
   scale list[MOST_WIDTH + 3];
   const size_t scales = scales_of(s, list);
@@ -158,7 +159,7 @@ static void search(ett_sample_surface *s) {
   factorise(s);
 }
 
-/* A surface of scaled points, with the initial scales of the search. */
+/* Creates a surface of scaled points with the initial scales of the search. */
 static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) {
   const size_t count = points->count, width = points->width;
   const double *x = points->x, *y = points->y;
@@ -288,7 +289,7 @@ double ett_sample_surface_leave_one_out(const ett_sample_surface *s, size_t i) {
   return s->mean + s->y[i] - s->weight[i] / diagonal;
 }
 
-/* Points scaled like those of the surface; NULL with err set. */
+/* Scales points like those of the surface; NULL with err set on failure. */
 static double *scaled(const ett_sample_surface *s, const double *points, size_t count,
                       ett_err *err) {
   double *x = malloc((count * s->width + 1) * sizeof *x);

@@ -1,7 +1,7 @@
 /* A smooth surface through scattered measurements, with its uncertainty: Gaussian process
  * regression (Rasmussen and Williams 2006, chapters 2 and 5). The mean is constant; the
- * kernel is Matern 3/2 with one length per dimension. A rough surface adds a kernel of
- * short range. For hundreds of points: fitting costs count^3. */
+ * kernel is Matern 3/2 with one length per dimension. A rough surface adds a short-range
+ * kernel. For hundreds of points: a fit costs O(count^3). */
 #ifndef ETT_SAMPLE_SURFACE_H
 #define ETT_SAMPLE_SURFACE_H
 
@@ -12,37 +12,38 @@
 
 typedef struct ett_sample_surface ett_sample_surface;
 
-/* Points and their values; the functions below copy them. */
+/* Points and values; the functions below copy them. */
 typedef struct {
   const double *x;     /* count rows of width features */
   const double *y;     /* count values */
-  const double *doubt; /* count factors of the noise's variance, positive; NULL: 1 each */
+  const double *doubt; /* count positive factors of the noise variance; NULL: all 1 */
   size_t count, width;
-  bool rough; /* adds the kernel of short range */
+  bool rough; /* adds the short-range kernel */
 } ett_sample_points;
 
-/* A fixed search finds the lengths and the noise of greatest marginal likelihood: the
- * same input gives the same digits. NULL with err set. */
+/* A deterministic search maximises the marginal likelihood over lengths and noise: equal
+ * inputs give equal results. NULL with err set on failure. */
 ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points, ett_err *err);
 
-/* The same surface without the search: scales are those of ett_sample_surface_scales.
- * NULL with err set, also when they are out of the search's range. */
+/* Creates the same surface without the search, from the scales of
+ * ett_sample_surface_scales. NULL with err set on failure, also for scales outside the
+ * search's range. */
 ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
                                                const double *scales, ett_err *err);
 
 /* The number of scales of a surface. */
 size_t ett_sample_surface_scale_count(size_t width, bool rough);
 
-/* The result of the search: a length per feature, in units of its spread; the noise's
- * variance over the amplitude's; of a rough surface the rough part's share of the
- * amplitude's variance and its length. Returns ett_sample_surface_noise. */
+/* The result of the search: one length per feature, in units of the feature's spread;
+ * noise variance / amplitude variance; for a rough surface also the variance share and
+ * length of the short-range kernel. Returns ett_sample_surface_noise. */
 double ett_sample_surface_scales(const ett_sample_surface *surface, double *scales);
 
 /* Mean of the noise-free value at one point, and its standard deviation. */
 double ett_sample_surface_predict(const ett_sample_surface *surface, const double *x,
                                   double *deviation);
 
-/* Prediction of point i from all others, in closed form. */
+/* Leave-one-out prediction of point i, in closed form. */
 double ett_sample_surface_leave_one_out(const ett_sample_surface *surface, size_t i);
 
 /* Standard deviation of the noise, in units of y. */
@@ -53,9 +54,9 @@ double ett_sample_surface_noise(const ett_sample_surface *surface);
 int ett_sample_surface_covariance(const ett_sample_surface *surface, const double *points,
                                   size_t count, double *covariance, ett_err *err);
 
-/* The best that measuring a whole grid can reach: the standard deviation of a new
- * measurement, with noise, at each of `count` points if only all others were measured.
- * The variance of their noise is `noisier` times the surface's. Returns 0 or -1. */
+/* The best standard deviation that measuring a whole grid can reach: that of a new, noisy
+ * measurement at each of `count` points after all other points were measured. The
+ * variance of their noise is `noisier` times the surface's. Returns 0 or -1. */
 int ett_sample_surface_grid_deviation(const ett_sample_surface *surface,
                                       const double *points, size_t count, double noisier,
                                       double *deviation, ett_err *err);

@@ -1,5 +1,5 @@
-/* A host buffer of 4-byte elements, which the back ends share as userdata "ett.tensor".
- * The binding of ett.sample makes it. */
+/* A host buffer of 4-byte elements, shared by the back ends as userdata "ett.tensor".
+ * Created by the binding of ett.sample. */
 #ifndef ETT_SAMPLE_TENSOR_H
 #define ETT_SAMPLE_TENSOR_H
 
@@ -9,7 +9,7 @@
 #define ETT_TENSOR_TYPE "ett.tensor"
 
 typedef struct {
-  float *data; /* NULL once closed; user value 1 keeps its memory */
+  float *data; /* NULL once closed; user value 1 owns the memory */
   size_t count;
 } ett_tensor;
 
@@ -21,7 +21,7 @@ void ett_tensor_normal(ett_tensor *tensor, uint64_t seed, double deviation);
 
 double ett_tensor_sum(const ett_tensor *tensor);
 
-/* Over the elements that both have. */
+/* Over the common elements. */
 double ett_tensor_dot(const ett_tensor *a, const ett_tensor *b);
 
 #endif

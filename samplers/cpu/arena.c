@@ -5,7 +5,7 @@
 #include "samplers/core/memory.h"
 #include "samplers/core/random.h"
 
-/* The sum of four 16-bit uniforms approximates a normal of unit variance. */
+/* The sum of four 16-bit uniforms approximates a standard normal variate. */
 static float random_normal(uint64_t *state) {
   uint64_t x = ett_sample_random(state);
   int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
@@ -17,7 +17,7 @@ int ett_cpu_arena_grow(ett_cpu_arena *a, size_t floats, uint64_t seed, int rando
                        ett_err *err) {
   if (floats <= a->floats)
     return 0;
-  const size_t step = (size_t)4 << 20; /* grow by doubling, 16 MB at least */
+  const size_t step = (size_t)4 << 20; /* grows by doubling, 16 MB at least */
   size_t more = 2 * a->floats < (size_t)64 << 20 ? 2 * a->floats : 0;
   floats = floats > more ? floats : more;
   floats = floats > step ? floats : step;
@@ -32,7 +32,7 @@ int ett_cpu_arena_grow(ett_cpu_arena *a, size_t floats, uint64_t seed, int rando
     for (size_t i = 0; i < floats; i++)
       a->at[i] = random_normal(&seed);
   else
-    memset(at, 0, floats * sizeof(float)); /* back the pages now, not while timing */
+    memset(at, 0, floats * sizeof(float)); /* touch the pages now, outside timed runs */
   return 0;
 }
 

@@ -12,9 +12,9 @@ typedef struct {
   size_t floats; /* capacity */
 } ett_cpu_arena;
 
-/* Makes room for at least that many floats. New memory has its pages backed and is filled
- * with seeded normal deviates (random) or zeros. Returns 0, or -1 with err set and the
- * arena empty. */
+/* Ensures capacity for at least that many floats. New memory is touched and filled with
+ * seeded normal variates (random) or zeros. Returns 0, or -1 with err set and the arena
+ * empty. */
 int ett_cpu_arena_grow(ett_cpu_arena *arena, size_t floats, uint64_t seed, int random,
                        ett_err *err);
 

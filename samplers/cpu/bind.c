@@ -49,7 +49,7 @@ static void check_dims(lua_State *L, int index, const ett_cpu_kind *kind, int64_
   }
 }
 
-/* Raises when a field of the call at index is no dimension of its kind. */
+/* Raises if a field of the call at index is not a dimension of its kind. */
 static void check_names(lua_State *L, int index, const ett_cpu_kind *kind) {
   for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
     const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
@@ -79,7 +79,7 @@ static int pool_close(lua_State *L) {
   return 0;
 }
 
-/* pool:probe() -> seconds of reading a piece of cold memory */
+/* pool:probe() -> seconds to read one piece of cold memory */
 static int pool_probe(lua_State *L) {
   lua_pushnumber(L, ett_cpu_memory_probe(ett_lua_box_check(L, 1, POOL_TYPE, "pool")));
   return 1;
@@ -109,7 +109,7 @@ static int pool_measure(lua_State *L) {
   ett_cpu_call calls[ETT_CPU_MAX_CALLS];
   lua_Integer count = luaL_len(L, 2);
   if (count < 1 || count > ETT_CPU_MAX_CALLS)
-    return luaL_error(L, "1 to %d calls of compiled kinds make a pass, got %I",
+    return luaL_error(L, "a pass needs 1 to %d calls of compiled kinds, got %I",
                       ETT_CPU_MAX_CALLS, (LUAI_UACINT)count);
   for (lua_Integer i = 0; i < count; i++) {
     lua_geti(L, 2, i + 1);
@@ -133,7 +133,7 @@ static int pool_measure(lua_State *L) {
       .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", d->limit_seconds),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,
-                "max_repeats is 1 to 4000");
+                "max_repeats must be 1 to 4000");
   double *raw = lua_newuserdatauv(L, MOST_RAW * sizeof *raw, 0);
   ett_cpu_result result;
   ett_err err = {0};
@@ -148,8 +148,8 @@ static int pool_measure(lua_State *L) {
   return 1;
 }
 
-/* cpu.run(kind, pass, dims, { tensor, … }, { scalar, … }): operands in the order of
- * cpu.operands, each at least as long as it says. */
+/* cpu.run(kind, pass, dims, { tensor, … }, { scalar, … }): operands in the order and with
+ * at least the sizes of cpu.operands. */
 static int run(lua_State *L) {
   const ett_cpu_kind *kind = check_kind(L, luaL_checkstring(L, 1));
   ett_cpu_pass pass = check_pass(L, luaL_checkstring(L, 2));
@@ -256,7 +256,7 @@ static int pin(lua_State *L) {
   return 1;
 }
 
-/* cpu.allowed() -> { processor, … }: those the process may use | nil, error */
+/* cpu.allowed() -> { processor, … } that the process may use | nil, error */
 static int allowed(lua_State *L) {
   ett_err err = {0};
   lua_newtable(L);
@@ -268,7 +268,8 @@ static int allowed(lua_State *L) {
   return n > 0 ? 1 : ett_lua_fail(L, &err);
 }
 
-/* cpu.unpin(): the thread, and what it starts, may run wherever the process began */
+/* cpu.unpin(): restores the initial affinity of the thread; programs that it starts
+ * inherit it */
 static int unpin(lua_State *L) {
   (void)L;
   ett_cpu_unpin();
@@ -313,7 +314,7 @@ int luaopen_ett_cpu(lua_State *L);
 int luaopen_ett_cpu(lua_State *L) {
   ett_lua_type(L, POOL_TYPE, pool_methods, pool_close);
   luaL_newlib(L, functions);
-  lua_createtable(L, 0, 4); /* cpu.defaults: of pool:measure */
+  lua_createtable(L, 0, 4); /* cpu.defaults: those of pool:measure */
   ett_lua_set_number(L, "budget_seconds", ett_cpu_default_options.budget_seconds);
   ett_lua_set_number(L, "target", ett_cpu_default_options.target);
   ett_lua_set_integer(L, "min_repeats", ett_cpu_default_options.min_repeats);

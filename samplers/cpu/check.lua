@@ -9,7 +9,7 @@ local kinds = find.part("samplers/cpu", "doubles")
 local function is_bytes(operand) return operand.name == "mask" end
 local function is_index(operand) return operand.role == "x" or operand.name == "experts" end
 
---- An operand's values as its kind's reference takes them.
+--- The values of an operand in the form that the reference of its kind takes.
 local function read(operand, tensor, count)
   local list = {}
   if is_bytes(operand) then
@@ -49,17 +49,17 @@ local function made(operand, seed)
   return tensor
 end
 
---- Operands of a pass: tensors in order, their values by name. known: values that are there already.
+--- Operands of a pass: tensors in order, and their values by name. known: values set before.
 local function operands(call, pass, known, seed)
   local described, tensors, values = cpu.operands(call.kind, pass, call), {}, {}
-  local elements = (call.rows or 1) * (call.cols or 1) -- of a byte mask
+  local elements = (call.rows or 1) * (call.cols or 1) -- a byte mask
   for i, operand in ipairs(described) do
     local tensor = made(operand, seed + i)
     if known[operand.name] then
       write(operand, tensor, known[operand.name])
-    elseif call.kind == "rope" and operand.role == "u" then -- turned in place
+    elseif call.kind == "rope" and operand.role == "u" then -- modified in place
       tensor:normal(seed, 0.5)
-    elseif call.kind == "adam" then -- every state has a past
+    elseif call.kind == "adam" then -- a state as after earlier steps
       for j = 1, operand.count do tensor:set(j, 0.01 + (j * (i + 36) % 100) / 100) end
     end
     tensors[i], values[operand.name] = tensor, read(operand, tensor, elements)
@@ -77,7 +77,7 @@ return function(calls)
       left[#left + 1] = ("kind '%s' has no reference in double precision"):format(call.kind)
     else
       local known = {}
-      if pass == "backward" then -- the forward pass's results are operands
+      if pass == "backward" then -- results of the forward pass are operands
         local _, _, values = operands(call, "forward", {}, 10 * number)
         for name, value in pairs(values) do known[name] = value end
         for name, value in pairs(reference(call, values, "forward")) do known[name] = value end

@@ -62,7 +62,8 @@ const ett_cpu_kind *ett_cpu_kind_at(size_t index) {
 
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err) {
-  /* Below this the product of dimensions is exact, so no operand size wraps. */
+  /* Below this value the product of dimensions is exact, so operand sizes do not
+   * overflow. */
   const double largest = 1e15;
   double product = 1;
   for (int i = 0; kind->dims[i]; i++) {

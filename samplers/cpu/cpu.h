@@ -20,28 +20,29 @@ typedef enum {
   ETT_CPU_BACKWARD = 1,
 } ett_cpu_pass;
 
-/* How a kernel uses an operand, and so how a sampler fills it. */
+/* How a kernel uses an operand. Samplers fill the operand accordingly. */
 typedef enum {
   ETT_CPU_INPUT = 'i',    /* read only; finite random floats */
   ETT_CPU_OUTPUT = 'o',   /* written only; any content */
   ETT_CPU_UPDATED = 'u',  /* read and written; initially zeros */
   ETT_CPU_INDEX = 'x',    /* read only; int32 in [0, limit) */
   ETT_CPU_POSITIVE = 'p', /* read only; floats in [0.5, 1.5) */
-  ETT_CPU_SCRATCH = 's',  /* written before it is read; shared by all runs */
+  ETT_CPU_SCRATCH = 's',  /* written before it is read; shared by all calls */
 } ett_cpu_role;
 
 typedef struct {
   const char *name;
   ett_cpu_role role;
   int64_t count;   /* 4-byte elements */
-  int64_t limit;   /* of an index */
-  int64_t touched; /* elements that one run reads or writes; 0: all of them */
+  int64_t limit;   /* exclusive upper limit of an index */
+  int64_t touched; /* number of elements that one run accesses; 0: all */
 } ett_cpu_operand;
 
 typedef struct ett_cpu_kind {
   const char *name;
   const char *dims[ETT_CPU_MAX_DIMS + 1]; /* names in order, NULL at the end */
-  /* Fills out[] with the operands of a pass in run()'s order; returns how many. */
+  /* Fills out[] with the operands of a pass in the order of run(); returns their
+   * number. */
   int (*operands)(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out);
   /* Executes one pass. scalar: the kind's real parameters, NULL for defaults. */
   void (*run)(const int64_t *d, ett_cpu_pass pass, void *const *x, const double *scalar);
@@ -57,13 +58,13 @@ const ett_cpu_kind *ett_cpu_kind_at(size_t index);
 /* "x86-64-v4", "x86-64-v3" or "baseline". */
 const char *ett_cpu_isa(void);
 
-/* Operands of a call, once its dimensions and sizes are checked. Returns their number, or
- * -1 with err set. */
+/* Checks dimensions and sizes of a call and returns its operands. Returns their number,
+ * or -1 with err set. */
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err);
 
-/* Whether every element of an index operand is in range; any other operand passes.
- * Returns 0, or -1 with err set. */
+/* Checks that every element of an index operand is in range; other operands pass. Returns
+ * 0, or -1 with err set. */
 int ett_cpu_check_index(const ett_cpu_kind *kind, const ett_cpu_operand *operand,
                         const void *data, ett_err *err);
 

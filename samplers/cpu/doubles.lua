@@ -27,7 +27,7 @@ function kinds.linear(d, v, pass)
     dw = product(v.dy, v.x, { m = n, n = k, k = m, batch = batch, trans_a = true }) }
 end
 
---- layout - 1 in bits: 1 the second operand transposed, 2 the first, 4 added to c.
+--- Bits of layout - 1: 1 transposes the second operand, 2 the first, 4 adds to c.
 function kinds.gemm(d, v)
   local bits, c = d.layout - 1, map(v.c, function(x) return x end)
   doubles.gemm(v.a, v.b, c, { m = d.m, n = d.n, k = d.k, batch = d.batch, trans_b = bits & 1 ~= 0,
@@ -42,7 +42,8 @@ function kinds.bmm(d, v, pass)
     db = product(v.a, v.dc, { m = k, n = n, k = m, batch = batch, trans_a = true }) }
 end
 
---- Calls f(packed index, [batch, heads, seq, head_dim] index) for part `first` heads of a packed row-major buffer.
+--- Calls f(packed index, [batch, heads, seq, head_dim] index) for `heads` heads from head `first` on of a packed
+--- row-major buffer.
 local function unpacked(d, first, heads, rows, width, f)
   local dim = d.head_dim
   for b = 0, d.batch - 1 do
@@ -57,7 +58,7 @@ local function unpacked(d, first, heads, rows, width, f)
 end
 
 --- Queries are the last seq_q rows of qkv [batch, max(seq_q, seq_k), (heads + 2 kv_heads) head_dim], keys and values
---- the last seq_k; visible: 1 all keys, 2 those up to the query's own.
+--- the last seq_k. visible: 1 all keys, 2 causal.
 function kinds.attention(d, v, pass)
   local width, dim, rows = (d.heads + 2 * d.kv_heads) * d.head_dim, d.head_dim, math.max(d.seq_q, d.seq_k)
   local s = { batch = d.batch, heads = d.heads, kv_heads = d.kv_heads, seq_q = d.seq_q, seq_k = d.seq_k,
@@ -82,7 +83,7 @@ function kinds.attention(d, v, pass)
   local dout = {}
   unpacked(d, 0, d.heads, d.seq_q, d.heads * dim, function(from, to) dout[to] = v["do"][from] end)
   local dqkv = {}
-  --- Puts gradients of the last `seq` rows where they belong; the rows before have none.
+  --- Adds gradients to the last `seq` rows; earlier rows have none.
   local function put(gradient, first, heads, seq)
     unpacked(d, first, heads, rows, width, function(to, from)
       local vector = (from - 1) // dim
@@ -115,7 +116,7 @@ function kinds.rms_norm(_, v, pass)
   return { dx = dx, dgain = dgain }
 end
 
---- visible: 1 all columns, 2 those up to the row's own number.
+--- visible: 1 all columns, 2 columns up to the row's own index.
 function kinds.softmax(d, v, pass)
   local seen = d.visible == 2 and function(row) return row % d.rows + 1 end or nil
   if pass == "forward" then return { y = doubles.softmax(v.x, d.cols, seen) } end
@@ -151,7 +152,7 @@ function kinds.embedding(d, v, pass)
   return dtable and { dtable = dtable } or { y = y }
 end
 
---- The top_k largest probabilities with weights that sum to one; ties go to the first.
+--- The top_k largest probabilities, renormalised to sum to one; ties go to the first.
 function kinds.router(d, v, pass)
   local top_k = math.min(d.top_k, d.experts)
   if pass == "backward" then
@@ -188,7 +189,7 @@ function kinds.gelu(_, v, pass)
   return { dx = map(v.x, function(x, i) return v.dy[i] * doubles.gelu_slope(x) end) }
 end
 
---- x holds gate and up beside each other in every row.
+--- Each row of x holds gate, then up.
 function kinds.swiglu(d, v, pass)
   local y, dx = {}, {}
   for row = 0, d.rows - 1 do
@@ -206,7 +207,7 @@ function kinds.add(_, v) return { y = map(v.a, function(a, i) return a + v.b[i] 
 
 function kinds.scale(_, v) return { y = map(v.x, function(x) return 1.25 * x end) } end
 
---- Nine tenths are kept, by a hash of the position.
+--- Keeps 90 % of the elements, selected by a hash of the position.
 local KEPT = 58982
 local function kept(position)
   local hash = position * 0x9e3779b1 & 0xffffffff
@@ -246,7 +247,7 @@ function kinds.mask_fill(d, v, pass)
   return { dx = filled(v.dy, 0) }
 end
 
---- Query and key heads of the packed rows turn in place; table: cosines, then sines, of every position.
+--- Rotates query and key heads of the packed rows in place. table: cosines, then sines, of every position.
 function kinds.rope(d, v, pass)
   local x, half, sign = map(v.x, function(value) return value end), d.head_dim // 2, pass == "forward" and 1 or -1
   local width = (d.heads + 2 * d.kv_heads) * d.head_dim
@@ -262,7 +263,7 @@ function kinds.rope(d, v, pass)
   return { x = x }
 end
 
---- Decoupled weight decay, the first step, with the defaults of point.c; the gradients are cleared.
+--- The first step with decoupled weight decay and the defaults of point.c; clears the gradients.
 function kinds.adam(_, v)
   local rate, b1, b2, epsilon, decay = 1e-3, 0.9, 0.999, 1e-8, 0.01
   local first = map(v.first, function(m, i) return b1 * m + (1 - b1) * v.gradients[i] end)

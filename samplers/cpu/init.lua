@@ -1,7 +1,7 @@
 --- CPU back end: the operators of the library on the host, in single precision.
 --
--- Dense products run in OpenBLAS, the rest is compiled C (samplers/cpu/*.c). Threads are pinned, and the header of
--- every table names their processors.
+-- Dense products run in OpenBLAS, the rest is compiled C (samplers/cpu/*.c). Threads are pinned; the header of every
+-- table lists their processors.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local machine = require "ett.sampling.machine"
@@ -17,8 +17,8 @@ local backend = {
   precisions = { fp32 = true },
 }
 
---- OpenBLAS before 0.3.26 treats newer AMD cores as Haswell and runs at half their speed. It reads the environment
---- once, when it is loaded.
+--- OpenBLAS before 0.3.26 treats newer AMD cores as Haswell and runs at half their speed. Set before loading, because
+--- OpenBLAS reads the environment only once.
 local function prepare_environment(threads)
   local host = machine.processor()
   if host.vendor == "AuthenticAMD" and host.flags:find("avx512vl ", 1, true) then
@@ -27,7 +27,7 @@ local function prepare_environment(threads)
   sample.default_environment("OPENBLAS_NUM_THREADS", tostring(threads or 1))
 end
 
---- true, or nil and one sentence on what is missing.
+--- true, or nil and a message that names what is missing.
 function backend.available()
   prepare_environment()
   local cpu, why = error_module.part("ett.cpu", "the CPU back end", "install libopenblas-dev (OpenBLAS)")
@@ -40,10 +40,10 @@ function backend.core()
   return require "ett.cpu"
 end
 
---- Processors that this process may use.
+--- Number of processors that this process may use.
 function backend.processors() return #error_module.must(backend.core().allowed()) end
 
---- The processor of a rank of this machine: one of its own while there are enough.
+--- The processor of a rank of this machine; ranks share processors only if there are too few.
 ---@param local_rank integer
 function backend.processor_of(local_rank)
   local allowed = error_module.must(backend.core().allowed())
@@ -55,7 +55,7 @@ local function merge(kind, pass, dims)
   return dims
 end
 
---- How each family of operators runs here: families[family](kernel_shape, pass, op, shape) -> list of calls, or nil.
+--- Kernel calls of each family of operators: families[family](kernel_shape, pass, op, shape) -> list of calls, or nil.
 local families = {}
 
 function families.gemm(s, pass)
@@ -66,7 +66,7 @@ function families.bmm(s, pass)
 end
 function families.attention(s, pass, op)
   if s.window then
-    error_module.raise("model", "%s: the CPU back end has no sliding window: leave out window = %d", op.name, s.window)
+    error_module.raise("model", "%s: the CPU back end has no sliding window: omit window = %d", op.name, s.window)
   end
   return { merge("attention", pass, { batch = s.batch, seq_q = s.seq_q, seq_k = s.seq_k, heads = s.heads,
     kv_heads = s.kv_heads or s.heads, head_dim = s.head_dim, visible = s.causal and 2 or 1 }) }
@@ -78,7 +78,7 @@ function families.softmax(s, pass, op)
 end
 function families.rope(_, pass, op, shape)
   if shape.rotary_dim ~= shape.head_dim then
-    error_module.raise("model", "%s: the CPU back end turns whole heads: rotary_dim must be head_dim = %d, got %d",
+    error_module.raise("model", "%s: the CPU back end rotates whole heads: rotary_dim must be head_dim = %d, got %d",
       op.name, shape.head_dim, shape.rotary_dim)
   end
   return { merge("rope", pass, { batch = shape.batch, seq = shape.seq, heads = shape.heads,
@@ -92,7 +92,7 @@ function families.cross_entropy(s, pass)
 end
 function families.optimizer(s) return { merge("adam", "update", { count = s.params }) } end
 
---- Scores, the choice of experts, the tokens in expert order, and their weighted sum.
+--- Scores, top-k selection, permutation to expert order, and the weighted sum.
 function families.router(s, pass)
   local function copies() return { rows = s.rows * s.top_k, cols = s.cols, vocab = s.rows } end
   return {
@@ -144,8 +144,8 @@ local function recorded(op, s, pass)
   return calls
 end
 
---- The calls of one pass of an operator on a shape: its own list (op.cpu(s, pass) -> { { kind =, dimensions }, … }),
---- else the kinds of its family, else what its kernel() records.
+--- The calls of one pass of an operator on a shape. In this order: the operator's own list (op.cpu(s, pass) -> { { kind
+--- =, dimensions }, … }), the kinds of its family, the primitives of its kernel().
 function backend.calls(op, s, pass)
   if op.cpu then
     local calls = op.cpu(s, pass)
@@ -160,35 +160,35 @@ function backend.calls(op, s, pass)
     .. "of a family that runs here (samplers/README.md)", tostring(op.name))
 end
 
---- Seconds of an undisturbed memory probe of each place, measured by earlier sessions of this process.
+--- Undisturbed memory probe time of each placement, from earlier sessions of this process.
 local undisturbed = {}
 
---- The processor of this process's sessions of one thread, so that sessions are alike.
+--- The processor of all single-thread sessions of this process, so that sessions are comparable.
 local chosen_processor
 
---- Open sessions. The last one to close lets the thread run where it could before, because programs started later (the
---- ranks of `ett cluster init`) inherit that.
+--- Number of open sessions. Closing the last one restores the thread's affinity, because programs started later (the
+--- ranks of `ett cluster init`) inherit it.
 local open_sessions = 0
 
---- Bytes of operands that the repeats of a shape rotate through.
+--- Total size of the operand sets that the repeats of a shape rotate through.
 local COLD_BYTES = 96 << 20
 
---- How a shape is timed; ett.cpu has the defaults of what the options leave open.
+--- Timing options of a shape; ett.cpu has the defaults.
 local function timing_of(cpu, options)
   local timing = { threads = options.threads, limit_bytes = options.limit_bytes, limit_seconds = sample_limit.seconds }
   for name, default in pairs(cpu.defaults) do timing[name] = options[name] or default end
   return timing
 end
 
---- The header's timing without the number of visits: shapes of ett.sampling.active get more of them than those of a
---- grid.
+--- The timing text of the header without the number of visits: shapes of ett.sampling.active get more visits than those
+--- of a grid.
 local function without_visits(text) return (text:gsub(" of %d+ visits", "", 1)) end
 
---- The visits of one pass as one result: every repeat of the visits that count.
+--- Merges the visits of one pass: all repeats of the accepted visits.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
----@param least integer visits that count at least
----@return table result, integer quiet how many visits were undisturbed
+---@param least integer minimum of accepted visits
+---@return table result, integer quiet number of undisturbed visits
 local function combine(visits, watch, least, statistic)
   local seen, all = {}, { repeats = 0, dropped = 0 }
   for i, visit in ipairs(visits) do
@@ -196,7 +196,7 @@ local function combine(visits, watch, least, statistic)
       visit = visit }
     all.repeats, all.dropped = all.repeats + visit.repeats, all.dropped + visit.dropped
   end
-  -- The typical time includes whatever slows this machine's memory.
+  -- The median includes the typical memory disturbance of this machine: accept all visits.
   local limit = statistic == "median" and math.huge or watch:limit()
   local chosen, quiet = sample_sentinel.choose(seen, limit, least)
   local raw, clock_ratio, memory_ratio = {}, 0, 0.0
@@ -214,10 +214,10 @@ local function combine(visits, watch, least, statistic)
     quiet_visits = quiet, visits = visits }, quiet
 end
 
---- Pins this thread before its helpers exist, which inherit where they may run. Returns the processors.
+--- Pins this thread before its helper threads exist, because they inherit the affinity. Returns the processors.
 local function pin(cpu, options, threads)
   local wanted = options.processor
-  if not wanted and options.share then -- ranks of one machine take a processor each, of those that mpirun left them
+  if not wanted and options.share then -- ranks of one machine take one processor each, among those allowed by mpirun
     wanted = backend.processor_of(options.share.job.local_rank)
   elseif not wanted and threads == 1 then
     chosen_processor = chosen_processor or machine.choose_processor()
@@ -226,7 +226,7 @@ local function pin(cpu, options, threads)
   return cpu.pin(wanted or -1, threads)
 end
 
---- The lines about this machine and its timing for the header of a table.
+--- The lines on machine and timing for the header of a table.
 local function header_of(cpu, options, visits, pinned)
   local host, info = machine.processor(), cpu.info()
   return {
@@ -246,7 +246,7 @@ local function measure_pass(pool, op, s, pass, timing)
   local calls = backend.calls(op, s, pass)
   local measured, result, err = pcall(pool.measure, pool, calls, timing)
   if not measured and error_module.from(result).kind == "interrupt" then error(result, 0) end
-  if not measured then -- a call with an unknown kind or a missing dimension: the operator's file is wrong
+  if not measured then -- a call with an unknown kind or a missing dimension: an error in the operator's file
     error_module.raise("model", "%s: its %s pass on the CPU: %s", op.path or op.name, pass,
       (tostring(result):gsub("^[^:]+:%d+: ", "")))
   end
@@ -260,7 +260,7 @@ end
 --- Adds the functions of a session that measure: measure, check.
 local function add_measuring(session, pool, watch, options)
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error. before: the result of earlier
-  --- visits, from which this one knows how long a repeat takes.
+  --- visits, which gives the duration of a repeat.
   function session.measure(op, s, before)
     local results = {}
     watch:add(pool:probe())
@@ -269,7 +269,7 @@ local function add_measuring(session, pool, watch, options)
       local result, err = measure_pass(pool, op, s, pass, session.timing)
       if not result then return nil, err end
       if options.statistic == "median" then result.seconds = result.median_seconds end
-      if not options.together then watch:add(pool:probe()) end -- the ranks' probes are alike only where they began
+      if not options.together then watch:add(pool:probe()) end -- the ranks' probes are comparable only at their start
       result.memory_seconds = watch:figure()
       results[pass] = result
     end
@@ -282,14 +282,14 @@ local function add_measuring(session, pool, watch, options)
   end
 end
 
---- Adds the functions of a session that judge visits: merge, recall, await.
+--- Adds the functions of a session that decide about visits: merge, recall, await.
 local function add_visits(session, pool, watch, options)
   local visits, target = session.visits, session.timing.target
 
-  --- Merges one more visit of a shape: the repeats of the undisturbed visits as one result. Also whether the time is
-  --- known to the target, and whether too few visits were undisturbed.
-  ---@param before table|nil of this function
-  ---@param now table of measure(), here or in an earlier run
+  --- Merges one more visit of a shape: the repeats of the undisturbed visits as one result. Also returns whether the
+  --- time has reached the target precision, and whether too few visits were undisturbed.
+  ---@param before table|nil result of an earlier merge
+  ---@param now table result of measure(), in this run or an earlier one
   function session.merge(before, now)
     local merged, settled, wanting = {}, true, false
     for pass, visit in pairs(now) do
@@ -303,12 +303,12 @@ local function add_visits(session, pool, watch, options)
     return merged, settled, wanting
   end
 
-  --- Adds a visit of an earlier run to the record of this machine's memory.
+  --- Adds a visit of an earlier run to the memory record of this machine.
   function session.recall(visit)
     for _, result in pairs(visit) do watch:recall(result.memory_seconds) end
   end
 
-  --- Waits until memory is undisturbed. False: the deadline (of sample.now()) or Ctrl-C came first.
+  --- Waits until memory is undisturbed. False: the deadline (in sample.now() time) passed, or Ctrl-C was pressed.
   function session.await(deadline)
     while watch:ratio(watch:last(3)) > watch:limit() do
       if sample.now() > deadline or sample.interrupted() then return false end
@@ -319,9 +319,9 @@ local function add_visits(session, pool, watch, options)
   end
 end
 
---- Opens a session: pins the thread, makes the operand pool, describes the machine.
----@param options table visits (of a shape), threads, processor, seed, cold_bytes, budget_seconds, target,
---- min_repeats, max_repeats, limit_bytes, statistic, share, together
+--- Opens a session: pins the thread, creates the operand pool, describes the machine.
+---@param options table visits (per shape), threads, processor, seed, cold_bytes, budget_seconds, target, min_repeats,
+--- max_repeats, limit_bytes, statistic, share, together
 function backend.open(options)
   options = options or {}
   local threads = options.threads or 1
@@ -342,7 +342,7 @@ function backend.open(options)
   for _ = 1, 5 do watch:add(pool:probe()) end
   local timing, visits = timing_of(cpu, options), options.visits or 3
   local session = { backend = backend, visits = visits, timing = timing,
-    -- The least repeats are made as long as that many budgets last.
+    -- min_repeats run even if they take up to this many budgets.
     resolved = { budget_seconds = timing.budget_seconds, target = timing.target, min_repeats = timing.min_repeats,
       max_repeats = timing.max_repeats, most_budgets = 4 },
     device = machine.processor().model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),

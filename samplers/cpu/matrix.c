@@ -1,5 +1,5 @@
-/* Kinds made of dense products: linear, bmm, gemm, attention. OpenBLAS does the products.
- */
+/* Kinds built on dense products: linear, bmm, gemm, attention. OpenBLAS computes the
+ * products. */
 #include "samplers/cpu/vec.h"
 
 #include <cblas.h>
@@ -45,9 +45,9 @@ static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* gemm: c = op(a) op(b), `batch` times, the k.gemm of an operator; the same in both
- * passes. d = {batch, m, n, k, layout}. layout: 1 no operand is transposed, 2 b, 3 a, 4
- * both; plus 4 to add to c. */
+/* gemm: c = op(a) op(b), `batch` times; the k.gemm of an operator; equal in both passes.
+ * d = {batch, m, n, k, layout}. layout: 1 no operand is transposed, 2 b, 3 a, 4 both;
+ * plus 4 to add to c. */
 static int gemm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)pass;
   out[0] = operand("a", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
@@ -98,12 +98,11 @@ static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* attention: softmax(q k^T / sqrt(head_dim)) v of a packed projection
+/* attention: softmax(q k^T / sqrt(head_dim)) v on a packed projection
  * qkv[batch*max(seq_q, seq_k)][(heads + 2 kv_heads) head_dim]. Queries are the last seq_q
  * rows of each sequence, keys the last seq_k. Backward recomputes the probabilities, as
- * flash attention does (Dao et al. 2022).
- * visible: 1 all keys, 2 causal. d = {batch, seq_q, seq_k, heads, kv_heads, head_dim,
- * visible}. */
+ * flash attention does (Dao et al. 2022). visible: 1 all keys, 2 causal. d = {batch,
+ * seq_q, seq_k, heads, kv_heads, head_dim, visible}. */
 static int64_t attention_rows(const int64_t *d) {
   return d[1] > d[2] ? d[1] : d[2];
 }

@@ -17,9 +17,9 @@
 enum {
   MAX_SETS = 1 << 16,
   PIECE = 1 << 17, /* floats that one probe reads */
-  AWAY = 512       /* offset of the outputs in their page, in floats; inputs have 0 */
+  AWAY = 512       /* page offset of the outputs, in floats; inputs start at offset 0 */
 };
-static const double most_budgets = 4; /* min_repeats may take this many budgets */
+static const double most_budgets = 4; /* min_repeats may take up to this many budgets */
 
 const ett_cpu_options ett_cpu_default_options = {.budget_seconds = 0.02,
                                                  .target = 0.01,
@@ -32,9 +32,9 @@ struct ett_cpu_pool {
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
-  ett_cpu_arena sentinel; /* the memory probe reads it, piece by piece */
+  ett_cpu_arena sentinel; /* read by the memory probe, piece by piece */
   size_t read;            /* position of the next piece, in floats */
-  double walked;          /* position in the arenas after the last measurement, 0 to 1 */
+  double walked; /* position in the arenas after the last measurement, as a fraction */
 };
 
 ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
@@ -97,14 +97,14 @@ double ett_cpu_memory_probe(ett_cpu_pool *pool) {
   return t;
 }
 
-/* Offsets of the operands of one call, in floats from the start of a set. */
+/* Offsets of a call's operands, in floats from the start of a set. */
 typedef struct {
   ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
   size_t offset[ETT_CPU_MAX_OPERANDS];
   int count;
 } layout;
 
-/* Rounds up to whole cache lines, in floats. */
+/* Rounds up to whole cache lines; in floats. */
 static size_t in_lines(int64_t count) {
   return ((size_t)count + 15) / 16 * 16;
 }
@@ -138,7 +138,7 @@ static int lay_out(const ett_cpu_call *calls, size_t count, layout *out, extent 
   return 0;
 }
 
-/* Zeroes count floats without filling the caches; at is aligned to 64 bytes. */
+/* Zeroes count floats with non-temporal stores; at is aligned to 64 bytes. */
 static void clear(float *at, size_t count) {
   size_t i = 0;
 #ifdef __SSE2__
@@ -169,9 +169,9 @@ typedef struct {
   float *input, *output;  /* the arenas; the scratch follows the outputs */
   size_t inputs, outputs; /* floats of one set in each */
   size_t sets, turn;
-  size_t limit;   /* sets are filled up to this turn */
-  int sparse;     /* the sets together touch less than the pool's cold_bytes */
-  size_t chilled; /* turn at which they were last evicted from the caches */
+  size_t limit;   /* number of sets already filled */
+  int sparse;     /* all sets together access less than the pool's cold_bytes */
+  size_t chilled; /* turn of the last cache eviction */
 } program;
 
 static float *place(const program *p, size_t set, size_t call, int i) {
@@ -191,9 +191,9 @@ static void read_through(const float *at, size_t floats, size_t from) {
   (void)sink;
 }
 
-/* Called before a timed group of runs. If a run touches only a few rows of a table, all
- * sets may fit in the caches. Reading the arenas then evicts them: the next set first,
- * the larger arena last. */
+/* Called before a timed group of runs. If a run accesses only a few rows of a table, all
+ * sets may fit in the caches. Reading the arenas evicts them: first the arena of the next
+ * set, the larger arena last. */
 static void chill(program *p, size_t runs) {
   if (!p->sparse || p->turn + runs <= p->chilled + p->sets)
     return;
@@ -242,12 +242,12 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   p->sparse = 4.0 * (double)(all.touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;
   p->output = pool->output.at + AWAY;
-  /* Sets are filled in the order of use, so that the next one is the coldest. */
+  /* Sets are filled in the order of use, so the next set is the coldest. */
   p->turn = (size_t)(pool->walked * (double)p->sets) + 1;
   p->chilled = p->turn;
   size_t filled = p->sets;
   if (options->known_seconds > 0) {
-    /* Twice the budget, the group of runs that exceeds it, and a few more. */
+    /* Runs in twice the budget, plus the group that exceeds it, plus a few more. */
     const double runs =
         2 * (options->budget_seconds + 30e-6) / options->known_seconds + 4;
     filled = runs < (double)p->sets ? (size_t)runs : p->sets;
@@ -271,7 +271,7 @@ typedef struct {
   ett_cpu_result *result;
 } measurement;
 
-/* Runs until two executions agree within 10 %; returns the seconds of one. */
+/* Runs until two executions agree within 10 %; returns the seconds of one execution. */
 static double warm_up(program *p, const ett_cpu_options *options, double start) {
   double warm = 1e300;
   for (int i = 0; i < 4; i++) {
@@ -302,7 +302,7 @@ static void run_repeats(void *data) {
   for (size_t c = 0; c < p->count; c++)
     waits |= p->calls[c].kind->waits;
   const double start = ett_clock(CLOCK_MONOTONIC), warm = warm_up(p, options, start);
-  /* Reading the clocks takes up to 1 us: a timed group takes at least 30 us. */
+  /* A clock read takes up to 1 us, so a timed group takes at least 30 us. */
   int inner = warm < 30e-6 ? (int)(30e-6 / (warm + 1e-9)) + 1 : 1;
   inner = inner > 1000 ? 1000 : inner;
   if (p->sparse && (size_t)inner > p->sets)

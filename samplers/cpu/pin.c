@@ -2,7 +2,7 @@
 
 #include "samplers/cpu/measure.h"
 
-/* The affinity with which the process began: a pin narrows the current one. */
+/* The affinity at process start; later pins narrow the current affinity. */
 static cpu_set_t allowed;
 static int known;
 

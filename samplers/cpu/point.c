@@ -94,7 +94,7 @@ static void add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   (void)pass, (void)scalar;
   const int64_t n = d[0] * d[1];
   const float *a = op[0], *b = op[1];
-  float *y = op[2]; /* may be a or b: same index only */
+  float *y = op[2]; /* may alias a or b at the same index */
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; i++)
     y[i] = a[i] + b[i];
@@ -180,8 +180,8 @@ static void rope_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* dropout: keeps each element with probability 0.9 and scales it by 1/0.9; the mask comes
- * from a hash of the position (a counter-based generator). With addition (kind
+/* dropout: keeps each element with probability 0.9 and scales it by 1/0.9; the mask is a
+ * hash of the position (a counter-based generator). With addition (kind
  * bias_dropout_add): y = residual + dropout(x + bias). d = {rows, cols}. */
 enum { KEPT_OF_65536 = 58982 };
 static const float keep_scale = 65536.0f / KEPT_OF_65536;
@@ -250,9 +250,9 @@ static void bias_dropout_add_run(const int64_t *d, ett_cpu_pass pass, void *cons
   }
 }
 
-/* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters; leaves
- * the gradients cleared for the next step's accumulation.
- * scalar = {rate, beta1, beta2, epsilon, decay, step} or NULL. There is no backward. */
+/* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters; clears
+ * the gradients for the next step's accumulation. scalar = {rate, beta1, beta2, epsilon,
+ * decay, step} or NULL. There is no backward. */
 static int adam_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)pass;
   out[0] = operand("weights", ETT_CPU_UPDATED, d[0]);
@@ -282,7 +282,7 @@ static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* sleep: waits d[0] microseconds; an operator of known time for tests. */
+/* sleep: waits d[0] microseconds; an operator of known duration for tests. */
 static int sleep_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
   (void)d, (void)pass;
   out[0] = operand("nothing", ETT_CPU_OUTPUT, 1);

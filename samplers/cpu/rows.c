@@ -122,7 +122,7 @@ static void rms_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
   }
 }
 
-/* Softmax of the first `open` entries of a row; the rest is 0. */
+/* Softmax of the first `open` entries of a row; the other entries become 0. */
 static void softmax_row(const float *restrict x, float *restrict y, int64_t open,
                         int64_t cols, float scale) {
   float top = -3.4e38f, sum = 0;

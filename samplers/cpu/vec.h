@@ -1,5 +1,5 @@
-/* What the files of kinds share: scalar helpers written so that the compiler vectorises
- * the loops that call them, and operands. */
+/* Shared by the files of kinds: operands, and scalar helpers that the compiler can
+ * vectorise in the calling loops. */
 #ifndef ETT_CPU_VEC_H
 #define ETT_CPU_VEC_H
 
@@ -21,8 +21,8 @@
 static inline float ett_expf(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
-  /* Truncation, not the "add 1.5 * 2^23" trick: that one is folded away by the
-   * reassociation these files are compiled with. */
+  /* Truncation, because -fassociative-math removes the "add 1.5 * 2^23" rounding
+   * trick. */
   int32_t whole = (int32_t)(x * 1.44269504089f + (x > 0 ? 0.5f : -0.5f));
   float n = (float)whole;
   float r = x - n * 0.693145751953125f;

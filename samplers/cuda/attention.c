@@ -1,6 +1,6 @@
-/* Fused attention by cuDNN, as the graph of elementary operations that its attention
- * engines recognise: that of NVIDIA's open front end (cudnn-frontend,
- * node/scaled_dot_product_flash_attention.h). The "unified" operations are not used: up
+/* Fused attention by cuDNN. The graph has the elementary operations that cuDNN's
+ * attention engines recognise, as in NVIDIA's cudnn-frontend
+ * (node/scaled_dot_product_flash_attention.h). The "unified" operations are not used: up
  * to cuDNN 9.20 the forward one takes no mask and the backward one has no engine
  * (JuliaGPU/CUDA.jl, pull request 3238). */
 #include <float.h>
@@ -32,8 +32,8 @@ static cudnnDataType_t data_type(ett_cuda_dtype dtype) {
 }
 
 /* One of the caller's tensors, [batch, heads, seq, width]. row: elements between the
- * positions of a [batch, seq, heads, width] one, or 0. exchanged: with its last two
- * dimensions exchanged, for products with K' and V'. */
+ * positions of a [batch, seq, heads, width] tensor, or 0. exchanged: swaps the last two
+ * dimensions, for products with K' and V'. */
 static operand given(ett_cuda_graph *graph, const ett_cuda_work *work, int tensor,
                      long long batch, long long heads, long long seq, long long width,
                      long long row, int exchanged) {
@@ -63,7 +63,7 @@ static operand binary(ett_cuda_graph *graph, cudnnPointwiseMode_t mode, const op
   return y;
 }
 
-/* Scores of keys after the query's position become the lowest number. */
+/* Scores of keys after the query's position become the lowest float. */
 static operand mask(ett_cuda_graph *graph, const operand *scores) {
   operand row = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
   operand column = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
@@ -111,7 +111,7 @@ static void forward(ett_cuda_graph *graph, const ett_cuda_work *work,
   operand logarithm = unary(graph, CUDNN_POINTWISE_LOG, &sum);
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, &greatest,
                          &logarithm, NULL, &stats);
-  /* The second product needs the tensors' own precision. */
+  /* The second product takes the precision of the tensors. */
   operand probabilities = ett_cuda_dnn_virtual(
       graph, scores.dims, data_type(ett_cuda_work_tensor_dtype(work, a->q)));
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, &powers, &sum,
@@ -149,7 +149,7 @@ static void backward(ett_cuda_graph *graph, const ett_cuda_work *work,
   operand dk = given(graph, work, a->dk, b, g, columns, d, a->kv_row, 0);
   operand dv = given(graph, work, a->dv, b, g, columns, d, a->kv_row, 0);
   operand scale = ett_cuda_dnn_scalar(graph, 1.0f / sqrtf((float)d));
-  operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* in place of dropout's factor */
+  operand one = ett_cuda_dnn_scalar(graph, 1.0f); /* replaces the dropout factor */
 
   operand products = binary(graph, CUDNN_POINTWISE_MUL, &dout, &o);
   operand sum = middle(graph, &stats), row_sum = ett_cuda_dnn_kept(graph, stats.dims);
@@ -190,7 +190,8 @@ static long long product(long long a, long long b, long long c, long long d) {
   return result;
 }
 
-/* Elements from the first of a tensor to its last; -1 when the row is too short. */
+/* Number of elements from the first to the last of a tensor; -1 if the row is too
+ * short. */
 static long long elements(long long batch, long long heads, long long seq,
                           long long width, long long row) {
   if (row == 0)

@@ -14,7 +14,7 @@
 static const char *const dtypes[] = {"fp16", "bf16", "fp32", "fp8", "int64", NULL};
 static const char *const fills[] = {"normal", "uniform", "zero", "index", NULL};
 
-/* The position of a name in the list; raises when it is not there. */
+/* Index of a name in the list; raises if it is missing. */
 static int index_of(lua_State *L, const char *name, const char *const *names,
                     const char *what) {
   for (int i = 0; names[i]; i++)
@@ -33,7 +33,7 @@ static ett_cuda_fill fill_field(lua_State *L, int index) {
   return (ett_cuda_fill)index_of(L, name, fills, "fill");
 }
 
-/* A number from 0 on, or nil and err when it is negative. */
+/* Pushes a non-negative number, or nil and err if it is negative. */
 static int push_count(lua_State *L, int number, const ett_err *err) {
   if (number < 0)
     return ett_lua_fail(L, err);
@@ -66,7 +66,7 @@ static int compile(lua_State *L) {
                                 &bytes, &log, &err);
   if (status != 0) {
     int results = ett_lua_fail(L, &err);
-    if (log) { /* leaks the log if memory runs out here */
+    if (log) { /* would leak the log if memory runs out here */
       lua_pushstring(L, log);
       lua_setfield(L, -2, "log");
     }
@@ -78,7 +78,7 @@ static int compile(lua_State *L) {
   return 1;
 }
 
-/* prelude() -> the CUDA C before every source */
+/* prelude() -> the CUDA C that is placed before every source */
 static int prelude(lua_State *L) {
   lua_pushstring(L, ett_cuda_prelude());
   return 1;
@@ -148,8 +148,8 @@ static int device_info(lua_State *L) {
   return 1;
 }
 
-/* device:lost() -> nil while usable, "kernel" when a kernel made it unusable to this
- * process, "device" when the device itself failed */
+/* device:lost() -> nil while usable; "kernel" if a kernel made it unusable for this
+ * process; "device" if the device itself failed */
 static int device_lost(lua_State *L) {
   static const char *const names[] = {NULL, "kernel", "device"};
   lua_pushstring(L, names[check_device(L, 1)->death]);
@@ -415,7 +415,7 @@ static int work_write(lua_State *L) {
       L, ett_cuda_work_write(work, index, values, (long long)count, &err), &err);
 }
 
-/* work:fill(tensor, {fill="normal", deviation=0.5, high=, seed=0}): at once, not as a
+/* work:fill(tensor, {fill="normal", deviation=0.5, high=, seed=0}): immediate, not a
  * launch of the list */
 static int work_fill(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);

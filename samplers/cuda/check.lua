@@ -52,7 +52,7 @@ function check.recorder(work)
   return sink, kept
 end
 
--- A byte is read and written as the fp8 number of the same bits: 1 is 1/512.
+-- Bytes are read and written as fp8 numbers with the same bits: byte 1 is 1/512.
 local BYTE = 512
 
 local function read(work, one)
@@ -68,12 +68,12 @@ local function write(work, one, values)
     for i, v in ipairs(values) do bits[i] = v / BYTE end
   end
   must(work:write(one.number, bits))
-  one.values = read(work, one) -- rounded
+  one.values = read(work, one) -- rounded to the dtype
 end
 
 local function set(to, from) for i, v in ipairs(from) do to[i] = v end end
 
---- One call of the list, on the tensors' values. false and why where it has no reference.
+--- Evaluates one call of the list on the tensors' values. false and the reason if it has no reference.
 local function replay(call, values)
   local args = call.args
   if call.kind == "gemm" then
@@ -106,8 +106,8 @@ local function replay(call, values)
   return true
 end
 
---- Sets operands that must fit each other: the output and statistics of an attention's backward pass, and a mask with
---- both of its values.
+--- Sets operands that must be consistent: output and statistics for the backward pass of attention, and a mask with
+--- both values.
 local function prepare(work, kept)
   for _, one in ipairs(kept.tensors) do
     one.values = read(work, one)
@@ -133,8 +133,8 @@ local function round(values, dtype)
   end
 end
 
---- Runs a recorded list once; kept: of check.recorder.
----@return table|nil comparisons, string? why there are none
+--- Runs a recorded list once; kept: the calls of check.recorder.
+---@return table|nil comparisons, string? why there is no comparison
 function check.run(work, kept, time_limit_seconds)
   prepare(work, kept)
   local values, dtype = {}, {}
@@ -142,7 +142,7 @@ function check.run(work, kept, time_limit_seconds)
   for _, call in ipairs(kept.calls) do
     local ok, why = replay(call, values)
     if not ok then return nil, why end
-    outside(round, values, dtype) -- as the device keeps them between two launches
+    outside(round, values, dtype) -- rounded as the device stores them between two launches
   end
   must(work:ready { graph = false, time_limit_seconds = time_limit_seconds })
   local list = {}

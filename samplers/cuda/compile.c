@@ -6,8 +6,8 @@
 
 #include "samplers/cuda/libraries.h"
 
-/* Conversions are written out, so that kernels compile without the toolkit's headers.
- * bf16 rounds to nearest even; NaN keeps a quiet bit. */
+/* Conversions are implemented here, so that kernels compile without the toolkit's
+ * headers. bf16 rounds to nearest even; NaN stays a quiet NaN. */
 static const char prelude[] =
     "#if ETT_DTYPE == 0\n"
     "struct T { unsigned short bits; };\n"

@@ -137,7 +137,7 @@ int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err) {
 
 /* --- failures ------------------------------------------------------------------- */
 
-/* The error of a dead context is permanent: every later call returns it. */
+/* The error of a corrupted context is permanent: every later call returns it. */
 static CUresult sticky(ett_cuda_device *device) {
   if (!device->stream)
     return CUDA_SUCCESS;
@@ -148,7 +148,7 @@ static CUresult sticky(ett_cuda_device *device) {
              : status;
 }
 
-/* Errors that a kernel can cause; any other is a failure of the device. */
+/* Errors that a kernel can cause; all others are device failures. */
 static int by_kernel(CUresult status) {
   return status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_FAILED ||
          status == CUDA_ERROR_LAUNCH_TIMEOUT || status == CUDA_ERROR_ASSERT ||
@@ -192,7 +192,7 @@ double ett_cuda_seconds(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Asks the stream until it is done, without a pause for the first `awake_seconds`. */
+/* Polls the stream until it is done, without sleeping for the first `awake_seconds`. */
 static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_seconds,
                     ett_err *err) {
   double start = ett_cuda_seconds();
@@ -331,7 +331,7 @@ int ett_cuda_device_function(ett_cuda_device *device, const char *source,
   return status == CUDA_SUCCESS ? 0 : ett_cuda_device_fail(device, status, name, err);
 }
 
-/* Seconds of one copy by events on the stream of `from`, whose context is current. */
+/* Seconds of one copy, by events on the stream of `from`; its context is current. */
 static int time_copy(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device *to,
                      CUdeviceptr target, size_t bytes, double limit, double *seconds,
                      ett_err *err) {
@@ -370,7 +370,8 @@ static int copies(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device *to
   return 0;
 }
 
-/* Lets the device of the current context write into the other's memory, where it can. */
+/* Enables peer writes from the current context's device to the other's memory, if
+ * supported. */
 static int enable(ett_cuda_device *from, const ett_cuda_device *to, int *direct,
                   int *enabled, ett_err *err) {
   const ett_cuda_driver *driver = from->driver;
@@ -383,7 +384,7 @@ static int enable(ett_cuda_device *from, const ett_cuda_device *to, int *direct,
   }
   return status == CUDA_SUCCESS
              ? 0
-             : ett_cuda_device_fail(from, status, "opening the way to another device",
+             : ett_cuda_device_fail(from, status, "enabling copies to another device",
                                     err);
 }
 

@@ -1,4 +1,4 @@
-/* One GPU: its facts, its stream, and the objects shared by all work on it. */
+/* One GPU: its properties, its stream, and the objects shared by all work on it. */
 #ifndef ETT_CUDA_DEVICE_H
 #define ETT_CUDA_DEVICE_H
 
@@ -24,14 +24,14 @@ typedef struct ett_cuda_device {
   CUdevice ordinal;
   CUcontext context;
   CUstream stream;
-  CUdeviceptr flush; /* twice the L2 cache: overwritten between timed runs */
+  CUdeviceptr flush; /* twice the L2 cache; overwritten between timed runs */
   size_t flush_bytes;
   cublasLtHandle_t blas; /* NULL until the first GEMM */
   CUdeviceptr workspace;
   void *dnn; /* cudnnHandle_t, NULL until the first attention */
   ett_cuda_module *modules;
   int module_count, module_room;
-  CUevent *events; /* made at their first use, then reused */
+  CUevent *events; /* created at their first use, then reused */
   int event_count, event_room;
   ett_cuda_death death;
 
@@ -54,19 +54,19 @@ int ett_cuda_device_count(ett_err *err);
  * buffer. A half-open device is closed again. */
 int ett_cuda_device_open(ett_cuda_device *device, int ordinal, ett_err *err);
 
-/* May be called twice, and on a zeroed device. Memory of a dead device is not freed,
- * because the call would wait for the device. */
+/* May be called twice, and on a zeroed device. Memory of a lost device is not freed,
+ * because the call would block. */
 void ett_cuda_device_close(ett_cuda_device *device);
 
-/* Makes the device's context current on this thread; -1 when the device is dead. */
+/* Makes the device's context current on this thread; -1 if the device is lost. */
 int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err);
 
 /* Fills err from a status of work on the device and returns -1. If the context is lost,
- * the device is marked dead and the error is ETT_ERR_LOST. */
+ * the device is marked as lost and the error is ETT_ERR_LOST. */
 int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
                          ett_err *err);
 
-/* The same for a library's call; the error is code unless the device died. */
+/* The same for a library call; the error is `code` unless the device is lost. */
 int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
                           const char *text, ett_err *err);
 
@@ -77,35 +77,35 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
 int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
                             double *seconds, ett_err *err);
 
-/* Waits for the stream; after the limit the device counts as dead. */
+/* Waits for the stream; after the time limit the device counts as lost. */
 int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
-/* The same without pauses, which would lengthen wall times. */
+/* The same without sleeping, which would lengthen wall times. */
 int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
 
 /* Seconds of the monotonic clock. */
 double ett_cuda_seconds(void);
 
-/* The function `name` of a source (compile.h), compiled and loaded at its first use. */
+/* The function `name` of a source (compile.h); compiled and loaded at its first use. */
 int ett_cuda_device_function(ett_cuda_device *device, const char *source,
                              const char *label, int first_line, ett_cuda_dtype dtype,
                              const char *name, CUfunction *function, ett_err *err);
 
-/* Makes room for one more element; returns the (possibly moved) array or NULL. */
+/* Ensures capacity for one more element; returns the (possibly moved) array, or NULL. */
 void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err);
 
 /* Allocates; the error names the bytes requested and the bytes free. */
 int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,
                              CUdeviceptr *address, ett_err *err);
 
-/* The speed of one GPU writing into the memory of another. */
+/* Write bandwidth from one GPU to the memory of another. */
 typedef struct ett_cuda_peer {
-  int direct;       /* over the link between them; 0: through host memory */
-  double bandwidth; /* bytes/s one way, the best of a few copies */
+  int direct;       /* 1: over a direct link; 0: through host memory */
+  double bandwidth; /* bytes/s in one direction, the best of several copies */
 } ett_cuda_peer;
 
 /* Copies `bytes` from one open device to another: once to warm up, then `repeats` times.
- * It frees its memory and restores peer access, also after an error. */
+ * Frees its memory and restores peer access, also after an error. */
 int ett_cuda_peer_measure(ett_cuda_device *from, ett_cuda_device *to, size_t bytes,
                           int repeats, double time_limit_seconds, ett_cuda_peer *peer,
                           ett_err *err);

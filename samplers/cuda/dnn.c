@@ -266,7 +266,8 @@ ett_cuda_operand ett_cuda_dnn_transposed(ett_cuda_graph *graph, const ett_cuda_o
 
 /* --- planning -------------------------------------------------------------------- */
 
-/* The first engine configuration of the heuristic that makes a plan. */
+/* Plans the graph with the first engine configuration of the heuristic that supports
+ * it. */
 static void plan_graph(ett_cuda_graph *graph) {
   enum { CONFIGURATIONS = 8 };
   cudnnHandle_t handle = graph->device->dnn;

@@ -29,12 +29,12 @@ typedef struct ett_cuda_graph {
   int bound_count;
   float scalars[4]; /* operands passed by value */
   int scalar_count;
-  CUdeviceptr kept[3]; /* buffers of the graph itself */
+  CUdeviceptr kept[3]; /* buffers owned by the graph */
   int kept_count;
   ett_cuda_descriptor plan, pack;
   CUdeviceptr workspace;
-  cudnnStatus_t status; /* the first failure of cuDNN while building */
-  ett_err failure;      /* the first other failure */
+  cudnnStatus_t status; /* the first cuDNN error while building */
+  ett_err failure;      /* the first other error */
 } ett_cuda_graph;
 
 /* A tensor with its shape. */
@@ -43,7 +43,7 @@ typedef struct ett_cuda_operand {
   int64_t dims[4], strides[4];
 } ett_cuda_operand;
 
-/* An empty graph whose launch runs it; NULL on failure. */
+/* An empty graph, added as a launch; NULL on failure. */
 ett_cuda_graph *ett_cuda_dnn_graph(ett_cuda_device *device, ett_err *err);
 
 /* A tensor of the device's memory: dims with strides, of a cuDNN type. */
@@ -72,7 +72,7 @@ void ett_cuda_dnn_matmul(ett_cuda_graph *graph, const ett_cuda_operand *a,
 /* y = x reduced along the dimensions in which y has one element. */
 void ett_cuda_dnn_reduce(ett_cuda_graph *graph, cudnnReduceTensorOp_t how,
                          const ett_cuda_operand *x, const ett_cuda_operand *y);
-/* The same elements with the last two dimensions exchanged, virtual, of that type. */
+/* A virtual tensor of the given type with the last two dimensions exchanged. */
 ett_cuda_operand ett_cuda_dnn_transposed(ett_cuda_graph *graph, const ett_cuda_operand *x,
                                          cudnnDataType_t type);
 

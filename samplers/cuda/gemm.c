@@ -1,5 +1,5 @@
-/* Products by cuBLASLt. cuBLAS is column-major: a row-major C = A·B is C' = B'·A' there,
- * so the operands are exchanged and nothing is transposed. */
+/* Products by cuBLASLt. cuBLAS is column-major, where a row-major C = A·B is C' = B'·A'.
+ * So the operands are swapped and nothing is transposed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,7 +155,7 @@ static int choose(gemm_launch *launch, int autotune, ett_err *err) {
         &found);
   if (preference)
     blas->cublasLtMatmulPreferenceDestroy(preference);
-  /* A proposal may not be runnable. */
+  /* A proposed algorithm may not be runnable. */
   float best = -1;
   int chosen = -1;
   for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < found; i++) {

@@ -18,15 +18,15 @@ local backend = {
   time_limit_seconds = timing.limit_seconds,
 }
 
--- Tensor cores have bf16 since Ampere and fp8 since Ada and Hopper.
+-- Minimum compute capability: tensor cores support bf16 since Ampere and fp8 since Ada and Hopper.
 local least_capability = { bf16 = 80, fp8 = 89 }
 
---- Whether a device of a compute capability (90 for 9.0) computes in a precision.
+--- Whether a device of a compute capability (90 for 9.0) supports a precision.
 function backend.has(precision, capability)
   return backend.precisions[precision] ~= nil and capability >= (least_capability[precision] or 0)
 end
 
---- true, or nil, one sentence on what is missing, and the kind of the driver's failure where that is it.
+--- true; or nil, a message that names what is missing, and the kind of the driver's error, if any.
 function backend.available()
   local cuda, why = error_module.part("ett.cuda", "the CUDA back end",
     "install the CUDA toolkit (cuda.h, nvrtc.h, cublasLt.h)")
@@ -37,7 +37,7 @@ function backend.available()
   return true
 end
 
---- Line of a file at which a piece of it starts, so that compiler messages name the operator's own lines.
+--- Line of a file at which a source string starts, so that compiler messages have line numbers of the operator's file.
 local function first_line_of(path, source)
   local file = path and io.open(path, "r")
   if not file then return 1 end
@@ -48,9 +48,9 @@ local function first_line_of(path, source)
   return 1 + select(2, text:sub(1, at - 1):gsub("\n", ""))
 end
 
---- The primitives that an operator's kernel() calls, recording into `sink`: an object with tensor, kernel,
---- gemm and attention as a work list of ett.cuda has them. sink:tensor may answer a second number: the elements
---- between the rows of the tensor where it is a slice of a wider one.
+--- The primitives that an operator's kernel() calls. They record into `sink`: an object with tensor, kernel, gemm and
+--- attention as in a work list of ett.cuda. sink:tensor may return a second number: the elements between the rows of
+--- the tensor, if it is a slice of a wider one.
 ---@param precision string the campaign's precision; under fp8 only GEMM operands are fp8
 function backend.primitives(sink, op, precision, options)
   options = options or {}
@@ -64,12 +64,12 @@ function backend.primitives(sink, op, precision, options)
     local dtype = spec.dtype or (fill == "index" and "int64") or (precision == "fp8" and "bf16") or precision
     local described = { table.unpack(spec) }
     described.dtype, described.fill, described.high, described.seed = dtype, fill, spec.high, seed
-    described.bytes = spec.dtype == "fp8" -- an operator's own one-byte elements are masks
+    described.bytes = spec.dtype == "fp8" -- one-byte elements declared by an operator are masks
     local number, row = sink:tensor(described)
     return { tensor = must(number, row), spec = described, row = number and row or nil }
   end
 
-  -- Under fp8 the operands of a product are fp8 copies of the same size; the result stays bf16.
+  -- Under fp8 the operands of a product are fp8 copies with the same sizes; the result is bf16.
   local narrow = {}
   local function operand(tensor)
     if not narrow[tensor] then
@@ -81,9 +81,9 @@ function backend.primitives(sink, op, precision, options)
   end
 
   function k.gemm(g)
-    -- The tensor cores of Ada and Hopper take fp8 operands with k innermost only: frameworks keep a transposed
-    -- copy where a product wants the other order, so every fp8 product is of this form. Transformer Engine
-    -- lets forward products add up in the tensor cores' own precision.
+    -- The tensor cores of Ada and Hopper accept fp8 operands only with k innermost. Frameworks keep a transposed copy
+    -- for the other order, so every fp8 product has this form. Transformer Engine accumulates forward products in the
+    -- tensor cores' reduced precision.
     local fp8 = precision == "fp8" and not g.wide
     local trans_a, trans_b = g.trans_a, g.trans_b
     if fp8 then trans_a, trans_b = false, true end
@@ -96,15 +96,14 @@ function backend.primitives(sink, op, precision, options)
 
   function k.attention(a)
     if a.window then
-      error_module.raise("argument", "attention with a sliding window is not measured: leave out window")
+      error_module.raise("argument", "attention with a sliding window cannot be measured on a GPU: omit window")
     end
-    -- These masks are aligned to the top left: no query would attend to the last keys.
+    -- These masks are aligned to the top left, so with seq_q < seq_k no query would attend to the last keys.
     if a.causal and a.seq_q ~= a.seq_k then
-      error_module.raise("argument", "attention under a causal mask is measured on a GPU with as many keys as queries "
-        .. "only, got %d queries and %d keys: make seq_k equal to seq_q, leave out causal, or use the back end cpu or "
-        .. "torch", a.seq_q, a.seq_k)
+      error_module.raise("argument", "attention with a causal mask needs seq_k = seq_q on a GPU, got seq_q %d and "
+        .. "seq_k %d; make them equal, omit causal, or use the back end cpu or torch", a.seq_q, a.seq_k)
     end
-    -- cuDNN's engines take 16 bits only.
+    -- cuDNN's engines support only 16-bit types.
     if precision == "fp32" then return require("ett.operator.attention").launch(k, a) end
     local call = { q_row = a.q.row, kv_row = a.k.row, out_row = a.out.row }
     for name, value in pairs(a) do call[name] = type(value) == "table" and value.tensor or value end
@@ -126,11 +125,11 @@ function backend.primitives(sink, op, precision, options)
       args = args, doubles = launch.doubles or op.doubles and op.doubles[launch.name] })
   end
 
-  -- k.graph only runs its function: on CUDA every recording becomes one graph.
+  -- k.graph only calls its function: on CUDA every recording becomes one graph.
   return primitives.checked(op, k)
 end
 
---- Records one pass of an operator into a sink; raises when the operator cannot run here.
+--- Records one pass of an operator into a sink; raises if the operator cannot run here.
 function backend.record(sink, op, s, pass, precision, options)
   if not op.kernel then
     error_module.raise("model", "operator '%s' cannot run on CUDA: it has no 'kernel' function", tostring(op.name))
@@ -140,9 +139,9 @@ function backend.record(sink, op, s, pass, precision, options)
     s, pass)
 end
 
---- The effect of a failure on the campaign. A kernel that made the device unusable fails its shape and ends this
---- process's work. A device that failed by itself, a source that does not compile and a missing library are `fatal`:
---- the campaign ends and no shape is marked.
+--- The effect of an error on the campaign. If a kernel made the device unusable, its shape fails and this process
+--- stops. A failed device, a source that does not compile and a missing library are `fatal`: the campaign ends and no
+--- shape is marked.
 local function judged(device, named, failure, op)
   local object = error_module.from(failure)
   local how = device:lost()
@@ -158,7 +157,7 @@ local function judged(device, named, failure, op)
   return object
 end
 
---- The precision of a work list: under fp8 all but the operands of products is bf16.
+--- The precision of a work list: under fp8 everything except the operands of products is bf16.
 local function wide(precision) return precision == "fp8" and "bf16" or precision end
 
 local function measure_pass(device, probe, op, s, pass, options)
@@ -186,7 +185,7 @@ local function measure_pass(device, probe, op, s, pass, options)
   return result
 end
 
---- The lines about a device for the header of a table.
+--- The lines on the device for the header of a table.
 local function header_of(ordinal, info, probe, autotune)
   return {
     { "machine", sample.hostname() },
@@ -203,7 +202,7 @@ local function header_of(ordinal, info, probe, autotune)
   }
 end
 
---- Opens a device that computes in a precision, and its clock probe: device, info, probe | nil, error.
+--- Opens a device that supports a precision, and its clock probe: device, info, probe | nil, error.
 local function open_device(ordinal, precision)
   local device, err = require("ett.cuda").open(ordinal)
   if not device then return nil, err end
@@ -269,8 +268,8 @@ end
 
 local compiled = {} -- cubins by precision, capability and source
 
---- Compiles every kernel an operator launches, without a device: list of { name=, bytes= }; raises on the first
---- that does not compile, with the compiler's message on the operator's own lines.
+--- Compiles every kernel that an operator launches, without a device: list of { name=, bytes= }. Raises at the first
+--- error, with the compiler's message and line numbers of the operator's file.
 function backend.compile(op, s, pass, precision, capability)
   local cuda = require "ett.cuda"
   local kernels, tensors = {}, 0
@@ -296,7 +295,7 @@ function backend.compile(op, s, pass, precision, capability)
         compiled[key] = cubin
       end
       local cubin = compiled[key]
-      -- A cubin names its functions in its string table.
+      -- A cubin lists its functions in its string table.
       if not cubin:find(launch.name, 1, true) then
         return nil, error_module.new("model", "%s: the source has no function '%s'", op.name, launch.name)
       end

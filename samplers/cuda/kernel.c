@@ -30,11 +30,11 @@ static int run_kernel(ett_cuda_launch *base, ett_err *err) {
 }
 
 static void free_kernel(ett_cuda_launch *base) {
-  free(base); /* the device owns its module */
+  free(base); /* the module is owned by the device */
 }
 
-/* The driver reads as many values as the kernel declares: with too few it would read past
- * the end; with another size the kernel would get part of a number. */
+/* The driver reads as many values as the kernel declares. With too few it would read past
+ * the end; with a wrong size it would pass part of a number. */
 static int check_parameters(const ett_cuda_driver *driver, CUfunction function,
                             const ett_cuda_kernel *kernel, ett_err *err) {
 #if CUDA_VERSION >= 12040

@@ -34,7 +34,7 @@ static void *open_library(const char *name) {
   return library;
 }
 
-/* Opens the first of the names that exists and fills the table. */
+/* Opens the first existing library of the names and fills the table. */
 static int fill(void *table, const char *const *names, const symbol *symbols,
                 size_t count, const char *remedy, ett_err *err) {
   void *library = NULL;

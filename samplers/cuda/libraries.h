@@ -1,7 +1,7 @@
-/* The CUDA libraries, opened at their first use.
+/* The CUDA libraries, loaded at their first use.
  *
- * Nothing links against CUDA, so that ett runs on a machine without a driver or toolkit.
- * A table holds the functions of a library under their own names: `driver->cuInit(0)`. */
+ * Nothing links against CUDA, so ett runs on machines without a driver or toolkit. A
+ * table holds the functions of a library under their own names: `driver->cuInit(0)`. */
 #ifndef ETT_CUDA_LIBRARIES_H
 #define ETT_CUDA_LIBRARIES_H
 
@@ -60,7 +60,7 @@
   X(cuEventElapsedTime)                                                                  \
   X(cuEventDestroy)
 
-/* Functions that a driver may lack: NULL in the table then. */
+/* Optional functions: NULL in the table if the driver lacks them. */
 #if CUDA_VERSION >= 12040
 #define ETT_CUDA_DRIVER_OPTIONAL(X) X(cuFuncGetParamInfo)
 #else
@@ -139,8 +139,8 @@ typedef struct ett_cuda_cupti {
 #endif
 #undef ETT_CUDA_FIELD
 
-/* Each returns the library's table (opened once, never closed), or NULL; then err says
- * what is missing and what to install. */
+/* Each returns the library's table (opened once, never closed). NULL: err names what is
+ * missing and what to install. */
 const ett_cuda_driver *ett_cuda_driver_open(ett_err *err);
 const ett_cuda_nvrtc *ett_cuda_nvrtc_open(ett_err *err);
 const ett_cuda_blas *ett_cuda_blas_open(ett_err *err);

@@ -18,8 +18,8 @@ int ett_cuda_profile(ett_cuda_work *work, double time_limit_seconds,
 
 #else
 
-/* CUPTI calls back on its own thread with no user pointer: the receiver is a variable of
- * this file, behind a lock, set for the length of one profile. */
+/* CUPTI calls back on its own thread without a user pointer. The receiver is therefore a
+ * variable of this file, protected by a lock and set during one profile. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
   const ett_cuda_cupti *cupti;

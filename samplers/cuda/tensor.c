@@ -5,10 +5,10 @@
 
 #include "samplers/cuda/work.h"
 
-/* Fills buffers on the device: copying gigabytes of random numbers would take longer than
- * the measurement. Kind 4 is for fp8 (e4m3): both signs of 1/4 to 9/8, since random bits
- * would hold NaNs. A counter-based generator (splitmix64) makes element i independent of
- * the launch shape. */
+/* Fills buffers on the device, because copying gigabytes of random numbers would take
+ * longer than the measurement. Kind 4 is fp8 (e4m3): 1/4 to 9/8 with both signs, because
+ * random bits would contain NaNs. A counter-based generator (splitmix64) makes element i
+ * independent of the launch shape. */
 static const char fill_source[] =
     "extern \"C\" __global__ void ett_fill(void *out, long long n, long long kind,\n"
     "                                     long long high, double deviation,\n"
@@ -32,7 +32,7 @@ static const char fill_source[] =
     "  }\n"
     "}\n";
 
-/* Of activations; a model sets its own. */
+/* Typical deviation of activations; a model may set its own. */
 static const double USUAL_DEVIATION = 0.5;
 
 long long ett_cuda_work_count(const ett_cuda_work *work, int index) {
@@ -157,7 +157,7 @@ static double half_value(uint16_t h) {
   return h & 0x8000 ? -value : value;
 }
 
-static double fp8_value(uint8_t byte) { /* e4m3: no infinity, 0x7f is NaN */
+static double fp8_value(uint8_t byte) { /* e4m3 has no infinity; 0x7f is NaN */
   int exponent = (byte >> 3) & 15, fraction = byte & 7;
   double value = (byte & 0x7f) == 0x7f ? NAN
                  : exponent == 0       ? ldexp(fraction, -9)
@@ -185,7 +185,7 @@ static double element(const void *data, long long i, ett_cuda_dtype dtype) {
   return NAN;
 }
 
-/* Waits for the list's work, so that a copy sees what it computed. */
+/* Waits for the launches of the list, so that a copy sees their results. */
 static int settle(ett_cuda_work *work, int index, long long count, ett_err *err) {
   if (index < 0 || index >= work->tensor_count || count <= 0 ||
       count > work->tensors[index].count)
@@ -215,7 +215,7 @@ int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long
              : ett_cuda_device_fail(work->device, status, "reading a tensor", err);
 }
 
-/* Nearest half, ties to even. */
+/* Rounds to the nearest half, ties to even. */
 static uint16_t half_bits(double value) {
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
   const double a = fabs(value);
@@ -270,7 +270,7 @@ int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
     set_element(copy, i, t->dtype, values[i]);
   const ett_cuda_driver *driver = work->device->driver;
   CUresult status = driver->cuMemcpyHtoD(t->address, copy, bytes);
-  if (status == CUDA_SUCCESS) /* the copy may return before it has arrived */
+  if (status == CUDA_SUCCESS) /* the copy may be asynchronous */
     status = driver->cuCtxSynchronize();
   free(copy);
   return status == CUDA_SUCCESS

@@ -6,16 +6,16 @@ local timing = {}
 --- Seconds after which a kernel is stopped (ETT_KERNEL_SECONDS).
 timing.limit_seconds = require("ett.sampling.limit").seconds
 
---- A clock this many times slower than the best seen marks the row.
+--- A clock slower than the best one by this factor marks the row.
 timing.slow_clock_ratio = 1.05
 
---- The repeats of a shape, with defaults for what the campaign leaves open.
+--- The repeat options of a shape, with defaults for those that the campaign does not set.
 function timing.resolved(options)
   return { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
     min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
 end
 
---- Seconds of a work list: repeats until the low mean is known to `target` or the budget is spent.
+--- Seconds of a work list. Repeats until the low mean has the `target` precision or the budget is spent.
 function timing.work(work, options)
   local r = timing.resolved(options)
   local budget, target, most, least = r.budget_seconds, r.target, r.max_repeats, r.min_repeats
@@ -36,8 +36,8 @@ function timing.work(work, options)
     raw_seconds = options.keep_raw and seconds or nil }
 end
 
--- A chain of dependent multiply-adds counts its own cycles. Cycles over time are the SM clock; a clock below the best
--- seen means a throttled device. Without steps it is the shortest kernel possible.
+-- A chain of dependent multiply-adds counts its own cycles. Cycles divided by time is the SM clock; a clock below the
+-- best one means a throttled device. With zero steps it is the shortest possible kernel.
 local PROBE_STEPS = 20000
 local probe_source = [[
 extern "C" __global__ void clock_probe(float *out, long long *cycles, long long n) {
@@ -68,7 +68,7 @@ local function probe_work(device, steps)
   return work, cycles
 end
 
---- { floor_seconds, clock_hz or nil, ratio() -> best clock over the present one | nil, error, close() }
+--- { floor_seconds, clock_hz or nil, ratio() -> best clock / current clock | nil, error, close() }
 function timing.probe(device)
   local empty, err = probe_work(device, 0)
   if not empty then return nil, err end

@@ -20,7 +20,7 @@ void ett_cuda_work_free(ett_cuda_work *work) {
     return;
   ett_cuda_device *device = work->device;
   const ett_cuda_driver *driver = device->driver;
-  /* On a dead device nothing is freed: the calls would fail or wait forever. */
+  /* Nothing is freed on a lost device: the calls would fail or block. */
   int alive = driver && device->death == ETT_CUDA_ALIVE;
   if (alive)
     driver->cuCtxSetCurrent(device->context);
@@ -83,7 +83,8 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the kernel function launched nothing");
   if (ett_cuda_device_use(device, err) != 0)
     return -1;
-  /* Runs once outside a capture, because libraries may allocate at their first call. */
+  /* Runs once outside a capture, because libraries may allocate memory at their first
+   * call. */
   if (enqueue_all(work, err) != 0 ||
       ett_cuda_device_wait(device, time_limit_seconds, err) != 0)
     return -1;
@@ -162,8 +163,8 @@ int ett_cuda_work_launches(const ett_cuda_work *work) {
   return work->launch_count;
 }
 
-/* A chain of dependent multiply-adds, four cycles each, that only keeps the device busy.
- * Its result is never negative. */
+/* A chain of dependent multiply-adds, four cycles each, that keeps the device busy. Its
+ * result is never negative. */
 static const char hold_source[] =
     "extern \"C\" __global__ void ett_hold(float *never, long long n) {\n"
     "  float x = 1.0f;\n"
@@ -171,8 +172,8 @@ static const char hold_source[] =
     "  if (x < 0) *never = x;\n"
     "}\n";
 
-/* Keeps the device busy for about 10 us a launch of the list; the host is assumed to
- * enqueue a launch in less. */
+/* Keeps the device busy for about 10 us per launch of the list; enqueuing a launch is
+ * assumed to take less. */
 static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
   CUfunction function;
   if (ett_cuda_device_function(device, hold_source, "hold", 1, ETT_CUDA_FP32, "ett_hold",
@@ -185,7 +186,7 @@ static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
                                                    device->stream, args, NULL);
   return status == CUDA_SUCCESS
              ? 0
-             : ett_cuda_device_fail(device, status, "holding the device up", err);
+             : ett_cuda_device_fail(device, status, "keeping the device busy", err);
 }
 
 static int enqueue_parts(ett_cuda_work *work, const int *ends, int parts,
@@ -211,8 +212,8 @@ int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
   for (int i = 0; i < parts; i++)
     if (ends[i] < (i ? ends[i - 1] : 0) || ends[i] > work->launch_count)
       return ett_err_set(err, ETT_ERR_ARGUMENT,
-                         "part %d ends at launch %d of %d: parts follow each other",
-                         i + 1, ends[i], work->launch_count);
+                         "part %d ends at launch %d of %d: ends must ascend", i + 1,
+                         ends[i], work->launch_count);
   if (parts < 1 || ends[parts - 1] != work->launch_count)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the parts must cover all launches");
   if (ett_cuda_device_use(device, err) != 0)

@@ -1,6 +1,6 @@
-/* A recorded list of launches on one device, which a sampler times. Record tensors and
- * launches, make it ready once, then run it as often as needed. Tensors are numbered from
- * 0 in the order of their making. */
+/* A recorded list of launches on one device, timed by a sampler. Record tensors and
+ * launches, make the list ready once, then run it repeatedly. Tensors are numbered from 0
+ * in the order of creation. */
 #ifndef ETT_CUDA_WORK_H
 #define ETT_CUDA_WORK_H
 
@@ -26,10 +26,10 @@ typedef struct ett_cuda_arg {
 #define ETT_CUDA_MAX_ARGS 24
 
 typedef struct ett_cuda_kernel {
-  const char *source; /* borrowed during the call */
+  const char *source; /* must be valid only during the call */
   const char *name;   /* extern "C" __global__ function */
   const char *label;  /* the operator's file, for messages */
-  int first_line;     /* where the source starts in that file */
+  int first_line;     /* line of that file at which the source starts */
   unsigned grid[3], block[3], shared_bytes;
   ett_cuda_arg args[ETT_CUDA_MAX_ARGS];
   int arg_count;
@@ -41,7 +41,7 @@ typedef struct ett_cuda_gemm {
   int a, b, c;
   long long m, n, k, batch;
   int trans_a, trans_b, accumulate;
-  int fast; /* fp8 on Hopper: sums kept in the tensor cores' own precision */
+  int fast; /* fp8 on Hopper: accumulate in the tensor cores' reduced precision */
 } ett_cuda_gemm;
 
 /* Fused attention over [batch, heads, seq, head_dim] tensors; stats is fp32
@@ -58,7 +58,7 @@ typedef struct ett_cuda_attention {
 
 typedef struct ett_cuda_work ett_cuda_work;
 
-/* The device must outlive the work. Element type of the campaign: dtype. */
+/* The device must outlive the work. dtype: element type of the campaign. */
 ett_cuda_work *ett_cuda_work_new(ett_cuda_device *device, ett_cuda_dtype dtype,
                                  ett_err *err);
 void ett_cuda_work_free(ett_cuda_work *work); /* NULL is allowed */
@@ -67,20 +67,20 @@ void ett_cuda_work_free(ett_cuda_work *work); /* NULL is allowed */
 int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dtype,
                          ett_cuda_fill fill, long long high, uint64_t seed, ett_err *err);
 
-/* The number of a view of a tensor, count elements from `first` (from 0) on, or -1. The
- * tensor keeps the memory. */
+/* Creates a view of `count` elements of a tensor from `first` (counted from 0) on;
+ * returns its number, or -1. The memory belongs to the tensor. */
 int ett_cuda_work_view(ett_cuda_work *work, int tensor, long long first, long long count,
                        ett_err *err);
 
-/* Fills a tensor or a view at once; not a launch of the list. deviation: of
- * ETT_CUDA_FILL_NORMAL. Element i depends on the seed and i alone, for any dtype. */
+/* Fills a tensor or a view immediately; not a launch of the list. deviation: of
+ * ETT_CUDA_FILL_NORMAL. Element i depends only on the seed and i, for any dtype. */
 int ett_cuda_work_fill(ett_cuda_work *work, int tensor, ett_cuda_fill fill,
                        long long high, double deviation, uint64_t seed, ett_err *err);
 
 int ett_cuda_work_kernel(ett_cuda_work *work, const ett_cuda_kernel *kernel,
                          ett_err *err);
 
-/* With autotune, every algorithm of the heuristic is timed and the fastest kept. */
+/* With autotune, times every algorithm of the heuristic and keeps the fastest. */
 int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autotune,
                        ett_err *err);
 int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *attention,
@@ -90,13 +90,13 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
 int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_seconds,
                         ett_err *err);
 
-/* Runs the list `repeats` times and writes the seconds of each run, by CUDA events. With
- * flush the L2 cache is overwritten before each run. After a timeout the device is
- * unusable by this process. */
+/* Runs the list `repeats` times and writes the seconds of each run, by CUDA events. flush
+ * overwrites the L2 cache before each run. After a timeout this process can no longer use
+ * the device. */
 int ett_cuda_work_time(ett_cuda_work *work, int repeats, int flush,
                        double time_limit_seconds, double *seconds, ett_err *err);
 
-/* Runs the list once and writes the wall seconds from the first enqueuing call until the
+/* Runs the list once and writes the wall seconds from the first enqueue call until the
  * device has finished. */
 int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *seconds,
                       ett_err *err);
@@ -105,8 +105,8 @@ int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *se
 int ett_cuda_work_launches(const ett_cuda_work *work);
 
 /* Runs the list once, launch by launch, and writes the seconds of each part, by CUDA
- * events. Part i ends before launch ends[i], the last at the end. The device is kept busy
- * first, for about 10 us a launch, so that it does not wait for the host. */
+ * events. Part i ends before launch ends[i], the last part at the end. The device is kept
+ * busy first, for about 10 us per launch, so that it does not wait for the host. */
 int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
                              double time_limit_seconds, double *seconds, ett_err *err);
 
@@ -117,12 +117,12 @@ int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long lon
 int ett_cuda_work_write(ett_cuda_work *work, int tensor, const double *values,
                         long long count, ett_err *err);
 long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);
-/* Device address of a tensor, 0 when there is no such tensor. */
+/* Device address of a tensor; 0 if the tensor does not exist. */
 CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int tensor);
 ett_cuda_device *ett_cuda_work_device(const ett_cuda_work *work);
 ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int tensor);
 
-/* A launch added by gemm.c or attention.c: run enqueues it on the stream. */
+/* A launch added by gemm.c or attention.c; run enqueues it on the stream. */
 typedef struct ett_cuda_launch {
   int (*run)(struct ett_cuda_launch *launch, ett_err *err);
   void (*free)(struct ett_cuda_launch *launch);
@@ -133,7 +133,7 @@ typedef struct ett_cuda_tensor {
   CUdeviceptr address;
   long long count;
   ett_cuda_dtype dtype;
-  int is_view; /* of another tensor's memory */
+  int is_view; /* memory belongs to another tensor */
 } ett_cuda_tensor;
 
 struct ett_cuda_work {

@@ -58,7 +58,7 @@ static int open_job(lua_State *L) {
   return 1;
 }
 
-/* dist.leave(): as ett_dist_leave */
+/* dist.leave(): see ett_dist_leave */
 static int leave(lua_State *L) {
   (void)L;
   ett_dist_leave();
@@ -70,7 +70,7 @@ static int abort_job(lua_State *L) {
   return 0;
 }
 
-/* group:split(color, key) -> group; color < 0 leaves this rank out */
+/* group:split(color, key) -> group; color < 0 excludes this rank */
 static int split(lua_State *L) {
   ett_dist_group *parent = check_group(L);
   int color = (int)luaL_checkinteger(L, 2), key = (int)luaL_optinteger(L, 3, 0);
@@ -134,7 +134,7 @@ static int run(lua_State *L) {
   return 0;
 }
 
-/* group:agree(number) -> the largest of the ranks' numbers; ranks that wait sleep */
+/* group:agree(number) -> the maximum over the ranks; waiting ranks sleep */
 static int agree(lua_State *L) {
   lua_pushnumber(L, ett_dist_agree(check_group(L), luaL_checknumber(L, 2)));
   return 1;
@@ -161,8 +161,8 @@ static int receive_tensor(lua_State *L) {
   return transfer(L, 0);
 }
 
-/* group:exchange(sent, received, rank): both at once, so that two stages that send to
- * each other do not deadlock */
+/* group:exchange(sent, received, rank): sends and receives at once, so that two stages
+ * that send to each other do not deadlock */
 static int exchange(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_tensor *out = check_tensor(L, 2), *in = check_tensor(L, 3);
@@ -186,7 +186,7 @@ static int reduce(lua_State *L) {
   return 1;
 }
 
-/* group:share_text(text [, rank]) -> that rank's text, by default rank 0's */
+/* group:share_text(text [, rank]) -> the text of that rank (default 0) */
 static int share_text(lua_State *L) {
   ett_dist_group *g = check_group(L);
   size_t bytes = 0;
@@ -222,7 +222,7 @@ static int time_collective(lua_State *L) {
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 1 << 20, 2,
-                "max_repeats is 1 to 1048576");
+                "max_repeats must be 1 to 1048576");
   const int keep = ett_lua_boolean_field(L, 2, "keep_raw", 0);
   if (keep)
     options.raw =
@@ -247,8 +247,8 @@ static int time_collective(lua_State *L) {
   return 1;
 }
 
-/* group:work(journal or nil, count) -> work; the journal is rank 0's, nil: none, nothing
- * is committed */
+/* group:work(journal or nil, count) -> work; journal: that of rank 0; nil: nothing is
+ * committed */
 static int work_new(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_sample_journal *journal = NULL;
@@ -258,7 +258,7 @@ static int work_new(lua_State *L) {
   lua_Integer count = luaL_checkinteger(L, 3);
   void **box = ett_lua_box_new(L, WORK_TYPE);
   lua_pushvalue(L, 2);
-  lua_setiuservalue(L, -2, 1); /* the journal lives as long as the work */
+  lua_setiuservalue(L, -2, 1); /* the work keeps the journal alive */
   ett_err err = {0};
   *box = ett_dist_work_open(g, journal, count, &err);
   return *box ? 1 : ett_lua_raise(L, &err);
@@ -273,7 +273,7 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-/* Pushes and frees the news of other ranks; returns 2. */
+/* Pushes and frees the hints of other ranks; returns 2. */
 static int push_others(lua_State *L, char *others, size_t length) {
   lua_pushcfunction(L, push_text);
   lua_pushlightuserdata(L, others);
@@ -283,7 +283,7 @@ static int push_others(lua_State *L, char *others, size_t length) {
   return status == LUA_OK ? 2 : lua_error(L);
 }
 
-/* work:take([news [, ahead]]) -> position or nil, news of the other ranks */
+/* work:take([hints [, ahead]]) -> position or nil, hints of the other ranks */
 static int work_take(lua_State *L) {
   ett_err err = {0};
   size_t bytes = 0, length = 0;
@@ -301,7 +301,7 @@ static int work_take(lua_State *L) {
   return push_others(L, others, length);
 }
 
-/* work:tell(news) -> whether they were taken, news of the other ranks */
+/* work:tell(hints) -> whether the hints were sent, hints of the other ranks */
 static int work_tell(lua_State *L) {
   ett_err err = {0};
   size_t bytes, length;
@@ -325,7 +325,7 @@ static int work_commit(lua_State *L) {
   return 0;
 }
 
-/* work:count() -> positions committed to rank 0, failures among them */
+/* work:count() -> positions committed to rank 0, number of failures among them */
 static int work_count(lua_State *L) {
   int64_t committed, failed;
   ett_dist_work_count(check_work(L), &committed, &failed);
@@ -377,7 +377,7 @@ int luaopen_ett_dist(lua_State *L);
 int luaopen_ett_dist(lua_State *L) {
   ett_lua_type(L, GROUP_TYPE, group_methods, group_close);
   ett_lua_type(L, WORK_TYPE, work_methods,
-               NULL); /* closing waits for other ranks: no __gc */
+               NULL); /* no __gc, because closing waits for other ranks */
   luaL_newlib(L, functions);
   return 1;
 }

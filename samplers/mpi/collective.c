@@ -68,7 +68,7 @@ typedef struct {
   size_t stride, sets;
 } buffers;
 
-/* Operands rotate, because those of a training step are outside the caches. */
+/* Operands rotate, because those of a training step are not in the caches. */
 static int make_buffers(buffers *b, size_t count, ett_err *err) {
   b->stride = (count + 32) / 16 * 16 * 2;
   const size_t bytes = b->stride * sizeof(float);
@@ -80,11 +80,11 @@ static int make_buffers(buffers *b, size_t count, ett_err *err) {
     return ett_err_set(err, ETT_ERR_MEMORY, "out of memory: %.3f GB of buffers",
                        (double)(b->sets * bytes) * 1e-9);
   b->memory = memory;
-  memset(memory, 0, b->sets * bytes); /* sums of zeros stay finite */
+  memset(memory, 0, b->sets * bytes); /* zeros, whose sums stay finite */
   return 0;
 }
 
-/* Waits for a moment of rank 0's clock; 0 when this rank is late. */
+/* Waits for a time of rank 0's clock; returns 0 if this rank is late. */
 static int wait_until(double moment, double offset, int crowded) {
   double at = ett_clock(CLOCK_MONOTONIC) + offset;
   if (at > moment)
@@ -122,7 +122,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   }
   double *late_times = times + most;
   const int crowded = job->world.size > (int)sysconf(_SC_NPROCESSORS_ONLN);
-  double ahead = 30e-6; /* grows while ranks are late */
+  double ahead = 30e-6; /* grows if ranks are late */
   int kept = 0, late = 0, all = 0, status = 0;
   const double start = ett_clock(CLOCK_MONOTONIC);
   for (int warm = 0; warm < 3 && status == 0; warm++)
@@ -134,7 +134,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     float *to = options->in_place ? in : in + b.stride / 2;
     double moment = ett_clock(CLOCK_MONOTONIC) + job->offset_seconds + ahead;
     MPI_Bcast(&moment, 1, MPI_DOUBLE, 0, g->comm);
-    double report[3]; /* time, lateness, whether rank 0 wants to stop */
+    double report[3]; /* time, lateness, whether rank 0 requests a stop */
     report[1] = !wait_until(moment, job->offset_seconds, crowded);
     status = ett_dist_run(g, kind, in, to, count, err);
     report[0] = ett_clock(CLOCK_MONOTONIC) + job->offset_seconds - moment;
@@ -152,7 +152,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     if (report[2] > 0 || kept >= most || all >= 4 * most)
       break;
     if (kept >= options->min_repeats && kept % 8 == 0) {
-      ett_sample_stats stats; /* same numbers and decision on every rank */
+      ett_sample_stats stats; /* equal numbers and decisions on every rank */
       ett_sample_stats_compute(times, (size_t)kept, &stats);
       if (stats.half_width <= options->target * stats.low_mean)
         break;

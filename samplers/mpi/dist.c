@@ -10,8 +10,8 @@
 static ett_dist_job job;
 static int opened, agreed_to_end;
 
-/* MPI_Finalize waits for every rank. A rank that ends by an error ends the job, because
- * the others wait for it in a collective. */
+/* MPI_Finalize waits for every rank. A rank that fails aborts the job, because the others
+ * would wait for it in a collective. */
 static void finalize(int status, void *unused) {
   (void)unused;
   int done;
@@ -21,12 +21,12 @@ static void finalize(int status, void *unused) {
   if (status != 0 && !agreed_to_end && job.world.size > 1)
     MPI_Abort(MPI_COMM_WORLD, status);
   ett_dist_group all = {.comm = MPI_COMM_WORLD};
-  ett_dist_agree(&all, 0); /* sleeps; MPI_Finalize would spin until all are here */
+  ett_dist_agree(&all, 0); /* sleeps; MPI_Finalize would spin until all ranks arrive */
   MPI_Finalize();
 }
 
-/* Identity of the clock: the running kernel and its time namespace (a container may have
- * its own). */
+/* Identity of the clock: the running kernel and its time namespace (containers may have
+ * their own). */
 typedef struct {
   char boot[64], space[64];
 } clock_identity;
@@ -44,7 +44,7 @@ static clock_identity own_clock(void) {
   return own;
 }
 
-/* Offset of rank 0's clock by the quickest of some round trips (Cristian 1989). */
+/* Offset of rank 0's clock, from the fastest of several round trips (Cristian 1989). */
 static double clock_offset(const ett_dist_group *world) {
   clock_identity mine = own_clock(), first = mine;
   MPI_Bcast(&first, sizeof first, MPI_CHAR, 0, world->comm);

@@ -1,7 +1,7 @@
 --- MPI back end: collectives between the ranks of an mpirun or srun job.
 --
--- Sizes are in elements of the whole message, as nccl-tests counts them. The time of a repeat is the slowest rank's,
--- from a start that all ranks agreed on beforehand.
+-- Sizes are in elements of the whole message, as nccl-tests counts them. The time of a repeat is that of the slowest
+-- rank, from a synchronised start.
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"
 local sample = require "ett.sample"
@@ -15,13 +15,13 @@ local backend = {
   placed = "mpirun or srun places the ranks (--bind-to, --cpu-bind)",
 }
 
---- true, or nil and one sentence on what is missing.
+--- true, or nil and a message that names what is missing.
 function backend.available()
   local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
   return dist and true, why
 end
 
---- Numbers of nodes (or ranks) that a job of `most` can form: powers of two, and all.
+--- Possible numbers of nodes (or ranks): powers of two up to `most`, and `most`.
 local function sizes(most)
   local list, n = {}, 1
   while n < most do
@@ -32,7 +32,7 @@ local function sizes(most)
   return list
 end
 
---- Topologies (nodes x ranks a node) that a job can form for a target.
+--- Topologies (nodes x ranks per node) that a job can form for a target.
 function backend.topologies(job, target)
   local list = {}
   for _, nodes in ipairs(target.nodes and { target.nodes } or sizes(job.nodes)) do
@@ -48,7 +48,7 @@ function backend.topologies(job, target)
   return list
 end
 
---- Forms the group of a topology in a session; every rank of the job calls it.
+--- Forms the group of a topology in a session; every rank of the job must call it.
 function backend.form_group(session, job, topology, share)
   local member = job.node < topology.nodes and job.local_rank < topology.ranks_per_node
   if session.group then session.group:close() end
@@ -57,7 +57,7 @@ function backend.form_group(session, job, topology, share)
   if share then share.topology_group = session.group end
 end
 
---- Opens a session; every rank of the job calls it.
+--- Opens a session; every rank of the job must call it.
 ---@param options table min_repeats, max_repeats, budget_seconds, target, keep_raw, share
 function backend.open(options)
   options = options or {}
@@ -87,10 +87,10 @@ function backend.open(options)
 
   function session.topologies(target) return backend.topologies(job, target) end
 
-  --- Forms the group of a topology; every rank of the job calls it.
+  --- Forms the group of a topology; every rank of the job must call it.
   function session.use(topology) backend.form_group(session, job, topology, share) end
 
-  --- Times a collective of `count` elements on the group in use: result | nil, error.
+  --- Times a collective of `count` elements on the current group: result | nil, error.
   function session.measure_collective(target, count)
     local r = session.resolved
     return session.group:time { kind = target.collective, count = count, in_place = target.in_place,

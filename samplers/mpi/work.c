@@ -19,14 +19,14 @@ enum {
   LEAVE = 'l'
 };
 
-/* News of one rank for the others. */
+/* Hints of one rank for the others. */
 typedef struct news {
   int rank;
   size_t bytes;
   char *text;
 } news;
 
-/* A message on its way. The receiver may take it late: a blocking send would spin. */
+/* A message in transit. The receiver may take it late, and a blocking send would spin. */
 typedef struct parcel {
   MPI_Request request;
   char *bytes;
@@ -37,23 +37,24 @@ struct ett_dist_work {
   int rank, size;
   ett_sample_journal *journal;
   int64_t next, count, committed, failed;
-  news *log; /* of all ranks, on rank 0 */
+  news *log; /* of all ranks; on rank 0 */
   size_t log_count, log_room;
-  size_t *told; /* how much of the log each rank knows */
+  size_t *told; /* per rank: length of the log that it has received */
   pthread_mutex_t
-      mutex; /* counts, journal and log, between rank 0's own work and its server */
+      mutex; /* protects counts, journal and log against the server thread of rank 0 */
   pthread_t server;
   int serving;
-  int left;     /* ranks that did not leave yet, on rank 0 */
-  parcel *sent; /* what was sent last to each rank, or to rank 0: two, the news apart */
-  int asked;    /* a request of this rank is not answered yet */
-  int telling;  /* nor its news */
-  int patient;  /* the last request came ahead of its need */
-  pthread_mutex_t receiving; /* rank 0 answers in its own thread, too */
+  int left; /* number of ranks that have not left; on rank 0 */
+  parcel *
+      sent; /* last messages to each rank, or to rank 0: two per rank, hints separately */
+  int asked;                 /* a request of this rank is unanswered */
+  int telling;               /* its hints are unanswered */
+  int patient;               /* the last request was sent ahead */
+  pthread_mutex_t receiving; /* rank 0 also answers in its own thread */
 };
 
-/* Sleeps, since waiting inside MPI would spin on a processor that is measured. Returns
- * the nanoseconds of the next time: twice as long, up to `most`. */
+/* Sleeps, because waiting inside MPI would spin on a measured processor. Returns the
+ * nanoseconds of the next sleep: twice as long, up to `most`. */
 static long nap(long nanoseconds, long most) {
   struct timespec pause = {0, nanoseconds};
   nanosleep(&pause, NULL);
@@ -73,7 +74,7 @@ double ett_dist_agree(const ett_dist_group *group, double number) {
   }
 }
 
-/* Frees the message that a parcel holds, once it has arrived. */
+/* Frees the message of a parcel once it has arrived. */
 static void settle(parcel *p) {
   if (p->bytes)
     MPI_Wait(&p->request, MPI_STATUS_IGNORE);
@@ -81,7 +82,7 @@ static void settle(parcel *p) {
   p->bytes = NULL;
 }
 
-/* Sends bytes, which it frees; those before, of news or of the others, have arrived. */
+/* Sends bytes and frees them. The previous message of the same slot has arrived. */
 static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t count,
                      int news) {
   parcel *p = &w->sent[2 * (w->rank == 0 ? rank : 0) + news];
@@ -90,7 +91,7 @@ static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t co
   MPI_Isend(bytes, (int)count, MPI_BYTE, rank, tag, w->comm, &p->request);
 }
 
-/* Adds news to the log. News are hints: what the memory cannot hold is dropped. */
+/* Adds hints to the log; drops them if memory runs out. */
 static void tell(ett_dist_work *w, int rank, const char *text, size_t bytes) {
   if (bytes == 0)
     return;
@@ -109,8 +110,8 @@ static void tell(ett_dist_work *w, int rank, const char *text, size_t bytes) {
   w->log[w->log_count++] = (news){rank, bytes, copy};
 }
 
-/* What others told since this rank was told last, behind `head` free bytes; NULL without
- * memory. */
+/* The hints of other ranks since the last message to this rank, after `head` free bytes;
+ * NULL if memory runs out. */
 static char *told(ett_dist_work *w, int rank, size_t head, size_t *bytes) {
   size_t length = head;
   for (size_t i = w->told[rank]; i < w->log_count; i++)
@@ -129,7 +130,7 @@ static char *told(ett_dist_work *w, int rank, size_t head, size_t *bytes) {
   return text;
 }
 
-/* The next position for a rank, which tells its news, and hears those of others. */
+/* The next position for a rank; exchanges hints with it. */
 static int64_t take(ett_dist_work *w, int rank, const char *text, size_t bytes,
                     size_t head, char **others, size_t *length) {
   pthread_mutex_lock(&w->mutex);
@@ -150,7 +151,7 @@ static int commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err
   return status;
 }
 
-/* One request of another rank; returns 1 when that rank leaves. */
+/* Serves one request of another rank; returns 1 if that rank leaves. */
 static int serve_one(ett_dist_work *w, int source, int bytes) {
   char *text = malloc((size_t)bytes + 1);
   char answer[1100] = "";
@@ -190,8 +191,8 @@ static int serve_one(ett_dist_work *w, int source, int bytes) {
   return what == LEAVE;
 }
 
-/* Answers all requests that wait; returns how many, -1 when every rank has left. patient:
- * whether the last came ahead of its need. */
+/* Serves all pending requests; returns their number, -1 after every rank has left.
+ * patient: whether the last one was sent ahead. */
 static int serve_waiting(ett_dist_work *w, int *patient) {
   int count = 0;
   pthread_mutex_lock(&w->receiving);
@@ -257,7 +258,7 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   return w;
 }
 
-/* Receives rank 0's answer without spinning. Returns its bytes with a zero behind them,
+/* Receives rank 0's answer without spinning. Returns its bytes with a terminating zero,
  * or NULL. */
 static char *answer_of(ett_dist_work *w, int tag, size_t *length, ett_err *err) {
   MPI_Status status;
@@ -273,7 +274,7 @@ static char *answer_of(ett_dist_work *w, int tag, size_t *length, ett_err *err) 
   char *answer = malloc((size_t)count + 1);
   MPI_Recv(answer, answer ? count : 0, MPI_BYTE, 0, tag, w->comm, MPI_STATUS_IGNORE);
   *(tag == TAG_NEWS ? &w->telling : &w->asked) = 0;
-  settle(&w->sent[tag == TAG_NEWS]); /* it was answered */
+  settle(&w->sent[tag == TAG_NEWS]); /* the request was answered */
   if (!answer) {
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
@@ -307,8 +308,8 @@ int64_t ett_dist_work_take(ett_dist_work *w, const char *text, size_t bytes, int
     serve_waiting(w, &patient);
     return take(w, 0, text, bytes, 0, others, length);
   }
-  int late = w->asked; /* the news go with the next request */
-  if (!late && ask(w, TAKE, text, bytes, err) != 0) /* waits for it */
+  int late = w->asked;                              /* hints go with the next request */
+  if (!late && ask(w, TAKE, text, bytes, err) != 0) /* waits for the answer */
     return -1;
   char *answer = answer_of(w, TAG_ANSWER, length, err);
   if (!answer)
@@ -383,7 +384,7 @@ void ett_dist_work_close(ett_dist_work *w) {
     const char what = LEAVE;
     size_t length;
     ett_err err = {0};
-    if (w->asked) /* ahead, of work that ended early */
+    if (w->asked) /* a request sent ahead, if the work ended early */
       free(answer_of(w, TAG_ANSWER, &length, &err));
     if (w->telling)
       free(answer_of(w, TAG_NEWS, &length, &err));

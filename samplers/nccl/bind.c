@@ -13,7 +13,7 @@ static const char *const dtypes[] = {"fp16", "bf16", "fp32", "fp8", "int64", NUL
 
 typedef struct comm_box {
   ett_nccl *comm;         /* NULL once closed */
-  ett_cuda_device device; /* its own primary-context handle */
+  ett_cuda_device device; /* owns a reference to the primary context */
 } comm_box;
 
 static int close_box(lua_State *L) {
@@ -34,7 +34,7 @@ static int available(lua_State *L) {
   return 1;
 }
 
-/* unique_id() -> 128 bytes, which rank 0 sends to the others | nil, error object */
+/* unique_id() -> 128 bytes for rank 0 to send to the others | nil, error object */
 static int unique_id(lua_State *L) {
   char id[ETT_NCCL_ID_BYTES];
   ett_err err = {ETT_OK, ""};

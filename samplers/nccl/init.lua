@@ -1,7 +1,7 @@
---- NCCL back end: collectives between GPUs, one rank a GPU, bootstrapped by MPI.
+--- NCCL back end: collectives between GPUs, one rank per GPU, bootstrapped by MPI.
 --
--- Counts are in elements and bandwidths as nccl-tests defines them: algorithm bandwidth is message bytes over time,
--- bus bandwidth multiplies it by the share of the message that crosses a rank's link (its doc/PERFORMANCE.md).
+-- Counts are in elements, and bandwidths are those of nccl-tests. Algorithm bandwidth is message bytes over time; bus
+-- bandwidth is that times the fraction of the message that crosses a rank's link (its doc/PERFORMANCE.md).
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"
@@ -11,13 +11,13 @@ local dtype_bytes = require("ett.base.schema").dtype_bytes
 local backend = {
   name = "nccl",
   measures = "collective",
-  summary = "collectives between GPUs by NCCL, ranks brought together by MPI",
-  needs = "NCCL, MPI, and one GPU a rank",
-  placed = "the GPU of a rank is its number on its node (CUDA_VISIBLE_DEVICES chooses)",
+  summary = "collectives between GPUs by NCCL, with ranks started by MPI",
+  needs = "NCCL, MPI, and one GPU per rank",
+  placed = "a rank uses the GPU of its local rank (CUDA_VISIBLE_DEVICES selects)",
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
 }
 
---- true, or nil and one sentence on what is missing.
+--- true, or nil and a message that names what is missing.
 function backend.available()
   local nccl, why = error_module.part("ett.nccl", "the NCCL back end", "install NCCL's and CUDA's development files")
   if not nccl then return nil, why end
@@ -28,24 +28,24 @@ function backend.available()
   if not devices then return nil, tostring(err.message) end
   if devices == 0 then return nil, "this machine has no CUDA device" end
   if not pcall(require, "ett.dist") then
-    return nil, "the NCCL back end needs MPI to bring its ranks together: install libopenmpi-dev and openmpi-bin "
-      .. "and build again"
+    return nil, "the NCCL back end needs MPI to connect its ranks: install libopenmpi-dev and openmpi-bin "
+      .. "and rebuild"
   end
   return true
 end
 
---- Algorithm and bus bandwidth in bytes a second of `bytes` moved by n ranks in `seconds`.
+--- Algorithm and bus bandwidth in bytes/s of `bytes` moved by n ranks in `seconds`.
 function backend.bandwidth(collective, bytes, ranks, seconds)
   local algorithm = bytes / seconds
   return algorithm, algorithm * comm.factor(collective, ranks)
 end
 
--- NCCL's names of collectives. All other kinds are sends and receives, which have no algorithm.
+-- NCCL's names of collectives. Other kinds are sends and receives, which have no algorithm.
 local nccl_names = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",
   broadcast = "Broadcast" }
 
---- NCCL reports its choice of algorithm and protocol only in its log: rank 0 of a communicator writes
---- "AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE ...". A user who set NCCL_DEBUG keeps that log.
+--- NCCL reports its choice of algorithm and protocol only in its log: rank 0 of a communicator writes "AllReduce:
+--- 1048576 Bytes -> Algo RING proto SIMPLE ...". If the user has set NCCL_DEBUG, the log is left to the user.
 local function open_log()
   if os.getenv("NCCL_DEBUG") then return nil end
   local path = os.tmpname()
@@ -53,7 +53,7 @@ local function open_log()
   sample.default_environment("NCCL_DEBUG_SUBSYS", "TUNING")
   sample.default_environment("NCCL_DEBUG_FILE", path)
   local log, at = {}, 0
-  --- Algorithm and protocol of the last call of that collective since choice() was last called.
+  --- Algorithm and protocol of the last call of that collective since the previous choice().
   function log.choice(collective)
     local name = nccl_names[collective]
     if not name then return "point to point" end
@@ -65,7 +65,7 @@ local function open_log()
     file:close()
     local found
     for bytes, algorithm, protocol in text:gmatch(name .. ": (%d+) Bytes %-> Algo (%S+) proto (%S+)") do
-      -- Every run begins with a sum of four bytes.
+      -- Skips the four-byte all-reduce that starts every run.
       if name ~= "AllReduce" or bytes ~= "4" or not found then found = algorithm:lower() .. ", " .. protocol:lower() end
     end
     return found
@@ -82,7 +82,7 @@ local function lose(job, named, failure)
   error(object, 0)
 end
 
---- Facts of this rank's GPU | nil, error.
+--- Properties of this rank's GPU | nil, error.
 local function device_info(job, cuda)
   local devices = cuda.available()
   if job.local_rank >= devices then
@@ -96,7 +96,7 @@ local function device_info(job, cuda)
   return info
 end
 
---- The lines about the job for the header of a table.
+--- The lines on the job for the header of a table.
 local function header_of(job, info, version, log)
   return {
     { "machine", sample.hostname() },
@@ -111,8 +111,8 @@ local function header_of(job, info, version, log)
   }
 end
 
---- Every rank checks its request and gets its buffers; when one rank cannot, none starts. A wrong request is wrong on
---- every rank; memory may be short on one alone.
+--- Every rank checks its request and allocates its buffers; if one rank fails, none starts. A wrong request fails on
+--- every rank; memory may run out on a single rank.
 local function agreed(session, request)
   local ready, failure = session.comm:prepare(request)
   if not ready and failure.kind == "lost" then session.lose(failure) end
@@ -122,7 +122,7 @@ local function agreed(session, request)
   return nil, failure or error_module.new("memory", "out of memory on the device of rank %d", math.floor(first))
 end
 
---- Slowest rank's seconds of each run, the same on every rank.
+--- Seconds of each run on the slowest rank; equal on every rank.
 local function timed(session, request)
   local seconds, failure = session.comm:time(request)
   if not seconds then session.lose(failure) end
@@ -130,13 +130,13 @@ local function timed(session, request)
   return seconds
 end
 
---- Repeats a collective until its time is known to the target or the budget is spent.
+--- Repeats a collective until its time has the target precision or the budget is spent.
 local function repeated(session, request)
   local r, began = session.resolved, sample.now()
   local seconds = timed(session, request)
   repeat
     local stats = sample.stats(seconds)
-    -- Every rank holds the same numbers, so every rank decides the same; the clock is rank 0's.
+    -- All ranks hold equal numbers and decide equally; the clock is rank 0's.
     local spent = session.group:reduce(sample.now() - began, "max")
     if #seconds >= r.min_repeats and stats.half_width <= r.target * stats.low_mean or spent > r.budget_seconds then
       break
@@ -148,7 +148,7 @@ local function repeated(session, request)
   return seconds, sample.stats(seconds)
 end
 
---- Opens a session; every rank of the job calls it. The GPU of a rank is its local rank.
+--- Opens a session; every rank of the job must call it. A rank uses the GPU of its local rank.
 ---@param options table precision, min_repeats, max_repeats, budget_seconds, target, keep_raw, share
 function backend.open(options)
   options = options or {}
@@ -161,7 +161,7 @@ function backend.open(options)
   local info, err = device_info(job, require "ett.cuda")
   if not info then return nil, err end
   local share, precision = options.share, options.precision or "bf16"
-  local log = open_log() -- before the library starts
+  local log = open_log() -- before the library is loaded
   local session = {
     backend = backend, resolved = { budget_seconds = options.budget_seconds or 1, target = options.target or 0.02,
       min_repeats = options.min_repeats or 10, max_repeats = options.max_repeats or 100 },
@@ -171,10 +171,10 @@ function backend.open(options)
   function session.lose(failure) lose(job, named, failure) end
 
   local mpi = require("ett.base.find").load("samplers", "mpi")
-  --- nodes x ranks a node that this job can form for a target.
+  --- nodes x ranks per node that this job can form for a target.
   function session.topologies(target) return mpi.topologies(job, target) end
 
-  --- Forms the communicator of a topology; every rank of the job calls it.
+  --- Forms the communicator of a topology; every rank of the job must call it.
   function session.use(topology)
     if session.comm then session.comm:close() end
     mpi.form_group(session, job, topology, share)
@@ -186,7 +186,7 @@ function backend.open(options)
       size = session.group:size(), id = id })
   end
 
-  --- Times a collective of `count` elements on the communicator in use: result | nil, error.
+  --- Times a collective of `count` elements on the current communicator: result | nil, error.
   function session.measure_collective(target, count)
     local request = { kind = target.collective, count = count, dtype = precision,
       in_place = target.in_place or false, repeats = 5 }

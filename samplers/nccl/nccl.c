@@ -36,8 +36,9 @@ struct ett_nccl {
   ett_cuda_device *device;
   ncclComm_t comm;
   int rank, size;
-  CUdeviceptr meeting; /* one number, summed before each run to start together */
-  CUdeviceptr in, out; /* the message; out is 0 until it is needed */
+  CUdeviceptr
+      meeting; /* one number, all-reduced before each run to synchronise the start */
+  CUdeviceptr in, out; /* message buffers; out is 0 until needed */
   size_t in_bytes, out_bytes;
 };
 
@@ -201,7 +202,7 @@ static ncclResult_t enqueue(ett_nccl *comm, const ett_nccl_request *request, cha
   return status != ncclSuccess ? status : ended;
 }
 
-/* Waits for the stream. A dead peer appears as an asynchronous error or a timeout. */
+/* Waits for the stream. A lost peer appears as an asynchronous error or a timeout. */
 static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
   const ett_cuda_driver *driver = comm->device->driver;
   double start = ett_clock(CLOCK_MONOTONIC);
@@ -238,8 +239,9 @@ static int run_once(ett_nccl *comm, const ett_nccl_request *request, CUdeviceptr
   return status == ncclSuccess ? 0 : fail(status, "enqueuing a collective", err);
 }
 
-/* Each run begins behind a sum of one number, because the hosts of the ranks are tens of
- * microseconds apart: without it the first rank would time its wait for the last. */
+/* Each run begins after an all-reduce of one number, because hosts of the ranks differ by
+ * tens of microseconds. Without it, the first rank would include its wait for the
+ * last. */
 static int time_runs(ett_nccl *comm, const ett_nccl_request *request, double *seconds,
                      ett_err *err) {
   ett_cuda_device *device = comm->device;

@@ -1,5 +1,5 @@
-/* Collectives timed on one rank's GPU. Rank 0 makes an id; the caller sends its 128 bytes
- * to the others, for example over MPI. */
+/* Collectives timed on one rank's GPU. Rank 0 creates an id; the caller sends its 128
+ * bytes to the other ranks, for example over MPI. */
 #ifndef ETT_NCCL_NCCL_H
 #define ETT_NCCL_NCCL_H
 
@@ -17,12 +17,12 @@ typedef enum ett_nccl_kind {
   ETT_NCCL_BROADCAST, /* from rank 0 */
 } ett_nccl_kind;
 
-/* count: elements, as in nccl-tests: of the whole message for all_reduce, broadcast and
- * send_recv, of the gathered or scattered whole for the others. */
+/* count: elements, as in nccl-tests. It is the whole message for all_reduce, broadcast
+ * and send_recv, and the whole gathered or scattered buffer for the others. */
 typedef struct ett_nccl_request {
   ett_nccl_kind kind;
   long long count;
-  ett_cuda_dtype dtype; /* fp8 is sent as bytes, by kinds without arithmetic */
+  ett_cuda_dtype dtype; /* fp8 is sent as bytes, by collectives without arithmetic */
   int in_place;
   int repeats;
   double time_limit_seconds;
@@ -32,7 +32,7 @@ typedef struct ett_nccl ett_nccl;
 
 int ett_nccl_unique_id(char id[ETT_NCCL_ID_BYTES], ett_err *err);
 
-/* Joins the communicator; every rank calls it. The device must outlive it. */
+/* Joins the communicator; every rank must call it. The device must outlive it. */
 ett_nccl *ett_nccl_open(ett_cuda_device *device, int rank, int size,
                         const char id[ETT_NCCL_ID_BYTES], ett_err *err);
 void ett_nccl_close(ett_nccl *comm); /* NULL is allowed */
@@ -41,7 +41,7 @@ void ett_nccl_close(ett_nccl *comm); /* NULL is allowed */
 int ett_nccl_version(ett_err *err);
 
 /* Checks the request and allocates its buffers, so that a rank without memory is known
- * before the others start. */
+ * before others start. */
 int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *err);
 
 /* Runs the collective `repeats` times, all ranks together, and writes this rank's seconds

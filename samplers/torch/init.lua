@@ -19,12 +19,12 @@ local backend = {
 
 local START_LIMIT_SECONDS, SHAPE_LIMIT_SECONDS = 120, 600
 
---- Runs Python text; true if it exits with 0.
+--- Runs Python code; true if it exits with 0.
 local function runs(python, text)
   return os.execute(("%s -c %s >/dev/null 2>&1"):format(quote(python), quote(text))) == true
 end
 
---- The interpreter that has PyTorch: the one in ETT_PYTHON, else python3, else the system's. nil and what is missing.
+--- The interpreter that has PyTorch: that of ETT_PYTHON, else python3, else the system's. nil and what is missing.
 function backend.interpreter()
   local given = os.getenv "ETT_PYTHON"
   local found
@@ -38,7 +38,7 @@ function backend.interpreter()
   return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(given or "python3")
 end
 
---- true, or nil and one sentence on what is missing.
+--- true, or nil and a message that names what is missing.
 function backend.available()
   local python, why = backend.interpreter()
   return python and true, why
@@ -53,7 +53,7 @@ local function read_answer(path)
   return (json.decode(text))
 end
 
---- Waits for the worker's answer; nil and the reason when it died or took too long.
+--- Waits for the worker's answer; nil and the reason if it died or timed out.
 local function wait_for(path, log, limit_seconds)
   local began = sample.now()
   while true do
@@ -62,7 +62,7 @@ local function wait_for(path, log, limit_seconds)
     local ended = io.open(log .. ".ended", "r")
     if ended then
       ended:close()
-      answer = read_answer(path) -- the answer may have come just before the end
+      answer = read_answer(path) -- the answer may have arrived just before the worker ended
       if answer then return answer end
       local file = io.open(log, "r")
       local text = file and file:read("a") or ""
@@ -70,21 +70,21 @@ local function wait_for(path, log, limit_seconds)
       return nil, error_module.new("lost", "the Python process ended: %s", text:match("([^\n]+)%s*$") or "no message")
     end
     if sample.now() - began > limit_seconds then
-      return nil, error_module.new("lost", "the Python process gave no answer in %d seconds", limit_seconds)
+      return nil, error_module.new("lost", "the Python process did not answer within %d seconds", limit_seconds)
     end
     sample.pause(0.005)
   end
 end
 
---- Seconds of each occurrence of a pass in a trace, of the device rows launched inside it. A campaign's target (a path
---- of host events) is used if each iteration has one, else the range of the pass; the second result then says why.
+--- Seconds of each occurrence of a pass in a trace: device rows launched inside it. Uses the campaign's target (a path
+--- of host events) if each iteration has one, else the range of the pass. The second result then gives the reason.
 local function pass_seconds(trace, pass, target, active)
   local durations = require("ett.trace.samples").durations
   local seconds, list, note = {}, nil, nil
   if target then
     list = durations(trace, target)
     if #list ~= active then
-      note = ("%s by its range: the trace holds %d of the target '%s' in %d iterations"):format(pass, #list,
+      note = ("%s timed by its range: the trace has %d events of the target '%s' in %d iterations"):format(pass, #list,
         type(target[#target]) == "table" and table.concat(target[#target], "', '") or tostring(target[#target]), active)
       list = nil
     end
@@ -93,7 +93,7 @@ local function pass_seconds(trace, pass, target, active)
   return seconds, note
 end
 
---- Starts the Python process, which writes its greeting to FOLDER/hello.
+--- Starts the Python process, which writes its properties to FOLDER/hello.
 local function start_worker(python, folder, options, log)
   local device = options.device == "cpu" and "cpu" or ("cuda:%d"):format(options.device or 0)
   local worker = assert(io.popen(("{ %s -B %s %s %s >%s 2>&1; : >%s; }"):format(quote(python),
@@ -103,8 +103,8 @@ local function start_worker(python, folder, options, log)
   return worker
 end
 
---- The lines about the interpreter and its device for the header of a table. An entry with a field `family` is only
---- for operators of that family.
+--- The lines on the interpreter and its device for the header of a table. Entries with a field `family` apply only to
+--- operators of that family.
 local function header_of(hello, options, warmup, active)
   local on_device = hello.device ~= "cpu"
   return {
@@ -123,7 +123,7 @@ local function header_of(hello, options, warmup, active)
   }
 end
 
---- Has the worker run an operator; returns its answer and the path of the trace | nil, error.
+--- Lets the worker run an operator; returns its answer and the path of the trace | nil, error.
 local function run(session, op, s, request)
   session.count = session.count + 1
   local trace_path = ("%s/%d.json"):format(session.folder, session.count)
@@ -150,7 +150,7 @@ local function results_of(seconds, op, keep_raw)
   for _, pass in ipairs(op.passes) do
     local list = seconds[pass]
     if #list == 0 then
-      return nil, error_module.new("model", "%s: the trace holds no time of its %s pass", op.name, pass)
+      return nil, error_module.new("model", "%s: the trace has no rows of its %s pass", op.name, pass)
     end
     local stats = sample.stats(list)
     results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
@@ -161,7 +161,7 @@ local function results_of(seconds, op, keep_raw)
 end
 
 --- The results of every pass in a Kineto trace of a GPU | nil, error.
----@param targets table of the campaign: the path of host events of each pass
+---@param targets table the campaign's path of host events of each pass
 function backend.traced(path, op, targets, active, keep_raw)
   local trace, failure = require("ett.trace").open(path, { profile_mode = "torch" })
   if not trace then return nil, failure end
@@ -204,7 +204,7 @@ function backend.open(options)
   session.header = header_of(hello, options, warmup, active)
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.
-  ---@param target table? of the campaign: its `targets` name the host events of each pass
+  ---@param target table? of the campaign; its `targets` name the host events of each pass
   function session.measure(op, s, _, target)
     if not op.torch then
       return nil, error_module.new("model", "operator '%s' cannot run under PyTorch: it has no field 'torch'", op.name)

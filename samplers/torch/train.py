@@ -3,13 +3,13 @@
     train.py JOB.json RANK WORLD
 
 JOB.json: {"threads", "out", "turns", "steps", "quiet", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab",
-"trace"}]}. The cases take turns, so that all of them meet the same states of the machine. A turn trains each case for
-`steps` / `turns` steps, until it has `steps` of them; of several ranks until so many were undisturbed, at most three
-times as many. A step is undisturbed where other programs delayed it by at most the share `quiet`.
+"trace"}]}. The cases alternate, so that all of them run under the same states of the machine. A turn trains each case
+for `steps` / `turns` steps, until it has `steps` steps. With several ranks, a case needs `steps` undisturbed steps, and
+runs at most three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
 
-A case with "trace" (a folder) also runs steps without sums over the ranks. In each turn torch.profiler records one
-more of these to trace/worker0.N.pt.trace.json. Rank 0 writes the traces, and to "out" the seconds and the foreign
-share of every step.
+A case with "trace" (a folder) also runs steps without gradient all-reduces. In each turn torch.profiler records one
+such step to trace/worker0.N.pt.trace.json. Rank 0 writes the traces. It also writes the seconds and the delayed share
+of every step to "out".
 """
 import contextlib
 import glob
@@ -58,7 +58,7 @@ class GPT(nn.Module):
 
 
 def write_trace(profile, path, began, name):
-    """The trace that PyTorch with Kineto writes; without Kineto its events, which have shapes only here."""
+    """Exports the trace of Kineto; without Kineto the profiler's events, which have shapes only in this form."""
     if torch.profiler.kineto_available():
         profile.export_chrome_trace(path)
         return
@@ -69,7 +69,7 @@ def write_trace(profile, path, began, name):
             args["Sequence number"] = e.sequence_nr
         if e.input_shapes:
             args["Input type"] = ["float"] * len(e.input_shapes)
-        step = e.name.startswith("ProfilerStep")  # these events have lost their number
+        step = e.name.startswith("ProfilerStep")  # these events lack their step number
         noted = step or e.name.startswith("Optimizer.")
         events.append({"ph": "X", "cat": "user_annotation" if noted else "cpu_op", "name": name if step else e.name,
                        "pid": 1, "tid": e.thread, "ts": 1e6 * began + e.time_range.start,
@@ -79,17 +79,17 @@ def write_trace(profile, path, began, name):
 
 
 def delayed():
-    """Seconds that the threads of this process were ready to run while others had the processors (Linux)."""
+    """Seconds in which threads of this process were runnable but not running (Linux)."""
     total = 0
     for path in glob.glob("/proc/self/task/*/schedstat"):
-        with contextlib.suppress(OSError):  # the thread has ended
+        with contextlib.suppress(OSError):  # the thread has ended before
             with open(path) as file:
                 total += int(file.read().split()[1])
     return 1e-9 * total
 
 
 class Training:
-    """One model with its optimizer, and what its steps took: {kind: [[seconds, foreign share], ...]}."""
+    """One model with its optimizer and its step times: {kind: [[seconds, delayed share], ...]}."""
 
     def __init__(self, case, job, rank, world):
         torch.manual_seed(1)
@@ -121,9 +121,9 @@ class Training:
         seconds = time.perf_counter() - began
         lost = min(seconds, delayed() - before)
         entry = [seconds - lost, lost / seconds]
-        if kind == "steps" and self.world > 1:  # a step ends with its last rank, and waits for the delayed ones
+        if kind == "steps" and self.world > 1:  # a step ends on its last rank and waits for delayed ranks
             entry[0] = seconds
-        if self.world > 1:  # all ranks continue or none
+        if self.world > 1:  # all ranks must take the same decision
             agreed = torch.tensor(entry, dtype=torch.float64)
             torch.distributed.all_reduce(agreed, op=torch.distributed.ReduceOp.MAX)
             entry = [float(agreed[0]) if kind == "steps" else entry[0], float(agreed[1])]
@@ -131,7 +131,7 @@ class Training:
         return loss
 
     def alone(self):
-        """Without sums over the ranks."""
+        """Context without gradient all-reduces."""
         return self.model.no_sync() if self.world > 1 else contextlib.nullcontext()
 
     def record(self):
@@ -146,24 +146,24 @@ class Training:
 
     def finished(self, kind):
         quiet = sum(foreign <= self.job["quiet"] for _, foreign in self.seen[kind])
-        # More steps help where some are undisturbed. Of one process the delay is known, and left out.
+        # More steps help if some are undisturbed. With one process the delay is known and subtracted.
         most = (3 if quiet and self.world > 1 else 1) * self.job["steps"]
         return quiet >= self.job["steps"] or len(self.seen[kind]) >= most
 
     def visit(self):
-        """One turn; false where the case has enough steps."""
+        """Runs one turn; false if the case has enough steps."""
         traced = self.case.get("trace")
         kinds = ["steps"] if not traced or self.world > 1 else []
         kinds += ["alone"] if traced else []
         if all(self.finished(kind) for kind in kinds):
             return False
-        for _ in range(3 if self.trained == 0 else 1):  # the caches are those of another case
+        for _ in range(3 if self.trained == 0 else 1):  # the caches hold data of another case
             self.losses.append(float(self.step().detach()))
         for kind in kinds:
             for _ in range(max(1, self.job["steps"] // self.job["turns"])):
                 with self.alone() if kind == "alone" else contextlib.nullcontext():
                     self.losses.append(float(self.timed(kind, contextlib.nullcontext()).detach()))
-        if traced:  # last: the profiler's lists drive the model out of the caches
+        if traced:  # profiled last: the profiler's lists evict the model from the caches
             self.record()
         return True
 

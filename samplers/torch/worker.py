@@ -1,18 +1,18 @@
 """Runs operators under the user's own PyTorch for `ett sample`.
 
-Reads one request a line from standard input (JSON), runs each pass of the operator and
+Reads one JSON request per line from standard input, runs each pass of the operator and
 answers with one JSON line in a file. On a GPU it runs under torch.profiler, which writes a
-Kineto trace where the request says. Each pass of each timed iteration is inside a range named
-"ett forward", "ett backward" or "ett update" there. On the host the answer holds the seconds
-of each pass by the clock: a profiler would add its own time to every operation.
+Kineto trace to the path in the request. There, each pass of each timed iteration is in a range
+named "ett forward", "ett backward" or "ett update". On the host the answer holds the wall
+seconds of each pass, because a profiler would add its overhead to every operation.
 
-An operator's own code (the field `torch` of its Lua file) is a function body that gets
+An operator's own code (the field `torch` of its Lua file) is the body of a function with the arguments
     s        its shape, an object with the shape's fields
     tensor   tensor(*sizes, grad=True, dtype=None): random, on the device, in the precision
     index    index(*sizes, high): integers in [0, high)
     torch, F torch and torch.nn.functional
-and returns a function of no arguments that runs the forward pass and returns its output
-(for an optimizer: that makes the update and returns None).
+It returns a function without arguments that runs the forward pass and returns its output
+(for an optimizer: runs the update and returns None).
 """
 import contextlib
 import json
@@ -32,7 +32,7 @@ class Shape:
     def __init__(self, fields):
         self.__dict__.update(fields)
 
-    def __getattr__(self, name):  # a field the shape leaves out
+    def __getattr__(self, name):  # a field that the shape does not have
         return None
 
 
@@ -40,7 +40,7 @@ def compile_operator(source, name):
     body = textwrap.indent(textwrap.dedent(source), "    ")
     code = "def build(s, tensor, index, torch, F):\n" + body + "\n"
     scope = {}
-    # Line 0 is the def above: line 1 of a message is line 1 of the operator's own text.
+    # Line 0 is the def above, so line numbers in messages are those of the operator's text.
     exec(compile(code, name + " (torch)", "exec"), scope)
     return scope["build"]
 
@@ -125,13 +125,13 @@ def failure_kind(error):
     text = str(error).lower()
     if "out of memory" in text or "allocate memory" in text or isinstance(error, MemoryError):
         return "memory"
-    if "cuda error" in text:  # the context is gone with it
+    if "cuda error" in text:  # the CUDA context is lost with it
         return "lost"
     return "model"
 
 
 def located(error):
-    """The message with the operator's own line in front, where the error is in its text."""
+    """The error message, preceded by the line number if the error is in the operator's text."""
     if isinstance(error, SyntaxError):
         file, line, text = error.filename or "", error.lineno, error.msg
     else:
@@ -163,7 +163,7 @@ def main():
         request = json.loads(line)
         try:
             answer(request["answer"], {"ok": True, **measure(request, device)})
-        except Exception as error:  # whatever an operator raises is its own failure
+        except Exception as error:  # any exception fails only this operator
             answer(request["answer"], {
                 "ok": False, "kind": failure_kind(error), "message": located(error)})
         if device != "cpu":

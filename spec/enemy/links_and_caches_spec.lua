@@ -44,7 +44,7 @@ describe("a campaign in a folder with links", function()
       assert(lfs.link(folder .. "/victim", folder .. "/" .. lock, soft))
       local output, status = ett "sample c.lua --out out --quiet --no-check"
       assert.equal(1, status, output)
-      assert.equal(("ett: cannot lock '%s': it is a link or no plain file; remove it\n"):format(lock), output)
+      assert.equal(("ett: cannot lock '%s': it is a link or not a regular file; remove it\n"):format(lock), output)
       assert.equal("precious\n", command.read(folder, "victim"))
       folders.remove(folder .. "/out")
     end

@@ -323,7 +323,7 @@ describe("the CPU back end", function()
     assert.matches("rotary_dim must be head_dim = 64, got 16", tostring(select(2, pcall(backend.calls, rope, s,
       "forward"))), 1, true)
     s = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 16, causal = 1, window = 8 }
-    assert.matches("no sliding window: leave out window = 8", tostring(select(2, pcall(backend.calls, attention, s,
+    assert.matches("no sliding window: omit window = 8", tostring(select(2, pcall(backend.calls, attention, s,
       "forward"))), 1, true)
   end)
 end)

@@ -47,7 +47,7 @@ describe("ett.cuda", function()
     for _, precision in ipairs { "bf16", "fp32" } do
       local ok, failure = pcall(backend.record, sink, op, s, "forward", precision)
       assert.is_false(ok)
-      assert.matches("as many keys as queries only, got 64 queries and 128 keys: make seq_k equal", failure.message)
+      assert.matches("needs seq_k = seq_q on a GPU, got seq_q 64 and seq_k 128; make them equal", failure.message)
     end
     s.causal = 0
     backend.record(sink, op, s, "forward", "bf16")

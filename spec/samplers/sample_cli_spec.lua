@@ -118,7 +118,7 @@ describe("ett sample", function()
     says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")
     says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device does not go with the back end mpi: mpirun or "
       .. "srun places the ranks %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
-    says("c.lua --backend nccl --device_num 0", "%-%-device does not go with the back end nccl: the GPU of a rank is")
+    says("c.lua --backend nccl --device_num 0", "%-%-device does not go with the back end nccl: a rank uses the GPU of")
     local text, status = run "sample c.lua --backend nosuch"
     assert.equal(1, status)
     assert.equal("ett: unknown back end 'nosuch'; known are cpu, cuda, mpi, nccl, torch\n", text)

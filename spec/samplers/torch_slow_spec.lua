@@ -175,13 +175,13 @@ describe("samplers/torch on a GPU", function()
     local results = assert(backend.traced(path, op, targets, 3))
     assert.near(40e-6, results.forward.seconds, 1e-9)
     assert.near(90e-6, results.backward.seconds, 1e-9)
-    assert.equal("backward by its range: the trace holds 0 of the target 'autograd::engine::evaluate_function: "
-      .. "GeluBackward0' in 3 iterations", results.note)
+    assert.equal("backward timed by its range: the trace has 0 events of the target 'autograd::engine::"
+      .. "evaluate_function: GeluBackward0' in 3 iterations", results.note)
   end)
 
   it("says that a pass has no time in the trace", function()
     local results, err = backend.traced(path, { name = "adam", passes = { "update" } }, {}, 3)
     assert.is_nil(results)
-    assert.matches("adam: the trace holds no time of its update pass", err.message)
+    assert.matches("adam: the trace has no rows of its update pass", err.message)
   end)
 end)

@@ -169,7 +169,7 @@ return op
     assert.matches("scale: it has no dimension 'vocab'", refused { { kind = "scale", rows = 2, cols = 2, vocab = 3 } })
     local many = {}
     for i = 1, 17 do many[i] = { kind = "scale", rows = 2, cols = 2 } end
-    assert.matches("1 to 16 calls of compiled kinds make a pass, got 17", refused(many))
+    assert.matches("a pass needs 1 to 16 calls of compiled kinds, got 17", refused(many))
     -- And its page lists them as they are.
     local file = assert(io.open((find.path("samplers", "cpu"):gsub("init%.lua$", "README.md"))))
     local page = file:read("a")

@@ -96,7 +96,7 @@ describe("ett validate --backend cuda that fails", function()
     local out, status = stand_in.run(folder, "run refused.lua")
     assert.equal(0, status, out)
     assert.matches("a view of 5 elements from element 4: tensor 0 has 8\na view of 2 elements from element %-1", out)
-    assert.matches("the parts must cover all launches\npart 2 ends at launch 1 of 2: parts follow each other\n"
+    assert.matches("the parts must cover all launches\npart 2 ends at launch 1 of 2: ends must ascend\n"
       .. "part 2 ends at launch 3 of 2", out)
     assert.matches("0%.0 0%.0 5%.0 6%.0 7%.0 8%.0 0%.0 0%.0\n2%s+3\n", out)
   end)
