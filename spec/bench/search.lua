@@ -142,8 +142,8 @@ local function kills(rows)
     "yes", done == whole)
 end
 
---- Pairs of published steps of one source, model and cluster: { source =, log, apart, same (ett.search.sure), held =
---- whether the first was faster }.
+--- Pairs of published steps of one source, model, cluster, number of GPUs and batch, as a search compares them:
+--- { source =, log, apart, same (ett.search.sure), held = whether the first was faster }.
 local function pairs_of(entries)
   local sure, explain, published = require "ett.search.sure", require "ett.search.explain", require "published"
   local groups, list = {}, {}
@@ -154,10 +154,9 @@ local function pairs_of(entries)
       local parts, whole = explain.parts(e), 0.0
       for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
       local id = {}
-      for i, name in ipairs { "arch", "hidden", "layers", "device", "seq", "vocab", "precision", "framework" } do
-        id[i] = tostring(r[name])
-      end
-      id = published.source(r) .. " " .. table.concat(id, " ")
+      for i, name in ipairs { "arch", "hidden", "layers", "device", "gpus", "seq", "vocab", "precision",
+        "framework" } do id[i] = tostring(r[name]) end
+      id = ("%s %s %s"):format(published.source(r), table.concat(id, " "), e.plan.global_batch)
       groups[id] = groups[id] or {}
       table.insert(groups[id], { seconds = e.step_seconds, parts = parts, whole = whole,
         program = sure.program(e), measured = r.step_median or r.step_seconds, source = published.source(r) })
@@ -191,67 +190,62 @@ local function grid()
   return list
 end
 
---- By tenth of the chance from a half on: pairs, and the sums of what is stated and of what held.
-local function tenths_of(list, constants)
-  local sure, tenths = require "ett.search.sure", {}
-  for at = 1, 5 do tenths[at] = { n = 0, stated = 0.0, held = 0 } end
+--- By tenth of the chance from a half on: adds pairs, and the sums of what is stated and of what held.
+local function add_tenths(tenths, list, constants)
+  local sure = require "ett.search.sure"
   for _, pair in ipairs(list) do
     local chance, held = sure.of(pair, constants), pair.held
     if chance < 0.5 then chance, held = 1 - chance, not held end
     local t = tenths[math.min(5, math.floor((chance - 0.5) * 10) + 1)]
     t.n, t.stated, t.held = t.n + 1, t.stated + chance, t.held + (held and 1 or 0)
   end
-  return tenths
 end
 
---- Adds tenths to a sum.
-local function add_tenths(sum, tenths, weight)
-  for at = 1, 5 do
-    for name, value in pairs(tenths[at]) do sum[at][name] = (sum[at][name] or 0) + (weight or 1) * value end
+--- The log-likelihood of what held of a source's pairs, over the square root of their number: half of all pairs are of
+--- one table.
+local function likelihood(list, constants)
+  local sure, sum = require "ett.search.sure", 0.0
+  for _, pair in ipairs(list) do
+    local chance = sure.of(pair, constants)
+    sum = sum + math.log(math.max(1e-6, pair.held and chance or 1 - chance))
   end
+  return sum / (#list) ^ 0.5
 end
 
---- The constants whose tenths of all sources but one are nearest to what held. A source counts by the square root of
---- its pairs, as in the fit of the in-step factors: half of the pairs are of one table.
-local function calibrated(by_source, left_out, constants)
-  local best, least
+--- The constants under which what held of all sources but one is most likely.
+---@param likely table by source: the likelihood under each of the constants
+local function most_likely(likely, left_out, constants)
+  local best, most
   for g, tried in ipairs(constants) do
-    local sum, gap, n = { {}, {}, {}, {}, {} }, 0.0, 0
-    for _, source in ipairs(require("ett.base.schema").keys(by_source)) do
-      if source ~= left_out then add_tenths(sum, by_source[source][g], by_source[source].weight) end
+    local sum = 0.0
+    for _, source in ipairs(require("ett.base.schema").keys(likely)) do
+      if source ~= left_out then sum = sum + likely[source][g] end
     end
-    for at = 1, 5 do
-      local t = sum[at]
-      if t.n > 0 then gap, n = gap + (t.stated - t.held) ^ 2 / t.n, n + t.n end
-    end
-    if not least or gap / n < least then best, least = tried, gap / n end
+    if not most or sum > most then best, most = tried, sum end
   end
   return best
 end
 
 --- How often stated chances hold: of each source, with constants of the other sources.
 local function calibration(rows, list)
-  local lists, by_source, constants = {}, {}, grid()
+  local lists, likely, constants, tenths = {}, {}, grid(), {}
+  for at = 1, 5 do tenths[at] = { n = 0, stated = 0.0, held = 0 } end
   for _, pair in ipairs(list) do
     lists[pair.source] = lists[pair.source] or {}
     table.insert(lists[pair.source], pair)
   end
   for source, own in pairs(lists) do
-    by_source[source] = { weight = (#own) ^ -0.5 }
-    for g, tried in ipairs(constants) do by_source[source][g] = tenths_of(own, tried) end
+    likely[source] = {}
+    for g, tried in ipairs(constants) do likely[source][g] = likelihood(own, tried) end
   end
-  local sum = { {}, {}, {}, {}, {} }
-  for _, source in ipairs(require("ett.base.schema").keys(lists)) do
-    add_tenths(sum, tenths_of(lists[source], calibrated(by_source, source, constants)))
-  end
-  for at = 1, 5 do
-    local t = sum[at]
+  for source, own in pairs(lists) do add_tenths(tenths, own, most_likely(likely, source, constants)) end
+  for at, t in ipairs(tenths) do
     local stated, held = 100 * t.stated / t.n, 100 * t.held / t.n
     rows[#rows + 1] = row(("chance of %d to %d %% that A beats B, %d pairs: stated %.1f %%, held"):format(
       40 + 10 * at, 50 + 10 * at, t.n, stated), ("%.1f %%"):format(held), "within 8 points",
       math.abs(stated - held) <= 8)
   end
-  local all = calibrated(by_source, nil, constants)
+  local all = most_likely(likely, nil, constants)
   rows[#rows + 1] = row("constants of all sources: own, same, shared", ("%g, %g, %g"):format(all.own, all.same,
     all.shared), "", nil)
 end

@@ -152,8 +152,10 @@ memory of the software and were not checked against its code. The errors above a
 - Products on Ampere and the share of streaming kernels keep their textbook values (1.13 and 0.80). The fit's 1.16 and
   0.77 made rows of unfused Megatron too slow.
 - Dropped tokens are not modelled.
-- The constants of a search's chances weigh sources by the square root of their pairs. Some twelve were tried: three
-  distributions, likelihood or calibration, with and without weights. Not all tenths of the others hold within 8 points.
+- The constants of a search's chances are the most likely ones; sources weigh by the square root of their pairs. Pairs
+  have one number of GPUs and one batch, as plans of a search have; before, they could differ in both. Some twenty ways
+  were tried: four distributions, likelihood or calibration, with and without weights, wider grids. Not all tenths of
+  the others hold within 8 points.
 - The widths of what an interval holds beyond the kernels were set on the errors with sources left out. Set on half of
   the sources they cover 88 % of the others' steps. That of experts was lowered from 0.5 to 0.42 after that.
 ]]
