@@ -13,7 +13,7 @@
 #include "trace/read/json/json_read.h"
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
-#define CHUNK_MOST ((uint64_t)16 << 20)
+#define CHUNK_MOST ((uint64_t)64 << 20)
 
 /* One file, or a stretch of one: bytes from begin to stop. */
 typedef struct load_task {

@@ -92,6 +92,8 @@ typedef struct ett_trace_part {
   ett_lexicon *lexicon;
   ett_trace_block *blocks;
   uint32_t block_count, block_capacity;
+  char *spare; /* mapped for more blocks */
+  size_t spare_bytes;
   ett_args_column *args;
   uint32_t arg_count;
   ett_track *tracks;
@@ -112,6 +114,9 @@ typedef struct ett_trace_part {
 /* A part for arg_count requested args; 0, or -1 when memory ran out. */
 int ett_part_init(ett_trace_part *p, uint32_t file, uint32_t arg_count, ett_lexicon *l);
 void ett_part_free(ett_trace_part *p);
+
+/* Frees the memory of blocks that parts made. */
+void ett_blocks_unmap(const ett_trace_block *blocks, uint32_t count);
 
 /* Appends a block; -1 when memory ran out. */
 int ett_part_grow(ett_trace_part *p);

@@ -2,9 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#define BLOCK_BYTES ((size_t)ETT_TRACE_BLOCK * ETT_TRACE_EVENT_BYTES)
 
 void ett_trace_free(ett_trace *t) {
   if (!t)
@@ -18,8 +15,7 @@ void ett_trace_free(ett_trace *t) {
     free(t->files[i].members);
   }
   free(t->files);
-  for (uint32_t i = 0; i < t->block_count; i++)
-    munmap(t->blocks[i].memory, BLOCK_BYTES);
+  ett_blocks_unmap(t->blocks, t->block_count);
   free(t->blocks);
   if (t->strings)
     ett_strings_free(t->strings);
