@@ -151,12 +151,19 @@ describe("control characters", function()
     local output, status = ett "predict --config c.yml"
     assert.equal(1, status)
     harmless(output)
-    output, status = ett "predict --config $'\\e[2Jno\\x7f\\xc2\\x9b.yml'"
+    output, status = ett "predict --config '\27[2Jno\x7f\xc2\x9b.yml'"
     assert.equal(1, status)
     harmless(output)
     write("s.lua", 'error({ kind = "model", message = "\\27[31mred\\r" })')
     output, status = ett "run s.lua --traceback"
     assert.equal(1, status)
+    harmless(output)
+  end)
+
+  it("of a file that is written do not reach it", function()
+    local output, status = ett "optimize --devices 64 --svg '\27[31mred' 2>&1"
+    assert.equal(0, status, output)
+    assert.matches("wrote \\x1b[31mred-degrees.svg", output, 1, true)
     harmless(output)
   end)
 

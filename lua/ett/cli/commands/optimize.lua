@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local options_module = require "ett.base.options"
+local pretty = require "ett.base.pretty"
 local tables = require "ett.report.table"
 
 local function number_list(text, what)
@@ -226,7 +227,9 @@ local function run(opts, positional)
   end
   show(opts, results)
   if opts.svg then
-    for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do io.stderr:write("wrote ", path, "\n") end
+    for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do
+      io.stderr:write(pretty.plain("wrote " .. path), "\n")
+    end
   end
   return 0
 end

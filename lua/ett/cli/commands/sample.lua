@@ -1,6 +1,7 @@
 --- ett sample: measures a campaign.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local pretty = require "ett.base.pretty"
 local sample_table = require "ett.samples.table"
 local sample = require "ett.sample"
 
@@ -57,7 +58,7 @@ local function progress(quiet)
 end
 
 local function say_notes(given)
-  for _, note in ipairs(given.notes or {}) do io.stderr:write("ett: note: " .. note .. "\n") end
+  for _, note in ipairs(given.notes or {}) do io.stderr:write(pretty.plain("ett: note: " .. note), "\n") end
 end
 
 --- Prints the shapes of this part, in the order of measuring.
@@ -140,8 +141,8 @@ local function check_targets(given, backend)
 end
 
 local function print_report(report, target_error)
-  print(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
-    report.failed, report.disturbed, report.seconds))
+  print(pretty.plain(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
+    report.failed, report.disturbed, report.seconds)))
   if report.error then
     print(("  held-out median error at most %.2f %%%s with %d of %d shapes"):format(100 * report.error,
       type(target_error) == "number" and (" (target %.2f %%)"):format(100 * target_error) or "",

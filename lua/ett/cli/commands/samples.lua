@@ -1,6 +1,7 @@
 --- ett samples: sample tables from recorded traces, or joined from parts.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
+local pretty = require "ett.base.pretty"
 
 local function shape_of(opts, config, path, columns)
   local samples = require "ett.trace.samples"
@@ -68,7 +69,7 @@ local function from_whole_traces(opts, words)
   for _, path in ipairs(words) do error_module.wrap(path, tables.gather, into, path, options) end
   if opts.output then
     for _, each in ipairs(tables.write(into, opts.output)) do
-      if not opts.quiet then print(("wrote %s/%s: %d rows"):format(opts.output, each.name, each.rows)) end
+      if not opts.quiet then print(pretty.plain(("wrote %s/%s: %d rows"):format(opts.output, each.name, each.rows))) end
     end
     return 0
   end
@@ -135,7 +136,7 @@ local function from_trace(opts, words)
   local folder = require "ett.base.folder"
   folder.make(opts.output)
   folder.write(name, body)
-  if not opts.quiet then print("wrote " .. name) end
+  if not opts.quiet then print(pretty.plain("wrote " .. name)) end
   return 0
 end
 

@@ -62,7 +62,7 @@ return {
     if opts.json then
       io.write(require("ett.report.output").text(opts, { job = number, script = path }))
     else
-      print(opts.quiet and tostring(number) or ("job %d: %s"):format(number, path))
+      print(opts.quiet and tostring(number) or require("ett.base.pretty").plain(("job %d: %s"):format(number, path)))
     end
     if opts.wait then
       local sample = require "ett.sample"

@@ -363,7 +363,7 @@ local function run(opts, positional)
   if opts.html then
     require("ett.trace.html").write(view, opts.html)
     if not asked and not opts.all then
-      if not opts.quiet then print("wrote " .. opts.html) end
+      if not opts.quiet then print(pretty.plain("wrote " .. opts.html)) end
       return 0
     end
   end
