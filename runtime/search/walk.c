@@ -272,6 +272,17 @@ static double walk_all(walk *w, ett_search_row *leaves, size_t *count) {
   return least;
 }
 
+double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap) {
+  double seconds = 0;
+  for (size_t k = 0; k < program->kind_count; k++) {
+    const ett_layer_sums *s = &program->sums[k];
+    seconds +=
+        (double)program->kinds[k].count * (s->forward - s->forward_hidden[overlap] +
+                                           s->backward - s->backward_hidden[overlap]);
+  }
+  return seconds;
+}
+
 static walk start(const ett_search_part *part, const ett_search_limits *limits,
                   ett_search_counts *counts, ett_err *err) {
   int64_t data = (int64_t)part->plan->dp * part->plan->cp;

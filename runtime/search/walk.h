@@ -69,6 +69,10 @@ typedef struct ett_search_part {
   ett_step_workspace *workspace;
 } ett_search_part;
 
+/* Seconds that the passes of a micro-batch take at least in all layers: without
+ * recomputation, and with all of what may hide. */
+double ett_search_passes(const ett_program *program, ett_exchange_overlap overlap);
+
 /* What the plans of a part take at least, by a look at each recomputation. INFINITY:
  * bounds settle all, and they are added to counts. counts.untimed grows where a bound
  * lacks times that are not answered yet. */

@@ -40,6 +40,15 @@ describe("a search", function()
     assert.is_true(bounded.effort.evaluated < all.effort.evaluated)
   end)
 
+  it("holds the plans of each schedule and number of chunks apart", function()
+    local s = small { where = "tp == 1 and pp == 2 and micro_batch == 1 and recompute == 'none' and zero == 0",
+      vary = { rank_order = { "tp-cp-ep-dp-pp" } } }
+    local seen = {}
+    for i, row in ipairs(s.rows) do seen[i] = row.schedule .. " " .. row.vp end
+    table.sort(seen)
+    assert.same({ "1f1b 1", "gpipe 1", "interleaved 2" }, seen)
+  end)
+
   it("searches both orders of stages and replicas, with the digits of single estimates", function()
     local s = small { devices = 32, where = "pp > 1 and dp > 1", keep = 1000 }
     local seen = {}

@@ -281,13 +281,14 @@ end
 --- The same for many plans that differ in some fields alone: a function of a plan.
 ---@param p table the plan that has the other fields
 ---@param changing table<string, boolean> of them no conversion reads another one
-function fields.program_keys(p, changing)
+---@param without string? a field that does not matter
+function fields.program_keys(p, changing, without)
   local fixed, open, words = {}, {}, {}
   for _, field in ipairs(of_program) do
     local name, of = field[1], field[2]
-    if changing[name] then
+    if changing[name] and name ~= without then
       open[#open + 1] = field
-    else
+    elseif name ~= without then
       fixed[#fixed + 1] = tostring(of and of(p[name], p) or not of and p[name])
     end
   end

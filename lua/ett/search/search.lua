@@ -93,9 +93,9 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
--- Units that are walked together: the more, the nearer is the order of their bounds to that of the whole space. A batch
--- of several ranks leaves this many turns of each.
-local most_units, turns = 128, 2
+-- Units that are walked together: the more, the nearer is the order of their bounds to that of the whole space; but few
+-- at first, whose times cut programs of the others. A batch of several ranks leaves this many turns of each.
+local first_units, most_units, turns = 8, 128, 2
 
 --- Units in lists that go to one of several ranks: their programs share operators.
 local function neighbours(units)
@@ -110,12 +110,13 @@ local function neighbours(units)
 end
 
 --- The units of each batch, which a rank takes at once, and `done`, how many there are up to its end. Neighbours are
---- dealt to the ranks in turn, since the first units are likely to hold the fastest plans. Batches shrink, so that the
---- ranks end together.
+--- dealt to the ranks in turn, since the first units are likely to hold the fastest plans. The last batches shrink, so
+--- that the ranks end together.
 local function batches(units, ranks)
   local lists, all, done, at = neighbours(units), {}, 0, 1
   while at <= #lists do
-    local each = ranks == 1 and most_units or math.max(1, math.min(most_units, (#units - done) // (turns * ranks)))
+    local each = math.min(most_units, math.max(first_units, done))
+    if ranks > 1 then each = math.max(1, math.min(each, (#units - done) // (turns * ranks))) end
     local own, smallest = {}, 1
     for rank = 1, ranks do own[rank] = {} end
     while at <= #lists and #own[smallest] < each do

@@ -345,7 +345,8 @@ local function add_follows(self, setting, p)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
     recompute = "none", zero = 0 }, { __index = p })
-  setting.key_of = fields.program_keys(p, changing)
+  -- Where the embedding is tied, one stage has no copy of it, and several have.
+  setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
   setting.family = setting.cluster.name .. " "
     .. setting.key_of(setmetatable({ tp = 1, cp = 1, pp = 1, dp = 1 }, { __index = setting.degrees }))
 end

@@ -28,8 +28,10 @@ local walked_names = {}
 for i, walked in ipairs(space_module.walked) do walked_names[i] = walked[1] end
 
 --- Every field that a search may set, in the order of a row's key.
-walk.fields = table.move(part_fields, 1, #part_fields, 1, { "schedule", "vp" })
-table.move(walked_names, 1, #walked_names, #walk.fields + 1, walk.fields)
+walk.fields = {}
+for _, names in ipairs { part_fields, { "schedule", "vp" }, walked_names } do
+  table.move(names, 1, #names, #walk.fields + 1, walk.fields)
+end
 
 --- The same as a table shows them.
 walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
@@ -299,6 +301,12 @@ local function survey(self, parts, unit, queue)
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
   unit.seconds = unit.seconds or product_seconds(lowered)
+  if not self.limits.exhaustive then
+    local passes = search_core.passes(lowered.program)
+    left = unsettled(self, left, function(part)
+      return takes_too_long(self, part, passes[part.overlap_all_to_all]) and "bounded"
+    end)
+  end
   for _, part in ipairs(left) do
     p = plan_of(part)
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),

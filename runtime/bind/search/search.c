@@ -156,6 +156,17 @@ static int expand(lua_State *L) {
   return 1;
 }
 
+/* passes(program): seconds that the passes of a micro-batch take at least in all layers,
+ * by overlap_all_to_all. */
+static int passes(lua_State *L) {
+  const ett_program *program = ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
+  lua_createtable(L, 0, ETT_EXCHANGE_OVERLAPS);
+  for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++)
+    ett_lua_set_number(L, ett_step_lua_overlaps[o],
+                       ett_search_passes(program, (ett_exchange_overlap)o));
+  return 1;
+}
+
 static int get_index(lua_State *L, int argument, int count) {
   lua_Integer index = luaL_checkinteger(L, argument);
   luaL_argcheck(L, index >= 0 && index < count, argument, "is no index of the axes");
@@ -228,7 +239,7 @@ static const luaL_Reg axes_methods[] = {
 };
 
 static const luaL_Reg functions[] = {
-    {"axes", axes_new},     {"survey", survey},   {"expand", expand},
+    {"axes", axes_new},     {"passes", passes},   {"survey", survey}, {"expand", expand},
     {"evaluate", evaluate}, {"chances", chances}, {NULL, NULL},
 };
 

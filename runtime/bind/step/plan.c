@@ -7,7 +7,7 @@
 const char *const ett_step_lua_schedules[] = {"gpipe", "1f1b", "interleaved", "custom",
                                               NULL};
 const char *const ett_step_lua_recomputes[] = {"none", "selective", "full", "half", NULL};
-static const char *const overlap_names[] = {"none", "shared_experts", "batch", NULL};
+const char *const ett_step_lua_overlaps[] = {"none", "shared_experts", "batch", NULL};
 
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_step_plan, name, kind, names)
 
@@ -16,7 +16,7 @@ static const char *const overlap_names[] = {"none", "shared_experts", "batch", N
 static const ett_step_lua_field plan_fields[] = {
     FIELD(schedule, NAME, ett_step_lua_schedules),
     FIELD(recompute, NAME, ett_step_lua_recomputes),
-    FIELD(overlap_all_to_all, NAME, overlap_names),
+    FIELD(overlap_all_to_all, NAME, ett_step_lua_overlaps),
     FIELD(pp, INTEGER, NULL),
     FIELD(vp, INTEGER, NULL),
     FIELD(tp, INTEGER, NULL),

@@ -24,6 +24,7 @@ typedef struct ett_step_lua_map {
 extern const char *const ett_step_lua_schedules[];
 extern const char *const ett_step_lua_places[];
 extern const char *const ett_step_lua_recomputes[];
+extern const char *const ett_step_lua_overlaps[];
 
 /* How a field of a Lua table maps to a member of a struct: int, int64_t, double, int (0
  * or 1), or an enumeration with named values. */
