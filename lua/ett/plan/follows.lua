@@ -39,13 +39,21 @@ end
 
 local spare -- a recorder that no call uses
 
+--- Calls fn(p). Returns its answer, or false; and the fields of `changing` that it read, in that order, their values,
+--- and how many they are: two lists for the next lines alone.
+---@param changing table<string, any> fields that may change are its keys
+function follows.record(fn, p, changing)
+  local record = spare or new_recorder()
+  spare = nil
+  local answer, names, values, count = record(fn, p, changing)
+  spare = record
+  return answer, names, values, count
+end
+
 --- Calls the function, and adds its answer to its tree.
 ---@param read function? called with each field that it has read
 local function compute(one, p, changing, read)
-  local record = spare or new_recorder()
-  spare = nil
-  local answer, names, values, count = record(one.fn, p, changing)
-  spare = record
+  local answer, names, values, count = follows.record(one.fn, p, changing)
   local at, key = one, "root"
   for i = 1, count do
     local node = at[key]

@@ -5,8 +5,9 @@
 --   s.rows[1].step_seconds
 --
 -- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). Combinations are numbered,
--- and C finds their values by the number. The plans under all values of the fields that only C reads are one call, a
--- block. C evaluates each as it does single predictions, so the totals have the same digits.
+-- and C finds their values by the number. It asks for what follows from them (the first broken rule, the program) once
+-- for each set of values that matters. It evaluates each plan as single predictions are, so the totals have the same
+-- digits.
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
@@ -18,6 +19,7 @@ local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local search_core = require "ett.search"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
 
@@ -78,119 +80,131 @@ local function checked_plan(given, names)
   return base, values
 end
 
---- Finds the lowered program of a plan: that of the plan before, until a field changes that it depends on.
-local function find_program(run, p)
-  local key = run.key:of(p)
-  if key == run.lowered_key then return end
-  run.lowered_key = nil
-  local lowered = run.programs[key] or lower.program(run.model, p, run.times)
-  run.programs[key] = lowered
-  -- The same message may take another time in another dtype: each has its own demands.
-  run.demands[p.dtype] = run.demands[p.dtype] or step_core.demands()
-  run.lowered_key, run.program, run.own_demands = key, lowered.program, run.demands[p.dtype]
-end
-
---- Prepares C's copy of the plan. Finds its program, its demands, the orders of its schedule file and the label of
---- their faults, and sets the fields that are computed from several others.
-local function prepare(run, p, q)
-  if run.key.stale or not run.lowered_key then find_program(run, p) end
-  local converted = run.converted
-  for i = 1, #converted do
-    local field = converted[i]
-    if field.value.stale then
-      local value = field.value:of(q)
-      if value ~= field.last then
-        field.last = value
-        run.c_plan:set(field.name, value)
-      end
-    end
-  end
-  if run.own_orders then run.orders, run.label = run.schedules:orders(q) end
-end
-
---- Counts plans as refused, of which the first is number `at`.
-local function refuse(run, sentence, at, count)
-  run.refused, run.refusal = run.refused + count, run.refusal or sentence
-  run.refused_at = run.refused_at or at
-end
-
---- Counts plans as refused whose evaluation failed. Faults that are not the plans' own are raised.
-local function failed(run, raised, at, count)
-  local kind = error_module.from(raised).kind
-  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
-  refuse(run, tostring(raised), at, count)
-end
-
 local function micro_batches_of(p)
   return p.global_batch and p.global_batch // (p.dp * p.micro_batch) or p.micro_batches
 end
 
---- Whether C alone reads a swept field: then the plans under all of its values are one call.
-local function only_c_reads(run, axis)
-  return not run.own_orders and axis.field and not axis.program and not run.own_reads[axis.name]
-    and not run.follows:reads(axis.name)
+--- A plan with the micro-batches of its batch.
+local function with_micro_batches(p)
+  return setmetatable({}, { __index = function(_, name)
+    if name == "micro_batches" then return micro_batches_of(p) end
+    return p[name]
+  end })
 end
 
---- Makes a block of the innermost fields that only C reads; run.outer fields are outside it.
-local function choose_block(run)
-  local axes, outer = run.axes, #run.axes
-  while outer > 0 and only_c_reads(run, axes[outer]) do outer = outer - 1 end
-  run.known_reads, run.outer = run.follows.names, outer
-  run.block_size = outer > 0 and axes[outer].every or run.combinations
+--- Raises a fault again that is not a plan's own.
+local function refusal_of(raised)
+  local kind = error_module.from(raised).kind
+  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
+  return tostring(raised)
 end
 
---- Evaluates the plans from number `first` to `last`, which agree in all that is given. What they need timed and no
---- plan before did is timed first.
-local function evaluate(run, p, first, last, micro_batches, devices)
-  local tokens, demands, label = p.dp * p.micro_batch * micro_batches * p.seq, run.own_demands, run.label
-  local sweep_in_c = run.program.sweep
-  while first <= last do
-    local at, fault = sweep_in_c(run.program, run.c_plan, demands, run.workspace, run.list, first, last, micro_batches,
-      tokens, devices, run.memory_limit, run.orders)
-    if not at then break end
-    local ok
-    if not fault then
-      ok, fault = pcall(run.times.answer, run.times, demands, p.dtype, run.model.hyper.hidden)
+--- Refuses the plan at which the run stopped.
+local function refuse(run, sentence, number)
+  run.list:refuse()
+  if number < (run.refused_at or math.huge) then run.refused_at, run.refusal = number, sentence end
+end
+
+--- Sets the fields of combination `number` in a plan or a row, and returns it.
+local function set_fields(axes, number, p)
+  for _, axis in ipairs(axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
+  return p
+end
+
+--- The number of a program, lowered at its first use; or nil and why it cannot be.
+local function program_of(run, key, p)
+  local number = run.numbers[key]
+  if number then return number end
+  local ok, lowered = pcall(lower.program, run.model, p, run.times)
+  if not ok then return nil, refusal_of(lowered) end
+  -- The same message may take another time in another dtype: each has its own demands.
+  run.demands[p.dtype] = run.demands[p.dtype] or step_core.demands()
+  number = run.list:program(lowered.program, run.demands[p.dtype])
+  run.numbers[key], run.programs[number] = number, { program = lowered.program, dtype = p.dtype }
+  return number
+end
+
+--- Tells C what a function answers for the plan of a combination.
+local function learn(run, which, number)
+  local p, one = set_fields(run.axes, number, run.plan), run.functions[which]
+  local ok, answer, names, _, count = pcall(follows.record, one.fn, p, run.positions)
+  if not ok and one.kind == "rule" then error(answer, 0) end
+  if not ok then return refuse(run, refusal_of(answer), number) end
+  local axes, refusal = {}, nil
+  for i = 1, count do axes[i] = run.positions[names[i]] end
+  if one.kind == "program" then
+    answer, refusal = program_of(run, answer, p)
+  elseif one.kind == "rule" then
+    refusal = answer or nil
+  end
+  if refusal then
+    run.sentences[#run.sentences + 1] = refusal
+    refusal = #run.sentences
+  end
+  run.list:learn(which, axes, answer, refusal)
+end
+
+-- In place of the name of a schedule file: its orders are given with each plan.
+local orders_follow = "1f1b"
+
+--- Sets what C does not know of the plan of a combination: fields without a member of their own, and the orders of its
+--- schedule file, which it returns.
+local function tell(run, number)
+  local p = set_fields(run.axes, number, run.plan)
+  for _, axis in ipairs(run.told) do
+    local value = p[axis.name]
+    if axis.last ~= value then
+      axis.last = value
+      if axis.convert then value = axis.convert(value) end
+      run.c_plan:set(axis.c, value == "custom" and orders_follow or value)
+    end
+  end
+  local orders
+  if run.own_orders then orders, run.label = run.schedules:orders(with_micro_batches(p)) end
+  return orders
+end
+
+--- Evaluates the plans up to number `last`. What a plan needs timed and no plan before it did is timed together.
+local function evaluate(run, last)
+  local list, told, orders = run.list, false, nil
+  while true do
+    local need, number, what = list:run(run.c_plan, run.workspace, last, told, orders)
+    if not need then break end
+    local ok, fault = true, nil
+    told = need == "told"
+    if need == "answer" then
+      learn(run, what, number)
+    elseif told then
+      ok, fault = pcall(tell, run, number)
+      orders = ok and fault or nil
+    elseif need == "times" then
+      local dtype = run.programs[what].dtype
+      ok, fault = pcall(run.times.answer, run.times, run.demands[dtype], dtype, run.model.hyper.hidden)
     else
-      ok, fault = pcall(schedules.call, label, error, fault, 0)
+      ok, fault = pcall(schedules.call, run.label, error, what, 0)
     end
-    if not ok then failed(run, fault, at, 1) end
-    first = ok and at or at + 1
+    if not ok then
+      refuse(run, refusal_of(fault), number)
+      told = false
+    end
   end
-  if run.keep and run.list:count() >= 2 * run.keep + 1000 then run.list:sort(run.objective, run.keep) end
+  if run.keep and list:count() >= 2 * run.keep + 1000 then list:sort(run.objective, run.keep) end
 end
 
-local combinations
+local chunk = 1024 -- plans between two calls of `progress`
 
---- Evaluates the combinations of one block. p is one table, changed in place; q the same with the micro-batches of its
---- batch.
-local function visit(run, p, q)
-  local before, count, outer = run.visited, run.block_size, run.outer
-  local devices = p.pp * p.tp * p.cp * p.dp
-  run.visited = before + count
-  if run.progress and run.visited // 1024 > before // 1024 then run.progress(run.visited, run.combinations) end
-  if run.share and run.turn % run.share.size() ~= run.share.rank() then return end
-  if run.devices and devices ~= run.devices then return end
-  local broken, ok, fault = run.broken.answer, true, nil
-  if run.broken.stale then broken = run.broken:of(p) end
-  if not broken then
-    local micro_batches = micro_batches_of(p)
-    if micro_batches ~= q.micro_batches then
-      q.micro_batches = micro_batches
-      run.follows:changed "micro_batches"
-    end
-    ok, fault = pcall(prepare, run, p, q)
+--- Evaluates all combinations.
+local function evaluate_all(run)
+  for first = 1, run.combinations, chunk do
+    local last = math.min(first + chunk - 1, run.combinations)
+    evaluate(run, last)
+    if run.progress and last // chunk > (first - 1) // chunk then run.progress(last, run.combinations) end
   end
-  if run.known_reads ~= run.follows.names then
-    choose_block(run)
-    if run.outer ~= outer then -- more than C reads a field of the block
-      run.visited = before
-      return combinations(run, p, q, outer + 1)
-    end
+  local refused, first, sentence = run.list:refused()
+  run.refused = refused
+  if first and first < (run.refused_at or math.huge) then
+    run.refused_at, run.refusal = first, run.sentences[sentence]
   end
-  if broken then return refuse(run, broken, before + 1, count) end
-  if not ok then return failed(run, fault, before + 1, count) end
-  evaluate(run, p, before + 1, before + count, q.micro_batches, devices)
 end
 
 --- Ranks of a job take turns with the programs: gives every rank the results of all.
@@ -207,29 +221,6 @@ local function merge(run)
   run.refused, run.refusal = refused, refusal
 end
 
---- Sets a field of the run's plan, in C's copy too where C does not find it itself.
-local function set(run, p, axis, value)
-  p[axis.name] = value
-  if axis.c and not axis.field then run.c_plan:set(axis.c, axis.convert and axis.convert(value) or value) end
-  run.follows:changed(axis.name)
-end
-
-function combinations(run, p, q, depth)
-  if depth > run.outer then return visit(run, p, q) end
-  local axis = run.axes[depth]
-  local name, values = axis.name, axis.values
-  for i = 1, #values do
-    if p[name] ~= values[i] then set(run, p, axis, values[i]) end
-    if axis.program then run.turn = run.turn + 1 end
-    combinations(run, p, q, depth + 1)
-  end
-end
-
---- Fields that visit() and evaluate() read, or that decide of the schedule's orders.
-local own_reads = {}
-for _, name in ipairs { "pp", "tp", "cp", "dp", "vp", "micro_batch", "micro_batches", "global_batch", "seq", "dtype",
-  "schedule", "split" } do own_reads[name] = true end
-
 --- Whether a schedule file orders units of a plan: it may read any field.
 local function own_orders(base, values)
   for _, name in ipairs(values.schedule or { base.schedule }) do
@@ -238,11 +229,12 @@ local function own_orders(base, values)
   return false
 end
 
---- The swept fields as combinations() takes them: name, values, `every` (neighbouring combinations that share a value),
---- and how C learns the value: it has all of a `field` (in_c), and is told others (`c`, converted) as they change.
-local function axes_of(names, values, base)
-  local axes, of_c, every = {}, {}, 1
-  for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not (base.split or values.split) end
+--- The swept fields: name, values, `every` (neighbouring combinations that share a value), and how C learns the value:
+--- it has all of a `field` (in_c), and is told others (`c`, converted) plan by plan.
+---@param tells boolean whether it is told all
+local function axes_of(names, values, tells)
+  local axes, told, of_c, every = {}, {}, {}, 1
+  for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not tells end
   for i = #names, 1, -1 do
     local name = names[i]
     local field = fields.list[fields.position[name]]
@@ -254,29 +246,37 @@ local function axes_of(names, values, base)
       axis.c, axis.convert = table.unpack(field.c)
     end
     axis.field = of_c[axis.c] and axis.c or nil
+    if axis.c and not axis.field then told[#told + 1] = axis end
     for k, value in ipairs(axis.field and axis.values or {}) do
       if axis.convert then value = axis.convert(value) end
       axis.in_c[k] = value
     end
     axes[i], every = axis, every * axis.count
   end
-  return axes
+  return axes, told
 end
 
---- What follows from the plan at hand, each computed again only when a field changes that it reads: the first broken
---- rule, the key of the program, conversions for C of several fields.
-local function add_follows(run)
-  local changing = { micro_batches = true }
-  for _, name in ipairs(run.names) do changing[name] = true end
-  local all = follows.new(changing)
-  run.follows, run.converted = all, {}
-  run.broken = all:first(plan_rules.functions(run.model, run.cluster, run.schedules))
-  run.key = all:first { function(p) return (lower.key(p, run.placement, run.model)) end }
+--- What C knows of all plans (ett_combinations_settings).
+local function settings_of(run, base, devices)
+  local every, share = run.combinations, run.share
+  for _, axis in ipairs(run.axes) do every = axis.program and math.min(every, axis.every) or every end
+  local settings = { devices = devices, memory_limit = run.memory_limit, told = run.own_orders or #run.told > 0,
+    share_rank = share and share.rank(), share_size = share and share.size(), share_every = every }
+  for _, name in ipairs { "pp", "tp", "cp", "dp", "micro_batch", "seq", "micro_batches", "global_batch" } do
+    settings[name] = base[name]
+  end
+  return settings
+end
+
+--- What C asks of plans: the first broken rule, the program, members of several fields.
+local function add_functions(run)
+  local function add(kind, fn, field) run.functions[run.list:ask(kind, field)] = { kind = kind, fn = fn } end
+  for _, rule in ipairs(plan_rules.functions(run.model, run.cluster, run.schedules)) do add("rule", rule) end
+  add("program", function(p) return (lower.key(p, run.placement, run.model)) end)
   for _, field in ipairs(fields.list) do
     if fields.reads_others(field) then
       local name, convert_field = table.unpack(field.c)
-      run.converted[#run.converted + 1] = { name = name,
-        value = all:first { function(p) return convert_field(p[field[1]], p) end } }
+      add("member", function(p) return convert_field(p[field[1]], with_micro_batches(p)) end, name)
     end
   end
 end
@@ -284,11 +284,6 @@ end
 -- What an estimate adds of runs, money, energy and variation.
 local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_per_step", "co2_kg_per_step",
   "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
-
---- Sets the fields of combination `number` in a plan or a row.
-local function set_fields(axes, number, p)
-  for _, axis in ipairs(axes) do p[axis.name] = axis.values[(number - 1) // axis.every % axis.count + 1] end
-end
 
 --- A combination as a plan whose micro-batches are given.
 local function plan_of(axes, base, number)
@@ -363,27 +358,28 @@ function sweep.new(given)
   end
   local base, values = checked_plan(given, names)
   local workspace <close> = step_core.workspace()
-  local axes, c_plan = axes_of(names, values, base), fields.to_c(base, cluster_module.placement(cluster))
-  c_plan.micro_batches = 1 -- as orders, given with each call
-  if not schedules.built_in[base.schedule] then c_plan.schedule = "1f1b" end
+  local orders = own_orders(base, values)
+  local axes, told = axes_of(names, values, orders or base.split or values.split)
+  local placement = cluster_module.placement(cluster)
+  local c_plan = fields.to_c(base, placement)
+  c_plan.micro_batches = 1 -- as orders, given with each plan
+  if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    names = names, axes = axes, list = step_core.combinations(axes), devices = given.devices,
-    memory_limit = require("ett.profile.network.parts").memory(cluster),
-    workspace = workspace, placement = cluster_module.placement(cluster), c_plan = step_core.kept_plan(c_plan),
-    schedules = schedules.memo(), programs = {}, demands = {}, refused = 0,
-    own_reads = own_reads, own_orders = own_orders(base, values), visited = 0, turn = 0, share = given.share,
-    objective = objective, keep = given.keep, progress = given.progress,
-    combinations = axes[1] and axes[1].every * axes[1].count or 1 }
+    axes = axes, told = told, positions = {}, plan = {}, placement = placement, c_plan = step_core.kept_plan(c_plan),
+    workspace = workspace, memory_limit = require("ett.profile.network.parts").memory(cluster),
+    schedules = schedules.memo(), own_orders = orders, functions = {}, sentences = {}, numbers = {}, programs = {},
+    demands = {}, refused = 0, share = given.share, objective = objective, keep = given.keep,
+    progress = given.progress, combinations = axes[1] and axes[1].every * axes[1].count or 1 }
+  run.list = search_core.combinations(axes, settings_of(run, base, given.devices))
   local _ <close> = collect_less()
-  add_follows(run)
-  local p = {}
-  for name, value in pairs(base) do p[name] = value end
-  choose_block(run)
-  if base.global_batch and not over.micro_batches then p.micro_batches = nil end
-  combinations(run, p, setmetatable({}, { __index = p }), 1)
+  for i, name in ipairs(names) do run.positions[name] = i end
+  for name, value in pairs(base) do run.plan[name] = value end
+  if base.global_batch and not over.micro_batches then run.plan.micro_batches = nil end
+  add_functions(run)
+  evaluate_all(run)
   if run.share then merge(run) end
   local unfit = nothing_fits(run, base)
-  for _, lowered in pairs(run.programs) do lowered.program:close() end
+  for _, own in pairs(run.programs) do own.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base)

@@ -1,6 +1,7 @@
 /* ett.search - binding of runtime/search: axes, plans of a part, and chances. */
 #include <string.h>
 
+#include "bind/search/search.h"
 #include "bind/step/step.h"
 #include "search/chance.h"
 #include "search/walk.h"
@@ -246,5 +247,6 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_search(lua_State *L) {
   ett_lua_type(L, ETT_LUA_AXES, axes_methods, NULL);
   luaL_newlib(L, functions);
+  ett_search_lua_open_combinations(L);
   return 1;
 }

@@ -358,13 +358,9 @@ static int split(lua_State *L) {
 }
 
 static const luaL_Reg program_methods[] = {
-    {"evaluate", program_evaluate},
-    {"totals", program_totals},
-    {"outline", program_outline},
-    {"interval", program_interval},
-    {"layers", program_layers},
-    {"sweep", ett_step_lua_sweep},
-    {NULL, NULL},
+    {"evaluate", program_evaluate}, {"totals", program_totals},
+    {"outline", program_outline},   {"interval", program_interval},
+    {"layers", program_layers},     {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -381,6 +377,5 @@ int luaopen_ett_step(lua_State *L) {
   ett_step_lua_open_orders(L);
   ett_step_lua_open_pipelines(L);
   ett_step_lua_open_links(L);
-  ett_step_lua_open_combinations(L);
   return 1;
 }

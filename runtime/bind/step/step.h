@@ -61,9 +61,6 @@ typedef struct ett_step_lua_call {
 /* Reads the arguments from 1 to 4. */
 void ett_step_lua_get_call(lua_State *L, ett_step_lua_call *call);
 
-/* program:sweep(…), in combinations.c. */
-int ett_step_lua_sweep(lua_State *L);
-
 /* Pushes one demand of the demands object at `box` as a table. */
 void ett_step_lua_push_demand(lua_State *L, int box, size_t index);
 
@@ -109,6 +106,5 @@ void ett_step_lua_open_plans(lua_State *L);
 void ett_step_lua_open_orders(lua_State *L);
 void ett_step_lua_open_pipelines(lua_State *L);
 void ett_step_lua_open_links(lua_State *L);
-void ett_step_lua_open_combinations(lua_State *L);
 
 #endif
