@@ -6,6 +6,8 @@
 #include <string.h>
 #include <xgboost/c_api.h>
 
+#include "regress/fit/dump.h"
+
 /* Keeps the first sentence of the library's message, without its time stamp and stack
  * trace. */
 static int library_fault(ett_err *err) {
@@ -90,16 +92,13 @@ static int set_parameters(BoosterHandle booster, double base_score,
   return 0;
 }
 
-static int export_forest(BoosterHandle booster, int columns, ett_forest *forest,
-                         ett_err *err) {
-  bst_ulong length;
-  const char *data;
-  if (XGBoosterSaveModelToBuffer(booster, "{\"format\":\"ubj\"}", &length, &data) != 0)
+static int export_forest(BoosterHandle booster, int columns, double base_score,
+                         ett_forest *forest, ett_err *err) {
+  bst_ulong count;
+  const char **trees;
+  if (XGBoosterDumpModelEx(booster, "", 0, "text", &count, &trees) != 0)
     return library_fault(err);
-  if (ett_forest_from_ubj((const unsigned char *)data, length, forest, err) != 0)
-    return -1;
-  forest->features = (uint32_t)columns;
-  return 0;
+  return ett_forest_from_dump(trees, count, (uint32_t)columns, base_score, forest, err);
 }
 
 static int ask(BoosterHandle booster, const float *probe, size_t rows, int columns,
@@ -136,7 +135,7 @@ int ett_boost_oracle(const float *features, const float *target, size_t count,
     library_fault(err);
   else if (set_parameters(booster, base_score, config, err) == 0 &&
            rounds(booster, matrix, target, count, config, gradient, err) == 0 &&
-           export_forest(booster, columns, forest, err) == 0)
+           export_forest(booster, columns, base_score, forest, err) == 0)
     status = answers ? ask(booster, probe, probe_rows, columns, answers, err) : 0;
   if (status != 0)
     ett_forest_free(forest);

@@ -38,10 +38,4 @@ int ett_forest_check(const ett_forest *forest, ett_err *err);
 /* The sum of a row's leaves. features[0 .. forest->features). */
 float ett_forest_predict(const ett_forest *forest, const float *features);
 
-/* Reads an XGBoost model (gbtree, one output, numerical splits) saved as UBJSON, any
- * version from 1.6. data is untrusted: every length and index is checked.
- * Returns 0 or -1 with *forest empty. */
-int ett_forest_from_ubj(const unsigned char *data, size_t length, ett_forest *forest,
-                        ett_err *err);
-
 #endif
