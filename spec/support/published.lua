@@ -298,7 +298,7 @@ local stacks = {
   ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
   ["megatron-deepspeed"] = "megatron_deepspeed",
   ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
-  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "fsdp_eager",
+  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "torchtitan",
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager", nanotron = "fsdp_eager",
 }
 
