@@ -14,7 +14,7 @@ ett: bench: unknown option '--nonsense'...
 ?2
 
 $ ett --json
-ett: unknown option '--json': options follow the command (`ett COMMAND --help`)
+ett: unknown option '--json': options come after the command (`ett COMMAND --help`)
 ?2
 
 An option that a command would ignore is refused.

@@ -138,4 +138,4 @@ ett: s/A100_my_own_fp16.csv: no operator or collective 'my_own' is known; give t
 ?1
 
 $ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), 5 + i * (1 + i % 4), 9 + 2 * i * (1 + i % 4) }' | tee s/A100_gelu_fp16.csv > s/A100_my_own_fp16.csv; ett fit s --quiet
-ett: note: s/A100_my_own_fp16.csv: no operator or collective 'my_own' is known; give the folder of its file with --path DIR or in ETT_PATH; left out
+ett: note: s/A100_my_own_fp16.csv: no operator or collective 'my_own' is known; give the folder of its file with --path DIR or in ETT_PATH; skipped

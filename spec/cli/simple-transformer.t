@@ -16,7 +16,7 @@ usable           ...  fits
  FLOP per expert:  2.52e+24
 
 $ ett simple-transformer --n_layers 10 --d_model 512 --pp 4 --tp 3
-ett: simple-transformer: 2 limits are broken:
+ett: simple-transformer: 2 limits are violated:
   n_layers = 10 must be divisible by pp x pipeline_interleaving = 4; nearest passing: 2 or 5
   d_internal_ratio x d_model = 2560 must be divisible by tp = 3; nearest passing: 2 or 4
 ?1

@@ -8,7 +8,7 @@ P: 15360 = {DATA: 16, PIPE: 15, EXP: 8, SEQ: 1, TENSOR_EXT: 1, TENSOR_INT: 8}
 Runtime:             118.8 days
 
 $ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --p_pipe 7 --p_tensor_int 5
-ett: transformer: 7 limits are broken:
+ett: transformer: 7 limits are violated:
   LAYER = 96 must be divisible by PIPE = 7; nearest passing: 6 or 8
   D_FFN = 49152 must be divisible by TENSOR_INT = 5; nearest passing: 4 or 6
   ATTN_HEAD = 192 must be divisible by TENSOR_INT = 5; nearest passing: 4 or 6
@@ -22,7 +22,7 @@ ett: transformer: missing --num_layers, --d_model; `ett transformer --help` list
 
 # Limits of efficiency, each with the nearest values that keep it.
 $ ett transformer --dataset_size 3e11 --num_layers 96 --d_model 12288 --batch_size 64 --p_pipe 32
-ett: transformer: 2 limits are broken:
+ett: transformer: 2 limits are violated:
   batch_size / p_data (samples of one replica) = 64 must be at least 4 microbatches for each of p_pipe stages = 128; nearest passing: batch_size = 128 or p_pipe = 16
   least microbatch size with 1024 tokens a matmul = 1 must be at most greatest with 4 microbatches a stage = 0; nearest passing: batch_size = 128
 ?1

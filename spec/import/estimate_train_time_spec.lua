@@ -100,7 +100,7 @@ describe("reference composition", function()
     local ok, raised = pcall(reference.predict, reference.check(run.config, "a.yml"),
       reference.timings(calls, "calls.json"))
     assert.is_false(ok)
-    assert.equal("calls.json: holds no time of operator 'embedding_fp16_fwd'", tostring(raised))
+    assert.equal("calls.json: has no time of operator 'embedding_fp16_fwd'", tostring(raised))
   end)
 
   it("keeps a recorded negative time and says so", function()

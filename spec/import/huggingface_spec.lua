@@ -423,7 +423,7 @@ describe("a Hugging Face configuration", function()
   end)
 
   it("refuses what it cannot estimate, saying what it is", function()
-    assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture of it",
+    assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture for it",
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)
     assert.matches("'clip' is a pair of encoders;", message { model_type = "clip" }, 1, true)

@@ -141,7 +141,7 @@ describe("Megatron-LM's flags", function()
   it("name what is unknown and what is not modelled, and count what has no effect", function()
     local text = small .. "--lr 1e-4 --frobnicate 3 --rampup-batch-size 1 1 10 --log-interval 1 --tvist"
     local run = read(text, { dp = 2 })
-    assert.same({ "flags that ett does not know, left out: --frobnicate, --tvist",
+    assert.same({ "unknown flags, ignored: --frobnicate, --tvist",
       "flags that change the step and are not modelled: --rampup-batch-size", "2 flags have no effect on the step" },
       run.model.notes)
   end)
@@ -172,7 +172,7 @@ describe("Megatron-LM's flags", function()
       ["FILE: states no number of devices (--nnodes, --nproc-per-node); give dp=N"] = small,
       ["FILE: tp * pp * cp = 4 must divide its 6 devices; give dp=N for another number"] =
         small .. "--nproc-per-node 6 --tensor-model-parallel-size 4",
-      ["FILE: states no --vocab-size (its tokenizer knows it); give vocab=N"] =
+      ["FILE: states no --vocab-size (the tokenizer defines it); give vocab=N"] =
         "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128",
       ["FILE: --moe-layer-freq: must say 0 or 1 for each of 4 layers, got '[1]*3'"] =
         small .. "--num-experts 2 --moe-layer-freq [1]*3 --nproc-per-node 1",
@@ -229,7 +229,7 @@ model:
       h.position, h.gated_mlp, h.bias, h.tied_embeddings, h.vocab })
     assert.same({ 4, 2, 4, 2, 128, 4096, "bf16", "selective", 1, true, true }, { p.tp, p.pp, p.dp, p.micro_batch,
       p.global_batch, p.seq, p.dtype, p.recompute, p.zero, p.sequence_parallel, p.accumulate_gradients })
-    assert.equal("flags that ett does not know, left out: --grad-allreduce-chunk-size-mb", run.model.notes[1])
+    assert.equal("unknown flags, ignored: --grad-allreduce-chunk-size-mb", run.model.notes[1])
     local llama = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 11008,
       vocab = 32000 })
     local parameters = require("ett.model.architecture").parameters

@@ -81,11 +81,11 @@ describe("an output of nccl-tests", function()
     local cases = {
       ["'run.txt': no output of nccl-tests: no line 'size count type … time algbw busbw'"] = "hello\n\0\255\n",
       ["'run.txt': the table of nccl-tests has no row"] = all_reduce:gsub("\n +%d[^\n]*", ""),
-      ["'run.txt': no line names the test (all_reduce_perf, …); say --kind"] = all_reduce:gsub("all_reduce_perf", "x"),
-      ["'run.txt': hypercube_perf measures no collective that ett knows"] = all_reduce:gsub("all_reduce", "hypercube"),
-      ["'run.txt': no line 'Rank 0 … on HOST device 0' says how many ranks ran; say --ranks"] =
+      ["'run.txt': no line names the test (all_reduce_perf, …); give --kind"] = all_reduce:gsub("all_reduce_perf", "x"),
+      ["'run.txt': hypercube_perf measures no collective known to ett"] = all_reduce:gsub("all_reduce", "hypercube"),
+      ["'run.txt': no line 'Rank 0 … on HOST device 0' gives the number of ranks; give --ranks"] =
         all_reduce:gsub("#  Rank[^\n]*\n", ""),
-      ["run.txt:4: rank 0 is there twice: each process measured itself; build nccl-tests with MPI=1"] =
+      ["run.txt:4: rank 0 appears twice: each process measured alone; build nccl-tests with MPI=1"] =
         all_reduce:gsub("Rank  1", "Rank  0"),
       ["run.txt:15: 12 elements are wrong; a run with faulty results is no measurement"] =
         all_reduce:gsub("0.00      0    31.82", "0.00     12    31.82"),
@@ -141,7 +141,7 @@ describe("a curve of nccl-tests in a cluster file", function()
 
   it("is added beside others, and replaced only where that is asked", function()
     local _, _, once = add(mine, read(all_reduce))
-    assert.matches("already; %-%-replace takes the new one", message(add, once, read(all_reduce)))
+    assert.matches("already; %-%-replace replaces it", message(add, once, read(all_reduce)))
     local _, _, twice = add(once, read(all_reduce), { replace = true })
     local four = read((all_reduce:gsub("#  Rank  [4-7][^\n]*\n", ""):gsub("\n +%d[^\n]*", "")
       :gsub("# Out", "  1048576  262144  float sum -1 76.71 13.67 20.50 0 77.73 13.49 20.24 0\n%0")))
@@ -170,10 +170,10 @@ describe("a curve of nccl-tests in a cluster file", function()
 
   it("is printed where the file is not plain tables, which stays as it is", function()
     local computed = mine:gsub("links = {", "links = (function(t) return t end) {")
-    assert.matches("is no file of plain tables; write this into its 'curves = { all_reduce = { … } }' yourself",
+    assert.matches("is not written as plain tables; add this to its 'curves = { all_reduce = { … } }'",
       message(add, computed, read(all_reduce)), 1, true)
     assert.equal(computed, command.read(folder, "mine.lua"))
-    assert.matches("belongs to ett; copy it", message(cluster_curves.add, "dgx_h100", read(all_reduce)), 1, true)
+    assert.matches("is part of ett; copy it", message(cluster_curves.add, "dgx_h100", read(all_reduce)), 1, true)
     assert.matches("the key must be at most gpus_per_node = 4",
       message(add, mine:gsub("gpus_per_node = 8", "gpus_per_node = 4"), read(all_reduce)), 1, true)
   end)

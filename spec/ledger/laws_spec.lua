@@ -344,7 +344,7 @@ describe("violations", function()
     assert.has_error(function() return plain:reduce_with(plain) end)
     local c, joint = L:dimension("C", 4), L:dimension("B+C", 9)
     assert.has_error(function() return plain:reduce_with(L:tensor("c", { c })) end,
-      ": the joint dimension 'B+C' is there already, with another size or axis")
+      ": the joint dimension 'B+C' exists already with another size or axis")
     assert.equal(9, joint:size())
     assert.has_error(function() return L:tensor("q", { 3 }) end)
     local ok, why = pcall(function() L:dimension("D", 4, { axis = 3 }) end)

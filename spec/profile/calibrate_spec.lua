@@ -95,7 +95,7 @@ describe("ett calibrate", function()
       return require("ett.profile").open({ into }):operator("gelu", { tokens = 100, width = 50 }, "fp32", "forward")
     end)
     assert.is_false(ok)
-    assert.matches("gelu.fp32.coefficients.lua: its lines do not have the hash", tostring(why))
+    assert.matches("gelu.fp32.coefficients.lua: the hash in the last line does not match", tostring(why))
   end)
 
   it("refuses without source or folder", function()

@@ -290,7 +290,7 @@ describe("a coefficient file", function()
     assert.matches("found a number", say "return 1", 1, true)
     assert.matches("its field 'device' is 'a100_sxm'; expected 'h100_sxm'",
       say "return { format = 'ett kernel 2', kernel = 'gemm', dtype = 'bf16', device = 'a100_sxm' }", 1, true)
-    assert.matches("its last line is not its hash",
+    assert.matches("the last line is not its hash",
       say "return { format = 'ett kernel 2', kernel = 'gemm', dtype = 'bf16', device = 'h100_sxm', text = 'AAAA' }", 1,
       true)
   end)
@@ -308,7 +308,7 @@ describe("a coefficient file", function()
     local text = assert(files.read(own))
     local at = text:find("%a", #text // 2)
     local other = text:sub(at, at) == "A" and "B" or "A"
-    assert.matches("gemm.bf16.coefficients.lua: its lines do not have the hash of its last line",
+    assert.matches("gemm.bf16.coefficients.lua: the hash in the last line does not match",
       say(text:sub(1, at - 1) .. other .. text:sub(at + 1)), 1, true)
   end)
 end)

@@ -70,7 +70,7 @@ describe("a GPU that fails", function()
       local out, status = sample { ETT_GPU_ALLOCATION_FAILS = n, ETT_GPU_REPORT = folder .. "/report" .. n }
       assert.is_true(status == 0 or status == 1, ("allocation %d: %s"):format(n, out))
       -- Failed rows in every table are said table by table, then in a sentence.
-      local nothing = out:find "\nett: no shape could be measured; the tables hold the reasons %(#! failed%)\n$"
+      local nothing = out:find "\nett: no shape could be measured; the tables give the reasons %(#! failed%)\n$"
       if status == 1 and not nothing then one_sentence(out) end
       assert.matches("out of memory on device 0", out .. (stand_in.read(folder, "s/Stand-In90_flash_attention_bf16.csv")
         or "") .. (stand_in.read(folder, "s/Stand-In90_linear_qkv_bf16.csv") or ""), ("allocation %d"):format(n))

@@ -26,7 +26,7 @@ describe("ett sample", function()
     local text, status = run "sample c.lua --out out"
     assert.equal(0, status, text)
     assert.matches("out/%S+_gelu_fp32%.csv: 2 measured, 0 failed, %d disturbed", text)
-    assert.matches("gelu: 2 shapes to measure, 0 held", text)
+    assert.matches("gelu: 2 shapes to measure, 0 measured before", text)
   end)
 
   it("names a syntax error of an operator's file", function()

@@ -118,7 +118,7 @@ describe("ett sample", function()
     local text, status = run "sample c.lua --out s --quiet"
     assert.equal(1, status)
     assert.matches("0 measured, 2 failed", text)
-    assert.matches("ett: no shape could be measured; the tables hold the reasons %(#! failed%)\n", text)
+    assert.matches("ett: no shape could be measured; the tables give the reasons %(#! failed%)\n", text)
     write("d.lua", campaign("", "{ operator = 'broken', shapes = { n = { 1, 2 } } }"))
     assert.equal(0, (select(2, run "sample d.lua --out t --quiet")))
   end)

@@ -8,7 +8,7 @@ local catalog = {}
 --- Every kind, sorted.
 function catalog.kinds() return schema.keys(find.folders) end
 
---- First line of the comment a file begins with.
+--- First line of the comment at the start of a file.
 local function first_comment(path)
   for line in io.lines(path) do
     local text = line:match("^%-%-+%s*(.-)%s*$")

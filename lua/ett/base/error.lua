@@ -28,7 +28,7 @@ local function has_newline(value, ...)
   return select("#", ...) > 0 and has_newline(...)
 end
 
---- string.format for messages: newlines of a value in quotes ('%s') appear as \n, so that a message stays one line.
+--- string.format for messages: newlines in a quoted value ('%s') appear as \n, so that a message stays one line.
 ---@return string
 function error_module.message(format, ...)
   if not has_newline(...) then return format:format(...) end
@@ -58,7 +58,7 @@ function error_module.is(value) return getmetatable(value) == Error end
 --- Any raised value as an error object; strings become kind "internal".
 function error_module.from(value)
   if error_module.is(value) then return value end
-  -- Lua's string buffers put a position before it.
+  -- Lua's string buffers put a position in front of this message.
   local bare = type(value) == "string" and value:match "^.*: (not enough memory)$" or value
   if bare == "not enough memory" then
     return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
@@ -70,7 +70,7 @@ function error_module.from(value)
     text = require("ett.base.pretty").inline(value)
   end
   local missing = text:match("^(.*module '[^']+' not found):\n\tno field")
-  if missing then -- without Lua's list of every file it tried
+  if missing then -- without Lua's list of every file that it tried
     return error_module.new("missing",
       "%s; it is not in the script's folder, --path, ETT_PATH or the installed tree", missing)
   end
@@ -83,8 +83,8 @@ function error_module.must(value, failure)
   return value
 end
 
---- Adds one label in front of an error object's context and returns it. A message that begins with a line of that file
---- needs none.
+--- Adds one label in front of an error object's context and returns the object. Messages that start with a line of that
+--- file need no label.
 function error_module.label(value, label)
   local object = error_module.from(value)
   object.context = object.context or {}
@@ -94,7 +94,7 @@ function error_module.label(value, label)
   return object
 end
 
---- A module that is built only if its library is installed; otherwise nil and one sentence.
+--- A module that is built only if its library is installed; otherwise nil and a message.
 ---@param module string such as "ett.dist"
 ---@param what string "the MPI back end"
 ---@param remedy string "install libopenmpi-dev and openmpi-bin"
@@ -102,12 +102,12 @@ end
 function error_module.part(module, what, remedy)
   local ok, value = pcall(require, module)
   if ok then return value end
-  if error_module.is(value) then error(value, 0) end -- a signal
+  if error_module.is(value) then error(value, 0) end -- raised by a signal
   local why = tostring(value)
   if why:find("module '" .. module .. "' not found", 1, true) then
     return nil, ("%s is not built: %s and build again"):format(what, remedy)
   end
-  -- Lua's first line names the file, the next one the missing library.
+  -- Lua's first line names the file, the second the missing library.
   why = why:gsub("^error loading module '[^']*' from file '[^']*':%s*", "")
   return nil, ("%s cannot be loaded: %s; %s"):format(what, why:match("^[^\n]*"), remedy)
 end
@@ -127,7 +127,7 @@ end
 --- Calls fn(...); an error is raised again with `label` in front.
 function error_module.wrap(label, fn, ...) return finish(label, xpcall(fn, error_module.traced, ...)) end
 
--- The edit distance of two lists of bytes; nil where it is above the limit.
+-- The edit distance of two lists of bytes; nil if it exceeds the limit.
 local function distance(a, b, limit)
   if math.abs(#a - #b) > limit then return nil end
   local previous = {}
@@ -148,7 +148,7 @@ local function distance(a, b, limit)
   return previous[#b] <= limit and previous[#b] or nil
 end
 
---- The candidate whose spelling is nearest to `name`, or nil if none is near.
+--- The candidate with the most similar spelling, or nil if none is similar.
 ---@param name string
 ---@param candidates string[]
 ---@return string?
@@ -176,7 +176,7 @@ local function completed(name, candidates)
   return found
 end
 
---- "; did you mean 'x'?" or "" for the end of a message.
+--- Text for the end of a message: "; did you mean 'x'?" or "".
 function error_module.suggestion(name, candidates)
   local near = completed(tostring(name), candidates) or error_module.nearest(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""

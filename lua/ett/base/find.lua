@@ -1,15 +1,15 @@
---- Finds description files by name under the roots; there is no list to edit.
+--- Finds description files by name under the roots. Files need not be registered.
 --
 -- The roots, in order: the running script's folder, each `--path DIR`, each entry of ETT_PATH, the installed tree. The
--- current folder is never searched: it may hold foreign files. `find.path("operators", "gelu")` looks for gelu.lua and
--- the file init.lua of a folder gelu, in operators/ of each root. In the script's folder and in a `--path` it looks
--- for gelu.lua, too.
+-- current folder is never searched, because it may hold untrusted files. `find.path("operators", "gelu")` looks for
+-- gelu.lua and the file init.lua of a folder gelu, in operators/ of each root. In the script's folder and in a
+-- `--path` it looks for gelu.lua, too.
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 
 local find = {}
 local script_folder
-local given_folders = {} -- of --path
+local given_folders = {} -- folders of --path
 
 --- Kinds of description files: kind -> folder under the roots.
 find.folders = {
@@ -20,7 +20,7 @@ find.folders = {
   operators = "operators", schedules = "lua/schedules", stacks = "lua/stacks",
 }
 
---- Counts changes of the roots. Results of find.path hold while it stays the same.
+--- Counts changes of the roots. Results of find.path are valid while it is unchanged.
 find.generation = 0
 
 --- The roots; the first that has a file wins.
@@ -38,7 +38,7 @@ function find.roots()
   return roots
 end
 
--- Modules are found under the same roots.
+-- Modules are searched under the same roots.
 local function roots_changed()
   find.generation = find.generation + 1
   local front = {}
@@ -73,16 +73,17 @@ function find.set_folders(folders)
   roots_changed()
 end
 
---- The name of a description's file, or of its folder where the file is init.lua: "gelu" of "operators/gelu.lua".
+--- The name of a description: that of its file, or of its folder if the file is init.lua: "gelu" of
+--- "operators/gelu.lua".
 function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$"):gsub("%.lua$", "")) end
 
---- A description's file in messages: "gelu.lua", or with its folder where the file is init.lua.
+--- A description's file in messages: "gelu.lua"; with its folder if the file is init.lua.
 function find.label(path)
   local name = path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$")
   return name and (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
 end
 
--- A file; opening a named pipe would wait.
+-- Whether a path is a regular file; opening a named pipe would block.
 local function readable(path)
   if require("lfs").attributes(path, "mode") ~= "file" then return false end
   local file = io.open(path, "r")
@@ -92,7 +93,7 @@ local function readable(path)
   return ok
 end
 
--- The user's own folders hold description files at their top, too.
+-- Whether a root is a folder of the user, where description files may also lie at the top level.
 local function is_own(root)
   if root == script_folder then return true end
   for _, folder in ipairs(given_folders) do
@@ -111,8 +112,8 @@ local function candidates(root, kind, name)
   return places
 end
 
--- Kinds of which a plan names some that its user does not (the stack plain, the model ring): a file plain.lua at the
--- top of the user's folder is not taken for ett's own; one in stacks/ is.
+-- Kinds that plans name by default (the stack plain, the model ring). For these, a file plain.lua at the top of the
+-- user's folder does not replace ett's own; one in stacks/ does.
 local kept = { ["lua/stacks"] = true, ["lua/collectives"] = true, ["lua/schedules"] = true }
 
 --- Path of the file that describes `name`, or nil.
@@ -162,13 +163,13 @@ function find.names(kind)
   return names
 end
 
---- Kinds whose files people name in their own spelling.
+--- Kinds whose names are matched without regard to case and punctuation.
 local tolerant = { clusters = true, ["clusters/devices"] = true, ["lua/models"] = true }
 
---- A name without case and signs: "Llama-3.1_8B" -> "llama318b".
+--- A name without case and punctuation: "Llama-3.1_8B" -> "llama318b".
 local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
 
---- Whether some neighbouring words of a name are the given plain text: "h100" of "dgx_h100".
+--- Whether consecutive words of a name form the given plain text: "h100" in "dgx_h100".
 local function has_words(name, text)
   local words = {}
   for word in name:gmatch "[^%-_%.]+" do words[#words + 1] = word end
@@ -180,10 +181,8 @@ local function has_words(name, text)
   return false
 end
 
---- The file's name that a name means: its own. Of clusters, devices and models also that of the only file that differs
---- in case and signs alone, else of the only file that has it among its words (h100: dgx_h100). Otherwise nil, and the
---- names that it may mean.
----@return string?, string[]
+--- Resolves a name: an exact name first. For clusters, devices and models also the only name that differs just in case
+--- and punctuation, then the only name with these words (h100: dgx_h100). Otherwise nil and the candidates.
 function find.meant(kind, name)
   if find.path(kind, name) then return name, {} end
   if not tolerant[kind] or type(name) ~= "string" or plain(name) == "" then return nil, {} end
@@ -197,13 +196,13 @@ function find.meant(kind, name)
   return nil, list
 end
 
-local restricted -- the globals of the user's files in the sandbox
+local restricted -- the globals of user files in the sandbox
 
 --- Whether a file belongs to ett.
 local function is_installed(path) return path:sub(1, #host.root + 1) == host.root .. "/" end
 
---- Environment of a description or script: it reads globals and cannot create them. The error names the line, as the
---- function may run long after the file was loaded.
+--- Environment of a description or script: it can read globals but not create them. The error names the line, because
+--- the function may run long after the file was loaded.
 ---@param path string
 function find.environment(path)
   return setmetatable({}, {
@@ -218,7 +217,7 @@ function find.environment(path)
   })
 end
 
---- After this call the user's files have restricted globals, and `require` loads only text files.
+--- After this call user files have restricted globals, and `require` loads only text files.
 function find.restrict()
   local function is_users(name)
     local path = package.searchpath(name, package.path)
@@ -245,7 +244,7 @@ function find.protect_globals()
   setmetatable(_G, meta)
 end
 
---- Loads and runs a Lua file (text only, never bytecode) in a sandbox; returns its value.
+--- Loads and runs a Lua file (text only, never bytecode) in its environment; returns its value.
 function find.load_file(path)
   local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
@@ -255,8 +254,8 @@ function find.load_file(path)
   return error_module.wrap(find.label(path), chunk)
 end
 
---- Loads another file of a description's folder, such as `check` of "samplers/cpu". Only the full path under a root
---- counts, never a file of that name beside a script.
+--- Loads another file of a description's folder, such as `check` of "samplers/cpu". Only files at the full path under a
+--- root are used, never a file of that name beside a script.
 function find.part(folder, name)
   for _, root in ipairs(find.roots()) do
     local path = ("%s/%s/%s.lua"):format(root, folder, name)
@@ -289,8 +288,7 @@ function find.load(kind, name)
   return find.load_file(path), path
 end
 
---- The same, a table checked against the rules of its fields (ett.base.schema). Its name is the file's.
----@return table clean, string path, string label
+--- Loads a description and checks it against the rules of its fields (ett.base.schema). Its name is that of its file.
 function find.described(kind, name, fields)
   local value, path = find.load(kind, name)
   local label, own = find.label(path), find.name_of(path)

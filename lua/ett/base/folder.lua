@@ -1,11 +1,9 @@
---- Makes, writes and removes folders and files.
+--- Creates, writes and removes folders and files.
 local error_module = require "ett.base.error"
 
 local folder = {}
 
---- Makes a folder and its parents; raises if it cannot.
----@param path string
----@return string path
+--- Creates a folder and its parents; raises on failure.
 function folder.make(path)
   if path == "" then error_module.raise("usage", "the name of a folder is empty") end
   local ok, why = require("ett.io").make_folder(path)
@@ -13,7 +11,7 @@ function folder.make(path)
   return path
 end
 
---- Writes a whole file; if that fails, the old file stays and an error is raised.
+--- Writes a file atomically; on failure the old file remains and an error is raised.
 ---@param path string
 ---@param text string
 ---@return string path
@@ -23,7 +21,7 @@ function folder.write(path, text)
   return path
 end
 
---- The same, and makes the file's folder.
+--- The same; also creates the folder of the file.
 function folder.write_with_folder(path, text)
   local parent = path:match("^(.+)/[^/]*$")
   if parent then folder.make(parent) end
@@ -57,8 +55,7 @@ function folder.within(work)
   return table.unpack(results, 2, results.n)
 end
 
---- Removes a folder and its contents; links are removed, not followed.
----@param path string
+--- Removes a folder and its contents; links are removed without following them.
 function folder.remove(path)
   local lfs = require "lfs"
   if lfs.symlinkattributes(path, "mode") == "directory" then

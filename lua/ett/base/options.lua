@@ -9,11 +9,10 @@
 --
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53), list (names between commas, each once). `least` and `most` are limits of a number. A command with --json
--- has --csv and --table.
--- `hints` of a command say what to write in place of an option that users of other tools expect: { name = text }.
--- `many = true` collects the values of a repeated option. Every command has --help and --traceback; a command that
--- finds files by name (`finds = true`) has --path; one with `sandbox = true` has --sandbox,
--- which refuses options with `writes = true`.
+-- has --csv and --table. `hints` of a command name replacements for options of other tools: { name = text }. `many =
+-- true` collects the values of a repeated option. Every command has --help and --traceback. A command that finds files
+-- by name (`finds = true`) has --path. A command with `sandbox = true` has --sandbox, which refuses options with
+-- `writes = true`.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -66,7 +65,7 @@ local function above(least, read)
   end
 end
 
---- The names of "a,b,c"; nil if there is none, or one twice.
+--- The names of "a,b,c"; nil if the list is empty or has duplicates.
 local function names_of(text)
   local names, seen = {}, {}
   for name in text:gmatch "[^,%s]+" do
@@ -86,13 +85,13 @@ local kinds = {
   count = { above(0, integer), "a positive integer" },
 }
 
---- The options that --json brings with it (lua/ett/report/output.lua).
+--- The options that a command with --json also gets (lua/ett/report/output.lua).
 options.csv = {
   { "csv", "print the tables as CSV, each below a line # NAME if there are several", extension = true },
   { "table", "NAME", "with --csv: print this table alone; all prints all", extension = true },
 }
 
---- The field of an option's value.
+--- The field name of an option's value.
 function options.key(option) return (option[1]:gsub("%-", "_")) end
 
 local function is_flag(option) return #option == 2 end
@@ -104,7 +103,7 @@ local function declared(command, name)
   return false
 end
 
---- The declared options, then --path, --help and --traceback where they are not declared.
+--- The declared options; --path, --help and --traceback are added if not declared.
 local function all_of(command)
   local list, has = {}, {}
   for _, option in ipairs(command.options or {}) do
@@ -119,7 +118,7 @@ local function all_of(command)
       many = true, extension = true }
   end
   if command.sandbox then
-    list[#list + 1] = { "sandbox", "run files of others: no files, programs or network (ETT_SANDBOX=1)",
+    list[#list + 1] = { "sandbox", "run untrusted files: no files, programs or network (ETT_SANDBOX=1)",
       extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end
@@ -127,7 +126,7 @@ local function all_of(command)
   return list
 end
 
---- Reads the text of an option: its value, or nil and a message.
+--- Converts the text of an option: its value, or nil and a message.
 local function read(option, text)
   if option.choices then
     for _, choice in ipairs(option.choices) do
@@ -170,7 +169,7 @@ local function add_option(parser, option)
   elseif option[1] == "help" then
     added:hidden_name("-h")
   end
-  added._get_label_lines = function() return { label } end -- argparse prints a line for each name
+  added._get_label_lines = function() return { label } end -- argparse would print a line for each name
   return added, #label
 end
 
@@ -202,7 +201,7 @@ local function complete(command, name)
   return found[1] or name
 end
 
---- argv as argparse reads it: prefixes completed, a negative number joined to the option before it.
+--- Prepares argv for argparse: completes prefixes and joins negative numbers to the previous option.
 local function prepare(command, argv)
   local valued, words = {}, {}
   for _, option in ipairs(all_of(command)) do
@@ -225,7 +224,7 @@ local function prepare(command, argv)
   return table.move(argv, i, #argv, #words + 1, words)
 end
 
---- Raises a message of argparse as a fault of usage, with the nearest option of ett's own search.
+--- Raises a message of argparse as a usage error, with ett's own suggestion of the nearest option.
 local function refuse(command, message)
   local unknown = message:match("^unknown option '(.-)'")
   if unknown then
@@ -238,8 +237,8 @@ local function refuse(command, message)
   error_module.raise("usage", "%s: %s", command.name, message)
 end
 
---- Parses argv against a command's options: returns opts, positional.
---- `--name value`, `--name=value`, `-n value`, `--`. A repeated option's last value counts.
+--- Parses argv against a command's options: returns opts, positional. `--name value`, `--name=value`, `-n value`, `--`.
+--- The last value of a repeated option counts.
 ---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean?, finds: boolean? } `words =
 ---  false` refuses words
 ---@param argv string[]
@@ -274,7 +273,7 @@ function options.parse(command, argv)
   return opts, positional
 end
 
---- Words NAME=VALUE as a table of texts. Other words, and a name given twice, are refused.
+--- Parses words NAME=VALUE to a table of texts. Refuses other words and repeated names.
 ---@param words string[]
 ---@param label string the command or script, for messages
 ---@param hint string? appended to the message about another word
@@ -292,8 +291,8 @@ function options.words(words, label, hint)
   return by_name
 end
 
---- The script with which a shell completes the words of ett.
----@param commands table[] as of options.parse, with summaries
+--- The script for shell completion of ett commands.
+---@param commands table[] as in options.parse, with summaries
 ---@param shell "bash"|"zsh"|"fish"
 function options.completion(commands, shell)
   local parser = require "argparse" "ett"
@@ -308,13 +307,13 @@ function options.completion(commands, shell)
   return parser["get_" .. shell .. "_complete"](parser)
 end
 
---- Text as roff reads it: a leading dot or quote, dashes and backslashes are escaped.
+--- Text escaped for roff: leading dots and quotes, dashes, backslashes.
 local function roff(text)
   return (text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("\n([.'])", "\n\\&%1"):gsub("^([.'])", "\\&%1"))
 end
 
---- A page of man 1.
----@param command table as of options.parse, with usage, summary and a text as description
+--- A man page of section 1.
+---@param command table as in options.parse, with usage, summary and a text as description
 function options.manual(command, version)
   local parts = { (".TH ETT\\-%s 1 \"\" \"ett %s\"\n.SH NAME\nett\\-%s \\- %s\n.SH SYNOPSIS\n.B ett %s\n"):format(
     command.name:upper(), version, roff(command.name), roff(command.summary), roff(command.usage or command.name)) }
@@ -329,7 +328,7 @@ function options.manual(command, version)
   return table.concat(parts)
 end
 
---- Usage lines of at most `columns`; a part in brackets stays whole where it can.
+--- Usage lines of at most `columns`; bracketed parts are not split if possible.
 local function usage_lines(text, columns)
   local lines = {}
   for line in text:gmatch "[^\n]+" do

@@ -1,4 +1,5 @@
---- Any value as text for people: keys sorted, depth and length bounded, cycles marked. Machines get ett.json.
+--- Formats any value as text for people: sorted keys, limited depth and length, marked cycles. For programs use
+--- ett.json.
 local pretty = {}
 
 local limits = { width = 100, depth = 6, entries = 200, text = 2000 }
@@ -90,8 +91,8 @@ show = function(value, indent, depth, open)
   return "{\n" .. indent .. "  " .. table.concat(parts, ",\n" .. indent .. "  ") .. ",\n" .. indent .. "}"
 end
 
---- Text without control characters other than the newline: others appear as \xNN. Names from foreign files must not
--- reach the terminal as commands. C1 controls are C2 80 to C2 9F in UTF-8.
+--- Text with control characters other than newline shown as \xNN. Names from untrusted files must not reach the
+-- terminal as control sequences. C1 controls are C2 80 to C2 9F in UTF-8.
 ---@param text string
 ---@return string
 function pretty.plain(text)
@@ -115,7 +116,7 @@ function pretty.show(value)
   return custom(value) or show(value, "", 0, {})
 end
 
---- The same with strings quoted, as a prompt shows them.
+--- The same with quoted strings, as in the REPL.
 ---@return string
 function pretty.value(value) return custom(value) or show(value, "", 0, {}) end
 

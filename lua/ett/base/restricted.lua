@@ -1,16 +1,16 @@
 --- The globals of a user's Lua file in the sandbox: no files, programs, C modules or bytecode.
 --
--- The kernel's limits (runtime/host/sandbox.h) are what protects the machine. These globals give a plain error first.
+-- The kernel's restrictions (runtime/host/sandbox.h) protect the machine. These globals only give clearer errors.
 local error_module = require "ett.base.error"
 
---- The functions that a restricted file keeps of a library.
+--- The functions of a library that restricted files may use.
 local kept = { os = { "clock", "date", "difftime", "time" } }
 
 local whole = { "assert", "collectgarbage", "error", "getmetatable", "ipairs", "next", "pairs", "pcall", "print",
   "rawequal", "rawget", "rawlen", "rawset", "select", "setmetatable", "tonumber", "tostring", "type", "warn", "xpcall",
   "_VERSION" }
 
---- Libraries of which a restricted file has a copy: what it changes there does not reach ett.
+--- Libraries that restricted files get as copies, so that their changes do not affect ett.
 local copied = { "coroutine", "math", "string", "table", "utf8" }
 
 local absent = { "io", "debug", "package" }
@@ -19,7 +19,7 @@ local function refusal(name)
   return function() error_module.raise("usage", "%s is not available in the sandbox", name) end
 end
 
---- A library of the given functions. Any other raises that it is not available.
+--- A library of the given functions. Access to others raises an error.
 local function library_of(name, functions)
   return setmetatable(functions, { __index = function(_, key) return refusal(("%s.%s"):format(name, key)) end,
     __metatable = false })

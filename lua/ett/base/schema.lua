@@ -1,4 +1,4 @@
---- Checks tables of named fields. Unknown, missing and wrong fields get a sentence each.
+--- Checks tables of named fields. Reports each unknown, missing and wrong field.
 --
 --   local spec = { hidden = "count", tp = { "degree", default = 1 }, gated = "boolean?" }
 --   local clean = schema.check(given, spec, "plan")
@@ -18,7 +18,7 @@ local function to_integer(value) return math.tointeger(value) or math.floor(valu
 local function is_finite(value) return type(value) == "number" and value - value == 0 end
 local function of_type(name) return function(value) return type(value) == name end end
 
---- A value as messages show it: strings quoted, long ones cut.
+--- A value as text for messages: strings quoted, long ones cut.
 function schema.describe(value)
   if type(value) == "string" then return ("'%s'"):format(#value > 60 and value:sub(1, 57) .. "..." or value) end
   if type(value) == "table" then return "a table" end
@@ -31,15 +31,15 @@ local describe = schema.describe
 
 --- Bytes of one element of a dtype.
 schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1, fp8_block = 1,
-  mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks store one scale for 32 or 16 elements
+  mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
 local dtype_bytes = schema.dtype_bytes
 
---- The data type of what software keeps in 16 bits where `dtype` has fewer.
+--- The data type of tensors that software keeps in 16 bits if `dtype` has fewer.
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
 
 local function is_count(value) return is_integer(value) and value > 0 end
 
---- kind -> { sentence, test, conversion }. Counts and degrees become Lua integers.
+--- kind -> { description, test, conversion }. Counts and degrees become Lua integers.
 local kinds = {
   count = { "a positive integer", is_count, to_integer }, degree = { "a positive integer", is_count, to_integer },
   integer = { "an integer", is_integer, to_integer },
@@ -67,9 +67,8 @@ local kinds = {
 
 local function converted(kind, value) return kind[3] and kind[3](value) or value end
 
---- Checks one argument of a function by its kind (or kind with "?") and returns it:
---- schema.argument(nil, "string", "ett.model.huggingface", "path") raises
---- "ett.model.huggingface: argument 'path' must be a string, got nil".
+--- Checks one argument of a function by its kind (optional with "?") and returns it. schema.argument(nil, "string",
+--- "ett.model.huggingface", "path") raises "ett.model.huggingface: argument 'path' must be a string, got nil".
 function schema.argument(value, kind, where, name)
   local optional = kind:sub(-1) == "?"
   local check = kinds[optional and kind:sub(1, -2) or kind]
@@ -80,11 +79,11 @@ function schema.argument(value, kind, where, name)
   return converted(check, value)
 end
 
---- Why a table is not a list: it has a name, or an entry that is nil. Returns nil for a list.
+--- Why a table is not a list: a named field, or a nil entry. Returns nil for a list.
 function schema.list_fault(list)
   local last, count = 0, 0
   for key in pairs(list) do
-    if math.type(key) ~= "integer" or key < 1 then return ("a list has no place for %s"):format(describe(key)) end
+    if math.type(key) ~= "integer" or key < 1 then return ("a list cannot have the field %s"):format(describe(key)) end
     last, count = math.max(last, key), count + 1
   end
   if count == last then return nil end
@@ -123,19 +122,19 @@ function schema.check_rules(spec)
   for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
 end
 
---- What a field of that rule must be, in words: "a positive integer".
+--- Description of the valid values of a rule: "a positive integer".
 function schema.sentence(rule)
   rule = rule_of(rule, "?")
   return rule.one_of and "one of " .. table.concat(rule.one_of, ", ") or kinds[rule[1]][1]
 end
 
---- Whether a field of that rule may be left out.
+--- Whether a field with that rule is optional.
 function schema.optional(rule)
   rule = rule_of(rule, "?")
   return rule.optional or rule.default ~= nil
 end
 
---- What is wrong with a value of the right kind: not a choice, too small, too large.
+--- The error of a value with the right type: not among the choices, too small, too large.
 local function limit_fault(value, rule)
   if rule.one_of then
     local known, words = false, {}
@@ -151,8 +150,8 @@ local function limit_fault(value, rule)
   return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
 end
 
--- Names of a spec, sorted, and its rules in their long form; `whole`: a rule that positive integers pass unchanged. A
--- spec is not changed after its first use.
+-- Sorted names of a spec, and its rules in long form. `whole`: rules that positive integers pass unchanged. Specs must
+-- not change after their first use.
 local prepared = setmetatable({}, { __mode = "k" })
 
 local function prepare(spec)
@@ -169,7 +168,7 @@ local function prepare(spec)
   return known
 end
 
--- Names in `given` that `spec` has not, sorted; nil: there are none.
+-- Sorted names in `given` that are not in `spec`; nil if there are none.
 local function unknown_names(given, spec)
   local names
   for name in pairs(given) do
@@ -182,7 +181,7 @@ local function unknown_names(given, spec)
   return names
 end
 
--- Adds what is wrong with a value of the right kind to the list, and returns the clean value.
+-- Adds the errors of a value with the right type to the list, and returns the converted value.
 local function clean_of(value, rule, check, name, found)
   local fault = limit_fault(value, rule)
   if fault then found[#found + 1] = ("field '%s' must be %s"):format(name, fault) end
@@ -194,7 +193,7 @@ local function clean_of(value, rule, check, name, found)
   return converted(check, value)
 end
 
---- Every violation in `given` against `spec`: a list of sentences, and the clean copy.
+--- All violations of `spec` in `given` as a list of messages, and the clean copy.
 function schema.violations(given, spec)
   if type(given) ~= "table" then
     return { ("must be a table of named fields, got %s"):format(describe(given)) }, {}
@@ -229,8 +228,8 @@ function schema.violations(given, spec)
   return found, clean
 end
 
---- Returns a clean copy (defaults filled in, integral floats made integers) or raises an
---- error object that lists every violation.
+--- Returns a clean copy (defaults filled, integral floats converted to integers), or raises one error object with all
+--- violations.
 function schema.check(given, spec, label, kind)
   local found, clean = schema.violations(given, spec)
   if #found > 0 then
@@ -242,7 +241,7 @@ function schema.check(given, spec, label, kind)
   return clean
 end
 
--- Whether a table passes a spec as it is: nothing to convert, and no default to fill in.
+-- Whether a table passes a spec unchanged: nothing to convert, and no default to fill.
 local function is_clean(given, known)
   local names, rules, whole, found = known.names, known.rules, known.whole, 0
   for i = 1, #names do
@@ -262,7 +261,7 @@ local function is_clean(given, known)
   return found == 0
 end
 
---- schema.check for many tables that are made for it: one that passes as it is is returned itself.
+--- schema.check for repeated use. A table that passes unchanged is returned without a copy.
 ---@return function function(given): given or a clean copy
 function schema.checker(spec, label)
   return function(given)
@@ -271,8 +270,7 @@ function schema.checker(spec, label)
   end
 end
 
---- Where a function of a user's file begins: "mine.lua:8", or the file alone if it comes from elsewhere.
----@param path string? the file
+--- Position of a function in a user's file: "mine.lua:8"; the file alone if the function is defined elsewhere.
 function schema.place(fn, path)
   local facts = debug.getinfo(fn, "S")
   local source = facts.source:match("^@(.*)$")
@@ -280,19 +278,19 @@ function schema.place(fn, path)
   return (path == nil or source == path) and facts.linedefined > 0 and ("%s:%d"):format(name, facts.linedefined) or name
 end
 
--- Far above any count of FLOPs or bytes: sums of larger numbers are not finite.
+-- Far above any count of FLOPs or bytes; sums of larger numbers could become infinite.
 local most_returned = 1e36
 
--- What most values are that functions return.
+-- Common kinds of returned values.
 local usual = {
   nonnegative = function(value) return type(value) == "number" and value >= 0 and value <= most_returned end,
   natural = function(value) return math_type(value) == "integer" and value >= 0 and value <= most_returned end,
   table = of_type "table",
 }
 
---- A user's function of up to four arguments with a check of what it returns:
---- schema.returning(op.flops, "nonnegative", "operator 'relu': flops", path) raises
---- "relu.lua:8: operator 'relu': flops must return a number of at least 0, got NaN".
+--- Wraps a user's function of up to four arguments to check its return value. schema.returning(op.flops, "nonnegative",
+--- "operator 'relu': flops", path) raises "relu.lua:8: operator 'relu': flops must return a number of at least 0, got
+--- NaN".
 function schema.returning(fn, kind, who, path)
   local check, passes = kinds[kind], usual[kind]
   return function(a, b, c, d)

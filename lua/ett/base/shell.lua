@@ -1,7 +1,7 @@
---- Words of a command line for `sh`.
+--- Quoting of words for `sh`.
 local shell = {}
 
---- A word as sh reads it back: plain words stay as they are, others go in single quotes.
+--- A word quoted for sh; plain words are unchanged, others go in single quotes.
 ---@param text string
 ---@return string
 function shell.quote(text)

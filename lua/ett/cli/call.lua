@@ -1,4 +1,4 @@
---- What other languages call: a function's name and its arguments as JSON in, JSON out (runtime/host/ett.h).
+--- Entry point for other languages: a function's name and JSON arguments in, JSON out (runtime/host/ett.h).
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local json = require "ett.json"
@@ -6,7 +6,7 @@ local schema = require "ett.base.schema"
 
 local functions = {}
 
---- Takes the named entries out of a table of arguments; the rest are fields of the plan and hyper-parameters.
+--- Removes the named entries from a table of arguments; the rest are plan fields and hyper-parameters.
 local function split(function_name, arguments, own)
   local given, rest = {}, {}
   for name, value in pairs(arguments) do (own[name] and given or rest)[name] = value end
@@ -21,7 +21,7 @@ local function cluster_of(given)
   return given.accept_device and require("ett.profile.cluster").accepting(given.cluster) or given.cluster
 end
 
---- One training step: `model`, `cluster`, `tokens`, fields of the plan and hyper-parameters.
+--- One training step. Arguments: `model`, `cluster`, `tokens`, plan fields and hyper-parameters.
 function functions.predict(arguments)
   local given, plan, model = split("predict", arguments, { model = "string", tokens = "positive?",
     cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
@@ -29,7 +29,7 @@ function functions.predict(arguments)
     tokens = given.tokens }
 end
 
---- Listed values of plan fields: `over` holds a list for each.
+--- Sweeps plan fields; `over` holds a list of values for each.
 function functions.sweep(arguments)
   local given, plan, model = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
     cluster = { "string", default = "perlmutter" }, objective = "string?", accept_device = "boolean?" })
@@ -37,7 +37,7 @@ function functions.sweep(arguments)
     devices = given.devices, objective = given.objective }
 end
 
---- The best plan: the arguments of ett.search, fields of the plan and hyper-parameters.
+--- The best plan. Arguments: those of ett.search, plan fields and hyper-parameters.
 function functions.search(arguments)
   local given, plan, model = split("search", arguments, { model = "string", cluster = "any", devices = "any",
     vary = "table?", where = "string?", objective = "any?", tokens = "positive?", days = "positive?",
@@ -46,7 +46,7 @@ function functions.search(arguments)
   return require("ett.search.search").new(given)
 end
 
---- The names of a kind: `kind` is "models", "clusters", "schedules", …
+--- The names of a kind. `kind`: "models", "clusters", "schedules", …
 function functions.list(arguments)
   local given = schema.check(arguments, { kind = "string" }, "list")
   local folders = require("ett.base.find").folders

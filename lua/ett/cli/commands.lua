@@ -14,7 +14,7 @@ function commands.path(name)
   return path
 end
 
---- The names, sorted.
+--- Sorted names of all commands.
 ---@return string[]
 function commands.names()
   local names = {}

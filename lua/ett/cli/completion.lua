@@ -33,7 +33,7 @@ local function field(value, name)
   return nil
 end
 
---- Names of ett's modules after a prefix: public ones after "", a room's after "ett." or "ett.step.".
+--- Names of ett's modules with a prefix: public modules for "", those of a room for "ett." or "ett.step.".
 local function module_names(into, prefix)
   if prefix == "" then
     for _, name in ipairs(require("ett").names()) do into[name] = true end
@@ -103,7 +103,7 @@ local function candidates(text, env)
   return names, last
 end
 
---- Sorted names that complete the last word of the text, and how many of their characters are already typed.
+--- Sorted completions of the last word of the text, and the number of characters already typed.
 ---@return string[] names, integer typed
 function completion.names(text, env)
   local set, start = candidates(text, env)
@@ -122,7 +122,7 @@ local function common_prefix(names)
   return first:sub(1, length)
 end
 
---- The text that Tab inserts, and the list that it shows if several names fit; nil for none.
+--- The text that Tab inserts, and the list to show if several names fit; nil for none.
 ---@return string? insert, string? list
 function completion.complete(text, env)
   local names, typed = completion.names(text, env)

@@ -13,7 +13,7 @@ local function hyper_fields(source)
   return source and model_module.fields(source) or {}
 end
 
---- Sorts texts by name: those of the plan, those of the model.
+--- Splits texts by name into plan fields and hyper-parameters.
 ---@param command string for messages
 ---@param texts table<string, string>
 ---@param source string|table? name of an architecture or preset, a Hugging Face config.json, or rules
@@ -32,7 +32,7 @@ function fields.sort(command, texts, source)
   return plan, hyper
 end
 
---- A text as the value of a field. A list is split at commas.
+--- Converts a text to the value of a field. Lists are split at commas.
 function fields.value(name, text)
   local rule = require("ett.plan").schema[name] or require("ett.model.hyper").fields[name]
   if type(rule) ~= "table" or rule[1] ~= "list" then return options.value(text) end
@@ -41,7 +41,7 @@ function fields.value(name, text)
   return list
 end
 
---- "1,2,4", or "1..8" (doubling), as a list of values.
+--- Converts "1,2,4", or "1..8" (doubling), to a list of values.
 function fields.list(command, name, text)
   local low, high = text:match("^(%d+)%.%.(%d+)$")
   local list = {}
@@ -67,14 +67,14 @@ function fields.list(command, name, text)
   return list
 end
 
---- Every text as a value.
+--- Converts every text to its value.
 function fields.values(texts)
   local values = {}
   for name, text in pairs(texts) do values[name] = fields.value(name, text) end
   return values
 end
 
---- The model of a name with hyper-parameters, or of a Hugging Face config.json.
+--- The model of that name with hyper-parameters, or of a Hugging Face config.json.
 function fields.model(source, hyper)
   local make = model_module.is_file(source) and model_module.huggingface or model_module.new
   return make(source, fields.values(hyper))
@@ -84,7 +84,8 @@ end
 fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",
   choices = { "deepspeed", "megatron", "torchtitan" } }
 
---- Prints a plan for a trainer. What a format without comments cannot state goes to the standard error.
+--- Prints a plan for a trainer. Settings that the format cannot state, and that it has no comments for, go to standard
+--- error.
 function fields.write_plan(format, model, plan)
   local text, left_out = require("ett.import.export").text(format, model, plan)
   io.write(text)
@@ -111,7 +112,7 @@ local function lines_of(rules, defaults)
   return tables.text(rows, "ll", "  ")
 end
 
---- Help text of the plan's fields and, with --model NAME, of the model's hyper-parameters.
+--- Help text on the plan fields and, with --model NAME, on the model's hyper-parameters.
 function fields.help(opts)
   local plan = require "ett.plan"
   local text = "Fields of the plan are words NAME=VALUE; hyper-parameters too, with --model NAME:\n\n"

@@ -1,4 +1,4 @@
---- Options and printing that `ett transformer` and `ett simple-transformer` share.
+--- Options and printing shared by `ett transformer` and `ett simple-transformer`.
 local front = {}
 
 local shared = {
@@ -13,7 +13,7 @@ local shared = {
   csv = { "csv", "print CSV", extension = true },
 }
 
---- Adds the shared options of these names to a list of options.
+--- Adds the named shared options to a list of options.
 function front.add(options, names)
   for _, name in ipairs(names) do options[#options + 1] = shared[name] end
   return options
@@ -28,7 +28,7 @@ function front.wholes(options, list)
   return options
 end
 
---- Refuses a run of less than one batch: it has no FLOP and no time. `--as readme|head` answers as those programs do.
+--- Refuses a run of less than one batch, which has no FLOP and no time. `--as readme|head` answers like those programs.
 ---@param name string the command
 function front.check_tokens(name, o)
   if o.as == "readme" or o.as == "head" then return end
@@ -39,7 +39,7 @@ function front.check_tokens(name, o)
   end
 end
 
---- A collector of lines: out(format, ...) adds one, out.print() prints all.
+--- A collector of lines: out(format, ...) adds a line, out.print() prints all.
 function front.lines()
   local lines = {}
   return setmetatable({ print = function() print(table.concat(lines, "\n")) end },
@@ -59,7 +59,7 @@ function front.memory(out, memory, name, limit, width)
   out(line .. "  %s", name, limit / 1e9, memory.total <= limit and "fits" or "DOES NOT FIT")
 end
 
---- Lines of sensitivities: a name, then the changes in percent of these fields.
+--- Lines of sensitivities: a name, then the changes of the fields in percent.
 ---@param rows table[] { name, factor, [field] = fraction }
 function front.sensitivities(out, rows, fields, plain_factor)
   for _, row in ipairs(rows) do

@@ -20,7 +20,7 @@ local function print_help(command, opts)
   print(options.help(command, more))
 end
 
---- Enters the sandbox where --sandbox or the environment asks for it.
+--- Enters the sandbox if --sandbox or the environment requests it.
 local function enter_sandbox(command, opts, words, positional)
   if not command.finds or opts.help then return end
   local sandbox = os.getenv "ETT_SANDBOX" and require "ett.cli.sandbox"
@@ -54,20 +54,20 @@ local function main(argv)
   end
   local path = commands.path(name)
   if not path then
-    -- A script named as the command is run: this makes `#!/usr/bin/env ett` lines work.
+    -- Runs a script given as the command, so that `#!/usr/bin/env ett` lines work.
     if name:match("%.lua$") or name:match("/") then
       table.insert(argv, 1, "run")
       path = commands.path("run")
     end
     if not path then
       if name:match("^%-") then
-        error_module.raise("usage", "unknown option '%s': options follow the command (`ett COMMAND --help`)", name)
+        error_module.raise("usage", "unknown option '%s': options come after the command (`ett COMMAND --help`)", name)
       end
       error_module.raise("usage", "unknown command '%s'%s; `ett --help` lists them", name,
         error_module.suggestion(name, commands.names()))
     end
   end
-  -- For every command, require also finds modules under ETT_PATH.
+  -- For every command, require also searches ETT_PATH.
   if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})

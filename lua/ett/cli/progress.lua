@@ -1,7 +1,7 @@
 --- A line on the terminal while a command works, at most twice a second.
 --
 --   local show = progress.line(opts.quiet)
---   show("3 of 10 tables")       -- over the line before; show() clears it
+--   show("3 of 10 tables")       -- replaces the previous line; show() clears it
 local host = require "ett.host"
 local sample = require "ett.sample"
 
@@ -9,7 +9,7 @@ local progress = {}
 
 local function nothing() end
 
---- A function that shows a text; one that does nothing where the standard error is no terminal.
+--- A function that shows a text; it does nothing if standard error is not a terminal.
 ---@param quiet boolean?
 ---@return fun(text: string?, ...: any)
 function progress.line(quiet)

@@ -1,13 +1,13 @@
---- The prompt: reads Lua and prints its value. No error ends the session.
+--- The REPL: reads Lua and prints its value. Errors do not end the session.
 --
--- The modules of ett have their short names (`model`, `json`, …) and are loaded at their first use.
--- `_` is the last result. An unfinished input continues on the next line.
+-- The modules of ett have their short names (`model`, `json`, …) and are loaded at their first use. `_` is the last
+-- result. Incomplete input continues on the next line.
 local completion = require "ett.cli.completion"
 local error_module = require "ett.base.error"
 local host = require "ett.host"
 local pretty = require "ett.base.pretty"
 
--- Local copies: a session that overwrites globals must not break the prompt.
+-- Local copies: a session that overwrites globals must not break the REPL.
 local load, pcall, print, table, tostring, type, xpcall = load, pcall, print, table, tostring, type, xpcall
 local io, os, require, setmetatable = io, os, require, setmetatable
 
@@ -18,7 +18,7 @@ Type Lua; its value is printed, and `_` is the last result. `ett` and the names 
 (json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
 Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
 
---- The environment of a session: its own names, then Lua's, then ett's modules.
+--- The environment of a session: its own globals, then Lua's, then ett's modules.
 function repl.environment()
   local env = {}
   return setmetatable(env, {
@@ -126,9 +126,9 @@ local function read_piece(read, env)
   end
 end
 
---- Reads, runs and prints once.
+--- Reads, runs and prints one input.
 ---@return boolean more false at the end of the session
----@return boolean? fault true if what was typed failed
+---@return boolean? fault true if the input failed
 local function step(read, remember, env, terminal)
   local piece, why = read_piece(read, env)
   if not piece then
@@ -156,7 +156,7 @@ end
 
 local function print_fault(value) print("ett: " .. describe(value)) end
 
---- Runs a session until the end of input; returns the exit status: 1 if input from a pipe had a fault.
+--- Runs a session until the end of input; returns the exit status: 1 if input from a pipe failed.
 function repl.run()
   local env = repl.environment()
   local read, remember, close, terminal = open_input(env)

@@ -1,4 +1,4 @@
---- Runs the rest of a command in a child process that can compute and print, for Lua files that nobody has read.
+--- Runs the rest of a command in a child process that can only compute and print; for untrusted Lua files.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
@@ -8,7 +8,7 @@ local sandbox = {}
 
 local default_seconds, output_bytes = 60, 64 << 20
 
---- What libraries read: their own files, time zones, and how many processors there are.
+--- Paths read by libraries: their own files, time zones, the number of processors.
 local system = { "/usr/lib", "/usr/lib64", "/usr/share/lua", "/usr/share/zoneinfo", "/usr/local/lib", "/lib", "/lib64",
   "/etc/ld.so.cache", "/etc/localtime", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system",
   "/dev/null", "/dev/urandom" }
@@ -23,7 +23,7 @@ local function seconds()
   return value
 end
 
---- Files and folders that the command line names: a word, or the value of NAME=VALUE and --name=VALUE.
+--- Files and folders named on the command line: a word, or the value of NAME=VALUE and --name=VALUE.
 local function named(words, list)
   for _, word in ipairs(words) do
     for _, path in ipairs { word, word:match "=(.*)$" } do
@@ -32,7 +32,7 @@ local function named(words, list)
   end
 end
 
---- Whether the environment asks for the sandbox: ETT_SANDBOX=1.
+--- Whether the environment requests the sandbox: ETT_SANDBOX=1.
 function sandbox.asked()
   local text = os.getenv "ETT_SANDBOX"
   if not text or text == "" or text == "0" then return false end
@@ -40,10 +40,10 @@ function sandbox.asked()
   return true
 end
 
---- Goes on in the sandbox: only the installed files, the folders of `find.roots` and what the command line names can
---- be read. The calling process waits and exits with the status.
+--- Enters the sandbox. Readable are only the installed files, the folders of `find.roots` and those named on the
+--- command line. The calling process waits and exits with the child's status.
 ---@param words string[] of the command line
----@param script string? the script's path: its folder can be read
+---@param script string? path of the script; its folder is readable
 function sandbox.enter(words, script)
   local readable = table.move(system, 1, #system, 1, {})
   table.move(find.roots(), 1, #find.roots(), #readable + 1, readable)

@@ -39,8 +39,8 @@ local function rule_parts(rule)
   return rule[1]:gsub("%?$", ""), rule.default, rule.help
 end
 
---- Converts a word's text to the kind of its option: "4k" is 4000 for a count, a list is split at commas,
--- a string is unchanged.
+--- Converts a word's text to the kind of its option: "4k" is 4000 for a count, lists are split at commas, strings are
+-- unchanged.
 local function convert(text, kind)
   if kind == "string" or kind == "dtype" then return text end
   if kind == "list" then
@@ -86,8 +86,8 @@ function script.header(path)
   return table.concat(lines, "\n")
 end
 
---- Declares the options of the running script and returns their values. A rule is one of
--- ett.schema's, with `help` beside `default`. Unknown and wrong values raise, all at once.
+--- Declares the options of the running script and returns their values. Rules are those of ett.schema, with `help`
+-- beside `default`. Raises one error with all unknown and wrong values.
 ---@param declared table<string, string|table>
 ---@return table<string, any>
 function script.options(declared)
@@ -111,7 +111,7 @@ function script.options(declared)
   return clean
 end
 
---- The line of the script from which a fault came, if the stack still shows it.
+--- The line of the script at which an error occurred, if it is on the stack.
 local function line_of(source)
   for level = 3, 250 do
     local info = debug.getinfo(level, "Sl")
@@ -129,7 +129,7 @@ local function labelled(value, source, name)
   object.traceback = object.traceback or debug.traceback(nil, 3)
   local path = source:sub(2)
   local message = tostring(object.message)
-  if message:sub(1, #path + 1) == path .. ":" then -- Lua has already added the place
+  if message:sub(1, #path + 1) == path .. ":" then -- Lua has already added the position
     local where, rest = message:sub(#path + 2):match("^(%d+): (.*)$")
     if where then
       line, object.message = tonumber(where), rest
@@ -162,7 +162,7 @@ end
 
 local function print_result(run, opts, value)
   local class = getmetatable(value)
-  if class and class.__name == "ett.search" and value.rank > 0 then return end -- rank 0 of the job prints
+  if class and class.__name == "ett.search" and value.rank > 0 then return end -- only rank 0 of the job prints
   if value == nil then return end
   if opts.json then
     local meta = getmetatable(value)
@@ -179,7 +179,7 @@ local function absolute(path)
   return require("lfs").currentdir() .. "/" .. path
 end
 
---- Runs a script file under the command line's words; returns the exit status.
+--- Runs a script file with the words of the command line; returns the exit status.
 ---@param path string
 ---@param words string[]
 ---@param opts { json: boolean?, quiet: boolean?, help: boolean? }

@@ -1,7 +1,7 @@
---- Writes a measured curve into the text of a cluster file. The rest of the file stays as it is: the new text is loaded
---- and must differ from the old one by the curve alone.
---
---   cluster_curves.add("clusters/mine.lua", require("ett.import.nccl_tests").read "all_reduce.txt")
+--- Writes a measured curve into the text of a cluster file and keeps the rest of the text. The new text is loaded as a
+--- check: it must differ from the old one only by the curve.
+---
+---   cluster_curves.add("clusters/mine.lua", require("ett.import.nccl_tests").read "all_reduce.txt")
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
@@ -9,7 +9,8 @@ local folder = require "ett.base.folder"
 
 local cluster_curves = {}
 
--- The text with comments and strings blanked, so that braces and names are those of the program. Places stay.
+-- The text with comments and strings replaced by blanks, so that braces and names belong to the program. Positions are
+-- unchanged.
 local function blanked(text)
   local parts, at = {}, 1
   local function blank(last)
@@ -38,8 +39,8 @@ local function blanked(text)
   return table.concat(parts)
 end
 
--- The table that begins behind `field = ` at the top level of the table between first and last: the places of its
--- braces, and the place of the field.
+-- Finds the table after `field = ` at the top level of the table between first and last. Returns the positions of its
+-- braces and of the field.
 local function table_of(code, field, first, last)
   local at = first + 1
   while at < last do
@@ -67,7 +68,7 @@ local function nth_table(code, n, first, last)
   end
 end
 
--- The braces of the table that holds `curves`: links.intra, or the kth of the tiers.
+-- The braces of the table that contains `curves`: links.intra, or tier number k.
 local function owner(code, place)
   for open in code:gmatch "()%f[%w]return%s*{" do
     local first, last = code:find("%b{}", open)
@@ -81,7 +82,7 @@ local function owner(code, place)
   end
 end
 
--- `[8] = { bytes, bytes/s, … },` in lines of at most 100 columns.
+-- `[8] = { bytes, bytes/s, … },` wrapped at 100 columns.
 local function curve_text(run, indent)
   local note = ("%s-- %s, %s, %s"):format(indent, run.label, run.device or "device unknown", run.file)
   local lines, line = { (note:gsub("%c", " "):sub(1, 118)) }, ("%s[%d] = {"):format(indent, run.ranks)
@@ -97,7 +98,7 @@ local function curve_text(run, indent)
   return table.concat(lines, "\n")
 end
 
--- The text with the curve in it, or nil where the file is not written as plain tables.
+-- The text with the curve added; nil if the file is not written as plain tables.
 local function edited(text, run, place)
   local code = blanked(text)
   local open, close = owner(code, place)
@@ -119,10 +120,10 @@ local function edited(text, run, place)
   return insert(own, curve_text(run, "          "))
 end
 
--- The tier that a run measures, by its place; 0: links.intra.
+-- The index of the tier that a run measures; 0: links.intra.
 local function place_of(cluster, run, asked, label)
   if not cluster.tiers then
-    if asked then error_module.raise("usage", "%s has links, not tiers; leave --tier out", label) end
+    if asked then error_module.raise("usage", "%s has links, not tiers; omit --tier", label) end
     if run.hosts and run.hosts > 1 then
       error_module.raise("model", "%s: %d ranks on %d hosts measure the network, and only 'tiers' hold its curves; "
         .. "clusters/README.md shows them", label, run.ranks, run.hosts)
@@ -153,7 +154,7 @@ local function same(a, b)
   return true
 end
 
--- Puts the curve into the loaded table; whether there was one.
+-- Sets the curve in the loaded table; returns whether there was one before.
 local function put(value, run, place)
   local holder = place == 0 and value.links.intra or value.tiers[place]
   if type(holder.curves) == "string" then
@@ -168,16 +169,16 @@ local function put(value, run, place)
 end
 
 --- Adds the curve of a run to a cluster file.
----@param name string a cluster's file, or its name
+---@param name string path or name of a cluster
 ---@param run table of ett.import.nccl_tests
 ---@param given { tier: string?, replace: boolean? }?
----@return string path, string where the curve stands: "links.intra", or "tier NAME"
+---@return string path, string location of the curve: "links.intra", or "tier NAME"
 function cluster_curves.add(name, run, given)
   given = given or {}
   local cluster = cluster_module.get(name)
   local path = cluster.path
   if path:sub(1, #require("ett.host").root + 1) == require("ett.host").root .. "/" then
-    error_module.raise("usage", "%s belongs to ett; copy it to a folder of yours and name the copy", path)
+    error_module.raise("usage", "%s is part of ett; copy it to your own folder and name the copy", path)
   end
   local place = place_of(cluster, run, given.tier, find.label(path))
   run.target, run.file = path, run.path:match "[^/]+$"
@@ -185,7 +186,7 @@ function cluster_curves.add(name, run, given)
   for i = 2, #run.curve, 2 do run.curve[i] = tonumber(("%.5ge9"):format(run.curve[i] / 1e9)) end
   local wanted = find.load_file(path)
   if put(wanted, run, place) and not given.replace then
-    error_module.raise("usage", "%s has a curve of %s over %d ranks already; --replace takes the new one", path,
+    error_module.raise("usage", "%s has a curve of %s over %d ranks already; --replace replaces it", path,
       run.kind, run.ranks)
   end
   cluster_module.check(wanted, find.label(path))
@@ -198,7 +199,7 @@ function cluster_curves.add(name, run, given)
     return ok and same(value, wanted)
   end)
   if not fine then
-    error_module.raise("model", "%s is no file of plain tables; write this into its 'curves = { %s = { … } }' yourself:"
+    error_module.raise("model", "%s is not written as plain tables; add this to its 'curves = { %s = { … } }':"
       .. "\n%s", path, run.kind, curve_text(run, "  "))
   end
   folder.write(path, new)

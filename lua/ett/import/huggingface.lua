@@ -1,9 +1,9 @@
---- Hugging Face configurations: from a config.json to an architecture and its hyper-parameters.
+--- Converts a Hugging Face config.json to an architecture and its hyper-parameters.
 --
 --   local name, hyper, notes = huggingface.hyper(config, "config.json")
 --
--- Defaults of each model type are in ett.import.huggingface_types. Settings that an estimate ignores are returned as
--- notes, sentences for people.
+-- Defaults of each model type are in ett.import.huggingface_types. Settings that the estimate ignores are returned as
+-- notes.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -11,7 +11,7 @@ local types = require "ett.import.huggingface_types"
 
 local huggingface = {}
 
--- Field names of the configurations, first found wins.
+-- Field names of the configurations; the first one found counts.
 local common = {
   layers = { "num_hidden_layers", "n_layer", "num_layers", "n_layers" },
   hidden = { "hidden_size", "n_embd", "d_model", "n_embed" },
@@ -58,7 +58,7 @@ local function text_part(config, label, notes)
       local part = {}
       for name, value in pairs(inner) do part[name] = value end
       part.model_type = part.model_type or types.text_of[kind]
-      -- Some state outside whether the head is tied.
+      -- Some configurations state this outside the nested part.
       if part.tie_word_embeddings == nil then part.tie_word_embeddings = config.tie_word_embeddings end
       if type(part.model_type) ~= "string" then
         error_module.raise("model", "%s: field '%s': missing field 'model_type' (a string)", label, key)
@@ -83,17 +83,17 @@ local function type_of(config, label)
   if known then return kind, known end
   local why = types.refused[kind]
   if why then
-    error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett has no architecture of it",
+    error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett has no architecture for it",
       label, kind, why)
   end
   error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind,
     error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
 end
 
--- Fields that some configurations state for each layer.
+-- Fields that may be stated per layer.
 local for_layers = { moe_ffn = true, top_k = true, shared_experts = true }
 
--- The number that a list states for each layer; the list itself where they differ.
+-- The common value of a per-layer list; the list itself if the values differ.
 local function same_in_all(list)
   for _, value in ipairs(list) do
     if type(value) ~= "number" or value ~= list[1] then return list end
@@ -101,7 +101,7 @@ local function same_in_all(list)
   return list[1] or list
 end
 
---- Reads the common fields; returns the key of each.
+--- Reads the common fields; returns the key found for each.
 local function read_common(config, hyper, found)
   local from = {}
   for _, name in ipairs(schema.keys(common)) do
@@ -113,7 +113,7 @@ local function read_common(config, hyper, found)
         hyper[name], from[name] = value, key
         break
       elseif value ~= nil and value ~= json.null then
-        if value ~= false then -- false in place of a number means "none"
+        if value ~= false then -- false means "none"
           found[#found + 1] = ("field '%s' must be %s, got %s"):format(key,
             wanted == "boolean" and "true or false" or "a number", schema.describe(value))
         end
@@ -123,7 +123,7 @@ local function read_common(config, hyper, found)
     end
   end
   for _, name in ipairs { "moe_ffn", "shared_ffn", "q_lora_rank" } do
-    if hyper[name] == 0 then hyper[name] = nil end -- none
+    if hyper[name] == 0 then hyper[name] = nil end -- 0 means "none"
   end
   for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
     if not from[name] and hyper[name] == nil then
@@ -136,7 +136,7 @@ end
 --- The sliding window, and the layers that have it.
 local function read_window(config, hyper)
   if config.use_sliding_window == false or hyper.window == 0 then hyper.window = nil end
-  if hyper.layer_types then return end -- read with the model's type
+  if hyper.layer_types then return end -- read later, by model type
   local kinds = type(config.layer_types) == "table" and config.layer_types or nil
   if not hyper.window and not hyper.attention_chunk then
     hyper.window_every = nil
@@ -168,7 +168,7 @@ local function read_window(config, hyper)
   end
 end
 
--- Names of activations in transformers (activations.py). The estimate takes the time of gelu, or of swiglu if gated.
+-- Names of activations in transformers (activations.py). The estimate uses the time of gelu, or of swiglu if gated.
 local activations = {}
 for name in ([[gelu gelu_10 gelu_accurate gelu_fast gelu_new gelu_python gelu_python_tanh gelu_pytorch_tanh geglu
     laplace leaky_relu linear mish prelu quick_gelu relu relu2 relu6 sigmoid silu swiglu swish tanh xielu]])

@@ -1,11 +1,11 @@
 --- Hugging Face model types with state-space or linear-attention layers, and encoders.
 --
--- A function that fills the table of ett.import.huggingface_types; `add` is its function.
+-- Returns a function that fills the table of ett.import.huggingface_types; its argument `add` registers one type.
 local function number(value) return type(value) == "number" and value or nil end
 
 local function text_is(value, wanted) return type(value) == "string" and value == wanted end
 
---- Mamba's fields under the names that hybrids give them.
+--- Mamba's fields under the names used by hybrids.
 local function mamba(config, hyper)
   local expand = number(config.mamba_expand) or 2
   hyper.ssm_inner = number(hyper.hidden) and math.floor(expand * hyper.hidden)
@@ -18,7 +18,7 @@ local function mamba(config, hyper)
   end
 end
 
---- A list of kinds, `other` but for the layers (from 0) that is_attention picks.
+--- A list of layer kinds: attention for the layers (counted from 0) that is_attention accepts, `other` for the rest.
 local function kinds(layers, other, is_attention)
   local list = {}
   for i = 1, math.min(number(layers) or 0, 1 << 16) do list[i] = is_attention(i - 1) and "full_attention" or other end
@@ -40,7 +40,7 @@ local function jamba(config, hyper, _, found)
   if hyper.experts == 1 then hyper.architecture = "llama" end
 end
 
---- Bamba and Granite 4: Mamba-2 and attention, by a list of either.
+--- Bamba and Granite 4: Mamba-2 and attention layers; a list names the layers of one kind.
 local function bamba(config, hyper)
   mamba(config, hyper)
   local at = {}
@@ -65,7 +65,7 @@ end
 
 local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe" }
 
---- Nemotron-H: one block a layer, by a string of letters.
+--- Nemotron-H: one block per layer, given by a string of letters.
 local function nemotron_h(config, hyper, _, found)
   local list, pattern = {}, config.hybrid_override_pattern
   for letter in (type(pattern) == "string" and pattern or ""):gmatch "." do
@@ -87,7 +87,7 @@ local function nemotron_h(config, hyper, _, found)
   hyper.keep_mixture = (number(hyper.experts) or 0) > 0
 end
 
---- Mamba and Mamba-2 alone: no attention, so heads are those of the scan.
+--- Pure Mamba and Mamba-2: no attention, so `heads` is that of the scan.
 local function pure(kind)
   return function(config, hyper)
     local inner = number(config.intermediate_size)

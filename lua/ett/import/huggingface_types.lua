@@ -1,7 +1,7 @@
---- Hugging Face model types: the architecture of each, its defaults, and exceptions in reading it.
+--- Hugging Face model types: architecture, defaults, and special cases of each.
 --
 -- The defaults are those of the transformers library's configuration classes
--- (src/transformers/models/*/configuration_*.py). Specs compare counts of parameters with published ones.
+-- (src/transformers/models/*/configuration_*.py). Specs compare parameter counts with published ones.
 local types = {}
 
 -- An entry: { architecture, default hyper-parameters, read = function(config, hyper, notes, found) }.
@@ -31,12 +31,12 @@ known.internlm2 = { "llama", nil, read = function(config, hyper)
   hyper.attention_bias, hyper.bias = config.bias == true, false
 end }
 
---- Gemma: tied embeddings. Gemma 2 and 3 also have norms behind each block, and mix local and global layers.
+--- Gemma: tied embeddings. Gemma 2 and 3 also have norms after each block, and alternate local and global layers.
 add("gemma", "llama", { tied_embeddings = true })
 add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2 })
 add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
 
---- Layer norms in an otherwise llama-like layer.
+--- Layer norms; otherwise as llama.
 add("olmo", "llama", { norm = "layer_norm", norm_bias = false })
 add("stablelm", "llama", { norm = "layer_norm", rotary_fraction = 0.25 }, { read = function(config, hyper)
   if hyper.parallel_block then hyper.shared_norm = true end
@@ -70,7 +70,7 @@ add("phi", "gpt", { position = "rope", tied_embeddings = false, parallel_block =
   if config.qk_layernorm then hyper.qk_norm = true end
 end })
 add("opt", "gpt", { tied_embeddings = true }, { learned = true, read = function(config, hyper)
-  -- The table has two rows before the first position.
+  -- The position table has two extra rows in front.
   if number(hyper.max_positions) then hyper.max_positions = hyper.max_positions + 2 end
   if config.enable_bias == false then hyper.bias = false end
 end })
@@ -89,7 +89,7 @@ add("mpt", "gpt", { position = "alibi", tied_embeddings = true }, { read = funct
   local kv = number(attention.kv_n_heads)
   if kv then hyper.kv_heads = kv end
   if attention.attn_type == "multiquery_attention" then hyper.kv_heads = 1 end
-  if number(config.logit_scale) then notes[#notes + 1] = "logit_scale costs nothing and is left out" end
+  if number(config.logit_scale) then notes[#notes + 1] = "logit_scale is ignored: it takes no time" end
 end })
 add("falcon", "gpt", { position = "rope", tied_embeddings = true, bias = false }, { read = function(config, hyper)
   local new = config.new_decoder_architecture == true
@@ -117,10 +117,10 @@ add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = tru
   scaled_rope = true })
 add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
   hyper.attention_chunk = number(config.attention_chunk_size)
-  if hyper.attention_chunk and not config.layer_types then -- each fourth layer attends to all tokens
+  if hyper.attention_chunk and not config.layer_types then -- every fourth layer has global attention
     hyper.layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "full_attention" }
   end
-  -- intermediate_size is the width of an expert; dense layers have intermediate_size_mlp.
+  -- intermediate_size is the width of an expert; intermediate_size_mlp is that of dense layers.
   hyper.moe_ffn = hyper.ffn
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
 end })
@@ -135,12 +135,12 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
     hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
   end
   if not number(hyper.experts) then
-    hyper.architecture = "llama" -- no experts: dense layers of the same attention
+    hyper.architecture = "llama" -- no experts: dense layers with the same attention
     notes[#notes + 1] = "no field 'n_routed_experts': every layer is taken as dense"
   end
 end })
 
---- Further families of 2023 to 2025.
+--- Other families of 2023 to 2025.
 add("glm4", "llama", { post_norms = true, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
 end })
@@ -183,12 +183,12 @@ add("dbrx", "mixtral", { norm = "layer_norm", norm_bias = false }, { read = func
   hyper.top_k = number(feed.moe_top_k) or 1
 end })
 add("baichuan", "llama", nil, { read = function(config, hyper)
-  -- The models of 13B state their length otherwise, and have ALiBi.
+  -- The 13B models use another field for their length, and have ALiBi.
   if not number(config.max_position_embeddings) then hyper.position = "alibi" end
 end })
 add("chatglm", "llama", { rotary_fraction = 0.5, tied_embeddings = false }, { read = function(config, hyper)
   local inner = number(config.inner_hidden_size)
-  if inner then -- the first ChatGLM: layer norms, biases, a plain MLP, one table of words
+  if inner then -- the first ChatGLM: layer norms, biases, an ungated MLP, one embedding table
     hyper.ffn, hyper.norm, hyper.gated_mlp, hyper.bias = inner, "layer_norm", false, true
     hyper.tied_embeddings, hyper.rotary_fraction = true, nil
     return
@@ -206,7 +206,7 @@ add("deepseek_v32", "mixtral", nil, { latent = true, read = function(config, hyp
 end })
 require "ett.import.huggingface_hybrids"(add)
 
---- Model types of the language model inside multi-modal ones that do not state it.
+--- Default model type of the language model inside multi-modal models.
 types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
   mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
   video_llava = "llama", vipllama = "llama" }

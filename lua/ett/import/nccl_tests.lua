@@ -1,11 +1,11 @@
---- Output of nccl-tests and rccl-tests: the bus bandwidth of one collective by message size.
+--- Reads the output of nccl-tests and rccl-tests: bus bandwidth of one collective by message size.
 --
 --   local run = nccl_tests.read "all_reduce.txt"
 --   run.kind, run.ranks, run.hosts, run.device   --> "all_reduce", 8, 1, "NVIDIA A100-SXM4-40GB"
 --   run.curve                                    --> { bytes, bytes/s, … }
 --
--- The format is that of NVIDIA/nccl-tests src/util.cu and, before version 2.17, src/common.cu: lines of devices, a
--- heading, one row a size. Lines of other programs between them, and the rank that `srun -l` puts first, are skipped.
+-- The format is that of NVIDIA/nccl-tests src/util.cu (before version 2.17: src/common.cu): lines of devices, a
+-- heading, one row per size. Lines of other programs, and the rank prefix of `srun -l`, are skipped.
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local median = require "ett.base.median"
@@ -15,7 +15,7 @@ local nccl_tests = {}
 local kinds = { all_reduce = "all_reduce", all_gather = "all_gather", reduce_scatter = "reduce_scatter",
   alltoall = "all_to_all", sendrecv = "send_recv", broadcast = "broadcast" }
 
---- Points that a curve of ett.comm holds (ETT_COMM_MAX_POINTS).
+--- Maximum number of points of a curve in ett.comm (ETT_COMM_MAX_POINTS).
 local most_points = 64
 local most_bytes = 64 << 20
 
@@ -28,7 +28,8 @@ local function words_of(line)
   return words
 end
 
--- Columns of a heading, or nil: "size count type … time algbw busbw #wrong time algbw busbw #wrong".
+-- Parses the heading to column positions; nil for other lines. A heading is "size count type … time algbw busbw #wrong
+-- time algbw busbw #wrong".
 local function heading(words)
   if words[1] ~= "size" or words[2] ~= "count" then return nil end
   local places = {}
@@ -40,10 +41,10 @@ local function heading(words)
   local time = places.time or places.cputime
   if not (time and places.busbw and #time == 2 and #places.busbw == 2) then return nil end
   return { time = time, busbw = places.busbw, wrong = places["#wrong"] or places.wrong, error = places.error,
-    size = 1, count = #words + (places.timestamp and 1 or 0) } -- a timestamp is two words
+    size = 1, count = #words + (places.timestamp and 1 or 0) } -- a timestamp has two words
 end
 
--- Seconds and wrong elements of a row, out of place (1) or in place (2); nil: it was not measured.
+-- Seconds and wrong elements of a row, out of place (1) or in place (2); nil if not measured.
 local function measured(words, head, place, label)
   local time, bus = tonumber(words[head.time[place]]), tonumber(words[head.busbw[place]])
   if not (time and bus and time >= 0 and bus >= 0) then
@@ -58,14 +59,14 @@ local function measured(words, head, place, label)
   return { time = time * 1e-6, bus = bus * 1e9, rounded = words[head.time[place]]:find("e", 1, true) ~= nil }
 end
 
--- What one line says, put into `found`.
+-- Parses one line into `found`.
 local function read_line(found, line, number)
-  local text = line:gsub("^%s*%d+:%s", ""):gsub("\r$", "") -- the rank of `srun -l`
+  local text = line:gsub("^%s*%d+:%s", ""):gsub("\r$", "") -- removes the rank prefix of `srun -l`
   local label = ("%s:%d"):format(found.path, number)
   local rank, host, device = text:match "^#%s+Rank%s+(%d+)%s.-%son%s+(%S+)%s+device%s+%d+%s+%[[^%]]*%]%s*(.-)%s*$"
   if rank then
     if found.rank[rank] then
-      error_module.raise("format", "%s: rank %s is there twice: each process measured itself; build nccl-tests with "
+      error_module.raise("format", "%s: rank %s appears twice: each process measured alone; build nccl-tests with "
         .. "MPI=1", label, rank)
     end
     found.rank[rank], found.host[host], found.ranks = true, true, found.ranks + 1
@@ -93,23 +94,23 @@ local function read_line(found, line, number)
   end
 end
 
--- The program's name without "_perf" as a collective.
+-- The collective of the program's name without "_perf".
 local function kind_of(found, asked)
   if asked then return require("ett.base.collective").kind(asked) end
   local name = found.program
   if not name then
-    error_module.raise("format", "'%s': no line names the test (all_reduce_perf, …); say --kind", found.path)
+    error_module.raise("format", "'%s': no line names the test (all_reduce_perf, …); give --kind", found.path)
   end
-  return kinds[name] or error_module.raise("format", "'%s': %s_perf measures no collective that ett knows; known are "
+  return kinds[name] or error_module.raise("format", "'%s': %s_perf measures no collective known to ett; known are "
     .. "all_reduce, all_gather, reduce_scatter, alltoall, sendrecv and broadcast", found.path, name)
 end
 
--- Bytes/s of a row: from its time, which has more digits than its busbw, and both must agree.
+-- Bytes/s of a row, from its time, which has more digits than its busbw. Both must agree.
 local function bandwidth(row, place, kind, ranks)
   local cell = row[place]
   if cell.time == 0 then return nil end
   local bus = row.bytes * comm.factor(kind, ranks) / cell.time
-  -- Both are rounded: two decimals of GB/s, three or more digits of a time, two behind "1.2e+06".
+  -- Both are rounded: busbw to 0.01 GB/s; the time to three or more digits, or two after the point in "1.2e+06".
   local tolerance = 0.006e9 + bus * (cell.rounded and 0.06 or 0.006)
   if math.abs(bus - cell.bus) > tolerance then
     error_module.raise("format", "%s: %.0f bytes in %.6g us are %.2f GB/s of %s over %d ranks, but busbw says %.2f",
@@ -118,7 +119,7 @@ local function bandwidth(row, place, kind, ranks)
   return cell.rounded and cell.bus or bus
 end
 
--- Points of a curve in ascending sizes; sizes measured several times have their median.
+-- Points of a curve by ascending size; the median if a size was measured several times.
 local function curve_of(found, kind, ranks, place)
   local by_size, sizes = {}, {}
   for _, row in ipairs(found.rows) do
@@ -129,7 +130,7 @@ local function curve_of(found, kind, ranks, place)
     end
   end
   table.sort(sizes)
-  while #sizes > most_points do -- every other, and the last
+  while #sizes > most_points do -- keeps every second point, and the last
     local fewer = {}
     for i = #sizes, 1, -2 do table.insert(fewer, 1, sizes[i]) end
     sizes = fewer
@@ -142,9 +143,9 @@ local function curve_of(found, kind, ranks, place)
   return curve
 end
 
---- Reads one run. Raises for a file that is not the output of one test.
+--- Reads one run. Raises if the file is not the output of a single test.
 ---@param path string
----@param given { kind: string?, ranks: integer?, in_place: boolean? }? what the file does not say, or says wrongly
+---@param given { kind: string?, ranks: integer?, in_place: boolean? }? overrides missing or wrong values of the file
 ---@return { kind: string, ranks: integer, hosts: integer?, device: string?, curve: number[], rows: integer }
 function nccl_tests.read(path, given)
   given = given or {}
@@ -164,12 +165,13 @@ function nccl_tests.read(path, given)
   local kind = kind_of(found, given.kind)
   local ranks = given.ranks or found.ranks
   if ranks == 0 then
-    error_module.raise("format", "'%s': no line 'Rank 0 … on HOST device 0' says how many ranks ran; say --ranks", path)
+    error_module.raise("format", "'%s': no line 'Rank 0 … on HOST device 0' gives the number of ranks; give --ranks",
+      path)
   elseif ranks == 1 then
     error_module.raise("format", "'%s': one rank moves no data; run the test over at least two", path)
   end
   local curve = curve_of(found, kind, ranks, given.in_place and 2 or 1)
-  if #curve == 0 then error_module.raise("format", "'%s': no row took any time", path) end
+  if #curve == 0 then error_module.raise("format", "'%s': every row has a time of 0", path) end
   local hosts = 0
   for _ in pairs(found.host) do hosts = hosts + 1 end
   return { kind = kind, ranks = ranks, hosts = hosts > 0 and hosts or nil, device = found.device, curve = curve,

@@ -1,6 +1,6 @@
---- Chips of the simple model: 8-bit FLOP/s, memory and network bytes/s, memory bytes.
--- Source of the rates: the public ml_par_sim programs; memory sizes: vendors' datasheets.
--- A "pod" is 64 chips used as one; its network rate differs between the two versions.
+--- Chips of the simple model: 8-bit FLOP/s, memory and network bytes/s, memory bytes. Source of the rates: the public
+-- ml_par_sim programs; memory sizes: vendors' datasheets. A "pod" is 64 chips used as one; the two versions differ in
+-- its network rate.
 return {
   { name = "H100", flops = 1979e12, memory = 3.35e12, network = 900e9, capacity = 80e9 },
   { name = "A100_40GB", flops = 624e12, memory = 1555e9, network = 600e9, capacity = 40e9 },

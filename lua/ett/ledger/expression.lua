@@ -1,8 +1,8 @@
---- Expressions of a ledger's parameters: numbers that can be compiled for other values.
+--- Expressions of a ledger's parameters: numbers that can be compiled and evaluated for other parameter values.
 --
--- Each expression has a value for the parameters' current values. Equal operations on equal operands are one
--- expression; operations on plain numbers give plain numbers. All arithmetic is that of ett.ledger_program on doubles,
--- so a program gives the same bits as its description.
+-- Every expression has a value at the parameters' current values. Equal operations on equal operands share one
+-- expression; operations on plain numbers give plain numbers. The arithmetic is that of ett.ledger_program in doubles,
+-- so a program gives bit-identical results.
 local error_module = require "ett.base.error"
 local program = require "ett.ledger_program"
 
@@ -13,7 +13,7 @@ expression.operations = {}
 
 local Expression = { __name = "ett.ledger.expression" }
 
---- What the expressions of one ledger share.
+--- The state shared by all expressions of one ledger.
 function expression.new_graph() return { nodes = {}, shared = {}, parameters = {} } end
 
 local function is_expression(x) return getmetatable(x) == Expression end
@@ -26,7 +26,7 @@ function expression.operand(graph, x)
   return x
 end
 
---- The number that x has with the parameters' current values.
+--- The value of x at the parameters' current values.
 function expression.value(x)
   if type(x) == "number" then return x end
   if not is_expression(x) then error(("expected a number or an expression, got %s"):format(type(x)), 0) end
@@ -35,7 +35,7 @@ end
 
 local function key_of(x) return is_expression(x) and x.id or ("%a"):format(x) end
 
---- The one expression with this key; made from fields when it is new.
+--- The unique expression with this key; created from fields if it is new.
 local function share(graph, key, fields)
   local node = graph.shared[key]
   if not node then
@@ -46,7 +46,7 @@ local function share(graph, key, fields)
   return node
 end
 
---- A parameter with its current value. A name has one value.
+--- A parameter with its current value. A name has only one value.
 function expression.parameter(graph, name, value)
   local old = graph.parameters[name]
   if old and old.value ~= value and (old.value == old.value or value == value) then

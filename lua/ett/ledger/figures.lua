@@ -1,4 +1,4 @@
---- Figures of a sweep of optimize: degrees and utilisation, phases, binding resources.
+--- Figures of a sweep of optimize: degrees and utilisation, phases, limiting resources.
 local svg = require "ett.report.svg"
 
 local figures = {}
@@ -8,7 +8,7 @@ local labels = { boundary = "boundary", sustained_dp = "sustained, with reductio
   steady_and_bubble = "sustained without reduction, bubble", full = "steady state", bubble = "bubble",
   gradient = "gradient reduction", optimizer = "optimizer" }
 
---- Names of phases in the order of a batch.
+--- Names of phases in execution order.
 function figures.phase_names(phases)
   local names = {}
   for _, name in ipairs(order) do
@@ -20,7 +20,7 @@ end
 local degrees = { { "pp", "pipeline" }, { "dp", "data" }, { "tp_hidden", "tensor (hidden)" },
   { "tp_residual", "tensor (residual)" }, { "tp", "tensor (inner)" }, { "tp2", "tensor (outer)" } }
 
---- Degrees (log, left) and utilisation (right) against devices, with days marked.
+--- Degrees (log, left axis) and utilisation (right axis) against devices, annotated with days.
 function figures.degrees(results, title)
   local series = {}
   for _, degree in ipairs(degrees) do
@@ -60,7 +60,7 @@ end
 
 local resource_color = { compute = 0, memory = 2, network = 1 }
 
---- Each resource's share of the longest phase, and which one binds it.
+--- Each resource's share of the longest phase, and the limiting resource.
 function figures.resources(results, title)
   local series, longest, most = {}, nil, -1
   for _, name in ipairs(figures.phase_names(results[1].phases)) do
@@ -92,7 +92,7 @@ function figures.resources(results, title)
     series = series, bands = bands }
 end
 
---- Writes the three figures; returns their paths. Raises when a file cannot be written.
+--- Writes the three figures; returns their paths. Raises if a file cannot be written.
 function figures.write(prefix, results, title)
   local paths = {}
   for _, name in ipairs { "degrees", "phases", "resources" } do

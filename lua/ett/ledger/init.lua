@@ -1,17 +1,16 @@
 --- Tensors on parallel axes, and the cost of every operation on them. README.md lists the calls.
 --
--- An axis has a degree; the machine is one cluster for each combination of ranks, P = the product of all degrees. A
--- dimension has a global size and at most one axis: its local size is size / degree (which must be whole), or, on a
--- rotational axis (a pipeline), 1: then its size is the degree and a virtual size (the layers) must be a multiple of
--- the degree. A tensor is a set of dimensions and a set of axes it is scattered over. Every axis is carried by a
--- dimension, scattered (the elements are split, no dimension says how) or broadcast (a full copy for each rank).
+-- An axis has a degree. P, the product of all degrees, is the number of ranks. A dimension has a global size and at
+-- most one axis. Its local size is size / degree, which must be an integer. On a rotational axis (a pipeline) the
+-- local size is 1, the size is the degree, and a virtual size (the layers) must be a multiple of the degree. A tensor
+-- is a set of dimensions and a set of axes over which it is scattered. For each tensor, an axis is carried (by a
+-- dimension), scattered (the elements are split without a dimension) or broadcast (every rank has a full copy).
 --
--- Counts are over the whole machine, in FLOP and in words sent (Tx) and received (Rx), forward and backward. Write I
--- for a product of global sizes, J for a product of broadcast degrees, K for a product of scattered degrees, nu for a
--- crossing frequency:
+-- Counts are over all ranks, in FLOP and in words sent (Tx) and received (Rx), forward and backward. I is a product of
+-- global sizes, J a product of broadcast degrees, K a product of scattered degrees, nu a crossing frequency:
 --
 --   multiply   FLOP S, backward 4 S;
---              S = |union| x degrees of the axes no dimension carries
+--              S = |union| x degrees of the axes that no dimension carries
 --   broadcast  Tx I max([K > 1], nu), Rx I J (K + nu - 1);
 --              backward FLOP = Tx = Rx = the forward Rx
 --   reduce     FLOP I (J - 1), Tx = Rx = I (K - 1);
@@ -20,13 +19,13 @@
 --
 -- (source: the public ml_par_sim programs' model, restated.)
 --
--- Any number may be an expression of parameters, so that a ledger meters now and can be compiled for other values.
--- Broken rules of values (divisibility, two dimensions on one axis, limits) are recorded as checks and metering
--- continues, so that all are reported at once. Impossible requests (an unknown dimension) fail.
+-- Any number may be an expression of parameters. A ledger therefore has counts at the current values and can be
+-- compiled for other values. Violated value rules (divisibility, two dimensions on one axis, limits) are recorded as
+-- checks, so that all are reported at once. Impossible requests (an unknown dimension) fail.
 local error_module = require "ett.base.error"
 local expression = require "ett.ledger.expression"
 
-local most = 64 -- axes, and dimensions, of one ledger: a set of them is an integer
+local most = 64 -- axes of one ledger; also its dimensions: a set of them is an integer
 local counts = { "flop_forward", "tx_forward", "rx_forward", "flop_backward", "tx_backward", "rx_backward" }
 
 local x = expression.operations
@@ -49,7 +48,7 @@ local function expect(wanted, value, call)
   return value
 end
 
---- The handle, which must be of that class and ledger.
+--- The handle; raises if it has another class or ledger.
 local function handle(L, of, value)
   if getmetatable(value) ~= of then
     error(("expected a handle of kind %s, got %s"):format(kind_of[of], type(value)), 0)
@@ -61,7 +60,7 @@ end
 
 local function ledger_of(t) return handle(type(t) == "table" and t.ledger, Tensor, t).ledger end
 
---- A list of handles as a set: a bit each.
+--- A list of handles as a set, one bit each.
 local function set_of(L, of, list)
   local set = 0
   for i, item in ipairs(expect("table", list or {}, kind_of[of] .. "s")) do
@@ -73,7 +72,7 @@ local function set_of(L, of, list)
   return set
 end
 
---- The items of a list that a set holds, in order of creation.
+--- The items of a list that are in a set, in order of creation.
 local function members(list, set)
   local found = {}
   while set ~= 0 do
@@ -98,7 +97,7 @@ local function names_of(list, set)
   return names
 end
 
---- A ledger with a meter of the whole.
+--- A new ledger with its root meter.
 function ledger.new()
   local whole = { name = "total", multiplier = 1.0, factor = 1.0, counts = {} }
   for i in ipairs(counts) do whole.counts[i] = 0.0 end
@@ -112,7 +111,7 @@ function Ledger:parameter(name, value)
   return expression.parameter(self.graph, expect("string", name, "parameter"), expect("number", value, "parameter"))
 end
 
---- A program of { name = expression }.
+--- Compiles a program of { name = expression }.
 function Ledger:compile(outputs) return expression.compile(self.graph, expect("table", outputs, "compile")) end
 
 local holds = {
@@ -120,10 +119,10 @@ local holds = {
   at_most = x.le,
   at_least = function(left, right) return x.le(right, left) end,
   equal = x.eq,
-  disjoint = function() return 0.0 end, -- of sets: recorded only where it is broken
+  disjoint = function() return 0.0 end, -- on sets: recorded only if violated
 }
 
---- Records a rule, kept or broken.
+--- Records a rule, satisfied or violated.
 function Ledger:check(relation, subject, left, object, right)
   if not holds[relation] then
     fail("check: a relation is divides, at_most, at_least, equal or disjoint, got '%s'", tostring(relation))
@@ -133,10 +132,10 @@ function Ledger:check(relation, subject, left, object, right)
     object = expect("string", object, "check"), right = right, stage = self.part, ok = holds[relation](left, right) })
 end
 
---- The label that later entries and rules carry.
+--- Sets the label of later entries and rules.
 function Ledger:label(text) self.part = expect("string", text, "label") end
 
---- Adds an axis or a dimension, whose name must be new.
+--- Adds an axis or a dimension with a new name.
 local function add(L, list, of, plural, fields)
   local kind, name = kind_of[of], expect("string", fields.name, kind_of[of])
   if #list == most then
@@ -149,7 +148,7 @@ local function add(L, list, of, plural, fields)
   return fields
 end
 
---- A parallel axis.
+--- Adds a parallel axis.
 function Ledger:axis(name, degree, options)
   if self.has_tensors then fail("axis '%s': axes must be made before the first tensor", tostring(name)) end
   local axis = add(self, self.all_axes, Axis, "axes", { name = name, ranks = expression.operand(self.graph, degree),
@@ -158,7 +157,7 @@ function Ledger:axis(name, degree, options)
   return axis
 end
 
---- A data dimension.
+--- Adds a data dimension.
 function Ledger:dimension(name, size, options)
   options = expect("table", options or {}, "dimension")
   local axis = options.axis and handle(self, Axis, options.axis)
@@ -183,8 +182,8 @@ end
 function Axis:degree() return self.ranks end
 function Dimension:size() return self.whole end
 
---- Axes that the dimensions are on, as a set. Records two dimensions on one axis, and scattered axes that a dimension
---- carries.
+--- Axes of the dimensions, as a set. Records a violation for two dimensions on one axis, and for scattered axes that a
+--- dimension carries.
 local function carried_by(L, dimensions, scattered)
   local owner, carried = {}, 0
   for _, d in ipairs(members(L.all_dimensions, dimensions)) do
@@ -198,7 +197,7 @@ local function carried_by(L, dimensions, scattered)
   return carried
 end
 
---- A result (without a name) has the name of the label that it was made under.
+--- A result (without a name) is named by its label.
 local function new_tensor(L, name, dimensions, scattered)
   local t = setmetatable({ ledger = L, name = name or L.part, set = dimensions, scattered = scattered,
     carried = carried_by(L, dimensions, scattered) }, Tensor)
@@ -212,14 +211,14 @@ local function new_tensor(L, name, dimensions, scattered)
   return t
 end
 
---- A tensor.
+--- Adds a tensor.
 function Ledger:tensor(name, dimensions, options)
   return new_tensor(self, expect("string", name, "tensor"),
     set_of(self, Dimension, expect("table", dimensions, "tensor")),
     set_of(self, Axis, expect("table", options or {}, "tensor").scattered))
 end
 
---- Elements that one rank holds.
+--- Number of elements per rank.
 function Tensor:local_elements()
   local L = self.ledger
   return product(L.all_dimensions, self.set, "each") / product(L.all_axes, self.scattered, "ranks")
@@ -232,7 +231,7 @@ local function all(list) return #list == most and -1 or (1 << #list) - 1 end
 
 local function copies(L, t) return product(L.all_axes, all(L.all_axes) & ~t.carried & ~t.scattered, "ranks") end
 
---- Adds an entry, and its six counts to the open meter.
+--- Adds an entry, and adds its six counts to the open meter.
 local function record(L, operation, operands, result, values, fields)
   local entry = fields or {}
   entry.operation, entry.operands, entry.result, entry.counts = operation, operands, result, values
@@ -243,7 +242,7 @@ local function record(L, operation, operands, result, values, fields)
   return result
 end
 
---- The part of an entry's traffic that one axis causes; the parts add up to the entry.
+--- The traffic of an entry that one axis causes; the shares of all axes sum to the entry.
 local function share(axis, tx_forward, rx_forward, tx_backward, rx_backward)
   return { axis = axis, counts = { false, tx_forward, rx_forward, false, tx_backward, rx_backward } }
 end
@@ -262,14 +261,14 @@ function Tensor:multiply(other)
 end
 Tensor.__mul = Tensor.multiply
 
---- Fraction of steps that stay on the rank when data moves along a dimension's axis.
+--- Fraction of steps in which the data stays on its rank when it moves along a dimension's axis.
 local function staying(d)
   if not d.axis.rotational then return 1 / d.axis.ranks end
   return 1 - (d.axis.ranks - 1) / d.virtual
 end
 
---- Splits a broadcast's traffic among its axes: of K - 1 copies, the first axis brings (K1 - 1), the next K1 (K2 - 1),
---- ...; of the crossings 1 - s1 s2, the first brings 1 - s1, the next s1 (1 - s2).
+--- Splits a broadcast's traffic among its axes. Of the K - 1 copies, the first axis causes (K1 - 1), the next K1 (K2 -
+--- 1), and so on. Of the crossings 1 - s1 s2, the first causes 1 - s1, the next s1 (1 - s2).
 local function broadcast_shares(scattered, rotated, each, units, sent)
   local shares, brought, stay, none = {}, 1.0, 1.0, x.eq(units, 0)
   local function add_share(axis, part)
@@ -288,7 +287,7 @@ local function broadcast_shares(scattered, rotated, each, units, sent)
   return shares
 end
 
---- Undoes the scatter; options.rotate: dimensions along whose axes the data moves.
+--- Gathers the scattered axes; options.rotate: dimensions along whose axes the data moves.
 function Tensor:broadcast(options)
   local L = ledger_of(self)
   local rotate = set_of(L, Dimension, expect("table", options or {}, "broadcast").rotate)
@@ -308,7 +307,7 @@ function Tensor:broadcast(options)
 end
 
 --- The sum over a dimension. options.from, options.to: two dimensions of equal size, `to` on the axis of the reduced
---- one: `from` is replaced by `to` for free after the sum.
+--- dimension. After the sum, `to` replaces `from` at no cost.
 function Tensor:reduce(reduced, options)
   local L = ledger_of(self)
   local d, axis = handle(L, Dimension, reduced), reduced.axis
@@ -338,7 +337,7 @@ end
 --- The sum over a dimension, on all ranks.
 function Tensor:all_reduce(reduced, options) return self:reduce(reduced):broadcast(options) end
 
---- Renames `from` to an axis-less dimension of equal size; from's axis is scattered. Free.
+--- Renames `from` to a dimension of equal size without an axis, and scatters the axis of `from`. No cost.
 function Tensor:scatter_transpose(from, to)
   local L = ledger_of(self)
   handle(L, Dimension, from)
@@ -351,7 +350,7 @@ function Tensor:scatter_transpose(from, to)
   return new_tensor(L, nil, self.set & ~from.bit | to.bit, self.scattered | (from.axis and from.axis.bit or 0))
 end
 
---- Joins two unscattered tensors that differ in one dimension each, both on the same axis. Free.
+--- Concatenates two unscattered tensors. They differ in one dimension each, both on the same axis. No cost.
 ---@return table tensor, table joint dimension
 local function concatenate(L, a, b)
   local only_a, only_b = members(L.all_dimensions, a.set & ~b.set), members(L.all_dimensions, b.set & ~a.set)
@@ -367,19 +366,19 @@ local function concatenate(L, a, b)
   if not joint then
     joint = L:dimension(name, size, { axis = p.axis, autoreduce = true })
   elseif joint.whole ~= size or joint.axis ~= p.axis then
-    fail("%s: the joint dimension '%s' is there already, with another size or axis", L.part, name)
+    fail("%s: the joint dimension '%s' exists already with another size or axis", L.part, name)
   end
   return new_tensor(L, nil, a.set & b.set | joint.bit, 0), joint
 end
 
---- The sum of both tensors over the one dimension in which they differ.
+--- The sum of both tensors over the one dimension that differs.
 function Tensor:reduce_with(other)
   local L = ledger_of(self)
   local both, joint = concatenate(L, self, handle(L, Tensor, other))
   return both:reduce(joint)
 end
 
---- The product; then the sum over each autoreduce dimension of both, on all ranks, those without an axis first.
+--- The product, then an all-reduce over each autoreduce dimension of both, those without an axis first.
 function Tensor:dot(other)
   local result = self:multiply(other)
   local common = members(self.ledger.all_dimensions, self.set & other.set)
@@ -391,14 +390,14 @@ function Tensor:dot(other)
   return result
 end
 
---- Adds the counts of a meter to the one around it. Runs also where the function of the meter raised.
+--- Adds the counts of a meter to the enclosing one. Runs also if the meter's function raised an error.
 local function close_meter(meter)
   local outer = meter.outer
   for i, value in ipairs(meter.counts) do outer.counts[i] = outer.counts[i] + value * meter.multiplier end
   meter.ledger.open = outer
 end
 
---- Counts what fn does, times multiplier. Returns what fn returns.
+--- Records the operations of fn, times multiplier. Returns the values of fn.
 function Ledger:meter(name, multiplier, fn)
   multiplier = expression.operand(self.graph, multiplier)
   expect("function", fn, "meter")
@@ -416,7 +415,7 @@ local function set_counts(row, values, factor)
   return row
 end
 
---- The sums so far, by count.
+--- Current sums, by count.
 function Ledger:totals() return set_counts({}, self.whole.counts, 1.0) end
 
 --- The rules: { relation, subject, left, object, right, stage, ok }, in order.
@@ -436,19 +435,19 @@ function Ledger:axes()
   return list
 end
 
---- P, the ranks of the machine.
+--- P, the number of ranks.
 function Ledger:clusters() return product(self.all_axes, all(self.all_axes), "ranks") end
 
---- Words of memory that a rank touches in one forward run of an entry: a product reads its inputs and is not stored, a
---- sum or copy writes its result unless only another sum or copy takes it (these are one kernel).
+--- Words of memory that a rank accesses in one forward run of an entry. A product reads its inputs and is not stored. A
+--- sum or copy writes its result, unless only another sum or copy reads it (both form one kernel).
 local function touched(entry)
   local left, right, result = entry.operands[1], entry.operands[2], entry.result
   if entry.operation == "multiply" then return left:local_elements() + right:local_elements() end
   return result.passed_on and not result.multiplied and 0.0 or result:local_elements()
 end
 
---- The cost of each operation, with multipliers applied, and its part by axis. `tensors` names the operands; `left`,
---- `right` and `result` hold their dimensions.
+--- The cost of each operation, with multipliers applied, and its traffic by axis. `tensors` names the operands; `left`,
+--- `right` and `result` list their dimensions.
 function Ledger:entries()
   local list = {}
   for i, entry in ipairs(self.records) do

@@ -3,9 +3,9 @@ local cluster_module = require "ett.profile.cluster"
 
 local links = {}
 
---- Rates of a cluster: { name, flops = FLOP/s of 8-bit matmuls, memory = bytes/s, capacity =
---- bytes, node_chips, node_network, network = bytes/s of a chip, both directions together,
---- latency_seconds = of a hop }. A cluster without a link between nodes has network 0.
+--- Rates of a cluster: { name, flops = FLOP/s of 8-bit matmuls, memory = bytes/s, capacity = bytes, node_chips,
+--- node_network, network = bytes/s per chip (sum of both directions), latency_seconds = per hop }. A cluster without a
+--- link between nodes has network 0.
 function links.chip(source)
   local cluster = cluster_module.get(source)
   require("ett.profile.network.parts").refuse(cluster, "the ledger")

@@ -21,7 +21,7 @@ function optimize.model(name)
     error_module.suggestion(tostring(name), optimize.models), table.concat(optimize.models, ", "))
 end
 
---- Compiles a model for one objective and limits; the object serves many searches.
+--- Compiles a model for one objective and its limits. The object can run many searches.
 --
 -- spec: model (name or table), objective ("days", "dollars", "devices"), limits
 -- ({ days =, dollars = } upper bounds), fixed (parameters).
@@ -38,7 +38,7 @@ function optimize.new(spec)
   for _, name in ipairs(schema.keys(model.parameters)) do
     o[name] = L:parameter(name, fixed[name] or model.parameters[name])
   end
-  -- Limits on time and money are parameters too, so that one program serves all of them.
+  -- Limits on time and money are parameters, so that one program serves all limits.
   local most = {}
   for _, name in ipairs { "days", "dollars" } do
     most[name] = L:parameter("most_" .. name, spec.limits and spec.limits[name] or 1e300)
@@ -64,7 +64,7 @@ function optimize.new(spec)
     reporter = L:compile(report) }, { __index = optimize })
 end
 
---- Phases of a layout: { seconds=, compute=, memory=, network=, bound_by=, fraction= }.
+--- Time of each phase of a layout: { seconds=, compute=, memory=, network=, bound_by=, fraction= }.
 local function phases_of(values)
   local phases, total = {}, 0
   for key, seconds in pairs(values) do
@@ -99,10 +99,9 @@ function optimize:evaluate(layout, devices, fixed)
     memory_bytes = r.memory_bytes, phases = phases_of(r) }
 end
 
---- The best layout on at most `devices` devices. options: exact_devices (use them all), gap,
---- boxes, fixed, real (degrees may be fractions: a bound for all layouts), progress = function(searches that this
---- object began, boxes, best, bound). Returns { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with
---- evaluate's fields.
+--- The best layout on at most `devices` devices. options: exact_devices (use all devices), gap, boxes, fixed, real
+--- (fractional degrees: a bound for all layouts), progress = function(number of searches by this object, boxes, best,
+--- bound). Returns { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with the fields of evaluate.
 function optimize:best(devices, options)
   options = options or {}
   local fixed = { devices = devices }
@@ -140,7 +139,7 @@ function optimize:best(devices, options)
   return found
 end
 
---- Best layouts for many device counts: a list of best()'s results with something found.
+--- Best layouts for many device counts: the results of best() that found a layout.
 function optimize:sweep(counts, options)
   local results = {}
   for _, devices in ipairs(counts) do
@@ -150,10 +149,10 @@ function optimize:sweep(counts, options)
   return results
 end
 
---- Effect of each quantity of the model's `sensitivities` on the optimum: a new search with the quantity
---- multiplied by `factor`. A list of { name, factor, days, utilization, dollars (changes as
---- fractions), layout }; quantities with which no layout is left have found = false.
----@param base table? what best() says of the devices
+--- Effect of each quantity of the model's `sensitivities` on the optimum: a new search with the quantity multiplied by
+--- `factor`. A list of { name, factor, days, utilization, dollars (changes as fractions), layout }; found = false if no
+--- layout remains.
+---@param base table? result of best() for these devices
 function optimize:sensitivities(devices, options, base)
   local list = {}
   base = base or self:best(devices, options)
@@ -179,7 +178,7 @@ function optimize:sensitivities(devices, options, base)
   return list, base
 end
 
---- The Pareto-optimal results in the fields `x` and `y`; less is better.
+--- The Pareto-optimal results in the fields `x` and `y`; both are minimised.
 function optimize.pareto(results, x, y)
   x, y = x or "devices_used", y or "days"
   local order = table.move(results, 1, #results, 1, {})
@@ -196,7 +195,7 @@ function optimize.pareto(results, x, y)
   return front
 end
 
---- Options with fields over them.
+--- A copy of options with some fields overridden.
 local function with(options, fields)
   local given = {}
   for _, set in ipairs { options or {}, fields } do
@@ -212,8 +211,8 @@ local function within(self, devices, days, options, fixed)
   return self:best(devices, with(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
---- The fewest devices that finish within `days`; nil and the best result on `most` devices if none do.
---- More devices allowed never give a longer time, so bisection finds the number.
+--- The minimum number of devices that finish within `days`; nil and the best result on `most` devices if none suffices.
+--- The best time never increases with more allowed devices, so bisection finds the number.
 function optimize:fewest_devices(days, most, options)
   local low, high = 1, 1
   while not within(self, high, days, options) do
@@ -227,11 +226,11 @@ function optimize:fewest_devices(days, most, options)
   return self:best(high, options)
 end
 
---- The least network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach
---- `utilization` of their peak; nil and the result at a bandwidth of 1e18 if they cannot.
+--- The minimum network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach `utilization` of their peak;
+--- nil and the result at a bandwidth of 1e18 if they cannot.
 function optimize:least_bandwidth(utilization, devices, options)
   local key = self.model.bandwidth
-  -- Days times utilization is constant; any layout gives the product.
+  -- Days times utilization is constant, so any layout gives the product.
   local any = self:evaluate({}, devices)
   local days = any.days * any.utilization_of_all / utilization
   local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth }) end
@@ -246,7 +245,7 @@ function optimize:least_bandwidth(utilization, devices, options)
   return high, self:best(devices, with(options, { fixed = at(high) }))
 end
 
---- Device counts from low to high, `per_octave` to each doubling, whole numbers.
+--- Integer device counts from low to high, `per_octave` per doubling.
 function optimize.counts(low, high, per_octave)
   local counts, last = {}, 0
   for i = 0, math.huge do

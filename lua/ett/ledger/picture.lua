@@ -1,10 +1,10 @@
 --- Draws one batch in three dimensions: matrix products and communication.
 --
 -- The axes are model width x layers, hidden width x layers, and the batch (replicas and microbatches). Layers of two
--- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into
--- the next x. Each product lights its volume: model x hidden x microbatch. Communication is drawn black: between
--- stages, tensor slices and replicas. The order is GPipe: all forward passes, all backward passes, then the exchange
--- of gradients.
+-- matrices form a staircase. A layer multiplies x (batch x model) by W1 into h (batch x hidden), and h by W2 into the
+-- next x. Each product highlights its volume: model x hidden x microbatch. Communication is drawn in black: between
+-- stages, tensor slices and replicas. The order is GPipe: all forward passes, all backward passes, then the gradient
+-- all-reduce.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -18,7 +18,7 @@ picture.schema = {
 
 local gap = { stage = 12, layer = 4, slice = 3, replica = 12, microbatch = 0.6 }
 
---- Checks that all sizes divide and that the page stays small.
+--- Checks divisibility and limits the size of the page.
 local function check(o)
   o = schema.check(o or {}, picture.schema, "picture")
   local broken = {}
@@ -38,7 +38,7 @@ local function check(o)
   return o
 end
 
---- An unfinished picture: sizes, frames, boxes, and an index of the boxes by key.
+--- The picture under construction: sizes, frames, boxes, and an index of the boxes by key.
 local scene = {}
 scene.__index = scene
 
@@ -54,7 +54,7 @@ local function new_scene(o)
   return self
 end
 
---- Where layer l begins on an axis whose layers have this size; l runs to layers + 1 for the last output.
+--- Coordinate at which layer l begins on an axis with this layer size; l = layers + 1 gives the last output.
 function scene:step(l, size)
   local crossed = math.min((l - 1) // self.per_stage, self.o.pp - 1)
   return (l - 1) * (size + gap.layer) + crossed * gap.stage
@@ -65,7 +65,7 @@ function scene:model(l)
   return low, low + self.o.width
 end
 
---- Where the product W2 of layer l ends: the place of the next layer, or before a gap of stages.
+--- Coordinate at which the product W2 of layer l ends: the next layer, or before a gap between stages.
 function scene:output(l)
   local _, high = self:model(l)
   return high + gap.layer, high + self.o.width + gap.layer
@@ -76,7 +76,7 @@ function scene:hidden(l, s)
   return low, low + self.slice_size
 end
 
---- The far side of layer l on the hidden axis.
+--- The far end of layer l on the hidden axis.
 function scene:far(l) return self:step(l, self.hidden_size) + self.hidden_size + gap.layer / 2 end
 
 function scene:samples(r, m)
@@ -86,7 +86,7 @@ end
 
 function scene:leaves_stage(l) return l % self.per_stage == 0 and l < self.o.layers end
 
---- Adds a box, its coordinates in six digits; returns its index from 0.
+--- Adds a box with coordinates rounded to six digits; returns its index from 0.
 function scene:box(...)
   local box = { ... }
   for i = 2, 7 do box[i] = tonumber(("%.6g"):format(box[i])) end
@@ -94,7 +94,7 @@ function scene:box(...)
   return #self.boxes - 1
 end
 
---- The box of a key, made by fn at its first use.
+--- The box of a key; fn creates it at its first use.
 function scene:once(key, fn)
   key = table.concat(key, " ")
   self.made[key] = self.made[key] or fn()
@@ -142,7 +142,7 @@ function scene:matrix(kind, l, second, r, s)
   end)
 end
 
---- The volume of a product, lit for one frame.
+--- The volume of a product, highlighted for one frame.
 function scene:volume(f, l, second, r, m, s)
   local x0, x1 = self[second and "output" or "model"](self, l)
   local y0, y1 = self:hidden(l, s)
@@ -181,7 +181,7 @@ function scene:each_slice(fn)
   end
 end
 
---- The first frame: weights in place, and the batch.
+--- The first frame: the weights and the batch.
 function scene:start()
   local o, first = self.o, self:frame(1)
   scene.say(first, "weights in place; the batch waits")
@@ -196,8 +196,8 @@ function scene:start()
   end
 end
 
---- Calls fn(frame number, layer, microbatch) for every layer of one pass, from frame `begin` on.
---- A layer of one microbatch takes two products, then a flash of tensor slices and one of stages where there are any.
+--- Calls fn(frame number, layer, microbatch) for every layer of one pass, from frame `begin` on. A layer of one
+--- microbatch takes two frames for its products, then one for tensor slices and one for stages, if any.
 function scene:each_layer(begin, backward, fn)
   local o = self.o
   local slot = 2 + (o.tp > 1 and 1 or 0) + (o.pp > 1 and 1 or 0)
@@ -238,7 +238,7 @@ function scene:forward(t, l, m)
   end
 end
 
---- The frame between the passes: the loss.
+--- The frame between forward and backward passes: the loss.
 function scene:turn()
   local o, turn = self.o, self:frame(#self.frames + 1)
   scene.say(turn, "loss; the backward pass begins")
@@ -282,7 +282,7 @@ function scene:backward(t, l, m)
   end
 end
 
---- The last frames: replicas sum their weight gradients, and the weights are updated.
+--- The last frames: all-reduce of weight gradients over replicas, and the update of weights.
 function scene:finish()
   local o, inputs = self.o, self:frame(#self.frames + 1)
   scene.say(inputs, "weight gradients are complete")
@@ -328,7 +328,7 @@ function picture.build(given)
   return { boxes = self.boxes, frames = self.frames, size = self.size, settings = self.o }
 end
 
---- The whole page: HTML with its data, styles and script inside; no other file is needed.
+--- The complete page: HTML with embedded data, styles and script; no other file is needed.
 function picture.page(given)
   local pages, built = require "ett.report.page", picture.build(given)
   local template = pages.text_of(require("ett.host").root .. "/lua/ett/ledger/picture.html")

@@ -1,15 +1,13 @@
 --- Training time of a compute budget on pods: the model that the run optimizer searches.
 --
--- A budget of C FLOP fixes the model: N = sqrt(C / 120) parameters, 20 N tokens, L layers of
--- d x 5d matrices and batches of B tokens, growing with (C / 1e25)^(1/6). Variables: pp
--- stages, dp replicas, tp_hidden and tp_residual (splits of the two widths) and microbatches
--- a batch; pp <= L and pp <= microbatches. batch_scale multiplies the batch.
--- A step is one matrix and microbatch: FLOP, memory traffic and network traffic, of which
--- the slowest counts. All-reduce of n words over p ranks moves 2 (p - 1) n / p words with
--- reduction in the network (source: the public run_optimizer2 notebook, C = 4e26, pods of 32
--- H100 with 5e9 B/s, 16 bits, utilisation 0.8).
--- The formulas are arranged for tight interval bounds: the number of devices used appears once, and
--- 1 / used >= 1 / devices.
+-- A budget of C FLOP fixes the model: N = sqrt(C / 120) parameters, 20 N tokens, and L layers of d x 5d matrices. The
+-- batch of B tokens grows with (C / 1e25)^(1/6). Variables: pp stages, dp replicas, tp_hidden and tp_residual (splits
+-- of the two widths) and the number of microbatches; pp <= L and pp <= microbatches. batch_scale multiplies the batch.
+-- A step is one matrix and microbatch. Its time is the maximum of FLOP, memory traffic and network traffic time. An
+-- all-reduce of n words over p ranks moves 2 (p - 1) n / p words with reduction in the network (source: the public
+-- run_optimizer2 notebook, C = 4e26, pods of 32 H100 with 5e9 B/s, 16 bits, utilisation 0.8).
+-- The formulas are arranged for tight interval bounds: the number of devices used appears once, and 1 / used >= 1 /
+-- devices.
 local ledger = require "ett.ledger"
 local max = ledger.max
 
@@ -21,7 +19,7 @@ pods.parameters = {
   batch_scale = 1, pp = 1, dp = 1, tp_hidden = 1, tp_residual = 1, microbatches = 1,
 }
 
---- Shape of the model that a budget trains.
+--- Shape of the model of a budget.
 function pods.shape(o)
   local growth = (o.budget_flop / 1e25) ^ (1 / 6)
   local N = ledger.sqrt(o.budget_flop / 120)
@@ -30,15 +28,15 @@ function pods.shape(o)
   return { N = N, D = 20 * N, L = L, d = ledger.sqrt(N / (2 * o.hidden_factor * L)), B = B }
 end
 
---- Seconds of a batch by phase, each by resource; days, utilisation, devices used.
+--- Seconds of a batch by phase and resource; days, utilisation, devices used.
 function pods.describe(o)
   local s = pods.shape(o)
   local L, d, B, h, n = s.L, s.d, s.B, o.hidden_factor, o.microbatches
   local width = o.tp_hidden * o.tp_residual
   local used = o.pp * o.dp * width
-  local share = max(1 / used, 1 / o.devices) -- equal to 1 / used wherever used <= devices
+  local share = max(1 / used, 1 / o.devices) -- equal to 1 / used whenever used <= devices
   local layer = h * d * d
-  -- All microbatches of one matrix, times the ranks of a stage: seconds x pp on one device.
+  -- All microbatches of one matrix, for all ranks of a stage: seconds x pp on one device.
   local flop = 6 * layer * B * o.bytes / (o.utilization * o.device_flops)
   local words = 2 * d * (h * (o.tp_residual - 1) + (o.tp_hidden - 1)) * B
   local net = words * o.bytes / o.device_network

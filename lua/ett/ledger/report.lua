@@ -9,7 +9,7 @@ local function scientific(number) return ("%.3e"):format(number) end
 
 local value = ledger.value
 
---- Lines of entries that cost something, whole machine, forward and backward together.
+--- Lines of entries with a nonzero cost, over all ranks, forward and backward summed.
 function report.entries(L)
   local rows = { { "part", "operation", "", "FLOP", "Tx words", "Rx words", "axes (Rx words)" } }
   for _, e in ipairs(L:entries()) do
@@ -38,7 +38,7 @@ function report.totals(L)
   return table.concat(lines, "\n")
 end
 
---- Times of ett.ledger.timing, one line a phase.
+--- Times of ett.ledger.timing, one line per phase.
 function report.timing(t)
   local lines = { ("%-12s %12s %12s %12s %12s  %s"):format("phase", "seconds", "compute", "memory",
     "network", "bound by") }
@@ -56,7 +56,7 @@ function report.timing(t)
   return table.concat(lines, "\n")
 end
 
---- Entries and totals. Raises with all messages if a rule is broken.
+--- Entries and totals. Raises with all messages if a rule is violated.
 function report.text(L)
   local violations = require "ett.ledger.violations"
   local broken = violations.list(L)

@@ -1,4 +1,4 @@
---- One run of `ett transformer`: parameters from options, broken rules, costs, rates and time on a cluster.
+--- One run of `ett transformer`: parameters from options, violated rules, costs, rates and time on a cluster.
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 local transformer = require "ett.ledger.transformer"
@@ -8,7 +8,7 @@ local run_module = {}
 
 local function is_multiple(value, of) return of ~= 0 and value % of == 0 end
 
---- The ledger's parameters from the options, and the rules that they break.
+--- The ledger's parameters from the options, and the rules that they violate.
 local function parameters(o)
   local broken, m = {}, {}
   local function refuse(...) broken[#broken + 1] = { text = select("#", ...) > 1 and string.format(...) or ... } end
@@ -44,8 +44,8 @@ local function microbatch_sizes(m, run)
   return sizes
 end
 
---- Time with traffic on a cluster's links, with one rank on each device.
---- `times` holds factors of the rates: network, memory, flops.
+--- Time with traffic on a cluster's links, with one rank on each device. `times`: factors of the rates network, memory
+--- and flops.
 local function timed(L, m, o, run, times)
   times = times or {}
   local chip = require("ett.ledger.links").chip(o.cluster)
@@ -69,8 +69,8 @@ local function timed(L, m, o, run, times)
   return seconds
 end
 
---- The change of the time with traffic when one quantity grows: a list of { name, factor, run_time_change }.
---- `base` is the time without a change; run_time_change is a fraction.
+--- The effect of increasing each quantity on the time with traffic: a list of { name, factor, run_time_change }. `base`
+--- is the unchanged time; run_time_change is a fraction.
 function run_module.sensitivities(m, o, base)
   local rows = {}
   for _, change in ipairs { { "network", 1.1 }, { "memory", 1.1 }, { "flops", 1.1 }, { "batch_size", 2 },
@@ -87,7 +87,7 @@ function run_module.sensitivities(m, o, base)
   return rows
 end
 
---- Describes the run. Splits its broken rules into those that prevent printing numbers, and the others.
+--- Describes the run. Separates violated rules that prevent printing numbers from the others.
 local function described(o)
   local m, broken = parameters(o)
   local L, late = ledger.new(), {}
@@ -128,8 +128,8 @@ local function rates_of(L, o, costs)
   return rates
 end
 
---- The run of options `o` (declared in cli/commands/transformer.lua). Raises when a rule of the inputs is broken.
----@return table { L, m (parameters), run, sizes (efficient microbatch sizes), late (rules broken while metering),
+--- The run of options `o` (declared in cli/commands/transformer.lua). Raises if an input violates a rule.
+---@return table { L, m (parameters), run, sizes (efficient microbatch sizes), late (rules violated while metering),
 --- costs, rates (nil without cluster_flop_rate), time (nil without cluster) }
 function run_module.new(o)
   local L, m, run, sizes, late = described(o)

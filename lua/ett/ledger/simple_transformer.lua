@@ -25,7 +25,7 @@ simple.parameters = {
 simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = 900e9, gradient_bytes = 2,
   optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
 
---- The rules of a run, recorded as checks of ledger L.
+--- Records the rules of a run as checks of ledger L.
 local function check(L, o)
   local function divides(left_name, left, right_name, right)
     L:check("divides", left_name, left, right_name, right)
@@ -65,7 +65,7 @@ local function sizes(o)
   return r
 end
 
---- Words of each transfer of a layer and microbatch, whole machine and ranks that share it.
+--- Words of each transfer of a layer and microbatch over all ranks, and the ranks that share it.
 local function transfers(o, r)
   local ml = o.microbatch_size * o.seq_len
   return {
@@ -99,22 +99,22 @@ local function published(o, r, version)
   return r
 end
 
---- Seconds of a phase of which the fraction `overlap` of the traffic may hide behind work.
+--- Seconds of a phase in which the fraction `overlap` of the traffic may hide behind computing.
 local function phase(compute, memory, network, overlap)
   local busy = max(compute, memory)
   return { compute = compute, memory = memory, network = network,
     seconds = busy + (1 - overlap) * network + max(0, overlap * network - busy) }
 end
 
---- Seconds to move `words` shared by `ranks`, `times` times, in a group of `group` chips:
---- sent and received (n - 1) / n of them, over the link that the group's span needs.
+--- Seconds to move `words` over `ranks`, `times` times, in a group of `group` chips. Each rank sends and receives (n -
+--- 1) / n of them, over the link that covers the group's span.
 local function ring(o, t, bytes, group, span)
   local link = select(lt(o.node_chips, span), o.chip_network, o.node_network)
   return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / link + 2 * (group - 1) * o.latency_seconds
 end
 
---- The corrected version. Innermost axes first: tp2, tp, experts, then stages, replicas; an
---- axis that spans at most node_chips uses the node's links, others the network.
+--- The corrected version. Innermost axes first: tp2, tp, experts, then stages, replicas. An axis that spans at most
+--- node_chips uses the node's links, others the network.
 local function corrected(L, o, r)
   L:check("at_least", "overlap", o.overlap, "0", 0)
   L:check("at_most", "overlap", o.overlap, "1", 1)
@@ -126,14 +126,14 @@ local function corrected(L, o, r)
   local span_tp = o.tp2 * o.tp
   local span_experts = span_tp * o.n_experts
   local span_stages = span_experts * o.pp
-  -- Over tp2 the inner activations are summed; over tp (and the k chosen experts) the outer.
+  -- Inner activations are all-reduced over tp2, outer ones over tp (and the k chosen experts).
   r.internal = ring(o, moved.internal, bytes, o.tp2, o.tp2)
   r.external = ring(o, moved.external, bytes, o.tp * o.n_routed_experts,
     select(lt(1, o.n_routed_experts), span_experts, span_tp))
   local link = select(lt(o.node_chips, span_stages), o.chip_network, o.node_network)
   r.cross = 2 * (moved.cross.words / moved.cross.ranks * bytes) / link + 2 * o.latency_seconds
   local expert_cross = r.lone * ring(o, moved.cross, bytes, o.n_experts, span_experts)
-  local passes = 2 + select(o.recompute, 1, 0) -- forward, backward, and forward again
+  local passes = 2 + select(o.recompute, 1, 0) -- forward, backward, and recomputed forward
   local matmuls = 6 + select(o.recompute, 2, 0)
   local u = o.base_utilization
   local compute = matmuls * 2 * r.a * r.c * r.tokens / (u * r.peak)
@@ -144,22 +144,21 @@ local function corrected(L, o, r)
   r.phases.bubble = phase(r.bubble_layers * compute, r.bubble_layers * memory,
     r.bubble_layers * layer_net + (o.pp - 1) * crossings, o.overlap)
   r.phases.full = phase(r.steps * compute, r.steps * memory, r.steps * (layer_net + crossings / r.interval), o.overlap)
-  local held = r.P / (r.chips / o.dp) -- parameters a chip holds
+  local held = r.P / (r.chips / o.dp) -- parameters per chip
   local shard = select(lt(0, o.zero), held / o.dp, held)
   local gradient = ring(o, moved.gradient, o.gradient_bytes, o.dp, r.chips)
   r.phases.gradient = phase(0, select(lt(1, o.dp), 2 * held * o.gradient_bytes / o.chip_memory, 0), gradient, o.overlap)
-  -- Read and write weights, gradients and the optimizer's state once.
+  -- Reads and writes weights, gradients and the optimizer's state once.
   r.phases.optimizer = phase(0, shard * (2 * o.optimizer_bytes + o.gradient_bytes + bytes) / o.chip_memory, 0,
     o.overlap)
   r.batch = r.phases.bubble.seconds + r.phases.full.seconds + r.phases.gradient.seconds + r.phases.optimizer.seconds
 
-  -- Memory of a chip: GPipe holds every microbatch's activations; 1F1B holds pp microbatches of
-  -- the first stage's layers, interleaving (pp - 1) / v layers' worth more; recompute keeps each
-  -- layer's input only.
+  -- Memory of a chip. GPipe holds every microbatch's activations; 1F1B holds pp microbatches of the first stage's
+  -- layers; interleaving holds (pp - 1) / v layers more. Recompute keeps only each layer's input.
   local kept = select(o.recompute, r.c / o.tp, r.c / o.tp + 2 * r.a / o.tp2)
   local in_flight = select(o.gpipe, r.microbatches, ledger.min(o.pp, r.microbatches)
     + select(lt(1, o.pipeline_interleaving), (o.pp - 1) / o.pipeline_interleaving, 0))
-  local working = (r.c + 2 * r.a) * r.tokens * bytes -- of the layer being computed
+  local working = (r.c + 2 * r.a) * r.tokens * bytes -- of the current layer
   r.memory = {
     weights = held * bytes / select(lt(2, o.zero), o.dp, 1),
     gradients = held * o.gradient_bytes / select(lt(1, o.zero), o.dp, 1),
@@ -172,9 +171,8 @@ local function corrected(L, o, r)
   return r
 end
 
---- Describes a run on ledger L. `o`: parameters (numbers or expressions), with
---- corrections' fields for "corrected". Returns the sizes, times (seconds a batch) and, for
---- "corrected", phases and memory (bytes a chip).
+--- Describes a run on ledger L. `o`: parameters (numbers or expressions), with the fields of corrections for
+--- "corrected". Returns sizes and times (seconds per batch) and, for "corrected", phases and memory (bytes per chip).
 function simple.describe(L, o, version)
   check(L, o)
   local r = sizes(o)
@@ -185,7 +183,7 @@ function simple.describe(L, o, version)
   return r
 end
 
---- The slowest resource of a phase.
+--- The limiting resource of a phase.
 function simple.binding(p)
   local value = ledger.value
   local compute, memory, network = value(p.compute), value(p.memory), value(p.network)
@@ -267,7 +265,7 @@ function simple.of(o, version)
   return m, chip
 end
 
---- Effect of 10 % more of each quantity: { name, factor, run_time_change, utilization_change (fractions) }.
+--- Effect of a 10 % increase of each quantity: { name, factor, run_time_change, utilization_change (fractions) }.
 function simple.sensitivities(m)
   local program = simple.compile("corrected", m)
   local base, rows = program:evaluate {}, {}
@@ -282,7 +280,7 @@ function simple.sensitivities(m)
     "overlap" } do
     add(name, 1.1, { [name] = math.min(m[name] * 1.1, name == "overlap" and 1 or math.huge) })
   end
-  add("batch_size", 2, { batch_size = m.batch_size * 2 }) -- doubled: these must stay whole
+  add("batch_size", 2, { batch_size = m.batch_size * 2 }) -- doubled: these must remain integers
   add("dp", 2, { dp = m.dp * 2, microbatch_size = m.microbatch_size * 2 })
   return rows
 end

@@ -1,12 +1,11 @@
 --- Time of a metered run: the compute of each meter and the traffic of each axis.
 --
--- An axis is placed on the machine from the innermost outwards; one whose span (its degree
--- times those inside it) fits a node uses the node's link, others the network. Each rank sends
--- and receives at once, so an axis takes the greater of Tx and Rx over its bandwidth, plus a
--- latency for each step of a ring ((degree - 1) steps an operation). Traffic of different axes
--- shares a link and adds up; a fraction `overlap` of it may hide behind work. Memory: a product
--- reads its inputs, a sum or copy writes its result (a chain of them its last), and the backward
--- pass does so twice. Scores of attention are written, as without a fused kernel.
+-- Axes are placed on the machine from the innermost outwards. An axis whose span (its degree times those inside it)
+-- fits a node uses the node's link, others the network. Ranks send and receive simultaneously, so an axis takes
+-- max(Tx, Rx) / bandwidth, plus a latency for each step of a ring ((degree - 1) steps per operation). Traffic of
+-- different axes on one link is added; a fraction `overlap` of it may hide behind computing. Memory: a product reads
+-- its inputs; a sum or copy writes its result (a chain of them only its last); the backward pass doubles both.
+-- Attention scores are written, as without a fused kernel.
 local ledger = require "ett.ledger"
 
 local timing = {}
@@ -35,13 +34,11 @@ local function hidden(busy, traffic, overlap)
   return busy + (1 - overlap) * traffic + math.max(0, overlap * traffic - busy)
 end
 
---- Times ledger L. options: flops (FLOP/s a rank at full speed), utilization (fraction of it
---- that matmuls reach), memory (bytes/s of a rank; nil: not counted), bytes (of a word), links
---- ({ intra =, inter = } of ett.ledger.links, or one of them), node_chips, overlap (0 to 1),
---- order (axes, innermost first), forward_only, checkpointing, operations (meter name -> how
---- many times its operations run, for latency).
---- Returns { seconds, compute_seconds, memory_seconds, network_seconds, bound_by, phases = { {
---- name, axes = { { axis, link, seconds, bytes } }, and the same fields } } }.
+--- Times ledger L. options: flops (peak FLOP/s of a rank), utilization (fraction of it that matmuls reach), memory
+--- (bytes/s of a rank; nil: not counted), bytes (per word), links ({ intra =, inter = } of ett.ledger.links, or one of
+--- them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only, checkpointing, operations (meter
+--- name -> number of runs of its operations, for latency). Returns { seconds, compute_seconds, memory_seconds,
+--- network_seconds, bound_by, phases = { { name, axes = { { axis, link, seconds, bytes } }, and the same fields } } }.
 function timing.of(L, options)
   local node_chips = options.node_chips or 1
   local places = placement(L, options.order or timing.inner_first, node_chips)

@@ -1,11 +1,10 @@
 --- A whole training run of a transformer, metered: the mathematics of `ett transformer`.
 --
--- Symbols: L layers, d model width, f feed-forward width, h heads of width c, e experts,
--- l tokens a sample (t = l/e for each expert), b samples a batch. Six axes: data, pipeline
--- (rotational), expert, sequence, and two of tensors: over the model width (external) and
--- over heads and feed-forward width (internal).
--- Not modelled: embeddings, router, norms, residual addition, causal mask, optimizer.
--- Source: the public ml_par_sim programs, restated as operations on a ledger.
+-- Symbols: L layers, d model width, f feed-forward width, h heads of width c, e experts, l tokens per sample (t = l/e
+-- for each expert), b samples per batch. Six axes: data, pipeline (rotational), expert, sequence, and two of tensors:
+-- over the model width (external) and over heads and feed-forward width (internal). Not modelled: embeddings, router,
+-- norms, residual addition, causal mask, optimizer. Source: the public ml_par_sim programs, restated as operations on
+-- a ledger.
 local ledger = require "ett.ledger"
 local schema = require "ett.base.schema"
 
@@ -19,8 +18,8 @@ transformer.parameters = {
 }
 transformer.switches = { use_glu = true, no_multi_query_attn = true, consecutive_attn_and_ffn = true }
 
---- Limits that make a run efficient; all are recorded as checks.
---- Returns the least and the greatest microbatch size (samples over all replicas).
+--- Limits for an efficient run, all recorded as checks. Returns the least and the greatest microbatch size (samples
+--- over all replicas).
 local function efficiency(L, m, t)
   local lt, select = ledger.lt, ledger.select
   L:label("efficiency")
@@ -30,7 +29,7 @@ local function efficiency(L, m, t)
   L:check("at_least", "batch_size / p_data (samples of one replica)", m.batch_size / m.p_data,
     "4 microbatches for each of p_pipe stages", select(deep, 4 * m.p_pipe, 0))
   local most = select(deep, ledger.floor(m.batch_size / (4 * m.p_pipe)), m.batch_size)
-  -- 1024 tokens a matmul; the order of these divisions decides the rounding.
+  -- 1024 tokens per matmul; the order of these divisions affects rounding.
   local least = ledger.ceil((1024 / (t / (m.p_data * m.p_seq))) / m.p_data) * m.p_data
   L:check("at_most", "least microbatch size with 1024 tokens a matmul", least,
     "greatest with 4 microbatches a stage", most)
@@ -40,7 +39,7 @@ local function efficiency(L, m, t)
   return least, most
 end
 
---- The nearest values that would keep a broken efficiency rule, as text; "" when none would.
+--- The nearest values that satisfy a violated efficiency rule, as text; "" if there are none.
 function transformer.nearest(violation, m)
   local subject, t = violation.subject or "", m.seq_len / m.num_experts
   local deep = m.p_pipe > 1 and 4 * m.p_pipe or 1
@@ -62,7 +61,7 @@ function transformer.nearest(violation, m)
   return #options > 0 and ("; nearest passing: " .. table.concat(options, " or ")) or ""
 end
 
---- The batch sizes nearest to m's that have an efficient microbatch size, below and above.
+--- The batch sizes nearest to m's with an efficient microbatch size, below and above.
 function transformer.nearest_batches(m, least)
   local deep = m.p_pipe > 1 and 4 * m.p_pipe or 1
   local function passes(b)
@@ -103,7 +102,7 @@ local function dimensions_of(L, m, t)
   s.D_FFN = L:dimension("D_FFN", m.d_ffn, { axis = a.TENSOR_INT, autoreduce = true })
   s.HEAD = L:dimension("ATTN_HEAD", m.kv_heads or m.num_heads, { axis = a.TENSOR_INT })
   if m.kv_heads then L:check("divides", "num_heads", m.num_heads, "kv_heads", m.kv_heads) end
-  s.GROUP = m.kv_heads and L:dimension("QUERY_GROUP", m.num_heads / m.kv_heads) -- query heads of a key head
+  s.GROUP = m.kv_heads and L:dimension("QUERY_GROUP", m.num_heads / m.kv_heads) -- query heads per key head
   s.D_HEAD = L:dimension("D_HEAD", m.d_head, { autoreduce = true })
   return s
 end
@@ -129,7 +128,7 @@ local function weights_of(L, m, s)
   }
 end
 
---- Attention of one token through one layer: the sum over the heads is left to the caller. Keeps q, k, v and values.
+--- Attention of one token in one layer; the caller sums over the heads. Keeps q, k, v and values.
 local function attention_of(L, s, w, x, kept)
   L:label("q projection")
   local q = x:dot(w.q)
@@ -154,10 +153,10 @@ local function attention_of(L, s, w, x, kept)
   return attention:reduce(s.GROUP)
 end
 
---- One token's way through one layer; returns the tensors that the backward pass needs.
+--- Forward pass of one token through one layer; returns the tensors that the backward pass needs.
 local function token(L, m, s, w, x)
   local kept = { x }
-  local attention = attention_of(L, s, w, x, kept) -- heads are summed with the residual
+  local attention = attention_of(L, s, w, x, kept) -- heads are summed together with the residual
   local y = x
   if m.consecutive_attn_and_ffn then
     L:label("attention sum")
@@ -173,7 +172,7 @@ local function token(L, m, s, w, x)
   end
   L:label("ffn out")
   local ffn = inner:multiply(w.out)
-  for _ = 1, m.use_glu and 3 or 1 do kept[#kept + 1] = inner end -- with a gate, both factors of the product too
+  for _ = 1, m.use_glu and 3 or 1 do kept[#kept + 1] = inner end -- with a gate, also both factors of the product
   L:label("residual sum")
   local sum = m.consecutive_attn_and_ffn and ffn:reduce(s.D_FFN) or attention:reduce_with(ffn)
   sum:broadcast { rotate = { s.LAYER, s.EXPERT } }
@@ -195,7 +194,7 @@ end
 --- Describes the run on ledger L.
 ---@param m table parameters (numbers or expressions of L), switches, and kv_heads for grouped queries (an extension of
 --- the public programs; num_heads must be a multiple of it)
----@param options { efficiency: boolean? }? whether to record the efficiency limits too
+---@param options { efficiency: boolean? }? whether to record the efficiency limits
 ---@return table { N, D, batches, least, most } (words, tokens, batches, microbatch sizes) and held(), words of a rank
 function transformer.describe(L, m, options)
   local b, l, e, d = m.batch_size, m.seq_len, m.num_experts, m.d_model
@@ -234,13 +233,11 @@ function transformer.describe(L, m, options)
   return run
 end
 
---- Bytes of a rank: { weights, gradients, optimizer, activations, total }, for a described run.
--- The weights are gathered once a batch and their gradients reduced once, so both are held
--- whole; the optimizer holds the rank's shard. A layer keeps its input, queries, keys, values,
--- mixed values and feed-forward width (scores are made again), or with checkpointing its
--- input; 1F1B holds p_pipe microbatches, GPipe all, and the layer at work is held once more.
--- options: bytes, gradient_bytes, optimizer_bytes (of a word), samples (of a replica's
--- microbatch), gpipe.
+--- Bytes of a rank: { weights, gradients, optimizer, activations, total }, for a described run. Weights are gathered
+-- and gradients reduced once per batch, so both are held whole; the optimizer holds the rank's shard. A layer keeps
+-- its input, queries, keys, values, mixed values and feed-forward activations (scores are recomputed); with
+-- checkpointing only its input. 1F1B holds p_pipe microbatches, GPipe all; the current layer is held once more.
+-- options: bytes, gradient_bytes, optimizer_bytes (per word), samples (of a replica's microbatch), gpipe.
 function transformer.memory(m, run, options)
   local held = run.held()
   local microbatches = m.batch_size / m.p_data / options.samples
@@ -253,8 +250,8 @@ function transformer.memory(m, run, options)
   return r
 end
 
---- Forward, backward and total of FLOP, Tx, Rx and net, over the whole run and machine.
---- Checkpointing repeats the forward pass in the backward one; forward-only drops that.
+--- Forward, backward and total of FLOP, Tx, Rx and net, over the whole run and all ranks. Checkpointing repeats the
+--- forward pass in the backward pass; forward_only omits both.
 function transformer.costs(L, m)
   local counts = L:totals()
   local costs = {}
@@ -269,8 +266,8 @@ function transformer.costs(L, m)
   return costs
 end
 
---- The run compiled: a program from parameters to counts, evaluated in C.
---- `switches` as in describe; outputs flop_*, tx_*, rx_*, net_*, clusters, n_words, tokens, feasible.
+--- A compiled run: a program from parameters to counts, evaluated in C. `switches` as in describe; outputs flop_*,
+--- tx_*, rx_*, net_*, clusters, n_words, tokens, feasible.
 function transformer.compile(switches, options)
   local L = ledger.new()
   local m = {}

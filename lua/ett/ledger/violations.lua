@@ -1,9 +1,9 @@
---- Broken rules of a ledger as sentences: names, values, the limit, nearest passing values.
+--- Violated rules of a ledger as messages: names, values, the limit, nearest valid values.
 local ledger = require "ett.ledger"
 
 local violations = {}
 
---- A number as text; whole numbers without a decimal point.
+--- A number as text; integers without a decimal point.
 local function show(value)
   if value ~= value then return "undefined (a division by zero)" end
   if value % 1 == 0 and math.abs(value) < 1e15 then return ("%d"):format(value) end
@@ -11,7 +11,7 @@ local function show(value)
 end
 violations.show = show
 
---- Nearest divisors of `size` below and above `degree`, ascending; at most a million tried.
+--- Nearest divisors of `size` below and above `degree`, ascending; tries at most a million.
 function violations.nearest_divisors(size, degree)
   local found = {}
   if size % 1 ~= 0 or size < 1 or degree ~= degree then return found end
@@ -61,16 +61,16 @@ function sentence.disjoint(c)
   return ("%s and %s of one tensor are on the same axis"):format(c.subject, c.object)
 end
 
---- Every broken rule of ledger L at the parameters' current values, each once, in order:
---- { text=, stage=, relation=, subject=, object=, left=, right= }. already: another rule is broken. Then sizes
---- that are not whole or not finite are not reported, because they follow from it.
+--- Every violated rule of ledger L at the parameters' current values, once each, in order: { text=, stage=, relation=,
+--- subject=, object=, left=, right= }. already: another rule is violated. Then sizes that are not integers or not
+--- finite are not reported, because they are consequences.
 function violations.list(L, already)
   local found, seen = {}, {}
   for _, c in ipairs(L:checks()) do
     if ledger.value(c.ok) ~= 1 then
       c.left, c.right, c.ok = ledger.value(c.left), ledger.value(c.right), nil
       c.text = sentence[c.relation](c)
-      -- A fraction of a size follows from an earlier broken rule.
+      -- A fractional size is a consequence of an earlier violation.
       local follows = (#found > 0 or already) and (c.relation == "divides" and c.left % 1 ~= 0
         or math.abs(c.left) == math.huge)
       if not seen[c.text] and not follows then
@@ -82,12 +82,12 @@ function violations.list(L, already)
   return found
 end
 
---- All messages as one.
+--- All messages as one text.
 function violations.message(list)
   local lines = {}
   for i, violation in ipairs(list) do lines[i] = violation.text or violation end
   if #lines == 1 then return lines[1] end
-  return ("%d limits are broken:\n  %s"):format(#lines, table.concat(lines, "\n  "))
+  return ("%d limits are violated:\n  %s"):format(#lines, table.concat(lines, "\n  "))
 end
 
 return violations

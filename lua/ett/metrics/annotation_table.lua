@@ -1,7 +1,7 @@
 --- Device time inside the program's own ranges.
 local stats = require "ett.trace.stats"
 
---- Ranges on the device's own rows (gpu_user_annotation), as the profiler made them.
+--- Ranges recorded on the device (gpu_user_annotation).
 local function recorded(view, lane, add)
   local rows = view:class_rows("device_annotation"):where{ file = lane.process.files, device = lane.device }
   if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end
@@ -11,7 +11,7 @@ local function recorded(view, lane, add)
   end
 end
 
---- Ranges on the host: the time from the first kernel launched inside to the end of the last.
+--- Ranges on the host: from the start of the first kernel launched inside to the end of the last.
 local function launched(view, lane, add)
   local rows = view:class_rows("annotation"):where{ file = lane.process.files }
   if lane.from then rows = rows:where{ starts_in = { lane.from, lane.to } } end

@@ -1,4 +1,4 @@
---- How many collectives ran.
+--- Number of collectives.
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 

@@ -1,4 +1,4 @@
---- Collectives one by one: who started when, how long the transfer took, at which bandwidth.
+--- Single collectives: start on each rank, transfer time, bandwidth.
 local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"

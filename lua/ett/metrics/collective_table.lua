@@ -4,7 +4,7 @@ local comm = require "ett.trace.comm"
 local sequence = require "ett.sequence"
 local stats = require "ett.trace.stats"
 
---- The group of a collective's kind, bytes and group size: its number. A new one is added to the list.
+--- Number of the group with a collective's kind, bytes and group size; adds a new group to the list.
 local function group_of(by_kind, each, groups)
   local kinds = by_kind[each.kind] or {}
   by_kind[each.kind] = kinds

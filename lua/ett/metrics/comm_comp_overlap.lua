@@ -1,4 +1,4 @@
---- How much communication is hidden behind compute.
+--- Communication hidden behind compute.
 local stats = require "ett.trace.stats"
 
 return {

@@ -1,4 +1,4 @@
---- The chain of waits that decided how long the run took, through hosts, streams and ranks.
+--- The critical path of the run through hosts, streams and ranks.
 local collective = require "ett.trace.collective"
 local operators = require "ett.trace.operators"
 local replay = require "ett.trace.replay"
@@ -9,7 +9,7 @@ table.move(collective.args, 1, #collective.args, #args + 1, args)
 
 return {
   name = "critical_path",
-  summary = "what the run waited for last: kernels, transfers, hosts, over all ranks",
+  summary = "critical path over kernels, transfers and hosts of all ranks",
   definition = [[Events are starts and ends of device rows
     and of host calls; each waited for the latest of: the row before
 on its stream, its launch, the row of another stream that ended just before, the starts of its collective on all ranks,

@@ -1,4 +1,4 @@
---- Tokens a second, estimated from the trace's FLOPs.
+--- Tokens per second, estimated from the trace's FLOPs.
 local stats = require "ett.trace.stats"
 local totals = require "ett.trace.totals"
 

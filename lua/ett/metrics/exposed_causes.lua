@@ -1,4 +1,4 @@
---- Exposed communication charged to transfers and to the ranks that came late.
+--- Exposed communication attributed to transfers and to late ranks.
 local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
@@ -17,7 +17,8 @@ local function row_of(kinds, one, group)
   return row
 end
 
---- Charges every matched collective of a group: before the last start to the rank that was last, after it to transfer.
+--- Attributes every matched collective of a group: time before the last start to the last rank, time after it to
+--- transfer.
 local function charge(each, exposed, total)
   local members = each.group.members
   for r, member in ipairs(members) do
@@ -38,7 +39,7 @@ local function charge(each, exposed, total)
   end
 end
 
---- The late ranks that account for most of the waiting: names and their share.
+--- The late ranks that cause most of the waiting: names and their share.
 local function culprits(total)
   local list = {}
   for key, ticks in pairs(total.ranks) do list[#list + 1] = { key = key, ticks = ticks } end

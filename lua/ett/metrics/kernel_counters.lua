@@ -1,7 +1,7 @@
 --- Counters of the device (CUPTI) by kernel and by operator.
 local stats = require "ett.trace.stats"
 
---- FLOPs that a counted instruction stands for: a fused multiply-add is two.
+--- FLOPs per counted instruction; a fused multiply-add is two.
 local flops = {}
 for _, op in ipairs{ "ffma", "fmul", "fadd", "hfma", "hmul", "hadd", "dfma", "dmul", "dadd" } do
   flops[("smsp__sass_thread_inst_executed_op_%s_pred_on.sum"):format(op)] = op:find "fma" and 2 or 1
@@ -44,8 +44,8 @@ local function listed(found, top)
   return out
 end
 
---- Operators of the counted kernels of a file: the innermost host operator around the launch of the same place in
---- order, where there are as many launches as counted kernels; else nil.
+--- Operators of a file's counted kernels: the innermost host operator around the launch with the same index. nil if the
+--- numbers of launches and counted kernels differ.
 local function operators_of(view, file, rows)
   local launches = view:class_rows("runtime"):where{ file = file }
   launches = launches:where{ names = view.trace:name_set(function(name) return name:find "LaunchKernel" ~= nil end,

@@ -1,4 +1,4 @@
---- Launches: delay to the start of the kernel, and length of the queue.
+--- Kernel launches: delay to the start of the kernel, and queue length.
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
 

@@ -1,7 +1,7 @@
---- Copies and sets of memory by kind: bytes, time, bandwidth, and the bandwidth over time.
+--- Memory copies and sets by kind: bytes, time, bandwidth, and bandwidth over time.
 local stats = require "ett.trace.stats"
 
---- Adds a copy's bytes to the parts of the span that it touches.
+--- Distributes a copy's bytes over the intervals of the span that it covers.
 local function spread(points, width, from, ts, dur, bytes)
   local first = math.max(1, math.floor((ts - from) / width) + 1)
   for i = first, math.min(#points, math.max(first, math.ceil((ts + dur - from) / width))) do

@@ -2,7 +2,7 @@
 local stats = require "ett.trace.stats"
 local totals = require "ett.trace.totals"
 
---- FLOPs of the recorded work of one device, the seconds they took, and how both were found.
+--- FLOPs of the recorded work of one device, its seconds, and the source of both.
 local function work(view)
   local flops, seconds, n = 0.0, 0.0, 0
   for _, lane in ipairs(view:lanes()) do
@@ -24,7 +24,7 @@ local function work(view)
     ("%d x parameters x tokens on %d devices over the steps"):format(factor, world)
 end
 
---- Peak FLOP/s of a device, and where it was found.
+--- Peak FLOP/s of a device, and its source.
 local function peak_of(view, options)
   local card, cluster = view:card(), options.cluster
   if options.peak_flops then return options.peak_flops, "--peak-flops" end

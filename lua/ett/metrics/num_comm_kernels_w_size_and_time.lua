@@ -1,4 +1,4 @@
---- Number of communication kernels whose bytes and time are known.
+--- Number of communication kernels with known bytes and time.
 local totals = require "ett.trace.totals"
 
 return totals.metric {

@@ -1,4 +1,4 @@
---- Operators by shape and pass, with their kernels and what they reach of the device's rates.
+--- Operators by shape and pass, with their kernels and achieved shares of the device's rates.
 local operators = require "ett.trace.operators"
 local roofline = require "ett.trace.operators.roofline"
 local stats = require "ett.trace.stats"

@@ -1,4 +1,4 @@
---- Idle time of a pipeline stage that the schedule causes.
+--- Idle time of a pipeline stage caused by the schedule.
 local pipeline = require "ett.trace.pipeline"
 
 return {

@@ -1,7 +1,7 @@
---- Length of each stream's queue as a series: rows that were launched and have not started.
+--- Queue length of each stream as a series: number of rows launched but not started.
 local stats = require "ett.trace.stats"
 
---- Times of launch and of start of the launched rows, each sorted; a start before its launch is at the launch.
+--- Sorted launch times and start times of the launched rows; a start is moved to at least its launch.
 local function times_of(rows, calls)
   local launches, starts = {}, {}
   local at, begun = (calls:columns { "ts" }), (rows:columns { "ts" })
@@ -14,7 +14,7 @@ local function times_of(rows, calls)
   return stats.sorted(launches), stats.sorted(starts)
 end
 
---- Calls visit(from, to, length) for every stretch of constant length, in order.
+--- Calls visit(from, to, length) for every interval of constant length, in order.
 local function walk(launches, starts, from, to, visit)
   local i, k, now = 1, 1, from
   while now < to do

@@ -1,4 +1,4 @@
---- Share of the device's multiprocessors that kernels cover.
+--- Share of the device's multiprocessors occupied by kernels.
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
 

@@ -1,4 +1,4 @@
---- Lag of the last rank behind the first at the start of each collective.
+--- Lag of the last rank after the first at the start of each collective.
 local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"

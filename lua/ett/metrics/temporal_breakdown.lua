@@ -1,4 +1,4 @@
---- The span of each device in parts, with the causes of idle time.
+--- Breakdown of each device's span, with the causes of idle time.
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
 

@@ -1,4 +1,4 @@
---- Tokens a second.
+--- Tokens per second.
 local stats = require "ett.trace.stats"
 
 return {

@@ -1,4 +1,4 @@
---- Tokens that each rank sends to and receives from the other ranks' experts.
+--- Tokens that each rank exchanges with experts on other ranks.
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 

@@ -1,4 +1,4 @@
---- Time between the traffic of one dimension and the next.
+--- Time between the traffic of one dimension and that of the next.
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 

@@ -2,7 +2,7 @@
 local error_module = require "ett.base.error"
 local tables = require "ett.report.table"
 
--- Kernel tables into the coefficient files of devices.
+-- Writes the coefficient files of devices from kernel tables.
 local function run_kernels(opts, words)
   local calibrate = require "ett.profile.kernels.calibrate"
   local summary = calibrate.run { tables = opts.kernels, into = opts.into or

@@ -1,4 +1,4 @@
---- `ett cluster init`: writes a cluster file of this machine. `ett cluster add-curve`: measured collectives for one.
+--- `ett cluster init` writes a cluster file of this machine; `ett cluster add-curve` adds measured collectives to one.
 local error_module = require "ett.base.error"
 
 local function init(opts, words)

@@ -1,4 +1,4 @@
---- `ett compare`: the metered ledger, the simple model and `ett predict` side by side.
+--- `ett compare`: ledger model, simple model and `ett predict` side by side; also two plans, clusters or stacks.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
@@ -32,7 +32,7 @@ local function print_table(result)
   end
 end
 
---- The words that name a side: a cluster, a stack, or several fields in one word; and the others.
+--- Splits the words: those that name a side (a cluster, a stack, or several fields in one word), and the others.
 local function sides_of(words)
   local sides, rest = {}, {}
   for _, word in ipairs(words) do
@@ -42,7 +42,7 @@ local function sides_of(words)
   return sides, rest
 end
 
---- A side: the common plan and cluster with its own fields.
+--- A side: the common plan and cluster, overridden by its own fields.
 local function side_of(word, plan, cluster)
   local own, place = {}, cluster
   for name, value in pairs(plan) do own[name] = value end
@@ -60,7 +60,7 @@ local function side_of(word, plan, cluster)
   return own, place
 end
 
---- Two plans, clusters or stacks line by line.
+--- Compares two plans, clusters or stacks line by line.
 local function compare_sides(opts, sides, words)
   if #sides ~= 2 then
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "

@@ -1,4 +1,4 @@
---- The completion script of a shell.
+--- `ett completion`: the completion script of a shell.
 local commands = require "ett.cli.commands"
 local error_module = require "ett.base.error"
 local options = require "ett.base.options"

@@ -1,4 +1,4 @@
---- Fits the models of sample tables, so that predictions find them in the cache.
+--- `ett fit`: fits the models of sample tables and stores them in the cache for predictions.
 local error_module = require "ett.base.error"
 local tables = require "ett.report.table"
 
@@ -118,7 +118,7 @@ local function fit_all(word, opts, found)
   else
     sampled.check_devices(devices, unknown, folder)
     for _, entry in ipairs(unknown) do
-      local note = ("ett: note: %s; left out\n"):format(require("ett.profile.samples").unknown_text(entry))
+      local note = ("ett: note: %s; skipped\n"):format(require("ett.profile.samples").unknown_text(entry))
       io.stderr:write(require("ett.base.pretty").plain(note))
     end
   end
@@ -126,7 +126,7 @@ local function fit_all(word, opts, found)
     any = fit_device(folder, path, gpu, opts, found) or any
   end
   if not any then
-    error_module.raise("format", "fit: '%s' is no sample file; they are called {gpu}_{operator}_{precision}.csv", word)
+    error_module.raise("format", "fit: '%s' is not a sample file, called {gpu}_{operator}_{precision}.csv", word)
   end
 end
 
@@ -174,7 +174,7 @@ local function print_json(found, opts)
   io.write(require("ett.report.output").text(opts, out))
 end
 
--- Raises where no table could be fitted, with the reason for each.
+-- Raises if no table could be fitted, with the reason for each.
 local function check_fitted(found)
   local why, reasons, few = {}, {}, false
   for _, row in ipairs(found.rows) do
@@ -194,7 +194,7 @@ local function check_fitted(found)
     few and "; measure more shapes" or "")
 end
 
--- Checked before the fits, which may take minutes.
+-- Called before the fits, which may take minutes.
 local function check_folder(folder)
   local mode = require("lfs").attributes(folder, "mode")
   if mode and mode ~= "directory" then

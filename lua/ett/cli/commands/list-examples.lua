@@ -1,4 +1,4 @@
---- `ett list examples`, under the name that estimate-train-time gives it.
+--- `ett list examples` under its name in estimate-train-time.
 local list = require "ett.cli.commands.list"
 
 return {

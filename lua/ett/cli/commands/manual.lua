@@ -1,4 +1,4 @@
---- A command's page for man.
+--- `ett manual`: the man page of a command.
 local commands = require "ett.cli.commands"
 local error_module = require "ett.base.error"
 local host = require "ett.host"

@@ -1,5 +1,5 @@
---- `ett optimize`: the proven best layout for a budget and a device count, inverse questions, sweeps, the Pareto
---- front and figures. The search is ett.ledger.optimize.
+--- `ett optimize`: the proven optimal layout for a budget and a number of devices; also inverse questions, sweeps,
+--- Pareto fronts and figures. The search is ett.ledger.optimize.
 local error_module = require "ett.base.error"
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
@@ -20,7 +20,7 @@ local function number_list(text, what)
   return list
 end
 
---- `low:high`, `low:high:per_octave` or a list.
+--- Parses `low:high`, `low:high:per_octave` or a list.
 local function device_counts(text)
   local low, high, per = text:match("^([^:,]+):([^:,]+):?([^:,]*)$")
   if not low then return number_list(text, "--devices") end
@@ -93,7 +93,7 @@ local function print_table(results)
   end
 end
 
---- A result as JSON: finite numbers, units in the names.
+--- A result for JSON: finite numbers, units in the field names.
 local function plain(result)
   local doc = {}
   for name, value in pairs(result) do
@@ -141,7 +141,7 @@ end
 
 local front_fields = { days = "days", dollars = "dollars", devices = "devices_used" }
 
---- The two fields of `--pareto FIELD[,FIELD]`; one alone goes with devices.
+--- The two fields of `--pareto FIELD[,FIELD]`; the default of the second is devices.
 local function front_of(text)
   local words = {}
   for word in text:gmatch("[^,]+") do words[#words + 1] = word end
@@ -156,7 +156,7 @@ local function front_of(text)
   return front_fields[words[1]], front_fields[words[2]]
 end
 
---- A cluster's device and links as parameters of the simple model, where not given.
+--- Sets parameters of the simple model from a cluster's device and links, unless given.
 local function on_cluster(opts, fixed)
   if not opts.cluster then return fixed end
   if opts.model ~= "simple" then
@@ -172,7 +172,7 @@ local function on_cluster(opts, fixed)
   return fixed
 end
 
---- Options of searches that show how far they are, and a function that ends the line and returns what it is given.
+--- Search options with a progress line, and a function that ends the line and returns its arguments.
 local function watched(settings, quiet)
   local line = require("ett.cli.progress").line(quiet)
   function settings.progress(searches, boxes, best, bound)
@@ -244,10 +244,10 @@ return {
     .. "unless a gap is printed.\n"
     .. "models: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
   options = {
-    { "model", "NAME", "what is searched", choices = optimize.models, default = "pods" },
+    { "model", "NAME", "model to search", choices = optimize.models, default = "pods" },
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
     { "devices", "N", "at most N devices; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
-    { "objective", "WHAT", "what is least", choices = optimize.objectives, default = "days" },
+    { "objective", "WHAT", "quantity to minimise", choices = optimize.objectives, default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },
     { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
     { "days", "D", "inverse: the fewest devices that finish in D days", kind = "positive" },

@@ -1,4 +1,4 @@
---- `ett picture`: a batch's matrix products and communication as one HTML page, animated.
+--- `ett picture`: an animated HTML page of a batch's matrix products and communication.
 local names = { "layers", "pp", "dp", "tp", "microbatches", "width", "hidden", "batch" }
 local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
   microbatches = "microbatches of a replica", width = "model width drawn", hidden = "hidden width drawn",

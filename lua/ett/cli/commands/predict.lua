@@ -1,9 +1,9 @@
---- Predicts one training step from a model, a plan and a cluster.
+--- `ett predict`: one training step from a model, a plan and a cluster.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 
---- `--composition reference`: the step as estimate-train-time composes it, from its own configuration file.
+--- `--composition reference`: the composition of estimate-train-time, from its configuration file.
 local function reference(opts, given)
   if not opts.config then
     error_module.raise("usage", "predict: --composition reference needs --config FILE.yml")
@@ -32,7 +32,7 @@ local function reference(opts, given)
   return 0
 end
 
---- The model and plan of Megatron-LM's flags, with the words laid over them.
+--- Model and plan from Megatron-LM's flags, overridden by the words.
 local function of_flags(opts, given)
   local plan, hyper = fields.sort("predict", given, require("ett.model.hyper").fields)
   local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper))
@@ -59,7 +59,7 @@ local function subject(opts, given)
     cluster = opts.cluster or "perlmutter" }
 end
 
---- What to change in a plan that does not fit.
+--- Suggested changes of a plan that does not fit.
 local function would_fit(what, plan)
   local cluster, p = what.cluster, {}
   if type(cluster) == "string" then cluster = require("ett.profile.cluster").get(cluster) end
@@ -86,9 +86,9 @@ return {
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names; with --megatron-args "
       .. "dgx_h100)" },
     { "accept-device", "use the cluster's samples even if they are of another device" },
-    { "composition", "NAME", "default, or reference: estimate-train-time's own, quirks included", default = "default" },
+    { "composition", "NAME", "default, or reference: as in estimate-train-time, with its errors", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
-    { "tokens", "N", "also say how long a run over N tokens takes, and costs", kind = "positive" },
+    { "tokens", "N", "also print the time and cost of a run over N tokens", kind = "positive" },
     { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too",
       writes = true },
     { "chakra", "FOLDER", "also write Chakra execution traces, a file a rank, for ASTRA-sim", writes = true },

@@ -1,8 +1,8 @@
---- The prompt.
+--- `ett repl`: an interactive Lua session.
 return {
   name = "repl",
   finds = true,
-  summary = "a prompt: type Lua and see its value",
+  summary = "run an interactive Lua session",
   usage = "repl",
   words = false,
   run = function() return require("ett.cli.repl").run() end,

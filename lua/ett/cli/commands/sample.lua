@@ -1,4 +1,4 @@
---- ett sample: measures a campaign.
+--- `ett sample`: measures a campaign.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local pretty = require "ett.base.pretty"
@@ -12,17 +12,17 @@ local function duration(seconds)
   return ("%d h %02d min"):format(seconds // 3600, seconds // 60 % 60)
 end
 
---- Progress on standard error: a bar that rewrites itself on a terminal, a line every few seconds in a log.
+--- Progress on standard error: an updated line on a terminal, a new line every few seconds in a log.
 local function progress(quiet)
   local terminal = sample.is_terminal(2)
   local start, last = sample.now(), 0
   local open_line = false
-  local bar, together = {}, {} -- reports of tables measured in turn share one bar
+  local bar, together = {}, {} -- tables measured in turn share one bar
   function bar.begin(report)
     if report.takes_turns then together[#together + 1] = report else together = { report } end
     if #together == 1 then start, last = sample.now(), 0 end
     if not quiet then
-      io.stderr:write(("%s: %d shapes to measure, %d held\n"):format(report.name, report.total, report.held))
+      io.stderr:write(("%s: %d shapes to measure, %d measured before\n"):format(report.name, report.total, report.held))
     end
   end
   function bar.step(report)
@@ -30,7 +30,7 @@ local function progress(quiet)
     local done, now, total, failed, disturbed = 0.0, sample.now(), 0, 0, 0
     for _, one in ipairs(together) do
       local came, came_failed = one.measured + one.failed, one.failed
-      if one.count then came, came_failed = one.count() end -- from all ranks
+      if one.count then came, came_failed = one.count() end -- over all ranks
       done, total = done + came + (one.under_way or 0), total + one.total
       failed, disturbed = failed + came_failed, disturbed + one.disturbed
     end
@@ -61,7 +61,7 @@ local function say_notes(given)
   for _, note in ipairs(given.notes or {}) do io.stderr:write(pretty.plain("ett: note: " .. note), "\n") end
 end
 
---- Prints the shapes of this part, in the order of measuring.
+--- Prints the shapes of this rank's part, in measuring order.
 local function list_shapes(given, opts)
   for _, target in ipairs(given.targets) do
     if target.kind == "operator" then require("ett.operator").get(target.operator.name) end
@@ -127,9 +127,9 @@ local function check(opts, mode, backend)
   end
 end
 
---- Raises for targets that the back end does not measure: it measures operators, or collectives (`measures`).
+--- Raises for targets that the back end cannot measure: back ends measure operators or collectives (`measures`).
 local function check_targets(given, backend)
-  if not find.path("samplers", backend) then return end -- the sampler lists the back ends
+  if not find.path("samplers", backend) then return end -- the sampler reports unknown back ends
   local measures = find.load("samplers", backend).measures or "operator"
   for i, target in ipairs(given.targets) do
     if target.kind ~= measures then
@@ -161,7 +161,7 @@ local function print_report(report, target_error)
   end
 end
 
---- A report as JSON, units in its names.
+--- A report for JSON, with units in the field names.
 local function plain(report)
   return { path = report.path, name = report.name, measured = report.measured, failed = report.failed,
     failed_before = report.left or 0, disturbed = report.disturbed,
@@ -171,7 +171,7 @@ local function plain(report)
     interrupted = report.interrupted or false }
 end
 
---- One shape's results for --json, units in its names.
+--- Results of one shape for --json, with units in the field names.
 local function one_as_record(one, raw)
   local json = require "ett.json"
   local doc = { name = one.name, device = one.device, precision = one.precision, shape = {}, passes = {},
@@ -227,7 +227,7 @@ local function print_kernels(one)
   end
 end
 
---- Raises an error of this rank. The other ranks of a job are ended, because they would wait forever.
+--- Raises an error of this rank. Aborts the other ranks of a job, because they would wait forever.
 local function give_up(share, err)
   if share then
     io.stderr:write(("ett: rank %d: %s\n"):format(share.rank(), tostring(err)))
@@ -236,7 +236,7 @@ local function give_up(share, err)
   error(err, 0)
 end
 
---- run: get_one, get_profiler, run_function: one shape, printed.
+--- Measures one shape and prints it. run: get_one, get_profiler or run_function.
 local function run_one(given, mode, common, opts)
   local raw = mode == "get_profiler" or opts.raw
   if mode == "run_function" then common.max_repeats = 1 end
@@ -275,7 +275,7 @@ local function finish(reports, share, opts, target_error)
   if interrupted and sample.interrupted() then return 130 end -- unless --seconds ended the campaign
   for _, report in ipairs(reports) do if report.refused then return 1 end end
   if failed > 0 and held == 0 then
-    if speaks then io.stderr:write("ett: no shape could be measured; the tables hold the reasons (#! failed)\n") end
+    if speaks then io.stderr:write("ett: no shape could be measured; the tables give the reasons (#! failed)\n") end
     return 1
   end
   return 0
@@ -348,7 +348,7 @@ return {
       return sampler.run(given, common)
     end)
     bar.finish()
-    if not ok and made then lfs.rmdir(opts.out) end -- a refused campaign leaves nothing; a folder with files stays
+    if not ok and made then lfs.rmdir(opts.out) end -- removes the new folder if it is empty
     if not ok then give_up(share, reports) end
     return finish(reports, share, opts, target_error)
   end,

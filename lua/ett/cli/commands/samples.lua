@@ -1,4 +1,4 @@
---- ett samples: sample tables from recorded traces, or joined from parts.
+--- `ett samples`: sample tables from recorded traces, or merged from parts.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local pretty = require "ett.base.pretty"
@@ -25,7 +25,7 @@ local function shape_of(opts, config, path, columns)
     table.concat(config.columns_name, ", ", 1, columns))
 end
 
---- The subfolders of each path that are named by shape, else the path itself.
+--- The subfolders of each path that are named after shapes, else the path itself.
 local function expand(paths, columns)
   local lfs = require "lfs"
   local samples = require "ett.trace.samples"
@@ -48,7 +48,7 @@ local function expand(paths, columns)
   return list
 end
 
---- What the samples of the other traces are worth for each.
+--- Predicts each trace with the samples of the others.
 local function left_out(opts, words, options)
   local left = require "ett.loop.left_out"
   local list = left.measure(words, options)
@@ -60,7 +60,7 @@ local function left_out(opts, words, options)
   return 0
 end
 
---- Tables of everything that some traces ran, without a configuration.
+--- Sample tables of all operators and collectives in traces, without a configuration.
 local function from_whole_traces(opts, words)
   local tables = require "ett.loop.tables"
   local options = { cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster), device = opts.device }

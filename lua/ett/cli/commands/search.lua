@@ -1,9 +1,9 @@
---- Finds the best plan of a model on a cluster.
+--- `ett search`: finds the best plan of a model on a cluster.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 
---- The model, and fixed and varied fields, of a command line.
+--- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
   if not opts.model then
     error_module.raise("usage", "search: needs --model NAME or config.json; `ett search --help` says more")
@@ -38,7 +38,7 @@ local function asked(opts, words)
   return fields.model(opts.model, hyper), plan, vary
 end
 
---- A line on the terminal while the search runs.
+--- A progress line on the terminal.
 local function progress_line()
   local sample = require "ett.sample"
   local start, last = sample.now(), sample.now()

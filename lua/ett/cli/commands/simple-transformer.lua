@@ -1,5 +1,5 @@
---- `ett simple-transformer`: the time of a batch of a feed-forward-only transformer.
--- The arithmetic is in ett.ledger.simple_transformer; this file declares the options and prints.
+--- `ett simple-transformer`: the time of a batch of a feed-forward-only transformer. ett.ledger.simple_transformer
+-- computes; this file declares the options and prints.
 local error_module = require "ett.base.error"
 local front = require "ett.cli.ledger"
 local ledger = require "ett.ledger"
@@ -12,7 +12,7 @@ local function common(version)
   local list = front.wholes({}, {
     { "precision_bits", 8, "bits of weights, activations and traffic" }, { "n_layers", nil, "layers", required = true },
     { "d_model", nil, "model width", required = true }, { "d_internal_ratio", 5, "inner width over model width" },
-    { "n_experts", 1, "experts, each on its own chips" }, { "n_routed_experts", 1, "experts that take each token" },
+    { "n_experts", 1, "experts, each on its own chips" }, { "n_routed_experts", 1, "experts per token" },
     { "batch_size", 2048, "samples a batch" }, { "microbatch_size", 1, "samples a microbatch, over all replicas" },
     { "seq_len", 2048, "tokens a sample" }, { "pp", 1, "pipeline stages" },
     { "pipeline_interleaving", 1, "passes through the stages" }, { "dp", 1, "replicas" },
@@ -40,7 +40,7 @@ local corrections = {
   { "node_chips", "N", "chips that share a node's links (default 1, or the cluster's)", kind = "count" },
   { "node_bandwidth", "B", "bytes/s inside a node (default the chip's network)", kind = "positive" },
   { "zero", "N", "ZeRO stage", choices = { "0", "1", "2", "3" }, default = "0" },
-  { "recompute", "keep layer inputs only, repeat the forward pass" },
+  { "recompute", "keep only layer inputs, repeat the forward pass" },
   { "gradient_bytes", "B", "bytes of a gradient", kind = "number", least = 0, most = 64, default = 2 },
   { "memory_bytes", "B", "memory of a chip (default the chip's)", kind = "positive" },
   { "sensitivities", "effect of 10 % more of each quantity" },
@@ -170,7 +170,7 @@ local function described(o, version)
   return m, r, chip
 end
 
---- The options depend on the version, so the command parses its own words.
+--- The options depend on the version, so the command parses its words itself.
 function command.asks_help(argv)
   command.options = options_of(version_of(argv))
   for _, word in ipairs(argv) do

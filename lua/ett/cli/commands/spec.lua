@@ -1,7 +1,7 @@
---- Runs busted specs inside the host, so that they see exactly what scripts see. A file fails
--- too when, all its specs done, ett objects are still held by a library.
+--- Runs busted specs inside the host, with the same environment as scripts. A file also fails if, after its specs, a
+-- library still references ett objects.
 
---- Drops the references of busted and of the spec files.
+--- Removes the references held by busted and the spec files.
 local function forget(loaded_before, globals_before)
   for name in pairs(package.loaded) do
     if not loaded_before[name] and not name:match("^ett%.") then package.loaded[name] = nil end
@@ -17,7 +17,7 @@ local function keys(t)
   return set
 end
 
--- Whether the words contain --help. busted's own parser would print its usage and exit with 1.
+-- Whether the words contain --help; busted's own parser would print its usage and exit with 1.
 local function wants_help(argv)
   for _, word in ipairs(argv) do
     if word == "--" then return false end
@@ -35,8 +35,8 @@ return {
   raw = true,
   asks_help = wants_help,
   run = function(argv)
-    collectgarbage("incremental", 400) -- specs are short: more memory, fewer collections
-    -- Insulation would drop the libraries' references before they are counted.
+    collectgarbage("incremental", 400) -- specs are short: trade memory for fewer collections
+    -- Insulation would remove the libraries' references before they are counted.
     table.insert(argv, 1, "--no-auto-insulate")
     _G.arg = argv
     _G.arg[0] = "ett spec"

@@ -1,7 +1,7 @@
---- ett submit: a campaign as a Slurm job.
+--- `ett submit`: runs a campaign as a Slurm job.
 local error_module = require "ett.base.error"
 
---- Whether a file is a script that searches, and no campaign.
+--- Whether a file is a script that calls a search, not a campaign.
 local function searches(path)
   local file = path:match "%.lua$" and io.open(path, "r")
   if not file then return false end
@@ -45,7 +45,7 @@ return {
           positional[1])
       end
     end
-    local given = not script and require("ett.sampling.campaign").load(positional[1]) -- a faulty one is not queued
+    local given = not script and require("ett.sampling.campaign").load(positional[1]) -- checked before queueing
     local words = {}
     if opts.precision then words = { "--precision", table.concat(opts.precision, ",") } end
     local job = { campaign = positional[1], script = script, out = opts.out,

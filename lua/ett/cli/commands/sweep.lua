@@ -1,4 +1,4 @@
---- Evaluates every combination of plan fields.
+--- `ett sweep`: evaluates every combination of plan fields.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"

@@ -1,4 +1,4 @@
---- Reads recorded runs and computes metrics over them.
+--- `ett trace`: reads recorded runs and computes metrics.
 local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
 
@@ -48,7 +48,7 @@ local function list_metrics(opts)
   return 0
 end
 
---- A function that shows progress; nil if the standard error is no terminal.
+--- A function that shows progress; nil if standard error is not a terminal.
 local function progress_line(quiet)
   if quiet or not require("ett.host").error_terminal then return nil end
   local shown = false
@@ -107,7 +107,7 @@ local function heading(view)
     #view.trace.files == 1 and "" or "s", table.concat(stats.keys(kinds), ", "), view.trace.event_count, bytes / 1e6)
 end
 
---- Who the exposed communication waited for, in one line; nil of one device and where ranks are not matched.
+--- One line on the ranks that caused exposed communication; nil for one device or if ranks are not matched.
 local function headline(view)
   if not view.trace or #view:lane_list() < 2 then return nil end
   local metrics = require "ett.trace.metrics"
@@ -153,7 +153,7 @@ local function print_one(view, opts, chosen, results, reasons)
   end
 end
 
---- Columns of the table of several traces; --csv and --json print every number.
+--- Columns of the table for several traces; --csv and --json print all numbers.
 local batch_columns = {
   { "device_time", "devices" }, { "iter_time", "avg_iter_time_ms" }, { "comm_comp_overlap", "comm_time_ms" },
   { "comm_comp_overlap", "comp_time_ms" }, { "comm_comp_overlap", "overlap_ratio_of_comm" },
@@ -258,7 +258,7 @@ local function print_diff(paths, opts, chosen)
   return 0
 end
 
---- NAME=VALUE words of --against and of the command, and a file PLAN.lua: what ett.loop.subject takes.
+--- The plan for ett.loop.subject, from NAME=VALUE words of --against and of the command, and a file PLAN.lua.
 local function given_plan(opts, words)
   local fields, given = require "ett.cli.fields", {}
   for _, word in ipairs(opts.against or {}) do
@@ -400,7 +400,7 @@ return {
     { "samples", "FOLDER", "with --against: predict from these sample tables first (ett samples from-trace)" },
     { "what-if", "CHANGE", "replay the run with a change: 'attention*0.5', 'link.intra*2', 'host*0.5', "
       .. "'rank 0 not late', 'dp=8->64'", many = true },
-    { "read-plan", "print the plan and the model read off the trace, and how sure each field is" },
+    { "read-plan", "print the plan and the model read off the trace, and the certainty of each field" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },
     { "csv", "print CSV: field and value of metrics; with several folders, one line for each" },
@@ -408,8 +408,8 @@ return {
     { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
-    { "launched-only", "leave out device rows that no recorded call launched, as at the start of a recording" },
-    { "profile-mode", "MODE", "format of the files; auto goes by content",
+    { "launched-only", "exclude device rows that no recorded call launched, as at the start of a recording" },
+    { "profile-mode", "MODE", "format of the files; auto detects it by content",
       choices = { "auto", "torch", "nsys", "tpu" } },
     { "align", "MODE", "how to match collectives over ranks (none: as recorded)",
       choices = { "auto", "none", "clocks", "force" } },

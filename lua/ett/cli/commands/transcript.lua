@@ -1,4 +1,4 @@
---- Runs a CLI transcript (spec/cli/*.t; format in spec/cli/README.md).
+--- `ett transcript`: runs a CLI transcript (spec/cli/*.t; format in spec/cli/README.md).
 local function matches(pattern, line)
   if pattern == line then return true end
   if not pattern:find("...", 1, true) then return false end
@@ -36,7 +36,7 @@ local function read_cases(path)
       case = nil
     elseif case then
       case.expected[#case.expected + 1] = line == "." and "" or line
-    end -- else a comment
+    end -- otherwise a comment
   end
   return cases
 end
@@ -48,8 +48,8 @@ local function lines_of(text)
   return text == "" and {} or lines
 end
 
--- Runs a command in a folder of its own: its lines and its exit status. In the source tree, a plain call of ett runs in
--- a forked child (spec/support/command.lua).
+-- Runs a command in a separate folder: its output lines and its exit status. In the source tree, a plain call of ett
+-- runs in a forked child (spec/support/command.lua).
 local function answer(case, path, forks)
   local words = forks and case.command:match "^ett " and forks.words(case.command:sub(5))
   if words then

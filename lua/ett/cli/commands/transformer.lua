@@ -1,5 +1,5 @@
---- `ett transformer`: FLOP and traffic of a whole training run, metered by the ledger.
--- The run is computed in ett.ledger.run; this file declares the options and prints.
+--- `ett transformer`: FLOP and traffic of a whole training run, counted by the ledger. ett.ledger.run computes; this
+-- file declares the options and prints.
 local error_module = require "ett.base.error"
 local front = require "ett.cli.ledger"
 local run_module = require "ett.ledger.run"

@@ -1,4 +1,4 @@
---- ett validate: executed training steps against their prediction from this machine's samples.
+--- `ett validate`: measured training steps against their prediction from this machine's samples.
 local error_module = require "ett.base.error"
 
 local function describe(case)
@@ -38,7 +38,7 @@ local function print_group(group)
       group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs disturbed nearly every step of %d configurations; the least disturbed steps count")
+    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations; the least disturbed steps are used")
       :format(group.layout, disturbed))
   end
   local words = {}
@@ -74,7 +74,7 @@ local function layouts_of(opts, backend)
   return opts.layouts
 end
 
---- The back end to use. Default: the GPU, if there is one and no layout of several ranks is named.
+--- The selected back end. Default: the GPU, if there is one and no layout has several ranks.
 local function backend_of(opts)
   local name = opts.backend
   if not name then
@@ -133,14 +133,14 @@ return {
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples operators and collectives, predicts training steps from the samples, executes them, and\n"
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
-    .. "On processors, samples and steps take turns. Surplus ranks share processors. All layouts take about ten\n"
+    .. "On processors, samples and steps alternate. Surplus ranks share processors. All layouts take about ten\n"
     .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
     .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
-    .. "DistributedDataParallel, in turns with models of other sizes. These are recorded; the predictions\n"
+    .. "DistributedDataParallel, alternating with models of other sizes. These are recorded; the predictions\n"
     .. "use samples that ett takes from their traces.\n"
     .. "With cuda, a step is one CUDA graph on one GPU. Operators are timed by events in a few more steps.",
   options = {
-    { "backend", "NAME", "what trains (default: cuda if there is a GPU and no layout of several ranks)",
+    { "backend", "NAME", "back end of the training (default: cuda if there is a GPU and no layout of several ranks)",
       choices = { "cpu", "cuda", "torch" } },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)", kind = "list" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer", least = 0 },
@@ -150,7 +150,7 @@ return {
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
     { "steps", "N", "undisturbed steps of each; at most three times as many are run on processors", kind = "count",
       most = 10000, default = 12 },
-    { "scale", "X", "size of the sampling campaign", kind = "positive", most = 100, default = 1 },
+    { "scale", "X", "relative size of the sampling campaign", kind = "positive", most = 100, default = 1 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
     { "json", "print JSON" },

@@ -1,4 +1,4 @@
---- A campaign file of estimate-train-time as the neutral description that ett.sampling.campaign measures.
+--- Converts a campaign file of estimate-train-time to the description that ett.sampling.campaign measures.
 --
 -- Every entry of `starts` is a dimension, whatever first_n_column says (moe.yml says 5 for its 7). Dimensions beyond
 -- the list of operators are 'add' ranges.

@@ -1,7 +1,7 @@
---- How estimate-train-time names operators and lays out their sample tables (contract: ett.operator.dialect).
+--- Operator names and sample table layout of estimate-train-time (interface: ett.operator.dialect).
 --
--- Columns: mp tensor ranks, b micro-batch, h heads, l sequence, dim hidden width, encoders layers. They hold floats.
--- The tool fixes the rest: vocabulary, MLP 4 * dim, as many key/value heads as heads, a causal mask.
+-- Columns: mp tensor ranks, b micro-batch, h heads, l sequence, dim hidden width, encoders layers. The tables hold
+-- floats. The tool fixes the rest: vocabulary, MLP 4 * dim, as many key/value heads as heads, a causal mask.
 local shapes = require "ett.operator.shapes"
 
 local dialect = { name = "estimate_train_time", summary = "tables and names of estimate-train-time",
@@ -9,8 +9,8 @@ local dialect = { name = "estimate_train_time", summary = "tables and names of e
 
 local function int(value) return math.tointeger(value) or math.floor(value + 0.5) end
 
--- A row as an encoder configuration. Some rows hold heads that the ranks do not divide: each rank then has the whole
--- part, at least one.
+-- A row as an encoder configuration. In some rows mp does not divide the heads; each rank then has the rounded-down
+-- number, at least one.
 local function configuration(row)
   local tp, dim = row.mp and int(row.mp) or 1, row.dim and int(row.dim) or 1
   local heads = row.h and int(row.h) or 1
@@ -25,7 +25,7 @@ end
 
 local function shape(op, row) return op.shape(configuration(row)) end
 
--- Raises for a row that no model has: the ranges of the tool cross widths, heads and ranks that do not divide.
+-- Raises for an impossible row: the tool's ranges combine widths, heads and ranks that do not divide.
 local function check(row)
   local function whole(what, value, by, degree)
     if value and degree then shapes.divide(what, int(value), by, int(degree)) end
@@ -56,7 +56,7 @@ dialect.operators = {
   last_stage_optimizer = rows("lastStage_optimizer", stage),
 }
 
--- These two tables hold no head count: qkv has 3 * dim / mp columns, proj dim / mp rows.
+-- These two tables have no column for heads: qkv has 3 * dim / mp columns, proj dim / mp rows.
 function dialect.operators.linear_qkv.shape(_, row)
   local c = configuration(row)
   return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = 3 * c.hidden // c.tp }
@@ -67,7 +67,7 @@ function dialect.operators.linear_proj.shape(_, row)
   return { tokens = shapes.tokens(c), in_features = c.hidden // c.tp, out_features = c.hidden }
 end
 
--- moe.yml also crosses ranks and widths of the experts, which routing does not see.
+-- moe.yml also varies ranks and widths of the experts, which do not affect routing.
 dialect.operators.moe_router = { aliases = { "moe" },
   columns = { "mp", "b", "l", "dim", "moe_num_experts", "intermediate_size", "top_k" },
   shape = function(op, row)
@@ -81,9 +81,9 @@ dialect.operators.optimizer = { columns = { "num_layers", "hidden_size", "param_
       hidden = int(row.hidden_size) }
   end }
 
--- A plan knows the parameters of an update, not in how many tensors they lie. The samples of the middle stage answer:
--- one fused update of long tensors, a hundred as in the middle of the sampled stages. (Those of `optimizer` are of
--- models of short tensors, bound by launches.)
+-- A plan gives the parameters of an update but not the number of tensors. Uses the samples of the middle stage: one
+-- fused update of long tensors, assumed to be a hundred, as in the middle of the sampled stages. (Samples of
+-- `optimizer` are from models with short tensors, bound by launches.)
 dialect.stand_ins = { optimizer = { lacks = "tensors", operator = "middle_stage_optimizer",
   shape = function(s) return { params = s.params, tensors = 100 } end } }
 

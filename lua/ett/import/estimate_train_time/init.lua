@@ -1,7 +1,7 @@
---- Estimates a configuration of estimate-train-time as the tool does: `ett predict --composition reference`.
+--- Estimates a configuration of estimate-train-time as that tool does: `ett predict --composition reference`.
 --
--- composition.lua holds the arithmetic. This module reads the configuration, names the operators and collectives to
--- time, and takes times from recorded model calls (`--timings`) or from a profile (source.lua).
+-- composition.lua holds the arithmetic. This module reads the configuration and lists the operators and collectives to
+-- time. The times come from recorded model calls (`--timings`) or from a profile (source.lua).
 local error_module = require "ett.base.error"
 local composition = require "ett.import.estimate_train_time.composition"
 local json = require "ett.json"
@@ -13,7 +13,7 @@ local stages = { "head", "middle", "tail" }
 local optimizers = { "firstStage_optimizer", "middleStage_optimizer", "lastStage_optimizer" }
 local training_fields = { "pp", "mp", "dp", "b", "h", "l", "dim", "steps_per_update", "gpus_per_node" }
 
--- A number, also where a YAML 1.1 reader leaves a string ("1.26e9").
+-- Converts to a number, also strings left by a YAML 1.1 reader ("1.26e9").
 local function to_number(value)
   if type(value) == "string" then value = tonumber(value) or value end
   if math.type(value) == "float" and value == math.floor(value) and math.abs(value) < 2 ^ 53 then
@@ -36,7 +36,7 @@ reference.schema = {
   bwd_syncs = "natural",
 }
 
---- The largest size field and number of encoders (their products stay below 2^63).
+--- Limits of size fields and of the number of encoders; they keep products below 2^63.
 local size_limit, encoder_limit = 10000000, 1000
 
 local function check_names(config, key, found)
@@ -54,7 +54,7 @@ local function check_operator(name, i, found)
     local ok, raised = pcall(operator.get, name)
     found[#found + 1] = ("field 'function_list[%d]': %s"):format(i, ok and "unknown operator" or raised.message)
   elseif operator.get(name).family == "optimizer" then
-    found[#found + 1] = ("field 'function_list[%d]': '%s' is timed once a step by itself; remove it"):format(i, name)
+    found[#found + 1] = ("field 'function_list[%d]': '%s' is timed separately, once a step; remove it"):format(i, name)
   end
 end
 
@@ -83,7 +83,7 @@ local function decoded(reader, path)
   return value
 end
 
---- Reads a configuration file; raises its faults.
+--- Reads a configuration file; raises on errors.
 function reference.read(path) return decoded("ett.yaml", path) end
 
 --- Reads a JSON file.
@@ -91,7 +91,7 @@ function reference.read_json(path) return decoded("ett.json", path) end
 
 --- Checks a decoded configuration and reports all violations at once. Returns a copy whose `plan` holds the fields of
 --- training_config.
----@param config table as the YAML file holds it
+---@param config table decoded YAML
 ---@param label string the file's name, for messages
 function reference.check(config, label)
   if type(config) ~= "table" then
@@ -139,8 +139,8 @@ function reference.check(config, label)
   return clean
 end
 
---- A source of times, in microseconds, from recorded model calls: operators by `model`, collectives by `requested` and
---- the number of elements.
+--- A source of times in microseconds from recorded model calls. Keys: `model` for operators; `requested` and the number
+--- of elements for collectives.
 ---@param calls table[]
 ---@param label string the file's name, for messages
 function reference.timings(calls, label)
@@ -166,19 +166,19 @@ function reference.timings(calls, label)
       error_module.raise("format",
         "%s: must be {kind: operator, model, us} or {kind: nccl, requested, input, us}", where)
     end
-    if us < 0 then negative[key] = us end -- the tool's regressors give such answers: kept, and reported
+    if us < 0 then negative[key] = us end -- the tool's regressors give negative times: kept and reported
     if call.in_range == false then outside[key] = true end
   end
   local source = { outside = outside, negative = negative }
   function source.operator(model)
     local us = operators[model]
-    if not us then error_module.raise("missing", "%s: holds no time of operator '%s'", label, model) end
+    if not us then error_module.raise("missing", "%s: has no time of operator '%s'", label, model) end
     return us
   end
   function source.collective(name, elements)
     local us = collectives[("%s %.0f"):format(name, elements)]
     if not us then
-      error_module.raise("missing", "%s: holds no time of '%s' with %d elements", label, name, elements)
+      error_module.raise("missing", "%s: has no time of '%s' with %d elements", label, name, elements)
     end
     return us
   end

@@ -1,10 +1,10 @@
---- Cluster, profile and plan of an estimate-train-time configuration.
+--- Cluster, profile and plan for an estimate-train-time configuration.
 local composition = require "ett.import.estimate_train_time.composition"
 local error_module = require "ett.base.error"
 
 local reference_source = {}
 
--- The path of a configuration's folder: beside the configuration, one folder up (as in the tool's examples), or in the
+-- Resolves a folder in a configuration: beside the configuration, one folder up (as in the tool's examples), or in the
 -- working folder.
 local function resolve(folder, config_path)
   local lfs = require "lfs"
@@ -39,8 +39,8 @@ local function device_matches(device, name)
   return false
 end
 
--- The cluster with the device that a configuration names, preferably with nodes of that size; else nil and the names
--- of all devices.
+-- The cluster with the configuration's device, preferably with nodes of that size; else nil and the names of all
+-- devices.
 local function cluster_of_device(gpu_name, gpus_per_node)
   local module = require "ett.profile.cluster"
   local known, other = {}, nil
@@ -56,7 +56,7 @@ local function cluster_of_device(gpu_name, gpus_per_node)
   return other, known
 end
 
--- The cluster with nodes of the configuration's size, which must not exceed the real one.
+-- The cluster with the configuration's node size, which must not exceed the real one.
 local function with_nodes_of(cluster, gpus_per_node)
   if gpus_per_node > cluster.gpus_per_node then
     error_module.raise("model", "field 'training_config[9]' (gpus_per_node) = %d: nodes of %s have %d; give at most "
@@ -69,7 +69,7 @@ local function with_nodes_of(cluster, gpus_per_node)
   return copy
 end
 
--- Devices in the file names of a folder.
+-- Devices named in the file names of a folder.
 local function devices_of(folder)
   local seen = {}
   for entry in require("lfs").dir(folder) do
@@ -79,7 +79,7 @@ local function devices_of(folder)
   return require("ett.base.schema").keys(seen)
 end
 
---- Cluster and profile of a configuration: those of --cluster, else its sample folders on the cluster of its device.
+--- Cluster and profile of a configuration: those of --cluster, else its sample folders with the cluster of its device.
 ---@return table cluster, table profile, table? own the profile of the folders, without the cluster's corrections
 function reference_source.source(config, config_path, cluster_name)
   if cluster_name then
@@ -107,12 +107,12 @@ function reference_source.source(config, config_path, cluster_name)
   return cluster, require("ett.profile.of_cluster").open(cluster, own), own
 end
 
---- A source of times from a profile, for reference.predict: the tool's shapes, microseconds.
+--- A source of times for reference.predict from a profile: the tool's shapes, in microseconds.
 function reference_source.profile_source(config, config_path, cluster_name)
   local operator = require "ett.operator"
   local lower_times = require "ett.step.times"
   local cluster, profile, own = reference_source.source(config, config_path, cluster_name)
-  -- The tool uses damaged samples too, and so does this composition.
+  -- The tool also uses damaged samples; so does this composition.
   local times = lower_times.new(cluster, own and own:as_sampled() or profile)
   local plan = config.plan
   local source = { outside = {} }
@@ -135,15 +135,15 @@ function reference_source.profile_source(config, config_path, cluster_name)
     local kind, nodes, gpus = name:match("^(.-)_fp16_(%d+)_(%d+)$")
     nodes, gpus = math.tointeger(nodes), math.tointeger(gpus)
     local standard = require("ett.operator.collective").kind(kind)
-    -- The tool counts the elements that each rank contributes to a gather.
+    -- For a gather, the tool counts the elements of one rank.
     local bytes = elements * 2.0 * (standard == "all_gather" and nodes * gpus or 1)
     return note(times:collective(standard, bytes, { nodes = nodes, gpus_per_node = gpus }, "fp16"), name)
   end
   return source
 end
 
---- A configuration for ett's own composition: { model, plan, cluster, profile }. The tool's fixed choices become plan
---- fields: full recomputation, ZeRO-1 with fp16 gradients, DeepSpeed's split of layers, separate messages, activations
+--- Inputs of ett's own composition: { model, plan, cluster, profile }. The tool's fixed choices become plan fields:
+--- full recomputation, ZeRO-1 with fp16 gradients, DeepSpeed's split of layers, separate messages, activations
 --- scattered over tensor ranks.
 ---@param overrides table plan fields given beside the configuration
 function reference_source.subject(config, config_path, overrides, cluster_name)

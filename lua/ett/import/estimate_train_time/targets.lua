@@ -1,6 +1,6 @@
---- The targets of a sampling configuration of estimate-train-time, for `ett samples from-trace`.
+--- Targets in a sampling configuration of estimate-train-time, for `ett samples from-trace`.
 --
--- For each measured column the configuration gives a path of host events (ett.trace.samples).
+-- The configuration gives a path of host events for each measured column (ett.trace.samples).
 local error_module = require "ett.base.error"
 
 local targets = {}

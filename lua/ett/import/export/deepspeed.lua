@@ -1,4 +1,4 @@
---- DeepSpeed's configuration (JSON) of a plan: batches, precision, ZeRO, clipping, checkpoints.
+--- Exports a plan as DeepSpeed's configuration (JSON): batches, precision, ZeRO, clipping, checkpoints.
 local json = require "ett.json"
 
 local deepspeed = {}

@@ -1,8 +1,9 @@
---- A model and a plan as the configuration of a trainer.
+--- Exports a model and a plan as the configuration of a trainer.
 --
 --   local text, left_out = require("ett.import.export").text("megatron", model, plan)
 --
--- left_out: sentences about what that configuration cannot state. Formats with comments begin with them.
+-- left_out: sentences on settings that the configuration cannot state. In formats with comments the text starts with
+-- them.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
@@ -11,9 +12,9 @@ local export = {}
 
 export.formats = { "deepspeed", "megatron", "torchtitan" }
 
---- Names the plan's fields that a format does not state and that are not at their default.
+--- Lists the plan fields that a format does not state and that differ from their default.
 local function leave_out_others(states, plan, leave_out)
-  local stated = { stack = true } -- the software itself
+  local stated = { stack = true } -- the format itself states the software
   for name in states:gmatch "%S+" do stated[name] = true end
   for _, field in ipairs(fields.list) do
     local name, value = field[1], plan[field[1]]
@@ -23,7 +24,7 @@ local function leave_out_others(states, plan, leave_out)
   end
 end
 
---- The text of a format, and what it leaves out.
+--- The text of a format, and the settings that it omits.
 ---@param format string one of export.formats
 ---@param model table of ett.model
 ---@param plan table a clean plan (of an estimate: e.plan)

@@ -1,7 +1,7 @@
---- Megatron-LM's launch flags of a model and a plan, one a line; ett.import.megatron reads them back.
+--- Exports a model and a plan as Megatron-LM launch flags, one per line; ett.import.megatron reads them back.
 local devices = require("ett.plan").devices
 
---- Appends "--name value", or "--name" for true; nothing for nil and false.
+--- Returns a function that appends "--name value", or "--name" for true; it ignores nil and false.
 local function adder(lines)
   return function(name, value)
     if value == nil or value == false then return end
@@ -52,14 +52,14 @@ local function experts(h, add)
   end
 end
 
--- Architectures whose layers the flags describe.
+-- Architectures that the flags can describe.
 local decoders = { gpt = true, llama = true, mixtral = true }
 
 local positions = { rope = "rope", learned = "learned_absolute", none = "none" }
 
 local letters = { mamba2 = "M", mlp = "-", full_attention = "*", moe = "E" }
 
--- The pattern of a hybrid's layers, a letter each, or nil.
+-- The layer pattern of a hybrid, one letter per layer, or nil.
 local function pattern_of(model)
   local h, parts = model.hyper, {}
   if model.architecture ~= "hybrid" then return nil end
@@ -229,7 +229,7 @@ end
 
 local megatron = {}
 
---- Fields of the plan that the flags state, or that are named where they cannot be stated.
+--- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
   seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
   deduplicate_tokens capacity_factor pad_to_capacity overlap_all_to_all overlap_tensor pp dp vp schedule

@@ -1,5 +1,5 @@
---- torchtitan's configuration (TOML) of a plan. The model's name and flavor are the reader's to choose: its
---- hyper-parameters are comments.
+--- Exports a plan as torchtitan's configuration (TOML). The user must choose the model's name and flavor; its
+--- hyper-parameters are written as comments.
 local schedules = { gpipe = "GPipe", ["1f1b"] = "1F1B", interleaved = "Interleaved1F1B", zb_v = "ZBVZeroBubble" }
 
 local function toml(value)
@@ -28,7 +28,7 @@ function torchtitan.write(model, p, leave_out)
   lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(model.name,
     h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab)
   local pipelined = p.pp > 1
-  -- A pipeline cuts the batch of a replica into micro-batches; without one, gradients are accumulated.
+  -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
   section(lines, "training", { { "local_batch_size", pipelined and p.micro_batch * p.micro_batches or p.micro_batch },
     { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
     { "max_norm", p.clip_gradients and "1.0" or "inf", plain = true },

@@ -36,7 +36,7 @@ flags.switches = set [[
   attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping]]
 
---- Flags that change the step in a way that ett does not model: the estimate names them.
+--- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[
   pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
   optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps enable-cuda-graph external-cuda-graph
@@ -53,7 +53,7 @@ flags.unmodelled = set [[
   nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
   fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
 
---- Flags without effect on the time and memory of a step, by name and by beginning.
+--- Flags without effect on time and memory of a step, by name and by prefix.
 flags.without_effect = set [[
   use-mcore-models use-legacy-models transformer-impl use-flash-attn apply-layernorm-1p norm-epsilon
   no-position-embedding no-masked-softmax-fusion no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion
@@ -94,7 +94,7 @@ local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-",
   "pretrained-checkpoint", "train-", "test-data", "valid-data", "init-method-", "rdzv", "profile-", "muon-", "retro-",
   "no-log-", "no-one-logger", "straggler-", "inference-", "override-", "no-check-", "start-", "end-", "exit-" }
 
---- What ett does with a flag: "value", "switch", "unmodelled", "without effect", or nil: it is unknown.
+--- How ett treats a flag: "value", "switch", "unmodelled", "without effect", or nil if it is unknown.
 function flags.kind(name)
   if flags.values[name] then return "value" end
   if flags.switches[name] then return "switch" end

@@ -1,10 +1,10 @@
---- Launch flags of Megatron-LM, or a YAML file of NeMo, as a model and a plan.
+--- Reads launch flags of Megatron-LM, or a YAML file of NeMo, as a model and a plan.
 --
 --   local run = require("ett.import.megatron").read("train.sh", { dp = 16 })
 --   ett.estimate { model = run.model, plan = run.plan, cluster = "dgx_h100" }
 --
--- Defaults are Megatron-LM's own (megatron/training/arguments.py). Flags that ett does not know, and those that change
--- the step but are not modelled, are named in run.model.notes; those without effect on the step are counted there.
+-- Defaults are those of Megatron-LM (megatron/training/arguments.py). run.model.notes lists unknown flags and flags
+-- with effects that are not modelled; it gives the number of flags without effect on the step.
 local error_module = require "ett.base.error"
 local flags = require "ett.import.megatron.flags"
 local model_module = require "ett.model"
@@ -15,13 +15,13 @@ local script = require "ett.import.megatron.script"
 
 local megatron = {}
 
---- Reads of the flags: text, number or integer of a flag, with a fault that names flag and text.
+--- Accessors of the flags: text, number or integer of a flag; errors name flag and text.
 local Arguments = {}
 Arguments.__index = Arguments
 
 function Arguments:has(name) return self.given[name] ~= nil end
 
--- Words of ett that stand for a flag: where they are given, the flag's own value is not needed.
+-- ett fields that replace a flag: if the field is given, the flag's value is not needed.
 local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel-size", cp = "context-parallel-size",
   ep = "expert-model-parallel-size", etp = "expert-tensor-parallel-size", seq = "seq-length",
   micro_batch = "micro-batch-size", global_batch = "global-batch-size", layers = "num-layers", hidden = "hidden-size",
@@ -50,7 +50,7 @@ function Arguments:number(name, default)
   return math.tointeger(value) or value
 end
 
---- The text among the known ones.
+--- The text of a flag, which must be one of the known ones.
 function Arguments:choice(name, default, known)
   local text = self:text(name, default)
   if text ~= nil and known[text] == nil then
@@ -62,7 +62,7 @@ end
 
 function Arguments:note(...) self.notes[#self.notes + 1] = (...):format(select(2, ...)) end
 
---- Sorts the flags: those that are read by name, and notes about the others.
+--- Splits the flags: those that are read, by name, and notes about the others.
 local function arguments_of(list)
   local args = setmetatable({ given = {}, notes = {} }, Arguments)
   local unknown, unmodelled, without, seen = {}, {}, 0, {}
@@ -79,7 +79,7 @@ local function arguments_of(list)
       seen[flag.name] = true
     end
   end
-  if #unknown > 0 then args:note("flags that ett does not know, left out: %s", table.concat(unknown, ", ")) end
+  if #unknown > 0 then args:note("unknown flags, ignored: %s", table.concat(unknown, ", ")) end
   if #unmodelled > 0 then
     args:note("flags that change the step and are not modelled: %s", table.concat(unmodelled, ", "))
   end
@@ -171,7 +171,7 @@ local function set_attention(hyper, args)
     hyper.qk_nope_head_dim = args:number("qk-head-dim", 128)
     hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", 64)
     hyper.v_head_dim = args:number("v-head-dim", 128)
-    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- its norms are those of the compressed
+    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- its norms are those of the compressed vectors
   end
   local window = args:text "window-size"
   if window then
@@ -180,7 +180,7 @@ local function set_attention(hyper, args)
   end
 end
 
--- ett has one dropout: of residuals, and of scores where attention is not one kernel.
+-- ett has one dropout rate: for residuals, and for scores if attention is not fused.
 local function set_dropout(hyper, args)
   local hidden, scores = args:number("hidden-dropout", 0.1), args:number("attention-dropout", 0.1)
   hyper.dropout = hidden > 0 or nil
@@ -189,7 +189,7 @@ local function set_dropout(hyper, args)
   end
 end
 
---- Hyper-parameters of the flags, and the architecture that takes them.
+--- The hyper-parameters of the flags, and their architecture.
 local function hyper_of(args)
   local missing = {}
   for _, name in ipairs { "num-layers", "hidden-size", "num-attention-heads" } do
@@ -210,7 +210,7 @@ local function hyper_of(args)
   local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
   hyper.position = args:choice("position-embedding-type", usual_position, { learned_absolute = "learned", rope = "rope",
     mrope = "rope", yarn = "rope", relative = "none", none = "none" })
-  local latent = args:has "multi-latent-attention" -- its two factors of YaRN cancel
+  local latent = args:has "multi-latent-attention" -- the two YaRN factors of latent attention cancel
   hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
   hyper.clamped_mlp = args:text "activation-func-clamp-value" ~= nil or nil
   hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil
@@ -251,7 +251,7 @@ local function read(path, plan, hyper)
   local own, architecture = hyper_of(args)
   own = overlaid(own, hyper)
   if own.vocab == nil then
-    error_module.raise("format", "states no --vocab-size (its tokenizer knows it); give vocab=N")
+    error_module.raise("format", "states no --vocab-size (the tokenizer defines it); give vocab=N")
   end
   local built = model_module.new(architecture, own)
   built.name = path:match "([^/]+)$"
@@ -262,8 +262,8 @@ end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.
 ---@param path string
----@param plan table? fields of the plan that are laid over the file's
----@param hyper table? hyper-parameters that are laid over the file's
+---@param plan table? plan fields that override the file
+---@param hyper table? hyper-parameters that override the file
 ---@return table { model =, architecture = name, plan = }
 function megatron.read(path, plan, hyper)
   schema.argument(path, "string", "ett.megatron.read", "path")

@@ -1,11 +1,11 @@
---- YAML files of NeMo and Megatron-Bridge as Megatron-LM's flags. Sections do not matter: a key is known by its own
---- name, which is mostly the flag's.
+--- Converts YAML files of NeMo and Megatron-Bridge to Megatron-LM's flags. Sections are ignored: a key is recognised by
+--- its name, which is usually that of the flag.
 local error_module = require "ett.base.error"
 local null = require("ett.yaml").null
 
 local nemo = {}
 
--- NeMo's key -> Megatron-LM's flag, where they differ by more than "_" and "-".
+-- NeMo's key -> Megatron-LM's flag, if they differ by more than "_" and "-".
 local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-experts", activations_checkpoint_granularity
   = "recompute-granularity", activations_checkpoint_method = "recompute-method", activations_checkpoint_num_layers =
   "recompute-num-layers", virtual_pipeline_model_parallel_size = "num-virtual-stages-per-pipeline-rank", devices =
@@ -15,7 +15,7 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
   window_size = "window-size", clip_grad = "clip-grad" }
 
--- Keys of NeMo without effect on the step, and of sections that are no part of it.
+-- NeMo's keys without effect on the step, and keys of unrelated sections.
 local ignored = {}
 for name in ([[name restore_from_path max_epochs max_steps val_check_interval check_val_every_n_epoch log_every_n_steps
   limit_val_batches limit_test_batches limit_train_batches accumulate_grad_batches benchmark enable_checkpointing logger
@@ -60,7 +60,7 @@ local function leaves(config, into)
   return into
 end
 
---- What a key means as flags: a list of { name, text or nil }; nil where it is a plain flag.
+--- Converts a key to flags: a list of { name, text or nil }; nil if it is a plain flag.
 local special = {
   precision = function(value)
     local text = tostring(value)
@@ -100,7 +100,7 @@ local special = {
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
 
---- The value of a reference such as ${model.encoder_seq_length}: that of the key it ends with; else the value itself.
+--- Resolves a reference such as ${model.encoder_seq_length} by its last key; other values are returned unchanged.
 local function resolved(value, all)
   local key = type(value) == "string" and value:match "^%$%{[%w_%.]-([%w_]+)%}$"
   for _, leaf in ipairs(key and all or {}) do
@@ -109,7 +109,7 @@ local function resolved(value, all)
   return value
 end
 
---- Flags of a NeMo file, as ett.import.megatron.script gives them.
+--- Flags of a NeMo file, in the form of ett.import.megatron.script.
 ---@param path string
 function nemo.flags(path)
   local config, err = require("ett.yaml").read(path)
@@ -119,11 +119,11 @@ function nemo.flags(path)
   local function add(name, text) list[#list + 1] = { name = name, values = { text } } end
   local all = leaves(config, {})
   for _, leaf in ipairs(all) do
-    local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files have whole flags as keys
+    local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
     local text = type(value) == "table" and table.concat(value, " ") or tostring(value)
     local name = renamed[key] or key:gsub("_", "-")
     if text:find("${", 1, true) then
-      add(name, text) -- a reference: a fault if its value is needed
+      add(name, text) -- an unresolved reference: an error if its value is needed
     elseif key == "name" and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
       distributed = true
     elseif ignored[key] or value == "" or value == null or value == false and not special[key] then

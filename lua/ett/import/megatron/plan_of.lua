@@ -1,4 +1,4 @@
---- The plan of Megatron-LM's flags.
+--- Converts Megatron-LM's flags to a plan.
 local error_module = require "ett.base.error"
 local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
@@ -15,7 +15,7 @@ local function set_precision(p, args)
   end
 end
 
---- Bytes of the optimizer's state of one parameter: master weight and moments.
+--- Bytes of optimizer state per parameter: master weight and moments.
 local function optimizer_bytes(args, dtype)
   local kind = args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
   local master = dtype == "fp32" and 0 or 4
@@ -43,7 +43,7 @@ local function set_sharding(p, args)
   return p.zero == 3
 end
 
--- The names of a list that are among others, in its order.
+-- The names of a list that are in a set, in the order of the list.
 local function kept(list, names)
   local among, found = {}, {}
   for _, name in ipairs(names) do among[name] = true end
@@ -70,7 +70,7 @@ local function set_recompute(p, args)
   end
 end
 
---- Layers of the stages in the order of the model, where the first or the last stage differs.
+--- Layers of the stages in model order, if the first or the last stage differs.
 local function split_of(p, args, layers)
   local first, last = args:number "decoder-first-pipeline-num-layers", args:number "decoder-last-pipeline-num-layers"
   local embedding = args:has "account-for-embedding-in-pipeline-split" and 1 or 0
@@ -91,14 +91,14 @@ local function split_of(p, args, layers)
   return list
 end
 
---- Layers of the slices that --pipeline-model-parallel-layout states, or nil.
+--- Layers of the slices in --pipeline-model-parallel-layout, or nil.
 local function stated_slices(p, args, layers)
   local text = args:text "pipeline-model-parallel-layout"
   local slices, sum = text and layout(text), 0
   for _, n in ipairs(slices or {}) do sum = sum + n end
   if slices and #slices % p.pp == 0 and sum == layers then return slices end
   if text then
-    args:note("--pipeline-model-parallel-layout %s does not place %d layers on %d stages; it is left out", text, layers,
+    args:note("--pipeline-model-parallel-layout %s does not place %d layers on %d stages; it is ignored", text, layers,
       p.pp)
   end
 end
@@ -126,7 +126,7 @@ local function set_overlaps(p, args)
   local backend = args:text "moe-flex-dispatcher-backend"
   p.deduplicate_tokens = args:has "moe-enable-deepep" or backend == "deepep" or backend == "hybridep"
   local capacity = args:number "moe-expert-capacity-factor"
-  if capacity and capacity > 0 then -- below 0: none
+  if capacity and capacity > 0 then -- negative: no capacity limit
     p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
   end
   if args:text "moe-token-dispatcher-type" == "allgather" then
@@ -137,7 +137,7 @@ local function set_overlaps(p, args)
   end
 end
 
---- Replicas: given, or from the devices that the file states.
+--- Sets the number of replicas: as given, or from the number of devices in the file.
 local function set_replicas(p, args, given)
   local ranks = p.tp * p.pp * p.cp
   local world = args:number "world-size"
@@ -155,7 +155,7 @@ local function set_replicas(p, args, given)
   end
 end
 
---- The plan, with the given fields laid over it.
+--- The plan, overridden by the given fields.
 ---@param args table of ett.import.megatron
 ---@param hyper table
 ---@param given table
@@ -178,7 +178,7 @@ return function(args, hyper, given)
   p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
   p.clip_gradients = args:number("clip-grad", 1.0) > 0
   local width = p.gradient_dtype == "fp32" and 4 or 2
-  -- Megatron's buckets: 40 million elements, or a million a replica.
+  -- Megatron's default bucket: the larger of 40 million elements and a million per replica.
   if p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end

@@ -1,9 +1,9 @@
---- Flags of a launch script or of a list of flags, as a shell would pass them.
+--- Extracts flags from a launch script or a list of flags, as a shell would pass them.
 --
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
--- Understood: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
--- if-blocks that compare texts. Other conditions are taken as true. Anything else of the shell is left as it stands.
+-- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
+-- if-blocks that compare texts. Other conditions count as true. Other shell syntax is kept as text.
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -26,7 +26,7 @@ local function expand(text, variables)
   end))
 end
 
---- Consumes a quoted text or $(…) that begins at `at`: its inside, its kind and the place behind it.
+--- Reads a quoted text or $(…) that begins at `at`: returns its content, its kind and the position after it.
 local function enclosed(text, at)
   local first = text:sub(at, at)
   if first == "'" then
@@ -43,8 +43,8 @@ local function enclosed(text, at)
   return "$" .. (block or "("), "command", at + 1 + #(block or "(")
 end
 
---- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not yet expanded;
---- texts in single quotes have their "$" hidden as "\1".
+--- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not expanded. In
+--- single-quoted texts "$" is replaced by "\1".
 local function tokens_of(text)
   local list, at, word, quoted = {}, 1, nil, false
   local function finish()
@@ -85,7 +85,7 @@ local numeric = { ["-eq"] = function(a, b) return a == b end, ["-ne"] = function
   ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
   ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end }
 
---- Whether the words of an `if` hold: one comparison of texts or numbers; nil if that cannot be said.
+--- Evaluates the condition of an `if`: one comparison of texts or numbers; nil if it is unknown.
 local function holds(words)
   local text = table.concat(words, " ")
   if text:find("$", 1, true) then return nil end
@@ -98,12 +98,12 @@ local function holds(words)
   return nil
 end
 
--- Commands whose words are no flags of the training.
+-- Commands whose words are not training flags.
 local other_commands = { echo = true, printf = true, mkdir = true, cd = true, source = true, set = true, rm = true }
 
---- The words that take part, expanded, in order; NAME=VALUE goes into `variables`.
+--- The active words, expanded, in order; NAME=VALUE sets `variables`.
 local function words_of(tokens, variables)
-  local words, start, condition, skips, leave = {}, true, nil, {}, nil -- leave: the token that ends what is left out
+  local words, start, condition, skips, leave = {}, true, nil, {}, nil -- leave: the token that ends a skipped part
   local function skipped() for _, skip in ipairs(skips) do if skip then return true end end return false end
   for _, token in ipairs(tokens) do
     local text = type(token) == "table" and expand(token.text, variables):gsub("\1", "$") or nil
@@ -130,7 +130,7 @@ local function words_of(tokens, variables)
       if text and start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
       if name and not value:match "%-%-%a" then
         variables[name] = value
-      elseif name then -- a text of flags: its words count here, its use adds none
+      elseif name then -- a variable with flags: they count at the assignment, not at each use
         variables[name] = ""
         for part in value:gmatch "%S+" do words[#words + 1] = part end
       elseif text and token.quoted and text:match "^%-%-%S+%s" then
@@ -146,7 +146,7 @@ local function words_of(tokens, variables)
   return words
 end
 
---- Every flag in order: { name =, values = { text, … } }.
+--- All flags in order: { name =, values = { text, … } }.
 ---@param text string
 ---@return table[]
 function script.flags(text)

@@ -1,4 +1,4 @@
---- The notebook's budget on pods, searched; see ett.ledger.pods for the model.
+--- The notebook's budget on pods as a searchable model; see ett.ledger.pods.
 local ledger = require "ett.ledger"
 local pods = require "ett.ledger.pods"
 
@@ -7,8 +7,8 @@ local searchable = { parameters = pods.parameters, bandwidth = "device_network",
   sensitivities = { { "device_network", 1.1 }, { "device_memory", 1.1 }, { "device_flops", 1.1 },
     { "batch_scale", 2 }, { "devices", 1.1 } } }
 
---- A lower bound of a batch's seconds times devices: its phases, multiplied out. Each degree then appears once in a
---- term, or nearly always in the same direction; where one resource binds in all phases, pp nearly cancels. That makes
+--- A lower bound of a batch's seconds times devices: its phases, multiplied out. Each degree then appears once per
+--- term, or nearly always in the same direction. If one resource limits all phases, pp nearly cancels. This makes
 --- interval bounds of the dollars tight.
 local function device_seconds(o, shape)
   local L, d, B, n, max = shape.L, shape.d, shape.B, o.microbatches, ledger.max
@@ -32,7 +32,7 @@ function searchable.describe(_, o)
   return r
 end
 
---- options.real: fractions allowed (the notebook's relaxation, with tp_residual 1).
+--- options.real: allows fractions (the notebook's relaxation, with tp_residual 1).
 function searchable.variables(o, options)
   local layers = ledger.value(pods.shape(o).L)
   local real = options and options.real or false

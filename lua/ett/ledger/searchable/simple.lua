@@ -1,11 +1,11 @@
---- The corrected simple transformer, searched: pp, interleaving, dp, tp, tp2, microbatch size,
---- and the choice of recompute, under the rules of the model and the chip's memory.
+--- The corrected simple transformer as a searchable model. Variables: pp, interleaving, dp, tp, tp2, microbatch size
+--- and recompute. Limits: the rules of the model and the chip's memory.
 local ledger = require "ett.ledger"
 local simple = require "ett.ledger.simple_transformer"
 
 local searchable = { parameters = { devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 },
   bandwidth = "chip_network",
-  -- Quantities and factors of the sensitivities. A batch must stay divisible.
+  -- Quantities and factors of the sensitivities. The batch must remain divisible.
   sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
     { "batch_size", 2 }, { "devices", 2 } } }
 for _, set in ipairs { simple.parameters, simple.corrections } do
@@ -13,8 +13,9 @@ for _, set in ipairs { simple.parameters, simple.corrections } do
 end
 
 --- Lower bounds of a batch's time (seconds times chips) and of a chip's memory (bytes). They are the corrected model's
---- terms, multiplied out: each degree then appears once in a term, or always in the same direction. That makes interval
---- bounds tight. The exchange of experts alone and all floors are left out, so both are at most the model's values.
+--- terms, multiplied out, so that each degree appears once per term, or always in the same direction. This makes
+--- interval bounds tight. Both omit the separate exchange of experts and all rounding-down, so both are at most the
+--- model's values.
 local function least(o, r)
   local max, select, lt = ledger.max, ledger.select, ledger.lt
   local bytes, experts, m = o.precision_bits / 8, o.n_experts, o.microbatch_size
@@ -26,7 +27,7 @@ local function least(o, r)
   local memory = matmuls * bytes / (o.base_utilization * o.chip_memory) * layers
     * (r.d_int * o.d_model * experts * o.dp / m + o.d_model * tokens * o.tp + r.d_int * tokens * o.tp2)
   local busy = max(compute, memory)
-  -- layers x dp x tp x tp2 x experts / m: how often a layer runs, times chips
+  -- layers x dp x tp x tp2 x experts / m: number of runs of a layer, times chips
   local inner = passes * layers * (2 * bytes * (r.d_int * tokens * (o.tp2 - 1) / link(o.tp2)
     + o.d_model * o.seq_len * (o.tp * o.n_routed_experts - 1)
     / link(o.tp * o.tp2 * select(lt(1, o.n_routed_experts), experts, 1)))
