@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define ARENA_BYTES ((size_t)64 << 10)
+#define SLACK 32 /* readable behind the last text */
 
 typedef struct arena {
   struct arena *next;
@@ -64,10 +65,10 @@ uint32_t ett_strings_hash(const char *text, size_t length) {
 static char *arena_take(ett_strings *t, size_t n) {
   if (!t->arena || t->size - t->used < n) {
     size_t size = n > ARENA_BYTES / 4 ? n : ARENA_BYTES;
-    arena *a = malloc(sizeof *a + size);
+    arena *a = malloc(sizeof *a + size + SLACK);
     if (!a)
       return NULL;
-    t->bytes += sizeof *a + size;
+    t->bytes += sizeof *a + size + SLACK;
     if (size == n && t->arena) { /* a text of its own chunk: keep filling the newest */
       a->next = ((arena *)t->arena)->next;
       ((arena *)t->arena)->next = a;

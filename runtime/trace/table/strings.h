@@ -1,6 +1,7 @@
 /* strings.h - distinct strings, numbered from 0 in the order of insertion.
  *
- * Texts are kept once, zero-terminated, in an arena that lives as long as the table. Not
+ * Texts are kept once, zero-terminated, in an arena that lives as long as the table. 32
+ * bytes behind a text may be read. Not
  * thread-safe: each reader thread has its own table; they are merged at the end. */
 #ifndef ETT_TRACE_STRINGS_H
 #define ETT_TRACE_STRINGS_H

@@ -10,7 +10,8 @@
 
 #include "trace/table/part.h"
 
-#define ETT_JSON_PAD 192
+#define ETT_JSON_STEP_BYTES 1024 /* of a step of known events (json_scan_known.h) */
+#define ETT_JSON_PAD (ETT_JSON_STEP_BYTES + 64)
 
 /* Args with a column of their own, in slots behind the requested ones. */
 enum {
@@ -82,10 +83,10 @@ typedef enum ett_json_value {
 
 /* A step of events that were read before: bytes, facts that they state, then a value. */
 typedef struct ett_json_step {
-  uint64_t last; /* its last 8 bytes, if it has so many: where alternatives differ */
-  uint32_t text; /* in ett_json_known.bytes */
-  uint16_t length;
-  uint16_t child, next; /* step behind the value; its next alternative; 0: none */
+  struct ett_json_step *child, *next; /* behind the value; the next alternative */
+  uint64_t last, mask;     /* its last 8 bytes, or fewer: where alternatives differ */
+  uint32_t text;           /* in ett_json_known.bytes */
+  uint16_t length, before; /* bytes; those before `last` */
   uint16_t fact, facts;
   uint16_t category; /* at the end */
   uint8_t value, ph;
@@ -101,7 +102,7 @@ typedef struct ett_json_known {
   char bytes[ETT_JSON_BYTES + 64];
   uint32_t step_count, fact_count, byte_count;
   uint32_t hits, misses, renewals;
-  uint32_t stuck;       /* the step behind which an event left the tree, */
+  ett_json_step *stuck; /* the step behind which an event left the tree, */
   const char *stuck_at; /* and the place in the window; NULL when its value is unusual */
 } ett_json_known;
 
@@ -113,12 +114,21 @@ typedef struct ett_json_category {
   uint16_t id;
 } ett_json_category;
 
+/* A text that was read, with its first and last 8 bytes; length 0 when there is none. */
+enum { ETT_JSON_SEEN = 256 };
+typedef struct ett_json_seen {
+  const char *text; /* of the string table */
+  uint64_t head, tail;
+  uint32_t length, id;
+} ett_json_seen;
+
 typedef struct ett_json_scan {
   ett_trace_part *part;
   const ett_json_args *args;
   const char *data;  /* window */
   uint64_t base;     /* offset of data[0] in the file */
   unsigned decimals; /* 3: ticks are nanoseconds, 6: picoseconds */
+  uint32_t per_us;   /* ticks in a microsecond */
   bool flows;
   char *scratch; /* decoded strings */
   size_t scratch_size;
@@ -134,6 +144,7 @@ typedef struct ett_json_scan {
   ett_json_again pid, tid;
   ett_json_member members[ETT_JSON_MEMBERS]; /* by a hash of the key's first bytes */
   ett_json_category categories[ETT_JSON_CATEGORIES]; /* by a hash of the first bytes */
+  ett_json_seen seen[ETT_JSON_SEEN];                 /* by a hash of both ends */
   ett_json_known *known; /* NULL until some events are read, and when events differ */
   uint32_t until_known;  /* events until it is made; 0 when it is not */
 } ett_json_scan;

@@ -88,12 +88,31 @@ static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
   return q;
 }
 
+/* Id of the event's name. Most names return: they are known by both ends, and compared.
+ */
+static inline uint32_t text_of(ett_json_scan *s, const span *text) {
+  const char *p = text->text;
+  const size_t n = text->length;
+  if (n < 8 || text->escaped || text->control)
+    return ett_json_text(s, p, n, text->escaped, text->control);
+  const uint64_t head = load8(p), tail = load8(p + n - 8);
+  ett_json_seen *known =
+      &s->seen[(head ^ tail * 0xD6E8FEB86659FD93u) * 0x9E3779B97F4A7C15u >> 56];
+  if (known->head == head && known->tail == tail && known->length == n &&
+      (n <= 16 || same(p + 8, known->text + 8, (unsigned)n - 16)))
+    return known->id;
+  uint32_t id = ett_json_text(s, p, n, 0, 0);
+  if (id != ETT_STRING_NONE)
+    *known = (ett_json_seen){s->part->lexicon->strings.items[id].text, head, tail,
+                             (uint32_t)n, id};
+  return id;
+}
+
 /* Gives the text of a value its id; -1 when memory ran out. */
 static inline int name_text(ett_json_scan *s, arg_value *v) {
   if (v->fact.arg.type != ETT_ARG_TEXT)
     return 0;
-  v->fact.arg.value.text =
-      ett_json_text(s, v->text.text, v->text.length, v->text.escaped, v->text.control);
+  v->fact.arg.value.text = text_of(s, &v->text);
   s->oom |= v->fact.arg.value.text == ETT_STRING_NONE;
   return s->oom ? -1 : 0;
 }

@@ -160,8 +160,7 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
     row.ph |= ETT_PH_INVALID;
   if (__builtin_add_overflow(row.ts, row.dur, &(int64_t){0}))
     row.ph |= ETT_PH_INVALID;
-  row.name =
-      ett_json_text(s, e->name.text, e->name.length, e->name.escaped, e->name.control);
+  row.name = text_of(s, &e->name);
   row.track = ett_part_track(part, e->pid, e->pid_type, e->tid, e->tid_type);
   if (row.name == ETT_STRING_NONE || row.track == ETT_TRACE_NONE)
     return -1;

@@ -7,6 +7,32 @@
  * its values are read. Any other event is read by the general scanner, and its way is
  * added to the tree. */
 
+/* The ts or dur at p, most of which are digits before a comma; behind it, or NULL. */
+static inline const char *known_time(ett_json_scan *s, const char *p, const char *end,
+                                     event_state *e, int ts) {
+  uint64_t whole, part;
+  unsigned n, m;
+  const char *q = digits(p, &whole, &n);
+  if (n - 1 >= 18 || whole > s->whole_limit)
+    return event_time(s, p, end, e, ts);
+  whole *= s->per_us;
+  if (*q == '.') {
+    q = digits(q + 1, &part, &m);
+    if (m - 1 >= s->decimals)
+      return event_time(s, p, end, e, ts);
+    whole += part * powers[s->decimals - m];
+  }
+  if (*q != ',')
+    return event_time(s, p, end, e, ts);
+  if (ts) {
+    e->ts = (int64_t)whole;
+    e->has_ts = 1;
+  } else {
+    e->dur = (int64_t)whole;
+  }
+  return q;
+}
+
 /* The value of a step, read as the general scanner reads it: behind it, or NULL. */
 static inline const char *known_value(ett_json_scan *s, const ett_json_step *step,
                                       const char *p, const char *end, event_state *e) {
@@ -14,9 +40,9 @@ static inline const char *known_value(ett_json_scan *s, const ett_json_step *ste
   case ETT_JSON_VALUE_NAME:
     return *p == '"' ? healed(s, p, end, &e->name) : NULL;
   case ETT_JSON_VALUE_TS:
-    return event_time(s, p, end, e, 1);
+    return known_time(s, p, end, e, 1);
   case ETT_JSON_VALUE_DUR:
-    return event_time(s, p, end, e, 0);
+    return known_time(s, p, end, e, 0);
   case ETT_JSON_VALUE_PID:
     return identity(s, p, end, &e->pid, &e->pid_type, &s->pid);
   case ETT_JSON_VALUE_TID:
@@ -38,16 +64,14 @@ static inline int take_fact(ett_json_scan *s, const ett_json_fact *f, event_stat
   return 0;
 }
 
+/* Whether the step's bytes are at p. They may not go beyond the window: their last one is
+ * no quote, as all bytes behind the window are. */
 static inline bool is_step(const ett_json_known *k, const ett_json_step *step,
-                           const char *p, const char *end) {
-  const ptrdiff_t n = step->length;
+                           const char *p) {
+  if ((load8(p + step->before) ^ step->last) & step->mask)
+    return false;
+  const ptrdiff_t n = step->before;
   const char *q = k->bytes + step->text;
-  if (end - p < n)
-    return false;
-  if (n < 8)
-    return (load8(p) ^ load8(q)) << (64 - 8 * n) == 0;
-  if (load8(p + n - 8) != step->last)
-    return false;
   if (n < WIDTH)
     return (vsame(p, q) | (MASK)(ALL << n)) == ALL;
   for (ptrdiff_t i = 0; i < n - WIDTH; i += WIDTH)
@@ -58,19 +82,13 @@ static inline bool is_step(const ett_json_known *k, const ett_json_step *step,
 
 /* The step behind `at`, but for the first one, that the bytes at p are. It becomes the
  * first: events that follow one another are alike. NULL when there is none. */
-static ett_json_step *find_step(ett_json_known *k, ett_json_step *at, const char *p,
-                                const char *end) {
-  for (ett_json_step *before = &k->steps[at->child]; before->next;) {
-    const uint16_t number = before->next;
-    ett_json_step *step = &k->steps[number];
-    if (is_step(k, step, p, end)) {
+static ett_json_step *find_step(ett_json_known *k, ett_json_step *at, const char *p) {
+  for (ett_json_step *before = at->child, *step; (step = before->next); before = step)
+    if (is_step(k, step, p)) {
       before->next = step->next;
       step->next = at->child;
-      at->child = number;
-      return step;
+      return at->child = step;
     }
-    before = step;
-  }
   return NULL;
 }
 
@@ -81,13 +99,12 @@ static const char *known_event(ett_json_scan *s, const char *p, const char *end,
   ett_json_known *k = s->known;
   ett_json_step *at = k->steps;
   for (;;) {
-    ett_json_step *next = &k->steps[at->child];
-    k->stuck = (uint32_t)(at - k->steps);
-    k->stuck_at = p;
-    if (!at->child)
+    ett_json_step *next = at->child;
+    if (!next || (!is_step(k, next, p) && !(next = find_step(k, at, p)))) {
+      k->stuck = at;
+      k->stuck_at = p;
       return NULL;
-    if (!is_step(k, next, p, end) && !(next = find_step(k, at, p, end)))
-      return NULL;
+    }
     p += next->length;
     for (uint32_t i = 0; i < next->facts; i++)
       if (take_fact(s, &k->facts[next->fact + i], e))
@@ -98,18 +115,19 @@ static const char *known_event(ett_json_scan *s, const char *p, const char *end,
       e->category_id = next->category;
       return p;
     }
-    k->stuck_at = NULL;
-    if ((unsigned char)*p <= ' ' || !(p = known_value(s, next, p, end, e)))
+    if ((unsigned char)*p <= ' ' || !(p = known_value(s, next, p, end, e))) {
+      k->stuck_at = NULL;
       return NULL;
+    }
     at = next;
   }
 }
 
 /* The way of an event through the tree, of which the steps from a place on are new. */
 typedef struct way {
-  const char *from; /* bytes of the next step */
-  uint32_t at;      /* the step before it */
-  uint16_t facts;   /* of the next step: the last of the tree's */
+  const char *from;  /* bytes of the next step */
+  ett_json_step *at; /* the step before it */
+  uint16_t facts;    /* of the next step: the last of the tree's */
   uint16_t category;
   uint8_t ph;
   bool has_ph, has_category, crowded, failed;
@@ -119,28 +137,31 @@ typedef struct way {
 static void add_step(ett_json_known *k, way *w, const char *to, ett_json_value value,
                      const ett_json_slot *slot) {
   const size_t length = (size_t)(to - w->from);
-  if (w->failed || k->step_count == ETT_JSON_STEPS || length > UINT16_MAX ||
+  if (w->failed || k->step_count == ETT_JSON_STEPS || length > ETT_JSON_STEP_BYTES ||
       length > ETT_JSON_BYTES - k->byte_count) {
     w->failed = true;
     return;
   }
-  const uint16_t number = (uint16_t)k->step_count++;
-  ett_json_step *at = &k->steps[w->at];
-  k->steps[number] = (ett_json_step){.last = length < 8 ? 0 : load8(to - 8),
-                                     .text = k->byte_count,
-                                     .length = (uint16_t)length,
-                                     .next = at->child,
-                                     .fact = (uint16_t)(k->fact_count - w->facts),
-                                     .facts = w->facts,
-                                     .category = w->category,
-                                     .value = (uint8_t)value,
-                                     .ph = w->ph,
-                                     .has_category = w->has_category,
-                                     .slot = slot};
+  ett_json_step *step = &k->steps[k->step_count++];
+  const size_t before = length < 8 ? 0 : length - 8;
+  *step =
+      (ett_json_step){.last = load8(w->from + before),
+                      .mask = length < 8 ? ((uint64_t)1 << 8 * length) - 1 : UINT64_MAX,
+                      .before = (uint16_t)before,
+                      .text = k->byte_count,
+                      .length = (uint16_t)length,
+                      .next = w->at->child,
+                      .fact = (uint16_t)(k->fact_count - w->facts),
+                      .facts = w->facts,
+                      .category = w->category,
+                      .value = (uint8_t)value,
+                      .ph = w->ph,
+                      .has_category = w->has_category,
+                      .slot = slot};
   memcpy(k->bytes + k->byte_count, w->from, length);
   k->byte_count += (uint32_t)length;
-  at->child = number;
-  w->at = number;
+  w->at->child = step;
+  w->at = step;
   w->from = to;
   w->facts = 0;
   w->crowded = false;
@@ -226,7 +247,7 @@ static void learn(ett_json_scan *s, const char *p, const char *end) {
   ett_json_known *k = s->known;
   way w = {.from = k->stuck_at, .at = k->stuck};
   uint32_t alike = 0;
-  for (uint32_t i = k->steps[w.at].child; i; i = k->steps[i].next)
+  for (const ett_json_step *i = w.at->child; i; i = i->next)
     alike++;
   w.crowded = alike >= 8; /* its args seem to change, too */
   bool in_args = false;

@@ -90,23 +90,20 @@ static const char *nested(const char *p, const char *end) {
       p -= WIDTH; /* p may have passed stop by one; the loop adds WIDTH again */
       continue;
     }
-    MASK quotes = vquote(p);
-    MASK string_mask = prefix(quotes) ^ inside;
-    inside = string_mask >> (WIDTH - 1) & 1 ? ALL : 0;
-    MASK opens = vopen(p) & ~string_mask, closes = vclose(p) & ~string_mask;
-    if (depth > count(closes)) {
-      depth += count(opens) - count(closes);
-      continue;
+    const MASK quotes = vquote(p);
+    MASK string_mask = inside;
+    if (quotes) {
+      string_mask ^= prefix(quotes);
+      inside = string_mask >> (WIDTH - 1) & 1 ? ALL : 0;
     }
-    for (MASK both = opens | closes; both; both &= both - 1) {
-      unsigned i = first(both);
-      if (opens >> i & 1) {
-        depth++;
-      } else if (--depth == 0) {
-        p += i;
+    const MASK opens = vopen(p) & ~string_mask, closes = vclose(p) & ~string_mask;
+    int64_t still = depth; /* open before the next close */
+    for (MASK m = closes; m; m &= m - 1, still--)
+      if (still + count(opens & (m ^ (m - 1)) & ALL) == 1) {
+        p += first(m);
         return p < end ? p + 1 : NULL;
       }
-    }
+    depth = still + count(opens);
   }
   return NULL;
 }
@@ -144,31 +141,39 @@ static inline const char *skip_value(ett_json_scan *s, const char *p, const char
   return NULL;
 }
 
+static const uint32_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
+
+/* The number of which t has the eight digits, one a byte. */
+static inline uint64_t eight_digits(uint64_t t) {
+  t = (t * 10) + (t >> 8);
+  return (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
+          (((t >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
+         32;
+}
+
 /* Digits from p; *n of them. The value is exact up to 19 digits. Eight bytes at a time:
  * the first that is no digit has the top bit set in `other`, those behind it do not
  * count. */
 static inline const char *digits(const char *p, uint64_t *value, unsigned *n) {
-  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
   const char *start = p;
   uint64_t v = 0;
   for (;;) {
     const uint64_t bytes = load8(p);
     uint64_t t = bytes - 0x3030303030303030u;
     const uint64_t other = ((bytes + 0x4646464646464646u) | t) & 0x8080808080808080u;
-    const unsigned k = other ? (unsigned)__builtin_ctzll(other) / 8 : 8;
-    if (k < 8)
-      t = t << 8 << (56 - 8 * k); /* zeroes in front */
-    t = (t * 10) + (t >> 8);
-    t = (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
-         (((t >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
-        32;
-    p += k;
-    if (k < 8) {
-      *value = v * power[k] + t;
-      *n = (unsigned)(p - start);
-      return p;
+    if (!other) {
+      v = v * 100000000u + eight_digits(t);
+      p += 8;
+      continue;
     }
-    v = v * 100000000u + t;
+    const unsigned k = (unsigned)__builtin_ctzll(other) / 8;
+    if (k) {
+      v = v * powers[k] + eight_digits(t << (64 - 8 * k)); /* zeroes in front */
+      p += k;
+    }
+    *value = v;
+    *n = (unsigned)(p - start);
+    return p;
   }
 }
 
@@ -200,19 +205,18 @@ static const char *odd_time(ett_json_scan *s, const char *p, const char *end,
 /* A time in microseconds as ticks; returns its end, or p when it is no number. */
 static inline const char *time_ticks(ett_json_scan *s, const char *p, const char *end,
                                      int64_t *ticks, uint8_t *bad) {
-  static const uint32_t power[] = {1, 10, 100, 1000, 10000, 100000, 1000000};
   uint64_t whole, part = 0;
   unsigned n, m = 0;
   const char *q = digits(p, &whole, &n);
   if (n == 0 || n > 18 || whole > s->whole_limit)
     return odd_time(s, p, end, ticks, bad);
-  whole *= power[s->decimals];
+  whole *= s->per_us;
   if (*q == '.') {
     q = digits(q + 1, &part, &m);
     if (m == 0 || m > 18)
       return odd_time(s, p, end, ticks, bad);
     if (m < s->decimals) {
-      part *= power[s->decimals - m];
+      part *= powers[s->decimals - m];
     } else if (m > s->decimals) {
       uint64_t scale = 1;
       for (unsigned drop = m - s->decimals; drop; drop--)

@@ -57,8 +57,9 @@ void ett_json_scan_init(ett_json_scan *s, ett_trace_part *part, const ett_json_a
   s->args = args;
   s->flows = flows;
   s->decimals = decimals;
-  s->whole_limit = (uint64_t)INT64_MAX / (decimals == 6 ? 1000000 : 1000) - 1;
-  s->longest = ETT_TRACE_LONGEST_S * (decimals == 6 ? 1000000000000 : 1000000000);
+  s->per_us = decimals == 6 ? 1000000 : 1000;
+  s->whole_limit = (uint64_t)INT64_MAX / s->per_us - 1;
+  s->longest = ETT_TRACE_LONGEST_S * 1000000 * s->per_us;
   s->pid = (ett_json_again){.bits = {0x2C30}, .mask = {0xFFFF}, .length = 1}; /* "0," */
   s->tid = s->pid;
   s->until_known = 64; /* until then it shows which members of args change */
