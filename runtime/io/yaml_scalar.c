@@ -1,6 +1,7 @@
 #include "io/yaml_scalar.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "io/number.h"
@@ -20,7 +21,7 @@ static bool is_word(const char *text, size_t length, const char *lower) {
 }
 
 /* 0x1F and 0o17. */
-static bool resolve_based(ett_yaml_node *node, const char *text, size_t length) {
+static bool resolve_based(ett_yaml_scalar *scalar, const char *text, size_t length) {
   int base = length > 2 && text[0] == '0' ? (text[1] == 'x'   ? 16
                                              : text[1] == 'o' ? 8
                                                               : 0)
@@ -34,45 +35,37 @@ static bool resolve_based(ett_yaml_node *node, const char *text, size_t length) 
       return false;
     value = value * base + digit;
   }
-  node->kind = ETT_YAML_INTEGER;
-  node->value.integer = value;
+  *scalar = (ett_yaml_scalar){ETT_YAML_INTEGER, value, (double)value};
   return true;
 }
 
-static bool resolve_special_float(ett_yaml_node *node, const char *text, size_t length) {
+static bool resolve_special_float(ett_yaml_scalar *scalar, const char *text,
+                                  size_t length) {
   size_t sign = length > 0 && (text[0] == '-' || text[0] == '+');
   if (is_word(text + sign, length - sign, ".inf") ||
       (sign == 0 && length == 4 && memcmp(text, ".Inf", 4) == 0))
-    node->value.number = text[0] == '-' ? -INFINITY : INFINITY;
+    scalar->number = text[0] == '-' ? -INFINITY : INFINITY;
   else if (sign == 0 && (is_word(text, length, ".nan") ||
                          (length == 4 && memcmp(text, ".NaN", 4) == 0)))
-    node->value.number = NAN;
+    scalar->number = NAN;
   else
     return false;
-  node->kind = ETT_YAML_FLOAT;
+  scalar->kind = ETT_YAML_FLOAT;
   return true;
 }
 
-bool ett_yaml_resolve(ett_yaml_node *node, const char *text, size_t length) {
-  if (length == 0 || is_word(text, length, "null") || (length == 1 && text[0] == '~')) {
-    node->kind = ETT_YAML_NULL;
-    return true;
-  }
-  if (is_word(text, length, "true") || is_word(text, length, "false")) {
-    node->kind = ETT_YAML_BOOLEAN;
-    node->value.integer = text[0] == 't' || text[0] == 'T';
-    return true;
-  }
-  ett_number number = ett_number_parse(text, length);
-  if (number.kind == ETT_NUMBER_INTEGER) {
-    node->kind = ETT_YAML_INTEGER;
-    node->value.integer = number.integer;
-    return true;
-  }
-  if (number.kind == ETT_NUMBER_FLOAT) {
-    node->kind = ETT_YAML_FLOAT;
-    node->value.number = number.number;
-    return true;
-  }
-  return resolve_based(node, text, length) || resolve_special_float(node, text, length);
+ett_yaml_scalar ett_yaml_resolve(const char *text, size_t length) {
+  ett_yaml_scalar s = {.kind = ETT_YAML_STRING};
+  const ett_number number = ett_number_parse(text, length);
+  if (length == 0 || is_word(text, length, "null") || (length == 1 && text[0] == '~'))
+    s.kind = ETT_YAML_NULL;
+  else if (is_word(text, length, "true") || is_word(text, length, "false"))
+    s = (ett_yaml_scalar){ETT_YAML_BOOLEAN, text[0] == 't' || text[0] == 'T', 0};
+  else if (number.kind == ETT_NUMBER_INTEGER)
+    s = (ett_yaml_scalar){ETT_YAML_INTEGER, number.integer, (double)number.integer};
+  else if (number.kind == ETT_NUMBER_FLOAT)
+    s = (ett_yaml_scalar){ETT_YAML_FLOAT, 0, number.number};
+  else if (!resolve_based(&s, text, length))
+    resolve_special_float(&s, text, length);
+  return s;
 }

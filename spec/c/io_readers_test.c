@@ -13,7 +13,6 @@
 #include "io/csv.h"
 #include "io/file.h"
 #include "io/json_prepare.h"
-#include "io/yaml.h"
 
 static void assert_prepared(const char *text, const char *wanted) {
   char out[128];
@@ -46,45 +45,6 @@ static void json_faults_have_a_place(void **state) {
   assert_string_equal(err.message, "2:2: number too large for a double");
   assert_int_equal(ett_json_prepare("\"a\xFF\"", 4, NULL, &written, &err), -1);
   assert_string_equal(err.message, "1:3: not UTF-8");
-}
-
-static void yaml_nodes_know_their_place(void **state) {
-  (void)state;
-  static const char text[] = "a: &x [1, two]\nb:\n  c: *x\n";
-  ett_yaml_document d;
-  ett_err err;
-  assert_int_equal(ett_yaml_read(text, sizeof text - 1, NULL, &d, &err), 0);
-  assert_int_equal(d.nodes[0].kind, ETT_YAML_MAPPING);
-  const ett_yaml_node *a = &d.nodes[d.nodes[0].first];
-  assert_string_equal(d.text + a->value.string.offset, "a");
-  const ett_yaml_node *list = &d.nodes[a->next];
-  assert_int_equal(list->kind, ETT_YAML_SEQUENCE);
-  assert_int_equal(d.nodes[list->first].value.integer, 1);
-  const ett_yaml_node *b = &d.nodes[list->next], *inner = &d.nodes[b->next];
-  const ett_yaml_node *c = &d.nodes[inner->first], *alias = &d.nodes[c->next];
-  assert_int_equal(c->line, 3);
-  assert_int_equal(c->column, 3);
-  assert_int_equal(alias->kind, ETT_YAML_ALIAS);
-  assert_ptr_equal(&d.nodes[alias->value.integer], list);
-  ett_yaml_free(&d);
-  ett_yaml_free(&d);
-}
-
-static void yaml_faults_leave_nothing(void **state) {
-  (void)state;
-  ett_yaml_document d;
-  ett_err err;
-  assert_int_equal(ett_yaml_read("a: [1", 5, NULL, &d, &err), -1);
-  assert_null(d.nodes);
-  const ett_yaml_limits narrow = {2, 3, 5};
-  assert_int_equal(ett_yaml_read("[[[1]]]", 7, &narrow, &d, &err), -1);
-  assert_int_equal(err.code, ETT_ERR_LIMIT);
-  assert_int_equal(ett_yaml_read("[1,2,3,4]", 9, &narrow, &d, &err), -1);
-  assert_int_equal(err.code, ETT_ERR_LIMIT);
-  assert_int_equal(ett_yaml_read("abcdef", 6, &narrow, &d, &err), -1);
-  assert_int_equal(err.code, ETT_ERR_LIMIT);
-  assert_int_equal(ett_yaml_read("[a, bc]", 7, &narrow, &d, &err), 0);
-  ett_yaml_free(&d);
 }
 
 static void csv_columns(void **state) {
@@ -136,8 +96,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(json_keeps_what_cjson_would_lose),
       cmocka_unit_test(json_faults_have_a_place),
-      cmocka_unit_test(yaml_nodes_know_their_place),
-      cmocka_unit_test(yaml_faults_leave_nothing),
       cmocka_unit_test(csv_columns),
       cmocka_unit_test(files_are_whole),
   };

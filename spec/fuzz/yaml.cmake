@@ -1,0 +1,2 @@
+# The reader makes Lua tables.
+set(ETT_FUZZ_yaml_LIBRARIES PkgConfig::LUA)
