@@ -1,4 +1,4 @@
-/* ett.sample: statistics, shapes, journals, this process. bind_surface.c and
+/* ett.sample: statistics, journals, this process. bind_surface.c and
  * bind_tensor.c add the rest. */
 #include "samplers/core/bind.h"
 
@@ -13,11 +13,9 @@
 #include "base/clock.h"
 #include "samplers/core/bounds.h"
 #include "samplers/core/journal.h"
-#include "samplers/core/space.h"
 #include "samplers/core/stats.h"
 
 #define JOURNAL_TYPE "ett.sample.journal"
-#define SPACE_TYPE "ett.sample.space"
 
 /* sample.stats(list) -> { count, min, median, mean, low_mean, half_width, low,
  * low_half_width } */
@@ -35,76 +33,6 @@ static int stats(lua_State *L) {
   ett_lua_set_number(L, "half_width", s.half_width);
   ett_lua_set_number(L, "low", s.low);
   ett_lua_set_number(L, "low_half_width", s.low_half_width);
-  return 1;
-}
-
-typedef struct {
-  int count;
-  int64_t total;
-  ett_sample_axis axes[32];
-  int64_t counts[32];
-} space_box;
-
-/* sample.space{ {start=, step=, stop=, op="add"|"mul"}, … } -> space */
-static int space_new(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  space_box *b = lua_newuserdatauv(L, sizeof *b, 0);
-  b->count = 0;
-  luaL_setmetatable(L, SPACE_TYPE);
-  lua_Integer n = luaL_len(L, 1);
-  luaL_argcheck(L, n >= 1 && n <= 32, 1, "1 to 32 dimensions");
-  ett_err err = {0};
-  for (int i = 0; i < n; i++) {
-    lua_geti(L, 1, i + 1);
-    luaL_checktype(L, -1, LUA_TTABLE);
-    ett_sample_axis *a = &b->axes[i];
-    a->start = ett_lua_integer_field(L, -1, "start", 0);
-    a->step = ett_lua_integer_field(L, -1, "step", 1);
-    a->end = ett_lua_integer_field(L, -1, "stop", 0);
-    const char *op = ett_lua_string_field(L, -1, "op", "add");
-    if (strcmp(op, "add") != 0 && strcmp(op, "mul") != 0)
-      return luaL_error(L, "operator must be 'add' or 'mul', got '%s'", op);
-    a->op = op[0] == 'a' ? '+' : '*';
-    b->counts[i] = ett_sample_axis_count(a, &err);
-    if (b->counts[i] < 0)
-      return ett_lua_raise(L, &err);
-    lua_pop(L, 1);
-  }
-  b->total = ett_sample_space_count(b->axes, (int)n, &err);
-  if (b->total < 0)
-    return ett_lua_raise(L, &err);
-  b->count = (int)n;
-  return 1;
-}
-
-static int space_count(lua_State *L) {
-  space_box *b = luaL_checkudata(L, 1, SPACE_TYPE);
-  lua_pushinteger(L, b->total);
-  return 1;
-}
-
-/* space:shape(index from 1) -> list of integers */
-static int space_shape(lua_State *L) {
-  space_box *b = luaL_checkudata(L, 1, SPACE_TYPE);
-  lua_Integer index = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, index >= 1 && index <= b->total, 2, "no shape with this number");
-  int64_t shape[32];
-  ett_sample_space_shape(b->axes, b->counts, b->count, index - 1, shape);
-  lua_createtable(L, b->count, 0);
-  for (int i = 0; i < b->count; i++) {
-    lua_pushinteger(L, shape[i]);
-    lua_seti(L, -2, i + 1);
-  }
-  return 1;
-}
-
-/* sample.halton(index from 1, dimension from 1, seed) -> number in [0, 1) */
-static int halton(lua_State *L) {
-  lua_Integer index = luaL_checkinteger(L, 1), dimension = luaL_checkinteger(L, 2);
-  luaL_argcheck(L, index >= 1, 1, "index must be at least 1");
-  luaL_argcheck(L, dimension >= 1 && dimension <= 32, 2, "dimension must be 1 to 32");
-  lua_pushnumber(L, ett_sample_halton((uint64_t)index, (int)dimension - 1,
-                                      (uint64_t)luaL_checkinteger(L, 3)));
   return 1;
 }
 
@@ -239,16 +167,8 @@ static const luaL_Reg journal_methods[] = {
     {NULL, NULL},
 };
 
-static const luaL_Reg space_methods[] = {
-    {"count", space_count},
-    {"shape", space_shape},
-    {NULL, NULL},
-};
-
 static const luaL_Reg functions[] = {
     {"stats", stats},
-    {"space", space_new},
-    {"halton", halton},
     {"journal", journal_open},
     {"catch_interrupts", catch_interrupts},
     {"interrupted", interrupted},
@@ -266,7 +186,6 @@ static const luaL_Reg functions[] = {
 int luaopen_ett_sample(lua_State *L);
 int luaopen_ett_sample(lua_State *L) {
   ett_lua_type(L, JOURNAL_TYPE, journal_methods, journal_close);
-  ett_lua_type(L, SPACE_TYPE, space_methods, NULL);
   luaL_newlib(L, functions);
   ett_bind_sample_surface(L);
   ett_bind_sample_tensor(L);

@@ -18,7 +18,6 @@
 
 #include "samplers/core/journal.h"
 #include "samplers/core/memory.h"
-#include "samplers/core/space.h"
 #include "samplers/core/stats.h"
 
 static void low_mean_ignores_what_noise_adds(void **state) {
@@ -73,23 +72,6 @@ static void pages_are_zeroed_and_aligned(void **state) {
   }
   assert_null(ett_sample_pages_new((size_t)-1));
   ett_sample_pages_free(NULL, 1);
-}
-
-static void ranges_agree_with_counting(void **state) {
-  (void)state;
-  ett_err err;
-  for (int64_t start = 1; start < 6; start++)
-    for (int64_t step = 1; step < 5; step++)
-      for (int64_t end = start; end < 60; end++)
-        for (int mul = 0; mul < 2; mul++) {
-          if (mul && step < 2)
-            continue;
-          ett_sample_axis axis = {start, step, end, mul ? '*' : '+'};
-          int64_t n = 0, v = start;
-          for (; v <= end; v = mul ? v * step : v + step)
-            assert_int_equal(ett_sample_axis_value(&axis, n++), v);
-          assert_int_equal(ett_sample_axis_count(&axis, &err), n);
-        }
 }
 
 static char *contents(const char *path) {
@@ -201,7 +183,6 @@ int main(void) {
       cmocka_unit_test(low_mean_ignores_what_noise_adds),
       cmocka_unit_test(low_ignores_flukes_below_as_well),
       cmocka_unit_test(pages_are_zeroed_and_aligned),
-      cmocka_unit_test(ranges_agree_with_counting),
       cmocka_unit_test(journal_keeps_whole_lines_only),
       cmocka_unit_test(memory_that_is_free_is_what_every_group_leaves),
   };

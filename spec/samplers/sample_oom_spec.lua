@@ -3,16 +3,15 @@ local oom = require "oom"
 local sample = require "ett.sample"
 
 describe("with failing allocations", function()
-  it("ett.sample makes spaces and tensors", function()
+  it("ett.sample makes tensors", function()
     oom.every_allocation(function()
-      local space = sample.space { { start = 1, stop = 16, step = 2, op = "mul" }, { start = 4, stop = 12, step = 1 } }
       local t = sample.tensor(16)
       t:fill(2)
       local view = t:view(1, 4)
       view:set(1, 3)
       local sum = t:sum()
       t:close()
-      return sum + #space:shape(3) + sample.halton(5, 1, 3)
+      return sum
     end)
   end)
 

@@ -1,7 +1,8 @@
 local sample = require "ett.sample"
+local space = require "ett.sampling.space"
 
 --- A fixed irregular sequence in [0, 1).
-local function spread(i, d) return sample.halton(i, d, 3) end
+local function spread(i, d) return space.halton(i, d, 3) end
 
 describe("a surface through measurements", function()
   local function truth(a, b) return math.sin(2 * a) + 0.5 * b * b end

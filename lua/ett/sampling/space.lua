@@ -3,7 +3,6 @@
 -- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. A grid keeps
 -- indices only: a shape is made when it is needed.
 local error_module = require "ett.base.error"
-local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
 local schema = require "ett.base.schema"
 
@@ -48,7 +47,7 @@ local function list_axis(name, given, least, wanted)
   return { start = 1, stop = #list, list = list }
 end
 
---- One grid dimension as a range for the C enumeration, or a list. least: 1, or 0 where the operator allows it.
+--- One grid dimension as a range or a list. least: 1, or 0 where the operator allows it.
 local function grid_axis(name, given, least)
   local wanted = least == 0 and "an integer of at least 0" or "a positive integer"
   local one = math.type(given) and math.tointeger(given)
@@ -77,6 +76,35 @@ local function grid_axis(name, given, least)
     error_module.raise("model", "dimension '%s': start must be %s, got %d", name, wanted, axis.start)
   end
   return { start = axis.start, stop = axis.stop, step = axis.step or 1, op = axis.op or "add" }
+end
+
+--- Number of values of a range, with integers: a quotient of logarithms rounds wrongly.
+local function range_count(axis)
+  local start, stop, step = axis.start, axis.stop, axis.step or 1
+  if start > stop then error_module.raise("argument", "range starts at %d above its end %d", start, stop) end
+  if start == stop then return 1 end
+  if axis.op ~= "mul" then
+    if step < 1 then
+      error_module.raise("argument", "step of an 'add' range must be at least 1, got %d", step)
+    end
+    return (stop - start) // step + 1
+  end
+  if step < 2 or start < 1 then
+    error_module.raise("argument", "a 'mul' range needs a step of at least 2 and a start of at least 1, got step %d "
+      .. "and start %d", step, start)
+  end
+  local count = 1
+  while start <= stop // step do
+    start, count = start * step, count + 1
+  end
+  return count
+end
+
+--- Value number `index` (from 0) of a dimension.
+local function axis_value(axis, index)
+  local value = axis.start + (axis.op == "mul" and 0 or index * (axis.step or 1))
+  for _ = 1, axis.op == "mul" and index or 0 do value = value * axis.step end
+  return axis.list and axis.list[value] or value
 end
 
 local function named_by(columns, values)
@@ -161,29 +189,52 @@ end
 ---@param axes table<string, any> by column: integer, list, or { start =, stop =, step =, op = }
 ---@param entry table? of the campaign: `where`, `with`; zero: the set of columns that may be 0
 function campaign_space.grid(columns, axes, entry)
-  local list, zero = {}, entry and entry.zero or {}
+  local list, zero, total = {}, entry and entry.zero or {}, 1
   for i, name in ipairs(columns) do
     list[i] = grid_axis(name, axes[name], zero[name] and 0 or 1)
-    error_module.wrap(("dimension '%s'"):format(name), sample.space, { list[i] })
+    list[i].count = error_module.wrap(("dimension '%s'"):format(name), range_count, list[i])
+    if total > math.maxinteger // list[i].count then
+      error_module.raise("limit", "%s: more than 2^63 shapes", table.concat(columns, ", "))
+    end
+    total = total * list[i].count
   end
-  local range = error_module.wrap(table.concat(columns, ", "), sample.space, list)
-  local space = { total = range:count(), shape = function(index)
-    local values = range:shape(index)
-    for i, axis in ipairs(list) do
-      if axis.list then values[i] = axis.list[values[i]] end
+  local space = { total = total, shape = function(index)
+    local values, rest = {}, index - 1
+    for i = #list, 1, -1 do
+      values[i] = axis_value(list[i], rest % list[i].count)
+      rest = rest // list[i].count
     end
     return values
   end }
   return entry and (entry.where or entry.with) and chosen(columns, entry, space) or space
 end
 
---- A seeded uniform number in [0, 1) from two integers (splitmix64).
-local function uniform(seed, index)
-  local x = seed * -7046029254386353131 + index * -4658895280553007687
-  x = (x ~ (x >> 30)) * -4658895280553007687
-  x = (x ~ (x >> 27)) * -7723592293110705685
+--- A uniform number in [0, 1) from 64 bits (the end of splitmix64, Steele et al. 2014).
+local function uniform_of(x)
+  x = (x ~ (x >> 30)) * 0xbf58476d1ce4e5b9
+  x = (x ~ (x >> 27)) * 0x94d049bb133111eb
   x = x ~ (x >> 31)
   return (x >> 11) * 2.0 ^ -53
+end
+
+local golden = 0x9e3779b97f4a7c15 -- of splitmix64
+
+--- A seeded uniform number in [0, 1) from two integers.
+local function uniform(seed, index) return uniform_of(seed * golden + index * -4658895280553007687) end
+
+local primes = { 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101,
+  103, 107, 109, 113, 127, 131 }
+
+--- Point `index` (from 1) of the Halton sequence in a dimension (1 to 32), shifted modulo 1 by a seeded offset (Cranley
+--- and Patterson 1976): low-discrepancy in [0, 1).
+function campaign_space.halton(index, dimension, seed)
+  local base, fraction, value = primes[dimension], 1.0, 0.0
+  while index > 0 do
+    fraction = fraction / base
+    value, index = value + fraction * (index % base), index // base
+  end
+  value = value + uniform_of(seed * 64 + dimension - 1 + golden)
+  return value >= 1 and value - 1 or value
 end
 
 --- A function from u in [0, 1) to an integer value of a design's dimension, and the number of such values.
@@ -246,7 +297,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
       tries = tries + 1
       local values = {}
       for i in ipairs(columns) do
-        values[i] = place[i](entry.design == "halton" and sample.halton(tries, i, seed)
+        values[i] = place[i](entry.design == "halton" and campaign_space.halton(tries, i, seed)
           or uniform(seed * 131 + i, tries))
       end
       if entry.with then follow(columns, call, values) end

@@ -8,6 +8,7 @@
 -- a step, ranks arrive one after another, buffers were just written, and other groups use the same caches and memory.
 local find = require "ett.base.find"
 local sample = require "ett.sample"
+local space = require "ett.sampling.space"
 local watch_module = require "ett.validate.watch"
 
 local wires = {}
@@ -125,9 +126,9 @@ local function points_of(groups, effort)
       local kind, sizes, lengths, count = table.unpack(design)
       local buffer = sample.tensor(sizes[2])
       for i = 1, math.max(6, math.floor(count * effort)) do
-        local elements = math.floor(between(sizes, sample.halton(i, 1, 7)) / degree + 0.5) * degree
+        local elements = math.floor(between(sizes, space.halton(i, 1, 7)) / degree + 0.5) * degree
         list[#list + 1] = { group = name, over = group, kind = kind, elements = elements,
-          stretch = between(lengths, sample.halton(i, 2, 7)), tensor = buffer:view(1, elements), visits = {} }
+          stretch = between(lengths, space.halton(i, 2, 7)), tensor = buffer:view(1, elements), visits = {} }
       end
     end
   end
