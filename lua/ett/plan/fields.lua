@@ -1,27 +1,27 @@
---- The fields of a plan, each declared once: the check, the help texts, the axes of a sweep, the table that C reads and
---- the table of README.md follow from here.
---
--- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
---   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
---   after    neither the program nor C depends on it: it says what an estimate adds of runs, money and variation
---   needs    { text, function(plan, context) }: what else must be for a value other than the default to have an effect
---   software what training software decides; an estimate lists it where it is left open
---   program  the step program depends on it: true, or a function of the value and the plan that says what matters of
---            it (a list: as text)
---
--- Fields that the program depends on come first: a sweep varies the last field fastest, so that one program is used up
--- before the next is lowered.
+--- The fields of a plan, each declared once. The checks, help texts, sweep axes, the table that C reads and the table
+--- of README.md are derived from this list.
+---
+--- { name, kind (ett.base.schema), default =, optional =, one_of =, least =, most =, help =, c =, program = }
+---   c        true: C reads it under its own name; { name, function(value, plan) }: under that name, converted
+---   after    neither the program nor C depends on it; only runs, money and variation of an estimate do
+---   needs    { text, function(plan, context) }: condition under which a value other than the default has an effect
+---   software decided by the training software; an estimate lists it if the plan leaves it open
+---   program  the step program depends on it: true, or a function of value and plan that returns the relevant part
+---            (a list: as text)
+---
+--- Fields that the program depends on come first. A sweep varies the last field fastest, so all plans of one program
+--- are evaluated before the next program is lowered.
 local ranks_module = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local built_in = schedules.built_in
 
--- Largest degrees and sizes: beyond anything built, and small enough that no count of devices,
--- tokens or bytes leaves 64 bits.
+-- Largest degrees and sizes: beyond any real system, and small enough that counts of devices, tokens and bytes fit in
+-- 64 bits.
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
--- What fields need. The context of an estimate says whether its model has experts, and whether it knows a rate of
--- failures and its devices' power.
+-- Conditions of fields. The context of an estimate tells whether the model has experts, and whether failure rates and
+-- device power are known.
 local function staged(p) return p.pp > 1 end
 local function replicated(p) return p.dp * p.cp > 1 end
 local function sharded(p) return p.zero > 0 and replicated(p) end
@@ -32,7 +32,7 @@ local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1
 
 local fields = {
   recompute_modules = { "core_attn" }, known_modules = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act" },
-  -- Products with adapters by default: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
+  -- Default products with adapters: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
   lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
     { "seq", "count", most = 1 << 24, program = true, help = "tokens of a sequence" },
@@ -83,7 +83,7 @@ local fields = {
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
     { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" },
       c = true,
-      program = function(how, p) return p.stack and how or how ~= "none" end, -- a stack's launches tell them apart
+      program = function(how, p) return p.stack and how or how ~= "none" end, -- only a stack's launches depend on it
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },
@@ -199,7 +199,7 @@ local fields = {
   },
 }
 
---- The fields as ett.base.schema takes them, and the place of each in the list.
+--- The fields as a schema of ett.base.schema, and the position of each in the list.
 fields.schema, fields.position = {}, {}
 for i, field in ipairs(fields.list) do
   local name = field[1]
@@ -208,12 +208,12 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
---- Whether the conversion of a declaration for C reads more of a plan than its own field.
+--- Whether the conversion of a field for C reads other fields of the plan.
 function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
---- Fields of a clean plan that differ from their default without an effect, a sentence each.
+--- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, failures =, power = }: booleans
 function fields.idle(p, context)
   local found = {}
@@ -226,13 +226,13 @@ function fields.idle(p, context)
   return found
 end
 
--- What has an effect only where there is something to exchange or to send.
+-- Conditions under which communication fields have an effect.
 local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
 
---- What a given plan leaves open of what software decides, as "name value" of a clean plan.
+--- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param given table
 ---@param p table the clean plan
----@param stack string name of the stack that is taken
+---@param stack string name of the stack in use
 ---@return string[]
 function fields.left_open(given, p, stack)
   local found = {}
@@ -245,7 +245,7 @@ function fields.left_open(given, p, stack)
   return found
 end
 
---- Fills `c` with the fields that C reads of a plan.
+--- Fills `c` with the plan fields that C reads.
 function fields.to_c(p, c)
   for _, field in ipairs(fields.list) do
     local to, name = field.c, field[1]
@@ -263,8 +263,8 @@ for _, field in ipairs(fields.list) do
   if field.program then of_program[#of_program + 1] = { field[1], field.program ~= true and field.program } end
 end
 
---- What a step program depends on, as text: plans of one key share a program.
----@param without string? a field that does not matter
+--- Key of the step program, as text: plans with equal keys share a program.
+---@param without string? a field to be ignored
 function fields.program_key(p, without)
   local words = {}
   for _, field in ipairs(of_program) do
@@ -278,10 +278,10 @@ function fields.program_key(p, without)
   return table.concat(words, " ")
 end
 
---- The same for many plans that differ in some fields alone: a function of a plan.
----@param p table the plan that has the other fields
----@param changing table<string, boolean> of them no conversion reads another one
----@param without string? a field that does not matter
+--- The same as a function of a plan, for many plans that differ only in some fields.
+---@param p table a plan with the other fields
+---@param changing table<string, boolean> fields that may differ; no conversion reads several of them
+---@param without string? a field to be ignored
 function fields.program_keys(p, changing, without)
   local fixed, open, words = {}, {}, {}
   for _, field in ipairs(of_program) do

@@ -1,23 +1,23 @@
---- What follows from a plan that changes field by field: a function's answer is kept for the values of the fields that
---- it read, and looked up again only when one of them changed.
---
---   local all = follows.new { pp = true, tp = true }
---   local ranks = all:first { function(p) return p.pp * p.tp * p.cp * p.dp end }
---   ranks:of(p)
---   p.tp = 4; all:changed "tp"; ranks:of(p)
---
--- A function must depend on fields of its plan alone. Its answers are leaves of a tree: each node asks for the field
--- that the function reads next, given the values before. Fields that never change are no part of it.
+--- Memoised functions of a plan that changes field by field. An answer is cached under the values of the fields that
+--- the function read. It is looked up again only after one of these fields changed.
+---
+---   local all = follows.new { pp = true, tp = true }
+---   local ranks = all:first { function(p) return p.pp * p.tp * p.cp * p.dp end }
+---   ranks:of(p)
+---   p.tp = 4; all:changed "tp"; ranks:of(p)
+---
+--- A function may depend only on fields of its plan. Its answers form a decision tree: each node names the field that
+--- the function reads next, given the previous values. Fields that never change are not in the tree.
 local follows = {}
 local All, Answer = {}, {}
 All.__index, Answer.__index = All, Answer
 
-local absent = {} -- as a key, the value of a field that is nil
+local absent = {} -- key for a nil value of a field
 
-local asked = {} -- as a key of a node, the field that comes next; false: a leaf, which holds the answer
+local asked = {} -- key of a node for the next field; false: a leaf, which holds the answer
 
--- A function that calls another with a view of a table, and returns its answer, the fields of `changing` that it read,
--- their values, and how many. It is for one call at a time.
+-- A function that calls another with a recording view of a table. It returns the answer, the fields of `changing` that
+-- were read, their values, and their number. Not reentrant.
 local function new_recorder()
   local p, changing, count, turn = nil, nil, 0, 0
   local names, values, seen = {}, {}, {}
@@ -37,11 +37,11 @@ local function new_recorder()
   end
 end
 
-local spare -- a recorder that no call uses
+local spare -- an unused recorder
 
---- Calls fn(p). Returns its answer, or false; and the fields of `changing` that it read, in that order, their values,
---- and how many they are: two lists for the next lines alone.
----@param changing table<string, any> fields that may change are its keys
+--- Calls fn(p). Returns its answer or false, then the fields of `changing` that it read, in order, their values, and
+--- their number. Both lists are reused by the next call.
+---@param changing table<string, any> its keys are the fields that may change
 function follows.record(fn, p, changing)
   local record = spare or new_recorder()
   spare = nil
@@ -50,8 +50,8 @@ function follows.record(fn, p, changing)
   return answer, names, values, count
 end
 
---- Calls the function, and adds its answer to its tree.
----@param read function? called with each field that it has read
+--- Calls the function and adds its answer to its tree.
+---@param read function? called for each field that the function has read
 local function compute(one, p, changing, read)
   local answer, names, values, count = follows.record(one.fn, p, changing)
   local at, key = one, "root"
@@ -68,7 +68,7 @@ local function compute(one, p, changing, read)
   return answer
 end
 
---- The answer of one function from its tree; nil: it is not known.
+--- The cached answer of one function; nil if unknown.
 local function known_answer(one, p)
   local node = one.root
   while node do
@@ -81,7 +81,7 @@ local function known_answer(one, p)
   return nil
 end
 
---- The answer of one function of many, which hears of changes to what it reads.
+--- The answer of one function of a list; registers the fields that it read.
 local function look_up(one, p)
   local answer, all = known_answer(one, p), one.all
   if answer ~= nil then return answer end
@@ -94,7 +94,7 @@ local function look_up(one, p)
   end)
 end
 
---- A function of a table that keeps its answers, for tables of any origin.
+--- A memoised function of any table.
 ---@param changing table<string, boolean> the fields that may differ
 function follows.remember(fn, changing)
   local one = { fn = fn }
@@ -105,7 +105,7 @@ function follows.remember(fn, changing)
   end
 end
 
---- Drops functions whose answer is always false: they have read no field that changes.
+--- Removes functions whose answer is always false, because they read no changing field.
 local function drop_fixed(self)
   for i = #self, 1, -1 do
     local one = self[i]
@@ -113,7 +113,7 @@ local function drop_fixed(self)
   end
 end
 
---- The first answer of the functions that is neither nil nor false; else false.
+--- The first answer that is neither nil nor false; else false.
 function Answer:of(p)
   if not self.stale then return self.answer end
   local answer, computed = false, false
@@ -131,7 +131,7 @@ function Answer:of(p)
   return answer
 end
 
---- Functions of a plan, of which the first answer counts.
+--- A list of functions of a plan; their first answer counts.
 ---@param list function[] function(plan): anything, nil or false for none
 function All:first(list)
   local answer = setmetatable({ stale = true }, Answer)
@@ -139,21 +139,21 @@ function All:first(list)
   return answer
 end
 
---- Says that a field of the plan has changed.
+--- Must be called after a field of the plan changed.
 function All:changed(name)
   local readers = self.readers[name]
   if not readers then return end
   for i = 1, #readers do
     local one = readers[i]
-    -- An answer does not depend on what is still stale: it came from a function before.
+    -- An answer does not depend on functions that are still stale: an earlier function gave it.
     if not one.stale then one.stale, one.of.stale = true, true end
   end
 end
 
---- Whether a function has read a field.
+--- Whether any function has read a field.
 function All:reads(name) return self.readers[name] ~= nil end
 
---- Functions that share one changing plan. `names` counts the fields that they have read.
+--- A set of functions on one changing plan. `names` counts the fields that they have read.
 ---@param changing table<string, boolean> the fields that may change
 function follows.new(changing) return setmetatable({ readers = {}, names = 0, changing = changing }, All) end
 

@@ -2,8 +2,8 @@
 --
 --   local p = plan.new({ pp = 4, tp = 2, dp = 2, micro_batch = 4, micro_batches = 8, seq = 4096 }, model, cluster)
 --
--- Every violation is reported at once: the rule, the nearest values that keep it, and the nearest passing plans on as
--- many devices.
+-- All violations are reported at once: the rule, the nearest values that satisfy it, and the nearest valid plans on
+-- the same number of devices.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
@@ -14,11 +14,11 @@ local stacks = require "ett.operator.stack"
 
 local plan = {}
 
---- Fields of a plan as ett.base.schema takes them. A global batch is dp * micro_batch * micro_batches sequences.
+--- The plan fields as a schema. The global batch is dp * micro_batch * micro_batches sequences.
 plan.schema = fields.schema
 
---- Faults of single fields that their kinds do not tell: unknown schedules and stacks, impossible numbers of layers.
---- Makes the numbers of a split integers.
+--- Errors of single fields that their kinds do not detect: unknown schedules and stacks, impossible numbers of layers.
+--- Converts the numbers of a split to integers.
 local function check_fields(p, found)
   if not schedules.exists(p.schedule) then
     local known = schedules.names()
@@ -32,7 +32,7 @@ local function check_fields(p, found)
   end
   local fault = ranks.fault(p.rank_order)
   if fault then found[#found + 1] = ("field 'rank_order': %s"):format(fault) end
-  if p.rank_map and #p.rank_map == p.pp * p.tp * p.cp * p.dp then -- else the rules refuse its length
+  if p.rank_map and #p.rank_map == p.pp * p.tp * p.cp * p.dp then -- otherwise a rule reports its length
     local ok, why = pcall(ranks.map, p.rank_map)
     if not ok then found[#found + 1] = tostring(why) end
   end
@@ -49,13 +49,13 @@ end
 
 plan.check_fields = check_fields
 
---- Every violation of a plan: a list of sentences (empty: it passes), and the clean plan.
+--- All violations of a plan as a list of messages (empty: valid), and the clean plan.
 ---@param given table
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
 function plan.violations(given, model, cluster)
   local found, clean = schema.violations(given, plan.schema)
-  local usable = #found == 0 -- kinds are right: the rules can be tried
+  local usable = #found == 0 -- the types are right, so the rules can be checked
   if type(given) == "table" and given.micro_batches == nil and given.global_batch == nil then
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"
   end
@@ -97,7 +97,7 @@ function plan.tokens(p)
   return exact < 2 ^ 53 and p.dp * p.micro_batch * p.micro_batches * p.seq or exact
 end
 
---- Layers of each stage as DeepSpeed splits a GPT-NeoX model: evenly over its list of modules. Two modules precede the
+--- Layers per stage as DeepSpeed splits a GPT-NeoX model: evenly over its list of modules. Two modules precede the
 --- layers (embedding, a cast) and three follow them (a cast, the norm, the head). The first stages take the remainder.
 ---@param layers integer
 ---@param pp integer

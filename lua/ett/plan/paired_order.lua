@@ -1,10 +1,10 @@
---- The order of DualPipe and DualPipeV (github.com/deepseek-ai/DualPipe): a stage holds two chunks and runs the forward
---- unit of one with the backward unit of the other.
+--- The order of DualPipe and DualPipeV (github.com/deepseek-ai/DualPipe). A stage holds two chunks and pairs the
+--- forward unit of one with the backward unit of the other.
 
---- Units of one stage, in eight steps.
----@param s table place = of the stage, 1 is where micro-batches enter; behind = stages from it to the turn; near = the
----  chunk (1 or 2) that they reach first; micro_batches = of each chunk; after = their number before the first of each
----  chunk
+--- Units of one stage, in eight phases.
+---@param s table place = position of the stage, 1 is where micro-batches enter; behind = number of stages from it to
+--- the turning point; near = the chunk (1 or 2) that micro-batches reach first; micro_batches = per chunk; after =
+--- their number before the first of each chunk
 return function(s)
   local place, behind, a, b = s.place, s.behind, s.near, 3 - s.near
   local units, weights = {}, {}
@@ -36,7 +36,7 @@ return function(s)
     add(F(b))
   end
   for i = 1, s.micro_batches - 2 * behind - place do
-    if i == 1 and behind == 0 then -- the turn is not overlapped, for a smaller bubble
+    if i == 1 and behind == 0 then -- not overlapped at the turning point, for a smaller bubble
       add(F(a))
       add(B(b))
     else

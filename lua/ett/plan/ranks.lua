@@ -1,4 +1,4 @@
---- Ranks of a plan on devices: the order of their axes, and explicit maps.
+--- Placement of a plan's ranks on devices: orders of axes, and explicit maps.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -10,16 +10,18 @@ ranks.axes = { "tp", "cp", "ep", "dp", "pp" }
 --- Megatron-Core's order, the innermost axis first.
 ranks.default = "tp-cp-ep-dp-pp"
 
---- Megatron-Core's other order (--use-tp-pp-dp-mapping): neighbouring stages nearer than neighbouring replicas.
+--- Megatron-Core's alternative order (--use-tp-pp-dp-mapping): neighbouring stages are closer than neighbouring
+--- replicas.
 ranks.stages_first = "tp-cp-ep-pp-dp"
 
---- What the groups inside a stage's replica depend on: where tp, cp and ep come first, not on what follows.
+--- The part of an order that determines groups inside a stage's replica: with tp, cp and ep first, the rest is
+--- irrelevant.
 function ranks.inner(order) return order and order:sub(1, 9) == "tp-cp-ep-" and "tp-cp-ep" or order end
 
 local codes, code_of = {}, {}
 for i, axis in ipairs(ranks.axes) do code_of[axis] = i - 1 end
 
---- What is wrong with the text of an order; nil: nothing.
+--- The error in the text of an order; nil if it is valid.
 function ranks.fault(order)
   local seen, missing = {}, {}
   for axis in (order .. "-"):gmatch "(.-)%-" do
@@ -39,7 +41,7 @@ function ranks.fault(order)
     #missing == 1 and "is" or "are", ranks.default)
 end
 
---- An order as C reads it: an octal digit an axis, the innermost last.
+--- Code of an order for C: one octal digit per axis, the innermost axis last.
 function ranks.code(order)
   local code = codes[order]
   if not code then
@@ -56,7 +58,7 @@ end
 
 local maps = setmetatable({}, { __mode = "k" })
 
---- A map as C reads it; raises where it is no permutation of 0 to n - 1.
+--- A map for C; raises unless it is a permutation of 0 to n - 1.
 ---@param list integer[]? device of each rank
 function ranks.map(list)
   if not list then return nil end

@@ -1,4 +1,4 @@
---- Rules of a plan: among its fields, with the model, and with the cluster; and the nearest plans that keep them.
+--- Rules of a plan: between its fields, with the model, and with the cluster; and the nearest valid plans.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
@@ -9,7 +9,7 @@ local stacks = require "ett.operator.stack"
 
 local rules = {}
 
---- A function of one table or number that keeps its results.
+--- A memoised function of one table or number.
 local function remembered(compute)
   local known = setmetatable({}, { __mode = "k" })
   return function(of)
@@ -35,7 +35,7 @@ local function nearest(value, candidates)
   return (below or above) and ("; nearest is %d"):format(below or above) or ""
 end
 
---- Number of layers that are spread over stages.
+--- Number of layers that are distributed over stages.
 rules.middle_layers = remembered(function(model)
   local count = 0
   for _, layer in ipairs(model.layers) do
@@ -44,7 +44,7 @@ rules.middle_layers = remembered(function(model)
   return count
 end)
 
---- The names of products of a model's repeated layers that can have an adapter.
+--- Names of the products in a model's repeated layers that can have an adapter.
 local function adaptable(model)
   local names = {}
   for _, layer in ipairs(model.layers) do
@@ -56,7 +56,7 @@ local function adaptable(model)
   return names
 end
 
---- Whether an entry of a model's layers may run beside an all-to-all (field `beside`).
+--- Whether a layer entry of a model may run beside an all-to-all (field `beside`).
 rules.has_shared_experts = remembered(function(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do if entry.beside then return true end end
@@ -64,26 +64,26 @@ rules.has_shared_experts = remembered(function(model)
   return false
 end)
 
---- Whether layers of a model scan their sequence (ett.model.mixers).
+--- Whether a model has scan layers (ett.model.mixers).
 local function has_scans(hyper)
   local scans = { mamba = true, mamba2 = true, linear_attention = true }
   for _, kind in ipairs(hyper.layer_types or {}) do if scans[kind] then return true end end
   return hyper.mixer ~= nil
 end
 
--- Each rule is function(p, add, context): add(format, …) says what a plan breaks. The context holds `model` and
--- `cluster` where they are given, `hyper` (of the model, or empty), `layers` (its middle ones) and `schedules`, a memo.
--- A rule reads a field only where its answer depends on it: a sweep asks again only after such a field has changed
+-- Each rule is function(p, add, context): add(format, …) reports a violation. The context holds `model` and `cluster`
+-- if given, `hyper` (of the model, or empty), `layers` (number of middle layers) and `schedules`, a memo. A rule reads
+-- a field only if its answer depends on it, because a sweep repeats a rule when such a field changes
 -- (ett.plan.follows).
 
---- What must divide what.
+--- Reports a value that does not divide another.
 local function divides(add, name, value, what, whole)
   if whole and whole % value ~= 0 then
     add("%s = %d must divide %s = %d%s", name, value, what, whole, nearest(value, divisors(whole)))
   end
 end
 
---- Tensor ranks and the model's widths.
+--- Tensor parallelism and the model's widths.
 local function tensor(p, add, context)
   local hyper, tp = context.hyper, p.tp
   divides(add, "tp", tp, "heads", hyper.heads)
@@ -99,7 +99,7 @@ local function tensor(p, add, context)
   divides(add, "tp", tp, "ffn", dense and hyper.ffn or nil)
 end
 
---- Context ranks and the sequence.
+--- Context parallelism and the sequence.
 local function context_ranks(p, add, context)
   local hyper, cp = context.hyper, p.cp
   if cp == 1 then return end
@@ -112,7 +112,7 @@ local function context_ranks(p, add, context)
   end
 end
 
---- Expert ranks and the model's experts.
+--- Expert parallelism and the model's experts.
 local function expert_ranks(p, add, context)
   local hyper = context.hyper
   if hyper.experts then
@@ -124,7 +124,7 @@ local function expert_ranks(p, add, context)
   end
 end
 
---- Expert ranks and the data ranks that they are among.
+--- Expert parallelism within the data-parallel ranks.
 local function expert_groups(p, add)
   if p.etp and p.etp ~= p.tp then
     if p.tp % p.etp ~= 0 and not (p.sequence_parallel and p.etp % p.tp == 0) then
@@ -136,7 +136,7 @@ local function expert_groups(p, add)
   end
 end
 
---- Tokens of a micro-batch that tensor ranks share.
+--- Tokens of a micro-batch split over tensor ranks.
 local function sequence_pieces(p, add)
   if not p.sequence_parallel or p.seq % p.cp ~= 0 then return end
   local tokens = p.micro_batch * p.seq // p.cp
@@ -146,7 +146,7 @@ local function sequence_pieces(p, add)
   end
 end
 
---- Ranks' places: pp before data ranks of which experts have fewer, and maps of other numbers of ranks.
+--- Rank placement: pp before dp if experts have fewer data ranks; maps with a wrong number of ranks.
 local function placement(p, add)
   local world = p.rank_map and p.pp * p.tp * p.cp * p.dp
   if world and #p.rank_map ~= world then
@@ -166,7 +166,7 @@ local function placement(p, add)
   end
 end
 
---- How tokens are spread over experts.
+--- Distribution of tokens over experts.
 local function experts(p, add, context)
   if not context.model then return end
   local hyper, shares = context.hyper, p.expert_shares
@@ -191,7 +191,7 @@ local function experts(p, add, context)
   if math.abs(sum - 1) > 1e-6 then add("expert_shares must add up to 1, got %g", sum) end
 end
 
---- Devices that vary.
+--- Performance variation of devices.
 local function variation(p, add)
   local list = p.rank_slowdown
   if not list then return end
@@ -207,12 +207,12 @@ local function variation(p, add)
   if p.jitter > 0 or p.slow_share > 0 then add("rank_slowdown excludes jitter and slow_share") end
 end
 
---- Micro-batches of a step, where they are given.
+--- Number of micro-batches of a step, if given.
 local function micro_batches_of(p)
   return p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
 end
 
---- The batch.
+--- Batch sizes.
 local function batches(p, add)
   if not p.global_batch then return end
   local unit = p.dp * p.micro_batch
@@ -247,7 +247,7 @@ local function overlap(p, add, context)
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
---- Whether the stack of a plan has overlap_tensor; without one, or with an unknown one, it does.
+--- Whether the plan's stack supports overlap_tensor; true without a stack or with an unknown one.
 function rules.overlaps_tensor(p)
   return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
 end
@@ -259,7 +259,7 @@ local function tensor_overlap(p, add)
   end
 end
 
---- The schedule: rules of its fields, and what its file refuses.
+--- The schedule: rules of its fields, and the refusals of its file.
 local function schedule(p, add, context)
   if p.serial_sends and p.overlap_sends then add("serial_sends and overlap_sends exclude each other") end
   local own = context.schedules:properties(p.schedule)
@@ -291,7 +291,7 @@ local function schedule(p, add, context)
   end
 end
 
---- How layers are spread over the stages.
+--- Distribution of layers over stages.
 local function split(p, add, context)
   if not context.model then return end
   local layers = context.layers
@@ -303,7 +303,7 @@ local function split(p, add, context)
     elseif sum ~= layers then
       add("split must add up to the model's %d layers, got %d", layers, sum)
     end
-  elseif p.pp * p.vp > layers + 2 then -- the first and the last may hold embedding and head alone
+  elseif p.pp * p.vp > layers + 2 then -- the first and the last stage may hold only embedding and head
     add("pp * vp = %d must not exceed the model's %d layers, embedding and head; the nearest pp is %d", p.pp * p.vp,
       layers, math.max(1, (layers + 2) // p.vp))
   end
@@ -351,7 +351,7 @@ local function freezing(p, add, context)
   end
 end
 
---- Shards.
+--- ZeRO shards.
 local function shards(p, add)
   if not p.shard then return end
   local data = p.dp * p.cp
@@ -373,7 +373,7 @@ local dtypes_of = remembered(function(device)
   return set
 end)
 
---- The cluster: rates for the dtype, and links to hosts.
+--- The cluster: rates for the dtype, and host links.
 local function cluster_parts(p, add, context)
   local cluster = context.cluster
   if not cluster then return end
@@ -391,7 +391,7 @@ local function cluster_parts(p, add, context)
   end
 end
 
---- The cluster: enough devices.
+--- The cluster: number of devices.
 local function cluster_size(p, add, context)
   local cluster = context.cluster
   if not cluster then return end
@@ -402,7 +402,7 @@ local function cluster_size(p, add, context)
   if needed > has then add("the plan needs %d devices, %s has %d", needed, tostring(cluster.name), has) end
 end
 
---- A cluster with parts: tensor, context and expert groups have devices of one kind.
+--- A cluster with parts: tensor, context and expert groups need devices of one kind.
 local function parts(p, add, context)
   local cluster = context.cluster
   if not (cluster and cluster.parts) then return end
@@ -420,16 +420,16 @@ end
 
 local all = { tensor, context_ranks, expert_ranks, expert_groups, sequence_pieces, placement, experts, variation,
   shards, recomputation, freezing, batches, schedule, overlap, tensor_overlap, split, cluster_parts, cluster_size }
-local of_passing = parts -- tried where a plan breaks none of them
+local of_passing = parts -- checked only if all other rules pass
 
 local function context_of(model, cluster, known)
   return { model = model, hyper = model and model.hyper or {}, layers = model and rules.middle_layers(model),
     cluster = cluster, schedules = known or schedules.memo() }
 end
 
---- Every broken rule of a plan, a sentence each. For sweeps; plan.violations also checks single fields.
+--- All violated rules of a plan as messages. For sweeps; plan.violations also checks single fields.
 ---@param p table a clean plan (schema.check)
----@param known table? schedules.memo, where many plans are checked
+---@param known table? schedules.memo, if many plans are checked
 function rules.broken(p, model, cluster, known)
   local found, context = {}, context_of(model, cluster, known)
   local function add(format, ...) found[#found + 1] = format:format(...) end
@@ -438,7 +438,7 @@ function rules.broken(p, model, cluster, known)
   return found
 end
 
---- The same rules, in the same order, each a function of a plan: its first sentence, or nil.
+--- The same rules in the same order, each as a function of a plan that returns its first message, or nil.
 ---@return function[]
 function rules.functions(model, cluster, known)
   local context, list = context_of(model, cluster, known), {}
@@ -464,8 +464,7 @@ local function describe(p, base)
   return table.concat(words, " ")
 end
 
---- Passing plans on the same number of devices, nearest first (sum of |log2| of the changes);
---- at most three of them.
+--- Valid plans on the same number of devices, nearest first (sum of |log2| of the changes); at most three.
 function rules.nearest(p, model, cluster)
   local devices, passing, known = p.pp * p.tp * p.cp * p.dp, {}, schedules.memo()
   local function distance(q)

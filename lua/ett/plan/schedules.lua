@@ -1,14 +1,14 @@
---- Schedules: found by file name, checked, and asked for the units of each pipeline stage.
+--- Schedules: found by file name and checked; they give the units of each pipeline stage.
 --
--- A schedule file returns { name =, summary =, order = function(stage, plan) … end }; lua/schedules/README.md says
--- what `order` returns. A fault of a schedule names its file and the line of `order`.
+-- A schedule file returns { name =, summary =, order = function(stage, plan) … end }; lua/schedules/README.md
+-- describes the result of `order`. Errors name the schedule's file and the line of `order`.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local schedules = {}
 
---- Schedules that the C core computes without reading their files.
+--- Schedules implemented in the C core, without reading their files.
 schedules.built_in = { ["gpipe"] = true, ["1f1b"] = true, ["interleaved"] = true }
 
 local folder = "lua/schedules"
@@ -16,31 +16,31 @@ local fields = { name = "string?", summary = "string?", source = "string?", chun
   exact_chunks = "boolean?", ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?",
   refuse = "function?", order = "function?" }
 
---- Names of every schedule found.
+--- Names of all schedules found.
 function schedules.names() return find.names(folder) end
 
 --- Whether a schedule of that name exists.
 function schedules.exists(name) return schedules.built_in[name] or find.path(folder, name) ~= nil end
 
---- Calls fn(...). What it raises is a fault of the schedule: `label` (nil: a built-in one) is put in front.
+--- Calls fn(...). Errors are attributed to the schedule: `label` is put in front (nil: a built-in schedule).
 function schedules.call(label, fn, ...)
   if not label then return fn(...) end
   return error_module.wrap(label, fn, ...)
 end
 
--- What the core computes needs no file.
+-- Properties of the built-in schedules.
 local built_in = { gpipe = { chunks = 1 }, ["1f1b"] = { chunks = 1, pairs = true }, interleaved = { pairs = true } }
 
 --- Calls a function of a schedule file.
 local function call_own(fn, ...)
   local ok, value = pcall(fn, ...)
   if ok then return value end
-  local object = error_module.from(value) -- an error of Lua already names file and line
+  local object = error_module.from(value) -- a Lua error that already names file and line
   if object.kind == "internal" then object.kind = "model" end
   error(object, 0)
 end
 
---- A whole number of at least `least` that a function of a schedule file returned for a stage.
+--- An integer of at least `least` that a function of a schedule file returned for a stage.
 local function whole(value, least, path, fn, name, stage)
   local n = math.type(value) == "integer" and value or type(value) == "number" and math.tointeger(value)
   if not n or n < least then
@@ -50,7 +50,8 @@ local function whole(value, least, path, fn, name, stage)
   return n
 end
 
---- The slices of all slots, chunk after chunk, in it stage after stage; and the declared activations of each stage.
+--- The slices of all slots, chunk after chunk, within a chunk stage after stage; and the declared activations of each
+--- stage.
 local function placement(schedule, path, p)
   local chunks = p.vp * (schedule.ways or 1)
   local given = { chunks = chunks, ways = schedule.ways or 1, slice = {}, most = schedule.activations and {} }
@@ -70,7 +71,7 @@ local function placement(schedule, path, p)
   return given
 end
 
---- The units of every stage, as C reads them.
+--- The units of every stage, in the form that C reads.
 local function build(schedule, path, p)
   local order, label = schedule.order, schema.place(schedule.order or schedule.activations, path)
   local stages, given = {}, placement(schedule, path, p)
@@ -87,20 +88,20 @@ local function build(schedule, path, p)
   return schedules.call(label, require("ett.step").orders, stages, given), label
 end
 
--- A sweep asks the same schedules again and again: what was loaded, and the orders by what they depend on.
+-- Cache for a sweep: loaded schedules, and their orders by the fields that they depend on.
 local Memo = {}
 Memo.__index = Memo
-local most_units = 1 << 22 -- of the orders that a schedule keeps: 32 MB
+local most_units = 1 << 22 -- cached units per schedule: 32 MB
 
---- Micro-batches of a group of the interleaved schedule where the plan names none: the fewest that Megatron-LM takes.
---- Its last group is whole or has pp micro-batches at least.
+--- Default group size of the interleaved schedule: the smallest that Megatron-LM allows. Its last group is complete or
+--- has at least pp micro-batches.
 function schedules.interleave_group(pp, micro_batches)
   local group = pp
   while micro_batches > group and micro_batches % group > 0 and micro_batches % group < pp do group = group + 1 end
   return group
 end
 
---- The schedules of one sweep or estimate, each file read once.
+--- The schedule cache of one sweep or estimate; each file is read once.
 function schedules.memo() return setmetatable({ loaded = {} }, Memo) end
 
 local function entry_of(memo, name)
@@ -118,17 +119,18 @@ local function entry_of(memo, name)
   return entry
 end
 
---- What a schedule declares: chunks, exact_chunks, ways, pairs, refuse.
+--- Declared properties of a schedule: chunks, exact_chunks, ways, pairs, refuse.
 function Memo:properties(name) return built_in[name] or entry_of(self, name).schedule end
 
---- The values of the fields that a schedule has read of plans so far, as text.
+--- Cache key of a plan: the values of all fields that the schedule has read so far, as text.
 local function key_of(entry, p)
   local words = {}
   for i, name in ipairs(entry.reads) do words[i] = tostring(p[name]) end
   return table.concat(words, " ")
 end
 
---- The units of every stage under a plan, as C reads them, and a label for faults; nil for a built-in schedule.
+--- The units of every stage under a plan, in the form that C reads, and a label for errors; nil for a built-in
+--- schedule.
 ---@param p table a clean plan
 ---@return userdata? orders, string? label
 function Memo:orders(p)
@@ -151,7 +153,7 @@ function Memo:orders(p)
   return orders, entry.label
 end
 
---- The slices of all slots, chunk after chunk, in it stage after stage: slot (chunk - 1) pp + stage.
+--- The slices of all slots, chunk after chunk, within a chunk stage after stage: slot (chunk - 1) pp + stage.
 function schedules.slices(p)
   if not built_in[p.schedule] then return placement(entry_of(schedules.memo(), p.schedule).schedule, "", p).slice end
   local list = {}
@@ -159,7 +161,7 @@ function schedules.slices(p)
   return list
 end
 
---- The same, reading the schedule's file anew.
+--- The same without a cache: reads the schedule's file again.
 function schedules.orders(p) return schedules.memo():orders(p) end
 
 return schedules

@@ -13,14 +13,15 @@ local compare = {}
 
 local products = { gemm = true, bmm = true, attention = true }
 
---- Whether the ledger's views have this product: those of a decoder's attention and MLPs.
+--- Products that the ledger's views contain: those of a decoder's attention and MLPs.
 local shared = { linear_qkv = true, linear_proj = true, linear_up = true, linear_down = true, lm_head = true,
   flash_attention = true, bmm_qk = true, bmm_pv = true, expert_linear1 = true, expert_linear2 = true,
   linear_q_down = true, linear_q_up = true, linear_kv_down = true, linear_kv_up = true }
 
 local function is_product(name) return operator.exists(name) and products[operator.get(name).family] or false end
 
---- Refuses a model with other products, such as scans and encoders: the first two views would be of another model.
+--- Refuses models with other products, such as scans and encoders, because the first two views would describe another
+--- model.
 local function check_model(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do
@@ -32,7 +33,7 @@ local function check_model(model)
   end
 end
 
---- Shapes that both ledger views share, from the model's hyper-parameters.
+--- Sizes used by both ledger views, from the model's hyper-parameters.
 local function shapes(hyper)
   local s = { layers = hyper.layers, d = hyper.hidden, heads = hyper.heads, vocab = hyper.vocab }
   s.head_dim = hyper.head_dim or hyper.hidden // hyper.heads
@@ -46,8 +47,8 @@ local function shapes(hyper)
   return s
 end
 
---- Key heads of grouped queries in the ledger: fewer than tensor ranks are held once by each rank. Nil where queries
---- are not grouped, or the groups cannot be shared out evenly.
+--- Key/value heads of grouped queries in the ledger; if there are fewer than tensor ranks, each rank holds one. Nil
+--- without grouped queries, or if the groups do not divide evenly.
 local function key_heads(s, p)
   local kv = math.max(s.kv_heads, p.tp)
   if s.kv_heads > 1 and kv < s.heads and s.heads % kv == 0 and kv % p.tp == 0 then return kv end
@@ -144,7 +145,7 @@ local function predicted(e)
   return v
 end
 
---- Where the views differ and why, each with its measure.
+--- Differences between the views and their reasons, with sizes.
 local function reasons(s, p, views, settings)
   local list = {}
   local function add(seconds, format, ...) list[#list + 1] = { seconds = seconds, text = format:format(...) } end
@@ -207,7 +208,7 @@ function compare.new(given)
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)
   local s = shapes(hyper)
   local views = { metered(s, p, chip, settings), simplified(s, p, chip, settings), predicted(estimate) }
-  -- What a rank holds of experts that do not take the token, which one wide layer leaves out.
+  -- Weights per rank of experts that do not process the token; the single wide layer of the simple model omits them.
   local idle = s.layers / p.pp * (s.experts / p.ep - s.top_k) * (s.gated and 3 or 2) * s.d * s.ffn / p.tp
   if s.experts > 1 and idle > 0 then
     local gradient, replicas = p.gradient_dtype == "fp32" and 4 or 2, p.dp * p.cp / p.ep

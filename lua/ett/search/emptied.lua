@@ -1,4 +1,4 @@
---- Why a search has no plan to show, and the nearest that would pass.
+--- Explains why a search found no plan, and finds the nearest valid ones.
 local explain = require "ett.search.explain"
 local objective = require "ett.search.objective"
 local space_module = require "ett.search.space"
@@ -16,7 +16,7 @@ local function changed(own, changes)
   return copy
 end
 
---- The best plan of a space under other arguments, as words, and its row and setting; nil: none.
+--- The best plan of a space under other arguments: as words, with its row and setting; nil: none.
 local function best_of(self, own, space)
   local row = self.settle(space, own)[1]
   if not row then return nil end
@@ -25,7 +25,7 @@ local function best_of(self, own, space)
   return text.plan(explain.plan(row, setting)), row, setting
 end
 
---- The same over a space that is built anew.
+--- The same for a space built with changed arguments.
 local function relaxed(self, changes)
   local own = changed(self.own, changes)
   own.where = own.where or nil
@@ -39,7 +39,7 @@ local function without(given, names)
   return left
 end
 
---- Degrees that do not multiply to the devices.
+--- Degrees whose product is not the number of devices.
 local function of_degrees(self)
   local given, product, words = {}, 1, {}
   for _, name in ipairs(degrees) do
@@ -60,13 +60,13 @@ local function of_degrees(self)
     plan and ("; the fastest plan without " .. table.concat(given, ", ") .. ": " .. plan) or "")
 end
 
---- A limit as a user gives it, with what a row has of it.
+--- A limit as the user gave it, with the value of a row.
 local function limit_text(name, row)
   local units = { days = "%.4g days", budget = "%.4g dollars", kwh = "%.4g kWh" }
   return units[name]:format(row[objective.limits[name]])
 end
 
---- Limits of the run: the first that no plan keeps by itself, else the pair that no plan keeps together.
+--- Limits of the run: the first one that no plan satisfies alone, else the first pair that no plan satisfies together.
 local function of_limits(self)
   local names = {}
   for _, name in ipairs { "days", "budget", "kwh" } do if self.own[name] then names[#names + 1] = name end end
@@ -89,7 +89,7 @@ local function of_limits(self)
     table.concat(names, ", "), last, limit_text(last, row), plan)
 end
 
---- Plans that are too large.
+--- Plans that exceed the memory.
 local function of_memory(self)
   local own = self.own
   local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
@@ -100,7 +100,7 @@ local function of_memory(self)
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan)
 end
 
---- The sentence.
+--- The message.
 ---@param space table ett.search.space
 ---@param result table of the search: plans, cut, first_rule
 ---@param own table the checked arguments of the search

@@ -1,4 +1,4 @@
---- Why the best plan of a search takes its time: what binds, what faster parts would give, and its neighbours.
+--- Explains the step time of a plan: its bottleneck, gains from faster hardware, and its neighbours.
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local ranks = require "ett.plan.ranks"
@@ -7,7 +7,7 @@ local space_module = require "ett.search.space"
 
 local explain = {}
 
---- The plan of a row, as ett.plan takes it.
+--- The plan of a row, as input of ett.plan.
 function explain.plan(row, setting)
   local p = {}
   for name, value in pairs(setting.base) do p[name] = value end
@@ -20,7 +20,7 @@ end
 
 local families = {}
 
---- The family of a line of an estimate; nil for lines that are no operator, such as the optimizer's.
+--- The operator family of an estimate's line; nil for other lines, such as the optimizer's.
 local function family_of(name)
   if families[name] == nil then
     local ok, op = pcall(require("ett.operator").get, name)
@@ -29,7 +29,7 @@ local function family_of(name)
   return families[name] or nil
 end
 
---- Seconds of a device by what it waits for, averaged over pipeline stages; they add up to the step.
+--- Seconds of a device by resource, averaged over pipeline stages; they sum to the step.
 function explain.parts(e)
   local parts = { compute = 0.0, memory = 0.0, node = 0.0, network = 0.0, host = 0.0, bubble = e.idle_seconds }
   for _, line in ipairs(e.operators) do
@@ -49,14 +49,14 @@ end
 
 local part_order = { "compute", "memory", "node", "network", "host", "bubble" }
 
---- What takes the most of the step.
+--- The resource with the largest share of the step.
 function explain.binds(parts)
   local best
   for _, name in ipairs(part_order) do if not best or parts[name] > parts[best] then best = name end end
   return best
 end
 
---- What the step gains, as a share, when a part of the machine is a tenth faster.
+--- Relative gain of the step if one part of the machine is 10 % faster.
 local function gains(given, e, times)
   return share.each(given.share, #faster.parts, function(i)
     local name = faster.parts[i]
@@ -84,7 +84,7 @@ local function set_words(p, names)
   return table.concat(words, " ")
 end
 
---- The plans one field away from p; dp makes up for other degrees.
+--- The plans that differ from p in one field; dp compensates for changed degrees.
 local function changes(p, given)
   local list = {}
   local function add(names, change)
@@ -140,7 +140,7 @@ local function changes(p, given)
 end
 
 --- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits = } each, the fastest first;
---- those that break a rule say which.
+--- invalid ones name the violated rule.
 local function neighbours(given, e, p, limit)
   local list, all = {}, changes(p, given)
   local rows = share.each(given.share, #all, function(i)

@@ -1,20 +1,21 @@
---- What would make a plan fit the memory of its devices.
+--- Finds changes that make a plan fit in memory.
 local estimate = require "ett.step.estimate"
 local schema = require "ett.base.schema"
 
 local fitting = {}
 
--- Changes that take memory from a device, the cheapest in time first.
+-- Changes that reduce memory, those with the lowest time cost first.
 local changes = {
   { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" }, { recompute = "full" },
   { zero = 1, recompute = "full" }, { zero = 3 }, { zero = 3, recompute = "full" },
 }
 
--- Factors on ranks, the fewest devices first.
+-- Factors for degrees, the fewest devices first.
 local growths = { {}, { tp = 2 }, { pp = 2 }, { tp = 4 }, { pp = 4 }, { tp = 8 }, { pp = 8 }, { tp = 8, pp = 2 },
   { tp = 8, pp = 4 }, { tp = 8, pp = 8 } }
 
---- Words and bytes of the first change under which a plan fits, on as many devices or on more; nil for none.
+--- Description and memory of the first change that makes a plan fit, on the same number of devices or more; nil if none
+--- does.
 ---@param plan table a plan that does not fit; micro_batches, not global_batch
 function fitting.change(model, cluster, times, plan)
   local size = plan.micro_batch or 1

@@ -1,9 +1,9 @@
---- Lower bounds of programs that are not lowered yet, of models with experts: with the time of exchanges.
+--- Lower bounds of programs with experts that have not been lowered yet, including the time of exchanges.
 --
--- A model is split in two: the exchanges of experts with what lies between them, and the rest. The rest does not depend
--- on ep and etp, so that one lowering of it serves many programs; the experts' part is small. Exchanges hide behind
--- computing (`hide` of runtime/step/program.c). Where computing takes more, a layer never takes less: what depends on
--- all of it, waits for the host and sums of gradients, may be left out.
+-- A model is split in two parts: the exchanges of experts with everything between them, and the rest. The rest does
+-- not depend on ep and etp, so one lowering serves many programs; the experts' part is small. Exchanges hide behind
+-- computing (`hide` of runtime/step/program.c). More computing never shortens a layer. So terms that depend on the
+-- whole layer, host waits and gradient accumulation, can be omitted.
 local lower = require "ett.step.lower"
 local operator = require "ett.operator"
 
@@ -15,11 +15,11 @@ local products = { gemm = true, bmm = true, attention = true }
 
 local function is_product(entry) return entry.op ~= nil and products[operator.get(entry.op).family] or false end
 
--- Where the product is that may hide a collective of a pattern (`beside` of ett.step.lower); 0: nothing hides it.
+-- Position of the product that may hide a collective of a pattern (`beside` of ett.step.lower); 0: none.
 local hidden_by = { tensor_enter = 1, context_exchange = 1, expert_enter = 1, tensor_leave = -1, expert_leave = -1,
   vocabulary_reduce = 0, expert_exchange = 0 }
 
---- Whether every collective of a layer is hidden by a product on its own side of the exchanges, or by none.
+--- Whether every collective of a layer is hidden by a product of its own part, or by none.
 ---@param among boolean[] of each entry: whether it belongs to the experts
 local function separable(ops, among)
   for i, entry in ipairs(ops) do
@@ -32,10 +32,10 @@ local function separable(ops, among)
   return true
 end
 
---- The two parts of a model; nil where it has no experts, or a collective of one part may hide behind the other.
+--- The two parts of a model; nil without experts, or if a collective of one part may hide behind the other.
 local function split(model)
   local experts, rest = { hyper = model.hyper, layers = {} }, { hyper = model.hyper, layers = {} }
-  local layer_of = {} -- of each layer of experts, its number in the model
+  local layer_of = {} -- for each layer with experts, its index in the model
   for i, layer in ipairs(model.layers) do
     local own, others, among, inside = {}, {}, {}, false
     for k, entry in ipairs(layer.ops) do
@@ -57,13 +57,13 @@ local function split(model)
 end
 
 ---@param model table from ett.model
----@return table? nil: there are no such bounds of this model
+---@return table? nil: no such bounds exist for this model
 function floor.new(model)
   local parts = split(model)
   return parts and setmetatable({ parts = parts, views = {}, known = {} }, Floor)
 end
 
---- Times as a part of the model sees them: what is lowered with them is kept apart.
+--- A view of times for one part of the model, so that its lowered operations are cached separately.
 local function view_of(self, times, name)
   local views = self.views[times] or {}
   self.views[times] = views
@@ -75,7 +75,7 @@ local function view_of(self, times, name)
   return views[name]
 end
 
---- Seconds of each layer of a part by pass and role, and of all of its layers together.
+--- Seconds of each layer of a part by pass and role, and the sum over its layers.
 local function seconds_of(self, name, p, times)
   local lowered, list, sum = lower.program(self.parts[name], p, view_of(self, times:for_stack(p.stack), name)), {}, 0.0
   for i, kind in ipairs(lowered.kinds) do
@@ -93,9 +93,9 @@ local function seconds_of(self, name, p, times)
   return list, sum
 end
 
---- The rest of a model under a plan: by layer, and the sum.
+--- The rest of a model under a plan: per layer, and the sum.
 local function rest_of(self, p, times, setting)
-  local bare = setmetatable({ ep = 1, etp = p.tp, overlap_all_to_all = "batch" }, { __index = p }) -- roles are named
+  local bare = setmetatable({ ep = 1, etp = p.tp, overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, nil, setting.key_of)
   local known = self.known[key]
   if not known then
@@ -106,7 +106,7 @@ local function rest_of(self, p, times, setting)
   return known.layers, known.sum
 end
 
---- Seconds of a layer's all-to-alls that hide at the most. rest, own: seconds by role, of either part.
+--- Upper bound of a layer's hidden all-to-all seconds. rest, own: seconds by role, of either part.
 local function hidden(rest, own, how)
   local function get(pass, role) return (rest[pass][role] or 0.0) + (own[pass][role] or 0.0) end
   local f, b, sum = get("forward", "exchange") / 2, get("backward", "exchange") / 2, 0.0
@@ -124,12 +124,12 @@ local function hidden(rest, own, how)
   return sum
 end
 
---- A function of overlap_all_to_all: seconds that the passes of a micro-batch take at least, in all layers, without
---- recomputation. nil: nothing is known.
+--- A function of overlap_all_to_all: a lower bound of the seconds of a micro-batch's passes over all layers, without
+--- recomputation. nil: no bound.
 ---@param p table a clean plan
 ---@param times table from ett.step.times
 ---@param setting table of ett.search.space
----@param enough function(seconds) whether no more need be known
+---@param enough function(seconds) whether this bound suffices
 function Floor:of(p, times, setting, enough)
   if p.lora_rank or p.frozen_layers > 0 then return nil end
   local rest, sum = rest_of(self, p, times, setting)

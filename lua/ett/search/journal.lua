@@ -1,7 +1,7 @@
---- The journal of a search: which units are settled, and the rows that they gave. A killed search goes on from it.
+--- The journal of a search: the settled units and their rows. A killed search resumes from it.
 --
--- DIR/HASH/rows-RANK.jsonl, a line a unit. HASH is of everything that the rows depend on: model, clusters, plan, lists,
--- objectives, limits. The first line names the version of ett. Ranks append to files of their own and read all.
+-- DIR/HASH/rows-RANK.jsonl has one line per unit. HASH covers all inputs of the rows: model, clusters, plan, lists,
+-- objectives, limits. The first line names the version of ett. Each rank appends to its own file and reads all files.
 local error_module = require "ett.base.error"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
@@ -12,10 +12,10 @@ local journal = {}
 local Journal = {}
 Journal.__index = Journal
 
--- Lines survive the process at once, the machine after this long.
+-- Lines survive a crash of the process immediately, a crash of the machine after this time.
 local sync_seconds = 1.0
 
---- A value as text, the same for the same content; functions and objects of C say nothing.
+--- A canonical text of a value; functions and C objects are ignored.
 local function content(value, into, seen)
   local kind = type(value)
   if kind == "table" and not seen[value] then
@@ -44,7 +44,7 @@ local function hash_of(space, given)
   return (require("ett.io").hash(table.concat(into)))
 end
 
---- Reads one file: marks its units done, and adds their rows.
+--- Reads one file: marks its units as done and adds their rows.
 local function read(self, path)
   local file = io.open(path, "rb")
   if not file then return end
@@ -55,7 +55,7 @@ local function read(self, path)
     error_module.raise("format", "search: journal '%s' was written by ett %s, this is %s; name another folder with "
       .. "--journal", path, version or "of an unknown version", host.version)
   end
-  for line in text:gmatch "([^\n]*)\n" do -- a line without its newline was cut by a kill
+  for line in text:gmatch "([^\n]*)\n" do -- a line without its newline was cut off by a kill
     if line:sub(1, 1) == "{" then
       local entry, why = json.decode(line)
       if not entry then error_module.raise("format", "search: journal '%s': %s", path, tostring(why)) end
@@ -85,12 +85,12 @@ function journal.open(path, space, given, rank)
   return self
 end
 
---- From here on this process appends: once every rank has read all files.
+--- Starts appending; call it after every rank has read all files.
 function Journal:begin()
   self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(host.version)))
 end
 
---- A unit is settled.
+--- Records a settled unit.
 ---@param settled table { rows, plans, rule, where } of ett.search.walk
 function Journal:commit(unit, settled)
   local sample = require "ett.sample"

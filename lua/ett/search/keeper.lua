@@ -1,15 +1,15 @@
---- The best rows of a search so far, and the times above which a plan is of no further interest.
+--- The best rows of a search so far, and the thresholds above which plans are cut.
 --
--- With one objective the keeper holds the `keep` best layouts; plans that differ in overlaps alone are one layout, held
--- by its best. With several it holds the Pareto front. What is kept does not depend on the order of the rows: ties are
--- broken by the row's key.
+-- With one objective the keeper holds the `keep` best layouts. Plans that differ only in overlaps are one layout,
+-- represented by the best. With several objectives it holds the Pareto front. The result does not depend on the order
+-- of the rows: ties are broken by the row's key.
 local objective = require "ett.search.objective"
 
 local keeper = {}
 local Keeper = {}
 Keeper.__index = Keeper
 
----@param given table { objectives, keep, each? = the best of every setting in place of the best of all }
+---@param given table { objectives, keep, each? = the best of every setting instead of the best of all }
 function keeper.new(given)
   return setmetatable({ groups = given.each and {},
     names = given.objectives, keep = given.keep, front = #given.objectives > 1, rows = {},
@@ -34,7 +34,7 @@ local function same(a, b)
   return true
 end
 
---- The place of a row in the sorted rows.
+--- The index of a row in the sorted rows.
 local function place(rows, row)
   local low, high = 1, #rows + 1
   while low < high do
@@ -84,7 +84,7 @@ local function of(self, setting)
   return own
 end
 
---- The rows kept, sorted.
+--- The kept rows, sorted.
 function Keeper:all()
   if not self.groups then return self.rows end
   local rows = {}
@@ -93,27 +93,27 @@ function Keeper:all()
   return rows
 end
 
---- Takes a row { values, key, layout, setting, … } when it belongs to the best; returns whether it did.
+--- Inserts a row { values, key, layout, setting, … } if it is among the best; returns whether it was inserted.
 function Keeper:offer(row)
   self = of(self, row.setting)
   return self.front and offer_front(self, row) or not self.front and offer_best(self, row)
 end
 
---- Whether a row that was taken is still among the best; true for a front.
+--- Whether an inserted row is still among the best; always true for a front.
 function Keeper:holds(row)
   self = of(self, row.setting)
   return self.front or self.by_layout[row.layout] == row
 end
 
---- Bytes above which a plan is of no interest, where memory is the one objective; nil: none.
+--- The memory above which plans are cut, if memory is the only objective; else nil.
 function Keeper:most_memory(setting)
   self = of(self, setting.index)
   local last = self.rows[self.keep]
   return last and not self.front and self.names[1] == "memory_bytes" and last.values[1] or nil
 end
 
---- What runtime/search cuts by under a setting: pairs of memory and seconds.
----@param floor number what the objective 'kwh' holds besides its factor times the step
+--- Thresholds of runtime/search for a setting: pairs of memory and seconds.
+---@param floor number the constant term of the objective 'kwh', besides its factor times the step
 function Keeper:steps(setting, into, floor)
   self = of(self, setting.index)
   local function seconds_of(value, i)

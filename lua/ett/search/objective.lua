@@ -1,8 +1,8 @@
---- Objectives and limits of a search: what a plan's step means for a setting.
+--- Objectives and limits of a search, computed from a plan's step and setting.
 --
--- On one cluster and number of devices every objective but memory is at least the step's seconds times a factor of the
--- setting, so that a limit of it is a limit of the step. Days, dollars and kWh hold failures and checkpoints where the
--- cluster states them (ett.step.goodput): they are a little more than the step times its factor.
+-- On one cluster and number of devices, every objective except memory is at least step seconds times a factor of the
+-- setting. A limit of the objective is therefore a limit of the step. Days, dollars and kWh include failures and
+-- checkpoints if the cluster states them (ett.step.goodput), which makes them slightly larger.
 local architecture = require "ett.model.architecture"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
@@ -13,7 +13,8 @@ local objective = {}
 
 local day = 86400.0
 
---- name -> { factor = of a setting: value >= step_seconds * factor, run = it is of a whole run, or constant or memory }
+--- name -> { factor = of a setting: value >= step_seconds * factor, run = it refers to a whole run, or constant or
+--- memory }
 objective.list = {
   step_seconds = { factor = function() return 1.0 end },
   tokens_per_second = { factor = function(s) return 1.0 / s.tokens_per_step end },
@@ -22,14 +23,14 @@ objective.list = {
   dollars = { run = true, factor = function(s) return s.steps * s.devices * s.price / 3600.0 / s.most_useful end },
   kwh = { run = true, factor = function(s) return s.steps * s.idle_kw / 3600.0 / s.most_useful end },
   devices = { constant = function(s) return s.devices end },
-  seq = { constant = function(s) return -s.plan.seq end }, -- the longest
+  seq = { constant = function(s) return -s.plan.seq end }, -- longest first
   memory_bytes = { memory = true },
 }
 
 --- The names of the objectives, sorted.
 function objective.names() return schema.keys(objective.list) end
 
---- The objective of a name, checked.
+--- The objective with a name; raises if it is unknown.
 function objective.get(name)
   local found = objective.list[name]
   if not found then
@@ -39,10 +40,10 @@ function objective.get(name)
   return found
 end
 
--- Arguments that limit a run, and the value that each limits.
+-- Arguments that limit a run, and the limited value of each.
 objective.limits = { days = "days", budget = "dollars", kwh = "kwh" }
 
---- Checks that a setting has what an objective or a limit needs.
+--- Checks that a setting has the inputs of an objective or a limit.
 local function check(setting, value, what, given)
   if objective.list[value].run and not given.tokens then
     error_module.raise("usage", "search: %s needs the tokens of the run: tokens = 1e12, or --tokens 1e12", what)
@@ -57,7 +58,7 @@ local function check(setting, value, what, given)
   end
 end
 
---- Fills a setting with what its plans share: tokens a step, steps, price, limits of the step, factors.
+--- Fills a setting with values shared by its plans: tokens per step, steps, price, limits of the step, factors.
 ---@param given table { model, objectives = list of names, tokens?, budget?, days?, kwh?, headroom }
 function objective.prepare(setting, given)
   local p, cluster = setting.plan, setting.cluster
@@ -65,7 +66,7 @@ function objective.prepare(setting, given)
   setting.steps = given.tokens and math.ceil(given.tokens / setting.tokens_per_step)
   setting.price = p.price_per_device_hour or cluster.price_per_gpu_hour
   setting.memory_limit_bytes = cluster.device.memory_bytes * (1 - given.headroom)
-  -- No device writes less than its share of a checkpoint; a tenth is left for shares that are not equal.
+  -- The busiest device writes at least an equal share of a checkpoint; the factor 0.9 allows for unequal shares.
   local best = goodput.of(p, cluster, setting.devices, 0.9 * architecture.parameters(given.model) / setting.devices)
   setting.most_useful = best and best.goodput_percent / 100 or 1.0
   local power, own = energy.of_device(cluster.device), cluster.power or {}
@@ -91,7 +92,7 @@ function objective.prepare(setting, given)
   end
 end
 
---- kWh of a run that its plans need besides idling.
+--- Lower bound of a run's kWh above idle power.
 ---@param joules number energy.least_joules of the part's program
 function objective.kwh_floor(part, joules)
   local s = part.setting
@@ -99,9 +100,9 @@ function objective.kwh_floor(part, joules)
     * (1 - 1e-9)
 end
 
---- Adds to a row what its step means: throughput, days, dollars, kWh, and the values by which plans are compared
---- (smaller is better). Returns false where a limit is broken.
----@param estimate_of function(row) an estimate; called for energy only
+--- Adds derived values to a row: throughput, days, dollars, kWh, and the values for comparison (smaller is better).
+--- Returns false if a limit is violated.
+---@param estimate_of function(row) an estimate; called only for energy
 function objective.measure(row, setting, given, estimate_of)
   local tokens, step = setting.tokens_per_step, row.step_seconds
   local useful = goodput.of(setting.plan, setting.cluster, setting.devices, row.shard_parameters)

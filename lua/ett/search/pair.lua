@@ -1,4 +1,4 @@
---- Two plans, clusters or stacks side by side: what differs in their steps, line by line.
+--- Compares two plans, clusters or stacks: differences of their steps, line by line.
 --
 --   local c = pair.new({ model = model, cluster = "dgx_h100", plan = plan },
 --     { model = model, cluster = "dgx_b200", plan = plan })
@@ -8,7 +8,7 @@ local schema = require "ett.base.schema"
 
 local pair = {}
 
---- Lines of an estimate by name: seconds of a device, runs of a micro-batch, micro-batches.
+--- Lines of an estimate by name: seconds per device, runs per micro-batch, micro-batches.
 local function lines_of(e)
   local list = { ["bubble and waits"] = { seconds = e.idle_seconds } }
   for _, lines in ipairs { e.operators, e.collectives } do
@@ -26,7 +26,7 @@ local function lines_of(e)
   return list
 end
 
---- Why a line differs: runs, time of a run, what is hidden.
+--- Reason for a difference: number of runs, time per run, hidden time.
 local function reason(a, b)
   if not a then return "only in B" end
   if not b then return "only in A" end
@@ -54,7 +54,7 @@ local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_seco
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
 ---@param b table
----@return table { a, b = estimates, fields = what differs in the plans, totals, lines sorted by their difference }
+---@return table { a, b = estimates, fields = differing plan fields, totals, lines sorted by their difference }
 function pair.new(a, b)
   local x, y = estimate.new(a), estimate.new(b)
   local self = { a = x, b = y, fields = {}, totals = {}, lines = {} }

@@ -1,4 +1,4 @@
---- Searches: the best plan of a model over layouts, devices and clusters, exactly.
+--- Search for the optimal plan of a model over layouts, devices and clusters.
 --
 --   local s = search.new { model = model, cluster = "dgx_h100", devices = 512,
 --     plan = { seq = 8192, global_batch = 1024 } }
@@ -33,7 +33,7 @@ local function list_of(value)
   return { value }
 end
 
---- The clusters and numbers of devices of a search, checked.
+--- The checked clusters and numbers of devices of a search.
 local function places(given)
   local clusters, devices, seen = {}, {}, {}
   for _, name in ipairs { "cluster", "devices" } do
@@ -84,7 +84,7 @@ local function checked(given)
   return own
 end
 
---- The fields of rows that may differ, in the order of a table.
+--- The fields of rows that may differ, in display order.
 local function shown(space, own)
   local names = {}
   if #own.clusters > 1 then names[1] = "cluster" end
@@ -93,11 +93,12 @@ local function shown(space, own)
   return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
 end
 
--- Units that are walked together: the more, the nearer is the order of their bounds to that of the whole space; but few
--- at first, whose times cut programs of the others. A batch of several ranks leaves this many turns of each.
+-- Number of units walked together. More units bring the order of bounds closer to that of the whole space. The first
+-- batches are small, because their times cut later programs. With several ranks, at least `turns` batches per rank
+-- remain.
 local first_units, most_units, turns = 8, 128, 2
 
---- Units in lists that go to one of several ranks: their programs share operators.
+--- Splits units into lists for single ranks; programs of a list share operators.
 local function neighbours(units)
   local list, last = {}, {}
   for _, unit in ipairs(units) do
@@ -109,9 +110,9 @@ local function neighbours(units)
   return list
 end
 
---- The units of each batch, which a rank takes at once, and `done`, how many there are up to its end. Neighbours are
---- dealt to the ranks in turn, since the first units are likely to hold the fastest plans. The last batches shrink, so
---- that the ranks end together.
+--- The units of each batch, and `done`, the number of units up to its end. Neighbouring lists are dealt to the ranks in
+--- turn, because the first units probably contain the fastest plans. The last batches shrink, so that the ranks finish
+--- together.
 local function batches(units, ranks)
   local lists, all, done, at = neighbours(units), {}, 0, 1
   while at <= #lists do
@@ -133,7 +134,7 @@ local function batches(units, ranks)
   return all
 end
 
---- Which batches this process settles next: all in order, or what the ranks of a job leave to it.
+--- The batches of this process: all in order, or those assigned within a job.
 local function work_of(share, count)
   if share then
     local list = {}
@@ -147,24 +148,24 @@ local function work_of(share, count)
   end, close = function() end }
 end
 
---- Every rank's rows to every rank's keeper.
+--- Exchanges the rows of all ranks, so that every rank's keeper has all.
 local function merge(share, keeper)
   local json = require "ett.json"
   local own = json.encode(keeper:all())
-  share.any(false) -- sleeps until all are here
+  share.any(false) -- sleeps until all ranks arrive
   for rank = 0, share.size() - 1 do
     for _, row in ipairs(json.decode(share.text_of(rank, own))) do keeper:offer(row) end
   end
 end
 
--- What the opened units of a search add up to: layouts, and those that break a rule or fail the condition.
+-- Counts summed over opened units: layouts, rule violations, failed conditions.
 local totals = { "plans", "rule", "where" }
 
 local function add(sum, more)
   for _, name in ipairs(totals) do sum[name] = sum[name] + more[name] end
 end
 
---- Settles every unit of the space, with the other ranks of a job; returns the kept rows, the walk and the totals.
+--- Settles every unit of the space, together with other ranks of a job. Returns the kept rows, the walk and the totals.
 local function settle(space, own)
   for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
   local keeper = keeper_module.new(own)
@@ -178,7 +179,7 @@ local function settle(space, own)
   if journal then
     for _, row in ipairs(journal.rows) do keeper:offer(row) end
     if not share or share.rank() == 0 then add(sum, journal) end
-    if share then share.any(false) end -- every rank has read the files
+    if share then share.any(false) end -- until every rank has read the files
     journal:begin()
   end
   local list = batches(pending, share and share.size() or 1)
@@ -216,9 +217,9 @@ end
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, kwh?,
----  headroom, keep, each? = the best of every cluster, number of devices and varied field, exhaustive,
----  journal? = folder, partial? = after an interrupt, the best so far,
----  share? = false: not with the ranks of a job, profile?, times?,
+---  headroom, keep, each? = the best for every cluster, number of devices and varied field, exhaustive,
+---  journal? = folder, partial? = return the best so far after an interrupt,
+---  share? = false: do not share with the ranks of a job, profile?, times?,
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)

@@ -1,14 +1,14 @@
---- The space of a search: settings, units, and when a unit is opened, its programs and their parts.
+--- The space of a search: settings, units, and for an opened unit its programs and their parts.
 --
---   setting   one cluster, number of devices, and value of every varied field that is no degree or overlap
+--   setting   a cluster, a number of devices, and a value of every varied field that is no degree or overlap
 --   unit      tp, cp, ep, etp and micro-batch, in all settings that share programs
---   program   one step program: what it depends on besides, such as sequence_parallel
+--   program   one step program, with its remaining inputs such as sequence_parallel
 --   part      a setting, pp and dp under a program, with the chunks { schedule, vp }
 --
--- A unit is opened by the process that settles it, so that several processes share this work, too.
+-- A unit is opened by the process that settles it, so that several processes share this work.
 --
--- C walks what is below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A field
--- that has no effect takes one value only, so no plan is counted twice.
+-- C walks the fields below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A
+-- field without effect takes only one value, so no plan is counted twice.
 local cluster_module = require "ett.profile.cluster"
 local parts = require "ett.profile.network.parts"
 local error_module = require "ett.base.error"
@@ -26,16 +26,16 @@ local space = {}
 local Space = {}
 Space.__index = Space
 
---- Fields below a chunk, in C's order, with the values searched unless they are given.
+--- Fields below a chunk, in C's order, with their default search values.
 space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "zero", { 0, 1, 2, 3 } },
   { "overlap_parameters", { false, true } }, { "overlap_gradients", { false, true } },
   { "overlap_sends", { false, true } } }
 
---- Fields of a unit or part that are searched unless they are given.
+--- Fields of a unit or part that are searched unless given.
 space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
   "overlap_tensor", "overlap_all_to_all", "schedule", "vp" }
 
-local dividing = { "tp", "cp", "pp", "dp" } -- the devices
+local dividing = { "tp", "cp", "pp", "dp" } -- their product is the number of devices
 
 local structural = { devices = true, cluster = true }
 for _, name in ipairs(space.degrees) do structural[name] = true end
@@ -59,7 +59,7 @@ local function up_to(list, most)
   return kept
 end
 
---- Chunks a stage for the interleaved schedule: one for each number of layers a chunk.
+--- Chunks per stage for the interleaved schedule: one for each number of layers per chunk.
 local function chunk_counts(layers, pp)
   local list, seen = {}, {}
   for per_chunk = 1, layers // (2 * pp) + 1 do
@@ -73,7 +73,7 @@ local function chunk_counts(layers, pp)
   return list
 end
 
---- The checked lists of the varied fields, and the checked plan of the others.
+--- The checked lists of the varied fields, and the checked plan with the others.
 local function checked(given)
   local lists, first = {}, {}
   for name, value in pairs(given.plan) do first[name] = value end
@@ -117,7 +117,7 @@ local function checked(given)
   return base, lists
 end
 
---- The settings: every combination of cluster, devices and the varied fields that no loop below takes.
+--- The settings: every combination of cluster, devices and varied fields that no other loop covers.
 local function settings_of(self, given, base)
   local names = {}
   for name in pairs(self.lists) do if not structural[name] then names[#names + 1] = name end end
@@ -147,14 +147,14 @@ local function settings_of(self, given, base)
   return list
 end
 
---- The values of a field: those given, else the default ones.
+--- The values of a field: those given, else the defaults.
 local function values(self, name, default)
   if self.lists[name] then return self.lists[name] end
   if self.fixed[name] ~= nil then return { self.fixed[name] } end
   return default
 end
 
---- Numbers of chunks that a schedule is searched with.
+--- Numbers of chunks searched for a schedule.
 local function counts_of(self, schedule, pp)
   local own = self.schedules:properties(schedule)
   if own.exact_chunks or own.chunks == 1 then return { own.chunks } end
@@ -165,7 +165,7 @@ end
 
 local function is_given(self, name) return self.lists[name] ~= nil or self.fixed[name] ~= nil end
 
---- The chunks of a part: every schedule with its numbers of chunks.
+--- The chunks of a part: every schedule with each of its numbers of chunks.
 local function chunks_of(self, p)
   local key = ("%d"):format(p.pp)
   local known = self.chunks[key]
@@ -182,7 +182,7 @@ local function chunks_of(self, p)
   return list
 end
 
---- How many plans are below a chunk: what runtime/search counts.
+--- Number of plans below a chunk, as counted by runtime/search.
 local function below(self, p)
   local data, axes = p.dp * p.cp, self.axes
   local sharded = data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
@@ -190,8 +190,8 @@ local function below(self, p)
   return #axes.recompute * (sharded and self.of_sharded or 1) * sends
 end
 
---- Judges the chunks of a pipeline by the rules of a plan. Returns { passing = the chunks that break no rule, counted =
---- their number and that of the stated ones that break a rule, broken = the number of the latter, first_rule }.
+--- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = number of
+--- valid chunks and of given chunks that violate a rule, broken = number of the latter, first_rule }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
   local known = self.judged[key]
@@ -210,7 +210,7 @@ local function judged_chunks(self, setting, p, all, micro_batches)
   return known
 end
 
---- The chunks of a part that break no rule and pass the condition; counts the plans of all, `each` a chunk.
+--- The chunks of a part that satisfy the rules and the condition; counts the plans of all chunks, `each` per chunk.
 local function passing_chunks(self, opened, setting, p, each, micro_batches)
   local all = chunks_of(self, p)
   p.schedule, p.vp = "1f1b", 1
@@ -237,7 +237,7 @@ local function passing_chunks(self, opened, setting, p, each, micro_batches)
   return passing
 end
 
---- Adds the part of a plan whose degrees are set to its program.
+--- Adds the part of a plan with fixed degrees to its program.
 local function add_part(self, opened, setting, p)
   local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
   local chunks = passing_chunks(self, opened, setting, p, each, micro_batches)
@@ -263,8 +263,8 @@ local function set(setting, name, value)
   setting.degrees_follow:changed(name)
 end
 
---- The orders of ranks that place a plan's ranks differently. Stages come before replicas by default only where dense
---- layers and experts agree on the next stage (ett.plan.rules).
+--- Rank orders with different placements of a plan. By default, stages come before replicas only if dense layers and
+--- experts agree on the next stage (ett.plan.rules).
 local function orders_of(self, p)
   local id = 0
   for i, axis in ipairs(rank_orders.axes) do id = id | (p[axis] > 1 and 1 << i or 0) end
@@ -284,10 +284,10 @@ local function orders_of(self, p)
   return orders
 end
 
---- Adds the parts of a setting's plan whose degrees are set: its overlaps and orders of ranks.
+--- Adds the parts of a setting's plan with fixed degrees: its overlaps and rank orders.
 local function add_flags(self, opened, setting)
   local p = setting.p
-  -- Hiding costs no time in the model: shared experts beside an exchange are never slower than none.
+  -- Hiding costs no time in the model: overlap with shared experts is never slower than no overlap.
   local exchange = p.ep == 1 and { "none" } or { self.beside and "shared_experts" or "none", "batch" }
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
@@ -307,8 +307,8 @@ end
 
 local unit_fields = { "tp", "cp", "micro_batch", "ep", "etp" }
 
---- What is in a unit: { programs = lists of parts; plans = how many layouts, rule and where = how many of them these
---- cut, first_rule }.
+--- The content of a unit: { programs = lists of parts; plans = number of layouts; rule, where = number of layouts
+--- excluded by them; first_rule }.
 function Space:open(unit)
   local opened = { programs = {}, by_key = {}, plans = 0, rule = 0, where = 0 }
   for _, place in ipairs(unit.places) do
@@ -322,7 +322,7 @@ function Space:open(unit)
   return opened
 end
 
---- The first rule that a layout breaks, as a sentence.
+--- The first rule violated by a layout, as a message.
 function Space:first_rule()
   local at, rule = 0, self.impossible_rule
   while not rule and at < #self.units do
@@ -332,7 +332,7 @@ function Space:first_rule()
   return rule
 end
 
---- Adds to a setting what follows from its plan while degrees and overlaps of it change.
+--- Adds memoised functions of the plan to a setting, for changing degrees and overlaps.
 local function add_follows(self, setting, p)
   local changing, degrees = {}, {}
   for _, name in ipairs(dividing) do degrees[name] = true end
@@ -345,13 +345,13 @@ local function add_follows(self, setting, p)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
     recompute = "none", zero = 0 }, { __index = p })
-  -- Where the embedding is tied, one stage has no copy of it, and several have.
+  -- With a tied embedding, one stage has no copy of it and several stages have.
   setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
   setting.family = setting.cluster.name .. " "
     .. setting.key_of(setmetatable({ tp = 1, cp = 1, pp = 1, dp = 1 }, { __index = setting.degrees }))
 end
 
---- Whether degrees break a rule by themselves, whatever the other fields are; they count as one layout.
+--- Whether the degrees violate a rule for any values of other fields; they count as one layout.
 local function impossible(self, setting)
   local broken = setting.degrees_broken:of(setting.degrees)
   if not broken then return false end
@@ -359,7 +359,7 @@ local function impossible(self, setting)
   return true
 end
 
---- The numbers of stages and replicas { pp, dp } of tensor and context ranks.
+--- The pairs { pp, dp } for given tensor and context ranks.
 local function grids_of(self, setting, tp, cp, all)
   local grids, wanted = {}, nil
   if is_given(self, "dp") then
@@ -379,7 +379,7 @@ local function grids_of(self, setting, tp, cp, all)
   return grids
 end
 
---- The values of grids, ascending, and the grids of each.
+--- The ascending distinct values of grids, and the grids of each value.
 local function grouped(grids, values_of)
   local list, by_value = {}, {}
   for _, grid in ipairs(grids) do
@@ -409,7 +409,7 @@ end
 
 --- The units of one setting.
 local function add_setting(self, setting)
-  local p = {} -- flat: its fields are read a million times
+  local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
   setting.p = p
   add_follows(self, setting, p)
@@ -435,8 +435,7 @@ local function add_setting(self, setting)
   end
 end
 
---- Units whose plans are likely to be fast come first: what they reach cuts the others. Those of one rank keep their
---- order.
+--- Sorts units so that probably fast plans come first and cut the others. Units of one rank keep their order.
 local function sort_units(units)
   local classes, class_of, sorted = {}, {}, {}
   for _, unit in ipairs(units) do
@@ -461,7 +460,7 @@ end
 
 --- Builds the space.
 ---@param given table { model, clusters = list, devices = list, plan = fixed fields, vary = { field = list }, where? }
----@return table { settings, units, axes, impossible = layouts whose degrees break a rule by themselves }
+---@return table { settings, units, axes, impossible = layouts whose degrees alone violate a rule }
 function space.new(given)
   local base, lists = checked(given)
   local fixed = {}
@@ -474,8 +473,8 @@ function space.new(given)
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
   local sum = 0
   for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end
-  self.of_sharded = sum * #self.axes.overlap_gradients -- plans of weights that replicas share, for each recomputation
-  -- Below, these are set field by field; the base holds defaults that would hide a missing one.
+  self.of_sharded = sum * #self.axes.overlap_gradients -- plans with weights shared by replicas, per recomputation
+  -- These fields are set one by one below; defaults in the base would hide a missing one.
   for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end
   base.dp = nil
   self.settings = settings_of(self, given, base)

@@ -1,15 +1,16 @@
---- How sure it is that the best plan is the best.
+--- The probability that the best plan found is the best.
 --
--- Plans on one device share its errors, so differences are compared, not totals. The log of a plan's step is off by
--- the sum of w_i e_i, and n: w_i are its shares by part (ett.search.explain: computing, memory, links, …), e_i the
--- device's errors in them, and n the plan's own. Plans whose kernels have the same shapes (the same program) share
--- nearly all of n. The error of a difference of two plans is then a t distribution of two degrees with the scale
--- sqrt(own^2 + shared^2 |w - w'|^2), or `same` in place of `own`. Two degrees: published steps have heavy tails.
+-- Plans on one device share its errors, so differences are modelled, not totals. The log error of a plan's step is the
+-- sum of w_i e_i plus n. w_i are its shares by part (ett.search.explain: computing, memory, links, …), e_i the
+-- device's errors of the parts, and n the plan's own error. Plans with equal kernel shapes (the same program) share
+-- nearly all of n. The error of the difference of two plans then has a t distribution with two degrees of freedom and
+-- the scale sqrt(own^2 + shared^2 |w - w'|^2), with `same` instead of `own` for one program. Two degrees of freedom,
+-- because errors of published steps have heavy tails.
 --
--- The constants are the most likely ones of a grid, given which plan was faster in pairs of published steps. A pair has
--- one source, model, cluster, number of GPUs and batch. A source counts by the square root of its pairs. `own` ends at
--- 0.05: the error of a whole step has a median of 4.6 %. `ett bench search` leaves out each source in turn, and judges
--- its pairs with constants of the others.
+-- The constants are maximum-likelihood estimates on a grid, from which plan was faster in pairs of published steps.
+-- The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the square
+-- root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.6 %. `ett bench
+-- search` holds out each source in turn and tests its pairs with the constants of the others.
 local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"
@@ -17,12 +18,12 @@ local search_core = require "ett.search"
 
 local sure = { own = 0.05, same = 0.004, shared = 0.3 }
 
--- A t distribution of two degrees holds 90 % within 2.92 of its scale.
+-- 90 % quantile of |t| with two degrees of freedom.
 local t90 = 2.919986
 
 local program_fields = { "tp", "cp", "ep", "etp", "micro_batch", "seq", "sequence_parallel", "dtype", "stack" }
 
---- What the kernels of an estimate's plan have in common with those of other plans, as text.
+--- Key of the kernel shapes of an estimate's plan, as text.
 function sure.program(e)
   local words = { tostring(e.device) }
   for _, name in ipairs(program_fields) do
@@ -31,8 +32,8 @@ function sure.program(e)
   return table.concat(words, " ")
 end
 
---- What two plans differ by: the log of b's seconds over a's, the square of the distance of their parts, and whether
---- they have one program.
+--- The difference of two plans: the log of b's seconds over a's, the squared distance of their shares, and whether they
+--- have the same program.
 ---@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program }
 function sure.difference(a, b)
   local apart = 0.0
@@ -42,7 +43,7 @@ function sure.difference(a, b)
   return { log = math.log(b.seconds / a.seconds), apart = apart, same = a.program == b.program }
 end
 
---- The chance of a difference to be what it seems.
+--- The probability that the sign of a difference is right.
 ---@param constants table { own, same, shared }
 function sure.of(difference, constants)
   local own = difference.same and constants.same or constants.own
@@ -50,12 +51,12 @@ function sure.of(difference, constants)
   return 0.5 + x / (2 * math.sqrt(2 + x * x))
 end
 
---- The chance that a plan takes less time than another.
+--- The probability that a is faster than b.
 function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 
---- The chance of each plan to be the best of a list.
----@param plans table[] { value = smaller is better, parts, whole, program, place = of its device, spread = of its
----  device's errors, where devices differ }
+--- The probability of each plan in a list to be the best.
+---@param plans table[] { value = smaller is better, parts, whole, program, place = index of its device, spread = its
+--- device's error, if devices differ }
 ---@return number[]
 function sure.best(plans, draws)
   local numbers, spread_of, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
@@ -84,7 +85,7 @@ local function lines_of(e)
   return list
 end
 
---- The line in whose share two plans differ most: measuring it settles their order soonest.
+--- The line whose share differs most between two plans; measuring it is most informative about their order.
 local function settles(x, y)
   local names, best = {}, nil
   for name in pairs(x) do names[name] = true end
@@ -104,7 +105,7 @@ end
 ---@param rows table[] sorted, with values
 ---@param estimate_of function(row) an estimate
 ---@param shared table? of ett.base.share
----@return table { best_percent, alike = rows that beat the best with a chance of a tenth or more, settles }
+---@return table { best_percent, alike = rows that beat the best with a probability of at least 10 %, settles }
 function sure.rows(rows, estimate_of, shared)
   local plans = share.each(shared, math.min(20, #rows), function(i)
     local row = rows[i]

@@ -4,10 +4,10 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). Combinations are numbered,
--- and C finds their values by the number. It asks for what follows from them (the first broken rule, the program) once
--- for each set of values that matters. It evaluates each plan as single predictions are, so the totals have the same
--- digits.
+-- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). Combinations are
+-- numbered, and C decodes their values from the number. C calls Lua for derived answers (the first violated rule, the
+-- program) once for each relevant set of values. Plans are evaluated like single predictions, so the totals have the
+-- same digits.
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
@@ -52,7 +52,7 @@ local function swept_names(over)
   return names
 end
 
---- Raises what is wrong with single fields of a plan.
+--- Raises the errors of single fields of a plan.
 local function check_fields(p)
   local found = {}
   plan_module.check_fields(p, found)
@@ -84,7 +84,7 @@ local function micro_batches_of(p)
   return p.global_batch and p.global_batch // (p.dp * p.micro_batch) or p.micro_batches
 end
 
---- A plan with the micro-batches of its batch.
+--- A plan with the number of micro-batches derived from its batch.
 local function with_micro_batches(p)
   return setmetatable({}, { __index = function(_, name)
     if name == "micro_batches" then return micro_batches_of(p) end
@@ -92,14 +92,14 @@ local function with_micro_batches(p)
   end })
 end
 
---- Raises a fault again that is not a plan's own.
+--- Returns a refusal of the plan; re-raises all other errors.
 local function refusal_of(raised)
   local kind = error_module.from(raised).kind
   if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
   return tostring(raised)
 end
 
---- Refuses the plan at which the run stopped.
+--- Records the refusal of the plan at which the run stopped.
 local function refuse(run, sentence, number)
   run.list:refuse()
   if number < (run.refused_at or math.huge) then run.refused_at, run.refusal = number, sentence end
@@ -111,20 +111,20 @@ local function set_fields(axes, number, p)
   return p
 end
 
---- The number of a program, lowered at its first use; or nil and why it cannot be.
+--- The index of a program, lowered at its first use; or nil and the reason for failure.
 local function program_of(run, key, p)
   local number = run.numbers[key]
   if number then return number end
   local ok, lowered = pcall(lower.program, run.model, p, run.times)
   if not ok then return nil, refusal_of(lowered) end
-  -- The same message may take another time in another dtype: each has its own demands.
+  -- A message may take different times in different dtypes, so each dtype has its own demands.
   run.demands[p.dtype] = run.demands[p.dtype] or step_core.demands()
   number = run.list:program(lowered.program, run.demands[p.dtype])
   run.numbers[key], run.programs[number] = number, { program = lowered.program, dtype = p.dtype }
   return number
 end
 
---- Tells C what a function answers for the plan of a combination.
+--- Gives C the answer of a function for the plan of a combination.
 local function learn(run, which, number)
   local p, one = set_fields(run.axes, number, run.plan), run.functions[which]
   local ok, answer, names, _, count = pcall(follows.record, one.fn, p, run.positions)
@@ -144,11 +144,10 @@ local function learn(run, which, number)
   run.list:learn(which, axes, answer, refusal)
 end
 
--- In place of the name of a schedule file: its orders are given with each plan.
+-- Stands for the name of a schedule file; its orders are passed with each plan.
 local orders_follow = "1f1b"
 
---- Sets what C does not know of the plan of a combination: fields without a member of their own, and the orders of its
---- schedule file, which it returns.
+--- Sets the fields of a combination's plan that C cannot decode, and the orders of its schedule file, which it returns.
 local function tell(run, number)
   local p = set_fields(run.axes, number, run.plan)
   for _, axis in ipairs(run.told) do
@@ -164,7 +163,7 @@ local function tell(run, number)
   return orders
 end
 
---- Evaluates the plans up to number `last`. What a plan needs timed and no plan before it did is timed together.
+--- Evaluates the plans up to number `last`. All demands that are new with a plan are timed together.
 local function evaluate(run, last)
   local list, told, orders = run.list, false, nil
   while true do
@@ -207,7 +206,7 @@ local function evaluate_all(run)
   end
 end
 
---- Ranks of a job take turns with the programs: gives every rank the results of all.
+--- Ranks of a job evaluate programs in turn; merges the results of all ranks on every rank.
 local function merge(run)
   local share, json = run.share, require "ett.json"
   local own = json.encode { refused = run.refused, refusal = run.refusal, at = run.refused_at }
@@ -221,7 +220,7 @@ local function merge(run)
   run.refused, run.refusal = refused, refusal
 end
 
---- Whether a schedule file orders units of a plan: it may read any field.
+--- Whether a schedule file orders the units; it may read any field of the plan.
 local function own_orders(base, values)
   for _, name in ipairs(values.schedule or { base.schedule }) do
     if not schedules.built_in[name] then return true end
@@ -229,9 +228,9 @@ local function own_orders(base, values)
   return false
 end
 
---- The swept fields: name, values, `every` (neighbouring combinations that share a value), and how C learns the value:
---- it has all of a `field` (in_c), and is told others (`c`, converted) plan by plan.
----@param tells boolean whether it is told all
+--- The swept fields: name, values, `every` (number of consecutive combinations with equal values), and how C gets the
+--- value: `field` with all values (in_c), or `c`, converted for each plan.
+---@param tells boolean whether all fields are converted for each plan
 local function axes_of(names, values, tells)
   local axes, told, of_c, every = {}, {}, {}, 1
   for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not tells end
@@ -256,7 +255,7 @@ local function axes_of(names, values, tells)
   return axes, told
 end
 
---- What C knows of all plans (ett_combinations_settings).
+--- Settings that C uses for all plans (ett_combinations_settings).
 local function settings_of(run, base, devices)
   local every, share = run.combinations, run.share
   for _, axis in ipairs(run.axes) do every = axis.program and math.min(every, axis.every) or every end
@@ -268,7 +267,7 @@ local function settings_of(run, base, devices)
   return settings
 end
 
---- What C asks of plans: the first broken rule, the program, members of several fields.
+--- Functions of plans that C calls: the first violated rule, the program, members that depend on several fields.
 local function add_functions(run)
   local function add(kind, fn, field) run.functions[run.list:ask(kind, field)] = { kind = kind, fn = fn } end
   for _, rule in ipairs(plan_rules.functions(run.model, run.cluster, run.schedules)) do add("rule", rule) end
@@ -281,11 +280,11 @@ local function add_functions(run)
   end
 end
 
--- What an estimate adds of runs, money, energy and variation.
+-- Fields that an estimate adds on runs, money, energy and variation.
 local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_per_step", "co2_kg_per_step",
   "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
 
---- A combination as a plan whose micro-batches are given.
+--- A combination as a plan with given micro-batches.
 local function plan_of(axes, base, number)
   local p = {}
   for name, value in pairs(base) do p[name] = value end
@@ -294,7 +293,7 @@ local function plan_of(axes, base, number)
   return p
 end
 
---- The rows as a list. Each is made when it is read: results take 64 bytes a plan, rows a kilobyte.
+--- The rows as a lazy list: stored results take 64 bytes per plan, a row takes a kilobyte.
 local function rows_of(list, axes, base)
   local Rows = {}
   function Rows.__index(rows, i)
@@ -314,7 +313,7 @@ local function rows_of(list, axes, base)
   return setmetatable({}, Rows)
 end
 
---- Adds the outlook to every row where a field that decides of it is swept: an estimate each.
+--- Adds the outlook to every row, by one estimate each, if a field that affects it is swept.
 local function add_outlook(run, base)
   local swept = false
   for _, axis in ipairs(run.axes) do swept = swept or fields.list[fields.position[axis.name]].after end
@@ -325,7 +324,7 @@ local function add_outlook(run, base)
   end
 end
 
---- A sentence when no row fits: the least memory, and what would fit. nil when one does.
+--- A message if no row fits: the least memory, and a change that would fit. nil if a row fits.
 local function nothing_fits(run, base)
   local _, any_fits, number, bytes = run.list:sum()
   if any_fits or not number then return nil end
@@ -337,7 +336,7 @@ local function nothing_fits(run, base)
     bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
 end
 
---- Collects garbage less often, until the value returned is closed.
+--- Collects garbage less often until the returned value is closed.
 local function collect_less()
   local before = collectgarbage("setpause", 400)
   return setmetatable({}, { __close = function() collectgarbage("setpause", before) end })
@@ -362,7 +361,7 @@ function sweep.new(given)
   local axes, told = axes_of(names, values, orders or base.split or values.split)
   local placement = cluster_module.placement(cluster)
   local c_plan = fields.to_c(base, placement)
-  c_plan.micro_batches = 1 -- as orders, given with each plan
+  c_plan.micro_batches = 1 -- orders are passed with each plan
   if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
     axes = axes, told = told, positions = {}, plan = {}, placement = placement, c_plan = step_core.kept_plan(c_plan),

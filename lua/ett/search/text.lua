@@ -1,4 +1,4 @@
---- A search as people read it.
+--- Formats a search as text.
 local columns = require("ett.report.table").lines
 local time_text = require("ett.report").time
 
@@ -15,7 +15,7 @@ end
 
 text.count = count_text
 
---- The fields that differ among rows, in their order; `always` are in any case.
+--- The fields that differ between rows, in order; those of `always` are always shown.
 local function shown_fields(rows, names, always)
   local list = {}
   for _, name in ipairs(names) do
@@ -40,13 +40,13 @@ local measures = {
 }
 
 local function cell(name, value)
-  if name == "rank_order" then return (value:gsub("^tp%-cp%-ep%-", "")) end -- what differs by default
+  if name == "rank_order" then return (value:gsub("^tp%-cp%-ep%-", "")) end -- omit the default prefix
   if value == true then return "yes" end
   if value == false then return "-" end
   return value == nil and "" or tostring(value)
 end
 
---- The rows as lines of at most `width` columns; columns that do not fit are dropped from the overlaps on.
+--- The rows as lines of at most `width` columns; if they do not fit, columns are dropped, overlaps first.
 function text.rows(s, limit, width)
   local rows = {}
   for i = 1, math.min(limit, #s.rows) do rows[i] = s.rows[i] end
@@ -74,7 +74,7 @@ function text.rows(s, limit, width)
   end
 end
 
---- A plan as words NAME=VALUE that `ett predict` takes; fields with their defaults are left out.
+--- A plan as words NAME=VALUE for `ett predict`; fields with default values are omitted.
 function text.plan(plan)
   local words = {}
   for _, field in ipairs(require("ett.plan.fields").list) do
@@ -140,7 +140,7 @@ local function add_sure(lines, sure)
     x.best_percent, x.other_percent, sure.alike[1].row)
 end
 
---- How the plans of a search were settled, as text. The counts depend on the order, and so on the ranks.
+--- How the plans of a search were settled, as text. The counts depend on the order, and thus on the ranks.
 function text.effort(s)
   local e = s.effort
   return ("settled %s layouts: %s need too much memory, %s are slower by a bound, %s evaluated%s"):format(

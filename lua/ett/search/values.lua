@@ -7,7 +7,7 @@ local schema = require "ett.base.schema"
 
 local values = {}
 
---- Data types that a device of the clusters states a rate for.
+--- Data types for which the clusters' devices state a rate.
 local function dtypes(given)
   local stated = {}
   for _, cluster in ipairs(given.clusters) do
@@ -18,8 +18,8 @@ local function dtypes(given)
   return schema.keys(stated)
 end
 
---- Orders of ranks with tp first. Axes that no plan of the search has (cp and ep, where they are 1) stay behind the
---- axis before them in the default order.
+--- Rank orders with tp first. Axes that no plan of the search has (cp and ep of 1) follow their predecessor in the
+--- default order.
 local function rank_orders(given)
   local function is_one(name) return given.plan[name] == 1 end
   local behind, axes = {}, {}
@@ -54,7 +54,7 @@ local of = { dtype = dtypes, rank_order = rank_orders, offload_activations = qua
     return names
   end }
 
---- Of fields that a search gives every value without being told.
+--- Fields that a search varies over all values by default.
 values.default = {}
 
 --- Every value of a field.

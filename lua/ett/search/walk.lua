@@ -1,4 +1,5 @@
---- Walks units: opens them, lowers their programs, and asks C about the plans below each chunk, the best bound first.
+--- Walks units: opens them, lowers their programs, and lets C evaluate the plans below each chunk, the best bound
+--- first.
 local cluster_module = require "ett.profile.cluster"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
@@ -15,7 +16,7 @@ local space_module = require "ett.search.space"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
 
--- Seconds between two exchanges of news with other processes.
+-- Seconds between two exchanges of results with other processes.
 local exchange_seconds = 0.01
 
 local walk = {}
@@ -33,12 +34,12 @@ for _, names in ipairs { part_fields, { "schedule", "vp" }, walked_names } do
   table.move(names, 1, #names, #walk.fields + 1, walk.fields)
 end
 
---- The same as a table shows them.
+--- The same in display order.
 walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
   "zero", "rank_order", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
   "overlap_gradients", "overlap_sends" }
 
---- Of them, those in which plans of one layout may differ.
+--- Those in which plans of one layout may differ.
 walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
   overlap_sends = true }
 
@@ -78,7 +79,7 @@ function Walk:times_of(cluster)
   return times
 end
 
---- Demands of the plans of one cluster and dtype: the same message may take another time elsewhere.
+--- Demands of the plans of one cluster and dtype: a message may take another time elsewhere.
 local function demands_of(self, cluster, dtype, hidden)
   local key = ("%s %s %d"):format(cluster.name, dtype, hidden)
   local demands = self.demands[key]
@@ -89,7 +90,7 @@ local function demands_of(self, cluster, dtype, hidden)
   return demands
 end
 
---- A row from what C found of a part and chunk.
+--- A row from a result of C for a part and chunk.
 local function row_of(self, found, part, chunk)
   local setting, row, all, layout = part.setting, found, {}, {}
   for name, value in pairs(setting.own) do row[name] = value end
@@ -106,7 +107,8 @@ local function row_of(self, found, part, chunk)
   return objective.measure(row, setting, self.given, self.estimate_of) and row
 end
 
---- Asks C about the plans below a chunk (ask: a function of ett.search): answers what is untimed, and asks again.
+--- Calls C on the plans below a chunk (question: a function of ett.search). Times the missing demands and repeats the
+--- call.
 local function ask(self, question, branch, ...)
   local part, p, c_plan, chunk = branch.part, branch.plan, branch.c_plan, branch.chunk
   local setting = part.setting
@@ -127,8 +129,7 @@ end
 
 local products = { gemm = true, bmm = true, attention = true }
 
---- Seconds of products of a micro-batch in all stages: the same for every overlap and with or without sequence
---- parallelism.
+--- Seconds of a micro-batch's products over all stages; independent of overlaps and sequence parallelism.
 local function product_seconds(lowered)
   local sum = 0.0
   for _, kind in ipairs(lowered.kinds) do
@@ -142,14 +143,14 @@ local function product_seconds(lowered)
   return sum
 end
 
---- What the memory of parts depends on besides the micro-batch; shared: under sequence parallelism, which holds no
---- more.
+--- Key of everything that the memory of parts depends on except the micro-batch. shared: under sequence parallelism,
+--- which needs no more memory.
 local function memory_key(part, shared)
   return ("%d %d %d %d %d %d %d %s"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp, part.pp,
     part.dp, tostring(shared))
 end
 
---- Remembers the least micro-batch that is too large; fresh: where others read it.
+--- Records the least micro-batch that is too large; fresh: where other processes read it.
 local function add_too_large(self, key, micro_batch, fresh)
   local known = self.too_large[key]
   if known and known <= micro_batch then return end
@@ -157,7 +158,7 @@ local function add_too_large(self, key, micro_batch, fresh)
   if fresh then fresh[key] = micro_batch end
 end
 
---- What this process found since it was asked last, as text for other processes.
+--- Results of this process since the last call, as text for other processes.
 function Walk:news()
   local fresh, rows = self.fresh, {}
   for _, row in ipairs(fresh.rows) do if self.keeper:holds(row) then rows[#rows + 1] = row end end
@@ -166,7 +167,7 @@ function Walk:news()
   return json.encode { rows = rows, too_large = fresh.too_large } .. "\n"
 end
 
---- Takes what other processes found: their rows cut here, too.
+--- Adds results of other processes: their rows cut plans here too.
 function Walk:hear(text)
   for line in text:gmatch "[^\n]+" do
     local news = json.decode(line)
@@ -175,14 +176,14 @@ function Walk:hear(text)
   end
 end
 
---- Whether a micro-batch that takes these seconds in all stages makes every plan of a part too slow.
+--- Whether a micro-batch with these seconds over all stages makes every plan of a part too slow.
 local function takes_too_long(self, part, seconds)
   self.keeper:steps(part.setting, self.limits, 0.0)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2]
 end
 
---- Whether a part is settled before its program is lowered: its products alone take too long, or it is too large even
---- with smaller micro-batches. A larger micro-batch holds no less.
+--- Whether a part is settled before its program is lowered. Either its products alone take too long, or it is too large
+--- even with smaller micro-batches (a larger micro-batch needs no less memory).
 ---@param seconds number? of the products of a micro-batch
 local function settled_early(self, part, seconds)
   if self.limits.exhaustive then return false end
@@ -193,7 +194,7 @@ local function settled_early(self, part, seconds)
   return seconds and not self.keeper.front and takes_too_long(self, part, seconds) and "bounded"
 end
 
---- Whether an entry of the queue comes before another.
+--- Whether an entry of the queue precedes another.
 local function sooner(a, b)
   if a.least ~= b.least then return a.least < b.least end
   return a.order < b.order
@@ -210,7 +211,7 @@ local function push(queue, entry)
   queue[at] = entry
 end
 
---- Takes the entry with the least bound; nil: none is left.
+--- Removes and returns the entry with the least bound; nil if the queue is empty.
 local function pop(queue)
   local first, last, n = queue[1], queue[queue.count], queue.count - 1
   if not first then return nil end
@@ -226,7 +227,7 @@ local function pop(queue)
   return first
 end
 
---- Tells other processes what is new, and hears what they tell, if some time has passed.
+--- Exchanges results with other processes, if enough time has passed.
 local function exchange(self)
   if not self.tell or sample.now() < self.next_exchange then return end
   self.unsaid = self.unsaid .. self:news()
@@ -236,7 +237,7 @@ local function exchange(self)
   self.next_exchange = sample.now() + exchange_seconds
 end
 
---- Settles by bounds what they settle of a part; adds the other chunks to the queue.
+--- Settles the plans of a part that bounds exclude; adds the other chunks to the queue.
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
@@ -253,8 +254,8 @@ local function survey_part(self, common, queue)
   end
 end
 
---- The parts of a program that are left when some are settled.
----@param how_of function(part) the count of the plans that a part's are added to; false: it is left
+--- The unsettled parts of a program.
+---@param how_of function(part) name of the count for the plans of a settled part; false: not settled
 local function unsettled(self, parts, how_of)
   local left = {}
   for _, part in ipairs(parts) do
@@ -277,7 +278,7 @@ local function plan_of(part)
   return p
 end
 
---- The parts that a lower bound of their passes leaves, before their program is lowered.
+--- The parts that a lower bound of their passes does not exclude, before their program is lowered.
 local function above_floor(self, parts)
   local setting = parts[1].setting
   if not self.floor or self.keeper:steps(setting, self.limits, 0.0)[2] == math.huge then return parts end
@@ -290,7 +291,7 @@ local function above_floor(self, parts)
   end) or parts
 end
 
---- Lowers the program of parts; adds the chunks that bounds leave to the queue. Returns the program, or nil.
+--- Lowers the program of parts; adds the chunks that bounds do not exclude to the queue. Returns the program, or nil.
 ---@param unit table { rows, seconds? = of the products of a micro-batch }
 local function survey(self, parts, unit, queue)
   local left = unsettled(self, parts, function(part) return settled_early(self, part, unit.seconds) end)
@@ -315,7 +316,7 @@ local function survey(self, parts, unit, queue)
   return lowered.program
 end
 
---- Evaluates a leaf; offers its fastest plan.
+--- Evaluates a leaf and offers its fastest plan to the keeper.
 local function evaluate(self, entry)
   local branch, leaf = entry.branch, entry.leaf
   local found = ask(self, search_core.evaluate, branch, leaf[1], leaf[2], leaf[3])
@@ -325,8 +326,8 @@ local function evaluate(self, entry)
   end
 end
 
---- Walks units together: what takes the least at least comes first, so that what it reaches cuts the rest.
---- Returns for each unit { rows = what the keeper took; plans, rule, where = as ett.search.space opened it }.
+--- Walks units together, lowest bound first, so that early results cut the rest. Returns for each unit { rows = rows
+--- that the keeper accepted; plans, rule, where = as opened by ett.search.space }.
 function Walk:units(units)
   local queue, programs, settled = { count = 0, pushed = 0 }, {}, {}
   for i, unit in ipairs(units) do

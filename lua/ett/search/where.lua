@@ -80,20 +80,20 @@ local function passes(self, p)
     table.concat(values, ", "))
 end
 
---- The plan as a condition sees it.
+--- The view of a plan that a condition reads.
 local function view(p, setting)
   return setmetatable({ devices = setting.devices, cluster = setting.cluster.name,
     nodes = math.ceil(setting.devices / setting.cluster.gpus_per_node),
     micro_batches = p.global_batch // (p.dp * p.micro_batch) }, { __index = p })
 end
 
---- False when no plan below a chunk passes; without a look at the fields below.
+--- False if no plan below a chunk passes, judged without the fields below the chunk.
 function Where:chunk(p, setting)
   if self.below or not self.by_values then return true end
   return passes(self, view(p, setting))
 end
 
---- Which plans below a chunk pass: a byte each in the order of ett_search_part; nil: all.
+--- The plans below a chunk that pass: one byte each in the order of ett_search_part; nil: all.
 function Where:mask(p, setting, axes)
   if self.by_values and not self.below then return nil end
   local seen = view(p, setting)

@@ -1,8 +1,8 @@
---- A predicted step as Chakra execution traces, one file a rank, which ASTRA-sim and other simulators replay.
+--- Writes a predicted step as Chakra execution traces, one file per rank, for ASTRA-sim and other simulators.
 --
 --   chakra.write(estimate.new { …, units = true }, "traces")  -- traces/step.0.et, …, traces/comm_groups.json
 --
--- Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as its src/feeder/et_feeder_node.cpp reads them. A
+-- Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as read by its src/feeder/et_feeder_node.cpp. A
 -- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
 -- before it on its rank and for the message with its input. duration_micros is the predicted time.
 local error_module = require "ett.base.error"
@@ -15,7 +15,7 @@ local timeline = require "ett.step.timeline"
 
 local chakra = {}
 
-chakra.most_nodes = 4000000 -- of all ranks
+chakra.most_nodes = 4000000 -- over all ranks
 
 local node_types = { compute = 4, send = 5, receive = 6, collective = 7 }
 local collective_types = { all_reduce = 0, all_gather = 2, broadcast = 5, all_to_all = 6, reduce_scatter = 7 }
@@ -49,7 +49,7 @@ local function bytes_of(part, dtype)
   return good and type(bytes) == "number" and math.floor(bytes) or 0
 end
 
---- Adds a node; returns its id. Times are rounded by their ends, so that sums stay right.
+--- Adds a node; returns its id. End times are rounded, so that sums stay exact.
 local function add(nodes, node, seconds, deps)
   node.id, node.deps = #nodes + 1, deps
   nodes.clock = nodes.clock + seconds
@@ -68,8 +68,8 @@ local function part_node(part, dtype)
     bytes = bytes_of(part, dtype) }
 end
 
---- The stage that a unit receives its input from (step -1) or sends its output to (step 1), and the tag of the message,
---- which names its receiver; nil where it stays on its stage.
+--- The stage from which a unit receives its input (step -1) or to which it sends its output (step 1), and the tag of
+--- the message, which names the receiver. nil if the message stays on the stage.
 local function other_end(state, stage, unit, stages, step)
   local p, slice = state.plan, state.slices[(unit.chunk - 1) * state.plan.pp + stage]
   if unit.kind == "W" then return nil end
@@ -92,7 +92,7 @@ end
 --- The nodes of one stage, in the order of its rank.
 local function nodes_of(state, stage, stages)
   local nodes, last, p = { clock = 0.0, micros = 0 }, nil, state.plan
-  local each -- of its messages to other stages
+  local each -- size of its messages to other stages
   for _, m in ipairs(stage.messages) do each = m.lane == "sends" and m or each end
   for _, unit in ipairs(stage.units) do
     local from, tag = other_end(state, stage.number, unit, stages, -1)
@@ -123,7 +123,7 @@ end
 
 -- Ranks -------------------------------------------------------------------------------------
 
---- The ranks of a node's group that hold rank r: neighbours `stride` apart.
+--- The ranks of a node's group that contains rank r: `stride` apart.
 local function group_of(state, node, r)
   local p = state.plan
   local each = p.tp * p.cp * p.dp

@@ -1,9 +1,9 @@
---- A predicted step as a Chrome trace in PyTorch's dialect: Perfetto opens it, `ett trace` computes its metrics.
+--- Writes a predicted step as a Chrome trace in PyTorch's format, for Perfetto and `ett trace`.
 --
--- Each pipeline stage is a process and a device. Its streams: 7 computes, 20 is the links of a node, 24 the network,
--- 28 sends to other stages, 32 gradients and weights, 36 and 40 the link to the host and back. Every operator and
--- collective of every micro-batch is a kernel. Above `most_events` those of a unit are joined: one kernel for its
--- computing, one for each kind of collective.
+-- Each pipeline stage is a process and a device. Its streams: 7 is compute, 20 the links of a node, 24 the network, 28
+-- sends to other stages, 32 gradients and weights, 36 and 40 transfers to the host and back. Every operator and
+-- collective of every micro-batch is a kernel. Above `most_events`, the kernels of a unit are merged: one for compute,
+-- one for each kind of collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -26,7 +26,7 @@ local torch_types = { bf16 = "BFloat16", fp16 = "Half", fp32 = "Float", fp8 = "F
 --- Microseconds with nanosecond digits.
 local function us(seconds) return math.floor(seconds * 1e9 + 0.5) / 1e3 end
 
---- Numbers of elements that a rank sends and receives of a collective of `bytes` (nccl-tests' convention).
+--- Numbers of elements that a rank sends and receives in a collective of `bytes` (nccl-tests' convention).
 local function elements(kind, bytes, degree, width)
   local all = math.floor(bytes / width + 0.5)
   if kind == "all_gather" then return all // degree, all end
@@ -34,8 +34,8 @@ local function elements(kind, bytes, degree, width)
   return all, all
 end
 
---- The ranks of a collective's group that holds the first rank of a stage: tensor ranks are neighbours, then context,
---- data, pipeline.
+--- The ranks of the collective group that contains the first rank of a stage. Tensor ranks are neighbours, then
+--- context, data, pipeline ranks.
 local function ranks_of(p, stage, part)
   local base, stride = (stage - 1) * p.tp * p.cp * p.dp, p.tp
   if part.group == "tp" or part.group == "etp" then stride = 1 end
@@ -89,7 +89,7 @@ local function kernel(state, stage, part, start, seconds)
     pid = stage - 1, tid = stream, ts = us(start), dur = us(start + seconds) - us(start), args = args }
 end
 
---- The parts of a unit joined: its computing, then each kind of collective.
+--- The parts of a unit, merged: compute, then each kind of collective.
 local function joined(unit)
   local list, by_name = {}, {}
   for _, part in ipairs(unit.parts) do
@@ -175,7 +175,7 @@ function chrome_trace.of(e)
     traceEvents = json.array(state.events) }
 end
 
---- The workload card of an estimate, as `ett trace` reads it beside a trace.
+--- The workload card of an estimate, in the format that `ett trace` reads.
 local function card(e)
   local p = e.plan
   local name = json.encode(e.model.name):gsub("%s+$", "")
@@ -185,8 +185,8 @@ local function card(e)
     e.peak_flops_per_second and ("peak_flops: %.17g\n"):format(e.peak_flops_per_second) or "")
 end
 
---- Writes the trace to a file, and makes its folder. A path that ends with "/" is a folder: the trace is step.json in
---- it, beside workload_card.yaml, from which `ett trace` takes batch, sequence and parameters.
+--- Writes the trace to a file and creates its folder. A path that ends with "/" is a folder: it gets step.json and
+--- workload_card.yaml, from which `ett trace` reads batch, sequence and parameters.
 ---@return string path of the trace
 function chrome_trace.write(e, path)
   if path:sub(-1) == "/" then

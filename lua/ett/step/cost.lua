@@ -1,8 +1,8 @@
 --- Money, energy and days of a step and of a run.
 local cost = {}
 
---- Adds the cost of a step to an estimate and, where the tokens of a run are given, that of the run: its steps, their
---- time (the mean one where devices vary), and days with failures, checkpoints and restarts.
+--- Adds the cost of a step to an estimate. With the tokens of a run, also adds the cost of the run: steps, time (the
+--- mean if devices vary), and days with failures, checkpoints and restarts.
 ---@param tokens number? of the run
 function cost.add(e, cluster, tokens)
   local price = e.plan.price_per_device_hour or cluster.price_per_gpu_hour

@@ -1,23 +1,24 @@
---- Power of a device by what it computes, energy of a step, carbon dioxide.
+--- Power of a device by its work, energy of a step, carbon dioxide.
 --
--- A device that computes draws idle_watts + compute_watts u + memory_watts v, at most its limit: u is the share of its
--- peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
+-- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
+-- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
 local device_module = require "ett.profile.device"
 
 local energy = {}
 
---- Of a device without coefficients, as shares of its limit: those of the H200 (clusters/devices/h200_sxm).
+--- Default coefficients as shares of the power limit: those of the H200 (clusters/devices/h200_sxm).
 energy.shares = { idle_watts = 0.253, compute_watts = 0.989, memory_watts = 0.481 }
 
---- Facilities and grids without figures of their own: power usage effectiveness 1.56 (Uptime Institute, Global Data
---- Center Survey 2024, mean); 480 g of carbon dioxide a kWh (Ember, Global Electricity Review 2024: world, 2023).
+--- Defaults for facilities and grids: power usage effectiveness 1.56 (Uptime Institute, Global Data Center Survey 2024,
+--- mean); 480 g of carbon dioxide per kWh (Ember, Global Electricity Review 2024: world, 2023).
 energy.pue, energy.grams_co2_per_kwh = 1.56, 480
 
---- Processors, cards, fans and switches, as a share of the devices' limits: 8.4 kW were the most that a node of eight
---- H100 drew in training (Latif et al. 2024, arXiv 2412.08602), 5.6 of them the devices.
+--- Power of processors, cards, fans and switches as a share of the devices' limits. A node of eight H100 drew at most
+--- 8.4 kW in training (Latif et al. 2024, arXiv 2412.08602), 5.6 kW of it in devices.
 energy.overhead_share = 0.5
 
---- Coefficients of a device: { idle_watts, compute_watts, memory_watts, limit_watts, source }; nil without its power.
+--- Coefficients of a device: { idle_watts, compute_watts, memory_watts, limit_watts, source }; nil if its power is
+--- unknown.
 function energy.of_device(device)
   local limit = device.power_limit_watts or device.power_watts
   if not limit then return nil end
@@ -36,7 +37,7 @@ local function watts_of(power, device, o, dtype, pass, seconds)
     + power.memory_watts * math.min(1, v))
 end
 
---- Joules of one micro-batch through all stages, above idling and without repeated passes: a lower bound.
+--- Joules of one micro-batch through all stages, above idle power and without recomputation: a lower bound.
 ---@param lowered table from ett.step.lower
 function energy.least_joules(lowered, device, dtype)
   local power, joules = energy.of_device(device), 0.0
@@ -55,14 +56,14 @@ function energy.least_joules(lowered, device, dtype)
   return joules
 end
 
---- Joules of a device in a step, above idling, averaged over pipeline stages.
+--- Joules of a device in a step, above idle power, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
----@param share number of the devices that are such ones
+---@param share number fraction of the devices that are of this kind
 local function joules_above_idle(power, device, e, runs, share)
   local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
     if not o.operator then return end
-    for i, pass in ipairs { "forward", "backward" } do -- in order: sums are the same in every process
+    for i, pass in ipairs { "forward", "backward" } do -- fixed order: sums are equal in every process
       local count = i == 1 and forward or backward
       local seconds = o[pass] and o[pass][1] or 0
       if count > 0 and seconds > 0 then
@@ -71,13 +72,13 @@ local function joules_above_idle(power, device, e, runs, share)
       end
     end
   end)
-  local update = 0.0 -- streams memory
+  local update = 0.0 -- memory-bound
   for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
   local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
   return sums.forward + sums.backward + share * update * streaming
 end
 
---- Adds power and energy to an estimate; nothing for a device without power_watts.
+--- Adds power and energy to an estimate; does nothing for a device without power_watts.
 ---@param runs function(part) -> function as above
 ---@param counts integer[]? devices of each part of the cluster
 function energy.add(e, cluster, runs, counts)

@@ -3,8 +3,9 @@
 --   local e = estimate.new { model = model, plan = plan, cluster = cluster }
 --   print(e)                      -- the table; e.step_seconds, e.stages[1].memory_bytes, …
 --
--- Every operator and message has a 90 % interval. Each is moved to either end, all its runs together, and the step is
--- evaluated again; runtime/step/README.md says how the moves combine, and what the interval does not cover.
+-- Every operator and message has a 90 % interval. Each time is moved to both ends of its interval, for all runs at
+-- once, and the step is evaluated again. runtime/step/README.md describes how the changes combine, and what the
+-- interval does not cover.
 local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
@@ -24,7 +25,7 @@ local variation = require "ett.step.variation"
 
 local estimate = {}
 
---- Correlation between the errors of different operators; runtime/step/README.md has its source.
+--- Correlation between the errors of different operators; its source is in runtime/step/README.md.
 estimate.correlation = 0.25
 
 local Estimate = { __name = "ett.estimate" }
@@ -35,7 +36,7 @@ function Estimate.__tostring(self)
 end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
---- Notes the model of communication that answered for a line: `models`, a sorted list of names.
+--- Records the model of communication that timed a line: `models`, a sorted list of names.
 local function add_model(line, name)
   if not name or name == "none" then return end
   line.models = line.models or {}
@@ -44,7 +45,7 @@ local function add_model(line, name)
   table.sort(line.models)
 end
 
---- Adds seconds of a line to the source that they came from.
+--- Adds seconds of a line to the provenance of their answer.
 local function source_of(line, answer, seconds)
   if not answer then return end
   local sources = line.provenance_seconds or {}
@@ -57,7 +58,7 @@ local function source_of(line, answer, seconds)
   line.detail = line.detail or detail.text(answer.detail)
 end
 
---- The least certain source of at least a twentieth of a line's time.
+--- The least certain provenance with at least 5 % of a line's time.
 local function one_provenance(line)
   local total, word = 0.0, nil
   for _, name in ipairs(times_module.provenances) do
@@ -70,14 +71,14 @@ local function one_provenance(line)
   return word
 end
 
---- How often the backward pass runs an operation again.
+--- Number of times that the backward pass recomputes an operation.
 local function recomputed(recompute, o)
   if recompute == "selective" then return o.selective and 1 or 0 end
   if o.never_again and recompute == "full" then return 0 end
   return recompute == "full" and 1 or recompute == "half" and 0.5 or 0
 end
 
---- How often a device runs a layer of kind k of a part in a step, averaged over pipeline stages.
+--- Number of runs of a layer of kind k of a part in a step on a device, averaged over pipeline stages.
 local function layer_runs(result, p, part, k, kind)
   return result.part_runs and result.part_runs[part][k] / p.pp or p.micro_batches / p.pp * kind.count
 end
@@ -130,7 +131,7 @@ local function operation_lines(lowered, p, result)
   return lines
 end
 
---- Lines of the messages that follow from the plan: sends between stages, gradients, weights.
+--- Lines of the messages of the plan: sends between stages, gradients, weights.
 local function message_lines(result, p, times, width, gather)
   local pp = p.pp
   local sums = { sends = 0.0, boundary = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0,
@@ -141,7 +142,7 @@ local function message_lines(result, p, times, width, gather)
     sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
     sums.gradient_hidden = sums.gradient_hidden + (s.gradient_seconds - s.gradient_exposed_seconds) / pp
     sums.tied = sums.tied + s.tied_embedding_seconds / pp
-    -- Under ZeRO-3 the passes wait for weights; micro-batches do not run in pairs there.
+    -- Under ZeRO-3 the passes wait for weights; micro-batches are not paired there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
     local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds
     sums.offload = sums.offload + s.offload_seconds / pp
@@ -160,7 +161,7 @@ local function message_lines(result, p, times, width, gather)
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}
-  -- Seconds without a message of that name are rounding of the sums above.
+  -- Seconds without a message of that name are rounding errors of the sums above.
   local function add(name, group, seconds, hidden)
     if provenance[name] and (seconds > 0 or hidden > 0) then
       lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
@@ -230,7 +231,7 @@ local function notes_of(model, times)
   return notes
 end
 
---- What depends on a whole cluster and run: variation, energy, goodput, money.
+--- Adds values of the whole cluster and run: variation, energy, goodput, money.
 local function add_outlook(e, cluster, tokens, lowered, result)
   local p, computing, moving = e.plan, 0.0, 0.0
   for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
@@ -240,7 +241,7 @@ local function add_outlook(e, cluster, tokens, lowered, result)
     return function(visit)
       for k, kind in ipairs(lowered.parts[part].kinds) do
         local per_stage = layer_runs(result, p, part, k, kind)
-        for index, o in ipairs(lowered.parts[part].operations) do -- in one order: the same digits every time
+        for index, o in ipairs(lowered.parts[part].operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0)
           visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
         end
@@ -252,7 +253,7 @@ local function add_outlook(e, cluster, tokens, lowered, result)
   cost.add(e, mean, tokens)
 end
 
---- Bytes/s of the link to the host, of each part of the cluster; nil where nothing is offloaded.
+--- Bytes/s of the host link for each part of the cluster; nil without offloading.
 local function host_bandwidth(c_plan, p)
   if p.offload_activations + p.offload_optimizer + p.offload_weights == 0 then return nil end
   local list = { c_plan.host_bandwidth }
@@ -284,7 +285,7 @@ function estimate.new(given)
     return schedules.call(label, program.evaluate, program, c_plan, demands, workspace, given.units or false)
   end
   local result = evaluate()
-  if not result then -- demands are untimed
+  if not result then -- demands have no time
     times:answer(demands, p.dtype, model.hyper.hidden, true)
     result = evaluate()
   end

@@ -1,11 +1,11 @@
---- Where the experts of a token are: on how many nodes or ranks, and how many tokens the busiest rank has.
+--- The distribution of a token's experts: number of nodes or ranks, and load of the busiest rank.
 --
--- A dispatcher that sends a token once to each place moves that many copies instead of top_k (DeepEP, "Overview":
--- once over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are taken
--- to be drawn evenly without replacement, as balanced routers aim for.
+-- A dispatcher that sends a token once to each place moves that many copies instead of top_k (DeepEP, "Overview": once
+-- over the network to a node, then over NVLink; DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Experts are assumed to
+-- be drawn uniformly without replacement, the goal of balanced routers.
 local expert_spread = {}
 
---- choose(a, k) / choose(b, k): the share of draws of k among b that stay among a of them.
+--- choose(a, k) / choose(b, k): the probability that k draws from b items are all among a given items.
 local function share(a, b, k)
   local product = 1.0
   for i = 0, k - 1 do product = product * math.max(0.0, a - i) / (b - i) end
@@ -21,14 +21,14 @@ end
 
 --- Expected number of distinct places that hold an expert of a token.
 ---@param places integer nodes or ranks that share the experts evenly
----@param h table experts, top_k, and of routers that first choose groups of experts (DeepSeek-V3's
----  n_group and topk_group) expert_groups and top_groups
+---@param h table experts, top_k; for routers that first choose groups of experts (DeepSeek-V3's n_group and
+--- topk_group) also expert_groups and top_groups
 ---@return number between 1 and min(places, top_k)
 function expert_spread.expected(places, h)
   local own, k = h.experts / places, h.top_k
   local groups, top = h.expert_groups or 1, h.top_groups or h.expert_groups or 1
   local size = h.experts / groups
-  local pool = top * size -- experts of the chosen groups
+  local pool = top * size -- experts in the chosen groups
   local left_out = 0.0
   if groups >= places then -- a place holds whole groups
     local held = groups // places
@@ -36,14 +36,14 @@ function expert_spread.expected(places, h)
       local weight = choose(held, chosen) * choose(groups - held, top - chosen) / choose(groups, top)
       if weight > 0 then left_out = left_out + weight * share(pool - chosen * size, pool, k) end
     end
-  else -- a part of one
+  else -- a place holds a part of one group
     left_out = 1 - top / groups * (1 - share(pool - own, pool, k))
   end
   return places * (1 - left_out)
 end
 
---- Shares of a power law: that of the i-th busiest expert is in proportion to i^-skew, and at most 1 / top_k, since a
---- token chooses an expert once. What is cut goes to the others in proportion.
+--- Shares of a power law: that of the i-th busiest expert is proportional to i^-skew, and at most 1 / top_k, because a
+--- token chooses an expert once. The excess is redistributed proportionally.
 local function power_law(experts, top_k, skew)
   local shares, most = {}, 1 / top_k
   local left, weights = 1.0, 0.0
@@ -51,7 +51,7 @@ local function power_law(experts, top_k, skew)
     shares[i] = i ^ -skew
     weights = weights + shares[i]
   end
-  for i = 1, experts do -- in descending order, so that those behind a share below the limit are below it, too
+  for i = 1, experts do -- descending order: once a share is below the limit, all later ones are too
     local own = math.min(most, left * shares[i] / weights)
     left, weights = left - own, weights - shares[i]
     shares[i] = own
@@ -59,10 +59,10 @@ local function power_law(experts, top_k, skew)
   return shares
 end
 
---- The tokens of the busiest expert-parallel rank. Measured shares belong to experts in the model's order, of which a
---- rank holds a block; those of a power law are dealt to the ranks in turn, the busiest first. An expert takes at most
---- capacity_factor times the mean; what it cannot take is dropped (Switch Transformer, arXiv 2101.03961, section 2.2).
---- With pad_to_capacity it computes as many, whatever it takes (GShard, arXiv 2006.16668).
+--- The load of the busiest expert-parallel rank. Measured shares belong to experts in model order; a rank holds a block
+--- of them. Shares of a power law are dealt to the ranks in turn, the busiest first. An expert takes at most
+--- capacity_factor times the mean; excess tokens are dropped (Switch Transformer, arXiv 2101.03961, section 2.2). With
+--- pad_to_capacity every expert computes its full capacity (GShard, arXiv 2006.16668).
 ---@param h table experts, top_k
 ---@param p table ep, expert_skew, expert_shares, capacity_factor, pad_to_capacity
 ---@return number load of the busiest rank as a multiple of the mean, number share of copies that are kept
@@ -70,7 +70,7 @@ function expert_spread.load(h, p)
   local experts, ranks = h.experts, p.ep
   if not experts then return 1.0, 1.0 end
   local measured, most = p.expert_shares, p.capacity_factor and p.capacity_factor / experts or 1.0
-  if not measured and p.expert_skew == 0 then -- all alike
+  if not measured and p.expert_skew == 0 then -- uniform
     local kept = math.min(1.0, most * experts)
     return p.pad_to_capacity and p.capacity_factor or kept, kept
   end

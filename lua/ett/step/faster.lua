@@ -1,15 +1,15 @@
---- Times with a part of the machine faster: what would a tenth more of a rate give?
+--- Times with a faster part of the machine, to measure the effect of 10 % more of a rate.
 local faster = {}
 
---- A tenth more.
+--- 10 % more.
 faster.gain = 1.1
 
---- The parts that are tried.
+--- The parts that are varied.
 faster.parts = { "compute", "memory", "node", "network" }
 
 local products = { gemm = true, bmm = true, attention = true }
 
---- The part that bounds operators of a family: matrix products and attention compute, others move memory.
+--- The part that limits operators of a family: compute for matrix products and attention, memory for others.
 function faster.part_of(family) return products[family] and "compute" or "memory" end
 
 local function scaled(answer, applies)

@@ -1,7 +1,7 @@
---- Frozen weights: LoRA's adapters beside frozen products, and first layers that are not trained.
+--- Frozen weights: LoRA adapters beside frozen products, and frozen first layers.
 --
--- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes every
--- layer: of a frozen product only the gradient of its input is computed. Frozen first layers have no backward pass.
+-- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes through
+-- every layer; a frozen product computes only the gradient of its input. Frozen first layers have no backward pass.
 local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
 local width = require("ett.operator.memory").width
@@ -15,8 +15,8 @@ local function copy(t, changes)
   return made
 end
 
---- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass). The kind of layer in
---- which the frozen ones end becomes two.
+--- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass). A kind that is only
+--- partly frozen is split into two kinds.
 function frozen.layers(layers, p)
   if not p.lora_rank and p.frozen_layers == 0 then return layers end
   local list, left = {}, p.frozen_layers
@@ -34,8 +34,8 @@ function frozen.layers(layers, p)
   return list
 end
 
---- The adapter of a product: two products and a sum. Beside a column-parallel product each tensor rank computes a part
---- of the rank and gathers it; beside a row-parallel one the ranks add up (Megatron's ParallelLinearAdapter).
+--- The adapter of a product: two products and a sum. Beside a column-parallel product, each tensor rank computes a part
+--- of the low rank and gathers it; beside a row-parallel one, the ranks all-reduce (Megatron's ParallelLinearAdapter).
 local function adapter(item, p)
   local s, times = item.shape, item.times
   local enters = item.operator.region == "enter"
@@ -61,7 +61,7 @@ local function adapter(item, p)
   return list
 end
 
---- Whether a collective of the backward pass only serves a weight gradient that is not computed: the second gather of
+--- Whether a collective of the backward pass serves only a weight gradient that is not computed: the second gather of
 --- the input under sequence parallelism, before a product without an adapter.
 local function needless(item, items, i, adapted)
   if item.kind ~= "collective" or not (item.overlapped and item.name == "all_gather") then return false end
@@ -69,7 +69,7 @@ local function needless(item, items, i, adapted)
   return not (following and following.kind == "operator" and adapted[following.name])
 end
 
---- What one device runs of a layer with frozen weights. Operators have `frozen` ("weights" or "layer").
+--- The items that a device runs in a layer with frozen weights. Operators have `frozen` ("weights" or "layer").
 ---@param items table of ett.model.architecture.operations
 ---@param how string|nil the layer's `frozen`
 function frozen.items(items, how, p)
@@ -90,8 +90,8 @@ function frozen.items(items, how, p)
   return list
 end
 
---- The backward pass of an item, where a part of it is left out.
----@return table|nil answer of ett.step.times; nil: it has none
+--- The backward pass of an item with frozen weights.
+---@return table|nil answer of ett.step.times; nil: no backward pass
 ---@return integer launches of kernels
 function frozen.backward(times, item, p, key)
   local op, s = item.operator, item.shape
@@ -104,14 +104,15 @@ function frozen.backward(times, item, p, key)
   return times:operator(op, s, p.dtype, "backward", key), 2
 end
 
---- Model FLOPs of an item over those of its forward pass: two more for the gradients of input and weight.
+--- Model FLOPs of an item as a multiple of its forward pass: plus one for the input gradient, plus one for the weight
+--- gradient.
 function frozen.flops(item)
   if item.frozen == "layer" then return 1.0 end
   return item.frozen and item.operator.family == "gemm" and 2.0 or 3.0
 end
 
---- Whether an item keeps activations for its backward pass. The input of a frozen product is kept by its adapter, if it
---- has one.
+--- Whether an item stores activations for its backward pass. The input of a frozen product is stored only for its
+--- adapter, if any.
 function frozen.keeps(item)
   return not (item.frozen == "layer" or item.frozen and item.operator.family == "gemm")
 end

@@ -1,20 +1,20 @@
---- Goodput: the share of a run's time that makes progress, between failures, checkpoints and restarts.
+--- Goodput: the share of a run's time that makes progress, given failures, checkpoints and restarts.
 --
--- Failures come at a constant rate to every device; one ends the work of all. A run then restarts and repeats what it
--- did since its last checkpoint. Failures come during checkpoints and restarts, too. The expected time of w seconds of
--- work and a checkpoint of d is M e^(R/M) (e^((w+d)/M) - 1), with M seconds between failures and R of a restart (Daly
--- 2006, Future Generation Computer Systems 22, equation 20).
+-- Every device fails at a constant rate; a failure stops the whole run. The run then restarts and repeats the work
+-- since its last checkpoint. Failures also occur during checkpoints and restarts. The expected time of w seconds of
+-- work and a checkpoint of d is M e^(R/M) (e^((w+d)/M) - 1), with M seconds between failures and restarts of R seconds
+-- (Daly 2006, Future Generation Computer Systems 22, equation 20).
 local schema = require "ett.base.schema"
 
 local goodput = {}
 
---- Seconds of a restart where neither plan nor cluster says: assumed.
+--- Default seconds of a restart: assumed.
 goodput.restart_seconds = 600
 
--- Seconds. Failures that are rarer count as none.
+-- Mean seconds between failures above which failures are ignored.
 local longest_between = 1e12
 
---- Seconds of work between checkpoints that cost least time (Daly 2006, equation 37).
+--- Optimal seconds of work between checkpoints (Daly 2006, equation 37).
 ---@param write number seconds of a checkpoint
 ---@param between number mean seconds between failures
 function goodput.interval(write, between)
@@ -25,18 +25,19 @@ end
 
 --- Share of the time that makes progress.
 ---@param work number seconds of work between checkpoints
----@param write number seconds of a checkpoint, in which no work is done
+---@param write number seconds of a checkpoint, without work
 ---@param between number mean seconds between failures
 ---@param restart number seconds
 function goodput.share(work, write, between, restart)
   local span = (work + write) / between
   if span > 700 or restart / between > 700 then return 0.0 end
-  -- e^x - 1 = 2 e^(x/2) sinh(x/2), which is exact for small x, too.
+  -- e^x - 1 = 2 e^(x/2) sinh(x/2), which is also accurate for small x.
   local grown = span < 1e-5 and span * (1 + span / 2) or math.exp(span) - 1
   return work / (between * math.exp(restart / between) * grown)
 end
 
---- Parameters of the busiest device: the replicas of a stage share its weights and optimizer states.
+--- Parameters per device in a checkpoint, for the busiest device: replicas of a stage share its weights and optimizer
+--- states.
 local function shard_parameters(e)
   local p, most = e.plan, 0.0
   local data = p.dp * p.cp
@@ -47,10 +48,10 @@ local function shard_parameters(e)
   return most
 end
 
---- Checkpoints, failures and goodput of a plan whose busiest device writes so many parameters; nil where no rate of
---- failures is known.
+--- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
+--- rate is unknown.
 ---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,
----  goodput_percent }
+--- goodput_percent }
 function goodput.of(p, cluster, devices, parameters)
   local own = cluster.failures or {}
   local rate = p.failures_per_device_day or own.per_device_day
@@ -64,7 +65,7 @@ function goodput.of(p, cluster, devices, parameters)
     failure_interval_seconds = between, goodput_percent = 100 * goodput.share(work, write, between, restart) }
 end
 
---- Adds goodput to an estimate; nothing where no rate of failures is known.
+--- Adds goodput to an estimate; does nothing if the failure rate is unknown.
 function goodput.add(e, cluster)
   for name, value in pairs(goodput.of(e.plan, cluster, e.devices, shard_parameters(e)) or {}) do e[name] = value end
 end

@@ -20,7 +20,7 @@ memory.kinds = {
   { "context_bytes", "context of the driver", of_stack "measured" },
 }
 
---- The lines of one stage of an estimate; those of no bytes are left out.
+--- The lines of one stage of an estimate, without lines of zero bytes.
 ---@param stage table
 ---@param stack table the software (ett.operator.stack)
 ---@return table[] { { name, field, bytes, source }, … }
@@ -38,7 +38,7 @@ function memory.lines(stage, stack)
   return list
 end
 
---- Adds the lines of the fullest stage to an estimate, and what PyTorch would report of it.
+--- Adds the lines of the fullest stage to an estimate, and the values that PyTorch would report.
 function memory.add(e, stack)
   local most, share = 1, 0.0
   for i, stage in ipairs(e.stages) do

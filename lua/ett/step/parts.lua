@@ -1,9 +1,9 @@
---- Estimates on a cluster of parts: which stage is where, and what money, failures and power are on average.
+--- Estimates on a cluster with parts: placement of stages, and averages of price, failures and power.
 local counts_of = require("ett.profile.network.parts").counts
 
 local parts = {}
 
---- Devices of each part among the first so many; nil where the cluster has no parts.
+--- Devices of each part among the first `devices`; nil if the cluster has no parts.
 function parts.counts(cluster, devices) return cluster.parts and counts_of(cluster, devices) end
 
 --- Names of the devices of the parts in `bits`.
@@ -18,8 +18,8 @@ local function names(cluster, bits)
   return list
 end
 
---- Adds to an estimate the devices of each part, and to its stages theirs; the memory is that of the stage that has
---- the greatest share of its devices' in use.
+--- Adds the devices of each part to an estimate, and to each stage its own. The memory is that of the stage with the
+--- highest share of used memory.
 function parts.add(e, cluster)
   if not cluster.parts then return end
   e.parts = {}
@@ -46,13 +46,13 @@ end
 
 local function peak(p) return function(part) return require("ett.profile.device").peak(part.device, p.dtype) end end
 
---- FLOP/s of a device at its peak, on average.
+--- Average peak FLOP/s of a device.
 function parts.peak(cluster, p, devices)
   if not cluster.parts then return peak(p)(cluster) end
   return mean(cluster, counts_of(cluster, devices), devices, peak(p))
 end
 
---- A cluster as ett.step.cost and ett.step.goodput read it: price and failures of a device, on average.
+--- A cluster for ett.step.cost and ett.step.goodput, with average price and failure rate of a device.
 function parts.outlook(cluster, devices)
   if not cluster.parts then return cluster end
   local counts, restart = counts_of(cluster, devices), nil

@@ -1,10 +1,10 @@
---- The part of a step's interval that its parts' intervals do not hold: the error of composing kernels into a step.
+--- The part of a step's interval that its parts' intervals do not cover: the error of composing kernels into a step.
 local spread = {}
 
---- Shares of a step by what its error follows (in_step.step_spread).
+--- Shares of a step that its composition error depends on (in_step.step_spread).
 ---@param lowered table of ett.step.lower
 ---@param operators table[] lines of an estimate { name, seconds }
----@param collectives table[] lines { name, group, seconds }: what is not hidden
+---@param collectives table[] lines { name, group, seconds }: exposed time
 ---@return table { attention, collectives, experts (with their router, exchange and launches) }
 function spread.shares(lowered, operators, collectives, step)
   local kinds, shares = {}, { attention = 0.0, collectives = 0.0, experts = 0.0 }
@@ -22,7 +22,7 @@ function spread.shares(lowered, operators, collectives, step)
   return shares
 end
 
---- An interval that also holds `share` of the step, independent of the rest.
+--- An interval widened by an independent error of `share` of the step.
 function spread.widened(step, low, high, share)
   local own = step * share
   return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)

@@ -1,4 +1,4 @@
---- What every resource of every pipeline stage does during a predicted step.
+--- The activity of every resource of every pipeline stage during a predicted step.
 --
 --   local e = estimate.new { …, units = true }
 --   local t = timeline.of(e)
@@ -7,9 +7,9 @@
 --                             --   start, seconds, link, … }
 --
 -- Units, sends and the collectives beside units are those of the event engine (runtime/step/links.h). The parts of a
--- unit are its operators and collectives in the order of the layer, backwards in the backward pass. A part has the
--- resources that it keeps busy: "compute", "node" (links inside a node) or "network". A collective that hides behind a
--- product begins before its place.
+-- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
+-- lists the resources that it occupies: "compute", "node" (links inside a node) or "network". A collective that hides
+-- behind a product begins before its position in the layer.
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local step_core = require "ett.step"
@@ -32,7 +32,7 @@ local function add(parts, operation, pass, times, share)
     times = times, seconds = times_of[1] * times * share, hidden = (operation.beside_seconds or 0) * times * share }
 end
 
---- Operations of one layer in order, { { operation, times } }, and those that lowering added behind them.
+--- Operations of one layer in order, { { operation, times } }, and operations appended by lowering.
 local function items_of(kind, operations)
   local list, rest, seen = {}, {}, {}
   for _, item in ipairs(kind.order) do
@@ -59,7 +59,7 @@ local function add_forward(parts, items, share)
   end
 end
 
---- The backward pass of a layer; of a split one, without what only gradients of weights need.
+--- The backward pass of a layer; for a split one, without the work that only weight gradients need.
 local function add_backward(parts, items, rest, whole)
   local function put(item)
     local share = whole and 1 or 1 - item[1].weight_share
@@ -69,7 +69,7 @@ local function add_backward(parts, items, rest, whole)
   for _, item in ipairs(rest) do put(item) end
 end
 
---- What a split backward pass leaves for later.
+--- The part of a split backward pass that computes weight gradients.
 local function add_weights(parts, items)
   for _, item in ipairs(items) do
     if item[1].weight_share > 0 then add(parts, item[1], "backward", item[2], item[1].weight_share) end
@@ -102,8 +102,8 @@ local function layers_of_slices(e, kinds)
   return slices
 end
 
---- The parts of one unit of a slice. kind: F, B, W, or "input": a backward of input gradients only.
----@param lowered table of the part of the cluster that the stage is on
+--- The parts of one unit of a slice. kind: F, B, W, or "input": a backward pass of input gradients only.
+---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
   local parts, operations = { seconds = 0.0 }, lowered.operations
   local again = recomputed[e.plan.recompute]
@@ -125,8 +125,8 @@ local function parts_of(e, lowered, layers, kind)
   return parts
 end
 
---- Lays parts over `seconds` from `from` on: shrunk where that is shorter (hidden in a pair), with a rest where it is
---- longer (gathered weights under ZeRO-3).
+--- Places parts in `seconds` from `from` on: compressed if the time is shorter (hidden in a pair), with a remainder if
+--- it is longer (gathered weights under ZeRO-3).
 local function lay(parts, from, seconds, rest)
   local scale = parts.seconds > seconds and seconds / parts.seconds or 1
   local at, laid = from, {}
@@ -153,7 +153,7 @@ local function put(stage, name, lane, start, seconds, more)
   stage.messages[#stage.messages + 1] = message
 end
 
---- Messages to other stages, as the event engine of links has them.
+--- Messages to other stages, from the event engine of links.
 local function add_sends(stage, e, transfers)
   local bytes
   for _, d in ipairs(e.demands) do if d.kind == "send_recv" then bytes = math.max(bytes or 0, d.bytes) end end
@@ -166,8 +166,7 @@ local function add_sends(stage, e, transfers)
   end
 end
 
---- Collectives of a kind that the event engine has beside units, up to the last backward and behind it. Returns whether
---- there are any.
+--- Collectives of one kind from the event engine: up to the last backward, and after it. Returns whether there are any.
 local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
   local all, finish = 0.0, e.stages[stage.number].pipeline_seconds
   for _, t in ipairs(transfers) do all = all + (t.kind == kind and t.seconds or 0.0) end
@@ -185,7 +184,7 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
   return all > 0
 end
 
---- Gradients, the update and weights: beside units where the event engine has them there, else behind the pipeline.
+--- Gradients, the update and weights: from the event engine if it has them, else after the pipeline.
 local function add_update(stage, e, transfers)
   local p, s = e.plan, e.stages[stage.number]
   local ranks = p.dp * p.cp
@@ -204,7 +203,7 @@ local function add_update(stage, e, transfers)
     { group = "dp", degree = ranks, bytes = s.weight_bytes, exposed = true })
 end
 
---- Bytes of the activations that a micro-batch leaves in a slice, and of the slice's weights.
+--- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights.
 local function bytes_of_slice(p, lowered, layers)
   local activations, parameters = 0.0, 0.0
   for _, kind in ipairs(layers) do
@@ -221,7 +220,7 @@ local function bytes_of_slice(p, lowered, layers)
   return activations, parameters * math.max(schema.dtype_bytes[p.dtype], 2)
 end
 
---- Bytes of optimizer states that pass in the update of a stage: of the update whose seconds are the stage's.
+--- Bytes of optimizer states transferred in the update of a stage.
 local function updated_bytes(e, stage, bandwidth)
   for _, d in ipairs(e.demands) do
     local bytes = d.kind == "optimizer" and e.plan.offload_optimizer * e.plan.optimizer_bytes * d.parameters
@@ -231,8 +230,8 @@ local function updated_bytes(e, stage, bandwidth)
   return 0.0
 end
 
---- What passes over the link to the host, beside the units and the update that wait for it (runtime/step/step.c):
---- activations leave in forward passes and return in backward passes, weights arrive for both.
+--- Transfers over the host link, beside the units and the update that wait for them (runtime/step/step.c): activations
+--- leave in forward passes and return in backward passes; weights arrive for both.
 local function add_host(state, stage)
   local e = state.e
   local p, s, bandwidth = e.plan, e.stages[stage.number], e.host_bandwidth[e.stages[stage.number].part or 1]
@@ -267,7 +266,7 @@ local function by_stage(e)
   return lists
 end
 
---- The layers of each slice as text: slices of the same layers share their parts.
+--- The layers of each slice as text: slices with equal layers share their parts.
 local function names_of(layers)
   local names = {}
   for v, list in ipairs(layers) do
@@ -278,14 +277,14 @@ local function names_of(layers)
   return names
 end
 
---- The parts of a unit by itself.
+--- The parts of an unpaired unit.
 local function plain_parts(state, unit, slice)
   local plain = unit.work .. " " .. state.on.names[slice]
   state.plain[plain] = state.plain[plain] or parts_of(state.e, state.on.lowered, state.on.layers[slice], unit.work)
   return state.plain[plain]
 end
 
---- The parts of a unit; `share` is its place in the time of a pair: { from, to }, from 0 to 1.
+--- The parts of a unit; `share` is its range in the time of a pair: { from, to }, from 0 to 1.
 local function parts_in(state, unit, slice, share)
   local key = ("%s %s %.9g %.9g %.9g"):format(unit.work, state.on.names[slice], unit.seconds, share[1], share[2])
   if not state.laid[key] then
@@ -296,7 +295,7 @@ local function parts_in(state, unit, slice, share)
   return state.laid[key]
 end
 
---- Gives the units of a stage their parts. Two that run as a pair share its time in proportion to their own.
+--- Adds the parts of a stage's units. Two paired units share the time in proportion to their own times.
 local function add_parts(state, stage)
   local units, pp, i = stage.units, state.e.plan.pp, 1
   local function slice_of(unit) return state.slices[(unit.chunk - 1) * pp + stage.number] end

@@ -1,8 +1,8 @@
---- Times of operators, messages and updates: answers of a profile, asked for once, and assumptions where it has none
+--- Times of operators, messages and updates: cached answers of a profile, and assumed times if it has none
 --- (ett.profile.assumed).
---
---   local times = require("ett.step.times").new(cluster, profile)
---   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
+---
+---   local times = require("ett.step.times").new(cluster, profile)
+---   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
 local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
 local detail = require "ett.profile.detail"
@@ -17,7 +17,7 @@ local times = {}
 local Times = {}
 Times.__index = Times
 
---- From best to worst; a line that joins several answers shows the worst.
+--- From best to worst; a line that combines several answers shows the worst.
 times.provenances = { "measured", "interpolated", "calibrated", "extrapolated", "assumed" }
 local rank = {}
 for i, name in ipairs(times.provenances) do rank[name] = i end
@@ -33,7 +33,7 @@ local function refuse_time(seconds, name, pass)
     pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
 end
 
---- A time with an interval that holds it. name, pass: of what.
+--- Checks a time and its interval. name, pass: for messages.
 local function check(s, low, high, name, pass)
   if math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
     and s <= high and high < huge then return s, low, high end
@@ -44,7 +44,7 @@ end
 
 local sorted_fields = setmetatable({}, { __mode = "k" })
 
---- A shape as text: the same text for the same shape.
+--- A shape as text; equal shapes give equal texts.
 function times.shape_key(op, shape)
   local fields = sorted_fields[op]
   if not fields then
@@ -59,12 +59,12 @@ function times.shape_key(op, shape)
   return table.concat(words, " ")
 end
 
--- Pipeline stages update with kernels of their own; a profile may hold only the whole model's update, `optimizer`. That
--- answer is taken where the stage's is missing or only assumed.
+-- Pipeline stages have their own update kernels. If the answer of a stage's kernel is missing or only assumed, that of
+-- the whole model's update, `optimizer`, is used.
 local update_operators = { first = "first_stage_optimizer", middle = "middle_stage_optimizer",
   last = "last_stage_optimizer" }
 
--- A function of shapes: what a profile says of an operator.
+-- A function of shapes: the profile's answers for an operator.
 local function timer_of_operator(profile, name, dtype, pass)
   if not profile then return nil end
   if profile.operator_timer then return profile:operator_timer(name, dtype, pass) end
@@ -83,7 +83,7 @@ local function sampled_timer(profile, name, dtype, pass)
   end
 end
 
--- Of an operator and data type: answers by shape, and what makes them.
+-- The cached answers of an operator and data type by shape, and the function that computes them.
 local function known_of(self, op, dtype, pass)
   local by_operator = self.operators[pass]
   local by_dtype = by_operator[op]
@@ -111,7 +111,7 @@ end
 ---@param shape table
 ---@param dtype string
 ---@param pass string "forward", "backward" or "update"
----@param key string|false|nil times.shape_key, when the caller has it; false: the answer is not kept
+---@param key string|false|nil times.shape_key, if the caller has it; false: the answer is not cached
 function Times:operator(op, shape, dtype, pass, key)
   local known = known_of(self, op, op.unquantised and schema.wide(dtype) or dtype, pass)
   if key == false then return timed(self, known, op, shape, dtype, pass) end
@@ -124,9 +124,9 @@ function Times:operator(op, shape, dtype, pass, key)
   return answer
 end
 
---- The time of a group of `ranks`, of which gpus_per_node are on its poorest node, over that of as many on each of its
---- nodes: the bytes that a rank moves, of an all_to_all those that leave the node, are in the ratio of the factors. 1
---- where its nodes are alike.
+--- Ratio between the time of a group with unequal numbers of ranks per node (gpus_per_node is the smallest) and that of
+--- an equal distribution. It is the ratio of the bytes moved per rank; for all_to_all, of the bytes that leave the
+--- node. 1 for equal nodes.
 local function uneven(kind, topology)
   local n, inside, ranks = topology.nodes, topology.gpus_per_node, topology.ranks
   if not ranks or ranks == n * inside then return 1 end
@@ -134,8 +134,8 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- A message of which several leave a node at once takes at least its share of the node's network: a function of its
---- bytes, or nil where one message does.
+--- A lower bound by the node's network for messages of which several leave a node at once: a function of bytes, or nil
+--- for single messages.
 local function network_seconds(kind, topology, cluster)
   local inter = cluster.links and cluster.links.inter
   local place = topology.tiers and topology.tiers[(cluster.node_tier or 1) + 1]
@@ -151,7 +151,7 @@ local function network_seconds(kind, topology, cluster)
   return function(bytes) return bytes * share * groups / bandwidth end
 end
 
---- A topology as text: the same text for the same place.
+--- A topology as text; equal placements give equal texts.
 local function place_key(topology)
   local words = { topology.nodes, topology.gpus_per_node, topology.ranks or 0, topology.groups_per_node or 0 }
   for _, place in ipairs(topology.tiers or {}) do
@@ -162,7 +162,7 @@ local function place_key(topology)
   return table.concat(words, " ")
 end
 
---- What is known of a place, by kind and dtype.
+--- The cached data of a placement, by kind and dtype.
 local function place_of(self, topology)
   local key = place_key(topology)
   local place = self.places[key]
@@ -175,13 +175,13 @@ local function place_of(self, topology)
   return place
 end
 
---- Times of a kind of collective in a place, of any number of bytes: those of the links where the profile has none.
----@return function, function|nil function(): the law that they are, as of ett.profile.cluster
+--- Timer of a kind of collective in a placement, for any number of bytes; from the links if the profile has no answer.
+---@return function, function|nil function(): the law of these times, as in ett.profile.cluster
 local function timer_of(self, kind, topology, dtype)
   local profile, own, links, law = self.profile, nil, nil, nil
   if profile and profile.collective_timer then
     own, law = profile:collective_timer(kind, topology, dtype)
-    law = type(law) == "function" and law or nil -- or why samples are void
+    law = type(law) == "function" and law or nil -- otherwise the reason why samples are void
   elseif profile then
     own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
   end
@@ -207,8 +207,8 @@ local function timer_of(self, kind, topology, dtype)
   end, law
 end
 
--- What is known of a kind of collective in a place: its timer, what finds its law (nil: it has none), and by bytes its
--- answers and those without a detail.
+-- The cached data of a kind of collective in a placement: its timer, the function that returns its law (nil: none), and
+-- answers by bytes, with and without details.
 local function collective_of(self, kind, topology, dtype)
   local place = self.of_topology[topology] or place_of(self, topology)
   local by_dtype = place.kinds[kind]
@@ -226,7 +226,7 @@ local function collective_of(self, kind, topology, dtype)
 end
 
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
----@param topology table nodes, gpus_per_node; ranks, where they are not the product of both; it does not change
+---@param topology table nodes, gpus_per_node; ranks, if they are not the product of both; it must not change
 function Times:collective(kind, bytes, topology, dtype)
   local known = collective_of(self, kind, topology, dtype)
   local answer = known.answers[bytes]
@@ -237,7 +237,7 @@ function Times:collective(kind, bytes, topology, dtype)
   return answer
 end
 
---- The same as values of ett.profile.detail, without a detail.
+--- The same as multiple values of ett.profile.detail, without a detail.
 function Times:message(kind, bytes, topology, dtype)
   local known = collective_of(self, kind, topology, dtype)
   local answer = known.messages[bytes]
@@ -248,15 +248,15 @@ function Times:message(kind, bytes, topology, dtype)
   return detail.values(answer)
 end
 
---- Times of one demand (runtime/step/demand.h) as values of ett.profile.detail.
+--- The time of one demand (runtime/step/demand.h) as multiple values of ett.profile.detail.
 ---@param dtype string of weights and activations
 ---@param hidden integer width of the model
 ---@param kind string of a message, or "optimizer"
----@param amount number bytes; parameters of an update
----@param where table|string topology of a message; the stage that updates: "first", "middle" or "last"
+---@param amount number message: bytes; update: parameters
+---@param where table|string message: topology; update: place of the stage, "first", "middle" or "last"
 ---@param element_bytes integer
 ---@param layers integer of an update
----@param parts integer? bits: parts of the cluster that take part; 0: all
+---@param parts integer? bits: participating parts of the cluster; 0: all
 function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts) -- luacheck: no unused args
   if kind ~= "optimizer" then
     return self:message(kind, amount, where, element_bytes == 4 and "fp32" or dtype)
@@ -268,7 +268,7 @@ end
 
 local function set_time(demands, index, seconds, low, high) demands:set(index, seconds, low, high) end
 
--- Sets the time of one message, or of all of its kind and place where they follow a law.
+-- Sets the time of one message, or of all messages of its kind and placement if they follow a law.
 local function answer_message(demands, index, amount, known)
   local law, spread
   if known.find_law then law, spread = known.find_law() end
@@ -280,11 +280,11 @@ end
 -- demands (ett.step) -> index -> the error that timing it raised
 local faults_of = setmetatable({}, { __mode = "k" })
 
--- Errors that refuse a plan; others, such as an interrupt, end the sweep.
+-- Kinds of errors that refuse a plan; others, such as an interrupt, end the sweep.
 local refuses = { plan = true, model = true, argument = true, limit = true }
 
--- Calls set(index, …) for each untimed demand. A demand whose timing raised an error is not timed again: plans that do
--- not need it continue. The error is raised if nothing else was timed, or `all` must be.
+-- Calls set(index, …) for each demand without a time. A demand whose timing raised an error is not timed again, and
+-- plans that do not need it continue. The error is raised if nothing else was timed, or if `all` demands are needed.
 local function answer_each(demands, all, set)
   local faults, answered, first = faults_of[demands] or {}, false, nil
   local function visit(index, ...)
@@ -304,8 +304,8 @@ local function answer_each(demands, all, set)
   if first and not answered then error(first, 0) end
 end
 
---- Sets the time of everything that is untimed in `demands` (ett.step). Raises if nothing can be timed.
----@param keep boolean? whether of_demand will be asked for messages again; everything must be timed
+--- Times all demands without a time (ett.step). Raises if nothing can be timed.
+---@param keep boolean? whether of_demand will be called again for messages; then every demand needs a time
 function Times:answer(demands, dtype, hidden, keep)
   answer_each(demands, keep, function(index, kind, amount, where, element_bytes, layers)
     if keep or kind == "optimizer" then
@@ -316,8 +316,8 @@ function Times:answer(demands, dtype, hidden, keep)
   end)
 end
 
---- Half-width of the interval, as a share of the step, of what composing kernels into a step leaves out; 0 where the
---- times come from samples of the cluster.
+--- Half-width of the composition error's interval, as a share of the step; 0 if the times come from samples of the
+--- cluster.
 ---@param shares table of ett.step.spread
 ---@param p table plan
 function Times:step_spread(shares, p)
@@ -325,8 +325,8 @@ function Times:step_spread(shares, p)
   return self.profile and self.profile.step_spread and self.profile:step_spread(shares, p.dtype, named) or 0.0
 end
 
---- The same times under a stack: its kernels and launches.
----@param name string|table|nil of lua/stacks, or a stack; nil: these
+--- The same times for another stack, with its kernels and launches.
+---@param name string|table|nil of lua/stacks, or a stack; nil: these times
 function Times:for_stack(name)
   if not name then return self end
   local known = self.stacks[name]
@@ -340,7 +340,7 @@ function Times:for_stack(name)
   return known
 end
 
--- Times on a cluster of parts. Operators and the messages of a group are timed on a part, `parts[k]`.
+-- Times on a cluster with parts. Operators and the messages of a group are timed on one part, `parts[k]`.
 local OfParts = {}
 OfParts.__index = OfParts
 
@@ -351,8 +351,8 @@ function OfParts:answer(demands, dtype, hidden, keep)
   end)
 end
 
---- Seconds of a demand that the devices of several parts take part in: the slowest part's, and of messages at least
---- those of the network that joins the parts.
+--- Seconds of a demand in which several parts participate: those of the slowest part; for messages at least those of
+--- the network between the parts.
 function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts)
   if (parts or 0) == 0 then parts = -1 end
   local met, slowest, low, high, provenance, model = 0, nil, nil, nil, nil, nil
@@ -373,7 +373,7 @@ function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, la
   return slowest, low, high, provenance, nil, model
 end
 
--- One kernel or message is timed on a part.
+-- Raises: a kernel or message is timed on a single part.
 local function refuse(self) require("ett.profile.network.parts").refuse(self.cluster, "a time of its own") end
 OfParts.operator, OfParts.collective, OfParts.message = refuse, refuse, refuse
 
@@ -383,7 +383,7 @@ function OfParts:step_spread(shares, p)
   return most
 end
 
---- The same with each part's times changed.
+--- The same with changed times of each part.
 ---@param change function(times)
 function OfParts:with(change)
   local list = {}
@@ -396,7 +396,7 @@ function OfParts:for_stack(name)
 end
 
 ---@param cluster table from ett.cluster
----@param profile table? with operator() and collective(); nil: the cluster's own, false: assumptions only
+---@param profile table? with operator() and collective(); nil: the cluster's own, false: only assumptions
 function times.new(cluster, profile)
   if cluster.parts then
     if profile then error_module.raise("argument", "a profile needs a cluster of one kind of nodes") end

@@ -1,9 +1,10 @@
---- Variation between devices: slow ones and jitter, and the distribution of the step that waits for all.
+--- Variation between devices: slow devices and jitter, and the distribution of the step time.
 --
--- A device's computing takes (1 + jitter z) times as long as the estimate says, z normal and anew in each step; slow
--- ones, a share of all, take slow_factor times that. Ranks of a stage wait for each other in every collective: the
--- slowest of tp * cp decides. A pipeline waits for its slowest stage m - 1 times, and once for each (its filling).
--- Replicas wait for the slowest. The distribution follows from those of maxima, for a million devices as for eight.
+-- A device's computing takes (1 + jitter z) times the estimate, with z normal and independent in each step. Slow
+-- devices, a share of all, take slow_factor times that. Ranks of a stage wait for each other in every collective, so
+-- the slowest of tp * cp counts. A pipeline waits m - 1 times for its slowest stage, and once for each stage
+-- (filling). The step waits for the slowest replica. The distribution is computed from distributions of maxima, for
+-- any number of devices.
 local variation = {}
 
 --- The normal distribution function (Abramowitz and Stegun 1964, 7.1.26; error below 1.5e-7).
@@ -14,13 +15,14 @@ local function normal(x)
   return x > 0 and 1 - tail or tail
 end
 
---- P(a device takes at most x times its time), where slow ones are `factor` slower.
+--- P(a device takes at most x times its time), with slow devices `factor` slower.
 local function device_below(x, factor, jitter)
   if jitter == 0 then return x >= factor * (1 - 1e-12) and 1.0 or 0.0 end
   return normal((x / factor - 1) / jitter)
 end
 
---- Distribution functions of a stage of `ranks` devices: of none slow, and of at least one; and P(at least one).
+--- Distribution functions of a stage of `ranks` devices: without and with slow devices; and P(at least one slow
+--- device).
 local function stages_of(ranks, v)
   local none = (1 - v.slow_share) ^ ranks
   local function plain(x) return device_below(x, 1, v.jitter) ^ ranks end
@@ -43,11 +45,11 @@ local function moments(below, most)
   return mean, math.max(0.0, square - mean * mean)
 end
 
--- Gauss-Hermite, five nodes of a standard normal.
+-- Gauss-Hermite quadrature: five nodes of a standard normal.
 local nodes = { { -2.856970013872806, 0.011257411327720 }, { -1.355626179974266, 0.222075922005613 },
   { 0, 0.533333333333333 }, { 1.355626179974266, 0.222075922005613 }, { 2.856970013872806, 0.011257411327720 } }
 
---- The distribution function of the slowest replica: of (1 - fill) max + fill mean over the stages of each.
+--- The distribution function of the slowest replica, with (1 - fill) max + fill mean over the stages of each replica.
 ---@param shape table { stages, ranks (of a stage), replicas, fill }
 ---@param v table { jitter, slow_share, slow_factor }
 function variation.below(shape, v)
@@ -57,7 +59,7 @@ function variation.below(shape, v)
   local slow_mean, slow_variance = 0, 0
   if share > 0 then slow_mean, slow_variance = moments(slow, most) end
   local n, cases, weight = shape.stages, {}, (1 - share) ^ shape.stages
-  for k = 0, n do -- of k slow stages
+  for k = 0, n do -- k slow stages
     if weight > 1e-15 then
       cases[#cases + 1] = { k = k, weight = weight, mean = ((n - k) * plain_mean + k * slow_mean) / n,
         spread = math.sqrt((n - k) * plain_variance + k * slow_variance) / n }
@@ -83,7 +85,7 @@ function variation.below(shape, v)
   end
 end
 
---- The value below which a share of the distribution lies.
+--- The quantile `share` of the distribution.
 function variation.quantile(below, share, most)
   local low, high = 0.0, most
   for _ = 1, 60 do
@@ -93,7 +95,7 @@ function variation.quantile(below, share, most)
   return high
 end
 
---- The slowest replica's factor where the slowdown of each rank is given, in the order of the plan's ranks.
+--- The slowest replica's factor for given slowdowns of all ranks, in the order of the plan's ranks.
 local function of_ranks(shape, p)
   local stride, next_stride, worst = {}, 1, 0.0
   for axis in p.rank_order:gmatch "[^-]+" do
@@ -113,13 +115,13 @@ local function of_ranks(shape, p)
   return worst
 end
 
---- Groups that wait for each other, and the share of the pipeline's time that fills it.
+--- Groups that wait for each other, and the filling share of the pipeline's time.
 function variation.shape(p)
   local fill = (p.pp / p.vp) / (p.micro_batches + (p.pp - 1) / p.vp)
   return { stages = p.pp, ranks = p.tp * p.cp, replicas = p.dp, fill = p.pp == 1 and 0 or math.min(1, fill) }
 end
 
---- Adds the distribution of the step to an estimate; nothing where all devices are alike.
+--- Adds the distribution of the step to an estimate; does nothing if all devices are equal.
 ---@param computing number share of the pipeline's time in which devices compute
 function variation.add(e, computing)
   local p = e.plan

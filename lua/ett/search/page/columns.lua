@@ -1,16 +1,15 @@
---- Rows of a search as columns for a page: small, and read at once by its script.
+--- Encodes the rows of a search as compact columns for a page's script.
 --
--- A field is a list of its values and a code of one or two bytes for each row. Seconds and bytes are 16-bit steps on
--- a logarithmic scale between their least and their largest value. A measure that is the step's seconds, or their
--- inverse, times one of a few factors is kept as these factors.
--- Rows are stored by their fields, so that neighbours are alike.
+-- A field is a list of its values and a code of one or two bytes per row. Seconds and bytes are quantised to 16 bits
+-- on a logarithmic scale between their minimum and maximum. A measure equal to step seconds, or their inverse, times
+-- one of a few factors is stored as these factors. Rows are sorted by their fields, so that neighbours are similar.
 local json = require "ett.json"
 
 local columns = {}
 
 local most_factors = 256
 
---- The distinct values of a field in order, and the code of each row from 0.
+--- The sorted distinct values of a field, and the code of each row, counted from 0.
 local function codes_of(rows, name)
   local seen, values = {}, {}
   for _, row in ipairs(rows) do
@@ -31,7 +30,7 @@ local function codes_of(rows, name)
   return values, codes
 end
 
---- Numbers below 65536 as bytes: the low ones of all, then, where any needs them, the high ones.
+--- Numbers below 65536 as bytes: all low bytes, then all high bytes if any are needed.
 local function bytes_of(codes, wide)
   local parts = {}
   for shift = 0, wide and 8 or 0, 8 do
@@ -64,7 +63,7 @@ local function order_of(fields, count)
   return keys
 end
 
---- A measure as factors of the step's seconds: { power, values, codes }, or nil.
+--- A measure as factors of step seconds: { power, values, codes }, or nil.
 local function factors_of(rows, name)
   for power = -1, 1, 2 do
     local index, values, codes = {}, {}, {}
@@ -86,7 +85,7 @@ local function factors_of(rows, name)
   end
 end
 
---- A positive measure as 16-bit steps of its logarithm; nil where a row has no positive value.
+--- A positive measure, quantised to 16 bits of its logarithm; nil if any row has no positive value.
 local function steps_of(rows, name)
   local low, high = math.huge, 0.0
   for _, row in ipairs(rows) do
@@ -106,7 +105,7 @@ end
 ---@param page table from ett.report.page
 ---@param rows table[] each with step_seconds
 ---@param fields string[] names of the fields, @param measures string[] names of the numbers
----@return table for the script, integer[] order of the rows: place -> index
+---@return table for the script, integer[] order of the rows: position -> index
 function columns.pack(page, rows, fields, measures)
   local out, used = { count = #rows, fields = {}, measures = {}, fixed = {} }, {}
   for _, name in ipairs(fields) do

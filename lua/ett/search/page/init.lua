@@ -15,14 +15,14 @@ local words = require "ett.search.text"
 
 local page = {}
 
---- Plans whose breakdown is computed: the best by the first objective.
+--- Number of plans with a breakdown: the best by the first objective.
 page.most_details = 300
 
---- Numbers of rows that a page shows, in order; others that rows have follow.
+--- Measures in display order; further ones follow.
 local measure_order = { "step_seconds", "memory_bytes", "dollars", "dollars_per_billion_tokens", "days", "kwh",
   "joules", "energy_joules", "tokens_per_second", "tokens_per_second_per_device" }
 
---- The names of the numbers of a row that are not fields.
+--- Names of a row's numbers that are not fields.
 local function measures_of(row, fields)
   local is_field, list, seen = { devices = true, micro_batches = true }, {}, {}
   for _, name in ipairs(fields) do is_field[name] = true end
@@ -36,7 +36,7 @@ local function measures_of(row, fields)
   return list
 end
 
---- The plan of a row: that of the best with the row's fields.
+--- The plan of a row: the best plan, overridden by the row's fields.
 local function plan_of(best, row, names)
   local plan = {}
   for key, value in pairs(best) do plan[key] = value end
@@ -66,7 +66,7 @@ local function detail_of(row, model, best, names, times)
     memory = json.array(memory), plan = words.plan(e.plan) }
 end
 
---- What the best plan rests on: sources of devices and clusters, how times are known, notes.
+--- Sources behind the best plan: devices and clusters, provenance of times, notes.
 local function sources_of(s)
   local e, list, seen = s.best.estimate, {}, {}
   for _, row in ipairs(s.rows) do
@@ -162,7 +162,7 @@ function page.new(s, model)
   return p
 end
 
---- Writes the page, and makes its folder; raises if it cannot.
+--- Writes the page and creates its folder; raises on failure.
 function page.write(s, model, path) page.new(s, model):write(path) end
 
 return page

@@ -1,4 +1,4 @@
---- The page of a predicted step: its pipeline, its breakdown, its memory over time, and what would help most.
+--- The page of a predicted step: pipeline, breakdown, memory over time, and the most effective changes.
 --
 --   local e = estimate.new(what)           -- with units = true
 --   require("ett.step.page").write(e, what, "step.html")
@@ -36,7 +36,7 @@ local function lines_of(...)
   return table.concat(lines, "\n")
 end
 
---- The parts of a unit as the timeline draws them; parts that several units share are made once.
+--- The parts of a unit for the timeline; units with equal parts share them.
 local function parts_of(t, known, parts)
   if known[parts] then return known[parts] end
   local list = {}
@@ -68,7 +68,7 @@ local function add_units(t, stage, known)
       ("unit: %s\nmicro-batch: %d%s"):format(unit_names[unit.kind], unit.micro_batch, chunk), nil,
       classes[unit.parts])
   end
-  for _, m in ipairs(stage.messages) do -- what follows the pipeline
+  for _, m in ipairs(stage.messages) do -- after the pipeline
     if m.exposed then
       local k = #start + 1
       start[k], duration[k] = ticks(m.start), ticks(m.start + m.seconds) - ticks(m.start)
@@ -83,7 +83,7 @@ end
 
 local lane_names = { sends = "card: sends", rest = "gradients, update" }
 
---- Lanes of the messages of a stage; those of the link to the host where something is offloaded.
+--- Lanes of a stage's messages; those of the host link only with offloading.
 local function add_messages(t, stage)
   local by_lane = { sends = {}, rest = {}, ["to host"] = {}, ["from host"] = {} }
   for _, message in ipairs(stage.messages) do
@@ -105,7 +105,7 @@ local function add_messages(t, stage)
   end
 end
 
---- The timeline of the page: a lane a stage, then the resources of each stage.
+--- The timeline of the page: one lane per stage, then the resources of each stage.
 local function add_timeline(p, e)
   local made, known, numbers = timeline.of(e), {}, {}
   local t = lanes.new(p, { from = 0, to = math.max(1, ticks(made.seconds)), tick = tick, kinds = kinds })
@@ -121,7 +121,7 @@ local function add_timeline(p, e)
   p.data.timeline = t:finish()
 end
 
---- Rows of the breakdown: operators and collectives with where their times are from.
+--- Rows of the breakdown: operators and collectives with the provenance of their times.
 local function add_breakdown(data, e)
   local list = {}
   for _, lines in ipairs { e.operators, e.collectives } do
@@ -165,7 +165,7 @@ end
 
 --- The page of an estimate.
 ---@param e table made with units = true
----@param what table? as estimate.new took it: without it nothing says what would help
+---@param what table? the argument of estimate.new; without it the page has no list of changes
 function page.new(e, what)
   local p = pages.new { title = ("%s on %d x %s"):format(e.model.name, e.devices, e.device),
     subtitle = ("%.2f B parameters, cluster %s, predicted by ett"):format(e.model.parameters / 1e9, e.cluster),
@@ -184,7 +184,7 @@ function page.new(e, what)
   return p
 end
 
---- Writes the page, and makes its folder; raises if it cannot.
+--- Writes the page and creates its folder; raises on failure.
 function page.write(e, what, path) page.new(e, what):write(path) end
 
 return page

@@ -1,4 +1,4 @@
---- What would help a step most: the step again with each rate a tenth higher, and with each field of the plan changed.
+--- The most effective changes of a step: each rate increased by 10 %, and each plan field changed.
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local fields = require "ett.plan.fields"
@@ -10,7 +10,7 @@ local sensitivity = {}
 local part_names = { compute = "matrix products and attention", node = "links inside a node",
   memory = "other operators, which memory bandwidth bounds", network = "network between nodes" }
 
---- A plan with some fields changed, on as many devices and with the same batch: dp takes what a degree leaves.
+--- A plan with some fields changed, on the same number of devices and with the same batch: dp compensates.
 local function changed(p, change)
   local plan = {}
   for key, value in pairs(p) do plan[key] = value end
@@ -22,7 +22,7 @@ local function changed(p, change)
   return plan
 end
 
---- The changes of a plan that are tried: { { text, { field = value } } }.
+--- The changes of a plan to evaluate: { { text, { field = value } } }.
 local function changes(p)
   local list = {}
   local function try(text, change) list[#list + 1] = { text, change } end
@@ -55,7 +55,7 @@ local function changes(p)
   return list
 end
 
---- The estimate of a changed subject, or nil where the plan is impossible.
+--- The estimate of a changed subject; nil if the plan is invalid.
 local function again(what, change)
   local given = {}
   for key, value in pairs(what) do given[key] = value end
@@ -66,10 +66,10 @@ local function again(what, change)
   return ok and e or nil
 end
 
---- Rows sorted by what they save: { { kind = "rate" | "plan", text =, seconds =, saved = (a share of the step),
---- memory_bytes =, fits = } }.
+--- Rows sorted by their gain: { { kind = "rate" | "plan", text =, seconds =, saved = (share of the step), memory_bytes
+--- =, fits = } }.
 ---@param e table the estimate
----@param what table as estimate.new took it
+---@param what table the argument of estimate.new
 function sensitivity.of(e, what)
   local rows = {}
   local function add(kind, text, other)
