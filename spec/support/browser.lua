@@ -10,24 +10,41 @@ function browser.missing()
   end
 end
 
---- Runs steps on pages, one after another in one browser: its start takes longer than most pages.
+local driver -- of the browser that is open: its input, and the folder with the pipe of its answers
+
+local function open()
+  local folder = require("command").folder()
+  local pipe, said = folder .. "/answers", folder .. "/said"
+  assert(os.execute(("mkfifo '%s'"):format(pipe)))
+  -- At an error the pipe tells it in place of an answer. At the normal end the folder is gone.
+  local input = assert(io.popen(("{ timeout 500 python3 '%s/spec/support/browser.py' '%s' || cat '%s' >'%s'; } >'%s' 2>&1")
+    :format(require("ett.host").root, pipe, said, pipe, said), "w"))
+  return setmetatable({ input = input, folder = folder, pipe = pipe }, { __gc = function(self)
+    require("command").remove(self.folder)
+    self.input:close()
+  end })
+end
+
+--- Runs steps on pages. The calls of a process share one browser: its start costs more than most pages.
 ---@param pages table[] { file, steps as browser.py takes them }
 ---@return table[] for each page { results of its steps, what the console said }
 function browser.drive_all(pages)
-  local all, root = {}, require("ett.host").root
+  local all = {}
   for _, page in ipairs(pages) do
     all[#all + 1] = { open = page[1] }
     table.move(page[2], 1, #page[2], #all + 1, all)
     all[#all + 1] = { console = true }
   end
-  local answers = require("ett.base.folder").within(function(folder)
-    assert(require("ett.io").write(folder .. "/steps.json", json.encode(json.array(all))))
-    local pipe = io.popen(("timeout 200 python3 '%s/spec/support/browser.py' '%s/steps.json' 2>&1"):format(root,
-      folder))
-    local text = pipe:read("a")
-    assert(pipe:close(), text)
-    return (json.decode(text))
-  end)
+  driver = driver or open()
+  driver.input:write(json.encode(json.array(all)), "\n")
+  driver.input:flush()
+  local pipe <close> = assert(io.open(driver.pipe))
+  local text = pipe:read "a"
+  local answers = json.decode(text)
+  if type(answers) ~= "table" then
+    driver = nil
+    error(text, 2)
+  end
   local list, at = {}, 0
   for i, page in ipairs(pages) do
     local count = #page[2]

@@ -1,8 +1,9 @@
 """Drives a page in headless Chromium over WebDriver.
 
-Usage: browser.py STEPS.json. A step is one of {"open": "FILE.html"}, {"ready": seconds}, {"script": "return 1"},
+Usage: browser.py ANSWERS. Reads a JSON list of steps from each line of its input, and writes the JSON list of their
+results to the pipe ANSWERS. A step is one of {"open": "FILE.html"}, {"ready": seconds}, {"script": "return 1"},
 {"async": "await f(); return 1"}, {"move": [x, y]}, {"drag": [x0, y0, x1, y1]}, {"key": "w"}, {"screenshot": "x.png"},
-{"size": [w, h]}, {"print": true} (the number of pages), {"console": true} (what it said). Prints a JSON list: the result of each step.
+{"size": [w, h]}, {"print": true} (the number of pages), {"console": true} (what it said).
 """
 import base64, json, os, re, shutil, socket, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
@@ -106,13 +107,14 @@ class Browser:
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        steps = json.load(file)
     profile = tempfile.mkdtemp()
     browser = None
     try:
         browser = Browser(profile)
-        print(json.dumps([browser.step(step) for step in steps]))
+        for line in sys.stdin:
+            answers = [browser.step(step) for step in json.loads(line)]
+            with open(sys.argv[1], "w") as pipe:
+                json.dump(answers, pipe)
     finally:
         if browser:
             browser.close()
