@@ -1,6 +1,8 @@
 """A plain PyTorch GPT for `ett validate --backend torch`: trained, timed, and recorded. It knows nothing of ett.
 
-    train.py JOB.json RANK WORLD
+    train.py JOB.json WORLD
+
+WORLD processes train, forked since importing PyTorch takes seconds.
 
 JOB.json: {"threads", "out", "turns", "steps", "quiet", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab",
 "trace"}]}. The cases alternate, so that all of them run under the same states of the machine. A turn trains each case
@@ -8,8 +10,8 @@ for `steps` / `turns` steps, until it has `steps` steps. With several ranks, a c
 runs at most three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
 
 A case with "trace" (a folder) also runs steps without gradient all-reduces. In each turn torch.profiler records one
-such step to trace/worker0.N.pt.trace.json. Rank 0 writes the traces. It also writes the seconds and the delayed share
-of every step to "out".
+such step of rank 0 to trace/worker0.N.pt.trace.json. Rank 0 also writes the seconds and the delayed share of every
+step to "out".
 """
 import contextlib
 import glob
@@ -137,12 +139,15 @@ class Training:
     def record(self):
         number, began = len(self.seen["recorded"]) + 1, time.perf_counter()
         name = f"ProfilerStep#{number}"
+        if self.rank > 0:
+            with self.alone():
+                self.timed("recorded", contextlib.nullcontext())
+            return
         with torch.profiler.profile(record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             with self.alone():
                 self.timed("recorded", torch.profiler.record_function(name))
-        if self.rank == 0:
-            os.makedirs(self.case["trace"], exist_ok=True)
-            write_trace(profile, f"{self.case['trace']}/worker0.{number}.pt.trace.json", began, name)
+        os.makedirs(self.case["trace"], exist_ok=True)
+        write_trace(profile, f"{self.case['trace']}/worker0.{number}.pt.trace.json", began, name)
 
     def finished(self, kind):
         quiet = sum(foreign <= self.job["quiet"] for _, foreign in self.seen[kind])
@@ -171,7 +176,8 @@ class Training:
 def main():
     with open(sys.argv[1]) as file:
         job = json.load(file)
-    rank, world = int(sys.argv[2]), int(sys.argv[3])
+    world = int(sys.argv[2])
+    rank = next((rank for rank in range(1, world) if os.fork() == 0), 0)
     torch.set_num_threads(job["threads"])
     if world > 1:
         torch.distributed.init_process_group("gloo", "file://" + os.path.abspath(job["out"]) + ".store", rank=rank,
@@ -184,6 +190,8 @@ def main():
         with open(job["out"] + ".part", "w") as out:
             json.dump({"torch": torch.__version__, "results": results}, out)
         os.replace(job["out"] + ".part", job["out"])
+        for _ in range(1, world):
+            os.wait()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ local function open()
   local pipe, said = folder .. "/answers", folder .. "/said"
   assert(os.execute(("mkfifo '%s'"):format(pipe)))
   -- At an error the pipe tells it in place of an answer. At the normal end the folder is gone.
-  local input = assert(io.popen(("{ timeout 500 python3 '%s/spec/support/browser.py' '%s' || cat '%s' >'%s'; } >'%s' 2>&1")
-    :format(require("ett.host").root, pipe, said, pipe, said), "w"))
+  local input = assert(io.popen(("{ timeout 500 python3 '%s/spec/support/browser.py' '%s' || cat '%s' >'%s'; } "
+    .. ">'%s' 2>&1"):format(require("ett.host").root, pipe, said, pipe, said), "w"))
   return setmetatable({ input = input, folder = folder, pipe = pipe }, { __gc = function(self)
     require("command").remove(self.folder)
     self.input:close()

@@ -1,9 +1,10 @@
 """A plain PyTorch GPT that knows nothing of ett: trained for a few steps and recorded by torch.profiler.
 
-    torch_gpt.py OUT [RANK WORLD [layers hidden heads seq batch vocab]]
+    torch_gpt.py OUT WORLD ...
 
-Writes OUT/rank0.json. Several processes train by DistributedDataParallel over gloo. Prints one line a recorded step:
-its seconds by the clock.
+Trains with each of these numbers of processes in turn, several by DistributedDataParallel over gloo. Writes
+OUT/WORLD/rankN.json. Rank 0 prints WORLD and the seconds of each recorded step by the clock. The processes are forked:
+importing PyTorch takes longer than the training.
 """
 import os
 import sys
@@ -13,10 +14,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-out = sys.argv[1]
-rank, world = (int(x) for x in sys.argv[2:4] or (0, 1))
-layers, hidden, heads, seq, batch, vocab = (int(x) for x in sys.argv[4:] or (2, 64, 4, 32, 4, 256))
-
+layers, hidden, heads, seq, batch, vocab = 2, 64, 2, 32, 2, 256
 
 
 class Block(nn.Module):
@@ -49,31 +47,43 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-torch.manual_seed(1)
-model = GPT()
-if world > 1:
-    torch.distributed.init_process_group("gloo", f"file://{os.path.abspath(out)}/store", rank=rank, world_size=world)
-    model = nn.parallel.DistributedDataParallel(model)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+def train(out, rank, world):
+    torch.manual_seed(1)
+    model = GPT()
+    if world > 1:
+        torch.distributed.init_process_group("gloo", f"file://{out}/store", rank=rank, world_size=world)
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step():
+        ids = torch.randint(vocab, (batch, seq + 1))
+        logits = model(ids[:, :-1])
+        loss = F.cross_entropy(logits.reshape(-1, vocab), ids[:, 1:].reshape(-1))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    seconds = []
+    with torch.profiler.profile(record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for i in range(3):
+            began = time.perf_counter()
+            with torch.profiler.record_function(f"ProfilerStep#{i}"):
+                step()
+            seconds.append(time.perf_counter() - began)
+    profile.export_chrome_trace(f"{out}/rank{rank}.json")
+    if rank == 0:
+        print("".join(f"{world} {s:.6f}\n" for s in seconds), end="", flush=True)
 
 
-def step():
-    ids = torch.randint(vocab, (batch, seq + 1))
-    logits = model(ids[:, :-1])
-    loss = F.cross_entropy(logits.reshape(-1, vocab), ids[:, 1:].reshape(-1))
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
-
-
-for _ in range(3):
-    step()
-seconds = []
-with torch.profiler.profile(record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-    for i in range(3):
-        began = time.perf_counter()
-        with torch.profiler.record_function(f"ProfilerStep#{i}"):
-            step()
-        seconds.append(time.perf_counter() - began)
-profile.export_chrome_trace(f"{out}/rank{rank}.json")
-print("\n".join(f"{s:.6f}" for s in seconds))
+for world in (int(word) for word in sys.argv[2:]):
+    out = os.path.abspath(f"{sys.argv[1]}/{world}")
+    os.makedirs(out)
+    for rank in range(world):
+        if os.fork() == 0:
+            train(out, rank, world)
+            os._exit(0)  # without the end of an interpreter that shares its memory
+    for _ in range(world):
+        if os.wait()[1] != 0:
+            sys.exit("a process failed")

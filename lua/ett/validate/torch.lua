@@ -58,17 +58,13 @@ function Backend:run(cases, world)
   local job, out = ("%s/job%d.json"):format(self.out, world), ("%s/result%d.json"):format(self.out, world)
   folders.write(job, json.encode { threads = 1, out = out, turns = math.min(turns, self.steps), steps = self.steps,
     quiet = watch.foreign, cases = json.array(cases) })
-  local lines, log = {}, ("%s/log%d"):format(self.out, world)
-  for rank = world - 1, 0, -1 do -- torch.set_num_threads does not reach the threads of OpenBLAS
-    lines[#lines + 1] = ("OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo %s -B %s %s %d %d "
-      .. ">%s.%d 2>&1%s"):format(quote(self.python), quote(host.root .. "/samplers/torch/train.py"), quote(job), rank,
-        world, quote(log), rank, rank > 0 and " &" or "")
-  end
-  lines[#lines + 1] = "code=$?; wait; exit $code"
-  local ok = os.execute(table.concat(lines, "\n"))
+  local log = ("%s/log%d"):format(self.out, world)
+  -- torch.set_num_threads does not reach the threads of OpenBLAS
+  local ok = os.execute(("OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo %s -B %s %s %d >%s 2>&1")
+    :format(quote(self.python), quote(host.root .. "/samplers/torch/train.py"), quote(job), world, quote(log)))
   local text = ok and require("ett.io").read(out)
   if not text then
-    local said = require("ett.io").read(log .. ".0") or ""
+    local said = require("ett.io").read(log) or ""
     error_module.raise("lost", "validate: the PyTorch program ended: %s", said:match("([^\n]+)%s*$") or "no message")
   end
   return json.decode(text).results
