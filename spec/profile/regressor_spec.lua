@@ -158,26 +158,6 @@ describe("without XGBoost", function()
   end)
 end)
 
-describe("ett.regress_fit", function()
-  fits("evaluates trees as the library does, to the last bit", function()
-    local rows, seconds = made_up(500)
-    local flat, target = {}, {}
-    for i, row in ipairs(rows) do
-      for _, value in ipairs(row) do flat[#flat + 1] = value end
-      target[i] = math.log(seconds[i])
-    end
-    for _, parameters in ipairs {
-      { { "max_depth", "6" }, { "eta", "0.1" } },
-      { { "max_depth", "12" }, { "num_parallel_tree", "5" }, { "subsample", "0.6" }, { "eta", "1" } },
-    } do
-      local theirs, ours = require("ett.regress_fit").trees { rows = flat, columns = 4, target = target, probe = flat,
-        rounds = 50, relative = false, delta = 1, base_score = -8.5, parameters = parameters }
-      assert.are.equal(500, #theirs)
-      assert.are.same(theirs, ours)
-    end
-  end)
-end)
-
 describe("ett.profile.samples", function()
   local samples = require "ett.profile.samples"
 

@@ -5,8 +5,6 @@
  *     least_seconds?, base, trees, log, gate, gate_ratio, twins, loss, folds, threads,
  *     difficulty_rounds, rounds, relative, delta, parameters={{name, value}}}
  *     -> bytes of a model (ett.regress.open), {[row] = reason} | nil, err
- *   fit.trees{rows, columns, target, probe, base_score, rounds, relative, delta,
- *     parameters} -> the library's answers, our own
  *   fit.version -> "1.7.4" */
 #include "bind/common.h"
 #include "bind/regress/design.h"
@@ -18,24 +16,10 @@
 
 #define HOLD_TYPE "ett.regress_fit.hold"
 
-/* Owns C memory across calls that may raise. */
-typedef struct {
-  ett_model model;
-  ett_forest forest;
-} hold;
-
+/* Holds a model across calls that can raise. */
 static int hold_close(lua_State *L) {
-  hold *h = luaL_checkudata(L, 1, HOLD_TYPE);
-  ett_model_close(&h->model);
-  ett_forest_free(&h->forest);
+  ett_model_close(luaL_checkudata(L, 1, HOLD_TYPE));
   return 0;
-}
-
-static hold *new_hold(lua_State *L) {
-  hold *h = lua_newuserdatauv(L, sizeof *h, 0);
-  memset(h, 0, sizeof *h);
-  luaL_setmetatable(L, HOLD_TYPE);
-  return h;
 }
 
 /* Doubles of a field, in a userdata left on the stack. */
@@ -130,11 +114,13 @@ static int fit_fit(lua_State *L) {
                       (int)rows * design.dims, (int)numbers);
   unsigned char *kinds = lua_newuserdatauv(L, rows + 1, 0);
   memset(kinds, 0, rows + 1);
-  hold *h = new_hold(L);
-  if (ett_fit(&design, dims, seconds, least, rows, &config, kinds, &h->model, &err) != 0)
+  ett_model *model = lua_newuserdatauv(L, sizeof *model, 0);
+  memset(model, 0, sizeof *model);
+  luaL_setmetatable(L, HOLD_TYPE);
+  if (ett_fit(&design, dims, seconds, least, rows, &config, kinds, model, &err) != 0)
     return ett_lua_fail(L, &err);
-  lua_pushlstring(L, h->model.memory, h->model.length);
-  ett_model_close(&h->model);
+  lua_pushlstring(L, model->memory, model->length);
+  ett_model_close(model);
   lua_newtable(L);
   for (size_t i = 0; i < rows; i++)
     if (kinds[i]) {
@@ -144,50 +130,8 @@ static int fit_fit(lua_State *L) {
   return 2;
 }
 
-static float *floats(lua_State *L, const double *values, size_t count) {
-  float *out = lua_newuserdatauv(L, (count + 1) * sizeof *out, 0);
-  for (size_t i = 0; i < count; i++)
-    out[i] = (float)values[i];
-  return out;
-}
-
-static int fit_trees(lua_State *L) {
-  luaL_checktype(L, 1, LUA_TTABLE);
-  lua_settop(L, 1);
-  ett_boost_config config;
-  ett_err err;
-  size_t numbers, rows, probes;
-  lua_Integer columns = ett_lua_integer_field(L, 1, "columns", 1);
-  double base_score = ett_lua_number_field(L, 1, "base_score", 0);
-  read_boost(L, &config);
-  double *features = doubles_field(L, "rows", &numbers);
-  double *target = doubles_field(L, "target", &rows);
-  double *probe = doubles_field(L, "probe", &probes);
-  if (!features || !target || !probe || columns < 1 || columns > 10000 ||
-      numbers != rows * (size_t)columns || probes % (size_t)columns != 0)
-    return luaL_error(L, "rows, target and probe must hold whole rows of %d columns",
-                      (int)columns);
-  size_t asked = probes / (size_t)columns;
-  float *x = floats(L, features, numbers), *y = floats(L, target, rows),
-        *p = floats(L, probe, probes), *answers = floats(L, probe, asked);
-  hold *h = new_hold(L);
-  if (ett_boost_oracle(x, y, rows, (int)columns, base_score, &config, p, asked, answers,
-                       &h->forest, &err) != 0)
-    return ett_lua_fail(L, &err);
-  lua_createtable(L, (int)asked, 0);
-  lua_createtable(L, (int)asked, 0);
-  for (size_t i = 0; i < asked; i++) {
-    lua_pushnumber(L, (double)answers[i]), lua_rawseti(L, -3, (lua_Integer)i + 1);
-    lua_pushnumber(L, (double)ett_forest_predict(&h->forest, p + i * (size_t)columns));
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  ett_forest_free(&h->forest);
-  return 2;
-}
-
 static const luaL_Reg functions[] = {
     {"fit", fit_fit},
-    {"trees", fit_trees},
     {NULL, NULL},
 };
 

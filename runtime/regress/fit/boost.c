@@ -101,24 +101,9 @@ static int export_forest(BoosterHandle booster, int columns, double base_score,
   return ett_forest_from_dump(trees, count, (uint32_t)columns, base_score, forest, err);
 }
 
-static int ask(BoosterHandle booster, const float *probe, size_t rows, int columns,
-               float *answers, ett_err *err) {
-  DMatrixHandle matrix;
-  bst_ulong count;
-  const float *out;
-  if (XGDMatrixCreateFromMat(probe, rows, (bst_ulong)columns, NAN, &matrix) != 0)
-    return library_fault(err);
-  int status = XGBoosterPredict(booster, matrix, 1, 0, 0, &count, &out);
-  if (status == 0 && count == rows)
-    memcpy(answers, out, rows * sizeof *answers);
-  XGDMatrixFree(matrix);
-  return status == 0 ? 0 : library_fault(err);
-}
-
-int ett_boost_oracle(const float *features, const float *target, size_t count,
-                     int columns, double base_score, const ett_boost_config *config,
-                     const float *probe, size_t probe_rows, float *answers,
-                     ett_forest *forest, ett_err *err) {
+int ett_boost_train(const float *features, const float *target, size_t count, int columns,
+                    double base_score, const ett_boost_config *config, ett_forest *forest,
+                    ett_err *err) {
   DMatrixHandle matrix = NULL;
   BoosterHandle booster = NULL;
   int status = -1;
@@ -134,9 +119,8 @@ int ett_boost_oracle(const float *features, const float *target, size_t count,
       XGBoosterCreate(&matrix, 1, &booster) != 0)
     library_fault(err);
   else if (set_parameters(booster, base_score, config, err) == 0 &&
-           rounds(booster, matrix, target, count, config, gradient, err) == 0 &&
-           export_forest(booster, columns, base_score, forest, err) == 0)
-    status = answers ? ask(booster, probe, probe_rows, columns, answers, err) : 0;
+           rounds(booster, matrix, target, count, config, gradient, err) == 0)
+    status = export_forest(booster, columns, base_score, forest, err);
   if (status != 0)
     ett_forest_free(forest);
   if (booster)
@@ -145,11 +129,4 @@ int ett_boost_oracle(const float *features, const float *target, size_t count,
     XGDMatrixFree(matrix);
   free(gradient);
   return status;
-}
-
-int ett_boost_train(const float *features, const float *target, size_t rows, int columns,
-                    double base_score, const ett_boost_config *config, ett_forest *forest,
-                    ett_err *err) {
-  return ett_boost_oracle(features, target, rows, columns, base_score, config, NULL, 0,
-                          NULL, forest, err);
 }

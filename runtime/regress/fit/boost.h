@@ -29,13 +29,6 @@ int ett_boost_train(const float *features, const float *target, size_t rows, int
                     double base_score, const ett_boost_config *config, ett_forest *forest,
                     ett_err *err);
 
-/* As ett_boost_train; also writes the library's own predictions for the rows of probe.
- * For tests. */
-int ett_boost_oracle(const float *features, const float *target, size_t rows, int columns,
-                     double base_score, const ett_boost_config *config,
-                     const float *probe, size_t probe_rows, float *answers,
-                     ett_forest *forest, ett_err *err);
-
 /* "1.7.4" */
 void ett_boost_version(char out[32]);
 
