@@ -178,7 +178,7 @@ local function experts(p, add, context)
   if not (shares and hyper.experts) then return end
   if p.expert_skew > 0 then add("expert_skew and expert_shares exclude each other") end
   if #shares ~= hyper.experts then
-    return add("expert_shares must hold a share of each of the %d experts, got %d", hyper.experts, #shares)
+    return add("expert_shares must have one share for each of the %d experts, got %d", hyper.experts, #shares)
   end
   local sum = 0.0
   for i, share in ipairs(shares) do
@@ -197,7 +197,7 @@ local function variation(p, add)
   if not list then return end
   local world = p.pp * p.tp * p.cp * p.dp
   if #list ~= world then
-    return add("rank_slowdown must hold a factor of each of the %d ranks, got %d", world, #list)
+    return add("rank_slowdown must have one factor for each of the %d ranks, got %d", world, #list)
   end
   for i, factor in ipairs(list) do
     if type(factor) ~= "number" or not (factor > 0 and factor <= 1e3) then

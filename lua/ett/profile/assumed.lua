@@ -41,7 +41,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
   if bandwidth then low, high = 1 - assumed_stream_spread, 1 + assumed_stream_spread end
   if op.unmeasured then low, high = 0.5, 2.0 end
   return { seconds = seconds, low_seconds = seconds * low, high_seconds = seconds * high, provenance = "assumed",
-    detail = bandwidth and "its bytes at the bandwidth of residual_add" or "roofline of the device's rates" }
+    detail = bandwidth and "bytes moved at the bandwidth of residual_add" or "roofline of the device's rates" }
 end
 
 return assumed

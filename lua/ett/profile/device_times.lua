@@ -204,7 +204,7 @@ local function streamed(self, op, shape, dtype, pass)
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
     or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
   return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
-    detail = "its bytes at the device's streaming rate" }
+    detail = "bytes moved at the device's streaming bandwidth" }
 end
 
 -- One run of an operator by the kernels of its family, or nil.

@@ -239,7 +239,7 @@ local function possible(self, op, shape, dtype, pass, answer)
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
   if answer.seconds >= least then return answer end
   return { seconds = least, low_seconds = least, high_seconds = math.max(answer.high_seconds or least, 1.2 * least),
-    provenance = "calibrated", detail = { "held at what the device can do; %s", answer.detail or "" } }
+    provenance = "calibrated", detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
 -- Limits products to the sustained rate `measured`.
