@@ -246,7 +246,8 @@ static int settled(walk *w, int *all, double *seconds) {
   *seconds = o.pipeline_seconds * (1 - rounding);
   if (*seconds <= threshold)
     return 0;
-  *all = w->plan.recompute == ETT_RECOMPUTE_NONE && /* the others repeat work */
+  /* The others repeat work; but they may move fewer activations to the host. */
+  *all = w->plan.recompute == ETT_RECOMPUTE_NONE && w->plan.offload_activations == 0 &&
          *seconds > ett_search_threshold(w->limits, 0);
   counts->bounded += plans;
   return 1;

@@ -16,7 +16,7 @@ local times = require("ett.step.times").new(cluster)
 local function small(changes)
   local given = { model = model, cluster = cluster, times = times, devices = 8,
     plan = { seq = 1024, global_batch = 16, cp = 1 } }
-  for name, value in pairs(changes or {}) do given[name] = value end
+  for name, value in pairs(changes or {}) do given[name] = value or nil end
   return search.new(given)
 end
 
@@ -38,6 +38,14 @@ describe("a search", function()
     assert.equal(30, #bounded.rows)
     assert.same(all.rows, bounded.rows)
     assert.is_true(bounded.effort.evaluated < all.effort.evaluated)
+    -- Full recomputation moves fewer activations to the host: it may be faster than none.
+    local given = { model = require("ett.model").new("llama", { layers = 12, hidden = 768, heads = 12, ffn = 3072,
+      vocab = 30522 }), cluster = "dgx_b200", times = false, devices = 16, keep = 41,
+      plan = { seq = 1024, global_batch = 128, offload_activations = 1, cp = 1, pp = 2, tp = 4 },
+      vary = { micro_batch = { 1, 2 }, vp = { 1, 2, 3 }, zero = { 1, 2 } } }
+    bounded = small(given)
+    given.exhaustive = true
+    assert.same(small(given).rows, bounded.rows)
   end)
 
   it("holds the plans of each schedule and number of chunks apart", function()
@@ -157,6 +165,14 @@ describe("money, energy, days and memory", function()
     local s = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices", days = 2 * days }
     assert.is_true(#s.rows > 0)
     for _, row in ipairs(s.rows) do assert.is_true(row.days <= 2 * days) end
+  end)
+
+  it("keeps the fastest run at the limit of its own days, also where frozen weights need no checkpoint", function()
+    local given = { plan = { seq = 1024, global_batch = 16, cp = 1, frozen_layers = 3 }, tokens = 1e11,
+      objective = "days", keep = 1 }
+    local first = small(given).rows[1]
+    given.days = first.days
+    assert.same(first, small(given).rows[1])
   end)
 end)
 

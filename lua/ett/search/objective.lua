@@ -66,8 +66,10 @@ function objective.prepare(setting, given)
   setting.steps = given.tokens and math.ceil(given.tokens / setting.tokens_per_step)
   setting.price = p.price_per_device_hour or cluster.price_per_gpu_hour
   setting.memory_limit_bytes = cluster.device.memory_bytes * (1 - given.headroom)
-  -- The busiest device writes at least an equal share of a checkpoint; the factor 0.9 allows for unequal shares.
-  local best = goodput.of(p, cluster, setting.devices, 0.9 * architecture.parameters(given.model) / setting.devices)
+  -- The busiest device writes at least an equal share of a checkpoint; the factor 0.9 allows for unequal shares. Frozen
+  -- weights are not written.
+  local written = (p.lora_rank or p.frozen_layers > 0) and 1 or 0.9 * architecture.parameters(given.model)
+  local best = goodput.of(p, cluster, setting.devices, written / setting.devices)
   setting.most_useful = best and best.goodput_percent / 100 or 1.0
   local power, own = energy.of_device(cluster.device), cluster.power or {}
   if power then
