@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 /* Ensures capacity for one more item. `array` is the address of the array's pointer; it
  * holds count items and has *capacity. A full array is doubled, from `least` at first. 0,
  * or -1 if memory runs out (the array is unchanged). */
@@ -14,12 +16,20 @@ static inline int ett_grow(void *array, uint32_t count, uint32_t *capacity,
   if (count < *capacity)
     return 0;
   uint32_t wanted = *capacity ? *capacity * 2 : least;
-  void *items;
+  void *items, *grown = NULL;
   memcpy(&items, array, sizeof items); /* for any pointer type */
-  items = wanted > *capacity ? realloc(items, (size_t)wanted * size) : NULL;
-  if (!items)
+  if (wanted > *capacity && (size_t)wanted * size < ETT_HUGE_PAGE) {
+    grown = realloc(items, (size_t)wanted * size);
+  } else if (wanted > *capacity) {
+    grown = ett_large_alloc((size_t)wanted * size);
+    if (grown && items) {
+      memcpy(grown, items, (size_t)count * size);
+      free(items);
+    }
+  }
+  if (!grown)
     return -1;
-  memcpy(array, &items, sizeof items);
+  memcpy(array, &grown, sizeof grown);
   *capacity = wanted;
   return 0;
 }

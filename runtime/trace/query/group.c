@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 static const char *const key_names[] = {
     [ETT_KEY_FILE] = "file",
     [ETT_KEY_RANK] = "rank",
@@ -185,17 +187,30 @@ static int by_values(const void *a, const void *b, void *context) {
   return x < y ? -1 : x > y;
 }
 
-/* The value of an arg of a row; *at is its place in the column, or near it. */
-static inline ett_key_value arg_of(const ett_trace *t, uint32_t arg, uint32_t row,
+/* What tells the value of a key in a row from other values; *at is the place of an arg in
+ * its column, or near it. */
+static inline struct pair value_of(const ett_trace *t, const ett_key *key, uint32_t row,
                                    uint32_t *at) {
-  const ett_trace_arg *items = t->args[arg];
-  if (*at + 1 < t->arg_lengths[arg] && items[*at + 1].row == row)
-    return items[++*at];
-  const ett_trace_arg *found = ett_trace_arg_at(t, arg, row);
-  if (!found)
-    return (ett_key_value){.type = ETT_ARG_NONE};
-  *at = (uint32_t)(found - items);
-  return *found;
+  ett_key_value other;
+  const ett_key_value *v = &other;
+  if (key->kind != ETT_KEY_ARG) {
+    other = ett_key_of(t, *key, row);
+  } else {
+    const ett_trace_arg *items = t->args[key->arg];
+    if (*at + 1 < t->arg_lengths[key->arg] && items[*at + 1].row == row) {
+      v = &items[++*at];
+    } else if ((v = ett_trace_arg_at(t, key->arg, row))) {
+      *at = (uint32_t)(v - items);
+    } else {
+      return (struct pair){.type = ETT_ARG_NONE};
+    }
+  }
+  struct pair p = {.type = v->type};
+  if (p.type == ETT_ARG_TEXT)
+    p.bits = v->value.text;
+  else if (p.type != ETT_ARG_NONE)
+    p.bits = (uint64_t)v->value.integer; /* or the bits of a float */
+  return p;
 }
 
 int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selection *s,
@@ -211,17 +226,12 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
     } recent[64] = {0};
     uint32_t at = 0;
     for (size_t i = 0; i < s->count && !failed; i++) {
-      ett_key_value v = {.type = ETT_ARG_NONE};
+      struct pair p = {.type = ETT_ARG_NONE};
       if (s->rows[i] != ETT_TRACE_NONE)
-        v = keys[k].kind == ETT_KEY_ARG ? arg_of(t, keys[k].arg, s->rows[i], &at)
-                                        : ett_key_of(t, keys[k], s->rows[i]);
+        p = value_of(t, &keys[k], s->rows[i], &at);
       else if (!holes)
         continue;
-      struct pair p = {group[i], v.type, 0};
-      if (v.type == ETT_ARG_TEXT)
-        p.bits = v.value.text;
-      else if (v.type != ETT_ARG_NONE)
-        memcpy(&p.bits, &v.value, 8);
+      p.group = group[i];
       struct recent *r = &recent[p.group % (sizeof recent / sizeof *recent)];
       if (!r->number || r->pair.bits != p.bits || r->pair.group != p.group ||
           r->pair.type != p.type) {
@@ -273,7 +283,7 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
     goto done;
   size_t groups = (size_t)found;
   out->begin = calloc(groups + 1, sizeof *out->begin);
-  out->rows = malloc(rows * sizeof *out->rows);
+  out->rows = ett_large_alloc(rows * sizeof *out->rows);
   values = malloc((groups * key_count + 1) * sizeof *values);
   out->values = malloc((groups * key_count + 1) * sizeof *values);
   permutation = malloc((groups + 1) * sizeof *permutation);

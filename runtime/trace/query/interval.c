@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 void ett_intervals_free(ett_intervals *s) {
   free(s->items);
   s->items = NULL;
@@ -11,7 +13,7 @@ void ett_intervals_free(ett_intervals *s) {
 
 static int make(ett_intervals *out, size_t most) {
   out->count = 0;
-  out->items = malloc((most ? most : 1) * sizeof *out->items);
+  out->items = ett_large_alloc((most ? most : 1) * sizeof *out->items);
   return out->items ? 0 : -1;
 }
 

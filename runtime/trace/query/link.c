@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 static int hollow(ett_selection *out, size_t count) {
-  out->rows = malloc((count ? count : 1) * sizeof *out->rows);
+  out->rows = ett_large_alloc((count ? count : 1) * sizeof *out->rows);
   out->count = count;
   if (!out->rows)
     return -1;
@@ -121,7 +123,7 @@ static int by_start(const void *a, const void *b) {
 }
 
 static item *items_of(const ett_trace *t, const ett_selection *s, size_t *count) {
-  item *all = malloc((s->count ? s->count : 1) * sizeof *all);
+  item *all = ett_large_alloc((s->count ? s->count : 1) * sizeof *all);
   *count = 0;
   if (!all)
     return NULL;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 void ett_selection_free(ett_selection *s) {
   free(s->rows);
   s->rows = NULL;
@@ -161,7 +163,7 @@ static int by_row(const void *a, const void *b) {
 
 /* A sorted copy without holes and doubles. */
 static int ordered(ett_selection *out, const ett_selection *s) {
-  out->rows = malloc((s->count ? s->count : 1) * sizeof *out->rows);
+  out->rows = ett_large_alloc((s->count ? s->count : 1) * sizeof *out->rows);
   out->count = 0;
   if (!out->rows)
     return -1;
@@ -191,7 +193,7 @@ int ett_selection_combine(ett_selection *out, const ett_selection *a,
   int status = -1;
   if (ordered(&x, a) || ordered(&y, b))
     goto done;
-  out->rows = malloc((x.count + y.count + 1) * sizeof *out->rows);
+  out->rows = ett_large_alloc((x.count + y.count + 1) * sizeof *out->rows);
   if (!out->rows)
     goto done;
   size_t i = 0, k = 0;
@@ -224,7 +226,7 @@ static int by_key(const void *a, const void *b) {
 }
 
 int ett_selection_sort(ett_selection *s, const ett_trace *t, ett_sort_key key) {
-  keyed *all = malloc((s->count ? s->count : 1) * sizeof *all);
+  keyed *all = ett_large_alloc((s->count ? s->count : 1) * sizeof *all);
   if (!all)
     return -1;
   int sorted = 1;
@@ -278,7 +280,7 @@ int ett_selection_span(const ett_selection *s, const ett_trace *t, int64_t *from
 
 int ett_selection_intervals(ett_intervals *out, const ett_selection *s,
                             const ett_trace *t) {
-  ett_interval *items = malloc((s->count ? s->count : 1) * sizeof *items);
+  ett_interval *items = ett_large_alloc((s->count ? s->count : 1) * sizeof *items);
   if (!items)
     return -1;
   size_t n = 0;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 #include "trace/query/bulk.h"
 
 size_t ett_sequence_bytes(size_t count, bool with_own) {
@@ -73,7 +75,7 @@ double ett_sequence_sum(const ett_sequence *s, const uint8_t *keep, bool positiv
 
 int ett_sequence_intervals(ett_intervals *out, const ett_sequence *s,
                            const uint8_t *keep) {
-  ett_interval *items = malloc((s->count + 1) * sizeof *items);
+  ett_interval *items = ett_large_alloc((s->count + 1) * sizeof *items);
   if (!items)
     return -1;
   size_t n = 0;

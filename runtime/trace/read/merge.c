@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/grow.h"
+#include "base/large.h"
 #include "io/utf8.h"
 
 typedef struct merge {
@@ -558,6 +559,20 @@ static int merge_pairs(merge *m) {
   return 0;
 }
 
+/* Memory for all args of the parts. */
+static int make_args(merge *m) {
+  const ett_load *l = m->load;
+  ett_trace *t = m->t;
+  for (uint32_t a = 0; a < t->arg_count; a++) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < l->part_count; i++)
+      count += l->parts[i].args ? l->parts[i].args[a].count : 0;
+    if (count && !(t->args[a] = ett_large_alloc(count * sizeof *t->args[a])))
+      return no_memory(m);
+  }
+  return 0;
+}
+
 /* Moves the blocks and args of the parts to the trace, and maps their numbers. */
 static int merge_rows(merge *m) {
   ett_load *l = m->load;
@@ -573,6 +588,8 @@ static int merge_rows(merge *m) {
   t->arg_hints = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_hints);
   if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints)
     return no_memory(m);
+  if (make_args(m))
+    return -1;
   for (uint32_t i = 0; i < l->part_count; i++) {
     ett_trace_part *p = &l->parts[i];
     const uint32_t *track = m->part_tracks[i];
@@ -606,12 +623,7 @@ static int merge_rows(merge *m) {
       ett_args_column *c = &p->args[a];
       if (!p->args || !c->count)
         continue;
-      ett_trace_arg *grown =
-          realloc(t->args[a], ((size_t)t->arg_lengths[a] + c->count) * sizeof *grown);
-      if (!grown)
-        return no_memory(m);
-      t->args[a] = grown;
-      grown += t->arg_lengths[a];
+      ett_trace_arg *grown = t->args[a] + t->arg_lengths[a];
       for (uint32_t k = 0; k < c->count; k++) {
         grown[k] = c->items[k];
         grown[k].row += shift;

@@ -172,7 +172,7 @@ int ett_part_init(ett_trace_part *p, uint32_t file, uint32_t arg_count, ett_lexi
 }
 
 #define BLOCK_BYTES ((size_t)ETT_TRACE_BLOCK * ETT_TRACE_EVENT_BYTES)
-#define HUGE_PAGE ((size_t)2 << 20)
+
 #define REGION_BLOCKS 16
 
 void ett_blocks_unmap(const ett_trace_block *blocks, uint32_t count) {
@@ -210,7 +210,7 @@ static char *map_block(ett_trace_part *p) {
   const bool several = p->block_count > 0;
   if (p->spare_bytes < BLOCK_BYTES) {
     const size_t size = (several ? REGION_BLOCKS : 1) * BLOCK_BYTES;
-    const size_t slack = several ? HUGE_PAGE : 0;
+    const size_t slack = several ? ETT_HUGE_PAGE : 0;
     if (p->spare_bytes)
       munmap(p->spare, p->spare_bytes);
     p->spare_bytes = 0;
@@ -218,7 +218,7 @@ static char *map_block(ett_trace_part *p) {
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED)
       return NULL;
-    const size_t before = several ? -(uintptr_t)m % HUGE_PAGE : 0;
+    const size_t before = several ? -(uintptr_t)m % ETT_HUGE_PAGE : 0;
     if (before)
       munmap(m, before);
     if (slack - before)

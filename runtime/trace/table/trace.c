@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
+
 void ett_trace_free(ett_trace *t) {
   if (!t)
     return;
@@ -92,7 +94,8 @@ int ett_trace_index_classes(ett_trace *t) {
   t->class_counts = calloc(ETT_CLASS_COUNT, sizeof *t->class_counts);
   bool good = rows && t->class_counts;
   for (int c = 0; good && c < ETT_CLASS_COUNT; c++)
-    good = (rows[c] = malloc((counts[c] ? counts[c] : 1) * sizeof **rows)) != NULL;
+    good =
+        (rows[c] = ett_large_alloc((counts[c] ? counts[c] : 1) * sizeof **rows)) != NULL;
   if (!good) {
     for (int c = 0; rows && c < ETT_CLASS_COUNT; c++)
       free(rows[c]);
