@@ -1,5 +1,6 @@
 #include "comm/placement.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -335,4 +336,64 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
       p->tier[k].groups = p->tier[k].sharing = 1;
   }
   return 0;
+}
+
+int ett_tiers_lanes(const ett_tiers *t) {
+  return t->rates[0].card > 0 ? t->count : 2;
+}
+
+int ett_tiers_lane(const ett_tiers *t, int tier) {
+  return t->rates[0].card > 0 ? tier : tier > t->node;
+}
+
+/* Ranks outside a unit below tier k that each of its ranks exchanges with: all of them,
+ * or those inside the tier if outer tiers have separate links. */
+static double peers_of(const ett_tiers *t, const ett_placement *p, int k) {
+  int inner = k + 1 < p->tiers && p->tier[k + 1].groups > 0 && !t->rates[k].through;
+  return (inner ? p->tier[k + 1].members : p->ranks) - p->tier[k].members;
+}
+
+/* Seconds of a tier's links for one byte of a rank's buffer, up to a common factor. */
+static double seconds_on(const ett_tiers *t, const ett_placement *p, int k,
+                         ett_lane_use use) {
+  const ett_placement_tier *own = &p->tier[k];
+  const struct ett_tier_rates *of = &t->rates[k];
+  double card = of->card, unit = of->unit / own->groups;
+  if (use == ETT_LANES_SEND) {
+    double most = of->send > card ? of->send : card;
+    card = fmin(of->send, most / own->sharing);
+    unit = of->unit_send / own->groups;
+  } else {
+    card *= (double)own->cards / own->sharing;
+  }
+  if (use == ETT_LANES_EXCHANGE)
+    return peers_of(t, p, k) / fmin(card / own->members, unit / own->most);
+  return 1 / fmin(card, unit);
+}
+
+int ett_place_lanes(const ett_tiers *t, const ett_placement *p, ett_lane_use use,
+                    double *lanes) {
+  int level = 0, below = p->ranks, first = 0;
+  double slowest = 0;
+  memset(lanes, 0, ETT_TIERS_MOST * sizeof *lanes);
+  for (int k = 1; k < p->tiers; k++)
+    if (p->tier[k].groups > 0)
+      level = k;
+  if (!(t->rates[0].card > 0)) {
+    level = ett_place_nodes(p) > 1;
+    lanes[level] = 1;
+    return level;
+  }
+  if (level > t->node)
+    first = t->node + 1;
+  for (int k = 0; k <= level; below = p->tier[k++].units) {
+    if (k < first || p->tier[k].groups == 0 ||
+        (k < level && !t->rates[k].through && below <= p->tier[k].units))
+      continue;
+    lanes[k] = seconds_on(t, p, k, use);
+    slowest = lanes[k] > slowest ? lanes[k] : slowest;
+  }
+  for (int k = first; k <= level; k++)
+    lanes[k] = slowest > 0 ? lanes[k] / slowest : k == level;
+  return level;
 }

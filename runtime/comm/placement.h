@@ -25,6 +25,12 @@ typedef struct ett_tiers {
   int64_t size[ETT_TIERS_MOST];
   /* Neighbouring devices that share a card from the unit below into the tier. */
   int64_t card[ETT_TIERS_MOST];
+  /* Of each tier, bytes/s of the cards of one device, and of a unit below; the same for
+   * sends. 0: unknown, and ett_place_lanes has two lanes. */
+  struct ett_tier_rates {
+    double card, unit, send, unit_send;
+    int through; /* messages to outer tiers pass these links too */
+  } rates[ETT_TIERS_MOST];
 } ett_tiers;
 
 typedef struct ett_ranks {
@@ -81,6 +87,29 @@ int ett_place_level(const ett_ranks *ranks, ett_axis axis, int64_t from, int64_t
  * a card whose next neighbour on the axis is outside the unit. */
 int ett_place_pairs(const ett_ranks *ranks, ett_axis axis, int level,
                     ett_placement *place, ett_err *err);
+
+/* Lanes are the links of each tier as one rank has them: lane k of tier k. A message
+ * occupies the lanes that it crosses for a share of its time: 1 on the slowest of them,
+ * less on wider ones. In rings and sends, each tier carries the same bytes; in an
+ * exchange (all_to_all), those for ranks outside a unit.
+ *
+ * A message between nodes leaves out the lanes inside nodes: it takes little of them.
+ * Where rates are unknown, there are two lanes: of the node, and of the network. */
+typedef enum ett_lane_use {
+  ETT_LANES_RING,
+  ETT_LANES_SEND,
+  ETT_LANES_EXCHANGE,
+  ETT_LANE_USES
+} ett_lane_use;
+
+int ett_tiers_lanes(const ett_tiers *tiers); /* their number */
+
+/* The outermost lane of a message that a tier joins. */
+int ett_tiers_lane(const ett_tiers *tiers, int tier);
+
+/* Fills all ETT_TIERS_MOST shares of a placement. Returns the outermost lane in use. */
+int ett_place_lanes(const ett_tiers *tiers, const ett_placement *place, ett_lane_use use,
+                    double *lanes);
 
 /* Number of nodes, and the fewest ranks per node if a group spans several nodes. */
 int32_t ett_place_nodes(const ett_placement *place);

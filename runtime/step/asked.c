@@ -46,12 +46,12 @@ const ett_asked *ett_asked_find(const ett_evaluation *e) {
 }
 
 /* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
- * seconds of updates and gathers by rank; demands; links of sends. */
+ * seconds of updates and gathers by rank; demands; lanes of sends. */
 typedef struct arrays {
   ett_slice_gradients *gradients;
   double *send, *optimizer, *gather;
   size_t *demands;
-  int32_t *link;
+  int32_t *lane;
 } arrays;
 
 static arrays arrays_of(const ett_asked *known, size_t slots, size_t ranks) {
@@ -60,7 +60,7 @@ static arrays arrays_of(const ett_asked *known, size_t slots, size_t ranks) {
   at.optimizer = at.send + slots;
   at.gather = at.optimizer + ranks;
   at.demands = (size_t *)(at.gather + ranks);
-  at.link = (int32_t *)(at.demands + known->demand_count);
+  at.lane = (int32_t *)(at.demands + known->demand_count);
   return at;
 }
 
@@ -69,7 +69,7 @@ void ett_asked_sends(const ett_asked *known, const ett_step_arrays *a, int ranks
   arrays at = arrays_of(known, slots, (size_t)ranks);
   memcpy(a->send_forward, at.send, slots * sizeof *at.send);
   memcpy(a->send_backward, at.send, slots * sizeof *at.send);
-  memcpy(a->send_link, at.link, slots * sizeof *at.link);
+  memcpy(a->send_lane, at.lane, slots * sizeof *at.lane);
 }
 
 int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arrays *a) {
@@ -104,7 +104,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   arrays at = arrays_of(known, slots, ranks);
   memcpy(at.gradients, a->gradients, slots * sizeof *at.gradients);
   memcpy(at.send, a->send_forward, slots * sizeof *at.send);
-  memcpy(at.link, a->send_link, slots * sizeof *at.link);
+  memcpy(at.lane, a->send_lane, slots * sizeof *at.lane);
   if (known->demand_count > 0)
     memcpy(at.demands, e->w->demands, known->demand_count * sizeof *at.demands);
   for (size_t rank = 0; rank < ranks; rank++) {

@@ -8,8 +8,8 @@
 #include "step/flows.h"
 #include "step/pipeline/engine.h"
 
-/* The flows of a stage: its units; its sends (of one link each where they overlap, else
- * all on the first); its collectives. */
+/* The flows of a stage: its units; its sends (where they overlap, those of its outermost
+ * lane on the second, else all on the first); its collectives. */
 enum { RANK, SENDS, COLLECT = SENDS + 2, FLOWS };
 
 /* A unit makes its buckets in at most this many groups (and one for the rest). */
@@ -34,13 +34,14 @@ typedef struct rank {
   double start, seconds, hidden[2];
   int quiet;       /* nothing else uses the stage's links before they are through */
   double attached; /* quiet: seconds of their message, which is part of their event */
-  double busy[ETT_LINKS]; /* share of it in which its own messages are on a link */
+  double busy[ETT_LANES]; /* share of it in which its own messages are on a lane */
   int reducing;           /* slot whose gradients it makes; -1: none */
   double made[2];         /* of it: dense and expert buckets that are made */
   int gathering;          /* slot whose weights are on their way; past the last: none */
   double held_since;
   int32_t head[2], tail[2]; /* sends of each flow of them, the first at work */
-  int sends_on[2];          /* its link */
+  int sends_on[2];          /* its lane */
+  int outermost;            /* lane of the second flow of sends */
   size_t units;             /* that began, from the first of its order on */
   double began[FLOWS];      /* transfers: when */
   ett_unit reduced_unit;
@@ -122,33 +123,69 @@ static int table_of(int kind) {
   return kind == ETT_UNIT_WHOLE ? ETT_UNIT_BACKWARD : kind;
 }
 
+/* The rate of a transfer on what is free of its lanes. */
+static double rate_on(const run *x, const double *lanes, const double *free) {
+  double rate = 1;
+  for (int i = 0; i < x->l->lanes; i++)
+    if (free[i] < rate * lanes[i])
+      rate = free[i] / lanes[i];
+  return rate;
+}
+
+/* The rate of one send beside another: each gets half of a lane at least. */
+static double rate_beside(const run *x, const double *lanes, const double *other,
+                          const double *free) {
+  double left[ETT_LANES], rate = rate_on(x, other, free);
+  for (int i = 0; i < x->l->lanes; i++) {
+    left[i] = free[i] - rate * other[i];
+    left[i] = left[i] > free[i] / 2 ? left[i] : free[i] / 2;
+  }
+  return rate_on(x, lanes, left);
+}
+
 /* The rates of a stage's flows. */
 static void set_rates(run *x, int stage) {
   const rank *r = &x->rank[stage];
-  int running = r->state == RUNNING && !r->quiet;
-  int link = x->l->collective, collects = is_active(x, stage, COLLECT);
-  double rate = running && collects ? 1 - x->l->share : 1, free[ETT_LINKS];
-  for (int q = 0; running && q < 2; q++) { /* a send gets half of its link at least */
-    double busy = r->busy[r->sends_on[q]];
-    if (is_active(x, stage, SENDS + q) && rate * busy > 0.5)
-      rate = 0.5 / busy;
-  }
+  const ett_links *l = x->l;
+  int running = r->state == RUNNING && !r->quiet, sends = 0;
+  int collects = is_active(x, stage, COLLECT);
+  double rate = running && collects ? 1 - l->share : 1, free[ETT_LANES];
+  const double *send[2] = {NULL, NULL};
+  for (int q = 0; q < 2; q++)
+    if (is_active(x, stage, SENDS + q)) {
+      send[q] = l->send[r->sends_on[q]];
+      sends++;
+    }
+  for (int q = 0; running && q < 2; q++)
+    for (int i = 0; send[q] && i < l->lanes; i++) {
+      double rest = send[q][i] < 0.5 ? 1 - send[q][i] : 0.5;
+      if (send[q][i] > 0 && rate * r->busy[i] > rest)
+        rate = rest / r->busy[i];
+    }
   ett_flows_set_rate(&x->flows, flow_of(stage, RANK), rate);
-  for (int i = ETT_LINK_NODE; i < ETT_LINKS; i++) {
+  if (sends == 0 && !collects)
+    return;
+  for (int i = 0; i < l->lanes; i++) {
     free[i] = running ? 1 - rate * r->busy[i] : 1;
     free[i] = free[i] > 0 ? free[i] : 0;
   }
-  for (int q = 0; q < 2; q++)
-    if (is_active(x, stage, SENDS + q)) {
-      int own = r->sends_on[q];
-      ett_flows_set_rate(&x->flows, flow_of(stage, SENDS + q), free[own]);
-      free[own] = 0;
+  for (int q = 0; q < 2; q++) {
+    if (!send[q])
+      continue;
+    double own = sends == 2 && q == 0 ? rate_beside(x, send[0], send[1], free)
+                                      : rate_on(x, send[q], free);
+    ett_flows_set_rate(&x->flows, flow_of(stage, SENDS + q), own);
+    for (int i = 0; i < l->lanes; i++) {
+      free[i] -= own * send[q][i];
+      free[i] = free[i] > 0 ? free[i] : 0;
     }
+  }
   if (collects)
-    ett_flows_set_rate(&x->flows, flow_of(stage, COLLECT), free[link]);
+    ett_flows_set_rate(&x->flows, flow_of(stage, COLLECT),
+                       rate_on(x, l->collective, free));
 }
 
-static void note_transfer(run *x, int stage, int flow, ett_transfer_kind kind, int link,
+static void note_transfer(run *x, int stage, int flow, ett_transfer_kind kind, int lane,
                           int slot, int to, uint32_t micro_batch) {
   if (!x->keep || x->failed)
     return;
@@ -164,14 +201,8 @@ static void note_transfer(run *x, int stage, int flow, ett_transfer_kind kind, i
     w->transfer = grown;
     w->transfers = more;
   }
-  w->transfer[x->transfers++] = (ett_transfer){kind,
-                                               (ett_link)link,
-                                               stage,
-                                               slot,
-                                               to,
-                                               micro_batch,
-                                               x->rank[stage].began[flow],
-                                               x->flows.now};
+  w->transfer[x->transfers++] = (ett_transfer){
+      kind, lane, stage, slot, to, micro_batch, x->rank[stage].began[flow], x->flows.now};
 }
 
 /* Gradients of a stage are ready: their reduction follows those before, and gathers. */
@@ -277,16 +308,16 @@ static double turn_seconds(const run *x, rank *r) {
 }
 
 static void set_busy(const run *x, rank *r) {
-  for (int link = ETT_LINK_NODE; link < ETT_LINKS; link++) {
+  for (int lane = 0; lane < x->l->lanes; lane++) {
     double busy = 0;
     for (int i = 0; i < r->count; i++) {
-      const double *from = r->unit[i].kind == ETT_UNIT_FORWARD ? x->l->forward_busy[link]
+      const double *from = r->unit[i].kind == ETT_UNIT_FORWARD ? x->l->forward_busy[lane]
                            : r->unit[i].kind == ETT_UNIT_WEIGHT
                                ? NULL
-                               : x->l->backward_busy[link];
+                               : x->l->backward_busy[lane];
       busy += from ? from[r->slot[i]] : 0;
     }
-    r->busy[link] = busy > 0 && r->seconds > 0 ? busy / r->seconds : 0;
+    r->busy[lane] = busy > 0 && r->seconds > 0 ? busy / r->seconds : 0;
   }
 }
 
@@ -429,8 +460,28 @@ static void deliver(run *x, int kind, int to, uint32_t micro_batch) {
     start_next(x, stage);
 }
 
-static int link_of(const run *x, ett_unit u, int slot) {
-  return x->l->send_link[u.kind == ETT_UNIT_FORWARD ? slot : to_of(x, u, slot)];
+static int lane_of(const run *x, ett_unit u, int slot) {
+  return x->l->send_lane[u.kind == ETT_UNIT_FORWARD ? slot : to_of(x, u, slot)];
+}
+
+int ett_links_outermost(const ett_pipeline *p, const ett_links *l, int stage) {
+  int slots = p->stages * p->chunks, most = 1;
+  for (int v = stage; v < slots; v += p->stages) {
+    int to = ett_order_after(p, v), from = ett_order_before(p, v);
+    if (to >= 0 && p->send_forward[v] > 0 && l->send_lane[v] > most)
+      most = l->send_lane[v];
+    if (from >= 0 && p->send_backward[from] > 0 && l->send_lane[from] > most)
+      most = l->send_lane[from];
+  }
+  return most;
+}
+
+/* The outermost lane of reductions and gathers. */
+static int collective_lane(const ett_links *l) {
+  int lane = l->lanes - 1;
+  while (lane > 0 && l->collective[lane] <= 0)
+    lane--;
+  return lane;
 }
 
 static void put_send(run *x, int stage, int flow, ett_unit u, int slot) {
@@ -465,7 +516,7 @@ static void put_send(run *x, int stage, int flow, ett_unit u, int slot) {
 static void note_send(run *x, int stage, int flow, ett_unit u, int slot) {
   int to = to_of(x, u, slot), forward = u.kind == ETT_UNIT_FORWARD;
   note_transfer(x, stage, flow, forward ? ETT_TRANSFER_FORWARD : ETT_TRANSFER_BACKWARD,
-                link_of(x, u, slot), slot, to % x->p->stages, u.micro_batch);
+                lane_of(x, u, slot), slot, to % x->p->stages, u.micro_batch);
 }
 
 /* The first send of a queue is through. */
@@ -495,7 +546,7 @@ static int send_next(run *x, int stage, int flow) {
     if (x->p->blocking_receives)
       deliver(x, table_of(s.unit.kind), to_of(x, s.unit, s.slot), s.unit.micro_batch);
     r->began[flow] = x->flows.now;
-    r->sends_on[queue] = link_of(x, s.unit, s.slot);
+    r->sends_on[queue] = lane_of(x, s.unit, s.slot);
     if (seconds > 0) {
       ett_flows_begin(&x->flows, flow_of(stage, flow), seconds);
       set_rates(x, stage);
@@ -537,9 +588,8 @@ static void finish_unit(run *x, int stage) {
       note_send(x, stage, SENDS, u, slot);
       deliver(x, forward ? ETT_UNIT_FORWARD : ETT_UNIT_BACKWARD, to, u.micro_batch);
     } else {
-      put_send(x, stage,
-               SENDS + (!p->blocking_sends && link_of(x, u, slot) == ETT_LINK_NETWORK), u,
-               slot);
+      int apart = !p->blocking_sends && lane_of(x, u, slot) >= r->outermost;
+      put_send(x, stage, SENDS + apart, u, slot);
     }
   }
   if (x->failed)
@@ -596,8 +646,8 @@ static void on_collect(run *x, int stage) {
   int flow = flow_of(stage, COLLECT), slot = r->gathering;
   int gathers = slot < x->slots;
   if (gathers) {
-    note_transfer(x, stage, COLLECT, ETT_TRANSFER_GATHER, x->l->collective, slot, stage,
-                  0);
+    note_transfer(x, stage, COLLECT, ETT_TRANSFER_GATHER, collective_lane(x->l), slot,
+                  stage, 0);
     x->gathered[slot] = 1;
     r->gathering += x->p->stages;
     r->began[COLLECT] = x->flows.now;
@@ -605,7 +655,7 @@ static void on_collect(run *x, int stage) {
   } else {
     r->reduces = 0;
     x->reduced[stage] = x->flows.now;
-    note_transfer(x, stage, COLLECT, ETT_TRANSFER_REDUCE, x->l->collective,
+    note_transfer(x, stage, COLLECT, ETT_TRANSFER_REDUCE, collective_lane(x->l),
                   r->reduced_slot, stage, r->reduced_unit.micro_batch);
   }
   if (r->gathering >= x->slots && !r->reduces) {
@@ -814,6 +864,7 @@ static void start_ranks(run *x) {
         ett_order_open(p, s, p->schedule == ETT_SCHEDULE_INTERLEAVED ? p->group : 1);
     r->head[0] = r->head[1] = -1;
     r->reducing = -1;
+    r->outermost = ett_links_outermost(p, x->l, s);
     r->gathering = x->l->gather ? s : x->slots;
     if (x->keep)
       x->first_unit[s] = units;

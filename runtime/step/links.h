@@ -1,19 +1,22 @@
 /* links.h - the event engine of resources: a pipeline together with what its links carry.
  *
- * Each stage has three resources: its compute, and what it sends on the links of its node
- * and on the network. On them run
+ * Each stage has its compute, and a lane for what it sends on the links of each tier
+ * (comm/placement.h). A transfer occupies a share of each lane that it crosses. On them
+ * run
  *   units         of the pipeline, on compute, in the order of their rank. Their own
  *                 messages are spread evenly over them;
  *   sends         to other stages, one after the other as they are made. Blocking sends
- *                 hold their rank, others queue on their link;
+ *                 hold their rank, others queue: those of the stage's outermost lane, and
+ *                 all others;
  *   gathers       of the weights of a slot, from the start of the step on. The first
  *                 forward of a slot ends after its gather;
  *   reductions    of gradient buckets, made evenly over the backward or weight unit.
  *
- * A send beside a unit gets what the unit leaves of the link, and at least half of it.
- * Gathers and reductions follow one another and get what these two leave. A message is
- * counted at the stage that sends it. Computing beside gathers and reductions is slower
- * by `share`. */
+ * A transfer is as slow as its slowest lane makes it. A send beside a unit gets its share
+ * of a lane, or what the unit leaves of it, and at least half; so do two sends beside one
+ * another. Gathers and reductions follow one another and get what these leave. A message
+ * is counted at the stage that sends it. Computing beside gathers and reductions is
+ * slower by `share`. */
 #ifndef ETT_STEP_LINKS_H
 #define ETT_STEP_LINKS_H
 
@@ -32,10 +35,13 @@ typedef struct ett_slice_gradients {
 } ett_slice_gradients;
 
 typedef struct ett_links {
-  ett_link collective; /* the links of reductions and gathers */
-  /* Per slot: of a unit's own messages, seconds on each link. NULL: none. */
-  const double *forward_busy[ETT_LINKS], *backward_busy[ETT_LINKS];
-  const int32_t *send_link; /* per slot: of the message to the next one, and back */
+  int lanes;
+  double collective[ETT_LANES]; /* shares that reductions and gathers occupy */
+  double send[ETT_LANES]
+             [ETT_LANES]; /* shares that sends occupy, by their outermost one */
+  /* Per slot: of a unit's own messages, seconds on each lane. NULL: none. */
+  const double *forward_busy[ETT_LANES], *backward_busy[ETT_LANES];
+  const int32_t *send_lane; /* per slot: outermost of the message to the next, and back */
   const ett_slice_gradients *gradients; /* per slot; NULL: no reductions beside units */
   int reduces_every;    /* after every micro-batch of a slot, not only after its last */
   const double *gather; /* per slot: seconds; NULL: none */
@@ -51,7 +57,7 @@ typedef enum ett_transfer_kind {
 
 typedef struct ett_transfer {
   ett_transfer_kind kind;
-  ett_link link;
+  int lane;            /* the outermost one */
   int stage, slot, to; /* to: stage that receives a send */
   uint32_t micro_batch;
   double start, end;
@@ -88,6 +94,20 @@ int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
                            ett_pipeline_workspace *workspace,
                            ett_links_workspace *links_workspace, ett_links_result *result,
                            ett_err *err);
+
+/* The outermost lane of all sends of a stage, but at least 1: they queue apart. */
+int ett_links_outermost(const ett_pipeline *pipeline, const ett_links *links, int stage);
+
+/* Seconds of reductions or gathers in a second beside a unit: busy by lane, as shares of
+ * its time at full rate. */
+static inline double ett_links_beside(const ett_links *l, double rate,
+                                      const double *busy) {
+  double most = 1;
+  for (int i = 0; i < l->lanes; i++)
+    if (l->collective[i] > 0 && 1 - rate * busy[i] < most * l->collective[i])
+      most = (1 - rate * busy[i]) / l->collective[i];
+  return most > 0 ? most : 0;
+}
 
 /* Full buckets that are made when the next ones are. */
 double ett_buckets_next(const ett_buckets *buckets, double made);

@@ -10,10 +10,12 @@
 
 typedef struct in_order {
   const ett_links *l;
-  ett_engine e; /* link[0], link[1]: sends of the node's links, of the network, until;
+  ett_engine e; /* link[0], link[1]: inner sends, and those of the outermost lane, until;
                    link[2]: collectives are counted up to then */
-  double *left; /* per rank: seconds of collectives that wait */
-  double *gathers, *served; /* per rank: all gathers; collectives that are through */
+  const int32_t *outermost;   /* per rank */
+  const unsigned char *holds; /* per rank, twice: whether these sends stop collectives */
+  double *left;               /* per rank: seconds of collectives that wait */
+  double *gathers, *served;   /* per rank: all gathers; collectives that are through */
   double *reduced, *gather_wait;
   double *need;                     /* per slot: gathers of its rank up to its own */
   int64_t *gradients;               /* per slot: units that made them */
@@ -22,17 +24,53 @@ typedef struct in_order {
   double *left_before;
 } in_order;
 
+/* Whether sends of a lane stop collectives: 1, 0; -1: they slow them. */
+static int stops(const ett_links *l, int lane) {
+  int slows = 0;
+  for (int i = 0; i < l->lanes; i++) {
+    double send = l->send[lane][i];
+    if (send >= 1 && l->collective[i] > 0)
+      return 1;
+    slows |= send > 0 && send + l->collective[i] > 1;
+  }
+  return slows ? -1 : 0;
+}
+
+/* Sets a bit for each lane that is the outermost of a send of a stage; -1: of all. */
+static unsigned lanes_of_sends(const ett_pipeline *p, const ett_links *l, int stage) {
+  unsigned lanes = 0;
+  for (int v = 0; v < p->stages * p->chunks; v++) {
+    int to = ett_order_after(p, v);
+    if (to < 0 || (p->send_forward[v] <= 0 && p->send_backward[v] <= 0))
+      continue;
+    if (stage < 0 || v % p->stages == stage || to % p->stages == stage)
+      lanes |= 1u << l->send_lane[v];
+  }
+  return lanes;
+}
+
+static int more_than_two(unsigned bits) {
+  bits &= bits - 1;
+  return (bits & (bits - 1)) != 0;
+}
+
 int ett_links_in_order(const ett_pipeline *p, const ett_links *l) {
   int slots = p->stages * p->chunks;
-  for (int link = ETT_LINK_NODE; !p->blocking_sends && link < ETT_LINKS; link++) {
-    const double *forward = l->forward_busy[link], *backward = l->backward_busy[link];
-    int sends = 0, passes = 0;
-    for (int v = 0; v < slots; v++) {
-      sends |=
-          l->send_link[v] == link && (p->send_forward[v] > 0 || p->send_backward[v] > 0);
+  unsigned sends = lanes_of_sends(p, l, -1);
+  for (int stage = 0; more_than_two(sends) && stage < p->stages; stage++)
+    if (more_than_two(lanes_of_sends(p, l, stage))) /* than a stage's queues */
+      return 0;
+  for (int lane = 0; lane < l->lanes; lane++)
+    if (sends >> lane & 1 && stops(l, lane) < 0)
+      return 0;
+  for (int lane = 0; !p->blocking_sends && lane < l->lanes; lane++) {
+    const double *forward = l->forward_busy[lane], *backward = l->backward_busy[lane];
+    int carries = 0, passes = 0;
+    for (int i = 0; i < l->lanes; i++)
+      carries += sends >> i & 1 && l->send[i][lane] > 0;
+    for (int v = 0; carries && v < slots; v++)
       passes |= (forward && forward[v] > 0) || (backward && backward[v] > 0);
-    }
-    if (sends && passes)
+    if (carries > 1 || (carries && passes))
       return 0;
   }
   return 1;
@@ -42,9 +80,11 @@ static double later(double a, double b) {
   return a > b ? a : b;
 }
 
-/* Until when a rank's sends hold the link of collectives. */
-static double *queue_of(const in_order *o, int link, int rank) {
-  return &o->e.link[link == ETT_LINK_NETWORK][rank];
+/* Until when a rank's sends stop collectives. */
+static double stopped(const in_order *o, int rank) {
+  const unsigned char *holds = &o->holds[2 * rank];
+  double until = holds[0] ? o->e.link[0][rank] : 0;
+  return holds[1] ? later(until, o->e.link[1][rank]) : until;
 }
 
 /* All collectives of a rank have ended. */
@@ -59,7 +99,7 @@ static void empty(const in_order *o, int rank, double at) {
 /* Moves the collectives of a rank on to a time, at a rate. */
 static void serve(const in_order *o, int rank, double to, double rate) {
   double *at = &o->e.link[2][rank], *left = &o->left[rank];
-  double from = later(*at, *queue_of(o, o->l->collective, rank));
+  double from = later(*at, stopped(o, rank));
   *at = later(*at, to);
   if (*left <= 0 || to <= from)
     return;
@@ -72,13 +112,13 @@ static void serve(const in_order *o, int rank, double to, double rate) {
   }
 }
 
-/* Computes for some seconds from a time on, slower while there are collectives; busy: the
- * part of them that a pass takes of their link. Returns when it is done. */
+/* Computes for some seconds from a time on, slower while there are collectives, which run
+ * at a rate meanwhile. Returns when it is done. */
 static double compute(const in_order *o, int rank, double at, double seconds,
-                      double busy) {
-  double slow = 1 - o->l->share, rate = later(0, 1 - slow * busy);
+                      double rate) {
+  double slow = 1 - o->l->share;
   if (o->left[rank] > 0) {
-    double from = later(at, *queue_of(o, o->l->collective, rank));
+    double from = later(at, stopped(o, rank));
     double empties = rate > 0 ? from + o->left[rank] / rate : INFINITY;
     double end = at + seconds / slow;
     if (end < empties) {
@@ -108,14 +148,14 @@ static double next_part(const ett_buckets *b, double made) {
 
 /* Runs a unit that makes buckets; returns when it has ended. */
 static double make_buckets(const in_order *o, int rank, int slot, double at,
-                           double seconds, double busy) {
+                           double seconds, double rate) {
   const ett_buckets *of[2] = {&o->l->gradients[slot].dense,
                               &o->l->gradients[slot].expert};
   double made[2] = {0, 0}, done = 0;
   for (;;) {
     double part[2] = {next_part(of[0], made[0]), next_part(of[1], made[1])};
     double first = part[0] < part[1] ? part[0] : part[1];
-    at = compute(o, rank, at, seconds * (first - done), busy);
+    at = compute(o, rank, at, seconds * (first - done), rate);
     done = first;
     if (first >= 1)
       break;
@@ -142,13 +182,24 @@ static int reducing(const in_order *o, const ett_event *event) {
   return ++o->gradients[slot] == runs || o->l->reduces_every ? slot : -1;
 }
 
-/* Seconds of a unit in which its own messages are on the link of collectives. */
-static double busy_of(const in_order *o, const ett_event *event) {
-  int kind = (int)(event->unit % ETT_UNIT_KINDS);
-  const double *busy = kind == ETT_UNIT_FORWARD  ? o->l->forward_busy[o->l->collective]
-                       : kind == ETT_UNIT_WEIGHT ? NULL
-                                                 : o->l->backward_busy[o->l->collective];
-  return busy ? busy[event->unit / ETT_UNIT_KINDS] : 0;
+/* The rate of collectives beside the units event .. last, from the seconds in which these
+ * occupy their lanes. */
+static double rate_beside(const in_order *o, const ett_event *event,
+                          const ett_event *last, double seconds) {
+  double busy[ETT_LANES] = {0};
+  for (int lane = 0; lane < o->l->lanes; lane++) {
+    if (o->l->collective[lane] <= 0)
+      continue;
+    for (const ett_event *at = event; at <= last; at++) {
+      int kind = (int)(at->unit % ETT_UNIT_KINDS);
+      const double *of = kind == ETT_UNIT_FORWARD  ? o->l->forward_busy[lane]
+                         : kind == ETT_UNIT_WEIGHT ? NULL
+                                                   : o->l->backward_busy[lane];
+      busy[lane] += of ? of[at->unit / ETT_UNIT_KINDS] : 0;
+    }
+    busy[lane] = seconds > 0 ? busy[lane] / seconds : 0;
+  }
+  return ett_links_beside(o->l, 1 - o->l->share, busy);
 }
 
 /* Runs the collectives of a rank beside its units event .. last; returns when these end:
@@ -156,7 +207,7 @@ static double busy_of(const in_order *o, const ett_event *event) {
 static double beside(const in_order *o, const ett_event *event, const ett_event *last,
                      double start, double seconds) {
   int rank = event->rank, slot = -1;
-  double busy = 0, need = 0, end = start + seconds;
+  double need = 0, end = start + seconds;
   for (const ett_event *at = event; at <= last; at++) {
     int own = reducing(o, at), v = (int)(at->unit / ETT_UNIT_KINDS);
     slot = own >= 0 ? own : slot;
@@ -164,20 +215,19 @@ static double beside(const in_order *o, const ett_event *event, const ett_event 
       o->begun[v] = 1;
       need = later(need, o->need[v]);
     }
-    busy += busy_of(o, at);
   }
   if (slot < 0 && o->left[rank] <= 0) {
     o->e.link[2][rank] = end;
     return end;
   }
   serve(o, rank, start, 1);
-  busy = seconds > 0 ? busy / seconds : 0;
-  end = slot >= 0 ? make_buckets(o, rank, slot, start, seconds, busy)
-                  : compute(o, rank, start, seconds, busy);
+  double rate = rate_beside(o, event, last, seconds);
+  end = slot >= 0 ? make_buckets(o, rank, slot, start, seconds, rate)
+                  : compute(o, rank, start, seconds, rate);
   need -= o->served[rank];
   if (need <= 0)
     return end;
-  double ready = later(end, *queue_of(o, o->l->collective, rank)) + need;
+  double ready = later(end, stopped(o, rank)) + need;
   serve(o, rank, ready, 1);
   o->gather_wait[rank] += ready - end;
   return ready;
@@ -207,10 +257,11 @@ static void run(const in_order *o, const ett_timing *timing, const ett_event *ev
       e->last_end[t->last] = end;
       double sent = end;
       if (t->send > 0) {
-        int link = o->l->send_link[forward ? slot : ett_order_before(p, slot)];
-        double *queue = queue_of(o, link, event->rank);
+        int lane = o->l->send_lane[forward ? slot : ett_order_before(p, slot)];
+        int apart = lane >= o->outermost[event->rank];
+        double *queue = &o->e.link[apart][event->rank];
         double begin = blocking ? now : later(*queue, end);
-        if (link == (int)o->l->collective)
+        if (o->holds[2 * event->rank + (uint32_t)apart])
           serve(o, event->rank, begin, 1);
         sent = *queue = begin + t->send;
       } else if (blocking) {
@@ -294,12 +345,25 @@ static size_t take(size_t *at, size_t bytes) {
   return here;
 }
 
+/* Notes whether the sends between a slot and the next one stop collectives. */
+static void fill_holds(const in_order *o, int slot, const int32_t *outermost,
+                       unsigned char *holds) {
+  const ett_pipeline *p = o->e.p;
+  int lane = o->l->send_lane[slot], to = ett_order_after(p, slot);
+  const int rank[2] = {slot % p->stages, to % p->stages};
+  const double sends[2] = {p->send_forward[slot], p->send_backward[slot]};
+  for (int i = 0; to >= 0 && i < 2; i++)
+    if (sends[i] > 0 && stops(o->l, lane) > 0)
+      holds[2 * rank[i] + (lane >= outermost[rank[i]])] = 1;
+}
+
 static int open_arrays(in_order *o, ett_links_workspace *w, ett_err *err) {
   const ett_pipeline *p = o->e.p;
   size_t stages = (size_t)p->stages, slots = stages * (size_t)p->chunks, at = 0;
   size_t doubles = take(&at, (6 * stages + slots) * sizeof(double));
   size_t counts = take(&at, slots * sizeof(int64_t));
-  size_t flags = take(&at, slots + 2 * stages);
+  size_t flags = take(&at, slots + 4 * stages),
+         lanes = take(&at, stages * sizeof(int32_t));
   char *base = ett_links_memory(w, at);
   if (!base)
     return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu slots", slots);
@@ -314,6 +378,14 @@ static int open_arrays(in_order *o, ett_links_workspace *w, ett_err *err) {
   o->begun = (unsigned char *)base + flags;
   o->reduces = o->begun + slots;
   o->emptied = o->reduces + stages;
+  unsigned char *holds = o->emptied + stages;
+  int32_t *outermost = (int32_t *)(base + lanes);
+  for (size_t r = 0; r < stages; r++)
+    outermost[r] = ett_links_outermost(p, o->l, (int)r);
+  for (size_t v = 0; v < slots; v++)
+    fill_holds(o, (int)v, outermost, holds);
+  o->outermost = outermost;
+  o->holds = holds;
   for (size_t v = 0; o->l->gather && v < slots; v++)
     o->need[v] = o->gathers[v % stages] += o->l->gather[v];
   for (size_t r = 0; r < stages; r++) {

@@ -129,12 +129,29 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
              e, ETT_DEMAND_ALL_GATHER, 1, expert_parameters * bytes, layers, bytes));
 }
 
-double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
-                                 double gather, int64_t layers) {
-  if (!e->plan->overlap_parameters || e->plan->prefetch < 1)
+double ett_messages_room(const ett_evaluation *e, double pass, const double *busy) {
+  double room = pass;
+  for (int l = 0; l < e->lanes; l++)
+    if (e->collective[l] > 0 && pass - busy[l] < room * e->collective[l])
+      room = (pass - busy[l]) / e->collective[l];
+  return room;
+}
+
+double ett_messages_with_gathers(const ett_evaluation *e, double pass,
+                                 double *const busy[ETT_LANES], int slot, double gather,
+                                 int64_t layers) {
+  int overlaps = e->plan->overlap_parameters && e->plan->prefetch >= 1;
+  double first = layers > 0 ? gather / (double)layers : gather, longest = 0;
+  for (int l = 0; l < e->lanes; l++) {
+    double share = e->collective[l];
+    if (share <= 0)
+      continue;
+    busy[l][slot] += share * gather;
+    double on_lane = busy[l][slot] - share * first;
+    longest = on_lane > longest ? on_lane : longest;
+  }
+  if (!overlaps)
     return pass + gather;
-  double first = layers > 0 ? gather / (double)layers : gather;
-  double on_link = busy + gather - first;
   pass += e->program->communication_share * (gather - first);
-  return (pass > on_link ? pass : on_link) + first;
+  return (pass > longest ? pass : longest) + first;
 }

@@ -18,6 +18,7 @@ typedef struct ett_placed {
   /* Replica groups: one rank of each group above that holds the same shard. */
   ett_rank_group dense_replica_group, expert_replica_group;
   ett_placement dense_replicas, expert_replicas;
+  double collective[ETT_LANES]; /* of the messages of all these groups: ett_links */
 } ett_placed;
 
 /* Derived data of a plan on a cluster with parts; cached between evaluations. */
@@ -76,7 +77,8 @@ typedef struct ett_evaluation {
   int tied_first,
       tied_last; /* stages that hold copies of a tied embedding; equal: no copies */
   ett_rank_group dense, expert; /* ranks that share dense or expert weights */
-  ett_link link; /* the slower link of those that carry weights and gradients */
+  int lanes;                    /* of the cluster */
+  const double *collective; /* per lane: share of it that weights and gradients occupy */
   const int32_t *stage_parts; /* bits per stage; NULL: all devices are identical */
   int32_t asking;             /* bits of the parts of the current demand */
   int shares;                 /* transfers share links: ett_links_run, no closed forms */
@@ -98,11 +100,11 @@ typedef struct ett_step_arrays {
   ett_slice_gradients *gradients;
   double *runs; /* micro-batches */
   double *forward, *backward, *weight;
-  /* Seconds per pass in which the links of weights and gradients are occupied. */
-  double *forward_busy, *backward_busy;
-  double *forward_other, *backward_other; /* the same for the other links */
-  double *gather;                         /* weights of a slot, after the forward pass */
-  int32_t *send_link;                     /* ett_link of the message to the next slot */
+  /* Per lane: seconds per pass in which it is occupied. Lanes that carry no weights or
+   * gradients are filled for the engine of links alone. */
+  double *forward_busy[ETT_LANES], *backward_busy[ETT_LANES];
+  double *gather;     /* weights of a slot, after the forward pass */
+  int32_t *send_lane; /* outermost lane of the message to the next slot */
   double *forward_hidden, *backward_hidden; /* seconds that can hide in pairs */
   double *send_forward, *send_backward, *in_flight;
   int64_t *split, *layers;             /* middle layers; layers of all places */
@@ -136,9 +138,13 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes);
 
-/* Seconds per pass in which a slot occupies a link to gather its received parts. */
-double ett_step_boundary(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                         int backward, ett_link link);
+/* Seconds per pass in which a slot occupies a lane, but for gathers of weights. */
+double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                     int backward, int lane);
+
+/* Of a pass with these busy seconds by lane: seconds of weights or gradients that their
+ * lanes can carry meanwhile. */
+double ett_messages_room(const ett_evaluation *e, double pass, const double *busy);
 
 /* Finds the parts of each stage: e->stage_parts. */
 int ett_parts_place(ett_evaluation *e);
@@ -174,10 +180,11 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
 
 /* ZeRO-3: seconds of a pass that gathers its weights layer by layer. With overlap, a
  * gather hides behind the previous layer while that layer's own communication (busy
- * seconds) leaves the link free. It slows that layer by communication_share. The first
- * gather never hides. */
-double ett_messages_with_gathers(const ett_evaluation *e, double pass, double busy,
-                                 double gather, int64_t layers);
+ * seconds of the slot by lane) leaves its lanes free. It slows that layer by
+ * communication_share. The first gather never hides. Adds the gathers to busy. */
+double ett_messages_with_gathers(const ett_evaluation *e, double pass,
+                                 double *const busy[ETT_LANES], int slot, double gather,
+                                 int64_t layers);
 
 /* Demands the times after the pipeline of a stage: gradients, update, weights. */
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);

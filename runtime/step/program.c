@@ -66,6 +66,11 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
     status = check_amount(amounts[i].name, amounts[i].value, err);
+  for (int l = 0; l < ETT_LANES && status == 0; l++)
+    if (!(o->lanes[l] >= 0 && o->lanes[l] <= 1))
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "field 'lanes' must hold shares from 0 to 1, got %g",
+                         o->lanes[l]);
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'weight_share' must be at most 1, got %g", o->weight_share);
@@ -104,6 +109,9 @@ int ett_program_check(const ett_program *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'gather' must be 0 to %zu, the operations, got %d",
                        p->operation_count, p->gather);
+  if (p->lanes < 1 || p->lanes > ETT_LANES)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'lanes' must be 1 to %d, got %d",
+                       ETT_LANES, p->lanes);
   if (!(p->communication_share >= 0 && p->communication_share < 1))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -193,8 +201,10 @@ void ett_program_finish(ett_program *p) {
       of_backward[o->role] += backward;
       if (!o->never_again)
         s.recompute[ETT_RECOMPUTE_FULL] += forward;
-      s.forward_link[o->link] += forward;
-      s.backward_link[o->link] += backward + n * o->beside_seconds;
+      for (int l = 0; l < p->lanes; l++) {
+        s.forward_lane[l] += o->lanes[l] * forward;
+        s.backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
+      }
       if (o->selective)
         s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
       s.weight += o->weight_share * backward;
@@ -215,7 +225,7 @@ void ett_program_finish(ett_program *p) {
     hide(&s, of_forward, of_backward, p->communication_share,
          p->kinds[k].place == ETT_PLACE_MIDDLE);
     if (p->kinds[k].place == ETT_PLACE_MIDDLE)
-      memcpy(s.recompute_link, s.forward_link, sizeof s.recompute_link);
+      memcpy(s.recompute_lane, s.forward_lane, sizeof s.recompute_lane);
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
     s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
@@ -260,7 +270,8 @@ void ett_split_even(int64_t layers, int slices, int64_t *split) {
     split[0]++;
 }
 
-static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
+static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
+                       int lanes) {
   to->forward += n * of->forward;
   to->backward += n * of->backward;
   to->weight += n * of->weight;
@@ -269,10 +280,10 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n) {
     to->forward_hidden[o] += n * of->forward_hidden[o];
     to->backward_hidden[o] += n * of->backward_hidden[o];
   }
-  for (int l = 0; l < ETT_LINKS; l++) {
-    to->forward_link[l] += n * of->forward_link[l];
-    to->backward_link[l] += n * of->backward_link[l];
-    to->recompute_link[l] += n * of->recompute_link[l];
+  for (int l = 0; l < lanes; l++) {
+    to->forward_lane[l] += n * of->forward_lane[l];
+    to->backward_lane[l] += n * of->backward_lane[l];
+    to->recompute_lane[l] += n * of->recompute_lane[l];
   }
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;
@@ -321,7 +332,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
     const ett_layer_kind *kind = &p->kinds[k];
     if (kind->place != ETT_PLACE_MIDDLE) {
       int at = kind->place == ETT_PLACE_FIRST ? 0 : slices - 1;
-      add_layers(&sums[at], &p->sums[k], (double)kind->count);
+      add_layers(&sums[at], &p->sums[k], (double)kind->count, p->lanes);
       layers[at] += kind->count;
       continue;
     }
@@ -335,7 +346,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         continue;
       }
       n = left < room ? left : room;
-      add_layers(&sums[v], &p->sums[k], (double)n);
+      add_layers(&sums[v], &p->sums[k], (double)n, p->lanes);
       alike = whole ? v : -1;
     }
   }

@@ -48,18 +48,13 @@ typedef enum ett_exchange_overlap {
   ETT_EXCHANGE_OVERLAPS,
 } ett_exchange_overlap;
 
-/* The links that a collective occupies. */
-typedef enum ett_link {
-  ETT_LINK_NONE,    /* none: computing */
-  ETT_LINK_NODE,    /* inside nodes */
-  ETT_LINK_NETWORK, /* network cards between nodes */
-  ETT_LINKS,
-} ett_link;
+/* Lanes: the links of each tier (comm/placement.h). */
+enum { ETT_LANES = ETT_TIERS_MOST };
 
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* of one run */
-  ett_link link;
-  double beside_seconds;    /* further seconds on the link while computing goes on */
+  double lanes[ETT_LANES];  /* share of its seconds in which it occupies each lane */
+  double beside_seconds;    /* further seconds on the lanes while computing goes on */
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
@@ -91,9 +86,9 @@ typedef struct ett_layer_sums {
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
-  double forward_link[ETT_LINKS],
-      backward_link[ETT_LINKS];     /* seconds in which a link is occupied */
-  double recompute_link[ETT_LINKS]; /* the same of full recomputation */
+  double forward_lane[ETT_LANES],
+      backward_lane[ETT_LANES];     /* seconds in which a lane is occupied */
+  double recompute_lane[ETT_LANES]; /* the same of full recomputation */
   double recompute_hidden;          /* for SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
@@ -121,6 +116,7 @@ typedef struct ett_program {
   ett_layer_kind *kinds;
   int32_t *uses; /* [kind][operation]: runs of the operation in one layer of the kind */
   size_t operation_count, kind_count;
+  int lanes;                   /* of the cluster */
   double boundary_bytes;       /* message of a micro-batch between neighbouring slices */
   double tied_embedding_bytes; /* gradient of the tied embedding; 0: not tied */
   int tied_frozen;   /* the tied embedding is frozen: its gradient is not reduced */

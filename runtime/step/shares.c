@@ -5,18 +5,19 @@
  * buckets queue. If two kinds overlap on a link, the event engine of links runs. */
 #include "step/messages.h"
 
-/* Whether a pass uses a link. */
-static int passes_use(const ett_evaluation *e, const ett_step_arrays *a, ett_link link) {
+/* Whether a pass uses a lane. */
+static int passes_use(const ett_evaluation *e, const ett_step_arrays *a, int lane) {
   for (int v = 0; v < a->slots; v++)
-    if (a->sums[v].forward_link[link] > 0 || a->sums[v].backward_link[link] > 0 ||
-        (link == e->link && (a->forward_busy[v] > 0 || a->backward_busy[v] > 0)))
+    if (a->sums[v].forward_lane[lane] > 0 || a->sums[v].backward_lane[lane] > 0 ||
+        (e->collective[lane] > 0 &&
+         (a->forward_busy[lane][v] > 0 || a->backward_busy[lane][v] > 0)))
       return 1;
   return 0;
 }
 
-static int sends_use(const ett_step_arrays *a, ett_link link) {
+static int sends_use(const ett_evaluation *e, const ett_step_arrays *a, int lane) {
   for (int v = 0; v < a->slots; v++)
-    if (a->send_forward[v] > 0 && a->send_link[v] == (int32_t)link)
+    if (a->send_forward[v] > 0 && e->links.send[a->send_lane[v]][lane] > 0)
       return 1;
   return 0;
 }
@@ -26,8 +27,8 @@ static int sends_use(const ett_step_arrays *a, ett_link link) {
 static int sends_share(const ett_evaluation *e, const ett_step_arrays *a) {
   if (!e->plan->overlap_sends)
     return 0;
-  for (ett_link link = ETT_LINK_NODE; link < ETT_LINKS; link++)
-    if (sends_use(a, link) && (a->slots > 2 || passes_use(e, a, link)))
+  for (int l = 0; l < e->lanes; l++)
+    if (sends_use(e, a, l) && (a->slots > 2 || passes_use(e, a, l)))
       return 1;
   return 0;
 }
@@ -50,9 +51,13 @@ static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
   if (!p->overlap_gradients)
     return 0;
   find_gradients(a, &some, &both);
-  return some && (both || e->program->communication_share > 0 ||
-                  (p->zero >= ETT_ZERO_GRADIENTS && p->micro_batches > 1) ||
-                  passes_use(e, a, e->link) || sends_use(a, e->link));
+  if (some && (both || e->program->communication_share > 0 ||
+               (p->zero >= ETT_ZERO_GRADIENTS && p->micro_batches > 1)))
+    return 1;
+  for (int l = 0; some && l < e->lanes; l++)
+    if (e->collective[l] > 0 && (passes_use(e, a, l) || sends_use(e, a, l)))
+      return 1;
+  return 0;
 }
 
 /* Weights gathered behind the first forwards, which later stages run later. */
@@ -71,38 +76,56 @@ static double parameters_of(const ett_layer_sums *s) {
   return s->dense_parameters + s->expert_parameters;
 }
 
-/* Fills the seconds of passes on the other link, and each slot's share of its stage's
- * gather. */
+/* Fills the seconds of passes on lanes that carry no weights or gradients, and each
+ * slot's share of its stage's gather. */
 static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
-  const ett_step_plan *p = e->plan;
-  ett_link other = e->link == ETT_LINK_NODE ? ETT_LINK_NETWORK : ETT_LINK_NODE;
   for (int v = 0; v < a->slots; v++) {
-    const ett_layer_sums *s = &a->sums[v];
-    const ett_step_stage *stage = &a->stage[v % p->pp];
+    for (int l = 0; l < e->lanes; l++)
+      if (e->collective[l] <= 0) {
+        a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
+        a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
+      }
+    const ett_step_stage *stage = &a->stage[v % e->plan->pp];
     double all = stage->dense_parameters + stage->expert_parameters;
-    a->forward_other[v] = s->forward_link[other] + ett_step_boundary(e, a, v, 0, other);
-    a->backward_other[v] =
-        s->backward_link[other] + ett_step_boundary(e, a, v, 1, other) +
-        (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[other] : 0);
-    a->gather[v] = all > 0 ? stage->gather_seconds * parameters_of(s) / all : 0;
+    a->gather[v] = all > 0 ? stage->gather_seconds * parameters_of(&a->sums[v]) / all : 0;
+  }
+}
+
+/* Fills the lanes of the sends in use. */
+static void fill_sends(ett_evaluation *e, const ett_step_arrays *a) {
+  const ett_placed *placed = &e->w->placed;
+  int known[ETT_LANES] = {0};
+  for (int v = 0; v < a->slots; v++) {
+    int lane = a->send_lane[v];
+    double *lanes = e->links.send[lane];
+    ett_placement place;
+    if (known[lane] || a->send_forward[v] <= 0)
+      continue;
+    known[lane] = 1;
+    lanes[lane] = 1;
+    if (e->lanes > 2 &&
+        ett_place_pairs(&placed->ranks, placed->pipeline, lane, &place, e->err) == 0)
+      ett_place_lanes(&e->plan->tiers, &place, ETT_LANES_SEND, lanes);
   }
 }
 
 void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
-  ett_link other = e->link == ETT_LINK_NODE ? ETT_LINK_NETWORK : ETT_LINK_NODE;
   int gathers = gathers_share(e, a);
-  e->shares = gathers || sends_share(e, a) || reductions_share(e, a);
-  e->links = (ett_links){.collective = e->link,
-                         .send_link = a->send_link,
+  e->links = (ett_links){.lanes = e->lanes,
+                         .send_lane = a->send_lane,
                          .gradients = p->overlap_gradients ? a->gradients : NULL,
                          .reduces_every = p->zero >= ETT_ZERO_GRADIENTS,
                          .gather = gathers ? a->gather : NULL,
                          .share = e->program->communication_share};
-  e->links.forward_busy[e->link] = a->forward_busy;
-  e->links.backward_busy[e->link] = a->backward_busy;
-  e->links.forward_busy[other] = a->forward_other;
-  e->links.backward_busy[other] = a->backward_other;
+  for (int l = 0; l < e->lanes; l++) {
+    e->links.collective[l] = e->collective[l];
+    e->links.forward_busy[l] = a->forward_busy[l];
+    e->links.backward_busy[l] = a->backward_busy[l];
+  }
+  if (e->plan->overlap_sends || e->plan->overlap_gradients || gathers)
+    fill_sends(e, a);
+  e->shares = gathers || sends_share(e, a) || reductions_share(e, a);
   if (e->shares)
     fill_arrays(e, a);
 }
@@ -123,8 +146,10 @@ int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
   ett_pipeline_workspace *w = e->w->pipeline;
   if (e->shares ||
       keep_units) { /* otherwise the links only record transfers and their times */
-    if (!e->shares)
+    if (!e->shares) {
+      fill_sends(e, a);
       fill_arrays(e, a);
+    }
     if (run_links(e, pipeline, keep_units) != 0)
       return -1;
     *result = e->result.pipeline;

@@ -47,7 +47,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t own = orders ? slices : 0; /* separate arrays for slices and slots */
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
-                 slots * (sizeof *a->gradients + 14 * sizeof(double) + sizeof(int64_t)) +
+                 slots * (sizeof *a->gradients + sizeof(int64_t) +
+                          (10 + 2 * (size_t)e->lanes) * sizeof(double)) +
                  2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
   if (w->bytes < bytes) {
     void *memory = realloc(w->memory, bytes);
@@ -65,20 +66,23 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->slice_sums = a->sums + (own ? slots : 0);
   a->gradients = (ett_slice_gradients *)(a->sums + slots + own);
   double *at = (double *)(a->gradients + slots);
-  double **arrays[] = {&a->runs,           &a->forward,         &a->backward,
-                       &a->weight,         &a->forward_busy,    &a->backward_busy,
-                       &a->forward_hidden, &a->backward_hidden, &a->send_forward,
-                       &a->send_backward,  &a->in_flight,       &a->forward_other,
-                       &a->backward_other, &a->gather};
+  double **arrays[] = {&a->runs,         &a->forward,        &a->backward,
+                       &a->weight,       &a->forward_hidden, &a->backward_hidden,
+                       &a->send_forward, &a->send_backward,  &a->in_flight,
+                       &a->gather};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
     *arrays[i] = at;
+  for (int l = 0; l < e->lanes; l++) {
+    a->forward_busy[l] = at, at += slots;
+    a->backward_busy[l] = at, at += slots;
+  }
   a->start = at, at += ranks;
   a->split = (int64_t *)at;
   a->layers = a->split + slots;
   a->slice_split = own ? a->layers + slots : a->split;
   a->slice_layers = own ? a->slice_split + slices : a->layers;
-  a->send_link = (int32_t *)(a->layers + slots + 2 * own);
-  a->alike = a->send_link + slots;
+  a->send_lane = (int32_t *)(a->layers + slots + 2 * own);
+  a->alike = a->send_lane + slots;
   return 0;
 }
 
@@ -175,7 +179,7 @@ static int level_of(const ett_evaluation *e, int from, int to) {
 /* Seconds of a message between two stages. Across nodes, all ranks of one node that send
  * to the same other node send at once. */
 static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, int level,
-                       int32_t element_bytes, ett_link *link) {
+                       int32_t element_bytes) {
   ett_demand demand = {.kind = kind, .amount = bytes, .element_bytes = element_bytes};
   const ett_placed *placed = &e->w->placed;
   if (e->failed || ett_place_pairs(&placed->ranks, placed->pipeline, level, &demand.place,
@@ -183,7 +187,6 @@ static double ask_pair(ett_evaluation *e, ett_demand_kind kind, double bytes, in
     e->failed = -1;
     return 0;
   }
-  *link = ett_place_nodes(&demand.place) > 1 ? ETT_LINK_NETWORK : ETT_LINK_NODE;
   return ett_messages_ask(e, &demand);
 }
 
@@ -199,7 +202,6 @@ static int neighbour(const ett_step_plan *p, const ett_step_arrays *a, int slot,
 /* The last message of a level. */
 typedef struct known_send {
   double bytes, seconds; /* bytes < 0: none yet */
-  ett_link link;
 } known_send;
 
 /* Seconds of the message from a slot to the next. send: cache by level. */
@@ -208,7 +210,7 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   const ett_step_plan *p = e->plan;
   int next = neighbour(p, a, slot, 1);
   int from = slot % p->pp, to = next % p->pp;
-  a->send_link[slot] = ETT_LINK_NODE;
+  a->send_lane[slot] = 0;
   if (next < 0 || from == to)
     return 0;
   int level = level_of(e, from, to);
@@ -217,10 +219,10 @@ static double send_seconds(ett_evaluation *e, const ett_step_arrays *a, int slot
   double bytes = a->sums[slot].boundary * e->program->boundary_bytes;
   if (s->bytes != bytes || e->stage_parts) {
     s->bytes = bytes;
-    s->seconds = ask_pair(e, ETT_DEMAND_SEND_RECV, bytes, level,
-                          e->program->element_bytes, &s->link);
+    s->seconds =
+        ask_pair(e, ETT_DEMAND_SEND_RECV, bytes, level, e->program->element_bytes);
   }
-  a->send_link[slot] = s->link;
+  a->send_lane[slot] = ett_tiers_lane(&p->tiers, level);
   return s->seconds;
 }
 
@@ -237,12 +239,17 @@ static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, 
   return seconds * a->sums[backward ? slot : other].boundary;
 }
 
-double ett_step_boundary(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                         int backward, ett_link link) {
+double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                     int backward, int lane) {
   const ett_program *program = e->program;
-  if (program->gather == 0 || program->operations[program->gather - 1].link != link)
-    return 0;
-  return gather_seconds(e, a, slot, backward);
+  const ett_layer_sums *s = &a->sums[slot];
+  double seconds = backward ? s->backward_lane[lane] : s->forward_lane[lane];
+  if (program->gather > 0)
+    seconds += program->operations[program->gather - 1].lanes[lane] *
+               gather_seconds(e, a, slot, backward);
+  if (backward && e->plan->recompute == ETT_RECOMPUTE_FULL)
+    seconds += s->recompute_lane[lane];
+  return seconds;
 }
 
 /* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
@@ -265,12 +272,16 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
 }
 
 /* Copies the times of the previous slot, except for the destination of its sends. */
-static void repeat_slot(const ett_step_arrays *a, int v) {
-  double *const arrays[] = {a->forward,        a->backward,        a->weight,
-                            a->forward_hidden, a->backward_hidden, a->forward_busy,
-                            a->backward_busy};
+static void repeat_slot(const ett_evaluation *e, const ett_step_arrays *a, int v) {
+  double *const arrays[] = {a->forward, a->backward, a->weight, a->forward_hidden,
+                            a->backward_hidden};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     arrays[i][v] = arrays[i][v - 1];
+  for (int l = 0; l < e->lanes; l++)
+    if (e->collective[l] > 0) {
+      a->forward_busy[l][v] = a->forward_busy[l][v - 1];
+      a->backward_busy[l][v] = a->backward_busy[l][v - 1];
+    }
 }
 
 /* Seconds of the messages between slots. */
@@ -282,7 +293,7 @@ static void time_sends(ett_evaluation *e, const ett_step_arrays *a,
     return;
   }
   for (int level = 0; level <= ETT_TIERS_MOST; level++)
-    send[level] = (known_send){-1, 0, ETT_LINK_NODE};
+    send[level] = (known_send){-1, 0};
   for (int v = 0; v < a->slots; v++)
     a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
 }
@@ -294,7 +305,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     if (a->alike[v % p->pp]) {
-      repeat_slot(a, v);
+      repeat_slot(e, a, v);
       continue;
     }
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
@@ -309,25 +320,21 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
     a->backward[v] = backward - a->weight[v] + gather_seconds(e, a, v, 1);
-    a->forward_busy[v] =
-        s->forward_link[e->link] + ett_step_boundary(e, a, v, 0, e->link);
-    a->backward_busy[v] =
-        s->backward_link[e->link] + ett_step_boundary(e, a, v, 1, e->link) +
-        (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_link[e->link] : 0);
-
+    for (int l = 0; l < e->lanes; l++)
+      if (e->collective[l] > 0) {
+        a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
+        a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
+      }
     if (p->zero == ETT_ZERO_PARAMETERS) {
       ett_parts_ask(e, v % p->pp, v % p->pp);
       double gather =
           ett_messages_gather(e, s->dense_parameters + s->frozen_dense,
                               s->expert_parameters + s->frozen_expert, a->layers[v]);
-      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy[v],
+      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy, v,
                                                 gather, a->layers[v]);
-      a->forward_busy[v] += gather;
-      if (p->reshard) {
-        a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy[v],
+      if (p->reshard)
+        a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy, v,
                                                    gather, a->layers[v]);
-        a->backward_busy[v] += gather;
-      }
     }
     wait_for_host(e, a, v);
   }
@@ -580,6 +587,27 @@ static int split_groups(const ett_step_plan *plan, ett_placed *p, ett_err *err) 
                      err);
 }
 
+/* The lanes of weights and gradients: of each, the most that a message of one of the
+ * groups occupies. Where one leaves the nodes, lanes inside nodes are left out. */
+static void fill_collective(ett_placed *p) {
+  const ett_tiers *tiers = &p->ranks.tiers;
+  const ett_placement *const places[] = {&p->dense, &p->expert, &p->dense_replicas,
+                                         &p->expert_replicas};
+  double lanes[ETT_LANES];
+  int network = 0;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    if (places[i]->ranks == 1)
+      continue;
+    network |= ett_place_nodes(places[i]) > 1;
+    ett_place_lanes(tiers, places[i], ETT_LANES_RING, lanes);
+    for (int l = 0; l < ETT_LANES; l++)
+      if (lanes[l] > p->collective[l])
+        p->collective[l] = lanes[l];
+  }
+  for (int l = 0; network && l <= ett_tiers_lane(tiers, tiers->node); l++)
+    p->collective[l] = 0;
+}
+
 /* Places the groups that share weights. Reuses the previous placement if it is the
  * same. */
 static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
@@ -615,6 +643,7 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
     return -1;
   ett_place_ways(&now.ranks, now.ways, &now.dense);
   ett_place_ways(&now.ranks, now.ways, &now.expert);
+  fill_collective(&now);
   *placed = now;
   return 0;
 }
@@ -645,10 +674,6 @@ static void find_tied(ett_evaluation *e) {
 static ett_evaluation begin(const ett_program *program, const ett_step_plan *plan,
                             ett_demands *demands, ett_step_workspace *w, ett_err *err) {
   const ett_placed *placed = &w->placed;
-  int network = ett_place_nodes(&placed->dense) > 1 ||
-                ett_place_nodes(&placed->expert) > 1 ||
-                ett_place_nodes(&placed->dense_replicas) > 1 ||
-                ett_place_nodes(&placed->expert_replicas) > 1;
   ett_evaluation e = {.program = program,
                       .plan = plan,
                       .demands = demands,
@@ -656,7 +681,8 @@ static ett_evaluation begin(const ett_program *program, const ett_step_plan *pla
                       .err = err,
                       .dense = placed->dense_group,
                       .expert = placed->expert_group,
-                      .link = network ? ETT_LINK_NETWORK : ETT_LINK_NODE};
+                      .lanes = ett_tiers_lanes(&plan->tiers),
+                      .collective = placed->collective};
   e.dense.degree *= placed->ways;
   e.expert.degree *= placed->ways;
   find_tied(&e);
@@ -689,7 +715,6 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
 static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   double tied = 0, bytes = e->program->tied_embedding_bytes;
-  ett_link link;
   const ett_asked *known = ett_asked_find(e);
   time_slices(e, a);
   time_sends(e, a, known);
@@ -704,9 +729,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
   }
   if (e->tied_first != e->tied_last && bytes > 0 && !e->program->tied_frozen) {
     ett_parts_ask(e, e->tied_first, e->tied_last);
-    tied =
-        ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
-                 level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes, &link);
+    tied = ask_pair(e, ETT_DEMAND_ALL_REDUCE, bytes,
+                    level_of(e, e->tied_first, e->tied_last), plan->gradient_bytes);
   }
   for (int rank = 0; rank < plan->pp; rank++)
     ett_update_ask(e, a, rank);

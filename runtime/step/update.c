@@ -78,29 +78,38 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[0];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double total = 0, busy = 0, first = 0;
+  double total = 0, first = 0, busy[ETT_LANES] = {0}, own_busy[ETT_LANES] = {0};
   for (int v = 0; v < a->slots; v += p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
     total += ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert);
-    busy += a->forward_busy[v] + a->backward_busy[v];
+    for (int l = 0; l < e->lanes; l++)
+      if (e->collective[l] > 0)
+        busy[l] += a->forward_busy[l][v] + a->backward_busy[l][v];
   }
   if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];
     double part = (own->dense_parameters + own->expert_parameters) /
                   (s->dense_parameters + s->expert_parameters);
-    first = p->overlap_parameters ? gather_exposed(p, s->gather_seconds * part,
-                                                   a->forward[0] - a->forward_busy[0])
-                                  : s->gather_seconds;
+    for (int l = 0; l < e->lanes; l++)
+      own_busy[l] = e->collective[l] > 0 ? a->forward_busy[l][0] : 0;
+    first = p->overlap_parameters
+                ? gather_exposed(p, s->gather_seconds * part,
+                                 ett_messages_room(e, a->forward[0], own_busy))
+                : s->gather_seconds;
   }
   if (!p->overlap_gradients)
     return pipeline + total * times + s->optimizer_seconds + first;
-  /* The last message starts after the last backward. The link carries all messages. */
+  /* The last message starts after the last backward. Each lane carries its messages. */
   const ett_slice_gradients *g = &a->gradients[0];
   double last =
       g->dense.rest_time > g->expert.rest_time ? g->dense.rest_time : g->expert.rest_time;
-  double carried = total * times + busy * (double)p->micro_batches;
   double least = pipeline + last + first;
-  return (carried > least ? carried : least) + s->optimizer_seconds;
+  for (int l = 0; l < e->lanes; l++) {
+    double carried =
+        e->collective[l] * (total * times) + busy[l] * (double)p->micro_batches;
+    least = carried > least ? carried : least;
+  }
+  return least + s->optimizer_seconds;
 }
 
 /* End of the last reduction of a stage if no other transfer uses its link. */
@@ -133,7 +142,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
-  double finish = finish_of(a, p->pp, rank, ends), total = 0, forward_busy = 0;
+  double finish = finish_of(a, p->pp, rank, ends), total = 0;
+  double forward_busy[ETT_LANES] = {0};
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
   s->all_to_all_overlapped_seconds +=
@@ -150,7 +160,9 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     const ett_slice_gradients *g = &a->gradients[v];
     double share = times > 1 ? a->runs[v] / times : 1; /* share of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
-    forward_busy += a->forward_busy[v];
+    for (int l = 0; l < e->lanes; l++)
+      if (e->collective[l] > 0)
+        forward_busy[l] += a->forward_busy[l][v];
   }
   s->gradient_seconds = s->gradient_exposed_seconds = total * times;
   if (p->overlap_gradients) {
@@ -163,6 +175,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->gather_exposed_seconds =
       e->links.gather
           ? e->result.gather_wait[rank]
-          : gather_exposed(p, s->gather_seconds,
-                           (s->micro_batch_forward_seconds - forward_busy) / p->vp);
+          : gather_exposed(
+                p, s->gather_seconds,
+                ett_messages_room(e, s->micro_batch_forward_seconds, forward_busy) /
+                    p->vp);
 }

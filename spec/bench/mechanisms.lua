@@ -45,7 +45,7 @@ local function link_units(overlapped)
   end
   local given = { schedule = "interleaved", stages = stages, chunks = chunks, micro_batches = micro_batches,
     forward = times, backward = times, send_forward = sends, send_backward = sends, keep_units = false,
-    blocking_sends = not overlapped, dense = buckets, gather = sends, forward_node = overlapped and sends or nil }
+    blocking_sends = not overlapped, dense = buckets, gather = sends, forward_lane1 = overlapped and sends or nil }
   local best = math.huge
   for _ = 1, 5 do
     local start = os.clock()

@@ -68,13 +68,13 @@ static void places_groups(void **state) {
 static void refuses_what_cannot_be_placed(void **state) {
   (void)state;
   ett_err err;
-  ett_tiers bad = {2, 0, {8, 12}, {1, 1}};
+  ett_tiers bad = {.count = 2, .size = {8, 12}, .card = {1, 1}};
   assert_int_equal(ett_tiers_check(&bad, &err), -1);
-  bad = (ett_tiers){2, 0, {8, 16}, {1, 3}};
+  bad = (ett_tiers){.count = 2, .size = {8, 16}, .card = {1, 3}};
   assert_int_equal(ett_tiers_check(&bad, &err), -1);
-  bad = (ett_tiers){0, 0, {8}, {1}};
+  bad = (ett_tiers){.size = {8}, .card = {1}};
   assert_int_equal(ett_tiers_check(&bad, &err), -1);
-  ett_ranks ranks = {.tiers = {2, 0, {8, ETT_TIER_ALL}, {1, 1}},
+  ett_ranks ranks = {.tiers = {.count = 2, .size = {8, ETT_TIER_ALL}, .card = {1, 1}},
                      .world = 3 * ETT_RANKS_MOST};
   ett_placement place;
   ett_rank_group group = ett_rank_group_of((ett_axis){ETT_RANKS_MOST, 3});

@@ -28,21 +28,30 @@ local function buckets(random, scale)
   return list, { size, full, rest, seconds, last }
 end
 
---- Random links of a schedule: what the simulator takes, and what ett takes.
+--- Shares of lanes of a transfer: 1 of its outermost lane, or of one inside that it crosses.
+local function random_shares(random, lanes, outermost)
+  local shares = {}
+  for i = 1, lanes do shares[i] = i == outermost and 1 or i < outermost and i > 1 and random(5) / 4 or 0 end
+  if outermost > 2 and random(3) == 0 then shares[outermost], shares[outermost - 1] = (1 + random(4)) / 4, 1 end
+  return shares
+end
+
+--- Random links of a schedule: what the simulator takes, and what ett takes. With two lanes, a transfer has one.
 local function random_links(random, s, times)
-  local slots = s.stages * s.chunks
-  local l = { collective = random(2) == 0 and "node" or "network", reduces_every = random(3) == 0,
-    share = random(2) == 0 and 0 or random(40) / 100 }
-  for _, pass in ipairs { "forward", "backward" } do
-    for _, link in ipairs { "node", "network" } do
+  local slots, lanes = s.stages * s.chunks, 2 + random(3)
+  local l = { lanes = lanes, collective = random_shares(random, lanes, 1 + random(lanes)),
+    reduces_every = random(3) == 0, share = random(2) == 0 and 0 or random(40) / 100, send_lane = {} }
+  for i = 1, lanes do
+    for _, pass in ipairs { "forward", "backward" } do
+      local name = pass .. "_lane" .. i
       if random(2) == 0 then
-        l[pass .. "_" .. link] = {}
-        for v = 1, slots do l[pass .. "_" .. link][v] = times[pass][v] * random(100) / 100 end
+        l[name] = {}
+        for v = 1, slots do l[name][v] = times[pass][v] * random(100) / 100 end
       end
     end
+    l["send_lane" .. i] = random_shares(random, lanes, i)
   end
-  l.send_network = {}
-  for v = 1, slots do l.send_network[v] = random(2) end
+  for v = 1, slots do l.send_lane[v] = 1 + random(lanes) end
   if random(2) == 0 then l.gather = numbers(random, slots, 2) end
   local own = {}
   for name, value in pairs(l) do own[name] = value end
@@ -248,6 +257,27 @@ describe("a step on its links", function()
       { { place = "middle", count = 3, uses = { 1 } } }, { { forward = { 1 }, backward = { 2 } } },
       { send_recv = send })
     assert.is_true(e.step_seconds >= 2 * m * send, ("%g s"):format(e.step_seconds))
+  end)
+
+  it("reduces in a rack beside sends that the spine throttles", function()
+    -- A rack is two nodes of one device. Both send through a quarter of their cards: 4:1 above the rack.
+    local given = { pp = 2, dp = 2, micro_batches = 1, overlap_sends = true, overlap_gradients = true,
+      bucket_bytes = 1e9, gpus_per_node = 1, tiers = { 1, 1, 2, 1, math.maxinteger, 1 },
+      rates = { 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 0.5, 1, 0.5, 1 } }
+    local kinds = { { place = "middle", count = 2, uses = { 1 } }, { place = "last", count = 1, uses = { [2] = 1 } } }
+    local operations = { { forward = { 4 }, backward = { 8 }, dense_parameters = 1000 }, { dense_parameters = 4000 } }
+    local e, events = evaluate(given, kinds, operations, { send_recv = 8,
+      all_reduce = function(bytes) return 1.5e-3 * bytes end })
+    -- Stage 2 ends at 4 + 8 + 4 + 8 = 24. Its gradients (30 s) run at 3/4 for the 8 s of its send, then alone.
+    near(8 + (30 - 8 * 3 / 4), e.stages[2].gradient_exposed_seconds)
+    near(24 + 32, e.step_seconds)
+    local lanes = {}
+    for _, t in ipairs(events.transfers) do lanes[t.kind] = t.lane end
+    assert.same({ forward = 3, backward = 3, reduce = 2 }, lanes)
+    -- Where the rates of tiers are unknown, all of this is one network, and reductions wait for the send.
+    given.rates = nil
+    near(24 + 8 + 30, evaluate(given, kinds, operations, { send_recv = 8,
+      all_reduce = function(bytes) return 1.5e-3 * bytes end }).step_seconds)
   end)
 
   it("reduces in the bubbles what a busy link left over", function()

@@ -1,8 +1,9 @@
 --- Pipelines on their links in plain Lua, with nothing of runtime/step: at every moment all rates are computed anew
 -- from what wants to move, and everything moves on to the next thing that ends.
 --
--- links: collective ("node" or "network"), forward_node, forward_network, backward_node, backward_network, gather (per
--- slot: seconds), send_network (per slot: 0 or 1), buckets (per slot: { bytes, seconds }, …), reduces_every, share.
+-- links: lanes (their number), collective (shares of lanes), forward_lane1, backward_lane1, … and gather (seconds of a
+-- slot), send_lane (of each slot, the outermost lane), send_lane1, … (shares of lanes of such a send), buckets (of each
+-- slot: { bytes, seconds }, …), reduces_every, share.
 local link_simulator = {}
 
 local small = 1e-12
@@ -33,8 +34,13 @@ function Machine:output(stage, unit)
   local receiver, c = holder(s, chunk, kind == "F" and slice + 1 or slice - 1)
   if not receiver then return nil end
   local at = kind == "F" and slot_of(s, stage, chunk) or slot_of(s, receiver, c)
-  local network = (self.links.send_network or {})[at] == 1
-  return { kind == "F" and "F" or "B", unit[2], c, stage = receiver, link = network and "network" or "node",
+  local lane = (self.links.send_lane or {})[at] or 1
+  local shares = self.links["send_lane" .. lane]
+  if not shares then
+    shares = {}
+    for i = 1, self.links.lanes do shares[i] = i == lane and 1 or 0 end
+  end
+  return { kind == "F" and "F" or "B", unit[2], c, stage = receiver, lane = lane, shares = shares,
     seconds = receiver ~= stage and (kind == "F" and t.send_forward or t.send_backward)[at] or 0 }
 end
 
@@ -94,13 +100,14 @@ end
 
 function Machine:begin(stage)
   local own, t, l = self.stages[stage], self.times, self.links
-  own.state, own.left, own.busy, own.buckets = "running", 0, { node = 0, network = 0 }, {}
+  own.state, own.left, own.busy, own.buckets = "running", 0, {}, {}
+  for i = 1, l.lanes do own.busy[i] = 0 end
   for _, unit in ipairs(own.units) do
     local slot = slot_of(self.s, stage, unit[3] or 1)
     own.left = own.left + self:seconds(stage, unit)
-    for link in pairs(own.busy) do
-      local pass = unit[1] == "F" and "forward_" or unit[1] ~= "W" and "backward_"
-      if pass and l[pass .. link] then own.busy[link] = own.busy[link] + l[pass .. link][slot] end
+    for i = 1, l.lanes do
+      local of = l[(unit[1] == "F" and "forward_lane" or unit[1] ~= "W" and "backward_lane" or "") .. i]
+      own.busy[i] = own.busy[i] + (of and of[slot] or 0)
     end
     for _, bucket in ipairs(self:buckets_of(stage, unit)) do own.buckets[#own.buckets + 1] = bucket end
   end
@@ -122,7 +129,7 @@ function Machine:leave(stage)
     if output and output.stage == stage then
       self.there[key(stage, output[1], output[2], output[3])] = 0
     elseif output then
-      local queue = (t.blocking_sends or output.link == "node") and own.sends or own.others
+      local queue = (t.blocking_sends or output.lane < own.outermost) and own.sends or own.others
       queue[#queue + 1] = output
     end
   end
@@ -179,6 +186,20 @@ function Machine:settle()
   end
 end
 
+--- The greatest rate, at most 1, at which shares of lanes fit into what is free of them.
+local function fitting(shares, free)
+  local rate = 1
+  for i, share in ipairs(shares) do if share > 0 then rate = math.min(rate, free[i] / share) end end
+  return rate
+end
+
+--- What one send may use beside another: what the other leaves if it goes first, but half of each lane at least.
+local function left_by(other, free)
+  local rate, left = fitting(other, free), {}
+  for i = 1, #free do left[i] = math.max(free[i] / 2, free[i] - rate * other[i]) end
+  return left
+end
+
 --- What moves: { holder, field, rate }, …
 function Machine:moving()
   local list = {}
@@ -187,24 +208,29 @@ function Machine:moving()
     local collects = own.reduces or own.started and own.gathers[1] ~= nil
     if own.state == "running" and collects then rate = 1 - (self.links.share or 0) end
     for _, queue in ipairs { own.sends, own.others } do
-      local busy = own.state == "running" and queue[1] and own.all > 0 and own.busy[queue[1].link] / own.all or 0
-      if busy * rate > 0.5 then rate = 0.5 / busy end
+      for i, share in ipairs(queue[1] and queue[1].shares or {}) do
+        local busy = own.state == "running" and share > 0 and own.all > 0 and own.busy[i] / own.all or 0
+        local room = math.max(0.5, 1 - share)
+        if busy * rate > room then rate = room / busy end
+      end
     end
     if own.state == "running" or own.state == "receiving" or own.state == "waiting" then
       list[#list + 1] = { own, "left", rate }
     end
     -- What units leave of each link: first to sends, then to gathers, then to reductions.
-    local free = { node = 1, network = 1 }
-    if own.state == "running" and own.all > 0 then
-      for link in pairs(free) do free[link] = math.max(0, 1 - rate * own.busy[link] / own.all) end
+    local free = {}
+    for i = 1, self.links.lanes do
+      free[i] = own.state == "running" and own.all > 0 and math.max(0, 1 - rate * own.busy[i] / own.all) or 1
     end
-    local function use(link, what, field)
+    local function use(shares, what, field, room)
       what[field] = what[field] or what.seconds
-      list[#list + 1] = { what, field, free[link] }
-      free[link] = 0
+      local own_rate = fitting(shares, room or free)
+      list[#list + 1] = { what, field, own_rate }
+      for i, share in ipairs(shares) do free[i] = math.max(0, free[i] - own_rate * share) end
     end
-    if own.sends[1] then use(own.sends[1].link, own.sends[1], "left") end
-    if own.others[1] then use(own.others[1].link, own.others[1], "left") end
+    local first, second = own.sends[1], own.others[1]
+    if first then use(first.shares, first, "left", second and left_by(second.shares, free)) end
+    if second then use(second.shares, second, "left") end
     if own.started and own.gathers[1] then
       use(self.links.collective, own.gathers[1], "left")
     elseif own.reduces then
@@ -233,6 +259,13 @@ function link_simulator.run(s, times, links)
       end
     end
     self.stages[stage] = own
+    own.outermost = 2 -- the lane of the sends that queue apart
+    for _, turn in ipairs(s.orders[stage]) do
+      for _, unit in ipairs(type(turn[1]) == "table" and turn or { turn }) do
+        local output = self:output(stage, unit)
+        if output and output.seconds > 0 then own.outermost = math.max(own.outermost, output.lane) end
+      end
+    end
   end
   while true do
     self:settle()

@@ -64,7 +64,8 @@ local function tiers_of(cluster)
   local below = 1
   for k, tier in ipairs(cluster.tiers) do
     local cards = tier.rails or below
-    list[k] = { below = below, size = k == 1 and tier.size or nil, device = tier.bandwidth * math.max(1, cards / below),
+    local alone = k == 1 or tier.through == false -- messages to outer tiers have other links
+    list[k] = { below = below, size = alone and tier.size or nil, device = tier.bandwidth * math.max(1, cards / below),
       unit = tier.unit_bandwidth or cards * tier.bandwidth / (tier.oversubscription or 1) }
     if k == 1 then list[k].unit, list[k].device = 1.25 * list[k].unit, 1.25 * list[k].device end
     below = tier.size or below
@@ -72,7 +73,7 @@ local function tiers_of(cluster)
   return list
 end
 
---- Units that a list of devices touches; for the first tier only where all of them are on one node.
+--- Units that a list of devices touches; for a tier of links of its own only where all of them are in one unit of it.
 local function touched(list, tier)
   local units, seen = 0, {}
   for _, device in ipairs(list) do
@@ -83,7 +84,7 @@ local function touched(list, tier)
   return units
 end
 
---- Ordered pairs of a list's devices that are on two units; for the first tier only where all are on one node.
+--- Ordered pairs of a list's devices that are on two units; for a tier of links of its own as `touched`.
 local function leaving_pairs(list, tier)
   local count, pairs_apart = {}, 0
   if tier.size and touched(list, tier) == 1 then return 0 end
@@ -131,7 +132,7 @@ function step_bounds.of(h, p, cluster)
   return list
 end
 
---- A random cluster of three or four tiers.
+--- A random cluster of three or four tiers; the second one may be a domain of links of its own.
 function step_bounds.cluster(pick)
   local tiers = { { name = "node", size = pick { 2, 4, 8 }, bandwidth = pick { 5e10, 4e11 }, source = "spec" } }
   local size = tiers[1].size
@@ -140,6 +141,9 @@ function step_bounds.cluster(pick)
     size = size * pick { 2, 4 }
     tiers[k] = { name = "tier " .. k, size = size, bandwidth = pick { 5e9, 5e10 }, rails = rails, source = "spec",
       oversubscription = pick { 1, 1, 2, 8 } }
+    if k == 2 and pick { false, false, true } then
+      tiers[k].through, tiers[k].bandwidth, tiers[k].rails, tiers[k].oversubscription = false, 4e11, nil, 1
+    end
   end
   tiers[#tiers + 1] = { name = "top", bandwidth = pick { 1e9, 5e10 }, oversubscription = pick { 1, 4 },
     source = "spec" }

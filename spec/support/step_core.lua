@@ -21,15 +21,14 @@ end
 --- A program.
 function step_core.program(given)
   local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, tied_frozen = false, element_bytes = 2,
-    gather = 0, cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0, output_bytes = 0,
-    kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0 })
+    gather = 0, lanes = 2, cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0,
+    output_bytes = 0, kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do
     all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
       frozen_dense = 0, frozen_expert = 0, activation_bytes = 0, dropped_bytes = 0, working_bytes = 0,
       weight_working_bytes = 0, weight_share = 0, flops = 0, selective = false, loss = false, never_again = false,
-      role = "outside",
-      link = "none", beside_seconds = 0 })
+      role = "outside", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1 }) end
   return core.program(all)
@@ -45,7 +44,7 @@ end
 function step_core.links(given)
   return core.links(filled(given, { schedule = "1f1b", stages = 1, chunks = 1, micro_batches = 1,
     blocking_sends = false, blocking_receives = false, keep_units = true, group = given.stages or 1,
-    collective = "node", reduces_every = false, share = 0 }))
+    lanes = 2, collective = { 1, 0 }, reduces_every = false, share = 0 }))
 end
 
 --- Orders; without a placement chunk c of stage s holds slice (c - 1) * stages + s.

@@ -23,7 +23,10 @@ local function breakdown(lines, title, list)
   for _, line in ipairs(list) do
     local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
     local from = line.provenance or "-"
-    if line.models then from = ("%s (%s)"):format(from, table.concat(line.models, ", ")) end
+    local how = {}
+    add_all(how, line.models or {})
+    add_all(how, line.links or {})
+    if #how > 0 then from = ("%s (%s)"):format(from, table.concat(how, ", ")) end
     if line.group == "dp" and line.detail then from = ("%s, %s"):format(from, line.detail) end
     if (line.quantisation_seconds or 0) > 0 then
       from = ("%s, %s ms of it quantisation"):format(from, milliseconds(line.quantisation_seconds))

@@ -1,9 +1,10 @@
 --- Writes a predicted step as a Chrome trace in PyTorch's format, for Perfetto and `ett trace`.
 --
 -- Each pipeline stage is a process and a device. Its streams: 7 is compute, 20 the links of a node, 24 the network, 28
--- sends to other stages, 32 gradients and weights, 36 and 40 transfers to the host and back. Every operator and
--- collective of every micro-batch is a kernel. Above `most_events`, the kernels of a unit are merged: one for compute,
--- one for each kind of collective.
+-- sends to other stages, 32 gradients and weights, 36 and 40 transfers to the host and back. With more than two tiers,
+-- streams from 44 on are the links of each tier, in place of 20 and 24. Every operator and collective of every
+-- micro-batch is a kernel. Above `most_events`, the kernels of a unit are merged: one for compute, one for each kind of
+-- collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -13,9 +14,9 @@ local chrome_trace = {}
 
 chrome_trace.most_events = 300000
 
-local streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32, update = 7,
-  ["to host"] = 36, ["from host"] = 40 }
-local stream_names = { [7] = "compute", [20] = "links of the node", [24] = "network", [28] = "sends between stages",
+local base_streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32,
+  update = 7, ["to host"] = 36, ["from host"] = 40 }
+local base_names = { [7] = "compute", [20] = "links of the node", [24] = "network", [28] = "sends between stages",
   [32] = "gradients and weights", [36] = "to the host", [40] = "from the host" }
 local copies = { ["to host"] = "Memcpy DtoH (Device -> Pinned)", ["from host"] = "Memcpy HtoD (Pinned -> Device)" }
 local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
@@ -71,7 +72,7 @@ end
 
 --- Adds one kernel.
 local function kernel(state, stage, part, start, seconds)
-  local stream = streams[part.lane or part.resource]
+  local stream = state.streams[part.lane or part.resource]
   local args = { device = stage - 1, stream = stream, Pass = part.pass, Link = part.link,
     Shape = shape_text(part.shape) }
   local name, words = part.name, kernel_words[part.name]
@@ -114,10 +115,12 @@ local function joined(unit)
 end
 
 local function add_unit(state, stage, unit, join)
-  state.events[#state.events + 1] = { ph = "X", cat = "gpu_user_annotation", pid = stage - 1, tid = streams.compute,
+  state.events[#state.events + 1] = { ph = "X", cat = "gpu_user_annotation", pid = stage - 1,
+    tid = base_streams.compute,
     name = ("Stage %d %s%d%s"):format(stage, unit.kind, unit.micro_batch, unit.chunk > 1 and "." .. unit.chunk or ""),
     ts = us(unit.start), dur = us(unit.start + unit.seconds) - us(unit.start),
-    args = { device = stage - 1, stream = streams.compute, ["Micro-batch"] = unit.micro_batch, Chunk = unit.chunk } }
+    args = { device = stage - 1, stream = base_streams.compute, ["Micro-batch"] = unit.micro_batch,
+      Chunk = unit.chunk } }
   for _, part in ipairs(join and joined(unit) or unit.parts) do
     if part.resource ~= "wait" then
       local each, hidden = part.seconds / part.times, part.hidden / part.times
@@ -139,7 +142,7 @@ local function count(t)
   return events
 end
 
-local function add_metadata(events, stages)
+local function add_metadata(events, stages, stream_names)
   local function meta(name, pid, tid, args)
     events[#events + 1] = { ph = "M", name = name, pid = pid, tid = tid, ts = 0, args = args }
   end
@@ -152,13 +155,27 @@ local function add_metadata(events, stages)
   end
 end
 
+--- The streams of each resource, and their names.
+local function streams_of(e)
+  if #e.lanes <= 2 then return base_streams, base_names end
+  local streams, names = {}, {}
+  for resource, stream in pairs(base_streams) do
+    if resource ~= "node" and resource ~= "network" then
+      streams[resource], names[stream] = stream, base_names[stream]
+    end
+  end
+  for k, lane in ipairs(e.lanes) do streams[lane], names[40 + 4 * k] = 40 + 4 * k, lane end
+  return streams, names
+end
+
 --- The trace as a table for ett.json.
 ---@param e table an estimate made with units = true
 function chrome_trace.of(e)
   local t = timeline.of(e)
   local join = count(t) > chrome_trace.most_events
-  local state = { events = {}, plan = e.plan }
-  add_metadata(state.events, #t.stages)
+  local streams, names = streams_of(e)
+  local state = { events = {}, plan = e.plan, streams = streams }
+  add_metadata(state.events, #t.stages, names)
   state.events[#state.events + 1] = { ph = "X", cat = "user_annotation", name = "ProfilerStep#1", pid = #t.stages,
     tid = 1, ts = 0.0, dur = us(t.seconds), args = { ["External id"] = 1 } }
   local devices = {}

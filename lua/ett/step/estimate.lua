@@ -13,6 +13,7 @@ local energy = require "ett.step.energy"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
+local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
@@ -36,13 +37,14 @@ function Estimate.__tostring(self)
 end
 function Estimate.__json(self) return require("ett.report").json(self) end
 
---- Records the model of communication that timed a line: `models`, a sorted list of names.
-local function add_model(line, name)
+--- Adds a name to a sorted list of a line: `models`, the models of communication that timed it, or `links`, the
+--- outermost links of its messages on a cluster of more than two tiers.
+local function add_name(line, list, name)
   if not name or name == "none" then return end
-  line.models = line.models or {}
-  for _, known in ipairs(line.models) do if known == name then return end end
-  table.insert(line.models, name)
-  table.sort(line.models)
+  line[list] = line[list] or {}
+  for _, known in ipairs(line[list]) do if known == name then return end end
+  table.insert(line[list], name)
+  table.sort(line[list])
 end
 
 --- Adds seconds of a line to the provenance of their answer.
@@ -54,7 +56,7 @@ local function source_of(line, answer, seconds)
   if answer.quantisation_share then
     line.quantisation_seconds = (line.quantisation_seconds or 0.0) + answer.quantisation_share * seconds
   end
-  add_model(line, answer.model)
+  add_name(line, "models", answer.model)
   line.detail = line.detail or detail.text(answer.detail)
 end
 
@@ -108,6 +110,7 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       line.order = math.min(line.order, k * 1000 + index)
       source_of(line, o.forward_answer, (1 + again) * forward)
       source_of(line, o.backward_answer, backward)
+      if type(o.lanes) == "table" then add_name(line, "links", o.link) end
       if o.overlapped then line.overlapped = true end
     end
   end
@@ -157,7 +160,8 @@ local function message_lines(result, p, times, width, gather)
       d.topology or d.place, d.element_bytes, d.layers, d.parts)
     provenance[d.kind] = times_module.worse(provenance[d.kind], from)
     models[d.kind] = models[d.kind] or {}
-    add_model(models[d.kind], model)
+    add_name(models[d.kind], "models", model)
+    add_name(models[d.kind], "links", d.topology and network_tiers.outermost(times.cluster, d.topology))
   end
   local reduce = provenance.reduce_scatter and "reduce_scatter" or "all_reduce"
   local lines = {}
@@ -165,7 +169,8 @@ local function message_lines(result, p, times, width, gather)
   local function add(name, group, seconds, hidden)
     if provenance[name] and (seconds > 0 or hidden > 0) then
       lines[#lines + 1] = { name = name, kind = "collective", group = group, seconds = seconds,
-        overlapped_seconds = hidden, provenance = provenance[name], models = models[name].models }
+        overlapped_seconds = hidden, provenance = provenance[name], models = models[name].models,
+        links = models[name].links }
     end
   end
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
@@ -329,7 +334,7 @@ function estimate.new(given)
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
     fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
-    units = result.units, transfers = result.transfers,
+    units = result.units, transfers = result.transfers, lanes = network_tiers.lanes(cluster),
     lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
     host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)

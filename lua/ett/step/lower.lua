@@ -12,6 +12,7 @@ local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
+local network_tiers = require "ett.profile.network.tiers"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 
@@ -31,7 +32,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 -- Fields of an operation that are not given; C has no defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
   activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
-  selective = false, loss = false, never_again = false, role = "outside", link = "none", beside_seconds = 0 }
+  selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 }
 
 --- Share of an operator's backward pass that a schedule may delay: the gradient of a product's weight, one of two
 --- products of its size, and all of a lookup's. Norms find theirs beside the input's.
@@ -210,7 +211,7 @@ local function neighbours(topology)
       sharing = t.sharing }
   end
   return { nodes = math.min(topology.nodes, 2), gpus_per_node = topology.nodes > 1 and 1 or 2, ranks = 2,
-    tiers = tiers }
+    tiers = tiers, lanes = topology.lanes }
 end
 
 --- Where a group lies, or a send to the next of its ranks.
@@ -263,9 +264,10 @@ local function add_collective(state, item, hides, whole)
     local share = 1 - hidden / seconds[1]
     for i = 1, 3 do seconds[i] = item.overlapped and math.max(0, seconds[i] - hidden) or seconds[i] * share end
   end
+  local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
-    topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = nodes > 1 and "network" or "node",
+    topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link, lanes = lanes,
     beside_seconds = hidden,
     forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
     forward_answer = item.pass == "forward" and answer or nil,
@@ -285,8 +287,9 @@ local function add_gather(state, bytes)
   local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
   local seconds, backward = seconds_of(answer), {}
   for i = 1, 3 do backward[i] = (p.serial_sends and 2 or 1) * seconds[i] end
+  local link, lanes = network_tiers.lane(state.times.cluster, "all_gather", topology)
   return add(state, { name = "all_gather", kind = "collective", group = "tp", degree = p.tp, bytes = bytes,
-    topology = topology, link = topology.nodes > 1 and "network" or "node", forward = seconds, backward = backward,
+    topology = topology, link = link, lanes = lanes, forward = seconds, backward = backward,
     forward_answer = answer, backward_answer = answer })
 end
 
@@ -458,11 +461,11 @@ local function software_of(times)
 end
 
 -- The description of a program for devices of one kind, and what it was made from.
-local function describe(model, p, times)
+local function describe(model, p, times, placed)
   local known = known_operations(times, p.dtype)
   local c, layers, items_of_layers = items_of(model, p, times)
   local state = { plan = p, configuration = c, times = times,
-    ranks = fields.to_c(p, cluster_module.placement(times.cluster)), index = {}, operations = {},
+    ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
     again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = software_of(times) }
@@ -501,7 +504,7 @@ local function describe(model, p, times)
     tied_frozen = layers[1].frozen ~= nil, element_bytes = width, gather = gather,
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
-    kept_gradient_bytes = software.keeps_gradients and width or 0,
+    lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, allocator_share = software.allocator_share,
     communication_share = software.communication_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
@@ -519,7 +522,11 @@ end
 function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local parts, descriptions = {}, {}
-  for k, own in ipairs(times.parts or { times }) do parts[k], descriptions[k] = describe(model, p, own) end
+  for k, own in ipairs(times.parts or { times }) do
+    local placed = fields.to_c(p, cluster_module.placement(own.cluster))
+    if times.parts then placed.rates = nil end -- tiers above the nodes of a part count as one network
+    parts[k], descriptions[k] = describe(model, p, own, placed)
+  end
   local lowered = {}
   for name, value in pairs(parts[1]) do lowered[name] = value end
   lowered.program, lowered.parts = step_core.program(table.unpack(descriptions)), parts

@@ -8,8 +8,8 @@
 --
 -- Units, sends and the collectives beside units are those of the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
--- lists the resources that it occupies: "compute", "node" (links inside a node) or "network". A collective that hides
--- behind a product begins before its position in the layer.
+-- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
+-- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local step_core = require "ett.step"
@@ -18,7 +18,7 @@ local timeline = {}
 
 local function link_of(operation)
   if operation.kind ~= "collective" then return "compute" end
-  return operation.link == "network" and "network" or "node"
+  return operation.link
 end
 
 --- One part: an operation that runs `times` times in a row.
@@ -258,11 +258,14 @@ local function add_host(state, stage)
   end
 end
 
---- The transfers of each stage.
+--- The transfers of each stage, with the names of their outermost lanes.
 local function by_stage(e)
   local lists = {}
   for number in ipairs(e.units) do lists[number] = {} end
-  for _, t in ipairs(e.transfers) do table.insert(lists[t.stage], t) end
+  for _, t in ipairs(e.transfers) do
+    t.link = e.lanes[t.lane]
+    table.insert(lists[t.stage], t)
+  end
   return lists
 end
 

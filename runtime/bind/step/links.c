@@ -1,10 +1,10 @@
 /* The event engine of links on given times, without a step. */
+#include <stdio.h>
 #include <string.h>
 
 #include "bind/step/step.h"
 
 static const char *const kinds[] = {"forward", "backward", "reduce", "gather"};
-static const char *const links[] = {"none", "node", "network", NULL};
 
 void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *r) {
   lua_createtable(L, (int)r->transfer_count, 0);
@@ -12,7 +12,7 @@ void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *r) {
     const ett_transfer *t = &r->transfers[i];
     lua_createtable(L, 0, 8);
     ett_lua_set_string(L, "kind", kinds[t->kind]);
-    ett_lua_set_string(L, "link", links[t->link]);
+    ett_lua_set_integer(L, "lane", t->lane + 1);
     ett_lua_set_integer(L, "stage", t->stage + 1);
     ett_lua_set_integer(L, "slot", t->slot + 1);
     ett_lua_set_integer(L, "to", t->to + 1);
@@ -42,39 +42,68 @@ static const ett_slice_gradients *get_gradients(lua_State *L, size_t slots) {
   return g;
 }
 
+/* The shares of `lanes` lanes in a field; NULL: it is nil. */
+static const double *get_shares(lua_State *L, const char *name, int lanes) {
+  const double *shares = ett_step_lua_seconds(L, name, (size_t)lanes, 0);
+  for (int i = 0; shares && i < lanes; i++)
+    if (!(shares[i] <= 1))
+      luaL_error(L, "field '%s' must hold shares from 0 to 1", name);
+  return shares;
+}
+
+static void get_lanes(lua_State *L, size_t slots, ett_links *l) {
+  char name[32];
+  const double *shares = get_shares(L, "collective", l->lanes);
+  if (!shares)
+    luaL_error(L, "field 'collective' must hold a share of each lane");
+  memcpy(l->collective, shares, (size_t)l->lanes * sizeof *shares);
+  for (int i = 0; i < l->lanes; i++) {
+    snprintf(name, sizeof name, "send_lane%d", i + 1);
+    shares = get_shares(L, name, l->lanes);
+    l->send[i][i] = 1;
+    if (shares)
+      memcpy(l->send[i], shares, (size_t)l->lanes * sizeof *shares);
+    snprintf(name, sizeof name, "forward_lane%d", i + 1);
+    l->forward_busy[i] = ett_step_lua_seconds(L, name, slots, 0);
+    snprintf(name, sizeof name, "backward_lane%d", i + 1);
+    l->backward_busy[i] = ett_step_lua_seconds(L, name, slots, 0);
+  }
+}
+
 static void get_links(lua_State *L, size_t slots, ett_links *l) {
 #define FIELD(name, kind, names) ETT_STEP_LUA_FIELD(ett_links, name, kind, names)
   static const ett_step_lua_field fields[] = {
-      FIELD(collective, NAME, links),
+      FIELD(lanes, INTEGER, NULL),
       FIELD(reduces_every, BOOLEAN, NULL),
       FIELD(share, NUMBER, NULL),
   };
   memset(l, 0, sizeof *l);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, l);
-  if (l->collective == ETT_LINK_NONE || !(l->share >= 0 && l->share < 1))
-    luaL_error(L, "field 'collective' must be a link, 'share' at least 0 and below 1");
-  l->forward_busy[ETT_LINK_NODE] = ett_step_lua_seconds(L, "forward_node", slots, 0);
-  l->forward_busy[ETT_LINK_NETWORK] =
-      ett_step_lua_seconds(L, "forward_network", slots, 0);
-  l->backward_busy[ETT_LINK_NODE] = ett_step_lua_seconds(L, "backward_node", slots, 0);
-  l->backward_busy[ETT_LINK_NETWORK] =
-      ett_step_lua_seconds(L, "backward_network", slots, 0);
+  if (l->lanes < 1 || l->lanes > ETT_LANES || !(l->share >= 0 && l->share < 1))
+    luaL_error(L, "field 'lanes' must be 1 to %d, 'share' at least 0 and below 1",
+               ETT_LANES);
+  get_lanes(L, slots, l);
   l->gather = ett_step_lua_seconds(L, "gather", slots, 0);
-  const double *network = ett_step_lua_seconds(L, "send_network", slots, 0);
+  const double *outermost = ett_step_lua_seconds(L, "send_lane", slots, 0);
   int32_t *send = lua_newuserdatauv(L, slots * sizeof *send, 0);
-  for (size_t v = 0; v < slots; v++)
-    send[v] = network && network[v] != 0 ? ETT_LINK_NETWORK : ETT_LINK_NODE;
-  l->send_link = send;
+  for (size_t v = 0; v < slots; v++) {
+    send[v] = outermost ? (int32_t)outermost[v] - 1 : 0;
+    if (send[v] < 0 || send[v] >= l->lanes)
+      luaL_error(L, "field 'send_lane' must hold lanes from 1 to %d", l->lanes);
+  }
+  l->send_lane = send;
   l->gradients = get_gradients(L, slots);
 }
 
-/* links{…}: the fields of pipeline{…}, and of its links: collective=, reduces_every=,
- * share=, forward_node=, forward_network=, backward_node=, backward_network= and gather=
- * (seconds of each slot), send_network= (of each slot, 1: its message to the next one is
- * on the network), dense= and expert= (five numbers of each slot, as ett_buckets). */
+/* links{…}: the fields of pipeline{…}, and of its links: lanes= (their number),
+ * collective= (shares of lanes), reduces_every=, share=, forward_lane1=, backward_lane1=,
+ * … and gather= (seconds of each slot), send_lane= (of each slot, the outermost lane of
+ * its message to the next one), send_lane1=, … (shares of lanes of such messages;
+ * default: 1 of the outermost), dense= and expert= (five numbers of each slot, as
+ * ett_buckets). */
 static int links_run(lua_State *L) {
   lua_settop(L, 1);
-  luaL_checkstack(L, 60, NULL);
+  luaL_checkstack(L, 100, NULL);
   ett_pipeline p;
   ett_step_lua_pipeline(L, &p);
   ett_links l;

@@ -118,7 +118,7 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   int64_t node = ett_lua_integer_field(L, index, "gpus_per_node", 1);
   if (lua_getfield(L, index, "tiers") == LUA_TNIL) {
-    *t = (ett_tiers){2, 0, {node, ETT_TIER_ALL}, {1, 1}};
+    *t = (ett_tiers){.count = 2, .size = {node, ETT_TIER_ALL}, .card = {1, 1}};
     return;
   }
   luaL_checktype(L, -1, LUA_TTABLE);
@@ -134,6 +134,20 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
       t->node = k;
     lua_pop(L, 2);
   }
+}
+
+/* Reads the rates of tiers: a flat list of five numbers each; nil: they are unknown. */
+static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
+  ett_tiers *t = &plan->tiers;
+  enum { EACH = 5 };
+  if (lua_getfield(L, index, "rates") == LUA_TNIL)
+    return;
+  size_t count;
+  const double *given = ett_lua_doubles(L, -1, &count);
+  luaL_argcheck(L, count == EACH * (size_t)t->count, index, "has rates of other tiers");
+  for (int k = 0; k < t->count; k++, given += EACH)
+    t->rates[k] =
+        (struct ett_tier_rates){given[0], given[1], given[2], given[3], given[4] != 0};
 }
 
 /* Reads parts of a cluster: a flat list of ends, bytes of memory and bytes/s to the
@@ -181,6 +195,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   get_tiers(L, index, plan);
+  get_rates(L, index, plan);
   get_parts(L, index, plan);
   plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
   get_map(L, index, plan);
@@ -312,6 +327,7 @@ static void get_places(lua_State *L, ett_step_plan *plan) {
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
   get_tiers(L, 1, plan);
+  get_rates(L, 1, plan);
   get_parts(L, 1, plan);
   get_map(L, 1, plan);
   ett_degrees degrees = ett_step_degrees(plan);
@@ -343,6 +359,21 @@ static int parts(lua_State *L) {
   return 1;
 }
 
+/* Sets `lanes` of a placement: { outermost =, ring =, send =, exchange = }, lists of
+ * shares. */
+static void set_lanes(lua_State *L, const ett_tiers *tiers, const ett_placement *place) {
+  static const char *const names[ETT_LANE_USES] = {"ring", "send", "exchange"};
+  lua_createtable(L, 0, ETT_LANE_USES + 1);
+  for (int use = 0; use < ETT_LANE_USES; use++) {
+    double lanes[ETT_LANES];
+    int outermost = ett_place_lanes(tiers, place, (ett_lane_use)use, lanes);
+    ett_lua_set_integer(L, "outermost", outermost + 1);
+    ett_lua_push_doubles(L, lanes, (size_t)tiers->count);
+    lua_setfield(L, -2, names[use]);
+  }
+  lua_setfield(L, -2, "lanes");
+}
+
 /* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
  * most=, groups=, cards=, sharing= }, … } } of a group named as in ett_group_kind_of, or
  * of the sends between stages, "pp". */
@@ -362,8 +393,10 @@ static int place(lua_State *L) {
                               &found, &err);
   if (status != 0)
     return ett_lua_raise(L, &err);
-  lua_createtable(L, 0, 4);
+  lua_createtable(L, 0, 5);
   ett_step_lua_set_place(L, &found);
+  if (ett_tiers_lanes(&plan.tiers) > 2)
+    set_lanes(L, &plan.tiers, &found);
   return 1;
 }
 

@@ -1,6 +1,8 @@
 /* ett.step - binding of runtime/step: step programs and their evaluation. The other files
  * of this folder bind demands, workspaces, plans, orders, and pipelines without a
  * step. */
+#include <string.h>
+
 #include "bind/step/step.h"
 
 int luaopen_ett_step(lua_State *L);
@@ -8,8 +10,6 @@ int luaopen_ett_step(lua_State *L);
 const char *const ett_step_lua_places[] = {"first", "middle", "last", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
-
-static const char *const link_names[] = {"none", "node", "network", NULL};
 
 static ett_program *to_program(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
@@ -56,7 +56,6 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, never_again, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
     FIELD(ett_operation, role, NAME, role_names),
-    FIELD(ett_operation, link, NAME, link_names),
 };
 static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
@@ -70,6 +69,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, tied_frozen, BOOLEAN, NULL),
     FIELD(ett_program, element_bytes, INTEGER, NULL),
     FIELD(ett_program, gather, INTEGER, NULL),
+    FIELD(ett_program, lanes, INTEGER, NULL),
     FIELD(ett_program, cached_bytes, NUMBER, NULL),
     FIELD(ett_program, workspace_bytes, NUMBER, NULL),
     FIELD(ett_program, context_bytes, NUMBER, NULL),
@@ -80,6 +80,20 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, communication_share, NUMBER, NULL),
 };
 
+/* Reads the lanes of an operation: a list of shares, "node" or "network"; nil: none. */
+static void get_lanes(lua_State *L, int index, ett_operation *o) {
+  static const char *const names[] = {"node", "network"};
+  int type = lua_getfield(L, index, "lanes");
+  for (int i = 0; type == LUA_TSTRING && i < 2; i++)
+    o->lanes[i] = strcmp(lua_tostring(L, -1), names[i]) == 0;
+  for (int i = 0; type == LUA_TTABLE && i < ETT_LANES; i++) {
+    lua_rawgeti(L, -1, i + 1);
+    o->lanes[i] = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
 static void get_operations(lua_State *L, ett_program *program, int list) {
   for (size_t i = 0; i < program->operation_count; i++) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
@@ -87,6 +101,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     ett_operation *o = &program->operations[i];
     ett_step_lua_read(L, at, operation_fields,
                       sizeof operation_fields / sizeof *operation_fields, o);
+    get_lanes(L, at, o);
     o->forward = get_time(L, at, "forward");
     o->backward = get_time(L, at, "backward");
     ett_err err, outer;

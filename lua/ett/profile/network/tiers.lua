@@ -220,15 +220,54 @@ function tiers.links(list, node)
   }
 end
 
---- Sizes and cards of the tiers in the form of the C plan.
+--- Sizes, cards and rates of the tiers in the form of the C plan. Two tiers need no rates: each is one lane.
 function tiers.placement(cluster)
-  local flat = {}
-  for _, tier in ipairs((tiers.of(cluster))) do
+  local flat, rates, list = {}, {}, tiers.of(cluster)
+  for _, tier in ipairs(list) do
     flat[#flat + 1] = tier.size or math.maxinteger
     flat[#flat + 1] = tier.card
+    if #list > 2 then
+      local card, unit = math.min(tier.send, tier.receive), math.min(tier.unit_send, tier.unit_receive)
+      local n = #rates
+      rates[n + 1], rates[n + 2] = card, unit
+      rates[n + 3], rates[n + 4] = tier.send_bandwidth or card, tier.unit_send_bandwidth or unit
+      rates[n + 5] = tier.through and 1 or 0
+    end
   end
-  return { gpus_per_node = cluster.gpus_per_node, tiers = flat,
+  return { gpus_per_node = cluster.gpus_per_node, tiers = flat, rates = #list > 2 and rates or nil,
     host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0 }
+end
+
+local uses = { all_to_all = "exchange", send_recv = "send" }
+local two_lanes = { "node", "network" }
+
+local function lane_name(tier) return "links of " .. tier.name end
+
+--- The names of a cluster's lanes (runtime/comm/placement.h): "node" and "network", or "links of" each of more tiers.
+function tiers.lanes(cluster)
+  local list, lanes = tiers.of(cluster), {}
+  if #list <= 2 then return two_lanes end
+  for k, tier in ipairs(list) do lanes[k] = lane_name(tier) end
+  return lanes
+end
+
+--- The lanes of a kind of collective: the name of the outermost one, and the share of each that a message occupies.
+---@param topology table of ett.step
+function tiers.lane(cluster, kind, topology)
+  local lanes = topology.lanes
+  if not lanes then
+    local name = two_lanes[topology.nodes > 1 and 2 or 1]
+    return name, name
+  end
+  return lane_name(cluster.tiers[lanes.outermost]), lanes[uses[kind] or "ring"]
+end
+
+--- The name of the outermost lane of a group, on a cluster of more than two tiers.
+function tiers.outermost(cluster, topology)
+  local found
+  if #(cluster.tiers or {}) <= 2 then return nil end
+  for k, place in ipairs(topology.tiers) do found = place.groups > 0 and k or found end
+  return found and lane_name(cluster.tiers[found])
 end
 
 -- Placement of a group of `ranks` on each of `nodes` neighbouring nodes, from these numbers alone.

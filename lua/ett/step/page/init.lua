@@ -84,7 +84,7 @@ end
 local lane_names = { sends = "card: sends", rest = "gradients, update" }
 
 --- Lanes of a stage's messages; those of the host link only with offloading.
-local function add_messages(t, stage)
+local function add_messages(t, e, stage)
   local by_lane = { sends = {}, rest = {}, ["to host"] = {}, ["from host"] = {} }
   for _, message in ipairs(stage.messages) do
     table.insert(by_lane[message.lane] or by_lane.rest, message)
@@ -97,7 +97,7 @@ local function add_messages(t, stage)
       label[i] = t:label(m.name, m.lane == "update" and update or communication, lines_of(
         m.group and "group: " .. m.group, m.direction and "direction: " .. m.direction,
         m.micro_batch and ("micro-batch: %d"):format(m.micro_batch),
-        by_lane[m.lane] == nil and "for: " .. m.lane or nil), m.bytes)
+        by_lane[m.lane] == nil and "for: " .. m.lane or nil, #e.lanes > 2 and m.link or nil), m.bytes)
     end
     if lane_names[name] or #start > 0 then
       t:lane { name = lane_names[name] or "link " .. name, start = start, duration = duration, label = label }
@@ -114,9 +114,8 @@ local function add_timeline(p, e)
   for s, stage in ipairs(made.stages) do
     t:group { name = ("resources of stage %d"):format(s), open = #made.stages <= 2 }
     t:resource("compute", numbers[s], "compute")
-    t:resource("links of the node", numbers[s], "node")
-    t:resource("network", numbers[s], "network")
-    add_messages(t, stage)
+    for _, lane in ipairs(e.lanes) do t:resource(lane == "node" and "links of the node" or lane, numbers[s], lane) end
+    add_messages(t, e, stage)
   end
   p.data.timeline = t:finish()
 end
