@@ -18,6 +18,9 @@ int lua_error(lua_State *L) __attribute__((noreturn));
 /* The userdata type of ett_comm_law; made by ett.comm, read by ett.step. */
 #define ETT_LUA_LAW "ett.comm.law"
 
+/* The type of ett_model, which ett.regress makes and ett.step reads. */
+#define ETT_LUA_MODEL "ett.regress"
+
 /* Pushes an error object {kind, message}. Its metatable is that of ett.error, if that
  * module is loaded. */
 void ett_lua_push_error(lua_State *L, const ett_err *err);

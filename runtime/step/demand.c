@@ -12,13 +12,12 @@ typedef struct {
   size_t price; /* of a first entry: index + 1 of its last price; 0: none */
 } entry;
 
-/* The law that prices messages of one kind and element size in one placement. */
+/* The price of messages of one kind and element size in one placement. */
 typedef struct {
   ett_demand_kind kind;
   int32_t element_bytes;
   size_t before; /* index + 1 of the previous price of this placement; 0: none */
-  const ett_comm_law *law;
-  double low, high;
+  ett_message_price of;
 } price;
 
 struct ett_demands {
@@ -32,6 +31,7 @@ struct ett_demands {
   size_t slot_count;
   uint64_t edition;
   price *prices;
+  ett_update_price updates[ETT_STAGE_LAST + 1];
   size_t price_count, price_capacity;
 };
 
@@ -129,23 +129,80 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
+/* Times outside the samples, where models of samples are constant, are held near those of
+ * the links. */
+static ett_demand_time within_links(double by_links, double over_links,
+                                    ett_demand_time own) {
+  double most = by_links * (over_links > 1.0 ? over_links : 1.0);
+  double least = 0.5 * by_links, held = own.seconds < most ? own.seconds : most;
+  held = held > least ? held : least;
+  return held == own.seconds ? own : (ett_demand_time){held, 0.5 * held, 2 * held};
+}
+
+static int sampled(const ett_message_price *p, double bytes, ett_demand_time *time) {
+  double size = bytes / p->element_bytes / p->ranks;
+  ett_prediction found;
+  if (!(size > 0) || ett_model_predict(p->model, &size, &found, NULL) != 0)
+    return 0;
+  *time = (ett_demand_time){found.value, found.low, found.high};
+  double by_links = ett_comm_law_at(p->law, bytes).seconds;
+  if (found.value < 0.5 * by_links && bytes >= 1e6) /* damaged samples */
+    return 0;
+  if (found.provenance == ETT_EXTRAPOLATED) {
+    if (p->over_links <= 0)
+      return 0;
+    *time = within_links(by_links, p->over_links, *time);
+  }
+  double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
+  if (time->seconds < least) {
+    double slower = least / time->seconds;
+    time->seconds *= slower;
+    time->low *= slower;
+    time->high *= slower;
+  }
+  return 1;
+}
+
+static int message_time(const ett_message_price *p, double bytes, ett_demand_time *time) {
+  if (p->model)
+    return sampled(p, bytes, time);
+  double seconds = ett_comm_law_at(p->law, bytes).seconds;
+  *time = (ett_demand_time){seconds, seconds * p->low, seconds * p->high};
+  return 1;
+}
+
+static int update_time(const ett_update_price *p, double parameters, int32_t layers,
+                       ett_demand_time *time) {
+  double all = layers > 1 ? layers : 1;
+  parameters = floor(parameters) > 1 ? floor(parameters) : 1;
+  const double dims[] = {parameters, 12 * all, all, p->hidden}; /* ett.profile.samples */
+  ett_prediction found;
+  if (!p->model || ett_model_predict(p->model, dims, &found, NULL) != 0 ||
+      !(found.value >= p->bytes * parameters / p->bandwidth))
+    return 0;
+  *time = (ett_demand_time){found.value, found.low, found.high};
+  return 1;
+}
+
 /* Sets the time of an entry by the price of its placement. 0: no price applies. */
 static int set_by_price(ett_demands *d, size_t index) {
   const ett_demand *demand = &d->entries[index].demand;
-  if (demand->parts != 0 || demand->kind == ETT_DEMAND_OPTIMIZER)
+  ett_demand_time found;
+  if (demand->parts != 0)
     return 0;
-  size_t at = d->entries[d->entries[index].place].price;
-  while (at > 0 && (d->prices[at - 1].kind != demand->kind ||
-                    d->prices[at - 1].element_bytes != demand->element_bytes))
-    at = d->prices[at - 1].before;
-  if (at == 0)
-    return 0;
-  const price *p = &d->prices[at - 1];
-  double seconds = ett_comm_law_at(p->law, demand->amount).seconds;
+  if (demand->kind == ETT_DEMAND_OPTIMIZER) {
+    if (!update_time(&d->updates[demand->stage], demand->amount, demand->layers, &found))
+      return 0;
+  } else {
+    size_t at = d->entries[d->entries[index].place].price;
+    while (at > 0 && (d->prices[at - 1].kind != demand->kind ||
+                      d->prices[at - 1].element_bytes != demand->element_bytes))
+      at = d->prices[at - 1].before;
+    if (at == 0 || !message_time(&d->prices[at - 1].of, demand->amount, &found))
+      return 0;
+  }
   ett_err why; /* the caller reports the entry as untimed */
-  return ett_demands_set(d, index,
-                         (ett_demand_time){seconds, seconds * p->low, seconds * p->high},
-                         &why) == 0;
+  return ett_demands_set(d, index, found, &why) == 0;
 }
 
 ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *err) {
@@ -164,15 +221,28 @@ ptrdiff_t ett_demands_find(ett_demands *d, const ett_demand *demand, ett_err *er
   return (ptrdiff_t)d->count - 1;
 }
 
-int ett_demands_price(ett_demands *d, size_t index, const ett_comm_law *law, double low,
-                      double high, ett_err *err) {
+static void set_untimed(ett_demands *d) {
+  for (size_t i = ett_demands_untimed(d, 0); i < d->count;
+       i = ett_demands_untimed(d, i + 1))
+    set_by_price(d, i);
+}
+
+void ett_demands_price_updates(ett_demands *d, ett_stage_place stage,
+                               const ett_update_price *of) {
+  d->updates[stage] = *of;
+  set_untimed(d);
+}
+
+int ett_demands_price(ett_demands *d, size_t index, const ett_message_price *of,
+                      ett_err *err) {
   if (index >= d->count)
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
   if (d->price_count == d->price_capacity) {
     size_t capacity = d->price_capacity ? 2 * d->price_capacity : 16;
     price *prices = realloc(d->prices, capacity * sizeof *prices);
     if (!prices)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu laws", capacity);
+      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu prices",
+                         capacity);
     d->prices = prices;
     d->price_capacity = capacity;
   }
@@ -181,13 +251,9 @@ int ett_demands_price(ett_demands *d, size_t index, const ett_comm_law *law, dou
   d->prices[d->price_count] = (price){.kind = one->demand.kind,
                                       .element_bytes = one->demand.element_bytes,
                                       .before = first->price,
-                                      .law = law,
-                                      .low = low,
-                                      .high = high};
+                                      .of = *of};
   first->price = ++d->price_count;
-  for (size_t i = ett_demands_untimed(d, 0); i < d->count;
-       i = ett_demands_untimed(d, i + 1))
-    set_by_price(d, i);
+  set_untimed(d);
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "comm/comm.h"
 #include "comm/placement.h"
+#include "regress/serve/model.h"
 
 typedef enum ett_demand_kind {
   ETT_DEMAND_SEND_RECV,
@@ -66,11 +67,35 @@ const ett_demand_time *ett_demands_time(const ett_demands *demands, size_t index
 int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
                     ett_err *err);
 
+/* Prices compute times: a law, or a regressor fitted to samples of the cluster.
+ * lua/ett/profile/of_cluster.lua (held_timer) explains the rules of samples. */
+
+/* Messages of one kind between the ranks of one placement. */
+typedef struct ett_message_price {
+  const ett_comm_law *law; /* of the links */
+  double low, high;        /* the ends of the law's interval, as multiples of its time */
+  const ett_model *model;  /* fitted to samples; NULL: the law alone gives the time */
+  double element_bytes, ranks; /* a sample's size: bytes / element_bytes / ranks */
+  double over_links; /* sampled time over the law's at the smallest size; 0: unknown */
+  double share, groups, bandwidth; /* groups that share a network; bandwidth 0: none do */
+} ett_message_price;
+
+/* Updates of one kind of pipeline stage. */
+typedef struct ett_update_price {
+  const ett_model *model;  /* NULL: none */
+  double hidden;           /* width of the model */
+  double bytes, bandwidth; /* of a parameter; no time below that of the bytes is taken */
+} ett_update_price;
+
 /* Sets the times of present and future messages with the kind, placement and element size
- * of a demand. `law` computes the seconds; the interval is [low, high] times the seconds.
- * Messages of parts of a cluster are excluded. The law must outlive the demands. */
-int ett_demands_price(ett_demands *demands, size_t index, const ett_comm_law *law,
-                      double low, double high, ett_err *err);
+ * of a demand, where the price gives a time. Messages of parts of a cluster are excluded.
+ * What the price points to must outlive the demands. */
+int ett_demands_price(ett_demands *demands, size_t index, const ett_message_price *price,
+                      ett_err *err);
+
+/* The same for the updates of a place. */
+void ett_demands_price_updates(ett_demands *demands, ett_stage_place stage,
+                               const ett_update_price *price);
 
 /* A number that changes whenever a time changes. No two tables share a value. */
 uint64_t ett_demands_edition(const ett_demands *demands);

@@ -117,6 +117,26 @@ describe("a sweep", function()
     assert.is_true(s.rows[1].step_seconds < 0.9 * s.rows[2].step_seconds)
   end)
 
+  it("leaves updates and messages to C where samples have a regressor", function()
+    local times = require("ett.step.times").new(require("ett.profile.cluster").get "perlmutter")
+    local asked, of_demand = 0, times.of_demand
+    function times.of_demand(...)
+      asked = asked + 1
+      return of_demand(...)
+    end
+    local plan = { seq = 512, micro_batches = 4, zero = 1, gradient_dtype = "bf16" }
+    local s = sweep.new { model = model, cluster = "perlmutter", times = times, plan = plan,
+      over = { dp = { 2, 4, 8, 16, 32, 64 }, pp = { 1, 2, 4 } } }
+    assert.equal(18, #s.rows)
+    assert.equal(0, asked)
+    times.of_demand = nil
+    for _, row in ipairs(s.rows) do
+      plan.dp, plan.pp = row.dp, row.pp
+      assert.equal(estimate.new { model = model, cluster = "perlmutter", times = times, plan = plan }.step_seconds,
+        row.step_seconds)
+    end
+  end)
+
   it("counts a combination that its schedule cannot run as refused, and goes on", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)

@@ -28,7 +28,7 @@ local lua_order = {
 
 local c_order = {
   base = {}, io = { "base" }, comm = { "base" }, ["regress/serve"] = { "io" }, ["regress/fit"] = { "regress/serve" },
-  ["step/pipeline"] = { "base" }, step = { "comm", "step/pipeline" }, ["trace/table"] = { "io" },
+  ["step/pipeline"] = { "base" }, step = { "comm", "regress/serve", "step/pipeline" }, ["trace/table"] = { "io" },
   ["trace/read/json"] = { "trace/table" },
   ["trace/read"] = { "trace/read/json" }, ["trace/query"] = { "trace/table" }, ledger = { "base" },
   pack = { "base" }, ["bind/pack"] = { "bind", "pack" },

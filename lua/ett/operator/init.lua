@@ -19,7 +19,7 @@ local fields = {
   name = "string", aliases = "list?", summary = "string", source = "string?", note = "string?", schema = "table",
   family = { "string", default = "elementwise", one_of = operator.families },
   experts = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
-  joins = "string?", centred = "boolean?", unmeasured = "boolean?", unquantised = "boolean?",
+  joins = "string?", proportional = "string?", centred = "boolean?", unmeasured = "boolean?", unquantised = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",

@@ -88,7 +88,7 @@ return adam.step
 --- Completes the optimizer of one pipeline stage. extra(c): parameters and tensors outside the encoder layers
 --- (embedding, final norm and head).
 function optimizer.stage(op, extra)
-  op.family = "optimizer"
+  op.family, op.proportional = "optimizer", "params"
   op.schema = optimizer.schema
   op.passes = { "update" }
   function op.shape(c)

@@ -54,8 +54,8 @@ local function missing(answer) return answer == nil or answer.provenance == "ass
 
 --- The result of a function, or nil if it raises an error of kind "missing"; other errors propagate.
 local function unless_missing(fn, ...)
-  local ok, answer, more, least = pcall(fn, ...)
-  if ok then return answer, more, least end
+  local ok, answer, more, least, compiled = pcall(fn, ...)
+  if ok then return answer, more, least, compiled end
   if error_module.is(answer) and answer.kind == "missing" then return nil end
   error(answer, 0)
 end
@@ -300,6 +300,21 @@ function Profile:operator_timer(name, dtype, pass)
   return kept(self.timers, timer, self, operator.get(name), dtype, pass)
 end
 
+--- What C needs to time the updates of an optimizer as operator_timer does (ett_update_price), without `hidden`. nil:
+--- it cannot.
+function Profile:updates_compiled(op, dtype)
+  local own = self.own
+  if self.device_times or not (own and own.operator_compiled) or own.accepted or op.least_bytes
+    or op.proportional ~= "params" or #dialect.stand_ins(op.name) > 0 then return nil end
+  local function bytes(params) return op.bytes({ params = params, layers = 1, hidden = 1 }, dtype, "update") end
+  for _, params in ipairs { 3, 1000003, 70000000001 } do
+    if bytes(params) ~= params * bytes(1) then return nil end
+  end
+  local model = unless_missing(own.operator_compiled, own, op.name, dtype, "update")
+  return model and model:facts().dims == 4
+    and { model = model, bytes = bytes(1), bandwidth = self.cluster.device.memory_bandwidth } or nil
+end
+
 --- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   return detail.told(self:operator_timer(name, dtype, pass)(shape))
@@ -361,8 +376,9 @@ local function unsampled_timer(self, kind, topology, links)
   end
 end
 
--- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Third
--- value: bytes of the smallest sample, if known. The timer returns nil and a reason for sizes whose samples are void.
+-- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Further
+-- values: bytes of the smallest sample, if known, and what C predicts with, if it can. The timer returns nil and a
+-- reason for sizes whose samples are void.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -374,9 +390,14 @@ local function own_timer(self, kind, topology, dtype)
   end
 end
 
--- Timer over samples, checked against the links' times; `otherwise` answers where the samples do not.
-local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest)
-  local links_time, over_links
+-- Timer over samples, checked against the links' times; `otherwise` answers where the samples do not. The second value
+-- is a function that returns the law of the links and what C predicts with, with what the timer has found so far.
+local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest, compiled)
+  local links_time, over_links, find_law
+  local function find_links()
+    local _
+    _, links_time, find_law = cluster_module.collective_timer(self.cluster, kind, topology)
+  end
   local function of_links(bytes, told, format, said)
     local seconds, low, high, provenance, words, model, shared = links(bytes, told)
     return seconds, low, high, provenance, told and { format, said, words } or nil, model, shared
@@ -387,7 +408,7 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
     if seconds == nil or provenance == "assumed" then return otherwise(bytes, told) end
     -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
-    links_time = links_time or select(2, cluster_module.collective_timer(self.cluster, kind, topology))
+    if not links_time then find_links() end
     local by_links = links_time(bytes)
     if seconds < 0.5 * by_links and bytes >= 1e6 then
       return of_links(bytes, told, "samples say %.3g s, beyond the links; %s", seconds)
@@ -395,12 +416,18 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
     if provenance ~= "extrapolated" then return seconds, low, high, provenance, words, model, shared end
     over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
     return within_links(by_links, over_links, told, seconds, low, high, provenance, words)
+  end, compiled and function()
+    if not links_time then find_links() end
+    local law, spread = find_law()
+    compiled.over_links = over_links
+    return law or nil, spread, compiled
   end
 end
 
 --- Timer of a kind of collective in one group of ranks: from samples, else from the cluster's links.
 ---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
----@return function|nil function(): the law that these are, as of ett.profile.cluster
+---@return function|nil function(): the law that these are, as of ett.profile.cluster; if a regressor is held at that
+---  law, also what C predicts with (ett.profile.sampled)
 function Profile:collective_timer(kind, topology, dtype)
   local time, law
   local function find_links()
@@ -411,7 +438,7 @@ function Profile:collective_timer(kind, topology, dtype)
     if not time then find_links() end
     return time(bytes, told)
   end
-  local own, void, smallest = own_timer(self, kind, topology, dtype)
+  local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
   local function find_rest()
@@ -419,7 +446,7 @@ function Profile:collective_timer(kind, topology, dtype)
     return rest
   end
   local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
-  if own then return held_timer(self, kind, topology, dtype, own, links, otherwise, smallest) end
+  if own then return held_timer(self, kind, topology, dtype, own, links, otherwise, smallest, compiled) end
   return otherwise, function()
     if find_rest() ~= links then return nil end
     if not law then find_links() end

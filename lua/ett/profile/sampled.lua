@@ -286,6 +286,13 @@ function Profile:operator_timer(name, dtype, pass)
   end
 end
 
+--- What C predicts times of an operator with (ett.regress); nil: it cannot.
+function Profile:operator_compiled(name, dtype, pass)
+  local key = samples.pool(operator.get(name)) .. " " .. dtype_key(dtype)
+  local model = self.pools[key] and self:model(key, self.pools[key], pass)
+  return model and model.compiled and model:compiled() or nil
+end
+
 --- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   local time = self:operator_timer(name, dtype, pass)
@@ -377,6 +384,7 @@ end
 ---@return function|nil function(bytes of the whole buffer, told): values of ett.profile.detail; nil for zero bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
+---@return table|nil what C predicts with: { model, element_bytes, ranks } (ett_message_price); nil: it cannot
 function Profile:collective_timer(kind, topology, dtype)
   local asked = collective_names.kind(kind)
   kind, dtype = asked, dtype or "fp16"
@@ -396,13 +404,15 @@ function Profile:collective_timer(kind, topology, dtype)
     least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
   end
   local only, origin = #models == 1 and models[1], self.origin
+  local compiled = only and only.compiled and { model = only:compiled(), element_bytes = schema.dtype_bytes[dtype],
+    ranks = kind == "all_gather" and nodes * gpus or 1 } or nil
   return function(bytes, told)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
     return seconds, low, high, origin(provenance), told and words_of(details[model], provenance, outside) or nil
-  end, nil, least
+  end, nil, least, compiled
 end
 
 --- The answer of collective_timer for one message.

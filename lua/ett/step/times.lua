@@ -134,21 +134,24 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- A lower bound by the node's network for messages of which several leave a node at once: a function of bytes, or nil
---- for single messages.
-local function network_seconds(kind, topology, cluster)
+--- A lower bound by the node's network for messages of which several leave a node at once: bytes * share * groups /
+--- bandwidth.
+---@return number|nil share; nil for single messages
+---@return number|nil groups
+---@return number|nil bandwidth
+local function network_share(kind, topology, cluster)
   local inter = cluster.links and cluster.links.inter
   local place = topology.tiers and topology.tiers[(cluster.node_tier or 1) + 1]
   if topology.nodes < 2 or not (place and inter) then return nil end
   local groups = place.groups
   if kind == "send_recv" then
     local bandwidth = inter.send_bandwidth_per_node or inter.bandwidth_per_node
-    return function(bytes) return bytes * groups / bandwidth end
+    return 1, groups, bandwidth
   end
   if groups < 2 then return nil end
   local share, bandwidth = comm.factor(kind, topology.ranks), inter.bandwidth_per_node
   if kind == "all_to_all" then share = place.members * (topology.ranks - place.most) / topology.ranks end
-  return function(bytes) return bytes * share * groups / bandwidth end
+  return share, groups, bandwidth
 end
 
 --- A topology as text; equal placements give equal texts.
@@ -176,7 +179,7 @@ local function place_of(self, topology)
 end
 
 --- Timer of a kind of collective in a placement, for any number of bytes; from the links if the profile has no answer.
----@return function, function|nil function(): the law of these times, as in ett.profile.cluster
+---@return function, function|nil function(): their law, and what C predicts with (Profile:collective_timer)
 local function timer_of(self, kind, topology, dtype)
   local profile, own, links, law = self.profile, nil, nil, nil
   if profile and profile.collective_timer then
@@ -185,7 +188,7 @@ local function timer_of(self, kind, topology, dtype)
   elseif profile then
     own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
   end
-  local ratio, network = uneven(kind, topology), network_seconds(kind, topology, self.cluster)
+  local ratio, share, groups, bandwidth = uneven(kind, topology), network_share(kind, topology, self.cluster)
   return function(bytes, told)
     local seconds, low, high, provenance, words, model, shared
     if own then seconds, low, high, provenance, words, model, shared = own(bytes, told) end
@@ -196,7 +199,7 @@ local function timer_of(self, kind, topology, dtype)
     seconds, low, high = check(seconds, low, high, kind)
     if shared == "placed" then return seconds, low, high, provenance, words, model end
     if ratio ~= 1 then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
-    local least = network and shared ~= "together" and network(bytes)
+    local least = share and shared ~= "together" and bytes * share * groups / bandwidth
     if least and seconds < least then
       local slower = least / seconds
       seconds, low, high = slower * seconds, slower * low, slower * high
@@ -204,7 +207,14 @@ local function timer_of(self, kind, topology, dtype)
         topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" } or nil
     end
     return seconds, low, high, provenance, words, model
-  end, law
+  end, law and function()
+    local own_law, spread, compiled = law()
+    if compiled then
+      if ratio ~= 1 then return nil end
+      compiled.share, compiled.groups, compiled.bandwidth = share, groups, bandwidth
+    end
+    return own_law, spread, compiled
+  end
 end
 
 -- The cached data of a kind of collective in a placement: its timer, the function that returns its law (nil: none), and
@@ -268,13 +278,34 @@ end
 
 local function set_time(demands, index, seconds, low, high) demands:set(index, seconds, low, high) end
 
--- Sets the time of one message, or of all messages of its kind and placement if they follow a law.
+-- Sets the time of one message, or of all messages of its kind and placement if they follow a law or a regressor.
 local function answer_message(demands, index, amount, known)
-  local law, spread
-  if known.find_law then law, spread = known.find_law() end
-  if not (law and demands:price(index, law, 1 - spread, 1 + spread)) then
-    set_time(demands, index, known.timer(amount))
+  local law, spread, compiled
+  if known.find_law then law, spread, compiled = known.find_law() end
+  -- A regressor that did not give this time before cannot, unless more is known of it.
+  local knows = compiled and (compiled.over_links or 0)
+  if law and not (compiled and known.priced and known.priced[demands] == knows) then
+    if compiled then
+      known.priced = known.priced or setmetatable({}, { __mode = "k" })
+      known.priced[demands] = knows
+    end
+    if demands:price(index, law, 1 - spread, 1 + spread, compiled) then return end
   end
+  set_time(demands, index, known.timer(amount))
+end
+
+-- Lets C time the updates of a place of stages, if it has their regressor. Returns whether it has.
+local function price_updates(self, demands, where, dtype, hidden)
+  local profile, op = self.profile, operator.get(update_operators[where])
+  local tried = self.priced_updates[demands] or {}
+  self.priced_updates[demands] = tried
+  if tried[where] or self.operator ~= Times.operator or not (profile and profile.updates_compiled) then return false end
+  tried[where] = true
+  local compiled = profile:updates_compiled(op, op.unquantised and schema.wide(dtype) or dtype)
+  if not compiled then return false end
+  compiled.hidden = hidden
+  demands:price_updates(where, compiled)
+  return true
 end
 
 -- demands (ett.step) -> index -> the error that timing it raised
@@ -308,6 +339,8 @@ end
 ---@param keep boolean? whether of_demand will be called again for messages; then every demand needs a time
 function Times:answer(demands, dtype, hidden, keep)
   answer_each(demands, keep, function(index, kind, amount, where, element_bytes, layers)
+    if kind == "optimizer" and not keep and price_updates(self, demands, where, dtype, hidden)
+      and demands:get(index).seconds then return end
     if keep or kind == "optimizer" then
       set_time(demands, index, self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
     else
@@ -405,6 +438,7 @@ function times.new(cluster, profile)
   end
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
   return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
+    priced_updates = setmetatable({}, { __mode = "k" }),
     of_topology = setmetatable({}, { __mode = "k" }),
     operators = { forward = {}, backward = {}, update = {} } }, Times)
 end

@@ -20,11 +20,10 @@
 #include "regress/serve/compact.h"
 #include "regress/serve/model.h"
 
-#define MODEL_TYPE "ett.regress"
 #define TEXT_TYPE "ett.regress.text"
 
 static ett_model *check_model(lua_State *L) {
-  ett_model *model = luaL_checkudata(L, 1, MODEL_TYPE);
+  ett_model *model = luaL_checkudata(L, 1, ETT_LUA_MODEL);
   luaL_argcheck(L, model->memory, 1, "closed");
   return model;
 }
@@ -32,7 +31,7 @@ static ett_model *check_model(lua_State *L) {
 static ett_model *new_model(lua_State *L) {
   ett_model *model = lua_newuserdatauv(L, sizeof *model, 0);
   memset(model, 0, sizeof *model);
-  luaL_setmetatable(L, MODEL_TYPE);
+  luaL_setmetatable(L, ETT_LUA_MODEL);
   return model;
 }
 
@@ -53,7 +52,7 @@ static int regress_open(lua_State *L) {
 }
 
 static int model_close(lua_State *L) {
-  ett_model_close(luaL_checkudata(L, 1, MODEL_TYPE));
+  ett_model_close(luaL_checkudata(L, 1, ETT_LUA_MODEL));
   return 0;
 }
 
@@ -181,7 +180,7 @@ static int model_text(lua_State *L) {
 }
 
 static int model_tostring(lua_State *L) {
-  const ett_model *m = luaL_checkudata(L, 1, MODEL_TYPE);
+  const ett_model *m = luaL_checkudata(L, 1, ETT_LUA_MODEL);
   if (!m->memory)
     lua_pushliteral(L, "regressor (closed)");
   else
@@ -247,7 +246,7 @@ int luaopen_ett_regress(lua_State *L);
 
 int luaopen_ett_regress(lua_State *L) {
   static const luaL_Reg none[] = {{NULL, NULL}};
-  ett_lua_type(L, MODEL_TYPE, methods, model_close);
+  ett_lua_type(L, ETT_LUA_MODEL, methods, model_close);
   ett_lua_type(L, TEXT_TYPE, none, text_close);
   luaL_newlib(L, functions);
   return 1;

@@ -155,24 +155,72 @@ static int demands_set(lua_State *L) {
   return 0;
 }
 
-/* demands:price(index, law, low, high): a law of ett.comm times all messages of a
- * demand's kind and placement; the interval is [low, high] times the time. Returns
- * whether the demand has a time afterwards; a law may give an invalid time. */
+/* Keeps the value at an index of the stack as long as the demands at 1. */
+static void hold(lua_State *L, int index) {
+  push_kept(L, 1);
+  lua_pushvalue(L, index);
+  lua_rawsetp(L, -2, lua_touserdata(L, index));
+  lua_pop(L, 1);
+}
+
+/* The model in a field of the table at an index, kept with the demands; NULL: none. */
+static const ett_model *get_model(lua_State *L, int index) {
+  if (lua_getfield(L, index, "model") == LUA_TNIL)
+    return NULL;
+  const ett_model *model = luaL_checkudata(L, -1, ETT_LUA_MODEL);
+  luaL_argcheck(L, model->memory, index, "holds a closed regressor");
+  hold(L, lua_gettop(L));
+  return model;
+}
+
+/* demands:price(index, law, low, high [, { model=, element_bytes=, ranks=, over_links=,
+ * share=, groups=, bandwidth= }]): times all messages of a demand's kind and placement by
+ * a law of ett.comm, whose interval is [low, high] times the time, or by a regressor
+ * within the law (ett_message_price). Returns whether the demand has a time afterwards.
+ */
 static int demands_price(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer index = luaL_checkinteger(L, 2);
-  const ett_comm_law *law = luaL_checkudata(L, 3, ETT_LUA_LAW);
-  double low = luaL_checknumber(L, 4), high = luaL_checknumber(L, 5);
+  lua_settop(L, 6);
+  ett_message_price price = {.law = luaL_checkudata(L, 3, ETT_LUA_LAW),
+                             .low = luaL_checknumber(L, 4),
+                             .high = luaL_checknumber(L, 5)};
   ett_err err;
   luaL_argcheck(L, index >= 1, 2, "must be a demand's index");
-  push_kept(L, 1);
-  lua_pushvalue(L, 3);
-  lua_rawsetp(L, -2, law);
-  lua_pop(L, 1);
-  if (ett_demands_price(demands, (size_t)index - 1, law, low, high, &err) != 0)
+  hold(L, 3);
+  if (!lua_isnil(L, 6)) {
+    luaL_checktype(L, 6, LUA_TTABLE);
+    price.model = get_model(L, 6);
+    luaL_argcheck(L, price.model && price.model->design.dims == 1, 6,
+                  "needs a regressor of one dimension");
+    price.element_bytes = ett_lua_number_field(L, 6, "element_bytes", 1);
+    price.ranks = ett_lua_number_field(L, 6, "ranks", 1);
+    price.over_links = ett_lua_number_field(L, 6, "over_links", 0);
+    price.share = ett_lua_number_field(L, 6, "share", 0);
+    price.groups = ett_lua_number_field(L, 6, "groups", 0);
+    price.bandwidth = ett_lua_number_field(L, 6, "bandwidth", 0);
+  }
+  if (ett_demands_price(demands, (size_t)index - 1, &price, &err) != 0)
     return ett_lua_raise(L, &err);
   lua_pushboolean(L, ett_demands_time(demands, (size_t)index - 1) != NULL);
   return 1;
+}
+
+/* demands:price_updates(place, { model=, hidden=, bytes=, bandwidth= }): times the
+ * updates of a place by a regressor (ett_update_price). */
+static int demands_price_updates(lua_State *L) {
+  ett_demands *demands = to_demands(L);
+  int stage = luaL_checkoption(L, 2, NULL, ett_step_lua_places);
+  luaL_checktype(L, 3, LUA_TTABLE);
+  ett_update_price price = {.model = get_model(L, 3),
+                            .hidden = ett_lua_number_field(L, 3, "hidden", 0),
+                            .bytes = ett_lua_number_field(L, 3, "bytes", 0),
+                            .bandwidth = ett_lua_number_field(L, 3, "bandwidth", 0)};
+  luaL_argcheck(L, price.model && price.model->design.dims == 4, 3,
+                "needs a regressor of four dimensions");
+  luaL_argcheck(L, price.bandwidth > 0, 3, "needs a bandwidth");
+  ett_demands_price_updates(demands, (ett_stage_place)stage, &price);
+  return 0;
 }
 
 static int demands_count(lua_State *L) {
@@ -194,13 +242,10 @@ int ett_step_lua_workspace_new(lua_State *L) {
 }
 
 static const luaL_Reg demands_methods[] = {
-    {"untimed", demands_untimed},
-    {"untimed_after", demands_untimed_after},
-    {"get", demands_get},
-    {"set", demands_set},
-    {"price", demands_price},
-    {"count", demands_count},
-    {NULL, NULL},
+    {"untimed", demands_untimed}, {"untimed_after", demands_untimed_after},
+    {"get", demands_get},         {"set", demands_set},
+    {"price", demands_price},     {"price_updates", demands_price_updates},
+    {"count", demands_count},     {NULL, NULL},
 };
 
 static const luaL_Reg workspace_methods[] = {
