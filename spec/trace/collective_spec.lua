@@ -165,3 +165,28 @@ describe("point-to-point", function()
     end)
   end)
 end)
+
+describe("collectives of a lane", function()
+  it("are columns and a list", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    for i = 1, 3 do
+      r:kernel(i == 2 and gather or reduce, 100 * i, 10 + i, { args = { ["Collective name"] = i == 2 and
+        "allgather" or "allreduce", ["In msg nelems"] = 1000 * i, dtype = "Float", ["Group size"] = 2 } })
+    end
+    maker.with({ r }, function(folder)
+      local view = require("ett.trace.view").open(folder, { args = require("ett.trace.collective").args })
+      local lane, seen = view:lanes()[1], {}
+      local all, dimensions = lane:collectives(), lane:dimensions()
+      for i, each in ipairs(all) do
+        seen[i] = ("%s %d %g %g"):format(each.kind, each.bytes, view:us(each.ts), view:us(each.dur))
+        assert.equal(each.ts + each.dur, each.stop)
+        assert.equal(each.kind, dimensions[i].each.kind)
+      end
+      assert.same({ "all_reduce 4000 0 11", "all_gather 16000 100 12", "all_reduce 12000 200 13" }, seen)
+      assert.equal(3, #all)
+      assert.is_nil(all[0])
+      assert.is_nil(all[4])
+      assert.is_nil(all.no_such_field)
+    end)
+  end)
+end)

@@ -183,10 +183,26 @@ function Lane:launched_in(ranges)
   return self.from and set:clip(self.from, self.to) or set, #list
 end
 
+--- Columns that are a list of collectives, too: item i has ts, stop and dur beside the fields of its sort. An item is
+--- made when it is read.
+local function as_list(columns, sorts)
+  local function item(_, i)
+    if math.type(i) ~= "integer" or i < 1 or i > #columns.sequence then return nil end
+    local from, to, sort = columns.sequence:at(i)
+    local out = { ts = from, stop = to, dur = to - from }
+    for name, value in pairs(sorts[sort]) do out[name] = value end
+    return out
+  end
+  return setmetatable(columns, { __index = item, __len = function() return #columns.sequence end })
+end
+
 --- Collectives that start in the window (ett.trace.collective).
 ---@return ett.Collectives
 function Lane:collectives()
-  local found = cached(self, "collectives", function() return collective.of_lane(self) end)
+  local found = cached(self, "collectives", function()
+    local all = collective.of_lane(self)
+    return as_list(all, all.sorts)
+  end)
   if not self.tpu and not self.view.sized then
     self.view.sized = true -- before the sizes, which need the collectives of all lanes
     collective.size_groups(self.view)
@@ -196,7 +212,10 @@ end
 
 --- The dimension of the parallel layout of each collective, and how it was found (ett.trace.parallel).
 function Lane:dimensions()
-  return cached(self, "dimensions", function() return parallel.of_lane(self) end)
+  return cached(self, "dimensions", function()
+    local all = parallel.of_lane(self)
+    return as_list(all, all.cases)
+  end)
 end
 
 --- United communication time in ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do
