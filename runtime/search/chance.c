@@ -4,13 +4,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Park and Miller. */
+/* Park and Miller generator. */
 static double uniform(int64_t *state) {
   *state = *state * 48271 % 2147483647;
   return (double)*state / 2147483647;
 }
 
-/* Box and Muller. */
+/* Box and Muller transform. */
 static double normal(int64_t *state) {
   double length = sqrt(-2 * log(uniform(state)));
   return length * cos(2 * 3.141592653589793 * uniform(state));
@@ -20,7 +20,7 @@ size_t ett_chance_room(const ett_chance *c) {
   return c->places * (1 + c->parts) + c->count;
 }
 
-/* The errors of every place: its own, then those of its parts. */
+/* Draws the errors of every place: its own, then those of its parts. */
 static void draw_places(const ett_chance *c, int64_t *state, double *errors) {
   for (size_t i = 0; i < c->places; i++) {
     *errors++ = c->places > 1 ? c->spreads[i] * normal(state) : 0.0;

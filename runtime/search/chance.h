@@ -1,30 +1,32 @@
-/* chance.h - the chance of each plan of a list to be the best, by drawing errors.
+/* chance.h - the probability of each plan in a list to be the best, by Monte Carlo
+ * simulation.
  *
- * The log of a plan's value is off by a heavy-tailed factor (a t distribution of two
- * degrees) of the sum of: the error of its place, where places differ; those of its
- * parts, shared by all plans of a place; that of its program, shared by its plans; its
- * own. */
+ * The error of a plan's log value is the sum of four normal errors, times one factor per
+ * draw that is common to all plans. The factor makes the distribution a t distribution
+ * with two degrees of freedom. The four errors: of the plan's place (device), if places
+ * differ; of the place's parts, weighted by the plan's shares; of its program, shared by
+ * the program's plans; its own. */
 #ifndef ETT_SEARCH_CHANCE_H
 #define ETT_SEARCH_CHANCE_H
 
 #include <stddef.h>
 
-/* Numbers of a plan: its log value, place and program (both from 0), and its shares by
+/* Columns of a plan: log value, place and program (both from 0), and its shares by
  * part. */
 enum { ETT_CHANCE_LOG, ETT_CHANCE_PLACE, ETT_CHANCE_PROGRAM, ETT_CHANCE_PARTS };
 
 typedef struct ett_chance {
   const double *plans; /* count * (ETT_CHANCE_PARTS + parts) numbers */
   size_t count, parts;
-  const double *spreads; /* of the places; with one place, none is drawn */
+  const double *spreads; /* of the places; not drawn with a single place */
   size_t places;
-  double own, same, shared; /* scales of a program's, a plan's and a part's error */
+  double own, same, shared; /* scales of the errors of a program, a plan and a part */
 } ett_chance;
 
-/* Numbers that ett_chance_best needs room for. */
+/* Capacity of the scratch array of ett_chance_best. */
 size_t ett_chance_room(const ett_chance *c);
 
-/* wins: in how many draws each plan is the best; the same at every run. Programs and
+/* wins: number of draws in which each plan is the best; deterministic. Programs and
  * places are below count and places. */
 void ett_chance_best(const ett_chance *c, long draws, double *room, double *wins);
 

@@ -2,8 +2,8 @@
  * and schedule, over recomputation, ZeRO and overlaps.
  *
  * Branch and bound. The outline of a plan (ett_step_outline) gives its memory and a lower
- * bound of its time. Where the bound of a partial choice is above the threshold, all
- * plans under it are settled without being evaluated. */
+ * bound of its time. If the bound of a partial choice is above the threshold, all plans
+ * under it are settled without evaluation. */
 #ifndef ETT_SEARCH_WALK_H
 #define ETT_SEARCH_WALK_H
 
@@ -14,12 +14,12 @@
 
 #define ETT_SEARCH_MOST 4
 
-/* Values of the fields that are searched, in the caller's order. A field without effect
- * takes its first value. */
+/* Values of the searched fields, in the caller's order. A field without effect takes its
+ * first value. */
 typedef struct ett_search_axes {
   int recompute[ETT_SEARCH_MOST], zero[ETT_SEARCH_MOST];
   int overlap_parameters[2], overlap_gradients[2], overlap_sends[2];
-  int recomputes, zeros, parameters, gradients, sends; /* how many of each */
+  int recomputes, zeros, parameters, gradients, sends; /* number of values of each */
 } ett_search_axes;
 
 /* A plan of at most memory_bytes is of interest up to a time: that of the last step whose

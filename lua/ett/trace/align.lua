@@ -1,27 +1,25 @@
---- Matching of the same collective on several ranks, by its place in the sequence.
+--- Matches collectives of several ranks by their position in the sequence.
 --
--- Within a process group every rank issues the same collectives in the same order. The i-th of
--- one rank is the (i + offset)-th of another, whose recording starts later or earlier.
--- A collective ends on all ranks within microseconds, since they share its transfer. So the
--- offset is the one with the smallest median |end difference|. If that is above the tolerance,
--- the ranks cannot be matched (a sampled trace, or host clocks that differ) and no lag is
--- computed. Clocks that differ by a constant give differences that are nearly equal. Mode "clocks"
--- finds the offset at which they are most equal, and takes their median as the clock difference. Mode "auto"
--- does the same where the differences are within the tolerance, but agree with one another far better than
--- with 0.
+-- Within a process group every rank issues the same collectives in the same order. The i-th collective of one rank is
+-- the (i + offset)-th of another, whose recording starts earlier or later. A collective ends on all ranks within
+-- microseconds, because they share its transfer. The offset is therefore the one with the smallest median |end
+-- difference|. If that median exceeds the tolerance, the ranks cannot be matched (a sampled trace, or different host
+-- clocks) and no lag is computed. Clocks with a constant difference give nearly equal end differences. Mode "clocks"
+-- finds the offset with the most equal differences and takes their median as the clock difference. Mode "auto" does so
+-- only if the differences are within the tolerance but have a much smaller spread than magnitude.
 local sequence = require "ett.sequence"
 
 local align = {}
 
-local clock_pairs = 4 -- an offset leaves at least half of the pairs: fewer do not show a constant difference
+local clock_pairs = 4 -- an offset leaves at least half of the pairs; fewer pairs cannot show a constant difference
 
---- Whether the run is too regular to tell a clock difference from a late recording.
+--- Whether the run is too periodic to distinguish a clock difference from a late recording.
 local function is_regular(found, tolerance)
   return found.second and found.second < math.max(3 * found.median, tolerance / 50)
 end
 
---- The offset of two sequences in mode "auto": that with the smallest differences; with {clock=} if they are a constant
---- difference of clocks above a tenth of the tolerance, with {suspected=} if above a fiftieth.
+--- The offset of two sequences in mode "auto": the one with the smallest differences. Adds {clock=} for a constant
+--- clock difference above 1/10 of the tolerance, {suspected=} above 1/50.
 local function automatic(reference, list, tolerance)
   local found = reference:align(list)
   local few = math.min(#reference, #list) < 2 * clock_pairs
@@ -83,7 +81,7 @@ function align.match(lists, options)
   return result
 end
 
---- Why a group of View:matched_groups was not matched, as a sentence.
+--- Why a group of View:matched_groups was not matched, as a message.
 function align.refusal(view, each)
   if each.reason ~= "ends" then return each.reason end
   if each.group.pair then

@@ -24,7 +24,7 @@ local names = {
   precision = { "precision" },
 }
 
---- Fields that are numbers, and their least values; a degree of 0 means unused.
+--- Numeric fields and their minima; a degree of 0 means unused.
 local least = { batch_size = 1, seq_len = 1, iterations = 1, num_params = 1, devices = 1, peak_flops = 1, dp = 0,
   dp_replicate = 0, dp_shard = 0, tp = 0, pp = 0, cp = 0, ep = 0 }
 
@@ -56,8 +56,8 @@ local function lookup(tree, list)
   return nil
 end
 
---- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; unknown values are nil. Reading a field that should be
---- a number and is not raises, with its line if `lines` (of ett.yaml) has it.
+--- Flattens a parsed card: {batch_size=, seq_len=, tp=, …}; missing values are nil. Raises if a numeric field is not a
+--- number, with its line if `lines` (of ett.yaml) has it.
 function card.values(tree, file, lines)
   local out, faults = {}, {}
   for field, list in pairs(names) do
@@ -101,8 +101,9 @@ function card.find(path)
   return found
 end
 
---- The card's values for a trace (empty without a card); options.card names a file. An unreadable card that was
---- found raises "missing", so that only the metrics that need it fail; one that was named raises its fault.
+--- The card's values for a trace (empty without a card); options.card names a file. If a card found by itself is
+--- unreadable, raises "missing", so that only the metrics that need it fail. If a named card is unreadable, raises its
+--- error.
 function card.read(path, options)
   local file = options and options.card
   if not file then

@@ -22,11 +22,11 @@ local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype"
 collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
   "device_duration_ps" }, 1, 6, #row_args + 1, { table.unpack(row_args) })
 
---- The collectives of a lane: their times are columns (ett.sequence), and what they share with others is a sort. A run
---- has thousands of collectives, but few different ones.
+--- The collectives of a lane. Times are columns (ett.sequence); shared properties are stored once per sort. A run has
+--- thousands of collectives but few sorts.
 ---@class ett.Collectives
 ---@field sequence any starts, ends and sorts, in order of start (ties: by row)
----@field sorts ett.Collective[] what the collectives of each sort are
+---@field sorts ett.Collective[] properties of each sort
 ---@field rows any the selection of their rows
 
 ---@class ett.Collective
@@ -54,17 +54,17 @@ local function number(value)
   return tonumber(value)
 end
 
---- A number of elements; nil where it is damaged: negative, or more than any memory holds.
+--- A number of elements; nil if it is invalid: negative, or larger than any memory.
 local function elements(value)
   local n = number(value)
   return n and n >= 0 and n <= comm.most_elements and n or nil
 end
 
---- Host rows that say which collective a launch belongs to.
+--- Host rows that identify the collective of a launch.
 local function host_rows(view)
   return view:cached("collective_host_rows", function()
     return {
-      -- nccl:NAME ranges, and operators of one tensor that are the collective themselves.
+      -- nccl:NAME ranges, and operators on one tensor that are collectives themselves.
       annotations = view:named_rows("collectives", { "annotation", "cpu_op" }, function(name)
         return (name:find("^[nrh]ccl:") or name:find("^symm_mem::") or name:find("^vllm::all_")
           or name:find("nccl%u%l")) ~= nil -- NVTX ranges of NCCL itself: ncclAllReduce
@@ -83,8 +83,8 @@ local row_keys = { "name" }
 for i, key in ipairs(row_args) do row_keys[i + 1] = "arg:" .. key end
 local own_count = #row_args
 
---- Where the columns that decide the kind and bytes of a collective are found: { {rows=, keys=, fields=} }. Its own
---- name and args; where a row does not name its collective and group size, also the host rows around its launch.
+--- The columns that determine the kind and bytes of a collective: { {rows=, keys=, fields=} }. These are its own name
+--- and args; for rows without the collective's name or group size, also the host rows around the launch.
 local function deciding(lane, rows)
   local list = { { rows = rows, keys = row_keys, fields = table.move(row_args, 1, own_count, 2, { "name" }) } }
   local named = rows:where{ has_arg = "Collective name" }
@@ -99,7 +99,8 @@ local function deciding(lane, rows)
   return list
 end
 
---- The rows as a sequence whose collectives of equal deciding columns are of one sort, and the values of each sort.
+--- The rows as a sequence in which collectives with equal determining columns share a sort, and the values of each
+--- sort.
 local function sorts(lane, rows)
   local sources = deciding(lane, rows)
   local files = select(2, lane.view:recordings()) > 1
@@ -122,7 +123,7 @@ local function positive_integer(value)
   return n and n >= 1 and n or nil
 end
 
---- Size of a process group as distributedInfo states it, by name; nil where it does not.
+--- Size of a process group in distributedInfo, by name; nil if missing.
 local function configured_size(process, name)
   if not process.group_sizes then
     process.group_sizes = {}
@@ -136,12 +137,12 @@ local function configured_size(process, name)
   return process.group_sizes[tostring(name)]
 end
 
---- Ranks that send or receive parts of a whole: a / b if both are known and that is an integer.
+--- Number of ranks that send or receive parts of a whole: a / b if both are known and the quotient is an integer.
 local function parts(whole, part)
   return whole and part and part > 0 and positive_integer(whole / part) or nil
 end
 
---- Size of a collective's group; nil if the trace does not say it.
+--- Size of a collective's group; nil if the trace does not contain it.
 local function group_size(lane, kind, given)
   local listed = type(given.ranks) == "string" and not given.ranks:find("...", 1, true) and given.ranks
   local size = positive_integer(given.size) or listed and positive_integer(select(2, listed:gsub("%d+", "")))
@@ -149,7 +150,7 @@ local function group_size(lane, kind, given)
   local a, b = given.elements_in, given.elements_out
   if not size and kind == "all_gather" then size = parts(b, a) end
   if not size and kind == "reduce_scatter" then size = parts(a, b) end
-  -- A collective on a device has two ranks or more.
+  -- A collective has at least two ranks.
   return size or lane.process.world_size == 2 and 2 or nil
 end
 
@@ -165,7 +166,7 @@ local function pair_of(around, source, destination)
     math.tointeger(destination) or destination) or nil
 end
 
---- Description of all collectives with these values of the deciding columns.
+--- Describes the collectives with these values of the determining columns.
 local function describe(lane, values)
   local name, count = values[1], #row_args
   local around, dims, types = values[count + 2], values[count + 3], values[count + 4]
@@ -246,7 +247,7 @@ local function tpu_collectives(lane, rows)
     local output = comm.shape_bytes(shape)
     described[n] = {
       name = rows:get(first, "name"), kind = kind, kernel_type = opcode or "other", opcode = opcode,
-      -- The shape is that of the op's result; the input of a reduce-scatter is n times as large.
+      -- The shape is that of the op's result; the input of a reduce-scatter is n times larger.
       bytes = output and (kind ~= "reduce_scatter" and output or size and output * size) or nil,
       result_bytes = output, group_size = size,
     }
@@ -305,8 +306,8 @@ function collective.groups(lanes)
   return order
 end
 
---- Sets the group sizes that the trace does not say where all ranks of the world ran the group's collectives
---- together: their ends agree within `agreement`.
+--- Sets missing group sizes if all ranks of the world ran the group's collectives together: their ends agree within
+--- `agreement`.
 function collective.size_groups(view)
   local unsized = false
   for _, lane in ipairs(view:lane_list()) do

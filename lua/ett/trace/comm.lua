@@ -1,9 +1,8 @@
---- What is communication, which collective it is, and how many bytes it moves.
+--- Classifies communication: the collective of a row, and its bytes.
 --
--- A device row is communication when its name matches a pattern of a library in
--- lua/ett/trace/communication/*.lua of any root (ett.base.find).
--- On TPU the row's hlo_category decides, else the opcode of its HLO text. The op's name does not
--- count (JAX calls an all-reduce "psum.12"), nor does the word "reduce" alone.
+-- A device row is communication when its name matches a pattern of a library in lua/ett/trace/communication/*.lua of
+-- any root (ett.base.find). On TPU the row's hlo_category decides, else the opcode of its HLO text. The op's name is
+-- not used (JAX calls an all-reduce "psum.12"), nor is the word "reduce" alone.
 --
 -- Bytes follow nccl-tests (doc/PERFORMANCE.md of that project): S is
 --   all-reduce, reduce, broadcast, send/recv: bytes of one rank's message;
@@ -77,7 +76,7 @@ function comm.library_of(name)
   return nil
 end
 
---- The longest run of plain letters that every match of a Lua pattern contains, in lower case ("" if none).
+--- The longest literal substring that every match of a Lua pattern contains, in lower case ("" if none).
 local function plain_part(pattern)
   local best, run, at = "", "", pattern:sub(1, 1) == "^" and 2 or 1
   local function close()
@@ -93,7 +92,7 @@ local function plain_part(pattern)
     if letter and not repeated:find("[*?+%-]") then
       run, at = run .. letter:lower(), at + width
     elseif not set and pattern:find("^[%[%(%)%%]", at) then
-      return #best > #run and best or run -- sets and captures: what came before is enough
+      return #best > #run and best or run -- sets and captures end the scan
     else
       close()
       at = at + width
@@ -103,7 +102,7 @@ local function plain_part(pattern)
   return best
 end
 
---- Words of which every name of a communication kernel contains one, or nil where some pattern has none.
+--- Words such that every name of a communication kernel contains one of them; nil if some pattern has none.
 function comm.words()
   local words = {}
   for _, library in ipairs(comm.libraries()) do
@@ -125,7 +124,7 @@ local words = {
   { "permute", "send_recv" },
 }
 
---- A collective's kind from any text that names it ("_allgather_base", "nccl:all_to_all",
+--- The kind of a collective from any text that names it ("_allgather_base", "nccl:all_to_all",
 --- "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "all-reduce"), or nil.
 ---@param text string?
 function comm.kind_of(text)
@@ -137,8 +136,8 @@ function comm.kind_of(text)
   return nil
 end
 
---- Kind of the kernel itself, by its name; "other" when the name does not say. It may differ from the
---- collective that the program called: NCCL runs an all-to-all as a SendRecv kernel.
+--- The kind of the kernel itself, by its name; "other" if unknown. It may differ from the collective that the program
+--- called: NCCL runs an all-to-all as a SendRecv kernel.
 ---@param name string name of a device row that is communication
 function comm.kernel_type(name)
   local library = comm.library_of(name)
@@ -192,11 +191,11 @@ function comm.dtype_bytes(name)
   return dtype_bytes[lower]
 end
 
---- More elements than this are damage.
+--- Larger numbers of elements are invalid.
 comm.most_elements = 2.0 ^ 53
 
---- Elements of the tensors of an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200; nil without a shape, and where
---- a number is negative or the product beyond comm.most_elements.
+--- Number of elements of the tensors in an "Input Dims" text: "[[[4,2048],[8]],[]]" -> 8200. nil without a shape, for a
+--- negative number, or if the product exceeds comm.most_elements.
 function comm.elements(text)
   if type(text) ~= "string" then return nil end
   local total
@@ -246,7 +245,7 @@ function comm.replica_group_size(text)
   return count
 end
 
---- Message size S of nccl-tests, in bytes, or nil when the elements or dtype are not known.
+--- Message size S of nccl-tests, in bytes, or nil if the elements or dtype are unknown.
 ---@param kind string
 ---@param elements_in number? elements that one rank sends
 ---@param elements_out number? elements that one rank receives
@@ -263,10 +262,10 @@ function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   return elements and elements * size
 end
 
---- The kind of ett.comm whose algorithm moves the same bytes: a reduce is a broadcast in reverse.
+--- The kind of ett.comm whose algorithm moves the same number of bytes; a reduce is a reversed broadcast.
 local like = { send = "send_recv", recv = "send_recv", reduce = "broadcast" }
 
---- Bus bandwidth over algorithm bandwidth, or nil when the kind has none or n is not known.
+--- Bus bandwidth / algorithm bandwidth; nil if the kind has no factor or n is unknown.
 function comm.bus_factor(kind, n)
   kind = like[kind] or kind
   if not n or n < 1 or names.find(kind) ~= kind then return nil end

@@ -1,12 +1,11 @@
 --- Fits T = steps * alpha + volume * beta to the transfer times of collectives.
 --
--- steps and volume are those of the ring algorithm of the collective on n ranks
--- (ett.trace.comm.ring; Thakur, Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes
--- 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The time of a collective is its transfer time,
--- first end - last start over the ranks: waiting for a late rank is excluded. With one rank
--- recorded, the least time of each size is used instead, and the result says so. The median of
--- each size is fitted by least absolute relative deviations (iteratively reweighted), so that one
--- outlier among the sizes does not move the fit.
+-- steps and volume are those of the ring algorithm of the collective on n ranks (ett.trace.comm.ring; Thakur,
+-- Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The
+-- time of a collective is its transfer time, first end - last start over the ranks: waiting for a late rank is
+-- excluded. With only one recorded rank, the minimum time of each size is used instead, and the result states it. The
+-- median of each size is fitted by least absolute relative deviations (iteratively reweighted), so that one outlier
+-- among the sizes does not move the fit.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -98,7 +97,7 @@ function hockney.fit(view, options)
       for _, n in ipairs(stats.keys(by_size[bytes])) do found[#found + 1] = by_size[bytes][n] end
     end
     for _, point in ipairs(found) do
-      -- Skew removed: the median. A single rank: the least time, which holds the least waiting.
+      -- Without skew: the median. With a single rank: the minimum, which contains the least waiting.
       local time = removed and stats.median(point.times) or stats.sorted(point.times)[1]
       points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,
         volume = point.volume, t = view:s(time), weight = math.sqrt(#point.times), count = #point.times }

@@ -1,5 +1,5 @@
---- A lane: one device (on TPU one core) of one rank, with its rows by kind, its united intervals, its
---- collectives and the launches of its kernels. ett.trace.view makes lanes and defines the terms.
+--- A lane: one device (on TPU one core) of one rank, with its rows by kind, merged intervals, collectives and kernel
+--- launches. ett.trace.view creates lanes and defines the terms.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local interval = require "ett.interval"
@@ -8,7 +8,7 @@ local parallel = require "ett.trace.parallel"
 local Lane = {}
 Lane.__index = Lane
 
---- Computes a value once and keeps it under a name: lane:cached("steps", function() … end).
+--- Computes a value once and caches it under a name: lane:cached("steps", function() … end).
 local function cached(self, name, make)
   local value = self.cache[name]
   if value == nil then
@@ -74,8 +74,8 @@ function Lane:rows(what)
   end)
 end
 
---- All rows that touch the window in order of start, and the launch call of each (a matched
---- selection, with holes where none was recorded).
+--- All rows that touch the window in order of start, and the launch call of each (a matched selection, with holes for
+--- unrecorded calls).
 function Lane:launches()
   local found = cached(self, "launches", function()
     local rows = self:touching():sort("ts")
@@ -93,7 +93,7 @@ function Lane:comm_launches()
   return found[1], found[2]
 end
 
---- United intervals of the rows of a kind, cut to the window.
+--- Merged intervals of the rows of a kind, clipped to the window.
 function Lane:intervals(what)
   return cached(self, "intervals_" .. what, function()
     local set = self:touching_rows(what):intervals()
@@ -110,14 +110,14 @@ function Lane:busy() return self:intervals("all") end
 function Lane:span()
   if self.from then return self.from, self.to end
   local from, to = self:busy():span()
-  if from == nil then -- only rows of no duration
+  if from == nil then -- all rows have zero duration
     from, to = self:touching():span()
   end
   return from or 0, to or 0
 end
 
---- The part of the span that was recorded: an interval set, or nil if all of it was. A process recorded several
---- times has a stretch for each recording, from its first row to its last.
+--- The recorded part of the span: an interval set, or nil if the whole span was recorded. A process with several
+--- recordings has one interval per recording, from its first row to its last.
 function Lane:recorded()
   return cached(self, "recorded", function()
     if #self.process.files < 2 then return false end
@@ -162,8 +162,9 @@ function Lane:steps()
   return list
 end
 
---- Device time of host ranges: for each the stretch from the start of the first kernel that was launched in it
---- (the innermost counts) to the end of the last, united and cut to the window; and how many ranges launched any.
+--- Device time of host ranges. For each range, the interval from the start of the first kernel launched in it
+--- (innermost range) to the end of the last one; merged and clipped to the window. Also the number of ranges that
+--- launched a kernel.
 ---@param ranges any a selection of host rows
 function Lane:launched_in(ranges)
   local home = self.all:match(self.view:launch_calls(), "correlation"):enclosing(ranges):columns{ "row" }
@@ -204,7 +205,7 @@ function Lane:collectives()
     return as_list(all, all.sorts)
   end)
   if not self.tpu and not self.view.sized then
-    self.view.sized = true -- before the sizes, which need the collectives of all lanes
+    self.view.sized = true -- set before computing the sizes, which need the collectives of all lanes
     collective.size_groups(self.view)
   end
   return found
@@ -218,8 +219,8 @@ function Lane:dimensions()
   end)
 end
 
---- United communication time in ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do
---- not overlap, the sum of device_duration_ps (a float): the profiler rounds ts and dur from it.
+--- Merged communication ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do not
+--- overlap, the sum of device_duration_ps (a float), because ts and dur are rounded.
 function Lane:comm_ticks(keep)
   local all, kept, every = self:collectives(), {}, true
   local list = all.sequence
@@ -237,7 +238,7 @@ function Lane:comm_ticks(keep)
   return united == sum and device_ticks or united
 end
 
---- FLOPs that the rows state (TPU model_flops), or nil when no row states any.
+--- FLOPs stated by the rows (TPU model_flops); nil if no row states any.
 function Lane:model_flops()
   return self:cached("model_flops", function()
     local sum, count = self:rows("all"):sum("model_flops")

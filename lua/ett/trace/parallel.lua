@@ -1,10 +1,10 @@
---- Which dimension of the parallel layout (dp, tp, pp, ep, cp) a collective serves, or emb: sharded embedding tables.
+--- The dimension of the parallel layout (dp, tp, pp, ep, cp) of a collective, or emb: sharded embedding tables.
 --
--- The first source that answers counts, and is recorded:
+-- The first source that gives an answer counts, and is recorded:
 --   1. the process group's description or name ("tp", "fsdp", "mesh_dp", …);
---   2. the library of the kernel, if it serves only one (DeepEP);
+--   2. the library of the kernel, if it is used for only one dimension (DeepEP);
 --   3. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
---   4. the ranges of the other collectives of the group, if they agree (not for the group of all ranks); of an
+--   4. the ranges of the group's other collectives, if they agree (not for the group of all ranks); for an
 --      exchange without a named group, those of the other exchanges on its stream;
 --   5. the group's size, if only one dimension of the workload card has that size;
 --   6. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
@@ -60,7 +60,7 @@ function parallel.of_range(name)
   return nil
 end
 
---- The only dimension of the card that fits, by size or by kind: dimension, "sizes" or "kind".
+--- The only dimension of the card that fits by size or kind: dimension, "sizes" or "kind".
 function parallel.of_card(card, kind, size)
   local fitting, wider = {}, {}
   for _, dimension in ipairs(parallel.dimensions) do
@@ -78,9 +78,9 @@ function parallel.of_card(card, kind, size)
   return nil
 end
 
---- The collectives of a lane divided by what their dimension depends on beside their sort: the host range around
---- their launch, and the stream of an exchange without a named group, since PyTorch gives every process group a stream.
---- A sequence, and for each of its sorts { each =, range =, home = (group or stream) }.
+--- The collectives of a lane, refined by everything that determines their dimension: the host range around the launch;
+--- for an exchange without a named group the stream, because PyTorch gives every process group a stream. Returns a
+--- sequence, and for each of its sorts { each =, range =, home = (group or stream) }.
 local function cases_of(lane, all)
   local sources, ranges, streams = {}, nil, nil
   if not lane.tpu then
@@ -107,7 +107,7 @@ local function cases_of(lane, all)
   return list, cases
 end
 
---- What the process group or the library of a collective says: dimension and how, or nil.
+--- The dimension from the process group or the library of a collective, and its source; or nil.
 local function by_itself(lane, each)
   local dimension = parallel.of_group(each.group_description) or parallel.of_group(each.group)
   if dimension then return dimension, "process groups" end
@@ -115,7 +115,7 @@ local function by_itself(lane, each)
   if library and library.dimension then return library.dimension, "kernels" end
 end
 
---- The dimension that all ranges of a group name: by group. None for the group of all ranks.
+--- The dimension on which all ranges of a group agree, by group. None for the group of all ranks.
 local function agreed_of(lane, cases)
   local agreed = {}
   for _, case in ipairs(cases) do
@@ -129,8 +129,8 @@ local function agreed_of(lane, cases)
   return agreed
 end
 
---- The dimensions of a lane's collectives: { sequence = (divided further), cases = { { each = (of ett.Collectives),
---- sort = (its number), dimension?, how? } } by its sorts }.
+--- The dimensions of a lane's collectives: { sequence = (refined), cases = { { each = (of ett.Collectives), sort = (its
+--- number), dimension?, how? } } by its sorts }.
 function parallel.of_lane(lane)
   local all, card, said, open = lane:collectives(), lane.view:card(), {}, false
   for n, each in ipairs(all.sorts) do
@@ -145,7 +145,7 @@ function parallel.of_lane(lane)
     return { sequence = all.sequence, cases = cases }
   end
   local list, cases = cases_of(lane, all)
-  -- Data parallelism reduces and gathers: exchanges inside its range serve another dimension.
+  -- Data parallelism reduces and gathers, so exchanges inside its range belong to another dimension.
   local function serves(case, dimension) return dimension ~= "dp" or not exchanges[case.each.kind] end
   for _, case in ipairs(cases) do
     case.dimension, case.how = said[case.sort][1], said[case.sort][2]

@@ -6,7 +6,7 @@ local interval = require "ett.interval"
 
 local processes = {}
 
---- Share of the shorter file that the other one covers: from there on they are different processes.
+--- Overlap, as a share of the shorter file, from which two files are different processes.
 local same_time = 0.5
 
 local function span_overlap(a, b)
@@ -15,12 +15,12 @@ local function span_overlap(a, b)
   return shorter > 0 and overlap / shorter or 0
 end
 
---- What identifies the rank of a file: its rank, else the name before the time (worker.1623143566756.pt.trace.json).
+--- Identity of a file's rank: the rank, else the name before the time (worker.1623143566756.pt.trace.json).
 local function identity(file)
   return file.rank or file.path:match("([^/]+)%.%d+%.pt%.trace%.json")
 end
 
---- The process among some whose files do not run at the time of this piece, or nil.
+--- The first candidate process without a file that overlaps this piece in time, or nil.
 local function fitting(candidates, piece)
   local home
   for _, process in ipairs(candidates) do
@@ -48,7 +48,7 @@ function processes.list(view)
   local t, by_identity, list, spans = view:events_needed(), {}, {}, {}
   for _, group in ipairs(view:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
   for _, file in ipairs(t.files) do
-    local index = file.index -- its number among all files found, ignored files included
+    local index = file.index -- its index among all files found, ignored files included
     local from, to = table.unpack(spans[index] or {})
     if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
     local piece, id = { file = index, from = from or 0, to = to or 0 }, identity(file)

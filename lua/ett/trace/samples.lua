@@ -1,10 +1,10 @@
 --- Operator samples from a recorded trace.
 --
--- For each measured column, `targets` holds a path of host events. The first name is searched in the
--- whole trace, each next name inside every event found. Start times decide, on any thread, because the
--- backward pass runs on its own thread. The names of a list at the end of a path are one occurrence
--- together. The time of an occurrence is last end - first start of the device rows launched inside it.
--- A column's sample is the mean of the third to the seventh smallest occurrence.
+-- For each measured column, `targets` holds a path of host events. The first name is searched in the whole trace, each
+-- next name inside every event found. Only start times count, on any thread, because the backward pass runs on a
+-- thread of its own. A list of names at the end of a path is one occurrence. The time of an occurrence is last end -
+-- first start of the device rows launched inside it. A column's sample is the mean of the third to the seventh
+-- smallest occurrence.
 local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
@@ -158,8 +158,8 @@ local function sample(list, count)
   return stats.mean(picked)
 end
 
---- Occurrences of a target by the shapes of their inputs: { { dims=, count= } }, most frequent first. Empty where the
---- rows have no "Input Dims" (the trace must be open with that arg), or where several names are one occurrence.
+--- Occurrences of a target by the shapes of their inputs: { { dims=, count= } }, most frequent first. Empty if the rows
+--- have no "Input Dims" (the trace must be opened with that arg), or if an occurrence has several names.
 function samples.shapes(t, path)
   local last = path[#path]
   if type(last) ~= "string" then return {} end
@@ -178,7 +178,7 @@ function samples.shapes(t, path)
   return list
 end
 
---- Refuses a trace that holds several shapes of a target: one row is one shape.
+--- Refuses a trace with several shapes of a target, because a row is one shape.
 function samples.check_one_shape(t, config)
   for i, path in ipairs(config.targets) do
     local shapes = samples.shapes(t, path)

@@ -1,13 +1,12 @@
 --- Prefill and decode steps of a serving engine, from its host ranges.
 --
--- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in decode with S;
--- newer versions write the tokens of the step before "context". SGLang writes step[MODE bs=REQUESTS toks=TOKENS].
--- Other engines name their ranges prefill / decode; such a name counts only where the trace has no backward pass,
--- since a data loader decodes too. A step ends with the last kernel it launched, or with its range when no launch
--- is recorded.
+-- vLLM writes execute_context_C(T)_generation_G(S): C requests in prefill with T tokens, G in decode with S; newer
+-- versions write the tokens of the step before "context". SGLang writes step[MODE bs=REQUESTS toks=TOKENS]. Other
+-- engines name their ranges prefill / decode; such a name counts only if the trace has no backward pass, because data
+-- loaders decode too. A step ends with its last launched kernel, or with its range if no launch is recorded.
 local serving = {}
 
---- Words that are decoded, but not by a language model.
+--- Words for decoding by other programs than language models.
 local other_decoding = { "codec", "image", "jpe?g", "png", "video", "audio", "json", "utf", "token", "base64" }
 
 local sglang_modes = { extend = "prefill", prefill = "prefill", decode = "decode", mixed = "both" }

@@ -1,4 +1,4 @@
---- Statistics that metrics share, and the null of their tables.
+--- Statistics shared by metrics, and the null value of their results.
 local bulk = require "ett.bulk"
 local json = require "ett.json"
 local median = require "ett.base.median"

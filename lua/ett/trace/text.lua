@@ -1,11 +1,11 @@
---- Prints results of metrics as aligned text and as CSV.
+--- Formats results of metrics as aligned text and as CSV.
 local stats = require "ett.trace.stats"
 local json = require "ett.json"
 local report_table = require "ett.report.table"
 
 local text = {}
 
---- A value as tables show it: 6 significant digits, integers whole, unknown as n/a.
+--- A value in a table: 6 significant digits, integers unrounded, unknown as n/a.
 function text.value(value)
   if value == nil or value == stats.null then return "n/a" end
   if type(value) == "number" then
@@ -32,8 +32,8 @@ local function is_array(t) return #t > 0 end
 
 local function is_scalar(value) return type(value) ~= "table" or value == stats.null end
 
---- Lines of a table: columns are { {key=, title=} }, rows tables of values. `indent`: letters that the caller puts
---- before each line.
+--- Lines of a table: columns are { {key=, title=} }, rows tables of values. `indent`: width that the caller puts before
+--- each line.
 function text.table(columns, rows, indent)
   local cells, align = { {} }, {}
   for r = 1, #rows do cells[r + 1] = {} end
@@ -69,7 +69,7 @@ end
 
 local leading = { "name", "kind", "step", "pair", "hlo_category", "group" }
 
-local inner_indent = 4 -- of tables in a result
+local inner_indent = 4 -- of tables inside a result
 
 local function array_lines(rows)
   if is_scalar(rows[1]) then
@@ -84,7 +84,7 @@ local function array_lines(rows)
   return text.table(columns_of(rows, first), rows, inner_indent)
 end
 
---- The same table with one line for each field, for wide tables.
+--- The same table with one line per field, for wide tables.
 local function transposed(columns, rows)
   local heads, lines = { { key = "field", title = "" } }, {}
   for r, row in ipairs(rows) do heads[r + 1] = { key = r, title = row.key } end

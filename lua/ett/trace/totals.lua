@@ -1,4 +1,4 @@
---- Totals of each device that several metrics share, and metrics that are one number per device.
+--- Per-device totals shared by several metrics, and metrics with one number per device.
 local stats = require "ett.trace.stats"
 
 local totals = {}
@@ -8,7 +8,7 @@ totals.args = { "hlo_category", "long_name", "device_duration_ps", "model_flops"
 
 --- Result of a metric that is one number per device: {[name] = mean or sum, per_device = {...}}.
 ---@param fold string "mean" or "sum" over the devices
----@param value function of a lane; nil or null where it is not known
+---@param value function of a lane; nil or null if unknown
 function totals.per_device(view, name, fold, value)
   local map, list = {}, {}
   for _, lane in ipairs(view:lanes()) do
@@ -26,8 +26,8 @@ function totals.per_device(view, name, fold, value)
   return { [name] = total, per_device = map, over_devices = fold }
 end
 
---- A metric that is one number per device. Besides the fields of any metric: unit; value(lane, view);
---- fold = "sum" (default "mean"); lacking: what the trace lacks when no device has a value.
+--- A metric with one number per device. Besides the fields of any metric: unit; value(lane, view); fold = "sum"
+--- (default "mean"); lacking: what is missing in the trace if no device has a value.
 function totals.metric(m)
   local lacking, fold, value = m.lacking, m.fold or "mean", m.value
   m.units, m.unit, m.lacking, m.fold, m.value = { [m.name] = m.unit }, nil, nil, nil, nil
@@ -42,15 +42,15 @@ end
 --- Why a metric of model_flops has no value.
 totals.no_flops = "needs the argument model_flops on device rows; no row has it"
 
---- FLOPs for each token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1). Without a
---- phase in the card, a trace with operators on the host and no backward pass is of inference.
+--- FLOPs per token and parameter: 6 in training, 2 in inference (Kaplan et al., 2020, section 2.1). Without a phase in
+--- the card, a trace with host operators and no backward pass counts as inference.
 function totals.flops_per_parameter(view)
   local phase = view:card().phase or view.options.phase
   if phase then return (phase == "inference" or phase == "serving") and 2.0 or 6.0 end
   return view:training() == false and 2.0 or 6.0
 end
 
---- FLOPs per token, and how they were found.
+--- FLOPs per token, and their source.
 function totals.flops_per_token(view)
   if view.options.flops_per_token then return view.options.flops_per_token, "given" end
   local params = view:fact("num_params", "model_params")
@@ -73,7 +73,7 @@ function totals.tokens(view)
     how = how }
 end
 
---- Mean bandwidth in bytes a second of a lane's collectives whose bytes and time are known.
+--- Mean bandwidth in bytes/s of a lane's collectives with known bytes and time.
 function totals.bandwidth(lane)
   local bytes, all, kept = 0.0, lane:collectives(), {}
   local _, longer = all.sequence:totals()

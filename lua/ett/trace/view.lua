@@ -1,20 +1,20 @@
 --- A trace as metrics see it: device lanes, kinds of rows, the window, steps, collectives.
 --
--- A lane is one device (on TPU one core) of one rank. Each value is computed once and kept, so that
--- all metrics together cost little more than one.
+-- A lane is one device (on TPU one core) of one rank. Values are cached, so all metrics together cost little more than
+-- one.
 --
 --   local view <close> = assert(trace_view.open("runs/rank8", { step = 4 }))
 --   for _, lane in ipairs(view:lanes()) do
 --     print(lane.key, view:ms(lane:comm():measure()), view:ms((lane:comm() & lane:compute()):measure()))
 --   end
 --
--- Definitions (per lane; intervals are united before they are measured):
+-- Definitions (per lane; intervals are merged before they are measured):
 --   communication C: kernels of a library in lua/ett/trace/communication; on TPU by hlo_category / opcode
 --   compute K:       the other kernels
 --   memory M:        copies and memsets
 --   busy B:          C | K | M;  span: first start to last end of each recording;  idle = span - |B|
--- With --step or --window, intervals are cut to the window and the span is the window. A row is
--- counted if it starts in the window, so that counts of adjoining windows add up.
+-- With --step or --window, intervals are clipped to the window and the span is the window. A row is counted if it
+-- starts in the window, so counts of adjacent windows can be added.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -57,7 +57,7 @@ function trace_view.open(path, options)
   return view
 end
 
---- A view over a trace that is already open (closing the view leaves it open).
+--- A view of an open trace (closing the view does not close the trace).
 function trace_view.over(trace, options)
   return setmetatable({ path = "", options = options or {}, trace = trace, borrowed = true, cache = {} }, View)
 end
@@ -71,13 +71,13 @@ View.__close = View.close
 --- Raises "missing" with the reason why a metric has no value.
 function View.missing(_, format, ...) error_module.raise("missing", format, ...) end
 
---- The trace, or a "missing" error when the folder holds only per-micro-batch timings.
+--- The trace; raises "missing" if the folder holds only per-micro-batch timings.
 function View:events_needed()
   if not self.trace then self:missing("needs trace events; the folder holds only per-micro-batch timings") end
   return self.trace
 end
 
---- Raises "missing" when no row is communication.
+--- Raises "missing" if no row is communication.
 function View:missing_communication() self:missing("needs communication rows on a device; the trace has none") end
 
 --- Ticks as seconds, milliseconds, microseconds (floats).
@@ -93,13 +93,13 @@ end
 --- A number of the run: an option, else the card's field, or nil. The option has the field's name, or `option`.
 function View:fact(field, option) return self.options[option or field] or tonumber(self:card()[field]) end
 
---- All rows of a class, selected once; narrow the selection with :where.
+--- All rows of a class, cached; narrow the selection with :where.
 function View:class_rows(class)
   return cached(self, "class_" .. class, function() return self:events_needed():events{ class = class } end)
 end
 
---- Rows of some classes whose names pass a test, selected once for each key.
----@param key string name under which the selection is kept
+--- Rows of some classes whose names pass a test, cached by key.
+---@param key string name under which the selection is cached
 ---@param classes string[]
 ---@param test function of the name
 function View:named_rows(key, classes, test)
@@ -150,7 +150,7 @@ function View:damage(process)
   return bad, negative
 end
 
---- The rows that a recorded call launched; raises "missing" where none was.
+--- The rows launched by a recorded call; raises "missing" if there are none.
 local function only_launched(self, rows)
   local launched = rows:having(self:launch_calls(), "correlation")
   if #rows > 0 and #launched == 0 then
@@ -160,8 +160,8 @@ local function only_launched(self, rows)
   return launched
 end
 
---- All rows on devices; with options.launched_only those that a recorded call launched. On MTIA, whose rows have one
---- category, without those that wait for an event or record one.
+--- All device rows; with options.launched_only those launched by a recorded call. On MTIA, whose rows have one
+--- category, excludes rows that wait for an event or record one.
 function View:device_rows()
   return cached(self, "device_rows", function()
     local t = self:events_needed()
@@ -182,7 +182,7 @@ function View:recordings()
   return found[1], found[2]
 end
 
---- Whether a row's name is that of a step.
+--- Whether a row's name is a step name.
 function trace_view.is_step(name) return name:find("^ProfilerStep%s*#%s*%d+") ~= nil end
 local is_step = trace_view.is_step
 
@@ -191,7 +191,7 @@ local is_step = trace_view.is_step
 function View:steps()
   return cached(self, "steps", function()
     local rows = self:named_rows("steps", { "annotation" }, is_step)
-    if #rows == 0 then -- the dialect of 2021 writes them as operators
+    if #rows == 0 then -- the format of 2021 has them as operators
       rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
     end
     local home, recordings = {}, self:recordings()
@@ -201,7 +201,7 @@ function View:steps()
     local by_number, list = {}, {}
     for i = 1, #rows do
       local name, from, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "file")
-      -- A number beyond 64 bits is damage; the step still counts.
+      -- Numbers beyond 64 bits are invalid; the step still counts.
       local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
       local found = by_number[number] or {}
       by_number[number] = found
@@ -224,13 +224,13 @@ end
 --- The window of options.window in ticks: from, to.
 function View:given_window()
   local tick, window = self.trace.ticks_per_second // 1000, self.options.window
-  local function at(ms) -- within the range of ticks: 1e300 is a window without an end
+  local function at(ms) -- clamped to the range of ticks: 1e300 means no end
     return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
   end
   return at(window[1]), at(window[2])
 end
 
---- The step of options.step; of one recorded several times that of the given window.
+--- The step of options.step; if it was recorded several times, the one in the given window.
 function View:given_step()
   local number, found, others = self.options.step, nil, {}
   for _, step in ipairs(self:steps()) do
@@ -257,8 +257,7 @@ function View:given_step()
   return found
 end
 
---- The window in ticks of one process: from, to; nothing without a window; false when the process does
---- not have the step.
+--- The window of one process in ticks: from, to; nothing without a window; false if the process does not have the step.
 function View:window(process)
   local options = self.options
   local from, to
@@ -322,7 +321,7 @@ function View:copy_names()
   end)
 end
 
---- The device lanes, by rank and device; empty when no row ran on a device.
+--- The device lanes, by rank and device; empty if there are no device rows.
 ---@return table[] lanes
 function View:lane_list()
   return cached(self, "lanes", function()
@@ -350,7 +349,7 @@ function View:lane_list()
   end)
 end
 
---- The device lanes; raises "missing" when there is none.
+--- The device lanes; raises "missing" if there are none.
 function View:lanes()
   local lanes = self:lane_list()
   if #lanes == 0 then

@@ -9,7 +9,8 @@
 #define SAMPLE 512
 #define ALIKE 0.9
 
-/* The pairs of two sequences at an offset: first to first + count - 1 of the first. */
+/* The pairs of two sequences at an offset; they start at item `first` of the first
+ * sequence. */
 typedef struct pairs {
   const ett_sequence *a, *b;
   int64_t offset, first, count;
@@ -21,7 +22,7 @@ static pairs pairs_at(const ett_sequence *a, const ett_sequence *b, int64_t offs
   return (pairs){a, b, offset, first, (n < m ? n : m) - first};
 }
 
-/* Differences of ends of every stride-th pair, as their number. */
+/* Differences of ends of every stride-th pair; returns their number. */
 static size_t differences(const pairs *p, int64_t stride, double *values) {
   size_t n = 0;
   for (int64_t i = p->first; i < p->first + p->count; i += stride)
@@ -51,7 +52,8 @@ static double median(double *values, double *spare, size_t n) {
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* Median distance of n values from 0, or from their own median, which is *clock. */
+/* Median distance of n values from 0, or by spread from their own median, which is
+ * *clock. */
 static double distance(double *values, double *spare, size_t n, bool by_spread,
                        double *clock) {
   *clock = by_spread ? median(values, spare, n) : 0;
@@ -60,7 +62,7 @@ static double distance(double *values, double *spare, size_t n, bool by_spread,
   return median(values, spare, n);
 }
 
-/* Whether the median |value| is not below the limit. */
+/* Whether the median |value| reaches the limit. */
 static bool beyond(const double *values, size_t n, double limit) {
   size_t count = 0;
   for (size_t i = 0; i < n; i++)
@@ -68,7 +70,7 @@ static bool beyond(const double *values, size_t n, double limit) {
   return count > n / 2 + 1;
 }
 
-/* Takes an offset into account. */
+/* Evaluates an offset as a candidate. */
 static void look(ett_alignment *out, const ett_sequence *a, const ett_sequence *b,
                  int64_t offset, bool by_spread, double *values) {
   const pairs p = pairs_at(a, b, offset);

@@ -9,10 +9,10 @@
 #define DIGIT_BITS 11
 #define DIGITS (1u << DIGIT_BITS)
 
-/* Least significant digit first; digits that are all the same are left out. spare has n
+/* Radix sort, least significant digit first; constant digits are skipped. spare has n
  * entries. */
 static void sort_ticks(int64_t *values, int64_t *spare, size_t n) {
-  const uint64_t flip = (uint64_t)1 << 63; /* orders negative values before the others */
+  const uint64_t flip = (uint64_t)1 << 63; /* sorts negative values first */
   int64_t *from = values, *to = spare;
   for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS) {
     size_t counts[DIGITS] = {0}, at = 0;
@@ -35,7 +35,8 @@ static void sort_ticks(int64_t *values, int64_t *spare, size_t n) {
     memcpy(values, from, n * sizeof *values);
 }
 
-/* Launches raise the queue, ends lower it; at the same tick ends come first. */
+/* A launch increases the queue length, an end decreases it; at equal ticks ends come
+ * first. */
 static void walk_queue(ett_launch_stats *out, const int64_t *launches,
                        const int64_t *ends, size_t n) {
   size_t i = 0, k = 0;
@@ -119,7 +120,7 @@ void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32
   for (size_t i = 0; i < n; i++) {
     if (rows[i] == ETT_TRACE_NONE)
       continue;
-    /* Selections are in row order nearly always: the next one is a few entries on. */
+    /* Selections are almost always in row order, so the next entry is close. */
     uint32_t step = 0;
     while (at < length && args[at].row < rows[i] && step < 64)
       at++, step++;
@@ -138,8 +139,7 @@ void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32
   }
 }
 
-/* The bits of a double in an order of its own: as an integer, they sort like the number.
- */
+/* Bits of a double, mapped so that they sort as integers in the order of the numbers. */
 static int64_t ordered(int64_t bits) {
   return bits < 0 ? bits ^ INT64_MAX : bits;
 }

@@ -1,7 +1,7 @@
-/* bulk.h - sums over rows that only metrics need.
+/* bulk.h - sums over rows for metrics.
  *
  * Rows and calls are arrays of n row numbers; calls[i] is the launch of rows[i], or
- * ETT_TRACE_NONE. Times in ticks. */
+ * ETT_TRACE_NONE. Times are in ticks. */
 #ifndef ETT_TRACE_BULK_H
 #define ETT_TRACE_BULK_H
 
@@ -11,26 +11,26 @@
 /* Percentiles are the value at position floor(p n), counted from 0, of the sorted delays.
  */
 typedef struct ett_launch_stats {
-  size_t launched;   /* rows with a launch; all below is about these */
+  size_t launched;   /* number of rows with a launch; all fields below refer to these */
   size_t short_rows; /* shorter than their launch call */
   double delay_sum, call_sum;
   int64_t delay_p50, delay_p95, delay_max; /* start of the row - start of the call */
-  int64_t queue_most;                      /* greatest number launched and not ended */
-  double queue_mean; /* its mean over time; NAN when no time passed */
+  int64_t queue_most; /* maximum number of launched, unfinished rows */
+  double queue_mean;  /* time average of that number; NAN if no time passed */
 } ett_launch_stats;
 
 /* 0, or -1 when memory ran out. */
 int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_t *rows,
                         const uint32_t *calls, size_t n);
 
-/* Idle ticks by cause. A gap belongs to the first row that starts at its end or later:
- * host: that row was launched in or after the gap's start; device: before it; unknown:
- * its launch was not recorded. */
+/* Idle ticks by cause. A gap is attributed to the first row that starts at its end or
+ * later. host: the row was launched at or after the gap's start; device: before it;
+ * unknown: its launch was not recorded. */
 typedef struct ett_idle_causes {
   int64_t host, device, unknown;
 } ett_idle_causes;
 
-/* rows must be in order of start. */
+/* rows must be sorted by start. */
 void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t *rows,
                         const uint32_t *calls, size_t n, const ett_intervals *gaps);
 
@@ -38,7 +38,7 @@ void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t
 void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
                       double cap, double *weighted, double *ticks);
 
-/* Sorts numbers, none of them NaN; spare has count entries. */
+/* Sorts numbers without NaN; spare has count entries. */
 void ett_sort_numbers(double *numbers, double *spare, size_t count);
 
 #endif

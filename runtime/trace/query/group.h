@@ -32,19 +32,19 @@ typedef ett_trace_arg ett_key_value;
 
 /* The key kind of that name ("rank", "name", …), or -1. */
 int ett_key_find(const char *name);
-/* The name of a key kind but ETT_KEY_ARG. */
+/* The name of a key kind except ETT_KEY_ARG. */
 const char *ett_key_name(ett_key_kind kind);
 
 ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row);
 
-/* Missing first, then numbers, then texts by their bytes. */
+/* Missing values first, then numbers, then texts bytewise. */
 int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b);
 
 typedef struct ett_groups {
   uint32_t count, key_count;
   ett_key_value *values; /* count × key_count */
-  size_t *begin;         /* count + 1: into rows */
-  uint32_t *rows;        /* of each group in the order of the selection */
+  size_t *begin;         /* count + 1 indexes into rows */
+  uint32_t *rows;        /* of each group, in selection order */
 } ett_groups;
 
 /* Groups sorted by their values, without holes. 0 or -1. */
@@ -52,9 +52,9 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
               const ett_key *keys, uint32_t key_count);
 void ett_groups_free(ett_groups *g);
 
-/* Numbers the groups of the rows from 0 on by first appearance; a hole is a row without
- * values if holes is set, else left out. group has an entry of 0 for each row. The number
- * of groups, or -1. */
+/* Numbers the groups of the rows from 0 by first appearance. Holes form a row without
+ * values if `holes` is set, else they are skipped. group has one zeroed entry per row.
+ * Returns the number of groups, or -1. */
 int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selection *s,
                           const ett_key *keys, uint32_t key_count, bool holes);
 

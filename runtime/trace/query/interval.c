@@ -17,7 +17,7 @@ static int make(ett_intervals *out, size_t most) {
   return out->items ? 0 : -1;
 }
 
-/* Returns unused memory. */
+/* Shrinks the memory to its used size. */
 static int done(ett_intervals *out) {
   ett_interval *fitted =
       realloc(out->items, (out->count ? out->count : 1) * sizeof *fitted);
@@ -144,7 +144,7 @@ int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t lea
 }
 
 int64_t ett_intervals_measure(const ett_intervals *a) {
-  uint64_t n = 0; /* wraps where the true sum has no 64-bit value */
+  uint64_t n = 0; /* wraps if the true sum exceeds 64 bits */
   for (size_t i = 0; i < a->count; i++)
     n += (uint64_t)a->items[i].to - (uint64_t)a->items[i].from;
   return (int64_t)n;

@@ -1,8 +1,8 @@
 /* interval.h - sets of half-open intervals [from, to) of 64-bit integers.
  *
- * A set is sorted, and its intervals are disjoint and do not touch, so that equal sets
- * are equal arrays. Every operation is linear in its inputs, except building from
- * unsorted intervals (n log n). Lengths are exact while they fit in 64 bits. */
+ * A set is sorted; its intervals are disjoint and not adjacent, so equal sets are equal
+ * arrays. Every operation is linear in its inputs, except building from unsorted
+ * intervals (n log n). Lengths are exact while they fit in 64 bits. */
 #ifndef ETT_TRACE_INTERVAL_H
 #define ETT_TRACE_INTERVAL_H
 
@@ -20,8 +20,8 @@ typedef struct ett_intervals {
 
 void ett_intervals_free(ett_intervals *s);
 
-/* Unites n intervals in any order; empty ones (from >= to) vanish. Sorts items in place.
- * 0, or -1 when memory ran out (the same for all below). */
+/* Merges n intervals in any order; empty ones (from >= to) are dropped. Sorts items in
+ * place. 0, or -1 if memory runs out (also for all functions below). */
 int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n);
 
 int ett_intervals_union(ett_intervals *out, const ett_intervals *a,

@@ -35,10 +35,10 @@ static size_t place(uint64_t bits, uint32_t file, size_t mask) {
   return (size_t)(h ^ (h >> 31)) & mask;
 }
 
-/* A key that is searched for, with no row found yet. */
+/* A searched key without a row yet. */
 #define PENDING (ETT_TRACE_NONE - 1)
 
-/* The slot of a key, or the empty one where it would go. */
+/* The slot of a key, or the empty slot for it. */
 static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {
   size_t p = place(bits, file, mask);
   while (table[p].row != ETT_TRACE_NONE &&
@@ -47,8 +47,8 @@ static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {
   return &table[p];
 }
 
-/* The table holds the keys of the smaller side: a few rows matched against all launches
- * of a trace stay in cache. */
+/* The table holds the keys of the smaller side, so that matching a few rows against all
+ * launches of a trace stays in cache. */
 int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,
                    const ett_selection *r, ett_key key) {
   const int by_wanted = s->count < r->count;
@@ -110,7 +110,7 @@ typedef struct item {
   size_t index;
 } item;
 
-/* Outer before inner: by track, start, then the longer first. */
+/* Outer before inner: by track, then start, then longer first. */
 static int by_start(const void *a, const void *b) {
   const item *x = a, *y = b;
   if (x->track != y->track)

@@ -4,10 +4,12 @@
 
 #include "trace/query/group.h"
 
-/* Each result but ett_link_having's is as long as s, with ETT_TRACE_NONE where there is
- * no counterpart. A row is never its own counterpart. 0, or -1 when memory ran out. */
+/* All results except that of ett_link_having have the length of s, with ETT_TRACE_NONE
+ * for rows without a counterpart. A row is never its own counterpart. 0, or -1 if memory
+ * runs out. */
 
-/* Same file and same key value (correlation, or an arg); the first of r by its order. */
+/* Same file and same key value (correlation, or an arg); the first match in the order of
+ * r. */
 int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *s,
                    const ett_selection *r, ett_key key);
 
@@ -15,7 +17,7 @@ int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *
 int ett_link_having(ett_selection *out, const ett_trace *t, const ett_selection *s,
                     const ett_selection *r, ett_key key);
 
-/* Innermost row of r on the same track that holds the whole row. */
+/* The innermost row of r on the same track that encloses the row. */
 int ett_link_enclosing(ett_selection *out, const ett_trace *t, const ett_selection *s,
                        const ett_selection *r);
 

@@ -1,6 +1,6 @@
 #include "trace/query/matches.h"
 
-/* Clocks may be damage: a difference that wraps is no fault. */
+/* Clocks may be invalid; the difference wraps without an error. */
 static int64_t minus(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a - (uint64_t)b);
 }
@@ -30,8 +30,8 @@ void ett_matches_fill(ett_matches *m) {
   }
 }
 
-/* Length of a set inside [from, to). *place is an interval before which none reaches
- * beyond an earlier from; it moves on. */
+/* Length of a set inside [from, to). *place is an interval such that all earlier ones end
+ * before `from`; it only advances. */
 static int64_t inside(const ett_intervals *s, size_t *place, int64_t from, int64_t to) {
   while (*place < s->count && s->items[*place].to <= from)
     ++*place;

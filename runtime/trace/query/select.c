@@ -78,7 +78,7 @@ static int push(ett_selection *s, size_t *capacity, uint32_t row) {
   return 0;
 }
 
-/* Rows of the classes that the filter's categories belong to, merged in order. */
+/* Rows of the classes of the filter's categories, merged in order. */
 static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
                           const uint8_t *files) {
   struct {
@@ -111,8 +111,8 @@ static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
   return 0;
 }
 
-/* Whether each file has a track that passes: the rows of others are not looked at. NULL
- * when memory ran out. */
+/* Whether each file has a track that passes; rows of other files are skipped. NULL if
+ * memory runs out. */
 static uint8_t *files_of(const ett_trace *t, const ett_filter *f) {
   uint8_t *files = malloc((size_t)t->file_count + 1);
   if (!files)
@@ -161,7 +161,7 @@ static int by_row(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
-/* A sorted copy without holes and doubles. */
+/* A sorted copy without holes and duplicates. */
 static int ordered(ett_selection *out, const ett_selection *s) {
   out->rows = ett_large_alloc((s->count ? s->count : 1) * sizeof *out->rows);
   out->count = 0;

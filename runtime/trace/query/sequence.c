@@ -92,7 +92,8 @@ static double at_share(const double *sorted, size_t n, double share) {
   return sorted[at < n ? at : n - 1];
 }
 
-/* The values of each group in a stretch of their own, in order; ends[g] is its end. */
+/* Collects the values of each group in its own range, in order; ends[g] is the end of the
+ * range. */
 static void gather(double *values, size_t *ends, const ett_sequence *const *lists,
                    const uint32_t *const *homes, size_t count) {
   for (size_t k = 0; k < count; k++)

@@ -1,7 +1,7 @@
 /* sequence.h - collectives of one device in order of start, as columns.
  *
- * A collective has its own times. What it shares with others (kind, bytes, group, …) is
- * its sort, a number from 0 that the caller describes. */
+ * A collective has its own times. Its other properties (kind, bytes, group, …) are given
+ * by its sort, a number from 0 that the caller describes. */
 #ifndef ETT_TRACE_SEQUENCE_H
 #define ETT_TRACE_SEQUENCE_H
 
@@ -9,11 +9,11 @@
 
 typedef struct ett_sequence {
   int64_t *starts, *ends; /* ticks */
-  double *own;            /* ticks that the device states; NULL: end - start */
+  double *own;            /* ticks stated by the device; NULL: end - start */
   uint32_t *sorts;
   size_t count;
   uint32_t sort_count;
-  const uint32_t *types; /* number of the kernel's type of each sort; NULL: all alike */
+  const uint32_t *types; /* per sort: number of the kernel type; NULL: all equal */
 } ett_sequence;
 
 static inline uint32_t ett_sequence_type(const ett_sequence *s, size_t i) {
@@ -24,27 +24,27 @@ static inline double ett_sequence_own(const ett_sequence *s, size_t i) {
   return s->own ? s->own[i] : (double)(s->ends[i] - s->starts[i]);
 }
 
-/* Bytes of the columns, and the columns in that memory; with_own: also own. */
+/* Bytes of the columns, and the columns in that memory; with_own: including own. */
 size_t ett_sequence_bytes(size_t count, bool with_own);
 void ett_sequence_place(ett_sequence *s, void *memory, size_t count, bool with_own);
 
-/* Fills starts and ends, and own where it has a column: a number of the arg times scale,
- * or the duration. Rows without holes. */
+/* Fills starts and ends, and own if present: the numeric arg times scale, or the
+ * duration. Rows have no holes. */
 void ett_sequence_fill(ett_sequence *s, const ett_trace *t, const ett_selection *rows,
                        uint32_t arg, double scale);
 
-/* Divides a sequence: collectives of sort n go to parts[homes[n] - 1], those with home 0
- * to none. The parts' columns have the sizes of ett_sequence_sizes. */
+/* Splits a sequence: collectives of sort n go to parts[homes[n] - 1]; those with home 0
+ * are dropped. The parts' columns have the sizes of ett_sequence_sizes. */
 void ett_sequence_sizes(const ett_sequence *s, const uint32_t *homes, size_t *sizes);
 void ett_sequence_split(const ett_sequence *s, const uint32_t *homes,
                         ett_sequence *parts);
 
-/* Below, keep has a byte for each sort; NULL keeps all. */
+/* In the functions below, keep has one byte per sort; NULL keeps all. */
 
-/* Own ticks in order, and the number; only of a duration above 0 if positive is set. */
+/* Sum of own ticks in order, and their number; positive: only durations above 0. */
 double ett_sequence_sum(const ett_sequence *s, const uint8_t *keep, bool positive,
                         size_t *count);
-/* The intervals united. 0, or -1 when memory ran out. */
+/* The intervals, merged. 0, or -1 if memory runs out. */
 int ett_sequence_intervals(ett_intervals *out, const ett_sequence *s,
                            const uint8_t *keep);
 

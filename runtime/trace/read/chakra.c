@@ -1,10 +1,10 @@
-/* Chakra execution traces (.et): messages of et_def.proto (MLCommons), each behind its
- * length, the first GlobalMetadata, the others Nodes.
+/* Chakra execution traces (.et): length-prefixed messages of et_def.proto (MLCommons),
+ * first GlobalMetadata, then Nodes.
  *
  * A node is a row: computing on a device or the host, a copy, a message or a collective.
- * Chakra's own converters write durations and dependencies but no start times. Then a
- * node starts when those that it depends on have ended, and its stream or thread is free;
- * ETT_DAMAGE_NO_STARTS says so. */
+ * Chakra's own converters write durations and dependencies but no start times. Start
+ * times are then computed: a node starts when its dependencies have ended and its stream
+ * or thread is free (ETT_DAMAGE_NO_STARTS). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,16 +16,16 @@
 
 enum { METADATA = 1, LOAD = 2, STORE = 3, COMP = 4, SEND = 5, RECV = 6, COLL = 7 };
 
-/* Microseconds of a duration that is no damage. */
+/* Longest valid duration in microseconds. */
 #define LONGEST ((uint64_t)ETT_TRACE_LONGEST_S * 1000000)
 
 typedef struct node {
   slice message, name;
   uint64_t id, start, duration;
   uint32_t type, track;
-  uint32_t waits;   /* dependencies that have not ended */
-  uint64_t ready;   /* when the last of those that have did */
-  size_t out, outs; /* those that depend on it, in chakra.edges */
+  uint32_t waits;   /* number of unfinished dependencies */
+  uint64_t ready;   /* end of the last finished dependency */
+  size_t out, outs; /* dependents, in chakra.edges */
   int32_t stream;
   bool host, placed;
 } node;
@@ -37,9 +37,9 @@ typedef struct chakra {
   uint32_t arg_count;
   node *nodes;
   uint32_t count, capacity;
-  uint32_t *by_id; /* nodes in order of their ids */
+  uint32_t *by_id; /* nodes sorted by id */
   uint32_t *edges;
-  uint64_t tick; /* ticks of a microsecond */
+  uint64_t tick; /* ticks per microsecond */
 } chakra;
 
 /* The value of an attribute. */
@@ -47,7 +47,7 @@ typedef struct value {
   slice name, text;
   int64_t integer;
   double number;
-  uint32_t type; /* of ETT_ARG_… */
+  uint32_t type; /* an ETT_ARG_… type */
 } value;
 
 static bool same(slice s, const char *text) {
@@ -59,7 +59,7 @@ static void damaged(chakra *x, ett_trace_damage d, const uint8_t *at) {
   ett_part_damage(x->part, d, (uint64_t)(at - x->start));
 }
 
-/* AttributeProto. Lists have no value here. */
+/* AttributeProto. Lists are not supported. */
 static value attribute(slice s) {
   value v = {.name = s, .text = s, .type = ETT_ARG_NONE};
   v.name.end = s.at;
@@ -91,7 +91,7 @@ static value attribute(slice s) {
   return v;
 }
 
-/* One message: a node of x, or something else. -1 when memory ran out. */
+/* Reads one message: a node, or something else. -1 if memory runs out. */
 static int take_message(chakra *x, slice message) {
   node n = {.message = message, .stream = -1};
   n.name = (slice){message.at, message.at};
@@ -153,7 +153,7 @@ static int by_id(const void *a, const void *b, void *context) {
   return i < k ? -1 : i > k;
 }
 
-/* The node of an id; UINT32_MAX when there is none. */
+/* The node with an id; UINT32_MAX if there is none. */
 static uint32_t find(const chakra *x, uint64_t id) {
   uint32_t low = 0, high = x->count;
   while (low < high) {
@@ -168,7 +168,7 @@ static uint32_t find(const chakra *x, uint64_t id) {
   return x->by_id[low];
 }
 
-/* Counts a dependency of node i, or, once there are edges, keeps it. */
+/* Counts a dependency of node i; stores it once the edges are allocated. */
 static void depend(chakra *x, uint32_t i, uint64_t id) {
   uint32_t on = find(x, id);
   if (on == UINT32_MAX || on == i)
@@ -196,7 +196,7 @@ static void dependencies(chakra *x) {
   }
 }
 
-/* The nodes that may start, the first to be ready on top. */
+/* The nodes that may start, the earliest on top. */
 typedef struct queue {
   uint32_t *items, count;
   const node *nodes;
@@ -231,7 +231,7 @@ static uint32_t pop(queue *q) {
   return top;
 }
 
-/* Starts every node when it may. Nodes of a cycle start after all others. */
+/* Computes all start times. Nodes of a cycle start after all others. */
 static void start_all(chakra *x, queue *q, uint64_t *free_at) {
   uint64_t last = 0;
   uint32_t left = x->count, rest = 0;
@@ -304,7 +304,7 @@ static uint32_t intern(chakra *x, const char *text, size_t length, const uint8_t
   return ett_part_intern(x->part, text, length, (uint64_t)(at - x->start));
 }
 
-/* Keeps a value under an arg's name, if that was asked for; -1 when memory ran out. */
+/* Stores a value under an arg's name if it was requested; -1 if memory runs out. */
 static int keep(chakra *x, const char *name, const value *v) {
   for (uint32_t a = 0; a < x->arg_count; a++) {
     if (strcmp(x->args[a], name) != 0)
@@ -342,7 +342,7 @@ static const char *const collectives[] = {
     "all_reduce", "reduce",     "all_gather",     "gather",         "scatter",
     "broadcast",  "all_to_all", "reduce_scatter", "reduce_scatter", "barrier"};
 
-/* What a node communicates: a name of collectives, "send", "recv"; NULL for others. */
+/* The communication of a node: a name of collectives, "send", "recv"; NULL for others. */
 static const char *communicates(const node *n) {
   if (n->type == SEND || n->type == RECV)
     return n->type == SEND ? "send" : "recv";
@@ -361,7 +361,7 @@ static const char *communicates(const node *n) {
   return "collective";
 }
 
-/* Attributes as the args that a recording of PyTorch has for the same things. */
+/* Stores attributes under the names of the corresponding PyTorch args. */
 static int take_args(chakra *x, const node *n, const char *what) {
   static const char *const said[][2] = {{"comm_size", "In msg nelems"},
                                         {"pg_name", "Process Group Name"},
@@ -396,7 +396,7 @@ static int take_args(chakra *x, const node *n, const char *what) {
   return 0;
 }
 
-/* A node's name. That of a message which no library's kernel carries says what it is. */
+/* A node's name. A message that is not a library kernel is named by its kind. */
 static uint32_t name_of(chakra *x, const node *n, const char *what) {
   size_t length = (size_t)(n->name.end - n->name.at);
   const char *text = (const char *)n->name.at;

@@ -6,13 +6,13 @@
 #include "trace/read/source.h"
 
 typedef struct ett_load_file {
-  int failed; /* nothing could be read: err has the reason */
+  int failed; /* the file could not be read: err has the reason */
   ett_err err;
-  char fault[96]; /* of its compression; the data before it was read */
+  char fault[96]; /* error of the compressed data; data before it was read */
   uint64_t uncompressed_bytes;
 } ett_load_file;
 
-/* The outcome: parts in the order of files and of bytes in them. */
+/* The result: parts ordered by file and by position in the file. */
 typedef struct ett_load {
   ett_trace_part *parts;
   uint32_t part_count;
@@ -21,8 +21,8 @@ typedef struct ett_load {
   ett_load_file *files; /* parallel to the sources */
 } ett_load;
 
-/* Reads every source that is not ignored. -1 with *err when memory ran out, a thread
- * cannot start, or the progress function stopped the reading. */
+/* Reads every source that is not ignored. -1 with *err if memory runs out, a thread
+ * cannot start, or the progress function cancelled. */
 int ett_load_run(ett_load *l, const ett_sources *sources,
                  const ett_trace_options *options, int64_t ticks_per_second,
                  ett_err *err);
@@ -51,8 +51,8 @@ int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
                      const char *const *args, uint32_t arg_count,
                      int64_t ticks_per_second, ett_err *err);
 
-/* Reads a file, takes gzip and zstd off, and parses it. Of a file whose compression is
- * damaged, what came before is parsed. */
+/* Reads a file, decompresses gzip and zstd, and parses it. If the compressed data is
+ * damaged, the data before the damage is parsed. */
 int ett_read_parsed(ett_trace_parser parse, const char *path, ett_trace_part *part,
                     const char *const *args, uint32_t arg_count, int64_t ticks_per_second,
                     ett_err *err);

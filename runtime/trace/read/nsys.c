@@ -1,5 +1,5 @@
-/* Times of an export are nanoseconds since the session's start, whose UTC is the file's
- * base. */
+/* Nsight Systems SQLite exports. Times are nanoseconds since the session's start; its UTC
+ * time is the file's base. */
 #include "trace/read/nsys.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ typedef struct nsys_table {
   nsys_place where;
   const char *text;   /* column with the name's text, or NULL */
   const char *ids[3]; /* columns that refer to StringIds, best first */
-  const char *fixed;  /* the name when there is no column for it */
+  const char *fixed;  /* name if no column has it */
 } nsys_table;
 
 /* The columns of a query; the args follow from COLUMN_ARGS on. */
@@ -26,7 +26,7 @@ enum {
   COLUMN_DEVICE,
   COLUMN_STREAM,
   COLUMN_CORRELATION,
-  COLUMN_GLOBAL, /* serialized process, and thread on the host */
+  COLUMN_GLOBAL, /* serialized process; on the host also the thread */
   COLUMN_COPY_KIND,
   COLUMN_TYPE,
   COLUMN_TEXT,
@@ -50,7 +50,7 @@ static const nsys_table tables[] = {
     {NULL, ON_HOST, NULL, {NULL}, NULL},
 };
 
-/* Bytes of a row. Names of kernels, the longest texts, have a few thousand. */
+/* Maximum bytes of a text. Kernel names, the longest texts, have a few thousand. */
 #define LONGEST_TEXT (16 << 20)
 
 typedef struct alias {
@@ -74,7 +74,7 @@ static const alias aliases[] = {
      {"staticSharedMemory", "dynamicSharedMemory"}},
 };
 
-/* Whether the database has the table with that column (NULL: any column). */
+/* Whether the database has the table, with that column (NULL: any column). */
 static bool has_column(sqlite3 *db, const char *name, const char *column) {
   sqlite3_stmt *s = NULL;
   bool found = false;
@@ -92,7 +92,8 @@ static bool has_column(sqlite3 *db, const char *name, const char *column) {
   return found;
 }
 
-/* The column as SQL, or NULL's name. Columns come from lists above or are quoted. */
+/* Appends the column as SQL, or NULL if it is missing. Columns come from the lists above
+ * or are quoted. */
 static void append_column(sqlite3 *db, sqlite3_str *sql, const char *table,
                           const char *name) {
   if (has_column(db, table, name))
@@ -251,7 +252,7 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
       row.ph |= ETT_PH_INVALID;
     }
   } else {
-    /* NVTX: records of other types, such as names of domains (75), are no rows */
+    /* NVTX: records of other types, such as domain names (75), are not rows. */
     if (sqlite3_column_int(s, COLUMN_TYPE) >= 75)
       return 0;
     row.ph = 'i';
@@ -302,7 +303,7 @@ static int take_table(reading *r, const nsys_table *t) {
   status = 0;
   if (code == SQLITE_NOMEM || code == SQLITE_TOOBIG)
     status = failed(r);
-  else if (code != SQLITE_DONE) /* damaged pages: the rows before them stay */
+  else if (code != SQLITE_DONE) /* damaged pages: keep the rows before them */
     ett_part_damage(r->part, ETT_DAMAGE_BAD_MESSAGE, 0);
 done:
   sqlite3_finalize(s);
@@ -310,7 +311,7 @@ done:
   return status;
 }
 
-/* Names of processes and threads for the tracks that have rows. */
+/* Names of processes and threads for tracks with rows. */
 static void name_tracks(reading *r, const char *sql, int thread) {
   sqlite3_stmt *s = NULL;
   if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL) == SQLITE_OK)
@@ -337,7 +338,7 @@ static void name_tracks(reading *r, const char *sql, int thread) {
   sqlite3_finalize(s);
 }
 
-/* The first integer of a query; 1 when there is one. */
+/* The first integer of a query; returns 1 if there is one. */
 static int one_integer(reading *r, const char *sql, int64_t *value) {
   sqlite3_stmt *s = NULL;
   int found = 0;
@@ -397,8 +398,7 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
   return 0;
 }
 
-/* SQLite calls a database that was cut short malformed; its header has the full length.
- */
+/* SQLite reports a truncated database as malformed; its header has the full length. */
 static void say_if_cut_short(const char *path, ett_err *err) {
   unsigned char head[32];
   FILE *file = fopen(path, "rb");

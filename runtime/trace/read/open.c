@@ -4,7 +4,7 @@
 
 #include "trace/read/merge.h"
 
-/* Whether a file gave damage and no row: another format that begins alike. */
+/* Whether a file gave damage and no row: a different format with the same beginning. */
 static bool gave_nothing(const ett_load *l, uint32_t file, bool xplane) {
   uint64_t hurt = 0;
   for (uint32_t k = 0; k < l->part_count; k++) {
@@ -12,14 +12,14 @@ static bool gave_nothing(const ett_load *l, uint32_t file, bool xplane) {
     if (p->file != file)
       continue;
     if (p->block_count || (xplane && p->damage[ETT_DAMAGE_TRUNCATED].count))
-      return false; /* what came before the end of cut data may hold no row */
+      return false; /* data before the truncation may hold no row */
     hurt +=
         p->damage[ETT_DAMAGE_BAD_EVENT].count + p->damage[ETT_DAMAGE_BAD_MESSAGE].count;
   }
   return hurt > 0;
 }
 
-/* -1 with the first reason when no file could be read. */
+/* -1 with the first reason if no file could be read. */
 static int check_read(ett_load *l, const ett_sources *s, ett_err *err) {
   int bad = -1;
   for (uint32_t i = 0; i < s->count; i++)
@@ -47,7 +47,7 @@ static int check_read(ett_load *l, const ett_sources *s, ett_err *err) {
                      s->count > 1 ? "; no other file there is a trace" : "");
 }
 
-/* Files to be read come first, so that file numbers have no holes. */
+/* Moves the files to be read to the front, so that file numbers have no gaps. */
 static void order_sources(ett_sources *s) {
   uint32_t good = 0;
   for (uint32_t i = 0; i < s->count; i++) {
@@ -59,7 +59,7 @@ static void order_sources(ett_sources *s) {
   }
 }
 
-/* Picoseconds when every file is a TPU trace or XPlane, else nanoseconds. */
+/* Picoseconds if all files are TPU traces or XPlane, else nanoseconds. */
 static int64_t ticks_of(const ett_sources *s) {
   for (uint32_t i = 0; i < s->count; i++)
     if (!s->items[i].ignored && s->items[i].kind != ETT_TRACE_TPU_JSON &&

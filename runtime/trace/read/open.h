@@ -1,12 +1,11 @@
-/* open.h - opens a trace: finds its files, reads them in threads, merges what was read.
- */
+/* open.h - opens a trace: finds its files, reads them in threads, merges the results. */
 #ifndef ETT_TRACE_OPEN_H
 #define ETT_TRACE_OPEN_H
 
 #include "trace/table/part.h"
 
-/* Reads the file at path into a part; 0 or -1 with *err. The Nsight reader, a module of
- * its own because of SQLite, is passed in as one of these. */
+/* Reads the file at path into a part; 0, or -1 with *err. Type of the Nsight reader,
+ * which is a separate module because of SQLite. */
 typedef int (*ett_trace_reader)(const char *path, struct ett_trace_part *part,
                                 const char *const *args, uint32_t arg_count,
                                 int64_t ticks_per_second, ett_err *err);
@@ -18,16 +17,18 @@ typedef struct ett_trace_options {
   unsigned threads; /* 0: the number of cores */
   bool flows;
   const char *scanner; /* instruction set by name, for tests; NULL: the best */
-  size_t memory_bytes; /* that rows may take; 0: no limit */
-  size_t chunk_bytes;  /* of a file that several threads share; 0: chosen, for tests */
-  /* Called from the caller's thread a few times a second; nonzero stops the reading. */
+  size_t memory_bytes; /* maximum memory of the rows; 0: no limit */
+  size_t chunk_bytes;  /* size of the chunks of a file that threads share; 0: automatic;
+                          for tests */
+  /* Called in the caller's thread several times per second; a nonzero return value
+   * cancels. */
   int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
-  /* The Nsight reader, or NULL with *err; called once, when such a file is met. */
+  /* Returns the Nsight reader, or NULL with *err; called once, at the first such file. */
   ett_trace_reader (*nsys)(void *context, ett_err *err);
   void *context;
 } ett_trace_options;
 
-/* Everything at path; NULL with *err when it is not there or holds no trace. */
+/* Opens all files at path; NULL with *err if path does not exist or holds no trace. */
 ett_trace *ett_trace_open(const char *path, const ett_trace_options *options,
                           ett_err *err);
 

@@ -14,8 +14,8 @@
 #include "trace/read/load.h"
 #include "trace/read/wire.h"
 
-/* What a sequence of packets has said: texts by field of InternedData and number, and its
- * default track. */
+/* State of a packet sequence: texts by InternedData field and number, and its default
+ * track. */
 typedef struct interned {
   uint64_t sequence, iid;
   uint32_t kind;
@@ -28,7 +28,7 @@ typedef struct track {
   int64_t pid, tid;
   bool has_pid, has_tid;
   slice name, process;
-  uint32_t number; /* of the part, once it has a row */
+  uint32_t number; /* number in the part; set at its first row */
   int32_t stream;
   int16_t device;
 } track;
@@ -44,7 +44,7 @@ typedef struct perfetto {
   uint32_t *text_slots, text_mask;   /* open addressing over texts */
   uint32_t *track_slots, track_mask; /* and over tracks */
   int64_t base_ns;
-  int64_t tick; /* ticks of a nanosecond */
+  int64_t tick; /* ticks per nanosecond */
 } perfetto;
 
 enum { CATEGORIES = 1, NAMES = 2, ANNOTATIONS = 3, STRINGS = 29, DEFAULT_TRACK = 255 };
@@ -63,7 +63,7 @@ static uint64_t text_hash(const interned *t) {
   return mixed(t->iid ^ mixed(t->sequence ^ (uint64_t)t->kind << 56));
 }
 
-/* Slots for twice as many entries; every entry is put in again. */
+/* Doubles the slots and reinserts every entry. */
 static int grow_slots(uint32_t **slots, uint32_t *mask, uint32_t count) {
   if (*slots && count < (*mask + 1) / 2)
     return 0;
@@ -78,7 +78,7 @@ static int grow_slots(uint32_t **slots, uint32_t *mask, uint32_t count) {
   return 1;
 }
 
-/* The slot of a text: it holds the text's number, or UINT32_MAX. */
+/* The slot of a text: the text's number, or UINT32_MAX. */
 static uint32_t *text_slot(const perfetto *x, const interned *key) {
   uint64_t h = text_hash(key);
   for (;; h++) {
@@ -99,7 +99,7 @@ static int put_text(perfetto *x, interned t) {
     *text_slot(x, &x->texts[i]) = i;
   uint32_t *slot = text_slot(x, &t);
   if (*slot != UINT32_MAX) {
-    x->texts[*slot] = t; /* said again after the sequence was cleared */
+    x->texts[*slot] = t; /* redefined after the sequence was cleared */
     return 0;
   }
   if (ett_grow(&x->texts, x->text_count, &x->text_capacity, 256, sizeof *x->texts))
@@ -116,7 +116,7 @@ static slice text_of(const perfetto *x, uint64_t sequence_id, uint32_t kind,
   return i == UINT32_MAX ? (slice){x->start, x->start} : x->texts[i].text;
 }
 
-/* The track of a uuid, made if new; NULL when memory ran out. */
+/* The track of a uuid, created if new; NULL if memory runs out. */
 static track *track_of(perfetto *x, uint64_t uuid) {
   int grown = grow_slots(&x->track_slots, &x->track_mask, x->track_count + 1);
   if (grown < 0)
@@ -153,7 +153,7 @@ static uint32_t intern(perfetto *x, slice s) {
                          (uint64_t)(s.at - x->start));
 }
 
-/* The number in the next "[n]" of a text from *at on; -1 without one. */
+/* The number in the next "[n]" of a text from *at on; -1 if there is none. */
 static int64_t bracketed(slice text, const uint8_t **at) {
   const uint8_t *s = *at;
   while (s < text.end && *s != '[')
@@ -211,7 +211,8 @@ static int take_descriptor(perfetto *x, slice s) {
   return 0;
 }
 
-/* The part's track of a Perfetto track: process and thread of it or of its parents. */
+/* The part's track of a Perfetto track: its process and thread, or those of its
+ * parents. */
 static uint32_t part_track(perfetto *x, track *t) {
   if (t->number != ETT_TRACE_NONE)
     return t->number;
@@ -250,7 +251,7 @@ static bool same(slice s, const char *text) {
   return (size_t)(s.end - s.at) == n && memcmp(s.at, text, n) == 0;
 }
 
-/* One debug annotation as an arg of the row that is appended next. */
+/* Stores a debug annotation as an arg of the row appended next. */
 static int take_annotation(perfetto *x, uint64_t sequence_id, slice s, ett_row *row) {
   field f;
   slice name = {x->start, x->start}, text = name;
@@ -407,7 +408,7 @@ static int take_defaults(perfetto *x, uint64_t sequence_id, slice s) {
   return 0;
 }
 
-/* One packet; descriptors are taken in a pass of their own, before all events. */
+/* Reads one packet; descriptors are read in a separate pass before all events. */
 static int take_packet(perfetto *x, slice s, bool events) {
   field f;
   slice scan = s, event = {0};

@@ -21,13 +21,13 @@ typedef struct text {
   bool escaped;
 } text;
 
-/* A walk over the members of an object or the items of an array. */
+/* Iterates over the members of an object or the items of an array. */
 typedef struct walk {
   const char *at, *end;
   bool begun, damaged;
 } walk;
 
-/* An id with a text: a kernel's name, a marker's message; or with a device's number. */
+/* An id with a text (a kernel's name, a marker's message) or with a device's number. */
 typedef struct named {
   uint64_t id;
   text name;
@@ -49,10 +49,10 @@ typedef struct rocprof {
   table operations; /* id: kind << 32 | operation */
   char *scratch;
   size_t scratch_size;
-  const char *cut; /* where the document's structure ended, or NULL */
+  const char *cut; /* end of the document's valid structure, or NULL */
 } rocprof;
 
-/* What a record says. */
+/* The fields of a record. */
 typedef struct record {
   uint64_t kind, operation, thread, correlation, start, stop, kernel, stream, queue;
   uint64_t from, to; /* agents */
@@ -65,7 +65,7 @@ static const char *space(const char *p, const char *end) {
   return p;
 }
 
-/* Behind the string whose opening quote is p; NULL when it does not end. */
+/* The position after the string whose opening quote is p; NULL if it does not end. */
 static const char *behind_string(const char *p, const char *end, text *out) {
   *out = (text){.at = ++p};
   for (; p < end && *p != '"'; p++)
@@ -80,7 +80,7 @@ static const char *behind_string(const char *p, const char *end, text *out) {
   return p + 1;
 }
 
-/* Behind the value at p; NULL when it does not end. */
+/* The position after the value at p; NULL if it does not end. */
 static const char *behind_value(const char *p, const char *end) {
   size_t depth = 0;
   text ignored;
@@ -140,7 +140,7 @@ static bool next(walk *w, text *key, text *value) {
   value->end = behind_value(value->at, w->end);
   value->escaped = false;
   if (!value->end) {
-    value->end = w->end; /* what is there of it can still be walked */
+    value->end = w->end; /* the available part can still be read */
     w->damaged = true;
   }
   w->at = value->end;
@@ -155,7 +155,7 @@ static bool is(text t, const char *name) {
   return (size_t)(t.end - t.at) == n && memcmp(t.at, name, n) == 0;
 }
 
-/* A natural number below 2^64; false for other values. */
+/* An unsigned 64-bit integer; false for other values. */
 static bool natural(text t, uint64_t *value) {
   uint64_t v = 0;
   const char *p = t.at;
@@ -284,7 +284,7 @@ static int take_kernels(rocprof *x, text value) {
   return 0;
 }
 
-/* "strings": names of operations by the place of their kind, messages of markers. */
+/* "strings": names of operations by kind, messages of markers. */
 static int take_strings(rocprof *x, text value) {
   walk w = inside(value);
   text key, list, item, v, name;
@@ -335,7 +335,7 @@ static void take_field(record *r, text key, text v) {
     number_in(v, "handle", &r->from);
 }
 
-/* The requested args of the record whose row is appended next: its natural numbers. */
+/* The requested args of the row appended next: the record's unsigned integers. */
 static int take_args(rocprof *x, text value) {
   walk w = inside(value);
   text key, v;
@@ -421,7 +421,7 @@ static void set_times(rocprof *x, ett_row *row, const record *r, const char *at)
   }
 }
 
-/* The base of times is that of the first record. */
+/* The time base is that of the first record. */
 static void see_base(rocprof *x, const record *r) {
   if (r->start > 0 && r->start <= INT64_MAX &&
       (x->base_ns == 0 || (int64_t)r->start < x->base_ns))
@@ -449,7 +449,7 @@ static int append(rocprof *x, text category, const record *r, text value, bool d
   return ett_part_append(x->part, &row);
 }
 
-/* One record of an array of buffer_records; without `rows` only the base of times. */
+/* Reads one record of an array in buffer_records; without `rows` only the time base. */
 static int take_record(rocprof *x, text category, text value, bool rows) {
   walk w = inside(value);
   text key, v;
@@ -486,7 +486,7 @@ static int take_records(rocprof *x, text value, bool rows) {
   return 0;
 }
 
-/* The tables of a process, which may stand behind the records that need them. */
+/* Reads the tables of a process, which may come after the records that use them. */
 static int take_tables(rocprof *x, text process) {
   walk w = inside(process);
   text key, value;
@@ -524,7 +524,8 @@ static int take_process(rocprof *x, text process, bool rows) {
   return 0;
 }
 
-/* One pass over all processes: the first finds the base of times, the second the rows. */
+/* One pass over all processes: the first finds the time base, the second reads the
+ * rows. */
 static int pass(rocprof *x, text all, bool rows) {
   walk w = inside(all);
   text key, value, process;

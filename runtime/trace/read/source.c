@@ -27,7 +27,7 @@ static int ends(const char *text, const char *tail) {
   return n >= m && strcasecmp(text + n - m, tail) == 0;
 }
 
-/* Whether a file of a directory is opened at all. */
+/* Whether a file of a directory is a candidate. */
 static int has_extension(const char *path) {
   static const char *const list[] = {
       ".json",     ".json.gz", ".json.zst",       ".gz",
@@ -44,8 +44,8 @@ static int contains(const char *bytes, size_t n, const char *text) {
   return memmem(bytes, n, text, strlen(text)) != NULL;
 }
 
-/* What to do with a zip archive. nsys-jax writes the report of Nsight Systems first and
- * tables in Parquet last; a zip archive ends with the names of its files. */
+/* Advice for a zip archive. nsys-jax writes the Nsight Systems report first and Parquet
+ * tables last; a zip archive ends with its file names. */
 static const char *of_archive(int fd, const char *head, size_t n) {
   struct stat st;
   char tail[4096];
@@ -65,7 +65,7 @@ static const char *of_archive(int fd, const char *head, size_t n) {
   return "a zip archive: unpack it and name the folder";
 }
 
-/* What to do with a file of a tool that ett does not read; NULL for others. */
+/* Advice for a file of an unsupported tool; NULL for others. */
 static const char *advice(int fd, const char *path, const char *head, size_t n) {
   if (ends(path, ".nsys-rep") || ends(path, ".qdrep"))
     return "an Nsight Systems report: 'nsys export --type sqlite FILE' makes a trace of "
@@ -102,7 +102,7 @@ static int is_perfetto(const char *path, const char *head, size_t n) {
   return packets > 0;
 }
 
-/* An execution trace of Chakra: by its name, messages behind their lengths. */
+/* A Chakra execution trace: by its name and length-prefixed messages. */
 static int is_chakra(const char *path, const char *head, size_t n) {
   if (!ends(path, ".et") && !ends(path, ".et.gz") && !ends(path, ".et.zst"))
     return 0;
@@ -124,7 +124,7 @@ static int is_chakra(const char *path, const char *head, size_t n) {
   return messages == 2;
 }
 
-/* Format of a file by its first bytes, decompressed; AUTO when it is no trace. */
+/* Format of a file by its first bytes, decompressed; AUTO if it is no trace. */
 static ett_trace_kind kind_of(const char *path, const char *head, size_t n) {
   if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0)
     return ETT_TRACE_NSYS;
@@ -221,7 +221,8 @@ static int add(ett_sources *s, const char *path, uint64_t bytes, ett_err *err) {
   return 0;
 }
 
-/* What a walk has met: files and folders by device and number, links to look at later. */
+/* State of a directory walk: visited files and folders by device and inode, and deferred
+ * links. */
 typedef struct walker {
   ett_sources *sources;
   struct met {
@@ -237,7 +238,7 @@ static int walk_memory(walker *w) {
   return ett_err_set(w->err, ETT_ERR_MEMORY, "out of memory");
 }
 
-/* 1 the first time, 0 later, -1. */
+/* 1 at the first visit, 0 later, -1 on error. */
 static int is_new(walker *w, const struct stat *st) {
   for (uint32_t i = 0; i < w->met_count; i++)
     if (w->met[i].device == st->st_dev && w->met[i].number == st->st_ino)
@@ -250,8 +251,8 @@ static int is_new(walker *w, const struct stat *st) {
 
 static int walk(walker *w, const char *folder, int depth);
 
-/* A file or folder by its path. Links are kept for later: a file is named by its real
- * path when that is below the folder too. */
+/* Visits a file or folder by its path. Links are deferred: if the target is also below
+ * the folder, the file is named by its real path. */
 static int visit(walker *w, const char *path, int depth, bool follow) {
   struct stat st;
   if (!follow && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
@@ -303,7 +304,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The trace files below a folder, each once: first those on real paths. */
+/* The trace files below a folder, once each: first those on real paths. */
 static int walk_all(ett_sources *s, const char *folder, ett_err *err) {
   walker w = {.sources = s, .err = err};
   int result = visit(&w, folder, -1, true);
@@ -324,7 +325,8 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
 }
 
-/* JAX writes the same run as host.xplane.pb and host.trace.json.gz; the JSON is cut. */
+/* JAX writes a run both as host.xplane.pb and as host.trace.json.gz; the JSON is
+ * truncated. */
 static void drop_doubles(ett_sources *s) {
   for (uint32_t i = 0; i < s->count; i++) {
     ett_source *x = &s->items[i];
@@ -348,7 +350,7 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
     return ett_err_set(err, ETT_ERR_MISSING, "cannot read '%s': %s", path,
                        strerror(errno));
   int folder = S_ISDIR(st.st_mode);
-  if (!folder && !S_ISREG(st.st_mode)) /* a pipe could not be read twice */
+  if (!folder && !S_ISREG(st.st_mode)) /* a pipe cannot be read twice */
     return ett_err_set(err, ETT_ERR_MISSING,
                        "cannot read '%s': a trace must be a file or a folder", path);
   if (folder ? walk_all(s, path, err) : add(s, path, (uint64_t)st.st_size, err))
@@ -382,7 +384,7 @@ fail:
   return -1;
 }
 
-/* The number before an ending: 3 of "workload.3.et". */
+/* The number before a suffix: 3 in "workload.3.et". */
 static int number_before(const char *name, const char *tail, int64_t *rank) {
   const char *end = ends(name, tail) ? name + strlen(name) - strlen(tail) : name;
   const char *d = end;

@@ -10,7 +10,7 @@ typedef struct ett_source {
   uint64_t bytes;
   ett_compression compression;
   ett_trace_kind kind;
-  const char *ignored; /* why it is not read, or NULL */
+  const char *ignored; /* reason for ignoring it, or NULL */
 } ett_source;
 
 typedef struct ett_sources {
@@ -24,8 +24,8 @@ typedef struct ett_sources {
 int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode, ett_err *err);
 void ett_sources_free(ett_sources *s);
 
-/* The rank in a file name: rank3, rank-3, worker3, kineto_trace_3.json, host-w-3. 1 when
- * there is one. */
+/* The rank in a file name: rank3, rank-3, worker3, kineto_trace_3.json, host-w-3. Returns
+ * 1 if there is one. */
 int ett_rank_of_name(const char *path, int64_t *rank);
 
 #endif

@@ -1,4 +1,4 @@
-/* Files that are read as a whole before they are parsed. */
+/* Reads complete files before parsing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "trace/read/load.h"
 
-/* The bytes that a source gives, NULL with *err; capacity is a first guess. */
+/* Reads all bytes of a source, NULL with *err; capacity is an initial guess. */
 static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_err *err) {
   char *bytes = malloc(capacity);
   ptrdiff_t n = 0;
@@ -31,8 +31,8 @@ static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_er
   return NULL;
 }
 
-/* The whole file without its compression, which the caller frees; NULL with *err. Where
- * the compression is damaged, what came before is there and *cut is set. */
+/* Reads and decompresses a whole file; the caller frees it; NULL with *err. If the
+ * compressed data is damaged, returns the data before the damage and sets *cut. */
 static char *read_whole(const char *path, size_t *size, bool *cut, ett_err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   struct stat st;

@@ -30,7 +30,7 @@ static inline int varint(slice *s, uint64_t *value) {
   return 0;
 }
 
-/* The next field of a message: 1, 0 at its end, -1 when it is damaged or cut off. */
+/* The next field of a message: 1, 0 at its end, -1 if it is damaged or truncated. */
 static inline int next(slice *s, field *f) {
   if (s->at == s->end)
     return 0;

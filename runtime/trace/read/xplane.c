@@ -29,7 +29,7 @@ static uint32_t intern(xplane *x, slice s) {
                          s.at > x->start ? (uint64_t)(s.at - x->start) : 0);
 }
 
-/* One stat as an arg of the row that is appended next. */
+/* Stores one stat as an arg of the row appended next. */
 static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
   field f;
   const stat_name *name = NULL;
@@ -131,7 +131,7 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
     if (f.number == 3)
       row.dur = (int64_t)f.value;
     if (f.number == 5)
-      timed = false; /* a count of occurrences, not an interval */
+      timed = false; /* a number of occurrences, not an interval */
   }
   if (status < 0) {
     damaged(x, at);

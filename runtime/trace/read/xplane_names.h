@@ -17,7 +17,7 @@ typedef struct stat_name {
 typedef struct event_name {
   int64_t id;
   slice body;
-  uint32_t name, long_name; /* string ids, made when first used */
+  uint32_t name, long_name; /* string ids, created at their first use */
 } event_name;
 
 typedef struct plane {
@@ -26,8 +26,8 @@ typedef struct plane {
   uint32_t stat_count, stat_capacity, event_count, event_capacity;
 } plane;
 
-/* Adds an entry of the plane's stat_metadata or event_metadata, unless it is damaged;
- * args are the requested ones. 0, or -1 when memory ran out. */
+/* Adds an entry of the plane's stat_metadata or event_metadata unless it is damaged; args
+ * are the requested ones. 0, or -1 if memory runs out. */
 int ett_plane_add_stat(plane *p, slice s, const char *const *args, uint32_t arg_count);
 int ett_plane_add_event(plane *p, slice s);
 

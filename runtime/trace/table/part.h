@@ -1,4 +1,4 @@
-/* part.h - what one reader thread makes of one stretch of one file.
+/* part.h - the data that one reader thread produces from one chunk of one file.
  *
  * A part owns blocks of rows, args, tracks, root members and a count of damage. Its
  * string ids belong to the lexicon of the thread that filled it. read/merge.h joins
@@ -11,7 +11,7 @@
 #include "trace/table/strings.h"
 #include "trace/table/trace.h"
 
-/* Damage that reading survives; each kind is counted, and its first offset kept. */
+/* Recoverable damage; each kind is counted, and its first offset recorded. */
 typedef enum ett_trace_damage {
   ETT_DAMAGE_TRUNCATED,
   ETT_DAMAGE_BAD_STRING,
@@ -31,11 +31,11 @@ typedef enum ett_trace_damage {
   ETT_DAMAGE_COUNT
 } ett_trace_damage;
 
-/* "truncated", "bad_string", … and a sentence with the consequence. */
+/* "truncated", "bad_string", … and a description of the consequence. */
 const char *ett_trace_damage_name(ett_trace_damage d);
 const char *ett_trace_damage_text(ett_trace_damage d);
 
-/* Marks in ph a row whose time is not usable. */
+/* Flag in ph: the row's time is invalid. */
 #define ETT_PH_INVALID 0x80u
 
 /* Per thread: distinct strings, and categories (their own small numbering). */
@@ -44,7 +44,7 @@ typedef struct ett_lexicon {
   ett_strings categories;
   uint8_t *category_class; /* parallel to categories */
   uint32_t category_capacity;
-  bool dirty;         /* some text is not UTF-8 */
+  bool dirty;         /* some text is not valid UTF-8 */
   atomic_llong *room; /* bytes that blocks may still take; NULL: no limit */
 } ett_lexicon;
 
@@ -52,10 +52,10 @@ typedef struct ett_lexicon {
 
 void ett_lexicon_free(ett_lexicon *l);
 
-/* Class of a category text: both Kineto dialects, tables of Nsight exports. */
+/* Class of a category text; covers both Kineto formats and tables of Nsight exports. */
 ett_trace_class ett_trace_classify(const char *category, size_t length);
 
-/* Number of a category; ETT_CATEGORY_NONE when none is left or memory ran out. */
+/* Number of a category; ETT_CATEGORY_NONE if none is left or memory runs out. */
 uint16_t ett_lexicon_category(ett_lexicon *l, const char *text, size_t length);
 
 /* A pid or tid: absent, an integer, or a string id. */

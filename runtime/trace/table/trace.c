@@ -56,12 +56,12 @@ const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t
   uint32_t n = t->arg_lengths[arg], low = t->arg_hints[arg], high = n;
   if (low < n && items[low].row == row)
     return &items[low];
-  if (low + 1 < n && items[low + 1].row == row) { /* most rows follow one another */
+  if (low + 1 < n && items[low + 1].row == row) { /* rows are usually read in sequence */
     t->arg_hints[arg] = low + 1;
     return &items[low + 1];
   }
   if (low < n && items[low].row <= row) {
-    uint32_t step = 1; /* ahead of the hint: widening steps, then bisection */
+    uint32_t step = 1; /* forward from the hint: exponential search, then bisection */
     while (low + step < n && items[low + step].row <= row) {
       low += step;
       step *= 2;

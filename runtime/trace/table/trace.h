@@ -23,10 +23,10 @@ struct ett_track;
 #define ETT_TRACE_BLOCK 65536u
 #define ETT_TRACE_EVENT_BYTES 41
 #define ETT_TRACE_NONE UINT32_MAX /* no row, no string */
-/* Longer rows are damage: 30 days in seconds. */
+/* Longer rows are invalid: 30 days in seconds. */
 #define ETT_TRACE_LONGEST_S INT64_C(2592000)
 
-/* Class of a row: from its category, line or table, never from its name. */
+/* Class of a row, from its category, line or table; never from its name. */
 typedef enum ett_trace_class {
   ETT_CLASS_OTHER = 0,
   ETT_CLASS_KERNEL,
@@ -104,13 +104,13 @@ typedef struct ett_trace_file {
   uint64_t bytes;              /* on disk */
   uint64_t uncompressed_bytes; /* read */
   uint64_t event_count;        /* rows */
-  uint64_t seen_count;         /* records, with flows and metadata */
+  uint64_t seen_count;         /* records, including flows and metadata */
   struct ett_member *members;  /* of the root object, as JSON text */
   uint32_t member_count;
 } ett_trace_file;
 
 typedef struct ett_trace_warning {
-  uint32_t file; /* ETT_TRACE_NONE: of the whole trace */
+  uint32_t file; /* ETT_TRACE_NONE: the whole trace */
   bool has_offset;
   uint64_t offset, count;
   const char *code;
@@ -131,14 +131,14 @@ typedef struct ett_trace {
   const char **arg_names; /* of the columns below */
   ett_trace_arg **args;
   uint32_t *arg_lengths;
-  uint32_t *arg_hints;   /* where the last one was found: rows are mostly read in order */
-  uint32_t **class_rows; /* rows of each class in order, made at the first use */
+  uint32_t *arg_hints;   /* index of the last lookup: rows are mostly read in order */
+  uint32_t **class_rows; /* sorted rows of each class, created at the first use */
   uint32_t *class_counts;
   uint32_t arg_count;
   ett_trace_warning *warnings;
   uint32_t warning_count;
   int64_t ticks_per_second, origin_ns;
-  int64_t start, stop; /* of all complete valid rows, ticks; 0, 0 when there are none */
+  int64_t start, stop; /* of all complete valid rows, in ticks; 0, 0 without rows */
   uint64_t event_count;
   size_t memory_bytes;
 } ett_trace;
@@ -151,8 +151,8 @@ int ett_trace_index_classes(ett_trace *t);
 /* Column of the arg of that name, or -1 when it was not requested. */
 int ett_trace_arg_find(const ett_trace *t, const char *name);
 
-/* The arg of a row, NULL when it has none. One thread at a time may read a trace: this
- * keeps a hint. */
+/* The arg of a row, or NULL. Only one thread at a time may read a trace, because this
+ * updates a hint. */
 const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t row);
 
 #endif

@@ -5,7 +5,7 @@
 static uint32_t hash_at(const char *p) {
   uint32_t v;
   memcpy(&v, p, sizeof v);
-  return ((v | 0x20202020u) * 0x9E3779B1u) >> 16; /* 0x20: without case */
+  return ((v | 0x20202020u) * 0x9E3779B1u) >> 16; /* 0x20: ignores case */
 }
 
 void ett_words_add(ett_words *w, const char *word) {

@@ -17,7 +17,7 @@ typedef struct ett_words {
 /* Adds a word of at least ETT_WORD_LEAST bytes. */
 void ett_words_add(ett_words *w, const char *word);
 
-/* False when the text contains none of the words, in any case of ASCII. */
+/* False if the text contains none of the words, ignoring ASCII case. */
 bool ett_words_may_contain(const ett_words *w, const char *text, size_t length);
 
 #endif

@@ -1,4 +1,4 @@
---- Messages of Chakra execution traces, which the reader names by what they are.
+--- Messages in Chakra execution traces; the reader names them by kind.
 return {
   name = "chakra",
   summary = "communication nodes of Chakra execution traces",

@@ -5,7 +5,7 @@ return {
   source = "https://github.com/deepseek-ai/DeepEP, csrc/kernels",
   patterns = { "deep_ep::", "internode::dispatch", "internode::combine", "intranode::dispatch", "intranode::combine",
     "internode_ll::dispatch", "internode_ll::combine", "notify_dispatch", "cached_notify" },
-  except = { "get_dispatch_layout" }, -- computes who sends what, and moves nothing
+  except = { "get_dispatch_layout" }, -- computes the send counts and moves no data
   dimension = "ep",
   kinds = { { "dispatch", "all_to_all" }, { "combine", "all_to_all" }, { "notify", "all_to_all" } },
 }

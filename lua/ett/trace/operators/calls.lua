@@ -2,8 +2,7 @@
 --
 -- A device row belongs to the host operator that launched it (by correlation, innermost on its thread). Its operation
 -- is the outermost of that operator's ancestors with a known shape (ett.trace.operators.kinds). In the backward pass
--- the operation is that of the forward operator with the same sequence number, of which PyTorch's autograd keeps
--- count.
+-- the operation is that of the forward operator with the same sequence number (assigned by PyTorch's autograd).
 local kinds = require "ett.trace.operators.kinds"
 local stats = require "ett.trace.stats"
 
@@ -17,15 +16,15 @@ local function is_backward(name)
   return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("Backward%d*$") ~= nil
 end
 
---- The words of a backward node's name that its forward operator shares: "AddmmBackward0" -> "addmm".
+--- The words of a backward node's name that also occur in its forward operator: "AddmmBackward0" -> "addmm".
 local function stem(name)
   return name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower()
 end
 
 local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
 
---- Host operators in the order of their threads and starts, with the parent of each: arrays by node. Times are rounded:
---- a child may end `slack` ticks behind its parent.
+--- Host operators by thread and start, with the parent of each: arrays by node. Times are rounded, so a child may end
+--- up to `slack` ticks after its parent.
 local function read_nodes(rows, slack)
   local columns = stats.columns(rows, fields)
   local order, count = {}, #rows
@@ -75,7 +74,7 @@ local function recognise(tree)
   return found
 end
 
---- The forward operator of every backward node that has one.
+--- The forward operator of each backward node, if any.
 local function link_passes(tree)
   local by_sequence, forward = {}, {}
   for n = 1, tree.count do
@@ -91,8 +90,8 @@ local function link_passes(tree)
     if list then
       local words, best, best_score = stem(tree.name[n]), nil, -1
       for _, f in ipairs(list) do
-        -- The operator that made the node is the last to start with its number; names agree where numbers are used
-        -- by two threads.
+        -- The forward operator is the last one to start with that number; names are compared because two threads may
+        -- use equal numbers.
         local score = (plain(tree.name[f]) == words and 2 or 0) + (tree.ts[f] <= tree.ts[n] and 1 or 0)
         if score > best_score or score == best_score and tree.ts[f] >= tree.ts[best] then
           best, best_score = f, score
@@ -104,13 +103,14 @@ local function link_passes(tree)
   return forward
 end
 
---- Books one node: on itself or on the node above it that has a shape. State: owner, pass, source, inside by node.
+--- Attributes the work of one node to itself or to an ancestor with a shape. State: owner, pass, source, inside by
+--- node.
 local function book_node(tree, n, state)
   local owner, source, inside = state.owner, state.source, state.inside
   local p, backward, operation = tree.parent[n], is_backward(tree.name[n]), tree.operation[n]
   inside[n] = backward and "backward" or p > 0 and inside[p] or "forward"
   local above = p > 0 and owner[p] or nil
-  -- A forward operator that gradients may flow through, inside a backward node, is run again.
+  -- A differentiable forward operator inside a backward node is a recomputation.
   local again = not backward and inside[n] == "backward" and operation and tree.sequence[n]
   if again then
     owner[n], source[n], state.pass[n], inside[n] = n, n, "recompute", "recompute"
@@ -122,15 +122,16 @@ local function book_node(tree, n, state)
   elseif operation then
     owner[n], source[n] = n, n
     state.pass[n] = operation.family == "optimizer" and "update" or inside[n]
-  elseif above and tree.name[above]:find("^aten::") then -- without a shape: the outermost of PyTorch's own
+  elseif above and tree.name[above]:find("^aten::") then -- without a shape: the outermost operator of PyTorch
     owner[n] = above
   else
     owner[n], state.pass[n] = n, inside[n]
   end
 end
 
---- For each node the node that its work is booked on (owner), and for that one its pass and the node whose operation it
---- is (source; none for an operator without a shape). Forward nodes first: backward nodes refer to them.
+--- For each node, the node to which its work is attributed (owner). For owners, the pass and the node that defines the
+--- operation (source; none for an operator without a shape). Forward nodes come first, because backward nodes refer to
+--- them.
 local function book(tree)
   local state, within = { owner = {}, pass = {}, source = {}, inside = {} }, {}
   for n = 1, tree.count do -- parents come before their children

@@ -43,7 +43,7 @@ local function add_row(run, name, ts, stop)
   run.kernels[name] = (run.kernels[name] or 0) + stop - ts
 end
 
---- What tells runs apart: the owner, and for the several backward nodes of one forward operator that operator.
+--- Key of a run: the owner; for several backward nodes of one forward operator, that operator.
 local function identity(tree, node)
   if tree.pass[node] == "backward" and tree.source[node] then return -tree.source[node] end
   return node
@@ -74,7 +74,7 @@ function operators.of_lane(lane)
   end)
 end
 
---- The outermost nodes that a window holds, in order of start: those with a shape, and with `all` what is between them.
+--- The outermost nodes inside a window, in order of start: those with a shape; with `all` also those between them.
 local function outermost(tree, from, to, all)
   local nodes, holds, covered = {}, {}, {}
   for n = tree.count, 1, -1 do -- whether a node without a shape has one inside
@@ -113,9 +113,9 @@ function operators.of_host(view, process)
   end)
 end
 
---- The runs of a stretch of a host process, so that together they last as long as it: what is between two outermost
---- operators belongs to the first, and operators without a shape are runs, too. charge(events): ticks that are not the
---- program's, of so many recorded operators.
+--- The runs of an interval of a host process; their durations sum to the interval. Time between two outermost operators
+--- belongs to the first, and operators without a shape are runs too. charge(events): profiler overhead in ticks for a
+--- number of recorded operators.
 function operators.of_stretch(view, process, from, to, charge)
   local tree = operators.tree(view, process)
   local nodes, starts = outermost(tree, from, to, true), {}

@@ -1,15 +1,15 @@
---- Which operation a host operator is, from its name and the shapes of its inputs.
+--- Identifies the operation of a host operator from its name and the shapes of its inputs.
 --
 --   kinds.of("aten::mm", "[[8192,4096],[4096,1536]]") --> { family = "gemm", m = 8192, n = 1536, k = 4096, … }
 --
 -- Families and dimensions are those of kernel_shape (operators/README.md). Products: batch, m, n, k. Attention: batch,
--- heads, kv_heads, seq_q, seq_k, head_dim. Others: rows, cols. `what` tells apart operators of one family.
+-- heads, kv_heads, seq_q, seq_k, head_dim. Others: rows, cols. `what` distinguishes operators of one family.
 local comm = require "ett.trace.comm"
 
 local kinds = {}
 
---- Shapes of the inputs of an "Input Dims" text: a list of lists of integers; a scalar is an empty list. Of a list of
---- tensors the first counts. Nil where the text is damaged.
+--- Shapes of the inputs in an "Input Dims" text: a list of lists of integers; a scalar is an empty list. For a list of
+--- tensors, that of the first tensor. Nil if the text is invalid.
 function kinds.dims(text)
   if type(text) ~= "string" then return nil end
   local position, list = (text:find("[", 1, true) or #text) + 1, {}
@@ -50,7 +50,7 @@ local function linear(dims)
   return { family = "gemm", batch = 1, m = product(x, 1, #x - 1), n = w[1], k = w[2] }
 end
 
---- a[m, k] times b[k, n], or batches of them; `first`: the place of a.
+--- a[m, k] times b[k, n], or batches of them; `first`: the index of a.
 local function multiply(first)
   return function(dims)
     local a, b = dims[first], dims[first + 1]
@@ -78,7 +78,7 @@ local function rowwise(family, what, input)
   end
 end
 
---- Rows are what the normalised dimensions leave: the gain's shape says which they are.
+--- The rows are the dimensions that are not normalised; the gain's shape identifies the normalised ones.
 local function norm(what)
   return function(dims)
     local rows, cols = matrix(dims[1])
@@ -99,7 +99,7 @@ local function embedding(dims)
   return { family = "embedding", rows = product(ids, 1, #ids), cols = weight[2], vocab = weight[1] }
 end
 
---- A sum of two tensors of one shape: a residual connection, unless one of them is small.
+--- A sum of two tensors with equal shapes: a residual connection, unless one of them is small.
 local function addition(dims)
   local a, b = dims[1], dims[2]
   if not (a and b) or #a < 2 or #a ~= #b then return nil end
@@ -157,7 +157,7 @@ local order = { gemm = { "batch", "m", "n", "k" }, bmm = { "batch", "m", "n", "k
   attention = { "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim" }, embedding = { "rows", "cols", "vocab" },
   other = { "rows", "cols" } }
 
---- An operation's family and dimensions as text: the same text for the same work.
+--- An operation's family and dimensions as text; equal work gives equal texts.
 function kinds.key(o)
   local words = { o.family, o.what }
   for _, name in ipairs(order[o.family] or order.other) do words[#words + 1] = tostring(o[name]) end
@@ -173,7 +173,7 @@ function kinds.text(o)
   return table.concat(words, "x")
 end
 
---- The operation of a host operator, or nil: an operator that ett has no shape for.
+--- The operation of a host operator; nil if ett has no shape for it.
 ---@param name string
 ---@param dims_text string? "Input Dims"
 ---@param types_text string? "Input type"

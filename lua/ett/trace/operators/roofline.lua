@@ -9,7 +9,7 @@ end
 local tokens_hidden = function(o) return { tokens = o.rows, hidden = o.cols } end
 local tokens_width = function(o) return { tokens = o.rows, width = o.cols } end
 
--- family, or family and `what` -> the operator file that counts, and the shape that it takes
+-- family, or family and `what` -> the operator file that counts, and its shape
 local files = {
   gemm = { "linear_up", product }, bmm = { "bmm_qk", function(o)
     return { batch = o.batch, tokens = o.m, in_features = o.k, out_features = o.n }
@@ -31,7 +31,7 @@ local files = {
   embedding = { "embedding", function(o) return { tokens = o.rows, vocab = o.vocab, hidden = o.cols } end },
 }
 
---- The operator file of an operation and its shape there; nil where ett has none.
+--- The operator file of an operation, and its shape there; nil if there is none.
 ---@return table? op, table? shape
 function roofline.operator(o)
   local entry = o and (files[o.family] or files[o.family .. " " .. tostring(o.what)])

@@ -1,7 +1,7 @@
---- The timeline of a trace's page: lanes by rank, stream and host thread, and by process group.
+--- The timeline of a trace's page: lanes by rank, stream, host thread and process group.
 --
--- A kernel's details are its collective's, or the operator's that launched it. The first part of a collective, until
--- the last rank of its group has started, is drawn as waiting.
+-- The details of a kernel are those of its collective, or of the operator that launched it. The part of a collective
+-- before the last rank of its group starts is drawn as waiting.
 local error_module = require "ett.base.error"
 local page_lanes = require "ett.report.page.lanes"
 
@@ -16,14 +16,14 @@ local kind_of_class = { cpu_op = host, python = host, host = host, communication
   overhead = call, annotation = range, device_annotation = range, device_step = range, device_module = range,
   device_async = compute, memcpy = copies, memset = copies }
 
---- Bytes of a page's lanes; lanes beyond are drawn from overviews only. Device rows come first.
+--- Maximum bytes of a page's lanes; further lanes have only overviews. Device rows come first.
 lanes.most_bytes = 11000000
 local bytes_of_event = 7.5 -- deflated, in base64: random times
 local most_names = 400 -- characters of a name or detail
 
 local function cut(text) return #text > most_names and text:sub(1, most_names) .. "…" or text end
 
---- A line "field: value" for each value that is there.
+--- A line "field: value" for each value that is not nil.
 local function lines_of(list)
   local lines = {}
   for i = 1, #list, 2 do
@@ -35,7 +35,7 @@ local function lines_of(list)
   return table.concat(lines, "\n")
 end
 
---- How long each collective waited for the last rank of its group, by lane and start: waits[lane][ts].
+--- Waiting time of each collective for the last rank of its group, by lane and start: waits[lane][ts].
 local function waits_of(view)
   local waits, groups = {}, {}
   local ok, matched = pcall(view.matched_groups, view, view.options.align or "auto", view:tolerance())
@@ -67,7 +67,7 @@ local function collective_label(t, cache, each)
   return label
 end
 
---- Labels of device rows: by name, and the operator that launched them with its shapes.
+--- Labels of device rows: name, and the operator that launched them with its shapes.
 local function device_labels(t, view, lane, rows)
   local by_name, first = rows:numbered { "name", "class" }
   local operators = rows:match(view:launch_calls(), "correlation"):enclosing(view:class_rows("cpu_op"))
@@ -119,7 +119,7 @@ end
 
 local function too_large(t, count) return t.page.size + count * bytes_of_event > lanes.most_bytes end
 
---- Adds a lane of rows; without its events when the page would grow too large.
+--- Adds a lane of rows; without its events if the page would become too large.
 local function add(t, name, rows, labels, origin, more)
   local start, duration = rows:columns { "ts", "dur" }
   local wait
@@ -135,7 +135,7 @@ local function stream_name(group)
   return group.stream and group.stream >= 0 and ("stream %d"):format(group.stream) or group.thread or "device"
 end
 
---- The lanes of a device: a lane a stream, and the ranges marked on it.
+--- The lanes of a device: one per stream, with the ranges marked on it.
 local function add_device(t, view, lane, origin, waits)
   for _, group in ipairs(lane:touching():group { "stream", "thread" }) do
     local rows = group.events:sort "ts"
@@ -162,7 +162,7 @@ local function add_threads(t, view, process, origin)
   end
 end
 
---- A lane a rank for every process group of several ranks.
+--- One lane per rank for every process group of several ranks.
 local function add_groups(t, groups, origin, waits)
   for i, group in ipairs(groups) do
     local label = group.description ~= "" and group.description or group.group
@@ -180,12 +180,12 @@ local function add_groups(t, groups, origin, waits)
   end
 end
 
---- The critical path is drawn of traces with at most so many device rows: its graph is made in Lua.
+--- The critical path is drawn only for traces with at most this many device rows, because its graph is built in Lua.
 lanes.most_path_rows = 100000
 
 local kind_of_wait = { transfer = communication, row = compute, host = host, call = host }
 
---- A lane of what the run waited for last (ett.trace.replay). Neighbours of the same name and rank are joined.
+--- A lane with the critical path (ett.trace.replay). Neighbours with equal name and rank are merged.
 local function add_critical_path(t, view, origin, list)
   local rows = 0
   for _, lane in ipairs(list) do rows = rows + #lane:rows "all" end
@@ -227,7 +227,7 @@ local function span_of(view)
   return view.trace.start, view.trace.stop
 end
 
---- Adds the lanes of a view to a page; returns the timeline, or nil when the trace has no events with a duration.
+--- Adds the lanes of a view to a page; returns the timeline, or nil if no event has a duration.
 function lanes.timeline(page, view)
   local from, to = span_of(view)
   if to <= from then return nil end
@@ -254,7 +254,7 @@ function lanes.timeline(page, view)
   end
   add_groups(t, groups, from, waits)
   local last = #t.groups
-  for _, process in ipairs(processes) do -- host rows after all device rows: they are left out first
+  for _, process in ipairs(processes) do -- host rows after all device rows, so that host rows are omitted first
     t:group { name = "host" }
     add_threads(t, view, process, from)
     local host_group = table.remove(t.groups)
@@ -273,7 +273,7 @@ function lanes.timeline(page, view)
   return t:finish()
 end
 
---- The pipeline of per-micro-batch timings: a lane a stage, iterations one after the other.
+--- The pipeline of per-micro-batch timings: one lane per stage, one iteration after the other.
 function lanes.pipeline(page, timings)
   local tick = 1e-6 -- seconds: times are milliseconds with a few decimals
   local per_ms = 1e-3 / tick

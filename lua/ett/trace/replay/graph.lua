@@ -1,13 +1,13 @@
---- What waited for what in a recorded run: events of all ranks, each with the events that it follows.
+--- The dependency graph of a recorded run: events of all ranks, each with its predecessors.
 --
--- Events are starts and ends of device rows and of host calls. An event's time is the latest of what it follows, each
--- with its lag, plus its own delay:
+-- Events are starts and ends of device rows and of host calls. An event's time is the maximum over its predecessors,
+-- each with its lag, plus its own delay:
 --   device row start   end of the row before it on its stream; its launch; what it waited for on another stream
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it in the process, plus the host's own time
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
--- The lags and delays are those that give the recorded times, so a replay without a change gives the recorded run.
+-- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
 local stats = require "ett.trace.stats"
 
 local graph = {}
@@ -15,7 +15,7 @@ local graph = {}
 local Graph = {}
 Graph.__index = Graph
 
---- Adds an event: its recorded time and what it is. Returns its number.
+--- Adds an event with its recorded time and description. Returns its number.
 function Graph:event(time, what)
   local n = #self.time + 1
   self.time[n], self.what[n], self.delay[n] = time, what, 0
@@ -30,7 +30,7 @@ function Graph:follow(n, of, lag)
   self.lag[n][#list] = lag or 0
 end
 
---- Sets the delay of an event so that its recorded time follows. Returns the delay.
+--- Sets the delay of an event to reproduce its recorded time. Returns the delay.
 function Graph:settle(n)
   local latest
   for i, of in ipairs(self.from[n]) do
@@ -60,7 +60,7 @@ local function host_chain(self, rows, rank)
   for i, ts in ipairs(columns.ts) do
     local start = self:event(ts, { kind = "host", rank = rank, name = columns.name[i] })
     if before then
-      -- Calls of two threads may overlap: then the second follows the first one's start.
+      -- Calls of two threads may overlap; then the second follows the start of the first.
       local overlaps = before.stop_time > ts
       self:follow(start, overlaps and before.start or before.stop, 0)
     end
@@ -87,7 +87,7 @@ local function device_rows(self, lane)
   return list
 end
 
---- The least time from a call's start to its row's start: what a launch takes.
+--- The minimum time from a call's start to its row's start: the launch latency.
 local function launch_delay(rows, calls)
   local least = math.huge
   for _, row in ipairs(rows) do
@@ -101,7 +101,7 @@ end
 local function link_rows(self, rows, calls)
   local by_stream, ends = {}, {}
   local delay = launch_delay(rows, calls)
-  local finished = {} -- rows by end, for what ended last before a start
+  local finished = {} -- rows by end, to find the last end before a start
   for i, row in ipairs(rows) do finished[i] = row end
   table.sort(finished, function(a, b)
     if a.stop ~= b.stop then return a.stop < b.stop end
@@ -176,7 +176,7 @@ local function link_collectives(self, view, by_lane)
       for r, row in ipairs(whole and rows or {}) do
         row.collective = { group = g, place = m, kind = sorts[r].kind, bytes = sorts[r].bytes,
           size = sorts[r].group_size, rows = rows, each = sorts[r] }
-        if row.stop >= latest then -- else clocks differ: it keeps its duration
+        if row.stop >= latest then -- otherwise clocks differ: the row keeps its duration
           for k, other in ipairs(rows) do if k ~= r then self:follow(row.finish, other.start) end end
           self:settle(row.finish)
           row.what.kind, row.what.transfer = "transfer", true
@@ -186,7 +186,7 @@ local function link_collectives(self, view, by_lane)
   end
 end
 
---- A graph of more events would take gigabytes.
+--- Maximum number of events; larger graphs would take gigabytes.
 graph.most_events = 1000000
 
 --- Builds the graph of a view: { time, what, delay, from, lag (by event), rows = { [lane key] = rows }, lanes }.

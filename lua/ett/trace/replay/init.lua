@@ -1,11 +1,11 @@
---- Replays a recorded run on the graph of what waited for what, unchanged or with something changed.
+--- Replays a recorded run on its dependency graph, unchanged or with a change.
 --
 --   local g = replay.graph(view)
 --   local run = replay.run(g)                       -- times of all events; the recorded ones without a change
 --   replay.change(g, "attention*0.5", options); replay.run(g).span_ticks
 --
--- A replay moves what it knows: durations, transfers, the host's own time. It does not know how kernels that run side
--- by side slow each other down.
+-- A replay recomputes the effect of changed durations, transfers and host time. It does not model how concurrent
+-- kernels slow each other down.
 local error_module = require "ett.base.error"
 local graph = require "ett.trace.replay.graph"
 local operators = require "ett.trace.operators"
@@ -13,11 +13,10 @@ local stats = require "ett.trace.stats"
 
 local replay = {}
 
---- The graph of a view (ett.trace.replay.graph); changes alter it, so each call builds one.
+--- The dependency graph of a view (ett.trace.replay.graph). Changes modify it, so each call builds a new one.
 replay.graph = graph.build
 
---- Events in an order in which each follows those it depends on. Events of a cycle, which damage can make, keep their
---- recorded times.
+--- Events in topological order. Events of a cycle, which invalid data can cause, keep their recorded times.
 local function order_of(g)
   if g.order then return g.order, g.after end
   local count, after, open = #g.time, {}, {}
@@ -80,7 +79,7 @@ function replay.recorded(g) return spans(g, g.time) end
 
 -- Changes ------------------------------------------------------------------------------
 
---- Scales the durations of device rows for which factor(row, lane) gives a number.
+--- Scales the durations of device rows for which factor(row, lane) returns a number.
 local function scale_rows(g, factor)
   local changed = 0
   for _, lane in ipairs(g.lanes) do
@@ -104,7 +103,7 @@ local function communication(lane)
   end)
 end
 
---- The operation family, kind or operator of a row of a lane, as words that a change may name.
+--- The operation family, kind or operator of a lane's row, as words that a change may name.
 local function words_of(view, lane)
   return lane:cached("words_of_rows", function()
     local words = {}
@@ -123,7 +122,7 @@ local function words_of(view, lane)
   end)
 end
 
---- Attention of separate kernels: products of heads and softmax.
+--- Attention by separate kernels: batched products and softmax.
 local parts_of = { attention = { attention = true, bmm = true, softmax = true } }
 
 local function scale_named(g, view, name, factor)
@@ -154,7 +153,7 @@ local function is_intra(row, per_node)
   return true
 end
 
---- More bandwidth: transfers of communication take 1 / factor.
+--- More bandwidth: transfer times are divided by factor.
 local function scale_link(g, which, factor, options)
   return scale_rows(g, function(row, lane)
     if not communication(lane)[row.row] then return nil end
@@ -175,7 +174,7 @@ local function scale_host(g, rank, factor)
   return changed
 end
 
---- A rank starts each matched collective as early behind the one before it as the median of the others does.
+--- The rank starts each matched collective as long after its previous one as the median of the other ranks.
 local function not_late(g, key)
   local changed, before = 0, {}
   for _, row in ipairs(g.rows[key] or {}) do
@@ -199,7 +198,7 @@ local function not_late(g, key)
   return changed
 end
 
---- The case (ett.trace.parallel) of a lane's collective with the times of a row, or nil.
+--- The case (ett.trace.parallel) of a lane's collective at the times of a row, or nil.
 local function case_at(lane, row)
   local cases = lane:cached("cases_by_time", function()
     local by_start, found = {}, lane:dimensions()
@@ -212,7 +211,7 @@ local function case_at(lane, row)
   return cases[row.ts] and cases[row.ts][row.stop]
 end
 
---- A dimension of another degree: transfers of its collectives by the ratio that options.ratio(each, from, to) gives.
+--- Another degree of a dimension: scales the transfers of its collectives by options.ratio(each, from, to).
 local function resize(g, dimension, from, to, options)
   if not options.ratio then error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster", dimension, from, to) end
   return scale_rows(g, function(row, lane)
@@ -225,7 +224,7 @@ local function resize(g, dimension, from, to, options)
   end)
 end
 
---- Makes a change. Forms: "attention*0.5" (a family, operator, host operator, collective or part of a kernel's name),
+--- Applies a change. Forms: "attention*0.5" (a family, operator, host operator, collective or part of a kernel's name),
 --- "link*2", "link.intra*2", "link.inter*2" (bandwidth), "host*0.5", "rank 0 not late", "rank 0 host*0.5", "dp=8->64".
 ---@param options table { gpus_per_node, ratio(collective, from, to) }
 ---@return integer changed rows or calls
@@ -266,7 +265,7 @@ end
 
 -- The critical path --------------------------------------------------------------------
 
---- What a step on the path is booked on.
+--- The name of a step on the path.
 local function label(what)
   if what.kind == "transfer" then return "transfer: " .. what.name end
   if what.kind == "row" then return "kernel: " .. what.name end
@@ -274,7 +273,7 @@ local function label(what)
   return "delay before kernels"
 end
 
---- The chain of waits that ends with the last device row: { total_ticks, parts = { { name, ticks, count } } (longest
+--- The critical path that ends with the last device row: { total_ticks, parts = { { name, ticks, count } } (longest
 --- first), ranks = { [rank] = ticks }, changes_of_rank, steps = { { name, kind, rank, from, to } } (last first) }.
 function replay.critical_path(g, run)
   run = run or replay.run(g)

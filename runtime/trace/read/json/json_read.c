@@ -27,7 +27,7 @@ static uint64_t offset(const reader *r, const char *p) {
   return r->base + (uint64_t)(p - r->buffer);
 }
 
-/* Appends more bytes to those from the position on: 1, 0 at the end, -1. */
+/* Appends bytes after those from the position on: 1, 0 at the end, -1 on error. */
 static int fill(reader *r) {
   if (r->ended)
     return 0;
@@ -65,7 +65,7 @@ static int fill(reader *r) {
   return got;
 }
 
-/* The next byte that is no white space, 0 at the end, -1. */
+/* The next byte that is not white space, 0 at the end, -1 on error. */
 static int peek(reader *r) {
   for (;;) {
     while (r->position < r->length && (unsigned char)*at(r) <= ' ')
@@ -83,7 +83,7 @@ static void truncated(reader *r) {
   r->position = r->length;
 }
 
-/* Steps over the value at the position without holding it. 1, 0 at the end, -1. */
+/* Skips the value at the position without storing it. 1, 0 at the end, -1 on error. */
 static int step_over(reader *r) {
   int64_t depth = 0;
   bool string = false, escape = false;
@@ -121,8 +121,8 @@ static int step_over(reader *r) {
   }
 }
 
-/* The whole value at the position: its end, NULL with *status 0 at the end of the source,
- * -1 on error, 2 when it is longer than limit (then stepped over). */
+/* Reads the complete value at the position. Returns its end; NULL with *status 0 at the
+ * end of the source, -1 on error, 2 if it exceeds limit (then it is skipped). */
 static const char *value(reader *r, size_t limit, int *status) {
   for (;;) {
     const char *q = r->job->scanner->skip(at(r), end_of(r));
@@ -154,12 +154,12 @@ static const char *value(reader *r, size_t limit, int *status) {
 
 typedef enum outcome { FAILED = -1, STOPPED, CLOSED, FINISHED } outcome;
 
-/* After a malformed event: goes on at the next '{' that looks like one. */
+/* After a malformed event: continues at the next '{' that looks like an event. */
 static outcome resync(reader *r) {
   const char *p = r->scan.bad > at(r) ? r->scan.bad : at(r);
   ett_part_damage(r->job->part, ETT_DAMAGE_BAD_EVENT, offset(r, p));
   if (p == at(r) && p < end_of(r))
-    p++; /* always forward */
+    p++; /* always advance */
   for (;;) {
     const char *q = ett_json_resync(p, end_of(r));
     if (q) {
@@ -196,7 +196,7 @@ static outcome events(reader *r) {
       ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
       return FAILED;
     case ETT_JSON_STOP:
-      /* the stop pointer of a window is its end when the real stop lies behind it */
+      /* The stop pointer of a window is its end if the real stop is after it. */
       job->part->end = offset(r, p);
       return STOPPED;
     case ETT_JSON_END:
@@ -225,9 +225,10 @@ static outcome events(reader *r) {
   }
 }
 
-/* The members of the root object from the position on, which may be right after an array
- * of events. A stretch cannot know whether that array is a member or the whole document,
- * so both are read alike; a source that ends there is reported in cut_at. */
+/* Reads the members of the root object from the position on, which may be directly after
+ * an array of events. A chunk cannot know whether that array is a member or the whole
+ * document, so both are read in the same way. A source that ends there is reported in
+ * cut_at. */
 static outcome members(reader *r, bool behind_array) {
   for (;;) {
     int c = peek(r), status;
@@ -297,7 +298,7 @@ static outcome members(reader *r, bool behind_array) {
       }
       r->position = (size_t)(q - r->buffer);
     } else if (status == 0) {
-      if (c == ',' || c == '}' || c == ']') { /* no value at all */
+      if (c == ',' || c == '}' || c == ']') { /* the value is missing */
         ett_part_damage(r->job->part, ETT_DAMAGE_BAD_EVENT, offset(r, at(r)));
         if (c == ']')
           r->position++;
@@ -331,7 +332,7 @@ static outcome document(reader *r) {
 }
 
 static outcome guess(reader *r) {
-  /* one byte before the stretch is in the window: it may be a backslash */
+  /* The window includes one byte before the chunk, which may be a backslash. */
   for (size_t least = (size_t)64 << 10; least <= (size_t)1 << 20; least *= 4) {
     while (r->length < least && !r->ended)
       if (fill(r) < 0)

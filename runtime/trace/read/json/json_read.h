@@ -1,10 +1,10 @@
-/* json_read.h - a trace document from a byte stream into a part.
+/* json_read.h - reads a trace document from a byte stream into a part.
  *
- * Keeps the members around traceEvents as JSON text of up to 1 MiB each, and gives the
- * array to the scanner window by window: a window has ETT_JSON_WINDOW bytes, more only
- * for a longer event. A job may begin at any byte of a file: the boundary of an event is
- * found from the structure around it, and the caller compares it with the end of the job
- * before. */
+ * Stores the members around traceEvents as JSON text of up to 1 MiB each, and passes the
+ * array to the scanner window by window. A window has ETT_JSON_WINDOW bytes, more only
+ * for a longer event. A job may begin at any byte of a file. The boundary of an event is
+ * found from the surrounding structure, and the caller compares it with the end of the
+ * previous job. */
 #ifndef ETT_TRACE_JSON_READ_H
 #define ETT_TRACE_JSON_READ_H
 
@@ -29,22 +29,21 @@ typedef struct ett_json_job {
   ett_trace_part *part;
   ett_byte_source source;
   ett_json_start start;
-  uint64_t offset; /* of the source's first byte in the file */
-  uint64_t stop;   /* events that begin at or after this offset are not read */
+  uint64_t offset; /* offset of the source's first byte in the file */
+  uint64_t stop;   /* events that begin at or after this offset are skipped */
   unsigned decimals;
-  uint32_t learn_after; /* events, before those like earlier ones are known; 0: 64 */
+  uint32_t learn_after; /* number of events before known event layouts are used; 0: 64 */
   bool flows;
 } ett_json_job;
 
-/* Runs a job. On success (0) part->begin is the offset of the first event looked at
- * (ETT_JSON_NOWHERE when a guess failed) and part->end that of the next event, or
- * ETT_JSON_NOWHERE when the document ended here. Damage is in the part; -1 with *err for
- * faults that end the reading: the source, memory, or a document that is no trace. */
+/* Runs a job. On success (0) part->begin is the offset of the first event
+ * (ETT_JSON_NOWHERE if a guess failed) and part->end that of the next event, or
+ * ETT_JSON_NOWHERE if the document ended. Damage is recorded in the part. -1 with *err on
+ * fatal errors: the source, memory, or a document that is no trace. */
 int ett_json_read(ett_json_job *job, ett_err *err);
 
-/* The '{' of an element of the outermost array of objects that is visible between p and
- * end, whether or not p is inside a string; NULL when the stretch does not determine it.
- */
+/* The '{' of an element of the outermost array of objects visible between p and end,
+ * whether or not p is inside a string; NULL if the chunk does not determine it. */
 const char *ett_json_boundary(const char *p, const char *end);
 
 #endif

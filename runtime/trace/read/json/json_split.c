@@ -1,9 +1,9 @@
-/* Where an event begins, seen from any byte of a file.
+/* Finds the start of an event from any byte of a file.
  *
- * Two readings of the stretch are tried: it begins outside a string, or inside one. The
- * wrong one soon meets a token that JSON does not allow. In the right one the elements of
- * the outermost visible array are events. The caller verifies the guess: reading from the
- * front must arrive at the same byte. */
+ * Two interpretations of the chunk are tried: it begins outside a string, or inside one.
+ * The wrong one soon meets a token that JSON does not allow. In the right one the
+ * elements of the outermost visible array are events. The caller verifies the guess:
+ * reading from the start of the file must arrive at the same byte. */
 #include "trace/read/json/json_read.h"
 
 #include <string.h>
@@ -100,7 +100,7 @@ static reading read_from(const char *p, const char *end, int inside) {
 
 const char *ett_json_boundary(const char *p, const char *end) {
   while (p < end && p[-1] == '\\')
-    p++; /* not behind half an escape */
+    p++; /* skip an escaped character */
   reading out = read_from(p, end, 0), in = read_from(p, end, 1);
   if (out.ok == in.ok)
     return NULL;

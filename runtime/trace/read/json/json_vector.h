@@ -1,6 +1,5 @@
-/* json_vector.h - the tests of the scanner on vectors of bytes. The including file
- * defines MASK; `vector` is a GNU vector of unsigned char, bits(v) the top bits of its
- * bytes. */
+/* json_vector.h - the scanner's tests on byte vectors. The including file defines MASK;
+ * `vector` is a GNU vector of unsigned char, bits(v) the top bits of its bytes. */
 
 #define LOADED(vector, p)                                                                \
   vector v;                                                                              \
