@@ -262,7 +262,7 @@ describe("a ledger", function()
   end)
 
   it("folds numbers and shares equal expressions", function()
-    local L = ledger.new()
+    local L <close> = ledger.new() -- scripts may close it
     local x = L:parameter("x", 3)
     assert.equal(x, L:parameter("x", 3))
     assert.has_error(function() L:parameter("x", 4) end, "parameter 'x' has the value 3, cannot also be 4")

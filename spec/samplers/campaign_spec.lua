@@ -64,6 +64,13 @@ describe("the shapes of a campaign", function()
     assert.equal(63, grid({ start = 1, stop = math.maxinteger, step = 2, op = "mul" }).total)
   end)
 
+  it("Halton points have at most 32 dimensions", function()
+    local columns, shapes = {}, {}
+    for i = 1, 33 do columns[i], shapes["d" .. i] = "d" .. i, 4 end
+    assert.error_matches(function() space.of(columns, { design = "halton", count = 1, shapes = shapes }, 1) end,
+      "at most 32 dimensions")
+  end)
+
   it("Halton points are the same in every version, and cover each half of each dimension evenly", function()
     assert.same({ 0.51253108158215477, 0.38822704484844167 }, { space.halton(1, 1, 7), space.halton(5, 3, 9) })
     for dimension = 1, 8 do

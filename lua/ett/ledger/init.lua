@@ -106,6 +106,10 @@ function ledger.new()
     by_name = { axis = {}, dimension = {} }, has_tensors = false, open = whole, whole = whole, part = "" }, Ledger)
 end
 
+--- Does nothing: a ledger is memory of Lua. Scripts may close it.
+function Ledger.close() end
+Ledger.__close = Ledger.close
+
 --- A parameter with its current value, as an expression.
 function Ledger:parameter(name, value)
   return expression.parameter(self.graph, expect("string", name, "parameter"), expect("number", value, "parameter"))

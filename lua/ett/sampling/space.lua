@@ -280,6 +280,9 @@ function campaign_space.scattered(columns, axes, entry, seed)
   if entry.count > MOST_SCATTERED then
     error_module.raise("model", "%s: count must be at most %d, got %d", label, MOST_SCATTERED, entry.count)
   end
+  if entry.design == "halton" and #columns > #primes then
+    error_module.raise("limit", "%s: design 'halton' takes at most %d dimensions", label, #primes)
+  end
   local place, most = {}, 1.0
   for i, name in ipairs(columns) do
     local places
