@@ -2,7 +2,7 @@
  *
  * Variables are lists of values, integer ranges or real ranges (all positive). Interval
  * arithmetic gives each box of variables a proven lower bound. The search drops a box
- * whose bound is no better than the best point found. It splits the remaining boxes at
+ * whose bound is not below the best value less the gap. It splits the remaining boxes at
  * the middle of their widest variable (geometric mean of a range), lowest bound first.
  * With gap 0 and no real variable the result is the exact optimum of the tape's values;
  * otherwise the optimum is at least `bound`. The search is deterministic; ties go to the

@@ -98,6 +98,9 @@ local function ranks(rows)
   local two_long, _, two_busy = wall(on_two .. long, 2)
   rows[#rows + 1] = row(("two ranks against one, a search of %.0f s"):format(one_long), ("%.2f"):format(one_long
     / two_long), ">= 1.8", one_long / two_long >= 1.8)
+  local pair = wall(("{ %s > /dev/null & %s > /dev/null; wait; }"):format(long, long), 2)
+  rows[#rows + 1] = row("the same of two searches that share nothing: this machine's limit", ("%.2f"):format(
+    2 * one_long / pair), "", nil)
   local one = instructions("", long) -- what the machine does beside counts for nothing
   if one then
     local most, both = instructions(on_two, long)

@@ -47,6 +47,14 @@ $ ett optimize --devices 64,128 --pareto dayz
 ett: optimize: --pareto must be one or two of days, dollars, devices, got 'dayz'; did you mean 'days'?
 ?2
 
+$ ett optimize --devices 64,128 --pareto ,
+ett: optimize: --pareto must be one or two of days, dollars, devices, got ','
+?2
+
+$ ett optimize --utilization 1e-300 --real
+ett: optimize: 1000 bytes/s, the least bandwidth searched, gives 1024 devices more than 1e-300 of their peak
+?1
+
 $ ett optimize --objective speed
 ett: optimize: option '--objective' must be one of days, dollars, devices, got 'speed'
 ?2

@@ -223,22 +223,26 @@ function optimize:fewest_devices(days, most, options)
     local middle = (low + high) // 2
     if within(self, middle, days, options) then high = middle else low = middle + 1 end
   end
-  return self:best(high, options)
+  return self:best(high, with(options, { fixed = with(options and options.fixed, { most_days = days }) }))
 end
 
---- The minimum network bandwidth (bytes/s, to 1e-6) at which `devices` devices can reach `utilization` of their peak;
---- nil and the result at a bandwidth of 1e18 if they cannot.
+--- The minimum network bandwidth (bytes/s, to the gap or 1e-6) at which `devices` devices can reach `utilization` of
+--- their peak; nil and the result at a bandwidth of 1e18 if they cannot.
 function optimize:least_bandwidth(utilization, devices, options)
   local key = self.model.bandwidth
   -- Days times utilization is constant, so any layout gives the product.
   local any = self:evaluate({}, devices)
   local days = any.days * any.utilization_of_all / utilization
-  local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth }) end
-  local low, high = 1e3, 1e18
+  local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth, most_days = days }) end
+  local low, high, apart = 1e3, 1e18, math.max(1e-6, options and options.gap or 0)
   if not within(self, devices, days, options, { [key] = high }) then
-    return nil, self:best(devices, with(options, { fixed = at(high), gap = 1e-3 }))
+    return nil, self:best(devices, with(options, { fixed = with(at(high), { most_days = 1e300 }), gap = 1e-3 }))
   end
-  while high > low * (1 + 1e-6) do
+  if within(self, devices, days, options, { [key] = low }) then
+    error_module.raise("limit", "optimize: %g bytes/s, the least bandwidth searched, gives %d devices more than %g of "
+      .. "their peak", low, devices, utilization)
+  end
+  while high > low * (1 + apart) do
     local middle = math.sqrt(low * high)
     if within(self, devices, days, options, { [key] = middle }) then high = middle else low = middle end
   end

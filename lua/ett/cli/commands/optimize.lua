@@ -146,6 +146,7 @@ local function front_of(text)
   local words = {}
   for word in text:gmatch("[^,]+") do words[#words + 1] = word end
   if #words == 1 then table.insert(words, 1, "devices") end
+  if #words == 0 then words[1] = text end -- no field
   for i, word in ipairs(words) do
     if #words ~= 2 or not front_fields[word] or words[1] == words[2] then
       error_module.raise("usage", "optimize: --pareto must be one or two of days, dollars, devices, got '%s'%s", text,

@@ -26,8 +26,9 @@ end
 
 function searchable.describe(_, o)
   local r = pods.describe(o)
-  r.dollars = ledger.max(r.dollars,
-    device_seconds(o, r.shape) * r.shape.D / r.shape.B / 3600 * o.device_dollars_per_hour)
+  local least = device_seconds(o, r.shape) * r.shape.D / r.shape.B
+  r.dollars = ledger.max(r.dollars, least / 3600 * o.device_dollars_per_hour)
+  r.days = ledger.max(r.days, least / 86400 / o.devices)
   r.limits = { ledger.le(o.pp, o.microbatches), ledger.le(o.pp, r.shape.L), ledger.le(r.used, o.devices * (1 + 1e-9)) }
   return r
 end
