@@ -281,21 +281,15 @@ end
 -- Far above any count of FLOPs or bytes; sums of larger numbers could become infinite.
 local most_returned = 1e36
 
--- Common kinds of returned values.
-local usual = {
-  nonnegative = function(value) return type(value) == "number" and value >= 0 and value <= most_returned end,
-  natural = function(value) return math_type(value) == "integer" and value >= 0 and value <= most_returned end,
-  table = of_type "table",
-}
-
 --- Wraps a user's function of up to four arguments to check its return value. schema.returning(op.flops, "nonnegative",
 --- "operator 'relu': flops", path) raises "relu.lua:8: operator 'relu': flops must return a number of at least 0, got
 --- NaN".
 function schema.returning(fn, kind, who, path)
-  local check, passes = kinds[kind], usual[kind]
+  local check = kinds[kind]
+  local usual = kind == "natural" and "integer" or kind == "nonnegative" and "float" -- of most values
   return function(a, b, c, d)
     local value = fn(a, b, c, d)
-    if passes(value) then return value end
+    if usual and math_type(value) == usual and value >= 0 and value <= most_returned then return value end
     if check[2](value) then
       if type(value) == "number" and value > most_returned then
         error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,
