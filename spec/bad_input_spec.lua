@@ -1,5 +1,5 @@
--- What bad input gets: one line that names file, field and value, and says what would do; exit 1, or 2 where the
--- command line itself is wrong; no stack; nothing left behind.
+-- Bad input gives one line that names file, field, value and valid values; exit status 1, or 2 if the
+-- command line itself is wrong; no traceback; no files remain.
 local refusal = require "refusal"
 local folder, refused, run, write = refusal.folder, refusal.refused, refusal.run, refusal.write
 

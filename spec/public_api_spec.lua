@@ -35,7 +35,7 @@ local wrong = { false, 0, -1, 0 / 0, math.huge, 1 << 62, 1e30, 1.5, "", "x", {},
   { a = { b = {} } }, type,
   io.stdout, ("x"):rep(1000) }
 
---- Calls; what is raised must be a sentence of ours.
+--- Calls; an error must be an error object of ett.
 local function call(label, fn, arguments, count)
   local ok, raised = pcall(function() return tostring(fn(table.unpack(arguments, 1, count))) end)
   if ok then return end

@@ -38,7 +38,7 @@ describe("ett.base.options", function()
 
   it("completes prefixes where a command allows them", function()
     local prefixed = setmetatable({ prefixes = true }, { __index = command })
-    assert.equal("csv", options.parse(prefixed, { "--for", "csv" }).form) -- an extension is never in the way
+    assert.equal("csv", options.parse(prefixed, { "--for", "csv" }).form) -- extensions do not make a prefix ambiguous
     assert.equal(1.5, options.parse(prefixed, { "--r=1.5" }).rate)
     assert.equal("x: ambiguous option '--co': it may be --count, --cost", refusal({ "--co=1" },
       { prefixes = true, options = { command.options[1], { "cost", "C", "cost" } } }))

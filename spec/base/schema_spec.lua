@@ -45,7 +45,7 @@ describe("ett.schema", function()
     local ok, why = pcall(f, 2.5)
     assert.is_false(ok)
     assert.equal("mine.lua:2: operator 'mine': f must return an integer of at least 0, got 2.5", tostring(why))
-    assert.equal("other.lua", schema.place(make().f, "/x/other.lua")) -- the function comes from another file
+    assert.equal("other.lua", schema.place(make().f, "/x/other.lua")) -- the function is defined in another file
   end)
 
   it("makes integral floats integers and fills defaults", function()

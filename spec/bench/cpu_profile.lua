@@ -1,4 +1,4 @@
---- Held-out error of a CPU profile: the half-minute campaign, and other shapes than it measured.
+--- Held-out error of a CPU profile: the half-minute campaign, tested on other shapes.
 local campaign = require "ett.sampling.campaign"
 local sample = require "ett.sample"
 local sampler = require "ett.sampling.sampler"
@@ -19,7 +19,7 @@ function bench.run()
   sampler.run(given, { out = folders[1] })
   local seconds = sample.now() - began
 
-  -- The same ranges, another seed and a quarter of the shapes: none is in the first campaign.
+  -- The same ranges, another seed and a quarter of the shapes: no shape is in the first campaign.
   local find = require "ett.base.find"
   local other = find.load_file(find.path("samplers/campaigns", "cpu_30s"))
   other.seed = other.seed + 1000

@@ -1,5 +1,5 @@
 --- Held-out error, coverage and width of the regressors on the shared sample files.
---- Skips, saying so, where the files are not there.
+--- Skips with a message if the files are missing.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local find = require "ett.base.find"
 local floor = require "holdout_floor"

@@ -1,4 +1,4 @@
---- The ledger's measures: start-up, evaluations a second, the exact search.
+--- Measures of the ledger: start-up, evaluations per second, the exact search.
 local bench = { summary = "the compute-and-bandwidth ledger" }
 
 local first = "transformer --cluster_flop_rate 156e12 --num_experts 8 --batch_size 8192 --seq_len 8192 "

@@ -1,4 +1,4 @@
---- Laws of linear attention against measured kernels of whole sequences: the shared tables, where they are.
+--- Laws of linear attention against measured kernels of whole sequences: the shared tables, if available.
 local files = { { "h100_sxm", "H100" }, { "h200_sxm", "H200" }, { "b200_sxm", "B200" } }
 
 local function number(text) return math.tointeger(tonumber(text)) end

@@ -1,4 +1,4 @@
---- The HTML pages in headless Chromium: size, when they are ready, how long a zoom or a hover takes.
+--- The HTML pages in headless Chromium: size, load time, latency of zoom and hover.
 --
 -- A zoom is from the call until everything in the new window is drawn from its events; the median of a window of every
 -- size, each at three places. Ready counts from the start of the navigation. Least of three openings.

@@ -1,4 +1,4 @@
---- Published measured steps against ett's estimates of them.
+--- Published measured steps against ett's estimates.
 --
 -- Scored rows have grade A or A-, are whole training steps and no duplicates. Other uses and packed sequences are
 -- groups of their own. A row that the in-step factors were fitted on is estimated with factors fitted without its

@@ -120,7 +120,7 @@ local function kills(rows)
   local before = sample.now()
   local whole = command.ett(folder, large)
   local seconds = sample.now() - before
-  while killed < 50 and runs < 200 do -- a run that goes on from the journal may end before it is killed
+  while killed < 50 and runs < 200 do -- a run resumed from the journal may end before the kill
     runs = runs + 1
     local after = seconds * (0.3 + runs % 7 * 0.1) -- from before the first unit is settled to the end
     local _, status = command.ett(folder, line .. " > /dev/null", ("timeout -s KILL %.2f"):format(after))
@@ -146,7 +146,7 @@ local function kills(rows)
 end
 
 --- Pairs of published steps of one source, model, cluster, number of GPUs and batch, as a search compares them:
---- { source =, log, apart, same (ett.search.sure), held = whether the first was faster }.
+--- { source =, log, apart, same (ett.search.sure), held = whether the first plan was faster }.
 local function pairs_of(entries)
   local sure, explain, published = require "ett.search.sure", require "ett.search.explain", require "published"
   local groups, list = {}, {}
@@ -193,7 +193,7 @@ local function grid()
   return list
 end
 
---- By tenth of the chance from a half on: adds pairs, and the sums of what is stated and of what held.
+--- By bins of 10 % from 50 % on: adds pairs, and the sums of stated and observed probabilities.
 local function add_tenths(tenths, list, constants)
   local sure = require "ett.search.sure"
   for _, pair in ipairs(list) do

@@ -1,4 +1,4 @@
---- Coverage of a step's 90 % interval: steps put together from held-out measured operator times of
+--- Coverage of a step's 90 % interval: steps composed of held-out measured operator times of
 --- the shared samples, against the interval that estimates would print for them.
 local root = require("ett.host").root
 package.path = package.path .. ";" .. root .. "/spec/support/?.lua;" .. root .. "/spec/bench/support/?.lua"

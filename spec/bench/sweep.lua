@@ -1,4 +1,4 @@
---- Plans evaluated a second in one process, and that their totals are those of single predictions.
+--- Plans evaluated per second in one process; checks that their totals equal those of single predictions.
 local bench = { summary = "a sweep over pp, tp, dp and micro-batch of the bundled example" }
 
 local over = { pp = { 1, 2, 4, 8, 16, 32 }, tp = { 1, 2, 4, 8 }, dp = { 1, 2, 4, 8, 16, 32, 64 },

@@ -1,4 +1,4 @@
---- Recorded runs beside the model: plans read off, comparison, samples from a trace, replay.
+--- Recorded runs compared with the model: plans read from traces, comparison, samples from a trace, replay.
 local bench = { summary = "the loop between traces and model, on the shared traces" }
 
 --- What is known of the shared traces' plans: from their READMEs, file names, models and configurations.

@@ -1,4 +1,4 @@
---- What all metrics together cost against one, on a large trace.
+--- Time of all metrics together relative to one metric, on a large trace.
 local bench = { summary = "all metrics together against one, 400 MB of hta_trace_diff" }
 
 local repeats = 5

@@ -1,4 +1,4 @@
---- How many values of the reference come out of the metrics with the digits given.
+--- Number of reference values that the metrics reproduce to all given digits.
 local bench = { summary = "every value of reference.json, from the real traces" }
 
 function bench.run()

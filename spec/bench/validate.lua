@@ -1,4 +1,4 @@
---- The proof on this machine: step errors of real training steps against their prediction.
+--- Step errors of real training steps on this machine against their prediction.
 local bench = { summary = "training steps predicted from this machine's samples against the same steps executed" }
 
 function bench.run()

@@ -1,4 +1,4 @@
---- The Debian package: what it holds runs from where it is unpacked.
+--- The Debian package: its programs run from the folder where it is unpacked.
 local command = require "command"
 local host = require "ett.host"
 

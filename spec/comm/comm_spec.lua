@@ -64,7 +64,7 @@ describe("ett.comm", function()
     assert.near(1e6 * 1.75 / 20e9, at(1e6).seconds, 1e-12)
     local slope = (at(1e8).seconds - at(1e6).seconds) / (1e8 - 1e6)
     assert.near(at(1e6).seconds - slope * (1e6 - 10), at(10).seconds, 1e-12)
-    assert.near(60e9, at(1e7).bus_bandwidth, 1) -- geometric mean, half way in the logarithm
+    assert.near(60e9, at(1e7).bus_bandwidth, 1) -- geometric mean: the middle on a logarithmic scale
     assert.near(60e9, comm.curve_at(curve, 1e7), 1)
   end)
 

@@ -1,4 +1,4 @@
---- Clusters of more than two tiers: what is refused, and times by hand formulas.
+--- Clusters with more than two tiers: refusals, and times against formulas by hand.
 local cluster_module = require "ett.profile.cluster"
 local collectives = require "ett.profile.network.collectives"
 local estimate = require "ett.step.estimate"
@@ -92,7 +92,7 @@ describe("a cluster of tiers", function()
 
   it("follows the order of ranks", function()
     local c = pods(nil, { collectives = { all_reduce = "ring" } })
-    -- Replicas inside a node, tensor ranks across: the other way round.
+    -- Reversed: replicas inside a node, tensor ranks across nodes.
     near(big * 2 * 7 / 8 / 400e9,
       seconds(c, "all_reduce", big, "data", { tp = 4, dp = 8, order = "dp-tp-cp-ep-pp" }))
     near(big * 2 * 3 / 4 / 50e9, seconds(c, "all_reduce", big, "tp", { tp = 4, dp = 8, order = "dp-tp-cp-ep-pp" }))

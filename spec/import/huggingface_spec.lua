@@ -1,4 +1,4 @@
---- Hugging Face configurations: their counts of parameters, and what is refused or noted.
+--- Hugging Face configurations: parameter counts, refusals and notes.
 -- Configurations and counts were written from memory; nobody opened the named sources. They hold the fields that shape
 -- a model, no more. Each count proves that the reader and the hyper-parameters agree with it, not that it is published.
 local architecture = require "ett.model.architecture"

@@ -1,4 +1,4 @@
---- Launch flags of Megatron-LM and YAML of NeMo in, plans out: what is read, what is named, and the way back.
+--- Launch flags of Megatron-LM and YAML of NeMo as plans: read fields, notes, and the export back to flags.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"

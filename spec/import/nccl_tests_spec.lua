@@ -1,4 +1,4 @@
---- Outputs of nccl-tests: what is read, what is refused, and the curve in the cluster file.
+--- Outputs of nccl-tests: reading, refusals, and the curve in the cluster file.
 local cluster_curves = require "ett.import.cluster_curves"
 local cluster_module = require "ett.profile.cluster"
 local comm = require "ett.comm"

@@ -1,4 +1,4 @@
---- Rows of published measured steps: what is read of them, and what the bench prints.
+--- Rows of published measured steps: reading, and the output of the bench.
 local published = require "published"
 
 describe("published measured steps", function()

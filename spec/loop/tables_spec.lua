@@ -105,7 +105,7 @@ describe("ett.loop.tables", function()
       local other = profile:operator("linear_up", { tokens = 4096, in_features = 4096, out_features = 4096 }, "bf16",
         "forward")
       assert.equal("calibrated", other.provenance)
-      -- What was not recorded comes from the tables of the device.
+      -- Times that were not recorded come from the tables of the device.
       local plain = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
       local missing = { tokens = 512, width = 2048 }
       assert.equal(plain:operator("swiglu", missing, "bf16", "forward").seconds,

@@ -416,7 +416,7 @@ describe("the GPU metrics on a hand-made trace", function()
         assert.equal(want[3], points[i].most)
       end
       assert.equal(4, #points)
-      -- A row that starts behind the window counts while it waits in it.
+      -- A row that starts after the window counts for the time that it waits inside the window.
       found = assert(maker.metric(folder, "queue_length", { top = 1, window = { 0.2, 0.3 } }))
       near(1, found.streams["0 stream 7"].mean)
     end)

@@ -1,4 +1,4 @@
--- What must not change a result, and what must change it in a known way.
+-- Changes of a trace that must not change a result, and changes with a known effect.
 local maker = require "trace_maker"
 local metrics = require "ett.trace.metrics"
 local trace_view = require "ett.trace.view"

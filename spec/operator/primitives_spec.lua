@@ -1,4 +1,4 @@
---- ett.primitives: what an operator's kernel() asks for is checked before a back end records it.
+--- ett.primitives: the arguments of an operator's kernel() are checked before a back end records them.
 local primitives = require "ett.operator.primitives"
 
 local recorded

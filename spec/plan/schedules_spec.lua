@@ -1,4 +1,4 @@
---- A user's schedule file: what is wrong with it is said with its file, line and unit.
+--- A user's schedule file: errors name file, line and unit.
 local command = require "command"
 local find = require "ett.base.find"
 local lfs = require "lfs"
@@ -6,7 +6,7 @@ local schedules = require "ett.plan.schedules"
 
 local folder
 
---- What is raised when a plan's orders are asked of a schedule file with that text.
+--- The error raised when a schedule file with that text orders a plan.
 local function why(text, name)
   command.write(folder, "lua/schedules/" .. (name or "mine") .. ".lua", text)
   local ok, raised = pcall(schedules.orders, { schedule = name or "mine", pp = 2, vp = 1, micro_batches = 2 })

@@ -1,4 +1,4 @@
---- The floor of held-out rows: by hand, and that no answer within the link's rate goes below it.
+--- The error floor of held-out rows: by hand, and as a lower bound of all answers within the link's rate.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/bench/support/?.lua"
 local floor = require "holdout_floor"
 

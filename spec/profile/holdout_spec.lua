@@ -1,4 +1,4 @@
---- The hold-out fits what a profile serves, with the profile's own gate, and never lets a held-out row teach.
+--- The hold-out fits the model and gate of the profile, and never uses a held-out row for fitting.
 local ett_io = require "ett.io"
 local holdout = require "ett.profile.holdout"
 local profile = require "ett.profile"
@@ -53,7 +53,7 @@ describe("ett.holdout", function()
     assert.equal(2, #results)
     local r = results[1]
     assert.is_nil(r.fault)
-    -- By hand: the surface through the rows that are not held out, and nothing else.
+    -- By hand: a surface through only the rows that are not held out.
     local test, rows, seconds = holdout.test_rows(file, "grouped"), {}, {}
     for i = 1, file.count do
       if not test[i] then
@@ -134,7 +134,7 @@ describe("ett.holdout", function()
     table.sort(names)
     assert.same({ "linear1 fp16 forward", "linear3 fp16 backward", "linear3 fp16 forward", "linear3 fp32 backward",
       "linear3 fp32 forward" }, names)
-    -- One file asked for: the pool learns as before.
+    -- One file requested: the pool is fitted to the same rows.
     local only = holdout.run(read(path), { splits = { "grouped" },
       of = function(f) return f.path:match "linear1_fp16" end })
     assert.equal(1, #only)

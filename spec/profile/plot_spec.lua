@@ -1,4 +1,4 @@
---- Plots of ett fit: the points lie where their numbers say, and what is written is whole, well-formed and harmless.
+--- Plots of ett fit: points are at their coordinates, and the files are complete, well-formed and harmless.
 local fit_plot = require "ett.profile.plot"
 local svg = require "ett.report.svg"
 local xml = require "xml"

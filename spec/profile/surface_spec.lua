@@ -1,4 +1,4 @@
---- The regressor of CPU tables: its error and interval are held out, it drops and names what is off, and it is kept.
+--- The regressor of CPU tables: held-out error and interval, outliers that it drops and reports, and its cache.
 local ett_io = require "ett.io"
 local regress = require "ett.regress"
 local surface = require "ett.profile.surface"

@@ -1,4 +1,4 @@
---- Active sampling on made-up times: what it chooses, and when it ends.
+--- Active sampling on synthetic times: chosen shapes, and the stopping rule.
 local active = require "ett.sampling.active"
 local surfaces = require "ett.sampling.surfaces"
 local campaign = require "ett.sampling.campaign"
@@ -66,7 +66,7 @@ describe("active sampling", function()
   end)
 
   it("goes on where the rest of the grid would help", function()
-    -- Steps as of tiles: what is known of a tile says little about the next.
+    -- Steps as from tiles: the time of one tile gives little information about the next.
     local function stepped(s) return smooth(s) * (1 + 0.6 * (s.rows // 56 % 2) + 0.4 * (s.inner // 48 % 2)) end
     local _, rough = run_chooser(stepped, "grid")
     assert.is_true(#rough > 1.5 * even_count, ("%d %d"):format(#rough, even_count))

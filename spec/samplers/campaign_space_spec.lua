@@ -1,4 +1,4 @@
---- What a campaign file may say about its shapes, and what it may not.
+--- Shapes in campaign files: accepted and refused descriptions.
 local campaign = require "ett.sampling.campaign"
 local operator = require "ett.operator"
 local sample = require "ett.sample"

@@ -335,7 +335,7 @@ describe("a table", function()
   it("active sampling stops at its target and counts the rows of an earlier run", function()
     if not usable then return pending("no CPU back end") end
     local active = require "ett.sampling.active"
-    -- Times that follow a formula exactly: what is left is the choice.
+    -- Times follow a formula exactly, so only the choice of shapes matters.
     local four = { 8, 16, 32, 64 }
     local given = small { rows = { start = 8, stop = 64, step = 8 }, inner = four, outer = four }
     local target = given.targets[1]
@@ -363,7 +363,7 @@ describe("a table", function()
   end)
 
   it("a full disk loses nothing that was written", function()
-    -- /dev/full refuses every byte: the journal must say so and stay valid.
+    -- /dev/full refuses every byte: the journal must report the error and stay valid.
     local journal, err = sample.journal(folder .. "/t.csv", "# h\na,b\n")
     assert(journal, err)
     assert(journal:append("1,2"))

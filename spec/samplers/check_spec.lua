@@ -209,7 +209,7 @@ describe("the CPU back end's outputs", function()
     assert.is_truthy(text:find("not measured: " .. sentence, 1, true), text)
     assert.is_truthy(table_text():find("\n# checked: wrong: " .. sentence, 1, true), table_text())
     assert.is_truthy(table_text():find("\n#! failed: all: wrong: " .. sentence, 1, true))
-    -- It stays refused, and says so, without being run again; no row is written.
+    -- It stays refused with a message and is not run again; no row is written.
     text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status, text)
     assert.is_truthy(text:find("not measured: " .. sentence, 1, true), text)

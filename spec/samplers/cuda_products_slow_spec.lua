@@ -39,7 +39,7 @@ describe("CUDA products and attention", function()
             k = depth, batch = batch, trans_a = trans_a, trans_b = trans_b, accumulate = true }
         end }
         local ran = cuda_results.run(backend, op, {}, "forward", nil, precision)
-        -- Under fp8 the operands are copies with k innermost, whatever was asked for.
+        -- Under fp8 the operands are copies with k innermost, whatever the call requests.
         local fp8 = precision == "fp8"
         local a, b = ran.before[fp8 and 4 or 1], ran.before[fp8 and 5 or 2]
         local ta, tb = trans_a and not fp8, trans_b or fp8

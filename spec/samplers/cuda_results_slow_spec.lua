@@ -209,7 +209,7 @@ describe("CUDA kernels", function()
   for pass, sign in pairs { forward = 1, backward = -1 } do
     check("rope", rope, pass, function(before, after)
       local function turned(x, y, heads)
-        local wanted = table.move(y, 1, #y, 1, {}) -- what is not rotated keeps the buffer's content
+        local wanted = table.move(y, 1, #y, 1, {}) -- values that are not rotated stay unchanged
         for vector = 0, 2 * 3 * heads - 1 do
           for d = 0, 2 do
             local angle = before[1][vector // heads % 3 * 3 + d + 1]

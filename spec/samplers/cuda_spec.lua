@@ -1,4 +1,4 @@
---- The CUDA and NCCL back ends, as far as a machine without a device can tell.
+--- The CUDA and NCCL back ends, as far as they can be tested without a device.
 local function module_or_reason(name)
   local ok, module = pcall(require, name)
   if ok then return module end

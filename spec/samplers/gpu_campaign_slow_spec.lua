@@ -75,7 +75,7 @@ describe("ett sample --backend cuda", function()
     end
     assert.equal(counts.few.cuModuleLoadData, counts.many.cuModuleLoadData)
     assert.equal(counts.few.cuEventCreate, counts.many.cuEventCreate)
-    -- The largest shape alone decides how much is held at once: three tensors of 128 x 4096 bf16 numbers.
+    -- Only the largest shape determines the peak memory: three tensors of 128 x 4096 bf16 numbers.
     assert.is_true(counts.many.peak_bytes - counts.few.peak_bytes <= 3 * 2 * 4096 * 112)
   end)
 

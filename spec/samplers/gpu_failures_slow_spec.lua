@@ -91,7 +91,7 @@ describe("a GPU that fails", function()
       .. '"nothing" is undefined', out)
     local rows, failed = held "broken"
     assert.equal(0, rows + failed)
-    operator("broken", plain:format "broken", usual:format "broken") -- mended: the same campaign goes on
+    operator("broken", plain:format "broken", usual:format "broken") -- repaired: the same campaign continues
     out, status = sample(nil, "--continue-changed")
     assert.equal(0, status, out)
     assert.equal(3, (held "broken"))

@@ -64,7 +64,7 @@ describe("a campaign whose tables take turns, killed between the visits of a blo
     local written, most = rows(folder)
     assert.equals(shapes, written)
     assert.equals(1, most)
-    assert.equals(0, (visits(folder))) -- of use no more
+    assert.equals(0, (visits(folder))) -- no longer needed
     os.execute(("rm -r '%s'"):format(folder))
   end)
 end)

@@ -1,4 +1,4 @@
---- Ranks that cannot go on: the job ends, says why, and keeps what it has.
+--- Ranks with fatal errors: the job ends with a message and keeps its rows.
 local command = require "command"
 
 if not require("needs").ranks("ranks that cannot go on", _ENV) then return end

@@ -95,7 +95,7 @@ describe("ett sample", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
     local text, status = run "sample c.lua --out out --quiet --limit 1"
     assert.equal(0, status, text)
-    for _, date in ipairs { "2099-01-01", "1980-01-01" } do -- a file server ahead of this machine, and behind it
+    for _, date in ipairs { "2099-01-01", "1980-01-01" } do -- clocks of a file server ahead of and behind this machine
       os.execute(("touch -d %s '%s'/out/*.csv '%s/c.lua'"):format(date, folder, folder))
       text, status = run "sample c.lua --out out --quiet"
       assert.equal(0, status, text)

@@ -1,4 +1,4 @@
---- What `ett sample` does with what never ends, and with operators that ask for what is not there.
+--- `ett sample` with kernels that never end, and with operators that request missing resources.
 local command = require "command"
 local lfs = require "lfs"
 

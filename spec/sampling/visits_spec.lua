@@ -263,7 +263,7 @@ describe("the CPU back end's visits", function()
     local begun, at_once = 0, 0
     local reports = sampler.run(given, { out = folder, on_begin = function() begun = begun + 1 end,
       on_progress = function(report) if report.measured == 0 then at_once = math.max(at_once, begun) end end })
-    assert.equals(2, at_once) -- both were under way before either had a row
+    assert.equals(2, at_once) -- both were running before either had a row
     assert.equals(5, reports[1].measured + reports[2].measured)
     for _, report in ipairs(reports) do
       local held = store.held(report.path, report.name == "gelu" and 2 or 1)

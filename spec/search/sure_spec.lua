@@ -2,7 +2,7 @@
 local explain = require "ett.search.explain"
 local sure = require "ett.search.sure"
 
---- A plan of so many seconds, of which a share is the network's.
+--- A plan with a step of `seconds`, of which a share is network time.
 local function plan(seconds, network, program)
   local parts = {}
   for _, name in ipairs(explain.part_order) do parts[name] = 0.0 end

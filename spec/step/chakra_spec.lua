@@ -61,7 +61,7 @@ local function nodes_of(path)
   return list
 end
 
---- When each rank ends: a node runs once its inputs are there; a receive ends with its send, a collective when its last
+--- When each rank ends: a node runs after its inputs; a receive ends with its send, a collective when its last
 --- rank has started and its time has passed.
 local function replay(ranks, groups)
   local done, left, sent, started = {}, 0, {}, {}

@@ -1,4 +1,4 @@
--- Fields of a plan without an effect: the estimate says so, and only then.
+-- Plan fields without an effect: the estimate reports exactly these.
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
 local model = require "ett.model"

@@ -128,7 +128,7 @@ describe("a pipeline on its links", function()
           run.makespan_seconds))
       end
     end
-    -- Both ways to run one: event by event, and in the order of a tape.
+    -- Both engines: event by event, and in the order of a tape.
     assert.is_true(in_order > 10 and compared - in_order > 10, in_order .. " of " .. compared)
   end)
 
@@ -293,7 +293,7 @@ describe("a step on its links", function()
       near(6 * 7, all, "reductions of stage " .. stage)
       near(6 * 7, s.gradient_seconds)
       assert.is_true(s.gradient_exposed_seconds < 6 * 7 - 6 * 2)
-      -- The first gradients are there when the first backward has ended; from then on the link is busy.
+      -- The first gradients exist at the end of the first backward; from then on the link is busy.
       near(({ 2 + 2 + 4 + 4, 2 + 2 + 4 })[stage] + 6 * 7, s.pipeline_seconds + s.gradient_exposed_seconds)
     end
   end)

@@ -1,4 +1,4 @@
---- Lowering: what an operator is comes from the fields of its file, not from its name.
+--- Lowering: properties of an operator come from the fields of its file, not from its name.
 local command = require "command"
 local estimate = require "ett.step.estimate"
 local find = require "ett.base.find"

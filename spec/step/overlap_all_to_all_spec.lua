@@ -49,7 +49,7 @@ local function exchange_line(e)
   for _, line in ipairs(e.collectives) do if line.name == "all_to_all" then return line end end
 end
 
--- A layer by itself, forward and backward, without its four all-to-alls.
+-- A single layer, forward and backward, without its four all-to-alls.
 local layer = 3 + 0.5 + 2 + 1 + 0.5 + 0.25 + 6 + 0.5 + 4 + 2 + 1 + 0.5
 
 describe("all-to-alls", function()

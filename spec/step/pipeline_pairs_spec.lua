@@ -1,5 +1,5 @@
 --- Pairs of a forward and a backward of different micro-batches: the event engine against a longest
---- path over cells that knows nothing of it, and against what one stage must take.
+--- path over cells, independent of the engine, and against lower bounds of one stage.
 local step_core = require "step_core"
 
 local function generator(seed)

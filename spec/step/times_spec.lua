@@ -1,4 +1,4 @@
---- Times of a step: a profile's answers, each asked for once and checked, and assumptions where it has none.
+--- Times of a step: answers of a profile, each requested once and checked; assumed times without an answer.
 local operator = require "ett.operator"
 local times_module = require "ett.step.times"
 

@@ -31,7 +31,7 @@ function command.read(folder, name)
   return text
 end
 
---- Runs a command line of sh: what it prints (both streams) and its exit status.
+--- Runs a command line of sh; returns its output (both streams) and its exit status.
 function command.shell(line)
   local pipe = io.popen(("{ %s; } 2>&1; echo \"status $?\""):format(line))
   local output, status = pipe:read("a"):match("^(.*)status (%d+)\n$")

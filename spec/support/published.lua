@@ -354,7 +354,7 @@ end
 -- Bytes of a reduction of DeepSpeed's: GPT-NeoX's configuration; MEMORY_OPT_ALLREDUCE_SIZE, 5e8 16-bit values.
 local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9 }
 
---- Plan of a row, and the names of what is unknown.
+--- Plan of a row, and the names of its unknown fields.
 function published.plan(row, dtype)
   local unknown = {}
   for _, field in ipairs { "zero", "attention", "overlap_grad_reduce", "gradient_dtype" } do

@@ -1,5 +1,5 @@
---- What a refusal looks like: one line on standard error that names what is wrong, the right exit status, no stack,
--- nothing on standard output, no file left behind.
+--- Checks a refusal: one line on standard error that names the error, the right exit status, no traceback,
+-- no standard output, no remaining files.
 local assert = require "luassert"
 local command = require "command"
 local files = require "ett.io"

@@ -11,7 +11,7 @@ local function filled(given, defaults)
   return all
 end
 
---- A plan as C reads it: the declared defaults and what is given, unchecked.
+--- A plan in the form that C reads: the declared defaults and the given fields, unchecked.
 function step_core.plan(given)
   local defaults = { micro_batches = 1, gpus_per_node = 1, host_bandwidth = 0 }
   for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end

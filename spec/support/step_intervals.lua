@@ -1,4 +1,4 @@
---- Steps put together from held-out samples: does the interval of a step hold the measured sum?
+--- Steps composed of held-out samples: does the interval of a step contain the measured sum?
 --
 -- Rows of the shared sample files carry the configuration they were measured at (mp, b, l, h, dim). A
 -- fifth of the configurations (b, l, dim) is withheld from every file at once and every pool is fitted

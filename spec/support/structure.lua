@@ -218,7 +218,7 @@ end
 local block_words = { ["function"] = true, ["if"] = true, ["do"] = true, ["repeat"] = true, ["end"] = true,
   ["until"] = true }
 
---- Position behind a string that begins at `at`.
+--- Position after a string that begins at `at`.
 local function after_string(text, at)
   local quote = "[\\" .. text:sub(at, at) .. "]"
   at = text:find(quote, at + 1)

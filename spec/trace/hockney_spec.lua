@@ -9,7 +9,7 @@ end
 local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
 --- Four ranks; each collective of S bytes takes 6 alpha + 1.5 S beta from the last start on.
---- Ranks arrive up to 2 ms apart, which must not count; `spoil` may lengthen one (microseconds).
+--- Ranks arrive up to 2 ms apart, which must not affect the fit; `spoil` may lengthen one (microseconds).
 local function recordings(alpha_us, beta_us, sizes, spoil)
   local ranks, state = {}, 7
   local function random(n)

@@ -1,4 +1,4 @@
---- The shared traces: what is in them, against the independently computed values.
+--- The shared traces: their contents against independently computed values.
 local trace = require "ett.trace"
 
 local root = os.getenv("ETT_REFERENCE")

@@ -1,4 +1,4 @@
--- Replays of recorded runs: unchanged they are the recording; changed they agree with a run made that way.
+-- Replays of recorded runs: without a change equal to the recording; with a change equal to a run with that change.
 local maker = require "trace_maker"
 local replay = require "ett.trace.replay"
 local trace_gpt = require "trace_gpt"

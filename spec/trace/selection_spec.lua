@@ -83,7 +83,7 @@ describe("selections", function()
   end)
 
   it("take no name set of another trace", function()
-    local other <close> = make(7) -- as many strings, so that only the trace tells them apart
+    local other <close> = make(7) -- equal numbers of strings, so that only the trace differs
     local set = other:name_set({ "op0" })
     assert.has_error(function() return t:events { names = set } end, "filter 'names' is a name set of another trace")
     assert.has_error(function() return set | t:name_set({ "op1" }) end)

@@ -1,4 +1,4 @@
---- How far apart a training step uses its operands, and what of them the caches still hold.
+--- Reuse distances of a training step's operands, and the part of them that is still cached.
 local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then

@@ -1,4 +1,4 @@
--- `ett validate --backend torch`: a PyTorch program that knows nothing of ett is recorded, read, and predicted.
+-- `ett validate --backend torch`: a PyTorch program without ett code is recorded, read and predicted.
 local command = require "command"
 local find = require "ett.base.find"
 local json = require "ett.json"

@@ -76,7 +76,7 @@ describe("ett validate that is killed", function()
     os.remove(folder)
     require("lfs").mkdir(folder)
   end)
-  after_each(function() -- a job that goes on would disturb what comes after it
+  after_each(function() -- a running job would disturb the next specs
     os.execute(("pkill -KILL -f '[e]tt validate.*%s'; rm -rf '%s'"):format(folder, folder))
   end)
 

@@ -1,4 +1,4 @@
---- `ett validate`: what is chosen as the truth, and how a prediction is put together.
+--- `ett validate`: the choice of the measured time, and the composition of a prediction.
 local find = require "ett.base.find"
 local usable, why = find.load("samplers", "cpu").available()
 if not usable then

@@ -114,7 +114,7 @@ int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_va
   return p < q ? -1 : p > q;
 }
 
-/* Numbers pairs (group so far, value) densely, one key at a time. */
+/* Numbers pairs (previous group, value) densely, one key at a time. */
 typedef struct pairing {
   struct pair {
     uint32_t group, type;
@@ -187,8 +187,8 @@ static int by_values(const void *a, const void *b, void *context) {
   return x < y ? -1 : x > y;
 }
 
-/* What tells the value of a key in a row from other values; *at is the place of an arg in
- * its column, or near it. */
+/* The part of a key's value in a row that distinguishes it from other values; *at is the
+ * index of an arg in its column, or a nearby hint. */
 static inline struct pair value_of(const ett_trace *t, const ett_key *key, uint32_t row,
                                    uint32_t *at) {
   ett_key_value other;
@@ -219,7 +219,7 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
   for (uint32_t k = 0; k < key_count; k++) {
     pairing m = {0};
     bool failed = false;
-    /* The last pair of each group so far: values that go with another repeat in it. */
+    /* The last pair of each group; values often repeat. */
     struct recent {
       struct pair pair;
       uint32_t number; /* from 1 */
@@ -251,7 +251,7 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
 }
 
 /* Fills the groups' values, in order, and counts their rows (counts[i + 1] is the end of
- * group i); place[g] becomes the number of group g in that order. */
+ * group i); place[g] becomes the new index of group g. */
 static void order_groups(ett_groups *out, uint32_t groups, ett_key_value *values,
                          uint32_t *place, uint32_t *permutation, const ett_trace *t) {
   const uint32_t keys = out->key_count;
@@ -295,7 +295,7 @@ int ett_group(ett_groups *out, const ett_trace *t, const ett_selection *s,
       continue;
     present++;
     if (place[group[i]]++)
-      continue; /* its values are known */
+      continue; /* values already set */
     for (uint32_t k = 0; k < key_count; k++)
       values[(size_t)group[i] * key_count + k] = ett_key_of(t, keys[k], s->rows[i]);
   }

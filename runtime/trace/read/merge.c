@@ -1,6 +1,6 @@
-/* The steps in their order, each 0 or -1 with *err: path, kind, rank and clock of the
- * files; strings, categories, tracks; rows; warnings; begin and end events joined; one
- * time axis. */
+/* Merges the parts step by step; each step returns 0, or -1 with *err. Steps: path, kind,
+ * rank and clock of the files; strings, categories, tracks; rows; warnings; pairs of
+ * begin and end events; one time axis. */
 #include "trace/read/merge.h"
 
 #include <ctype.h>
@@ -17,14 +17,14 @@ typedef struct merge {
   ett_trace *t;
   ett_load *load;
   const ett_sources *sources;
-  uint32_t **string_map;   /* per lexicon; NULL: same numbers */
+  uint32_t **string_map;   /* per lexicon; NULL: identity */
   uint16_t **category_map; /* per lexicon */
   uint32_t **part_tracks;  /* per part: tracks of the trace */
   uint32_t category_capacity, warning_capacity;
   uint16_t no_category;
-  uint16_t *line_category; /* per track: category of its rows without one */
+  uint16_t *line_category; /* per track: category of rows without one */
   int32_t *line_device;    /* per track: device of its rows, or -1 */
-  uint8_t *zero_bad;       /* per file: its rows at ts 0 are damage */
+  uint8_t *zero_bad;       /* per file: its rows at ts 0 are invalid */
   ett_err *err;
 } merge;
 
@@ -54,7 +54,7 @@ merge_warn(merge *m, uint32_t file, const char *code, uint64_t count, int has_of
   return 0;
 }
 
-/* An integer member of the JSON text of an object: 1 when it is there. */
+/* An integer member of an object's JSON text: returns 1 if present. */
 static int member_integer(const char *object, const char *key, int64_t *value) {
   size_t n = strlen(key);
   int depth = 0;
@@ -134,7 +134,7 @@ static int describe_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t p
 
 #define HOUR 3600
 
-/* Rows at ts 0 of a file are damage when its other rows are hours later. */
+/* Rows at ts 0 of a file are invalid if its other rows are hours later. */
 static int zero_is_damage(const merge *m, uint32_t file) {
   int64_t least = INT64_MAX;
   const ett_trace *t = m->t;
@@ -191,7 +191,7 @@ static int warn_of_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t pa
 
 typedef int file_step(merge *m, uint32_t i, ett_trace_part *first, uint32_t parts);
 
-/* Does the step for each file with its parts (none for an ignored file). */
+/* Runs the step for each file with its parts (none for an ignored file). */
 static int each_file(merge *m, file_step *step) {
   ett_load *l = m->load;
   uint32_t from = 0;
@@ -222,7 +222,7 @@ static int by_first(const void *a, const void *b) {
   return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Bytes of a text that are not UTF-8 become '?'; its length stays. */
+/* Replaces invalid UTF-8 bytes by '?', without changing the length. */
 static void heal_text(ett_string *s) {
   char *text = (char *)(uintptr_t)s->text;
   for (size_t i = 0; i < s->length; i++) {
@@ -291,7 +291,8 @@ static uint32_t merge_text(const merge *m, const ett_lexicon *l, uint32_t id) {
   return map ? map[id] : id;
 }
 
-/* Number of a category of the trace, made if new; ETT_CATEGORY_NONE without memory. */
+/* The number of a category of the trace, created if new; ETT_CATEGORY_NONE if memory runs
+ * out. */
 static uint16_t category(merge *m, const char *text, size_t length,
                          ett_trace_class class) {
   ett_trace *t = m->t;
@@ -345,7 +346,7 @@ static int number_behind(const char *text, const char *mark) {
   return v >= 0 && v <= INT16_MAX ? (int)v : -1;
 }
 
-/* XLA writes no categories: the line of the device decides. */
+/* XLA writes no categories; the class follows from the device's line. */
 static ett_trace_class line_class(const char *process, const char *thread) {
   if (strncmp(process, "/device:", 8) != 0)
     return ETT_CLASS_HOST;
@@ -425,15 +426,15 @@ static int file_tracks(merge *m, uint32_t from, uint32_t to, ett_trace_part *all
   return 0;
 }
 
-/* Whether a track is of PyTorch's profiler without Kineto, whose rows have no category.
- */
+/* Whether a track comes from PyTorch's profiler without Kineto, whose rows have no
+ * category. */
 static int is_cpu_functions(const ett_trace *t, const ett_track *x) {
   return x->pid_type == ETT_ID_TEXT &&
          strcmp(t->strings->items[x->pid].text, "CPU functions") == 0;
 }
 
-/* Category that the rows without one get, and device of the rows of each line of an XLA
- * trace. */
+/* Sets the category of rows without one, and the device of the rows of each line of an
+ * XLA trace. */
 static int merge_lines(merge *m) {
   const ett_trace *t = m->t;
   uint32_t n = t->track_count ? t->track_count : 1;
@@ -484,7 +485,7 @@ static int merge_tracks(merge *m) {
 
 /* ---- rows and times ---- */
 
-/* Joins begin and end events of a file into complete ones: a stack per track. */
+/* Joins the begin and end events of a file to complete events, with a stack per track. */
 static int join_pairs(merge *m, uint32_t file) {
   ett_trace *t = m->t;
   struct open {
@@ -573,7 +574,7 @@ static int make_args(merge *m) {
   return 0;
 }
 
-/* Moves the blocks and args of the parts to the trace, and maps their numbers. */
+/* Moves the blocks and args of the parts to the trace, and translates their numbers. */
 static int merge_rows(merge *m) {
   ett_load *l = m->load;
   ett_trace *t = m->t;
@@ -638,7 +639,7 @@ static int merge_rows(merge *m) {
   return 0;
 }
 
-/* Every file's base and the first event of all become tick 0. */
+/* Aligns the files by their base times; the first event of all becomes tick 0. */
 static int merge_times(merge *m) {
   ett_trace *t = m->t;
   const int64_t per_ns = t->ticks_per_second / 1000000000;

@@ -2,7 +2,7 @@
 --
 -- Both are judged on the same held-out fifth of the kernels, which neither sees: a kernel is held out of every
 -- table that has it. The models are those that a profile would serve (ett.profile.fit), one a pool of operators and
--- pass. Active sampling stops by itself: by "grid", when its surfaces say that the rest would not help.
+-- pass. Active sampling stops automatically: by "grid", when its surfaces predict no gain from further shapes.
 local active = require "ett.sampling.active"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
@@ -48,7 +48,7 @@ function campaign.split(one, seed, most)
 end
 
 --- Rows of a table that active sampling measures before it stops, and its chooser.
----@param stop? fun(chosen: integer[]): boolean asked after every round; true ends it
+---@param stop? fun(chosen: integer[]): boolean called after every round; true stops
 ---@param known? table features that tables of the same pool had measured before; this one's are added
 function campaign.choose(one, target_error, stop, known)
   local chooser = active.chooser(one.target, one.rest, { target_error = target_error, dtype = one.entry.dtype,
@@ -181,7 +181,7 @@ local function surely_worse(errors, others)
   return sum > 1.645 * math.sqrt(square / n)
 end
 
---- Chooses in every table until it stops by itself and compares.
+--- Chooses shapes in every table until it stops, and compares.
 ---@return table used, grid (shapes), visited (shapes, each times its visits), ratio (geometric mean over tables and
 --- passes of the mean errors'), full, reached (mean error), worse, surely_worse, compared, charged (shapes, the grid
 --- where surely worse), honest, said, lines

@@ -39,7 +39,7 @@ local function least_of(file, pass)
   return least
 end
 
---- The floor of a file's tested rows; 0 where physics forbids none of them, or says nothing.
+--- The floor of a file's tested rows; 0 if no row violates a physical bound, or if no bound is known.
 ---@param file table from ett.holdout, of a cluster that `rates` names
 ---@param tested boolean[] by row
 ---@param pass string

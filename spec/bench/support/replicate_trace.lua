@@ -21,7 +21,7 @@ function replicate.write(source, target, bytes)
   local _, first = text:find('"traceEvents"%s*:%s*%[')
   local last = #text - text:reverse():find("]", 1, true)
   local head, body, tail = text:sub(1, first), text:sub(first + 1, last), text:sub(last + 1)
-  -- the events between the numbers behind "ts"; every copy differs in those only
+  -- the events between the "ts" numbers; copies differ only in these numbers
   local pieces, times, from = {}, {}, 1
   local least, most = math.maxinteger, math.mininteger
   while true do
