@@ -381,7 +381,7 @@ describe("tiers that are wrong", function()
     assert.matches("cluster: missing field 'links' (a table), or 'tiers' in its place", refused {}, 1, true)
     assert.matches("cluster: give either 'links' or 'tiers'", refused { tiers = { node }, links = {} }, 1, true)
     assert.matches("cluster: tiers: must be a list of 1 to 8 tiers, got 0", refused { tiers = {} }, 1, true)
-    assert.matches("tiers: must be a list of 1 to 8 tiers: a list has no place for 'spine'",
+    assert.matches("tiers: must be a list of 1 to 8 tiers: a list cannot have the field 'spine'",
       refused { tiers = { spine = node } }, 1, true)
     assert.matches("cluster: tiers[1]: missing field 'size' (only the last tier joins all)",
       refused { tiers = { { name = "node", bandwidth = 1e11, source = "x" }, node } }, 1, true)

@@ -248,7 +248,8 @@ describe("a campaign's dimensions", function()
       ["with: dimension 'width' must be an integer, it was set to 0.5"] = { shapes = { tokens = 1, width = 1 },
         with = function(s) s.width = s.tokens / 2 end },
       ["dimension 'tokens': value 2 is nil"] = { shapes = { tokens = { 16, nil, 32 }, width = 1 } },
-      ["dimension 'tokens': a list has no place for 'stop'"] = { shapes = { tokens = { 16, stop = 32 }, width = 1 } },
+      ["dimension 'tokens': a list cannot have the field 'stop'"] =
+        { shapes = { tokens = { 16, stop = 32 }, width = 1 } },
       ["sample 1: dimension 'width': range starts at 5 above its end 2"] = { shapes = { tokens = 1,
         width = { start = 5, stop = 2 } } },
       ["sample 1: dimension 'width': step of an 'add' range must be at least 1, got 0"] = { shapes = { tokens = 1,

@@ -223,7 +223,7 @@ describe("ett sample", function()
   it("refuses samples of which it would leave some out", function()
     for samples, sentence in pairs {
       ["one, nil, one"] = "field 'samples': value 2 is nil",
-      ["one, extra = one"] = "field 'samples': a list has no place for 'extra'",
+      ["one, extra = one"] = "field 'samples': a list cannot have the field 'extra'",
     } do
       write("c.lua", "local one = { operator = 'gelu', shapes = { tokens = 1, width = 1 } }\n"
         .. "return { name = 'c', samples = { " .. samples .. " } }\n")

@@ -97,7 +97,7 @@ describe("a step with unlike experts", function()
     for i = 1, 16 do shares[i] = 0.05 end
     assert.matches("expert_shares must add up to 1, got 0.8", message { expert_shares = shares }, 1, true)
     shares[16] = nil
-    assert.matches("expert_shares must hold a share of each of the 16 experts, got 15",
+    assert.matches("expert_shares must have one share for each of the 16 experts, got 15",
       message { expert_shares = shares }, 1, true)
     shares[16] = -0.1
     assert.matches("expert_shares: number 16 must be from 0 to 1 / top_k = 0.5, got -0.1",
