@@ -48,8 +48,8 @@ describe("published measured steps", function()
 
   it("are answered nearly all, and printed in groups that count duplicates once", function()
     local bench = require("ett.base.find").load_file(require("ett.host").root .. "/spec/bench/published.lua")
-    local some = {} -- every third row; `ett bench published` runs all of them
-    for i = 1, #rows, 3 do some[#some + 1] = rows[i] end
+    local some = {} -- every sixth row; `ett bench published` runs all of them
+    for i = 1, #rows, 6 do some[#some + 1] = rows[i] end
     local results = bench.results(some)
     local all
     for _, group in ipairs(results.groups) do
