@@ -60,7 +60,7 @@ local function layouts_of(opts, backend)
     if backend == "cuda" then return { "1x1" } end
     if backend == "torch" then return { "1x1", "2x1" } end
     local ok, why = require("ett.sampling.mpirun").available()
-    return ok and validate.layout_names or { "1x1" }, not ok and why or nil
+    return not ok and { "1x1" } or opts.thorough and validate.layout_names or { "1x1", "2x1" }, not ok and why or nil
   end
   for _, word in ipairs(opts.layouts) do
     if not validate.layouts[word] then
@@ -93,6 +93,9 @@ local function check(opts, backend)
   if opts.device and backend ~= "cuda" then
     error_module.raise("usage", "validate: --device needs the back end cuda, not %s", backend)
   end
+  if opts.thorough and backend ~= "cpu" then
+    error_module.raise("usage", "validate: --thorough is for the back end cpu; %s always runs all", backend)
+  end
   if opts.precision and backend ~= "cuda" and opts.precision ~= "fp32" then
     error_module.raise("usage", "validate: the back end %s trains in fp32, not in '%s'", backend, opts.precision)
   end
@@ -105,9 +108,10 @@ local function run(opts, out)
   local layouts, missing = layouts_of(opts, backend)
   if missing and not opts.quiet then io.stderr:write(("# one rank only: %s\n"):format(missing)) end
   local began = sample.now()
+  local thorough = opts.thorough or backend ~= "cpu"
   local result = validate.run { backend = backend, out = out, layouts = layouts, configurations = opts.configurations,
-    steps = opts.steps, scale = opts.scale, device = opts.device, precision = opts.precision,
-    check = not opts.no_check,
+    steps = opts.steps or thorough and 12 or 6, scale = opts.scale or thorough and 1 or 0.2, device = opts.device,
+    precision = opts.precision, check = not opts.no_check,
     on_stage = function(text)
       if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
     end,
@@ -133,8 +137,8 @@ return {
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples operators and collectives, predicts training steps from the samples, executes them, and\n"
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
-    .. "On processors, samples and steps alternate. Surplus ranks share processors. All layouts take about ten\n"
-    .. "minutes and 6 GB. 'others' is the share of the steps in which other programs had a processor.\n"
+    .. "On processors, samples and steps alternate. Surplus ranks share processors. All layouts take 6 GB.\n"
+    .. "'others' is the share of the steps in which other programs had a processor.\n"
     .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
     .. "DistributedDataParallel, alternating with models of other sizes. These are recorded; the predictions\n"
     .. "use samples that ett takes from their traces.\n"
@@ -142,15 +146,18 @@ return {
   options = {
     { "backend", "NAME", "back end of the training (default: cuda if there is a GPU and no layout of several ranks)",
       choices = { "cpu", "cuda", "torch" } },
-    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: all; without MPI, and with cuda, 1x1)", kind = "list" },
+    { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: 1x1 and 2x1; without MPI, and with cuda, 1x1)",
+      kind = "list" },
+    { "thorough", "on processors: all layouts, twice the steps, and the whole sampling campaign" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer", least = 0 },
     { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
     { "no-check", "skip the check of each operator's outputs against double precision" },
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
-    { "steps", "N", "undisturbed steps of each; at most three times as many are run on processors", kind = "count",
-      most = 10000, default = 12 },
-    { "scale", "X", "relative size of the sampling campaign", kind = "positive", most = 100, default = 1 },
+    { "steps", "N", "undisturbed steps of each (default: 12; on processors without --thorough 6, of at most 3 N)",
+      kind = "count", most = 10000 },
+    { "scale", "X", "relative size of the sampling campaign (default: 1; on processors without --thorough 0.2)",
+      kind = "positive", most = 100 },
     { "lines", "print every operator and collective of each configuration" },
     { "worker", "FILE", "used by the ranks of a layout" },
     { "json", "print JSON" },
