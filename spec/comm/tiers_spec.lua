@@ -289,7 +289,7 @@ describe("models of communication", function()
       local e = estimate.new { model = random_plans.llama(8), cluster = pods(nil, { collectives = "own" }),
         plan = { seq = 1024, dp = 16, tp = 2, micro_batches = 1 } }
       for _, line in ipairs(e.collectives) do assert.same({ "own" }, line.models, line.name) end
-      assert.matches("all_reduce %(dp%)[^\n]*assumed %(own%)", tostring(e))
+      assert.matches("all_reduce %(dp%)[^\n]*assumed %(own, links of leaf%)", tostring(e))
     end)
 
     it("may be timers, made once for a place", function()
