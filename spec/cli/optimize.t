@@ -55,6 +55,16 @@ $ ett optimize --utilization 1e-300 --real
 ett: optimize: 1000 bytes/s, the least bandwidth searched, gives 1024 devices more than 1e-300 of their peak
 ?1
 
+# A limit on days holds for --utilization and --days, too.
+$ ett optimize --utilization 0.5 --max-days 200
+least bandwidth: 4.4456e+10 bytes/s
+devices ...
+   1024  1024  200.00  0.7139 ...
+
+$ ett optimize --days 400 --max-days 100
+ett: optimize: 400 days cannot be reached with at most 100000 devices
+?1
+
 $ ett optimize --objective speed
 ett: optimize: option '--objective' must be one of days, dollars, devices, got 'speed'
 ?2

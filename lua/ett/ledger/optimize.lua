@@ -61,7 +61,7 @@ function optimize.new(spec)
     end
   end
   return setmetatable({ model = model, fixed = fixed, objective = objective, searcher = L:compile(search),
-    reporter = L:compile(report) }, { __index = optimize })
+    most_days = spec.limits and spec.limits.days or math.huge, reporter = L:compile(report) }, { __index = optimize })
 end
 
 --- Time of each phase of a layout: { seconds=, compute=, memory=, network=, bound_by=, fraction= }.
@@ -204,10 +204,17 @@ local function with(options, fields)
   return given
 end
 
+--- Values to fix for a search in at most `days`, or in at most the days of the object's own limit.
+local function in_days(self, days, options, fixed)
+  local all = with(options and options.fixed, fixed or {})
+  all.most_days = math.min(days, self.most_days)
+  return all
+end
+
 --- Whether some layout of at most `devices` devices takes at most `days`. A gap of nearly 1 stops the search at
 --- the first such layout.
 local function within(self, devices, days, options, fixed)
-  local all = with(options and options.fixed, with(fixed, { most_days = days }))
+  local all = in_days(self, days, options, fixed)
   return self:best(devices, with(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
@@ -223,7 +230,7 @@ function optimize:fewest_devices(days, most, options)
     local middle = (low + high) // 2
     if within(self, middle, days, options) then high = middle else low = middle + 1 end
   end
-  return self:best(high, with(options, { fixed = with(options and options.fixed, { most_days = days }) }))
+  return self:best(high, with(options, { fixed = in_days(self, days, options) }))
 end
 
 --- The minimum network bandwidth (bytes/s, to the gap or 1e-6) at which `devices` devices can reach `utilization` of
@@ -233,10 +240,10 @@ function optimize:least_bandwidth(utilization, devices, options)
   -- Days times utilization is constant, so any layout gives the product.
   local any = self:evaluate({}, devices)
   local days = any.days * any.utilization_of_all / utilization
-  local function at(bandwidth) return with(options and options.fixed, { [key] = bandwidth, most_days = days }) end
   local low, high, apart = 1e3, 1e18, math.max(1e-6, options and options.gap or 0)
   if not within(self, devices, days, options, { [key] = high }) then
-    return nil, self:best(devices, with(options, { fixed = with(at(high), { most_days = 1e300 }), gap = 1e-3 }))
+    local fixed = with(options and options.fixed, { [key] = high })
+    return nil, self:best(devices, with(options, { fixed = fixed, gap = 1e-3 }))
   end
   if within(self, devices, days, options, { [key] = low }) then
     error_module.raise("limit", "optimize: %g bytes/s, the least bandwidth searched, gives %d devices more than %g of "
@@ -246,7 +253,7 @@ function optimize:least_bandwidth(utilization, devices, options)
     local middle = math.sqrt(low * high)
     if within(self, devices, days, options, { [key] = middle }) then high = middle else low = middle end
   end
-  return high, self:best(devices, with(options, { fixed = at(high) }))
+  return high, self:best(devices, with(options, { fixed = in_days(self, days, options, { [key] = high }) }))
 end
 
 --- Integer device counts from low to high, `per_octave` per doubling.
