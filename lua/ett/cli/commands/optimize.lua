@@ -210,8 +210,8 @@ local function run(opts, positional)
     local bandwidth, best = done(search:least_bandwidth(opts.utilization, counts[1], settings))
     if not best.found then none(opts, counts[1]) end
     if not bandwidth then
-      error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak; the best is %.4f", counts[1],
-        opts.utilization, best.utilization_of_all)
+      error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak; the best is %.4f",
+        counts[1], opts.utilization, best.utilization_of_all)
     end
     if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
