@@ -1,7 +1,9 @@
 --- Lines of product code for the functions of the tree before its files moved into rooms (support/later_commits).
--- git blame gives each line its commit. Lines of that tree, and of commits that add no capability, serve its functions.
--- A commit that adds a capability also replaces lines; that share of its lines (removed over added, at most 1) serves
--- the same functions, the rest is counted with the capability. Takes some minutes.
+-- git blame gives each line its commit. A line that a later commit only reworded or moved keeps the commit that brought
+-- it: git ignores commits that add no capability, and names them only for lines that replace none. Lines of the old
+-- tree, and of commits that add no capability, serve its functions. A commit that adds a capability also replaces
+-- lines; that share of its lines (removed over added, at most 1) serves the same functions, the rest is counted with
+-- the capability. Takes some minutes.
 local bench = { summary = "lines of the functions that the tree had before its rooms, by git blame (minutes)" }
 
 local function output(git, command)
@@ -21,14 +23,27 @@ local function replaced(git, commit, base, product)
   return added > 0 and math.min(1, removed / added) or 1
 end
 
---- Lines of each commit, by its first seven digits.
-local function lines_by_commit(git, files, grafts)
+--- Lines of each commit, by its first seven digits. grafts, ignored: names of files for git.
+local function lines_by_commit(git, files, grafts, ignored)
   local counts = {}
   for _, path in ipairs(files) do
-    local text = output(git, ("blame -s -w -M -C --abbrev=40 -S '%s' HEAD -- '%s'"):format(grafts, path))
+    local text = output(git, ("blame -s -w -M -C --abbrev=40 -S '%s' --ignore-revs-file '%s' HEAD -- '%s'"):format(
+      grafts, ignored, path))
     for commit in text:gmatch "%f[^\n\0]%^?(%x%x%x%x%x%x%x)%x*" do counts[commit] = (counts[commit] or 0) + 1 end
   end
   return counts
+end
+
+--- The commits after the old tree that add no capability, one a line.
+local function without_capability(git, later)
+  local adds, list = {}, {}
+  for _, commits in pairs(later.capabilities) do
+    for commit in commits:gmatch "%x+" do adds[commit] = true end
+  end
+  for commit in output(git, ("rev-list %s..HEAD"):format(later.first)):gmatch "%x+" do
+    if not adds[commit:sub(1, 7)] then list[#list + 1] = commit .. "\n" end
+  end
+  return table.concat(list)
 end
 
 function bench.run()
@@ -36,14 +51,16 @@ function bench.run()
   package.path = ("%s/spec/support/?.lua;%s/spec/bench/support/?.lua;%s"):format(root, root, package.path)
   local later, structure = require "later_commits", require "structure"
   local git = ("cd '%s' && git "):format(root)
-  local old, grafts, name = {}, {}, os.tmpname()
+  local old, grafts, name, ignored = {}, {}, os.tmpname(), os.tmpname()
   for commit in output(git, "rev-list " .. later.first):gmatch "%x+" do old[commit:sub(1, 7)] = true end
   for commit, lost in pairs(later.restored) do
     grafts[#grafts + 1] = output(git, ("rev-parse %s %s~"):format(commit, lost)):gsub("\n", " ") .. "\n"
   end
   require("ett.base.folder").write(name, table.concat(grafts))
-  local counts = lines_by_commit(git, structure.product_files(), name)
+  require("ett.base.folder").write(ignored, without_capability(git, later))
+  local counts = lines_by_commit(git, structure.product_files(), name, ignored)
   os.remove(name)
+  os.remove(ignored)
   local rows, sum, kept, since = {}, 0, 0, 0
   for capability, commits in pairs(later.capabilities) do
     local lines = 0
