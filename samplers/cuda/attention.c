@@ -258,7 +258,7 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
                             ett_err *err) {
   if (check(work, attention, err) != 0)
     return -1;
-  ett_cuda_graph *graph = ett_cuda_dnn_graph(ett_cuda_work_device(work), err);
+  ett_cuda_graph *graph = ett_cuda_dnn_graph(work->device, err);
   if (!graph)
     return -1;
   if (graph->dnn->cudnnGetVersion() < LEAST_VERSION) {

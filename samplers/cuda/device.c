@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 int ett_cuda_device_count(ett_err *err) {
   const ett_cuda_driver *driver = ett_cuda_driver_open(err);
   int count = 0;
@@ -12,11 +14,10 @@ int ett_cuda_device_count(ett_err *err) {
   CUresult status = driver->cuInit(0);
   if (status == CUDA_ERROR_NO_DEVICE)
     return 0;
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_fail(driver, status, "starting the driver", err);
-  status = driver->cuDeviceGetCount(&count);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_fail(driver, status, "counting devices", err);
+  if (ett_cuda_check(driver, status, "starting the driver", err) != 0 ||
+      ett_cuda_check(driver, driver->cuDeviceGetCount(&count), "counting devices", err) !=
+          0)
+    return -1;
   return count;
 }
 
@@ -37,8 +38,8 @@ static int read_facts(ett_cuda_device *device, ett_err *err) {
   for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
     CUresult status =
         driver->cuDeviceGetAttribute(facts[i].value, facts[i].attribute, device->ordinal);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_fail(driver, status, "reading the device's attributes", err);
+    if (ett_cuda_check(driver, status, "reading the device's attributes", err) != 0)
+      return -1;
   }
   device->capability = major * 10 + minor;
   CUresult status =
@@ -47,25 +48,22 @@ static int read_facts(ett_cuda_device *device, ett_err *err) {
     status = driver->cuDeviceTotalMem(&device->memory_bytes, device->ordinal);
   if (status == CUDA_SUCCESS)
     status = driver->cuDriverGetVersion(&device->driver_version);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_fail(driver, status, "reading the device's name and memory", err);
-  return 0;
+  return ett_cuda_check(driver, status, "reading the device's name and memory", err);
 }
 
 static int open_parts(ett_cuda_device *device, int ordinal, ett_err *err) {
   const ett_cuda_driver *driver = device->driver;
   CUresult status = driver->cuDeviceGet(&device->ordinal, ordinal);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_fail(driver, status, "opening the device", err);
-  if (read_facts(device, err) != 0)
+  if (ett_cuda_check(driver, status, "opening the device", err) != 0 ||
+      read_facts(device, err) != 0)
     return -1;
   status = driver->cuDevicePrimaryCtxRetain(&device->context, device->ordinal);
   if (status == CUDA_SUCCESS)
     status = driver->cuCtxSetCurrent(device->context);
   if (status == CUDA_SUCCESS)
     status = driver->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_fail(driver, status, "making a context", err);
+  if (ett_cuda_check(driver, status, "making a context", err) != 0)
+    return -1;
   device->flush_bytes = 2 * (size_t)device->l2_bytes;
   return device->flush_bytes == 0
              ? 0
@@ -129,10 +127,8 @@ int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err) {
   if (device->death != ETT_CUDA_ALIVE)
     return ett_err_set(err, ETT_ERR_LOST, "device %d (%s) failed before", device->ordinal,
                        device->name);
-  CUresult status = device->driver->cuCtxSetCurrent(device->context);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_fail(device->driver, status, "using the device", err);
+  return ett_cuda_check(device->driver, device->driver->cuCtxSetCurrent(device->context),
+                        "using the device", err);
 }
 
 /* --- failures ------------------------------------------------------------------- */
@@ -170,12 +166,14 @@ static int died(ett_cuda_device *device, CUresult status, const char *doing,
   return ett_err_set(err, ETT_ERR_LOST, "%s: %s", doing, text_of(device, status));
 }
 
-int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
-                         ett_err *err) {
+int ett_cuda_device_check(ett_cuda_device *device, CUresult status, const char *doing,
+                          ett_err *err) {
+  if (status == CUDA_SUCCESS)
+    return 0;
   CUresult cause = sticky(device);
   if (cause != CUDA_SUCCESS)
     return died(device, cause, doing, err);
-  return ett_cuda_fail(device->driver, status, doing, err);
+  return ett_cuda_check(device->driver, status, doing, err);
 }
 
 int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
@@ -186,23 +184,17 @@ int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char
   return ett_err_set(err, code, "%s: %s", doing, text);
 }
 
-double ett_cuda_seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Polls the stream until it is done, without sleeping for the first `awake_seconds`. */
 static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_seconds,
                     ett_err *err) {
-  double start = ett_cuda_seconds();
+  double start = ett_clock(CLOCK_MONOTONIC);
   for (;;) {
     CUresult status = device->driver->cuStreamQuery(device->stream);
     if (status == CUDA_SUCCESS)
       return 0;
     if (status != CUDA_ERROR_NOT_READY)
-      return ett_cuda_device_fail(device, status, "running the kernels", err);
-    double passed = ett_cuda_seconds() - start;
+      return ett_cuda_device_check(device, status, "running the kernels", err);
+    double passed = ett_clock(CLOCK_MONOTONIC) - start;
     if (passed > limit_seconds) {
       device->death = ETT_CUDA_KERNEL_FAULT;
       return ett_err_set(err, ETT_ERR_LOST,
@@ -234,7 +226,7 @@ int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *
     return 0;
   *address = 0;
   if (status != CUDA_ERROR_OUT_OF_MEMORY)
-    return ett_cuda_device_fail(device, status, "allocating", err);
+    return ett_cuda_device_check(device, status, "allocating", err);
   size_t available = 0, total = 0;
   driver->cuMemGetInfo(&available, &total);
   return ett_err_set(err, ETT_ERR_MEMORY,
@@ -265,10 +257,8 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
     device->events = larger;
     CUresult status = device->driver->cuEventCreate(&device->events[device->event_count],
                                                     CU_EVENT_DEFAULT);
-    if (status != CUDA_SUCCESS) {
-      ett_cuda_device_fail(device, status, "making an event", err);
+    if (ett_cuda_device_check(device, status, "making an event", err) != 0)
       return NULL;
-    }
     device->event_count++;
   }
   return device->events;
@@ -279,9 +269,7 @@ int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
   float milliseconds = 0;
   CUresult status = device->driver->cuEventElapsedTime(&milliseconds, from, to);
   *seconds = 1e-3 * (double)milliseconds;
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(device, status, "reading an event", err);
+  return ett_cuda_device_check(device, status, "reading an event", err);
 }
 
 static int load(ett_cuda_device *device, ett_cuda_module *made, const char *source,
@@ -294,7 +282,7 @@ static int load(ett_cuda_device *device, ett_cuda_module *made, const char *sour
   CUresult status = device->driver->cuModuleLoadData(&made->module, cubin);
   free(cubin);
   if (status != CUDA_SUCCESS)
-    return ett_cuda_device_fail(device, status, label, err);
+    return ett_cuda_device_check(device, status, label, err);
   made->dtype = dtype;
   made->source = strdup(source);
   if (!made->source) {
@@ -328,7 +316,7 @@ int ett_cuda_device_function(ett_cuda_device *device, const char *source,
     return ett_err_set(err, ETT_ERR_FORMAT,
                        "%s: the source has no kernel '%s' (extern \"C\" __global__)",
                        label, name);
-  return status == CUDA_SUCCESS ? 0 : ett_cuda_device_fail(device, status, name, err);
+  return ett_cuda_device_check(device, status, name, err);
 }
 
 /* Seconds of one copy, by events on the stream of `from`; its context is current. */
@@ -345,9 +333,8 @@ static int time_copy(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device 
                                        from->stream);
   if (status == CUDA_SUCCESS)
     status = driver->cuEventRecord(events[1], from->stream);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_device_fail(from, status, "copying to another device", err);
-  if (ett_cuda_device_wait(from, limit, err) != 0)
+  if (ett_cuda_device_check(from, status, "copying to another device", err) != 0 ||
+      ett_cuda_device_wait(from, limit, err) != 0)
     return -1;
   return ett_cuda_device_elapsed(from, events[0], events[1], seconds, err);
 }
@@ -382,10 +369,7 @@ static int enable(ett_cuda_device *from, const ett_cuda_device *to, int *direct,
     if (status == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
       status = CUDA_SUCCESS;
   }
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(from, status, "enabling copies to another device",
-                                    err);
+  return ett_cuda_device_check(from, status, "enabling copies to another device", err);
 }
 
 int ett_cuda_peer_measure(ett_cuda_device *from, ett_cuda_device *to, size_t bytes,

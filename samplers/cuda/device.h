@@ -61,10 +61,11 @@ void ett_cuda_device_close(ett_cuda_device *device);
 /* Makes the device's context current on this thread; -1 if the device is lost. */
 int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err);
 
-/* Fills err from a status of work on the device and returns -1. If the context is lost,
- * the device is marked as lost and the error is ETT_ERR_LOST. */
-int ett_cuda_device_fail(ett_cuda_device *device, CUresult status, const char *doing,
-                         ett_err *err);
+/* Returns 0 for success; else fills err from a status of work on the device and returns
+ * -1. If the context is lost, the device is marked as lost and the error is
+ * ETT_ERR_LOST. */
+int ett_cuda_device_check(ett_cuda_device *device, CUresult status, const char *doing,
+                          ett_err *err);
 
 /* The same for a library call; the error is `code` unless the device is lost. */
 int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char *doing,
@@ -82,9 +83,6 @@ int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err 
 
 /* The same without sleeping, which would lengthen wall times. */
 int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
-
-/* Seconds of the monotonic clock. */
-double ett_cuda_seconds(void);
 
 /* The function `name` of a source (compile.h); compiled and loaded at its first use. */
 int ett_cuda_device_function(ett_cuda_device *device, const char *source,

@@ -223,7 +223,7 @@ static int check_counts(const ett_cuda_work *work, const ett_cuda_gemm *gemm,
 
 int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autotune,
                        ett_err *err) {
-  ett_cuda_device *device = ett_cuda_work_device(work);
+  ett_cuda_device *device = work->device;
   const ett_cuda_blas *blas = ett_cuda_blas_open(err);
   if (!blas || check_counts(work, gemm, err) != 0 ||
       ett_cuda_device_use(device, err) != 0 || ett_cuda_workspace(device, err) != 0)

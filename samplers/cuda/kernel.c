@@ -24,9 +24,7 @@ static int run_kernel(ett_cuda_launch *base, ett_err *err) {
       launch->function, launch->grid[0], launch->grid[1], launch->grid[2],
       launch->block[0], launch->block[1], launch->block[2], launch->shared_bytes,
       launch->device->stream, launch->pointers, NULL);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(launch->device, status, launch->label, err);
+  return ett_cuda_device_check(launch->device, status, launch->label, err);
 }
 
 static void free_kernel(ett_cuda_launch *base) {
@@ -77,8 +75,7 @@ static int load_kernel(kernel_launch *launch, const ett_cuda_kernel *kernel,
   CUresult status = device->driver->cuFuncSetAttribute(
       launch->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
       (int)kernel->shared_bytes);
-  return status == CUDA_SUCCESS ? 0
-                                : ett_cuda_device_fail(device, status, kernel->name, err);
+  return ett_cuda_device_check(device, status, kernel->name, err);
 }
 
 static int set_args(ett_cuda_work *work, kernel_launch *launch,

@@ -99,9 +99,11 @@ OPENER(ett_cuda_cupti_open, ett_cuda_cupti, ETT_CUDA_CUPTI, CUPTI_ENTRY,
        "libcupti.so", "libcupti.so.13", "libcupti.so.12")
 #endif
 
-int ett_cuda_fail(const ett_cuda_driver *driver, CUresult status, const char *doing,
-                  ett_err *err) {
+int ett_cuda_check(const ett_cuda_driver *driver, CUresult status, const char *doing,
+                   ett_err *err) {
   const char *text = NULL;
+  if (status == CUDA_SUCCESS)
+    return 0;
   driver->cuGetErrorString(status, &text);
   ett_err_code code = status == CUDA_ERROR_OUT_OF_MEMORY ? ETT_ERR_MEMORY : ETT_ERR_IO;
   return ett_err_set(err, code, "cuda: %s: %s", doing, text ? text : "unknown error");

@@ -151,9 +151,9 @@ const ett_cuda_dnn *ett_cuda_dnn_open(ett_err *err);
 const ett_cuda_cupti *ett_cuda_cupti_open(ett_err *err);
 #endif
 
-/* Fills err from a driver status; returns -1. For an open device use
- * ett_cuda_device_fail (device.h). */
-int ett_cuda_fail(const ett_cuda_driver *driver, CUresult status, const char *doing,
-                  ett_err *err);
+/* Returns 0 for success; else fills err from a driver status and returns -1. For an open
+ * device use ett_cuda_device_check (device.h). */
+int ett_cuda_check(const ett_cuda_driver *driver, CUresult status, const char *doing,
+                   ett_err *err);
 
 #endif

@@ -56,9 +56,7 @@ static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long 
   if (fill == ETT_CUDA_FILL_ZERO) {
     status = device->driver->cuMemsetD8Async(
         t->address, 0, (size_t)t->count * ett_cuda_dtype_bytes(t->dtype), device->stream);
-    return status == CUDA_SUCCESS
-               ? 0
-               : ett_cuda_device_fail(device, status, "filling a tensor", err);
+    return ett_cuda_device_check(device, status, "filling a tensor", err);
   }
   CUfunction function;
   ett_cuda_dtype element =
@@ -74,9 +72,7 @@ static int fill_tensor(ett_cuda_work *work, int index, ett_cuda_fill fill, long 
   status =
       device->driver->cuLaunchKernel(function, blocks < 2048 ? (unsigned)blocks : 2048u,
                                      1, 1, 256, 1, 1, 0, device->stream, args, NULL);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(device, status, "filling a tensor", err);
+  return ett_cuda_device_check(device, status, "filling a tensor", err);
 }
 
 static int check_fill(ett_cuda_dtype dtype, ett_cuda_fill fill, long long high,
@@ -210,9 +206,7 @@ int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long
     for (long long i = 0; i < count; i++)
       values[i] = element(copy, i, t->dtype);
   free(copy);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(work->device, status, "reading a tensor", err);
+  return ett_cuda_device_check(work->device, status, "reading a tensor", err);
 }
 
 /* Rounds to the nearest half, ties to even. */
@@ -273,7 +267,5 @@ int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
   if (status == CUDA_SUCCESS) /* the copy may be asynchronous */
     status = driver->cuCtxSynchronize();
   free(copy);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(work->device, status, "writing a tensor", err);
+  return ett_cuda_device_check(work->device, status, "writing a tensor", err);
 }

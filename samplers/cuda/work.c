@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "samplers/cuda/work.h"
 
 ett_cuda_work *ett_cuda_work_new(ett_cuda_device *device, ett_cuda_dtype dtype,
@@ -52,10 +53,6 @@ int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err
   return 0;
 }
 
-ett_cuda_device *ett_cuda_work_device(const ett_cuda_work *work) {
-  return work->device;
-}
-
 /* --- running -------------------------------------------------------------------- */
 
 static int enqueue_all(ett_cuda_work *work, ett_err *err) {
@@ -70,9 +67,7 @@ static int enqueue(ett_cuda_work *work, ett_err *err) {
     return enqueue_all(work, err);
   ett_cuda_device *device = work->device;
   CUresult status = device->driver->cuGraphLaunch(work->executable, device->stream);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(device, status, "launching a graph", err);
+  return ett_cuda_device_check(device, status, "launching a graph", err);
 }
 
 int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_seconds,
@@ -93,17 +88,17 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
   CUresult status =
       driver->cuStreamBeginCapture(device->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   if (status != CUDA_SUCCESS)
-    return ett_cuda_device_fail(device, status, "capturing a graph", err);
+    return ett_cuda_device_check(device, status, "capturing a graph", err);
   int recorded = enqueue_all(work, err);
   status = driver->cuStreamEndCapture(device->stream, &work->graph);
   if (recorded != 0)
     return -1;
   if (status == CUDA_SUCCESS)
     status = driver->cuGraphInstantiateWithFlags(&work->executable, work->graph, 0);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_device_fail(device, status, "capturing a graph", err);
-  return enqueue(work, err) == 0 ? ett_cuda_device_wait(device, time_limit_seconds, err)
-                                 : -1;
+  if (ett_cuda_device_check(device, status, "capturing a graph", err) != 0 ||
+      enqueue(work, err) != 0)
+    return -1;
+  return ett_cuda_device_wait(device, time_limit_seconds, err);
 }
 
 static int time_runs(ett_cuda_work *work, const CUevent *events, int repeats, int flush,
@@ -117,13 +112,12 @@ static int time_runs(ett_cuda_work *work, const CUevent *events, int repeats, in
                                        device->flush_bytes, device->stream);
     if (status == CUDA_SUCCESS)
       status = driver->cuEventRecord(events[2 * i], device->stream);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "timing a run", err);
-    if (enqueue(work, err) != 0)
+    if (ett_cuda_device_check(device, status, "timing a run", err) != 0 ||
+        enqueue(work, err) != 0)
       return -1;
     status = driver->cuEventRecord(events[2 * i + 1], device->stream);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "timing a run", err);
+    if (ett_cuda_device_check(device, status, "timing a run", err) != 0)
+      return -1;
   }
   if (ett_cuda_device_wait(device, limit, err) != 0)
     return -1;
@@ -151,11 +145,11 @@ int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *se
                       ett_err *err) {
   if (ett_cuda_device_use(work->device, err) != 0)
     return -1;
-  double start = ett_cuda_seconds();
+  double start = ett_clock(CLOCK_MONOTONIC);
   if (enqueue(work, err) != 0 ||
       ett_cuda_device_watch(work->device, time_limit_seconds, err) != 0)
     return -1;
-  *seconds = ett_cuda_seconds() - start;
+  *seconds = ett_clock(CLOCK_MONOTONIC) - start;
   return 0;
 }
 
@@ -184,9 +178,7 @@ static int hold_device(ett_cuda_device *device, int launches, ett_err *err) {
   void *args[] = {&never, &n};
   CUresult status = device->driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0,
                                                    device->stream, args, NULL);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(device, status, "keeping the device busy", err);
+  return ett_cuda_device_check(device, status, "keeping the device busy", err);
 }
 
 static int enqueue_parts(ett_cuda_work *work, const int *ends, int parts,
@@ -201,9 +193,7 @@ static int enqueue_parts(ett_cuda_work *work, const int *ends, int parts,
       if (work->launches[i]->run(work->launches[i], err) != 0)
         return -1;
   }
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(device, status, "timing the parts of a run", err);
+  return ett_cuda_device_check(device, status, "timing the parts of a run", err);
 }
 
 int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,

@@ -119,7 +119,6 @@ int ett_cuda_work_write(ett_cuda_work *work, int tensor, const double *values,
 long long ett_cuda_work_count(const ett_cuda_work *work, int tensor);
 /* Device address of a tensor; 0 if the tensor does not exist. */
 CUdeviceptr ett_cuda_work_address(const ett_cuda_work *work, int tensor);
-ett_cuda_device *ett_cuda_work_device(const ett_cuda_work *work);
 ett_cuda_dtype ett_cuda_work_tensor_dtype(const ett_cuda_work *work, int tensor);
 
 /* A launch added by gemm.c or attention.c; run enqueues it on the stream. */

@@ -211,7 +211,7 @@ static int wait(ett_nccl *comm, double limit_seconds, ett_err *err) {
     if (status == CUDA_SUCCESS)
       return 0;
     if (status != CUDA_ERROR_NOT_READY)
-      return ett_cuda_device_fail(comm->device, status, "running a collective", err);
+      return ett_cuda_device_check(comm->device, status, "running a collective", err);
     ncclResult_t asynchronous = ncclSuccess;
     nccl.ncclCommGetAsyncError(comm->comm, &asynchronous);
     if (asynchronous != ncclSuccess && asynchronous != ncclInProgress) {
@@ -262,17 +262,14 @@ static int time_runs(ett_nccl *comm, const ett_nccl_request *request, double *se
     if (status == CUDA_SUCCESS)
       status = driver->cuEventRecord(events[2 * i + 1], device->stream);
     if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "timing a collective", err);
+      return ett_cuda_device_check(device, status, "timing a collective", err);
   }
   if (wait(comm, request->time_limit_seconds, err) != 0)
     return -1;
   for (int i = 1; i < runs; i++) {
-    float milliseconds = 0;
-    CUresult status =
-        driver->cuEventElapsedTime(&milliseconds, events[2 * i], events[2 * i + 1]);
-    if (status != CUDA_SUCCESS)
-      return ett_cuda_device_fail(device, status, "timing a collective", err);
-    seconds[i - 1] = 1e-3 * (double)milliseconds;
+    if (ett_cuda_device_elapsed(device, events[2 * i], events[2 * i + 1], &seconds[i - 1],
+                                err) != 0)
+      return -1;
   }
   return 0;
 }
@@ -290,9 +287,7 @@ static int reserve(ett_nccl *comm, CUdeviceptr *buffer, size_t *held, size_t byt
   *held = bytes;
   CUresult status =
       comm->device->driver->cuMemsetD8Async(*buffer, 0, bytes, comm->device->stream);
-  return status == CUDA_SUCCESS
-             ? 0
-             : ett_cuda_device_fail(comm->device, status, "clearing a message", err);
+  return ett_cuda_device_check(comm->device, status, "clearing a message", err);
 }
 
 int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *err) {
