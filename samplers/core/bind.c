@@ -15,8 +15,6 @@
 #include "samplers/core/journal.h"
 #include "samplers/core/stats.h"
 
-#define JOURNAL_TYPE "ett.sample.journal"
-
 /* sample.stats(list) -> { count, min, median, mean, low_mean, half_width, low,
  * low_half_width } */
 static int stats(lua_State *L) {
@@ -37,36 +35,34 @@ static int stats(lua_State *L) {
 }
 
 static ett_sample_journal *check_journal(lua_State *L) {
-  return ett_lua_box_check(L, 1, JOURNAL_TYPE, "journal");
+  return ett_lua_box_check(L, 1, ETT_JOURNAL_TYPE, "journal");
 }
 
 /* sample.journal(path, header) -> journal | nil, error */
 static int journal_open(lua_State *L) {
   const char *path = luaL_checkstring(L, 1), *header = luaL_checkstring(L, 2);
-  void **box = ett_lua_box_new(L, JOURNAL_TYPE);
+  void **box = ett_lua_box_new(L, ETT_JOURNAL_TYPE);
   ett_err err = {0};
   *box = ett_sample_journal_open(path, header, &err);
   return *box ? 1 : ett_lua_fail(L, &err);
 }
 
-typedef int appender(ett_sample_journal *, const char *, size_t, ett_err *);
-
-static int append_lines(lua_State *L, appender *append) {
+static int append_lines(lua_State *L, int sync) {
   ett_sample_journal *j = check_journal(L);
   size_t bytes;
   const char *lines = luaL_checklstring(L, 2, &bytes);
   ett_err err = {0};
-  return ett_lua_result(L, append(j, lines, bytes, &err), &err);
+  return ett_lua_result(L, ett_sample_journal_append(j, lines, bytes, sync, &err), &err);
 }
 
 /* journal:append(lines) -> true | nil, error: one line or several, in one write */
 static int journal_append(lua_State *L) {
-  return append_lines(L, ett_sample_journal_append);
+  return append_lines(L, 1);
 }
 
 /* journal:write(lines) -> true | nil, error: append without the sync */
 static int journal_write(lua_State *L) {
-  return append_lines(L, ett_sample_journal_write);
+  return append_lines(L, 0);
 }
 
 /* journal:sync() -> true | nil, error */
@@ -76,7 +72,7 @@ static int journal_sync(lua_State *L) {
 }
 
 static int journal_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, JOURNAL_TYPE);
+  void **box = luaL_checkudata(L, 1, ETT_JOURNAL_TYPE);
   ett_sample_journal_close(*box);
   *box = NULL;
   return 0;
@@ -185,7 +181,7 @@ static const luaL_Reg functions[] = {
 
 int luaopen_ett_sample(lua_State *L);
 int luaopen_ett_sample(lua_State *L) {
-  ett_lua_type(L, JOURNAL_TYPE, journal_methods, journal_close);
+  ett_lua_type(L, ETT_JOURNAL_TYPE, journal_methods, journal_close);
   luaL_newlib(L, functions);
   ett_bind_sample_surface(L);
   ett_bind_sample_tensor(L);

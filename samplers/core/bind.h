@@ -1,8 +1,19 @@
-/* The parts of the binding ett.sample. */
+/* The parts of the binding ett.sample, and what other back ends need of it. */
 #ifndef ETT_BIND_SAMPLE_H
 #define ETT_BIND_SAMPLE_H
 
 #include "bind/common.h"
+#include "samplers/core/tensor.h"
+
+#define ETT_JOURNAL_TYPE "ett.sample.journal"
+
+/* The tensor at index; raises if it is closed. */
+static inline ett_tensor *ett_lua_tensor(lua_State *L, int index) {
+  ett_tensor *t = luaL_checkudata(L, index, ETT_TENSOR_TYPE);
+  if (!t->data)
+    luaL_error(L, "the tensor is closed");
+  return t;
+}
 
 /* Each function creates its types and adds its functions to the module on top of the
  * stack. */

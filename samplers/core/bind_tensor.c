@@ -1,18 +1,12 @@
 /* ett.sample: tensors of floats. Several share one block of huge pages. */
 #include "samplers/core/bind.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "samplers/core/memory.h"
-#include "samplers/core/tensor.h"
-
-static ett_tensor *check_tensor(lua_State *L, int index) {
-  ett_tensor *t = luaL_checkudata(L, index, ETT_TENSOR_TYPE);
-  if (!t->data)
-    luaL_error(L, "the tensor is closed");
-  return t;
-}
+#include "samplers/core/random.h"
 
 /* A memory block shared by several tensors. */
 typedef struct {
@@ -88,7 +82,7 @@ static int tensor_new(lua_State *L) {
 
 /* tensor:view(first from 1, count) shares memory and keeps the owner alive. */
 static int tensor_view(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
+  ett_tensor *t = ett_lua_tensor(L, 1);
   lua_Integer first = luaL_checkinteger(L, 2), count = luaL_checkinteger(L, 3);
   luaL_argcheck(L,
                 first >= 1 && count >= 1 && (size_t)first <= t->count &&
@@ -113,7 +107,7 @@ static int tensor_close(lua_State *L) {
 }
 
 static int tensor_length(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)check_tensor(L, 1)->count);
+  lua_pushinteger(L, (lua_Integer)ett_lua_tensor(L, 1)->count);
   return 1;
 }
 
@@ -124,36 +118,44 @@ static size_t check_position(lua_State *L, const ett_tensor *t, int index) {
 }
 
 static int tensor_get(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
+  ett_tensor *t = ett_lua_tensor(L, 1);
   lua_pushnumber(L, t->data[check_position(L, t, 2)]);
   return 1;
 }
 
 static int tensor_set(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
+  ett_tensor *t = ett_lua_tensor(L, 1);
   t->data[check_position(L, t, 2)] = (float)luaL_checknumber(L, 3);
   return 0;
 }
 
 /* tensor:fill(value) */
 static int tensor_fill(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
-  ett_tensor_fill(t, (float)luaL_checknumber(L, 2));
+  ett_tensor *t = ett_lua_tensor(L, 1);
+  const float value = (float)luaL_checknumber(L, 2);
+  for (size_t i = 0; i < t->count; i++)
+    t->data[i] = value;
   lua_settop(L, 1);
   return 1;
 }
 
-/* tensor:normal(seed, deviation) */
+/* tensor:normal(seed, deviation): seeded normal deviates (Box and Muller 1958) */
 static int tensor_normal(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
-  ett_tensor_normal(t, (uint64_t)luaL_checkinteger(L, 2), luaL_checknumber(L, 3));
+  ett_tensor *t = ett_lua_tensor(L, 1);
+  uint64_t state = (uint64_t)luaL_checkinteger(L, 2) * 0x2545f4914f6cdd1du;
+  const double deviation = luaL_checknumber(L, 3);
+  for (size_t i = 0; i < t->count; i++) {
+    double u = (double)((ett_sample_random(&state) >> 11) + 1) * 0x1p-53;
+    double v = (double)(ett_sample_random(&state) >> 11) * 0x1p-53;
+    t->data[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+  }
   lua_settop(L, 1);
   return 1;
 }
 
 /* tensor:integers(list): int32 bit patterns for index operands. */
 static int tensor_integers(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
+  ett_tensor *t = ett_lua_tensor(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   luaL_argcheck(L, lua_rawlen(L, 2) <= t->count, 2, "more integers than elements");
   int32_t *out = (int32_t *)(void *)t->data;
@@ -167,37 +169,26 @@ static int tensor_integers(lua_State *L) {
 }
 
 static int tensor_integer(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
+  ett_tensor *t = ett_lua_tensor(L, 1);
   lua_pushinteger(L, ((int32_t *)(void *)t->data)[check_position(L, t, 2)]);
   return 1;
 }
 
 /* tensor:copy(other): the first min(#tensor, #other) elements. */
 static int tensor_copy(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1), *from = check_tensor(L, 2);
+  ett_tensor *t = ett_lua_tensor(L, 1), *from = ett_lua_tensor(L, 2);
   size_t n = t->count < from->count ? t->count : from->count;
   memmove(t->data, from->data, n * sizeof(float));
   lua_settop(L, 1);
   return 1;
 }
 
-/* tensor:scale(factor) */
-static int tensor_scale(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1);
-  ett_tensor_scale(t, (float)luaL_checknumber(L, 2));
-  lua_settop(L, 1);
-  return 1;
-}
-
 static int tensor_sum(lua_State *L) {
-  lua_pushnumber(L, ett_tensor_sum(check_tensor(L, 1)));
-  return 1;
-}
-
-static int tensor_dot(lua_State *L) {
-  ett_tensor *t = check_tensor(L, 1), *other = check_tensor(L, 2);
-  luaL_argcheck(L, t->count == other->count, 2, "tensors differ in length");
-  lua_pushnumber(L, ett_tensor_dot(t, other));
+  const ett_tensor *t = ett_lua_tensor(L, 1);
+  double sum = 0;
+  for (size_t i = 0; i < t->count; i++)
+    sum += t->data[i];
+  lua_pushnumber(L, sum);
   return 1;
 }
 
@@ -212,9 +203,7 @@ static const luaL_Reg tensor_methods[] = {
     {"copy", tensor_copy},
     {"integers", tensor_integers},
     {"integer", tensor_integer},
-    {"scale", tensor_scale},
     {"sum", tensor_sum},
-    {"dot", tensor_dot},
     {"__len", tensor_length},
     {NULL, NULL},
 };

@@ -168,8 +168,8 @@ failed:
   return NULL;
 }
 
-static int add(ett_sample_journal *j, const char *lines, size_t bytes, int sync,
-               ett_err *err) {
+int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
+                              int sync, ett_err *err) {
   for (size_t i = 0; i < bytes; i++)
     if (lines[i] == '\n' && (i == 0 || i + 1 == bytes || lines[i - 1] == '\n'))
       return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not be empty");
@@ -190,16 +190,6 @@ static int add(ett_sample_journal *j, const char *lines, size_t bytes, int sync,
   }
   j->bytes += (off_t)bytes + 1;
   return 0;
-}
-
-int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
-                              ett_err *err) {
-  return add(j, lines, bytes, 1, err);
-}
-
-int ett_sample_journal_write(ett_sample_journal *j, const char *lines, size_t bytes,
-                             ett_err *err) {
-  return add(j, lines, bytes, 0, err);
 }
 
 int ett_sample_journal_sync(ett_sample_journal *j, ett_err *err) {

@@ -19,15 +19,11 @@ typedef struct ett_sample_journal ett_sample_journal;
 ett_sample_journal *ett_sample_journal_open(const char *path, const char *header,
                                             ett_err *err);
 
-/* Appends newline-separated lines and a final newline by one write, then syncs. On
- * failure the file is unchanged and the journal usable. Empty lines are refused. */
+/* Appends newline-separated lines and a final newline by one write. Lines that are not
+ * synced survive a crash of the process, but not of the machine. On failure the file is
+ * unchanged and the journal usable. Empty lines are refused. */
 int ett_sample_journal_append(ett_sample_journal *journal, const char *lines,
-                              size_t bytes, ett_err *err);
-
-/* Appends without the sync: the lines survive a crash of the process, but not of the
- * machine. */
-int ett_sample_journal_write(ett_sample_journal *journal, const char *lines, size_t bytes,
-                             ett_err *err);
+                              size_t bytes, int sync, ett_err *err);
 
 /* Returns 0, or -1 with err set. */
 int ett_sample_journal_sync(ett_sample_journal *journal, ett_err *err);

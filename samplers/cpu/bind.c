@@ -1,6 +1,7 @@
 /* ett.cpu: the CPU back end's kernels and their timing. */
 #include "bind/common.h"
 
+#include <cblas.h>
 #include <string.h>
 
 #include "samplers/core/bounds.h"
@@ -276,17 +277,18 @@ static int unpin(lua_State *L) {
   return 0;
 }
 
+/* cpu.set_threads(count): of OpenBLAS */
 static int threads(lua_State *L) {
-  ett_cpu_set_threads(check_threads(L, 1, luaL_checkinteger(L, 1)));
+  openblas_set_num_threads(check_threads(L, 1, luaL_checkinteger(L, 1)));
   return 0;
 }
 
-/* cpu.info() -> { isa=, blas_core=, blas= } */
+/* cpu.info() -> { isa=, blas_core=, blas= }: OpenBLAS as loaded, and the core it chose */
 static int info(lua_State *L) {
   lua_createtable(L, 0, 3);
   ett_lua_set_string(L, "isa", ett_cpu_isa());
-  ett_lua_set_string(L, "blas_core", ett_cpu_blas_core());
-  ett_lua_set_string(L, "blas", ett_cpu_blas_config());
+  ett_lua_set_string(L, "blas_core", openblas_get_corename());
+  ett_lua_set_string(L, "blas", openblas_get_config());
   return 1;
 }
 

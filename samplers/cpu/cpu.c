@@ -1,6 +1,5 @@
 #include "samplers/cpu/cpu.h"
 
-#include <cblas.h>
 #include <string.h>
 
 #define DECLARE(isa)                                                                     \
@@ -97,16 +96,4 @@ int ett_cpu_check_index(const ett_cpu_kind *kind, const ett_cpu_operand *operand
                          "%s: operand '%s' holds index %d, must be 0 to %lld", kind->name,
                          operand->name, (int)index[i], (long long)operand->limit - 1);
   return 0;
-}
-
-const char *ett_cpu_blas_core(void) {
-  return openblas_get_corename();
-}
-
-const char *ett_cpu_blas_config(void) {
-  return openblas_get_config();
-}
-
-void ett_cpu_set_threads(int threads) {
-  openblas_set_num_threads(threads);
 }

@@ -68,9 +68,4 @@ int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pa
 int ett_cpu_check_index(const ett_cpu_kind *kind, const ett_cpu_operand *operand,
                         const void *data, ett_err *err);
 
-/* OpenBLAS as loaded: the core name it chose, its configuration, its threads. */
-const char *ett_cpu_blas_core(void);
-const char *ett_cpu_blas_config(void);
-void ett_cpu_set_threads(int threads);
-
 #endif

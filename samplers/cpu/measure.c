@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "samplers/core/memory.h"
 #include "samplers/core/random.h"
-#include "samplers/cpu/arena.h"
 #include "samplers/cpu/limit.h"
 
 enum {
@@ -27,15 +26,59 @@ const ett_cpu_options ett_cpu_default_options = {.budget_seconds = 0.02,
                                                  .max_repeats = 200,
                                                  .threads = 1};
 
+/* Memory for operands, on huge pages (samplers/core/memory.h). */
+typedef struct {
+  float *at;
+  size_t floats; /* capacity */
+} arena;
+
 struct ett_cpu_pool {
-  ett_cpu_arena input, output;
+  arena input, output;
   size_t cold_bytes;
   uint64_t seed;
   double best_probe;
-  ett_cpu_arena sentinel; /* read by the memory probe, piece by piece */
-  size_t read;            /* position of the next piece, in floats */
-  double walked; /* position in the arenas after the last measurement, as a fraction */
+  arena sentinel; /* read by the memory probe, piece by piece */
+  size_t read;    /* position of the next piece, in floats */
+  double walked;  /* position in the arenas after the last measurement, as a fraction */
 };
+
+/* The sum of four 16-bit uniforms approximates a standard normal variate. */
+static float random_normal(uint64_t *state) {
+  uint64_t x = ett_sample_random(state);
+  int32_t sum = (int32_t)(x & 0xffff) + (int32_t)(x >> 16 & 0xffff) +
+                (int32_t)(x >> 32 & 0xffff) + (int32_t)(x >> 48);
+  return (float)(sum - 131070) * 2.643e-5f;
+}
+
+static void arena_free(arena *a) {
+  ett_sample_pages_free(a->at, a->floats * sizeof(float));
+  *a = (arena){0};
+}
+
+/* Ensures capacity for at least that many floats. New memory is touched and filled with
+ * seeded normal variates (random) or zeros. Returns 0, or -1 with err set and the arena
+ * empty. */
+static int arena_grow(arena *a, size_t floats, uint64_t seed, int random, ett_err *err) {
+  if (floats <= a->floats)
+    return 0;
+  const size_t step = (size_t)4 << 20; /* grows by doubling, 16 MB at least */
+  size_t more = 2 * a->floats < (size_t)64 << 20 ? 2 * a->floats : 0;
+  floats = floats > more ? floats : more;
+  floats = floats > step ? floats : step;
+  arena_free(a);
+  float *at = ett_sample_pages_new(floats * sizeof(float));
+  if (!at)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory: %.3f GB of operands",
+                       (double)floats * 4e-9);
+  a->at = at;
+  a->floats = floats;
+  if (random)
+    for (size_t i = 0; i < floats; i++)
+      at[i] = random_normal(&seed);
+  else
+    memset(at, 0, floats * sizeof(float)); /* touch the pages now, outside timed runs */
+  return 0;
+}
 
 ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
   ett_cpu_pool *pool = calloc(1, sizeof *pool);
@@ -47,8 +90,7 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
   pool->seed = seed;
   pool->best_probe = ett_cpu_clock_probe();
   const size_t floats = cold_bytes / sizeof(float);
-  if (ett_cpu_arena_grow(&pool->sentinel, floats > PIECE ? floats : PIECE, seed, 0,
-                         err) != 0) {
+  if (arena_grow(&pool->sentinel, floats > PIECE ? floats : PIECE, seed, 0, err) != 0) {
     free(pool);
     return NULL;
   }
@@ -58,9 +100,9 @@ ett_cpu_pool *ett_cpu_pool_new(size_t cold_bytes, uint64_t seed, ett_err *err) {
 void ett_cpu_pool_free(ett_cpu_pool *pool) {
   if (!pool)
     return;
-  ett_cpu_arena_free(&pool->sentinel);
-  ett_cpu_arena_free(&pool->input);
-  ett_cpu_arena_free(&pool->output);
+  arena_free(&pool->sentinel);
+  arena_free(&pool->input);
+  arena_free(&pool->output);
   free(pool);
 }
 
@@ -235,9 +277,9 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
                        bytes * 1e-9, limit * 1e-9);
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
-  if (ett_cpu_arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
-      ett_cpu_arena_grow(&pool->output, AWAY + p->outputs * p->sets + all.scratch,
-                         pool->seed, 0, err) != 0)
+  if (arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
+      arena_grow(&pool->output, AWAY + p->outputs * p->sets + all.scratch, pool->seed, 0,
+                 err) != 0)
     return -1;
   p->sparse = 4.0 * (double)(all.touched * p->sets) < 0.7 * (double)pool->cold_bytes;
   p->input = pool->input.at;

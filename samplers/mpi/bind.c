@@ -1,15 +1,13 @@
 /* ett.dist: ranks, groups, collectives on tensors, shared work. */
-#include "bind/common.h"
+#include "samplers/core/bind.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "samplers/core/tensor.h"
 #include "samplers/mpi/dist.h"
 
 #define GROUP_TYPE "ett.dist.group"
 #define WORK_TYPE "ett.dist.work"
-#define JOURNAL_TYPE "ett.sample.journal"
 
 typedef struct {
   ett_dist_group group;
@@ -29,13 +27,6 @@ static ett_dist_group *check_group(lua_State *L) {
   if (b->group.comm == MPI_COMM_NULL)
     luaL_error(L, "this rank is not in the group");
   return &b->group;
-}
-
-static ett_tensor *check_tensor(lua_State *L, int index) {
-  ett_tensor *t = luaL_checkudata(L, index, ETT_TENSOR_TYPE);
-  if (!t->data)
-    luaL_error(L, "the tensor is closed");
-  return t;
 }
 
 /* dist.open() -> job table { world=, rank=, size=, node=, nodes=, local_rank=,
@@ -65,8 +56,9 @@ static int leave(lua_State *L) {
   return 0;
 }
 
+/* dist.abort([status]): ends every rank of the job; names this rank on standard error */
 static int abort_job(lua_State *L) {
-  ett_dist_abort((int)luaL_optinteger(L, 1, 1));
+  MPI_Abort(MPI_COMM_WORLD, (int)luaL_optinteger(L, 1, 1));
   return 0;
 }
 
@@ -119,8 +111,8 @@ static int run(lua_State *L) {
   ett_dist_group *g = check_group(L);
   int kind = ett_dist_collective_find(luaL_checkstring(L, 2));
   luaL_argcheck(L, kind >= 0, 2, "unknown collective");
-  ett_tensor *out = check_tensor(L, 3);
-  ett_tensor *in = lua_isnoneornil(L, 4) ? out : check_tensor(L, 4);
+  ett_tensor *out = ett_lua_tensor(L, 3);
+  ett_tensor *in = lua_isnoneornil(L, 4) ? out : ett_lua_tensor(L, 4);
   size_t count = in->count > out->count ? in->count : out->count;
   size_t share = count / (size_t)g->size;
   size_t need_in = kind == ETT_DIST_ALL_GATHER && in != out ? share : count;
@@ -143,7 +135,7 @@ static int agree(lua_State *L) {
 /* group:send(tensor, rank), group:receive(tensor, rank) */
 static int transfer(lua_State *L, int sending) {
   ett_dist_group *g = check_group(L);
-  ett_tensor *t = check_tensor(L, 2);
+  ett_tensor *t = ett_lua_tensor(L, 2);
   int other = (int)luaL_checkinteger(L, 3);
   luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, 3, "no such rank");
   luaL_argcheck(L, t->count <= 0x7fffffff, 2, "more than 2^31 - 1 elements");
@@ -165,7 +157,7 @@ static int receive_tensor(lua_State *L) {
  * that send to each other do not deadlock */
 static int exchange(lua_State *L) {
   ett_dist_group *g = check_group(L);
-  ett_tensor *out = check_tensor(L, 2), *in = check_tensor(L, 3);
+  ett_tensor *out = ett_lua_tensor(L, 2), *in = ett_lua_tensor(L, 3);
   int other = (int)luaL_checkinteger(L, 4);
   luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, 4, "no such rank");
   luaL_argcheck(L, out->count <= 0x7fffffff && in->count <= 0x7fffffff, 2, "too long");
@@ -252,9 +244,8 @@ static int time_collective(lua_State *L) {
 static int work_new(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_sample_journal *journal = NULL;
-  if (g->rank == 0 && !lua_isnoneornil(L, 2)) {
-    journal = ett_lua_box_check(L, 2, JOURNAL_TYPE, "journal");
-  }
+  if (g->rank == 0 && !lua_isnoneornil(L, 2))
+    journal = ett_lua_box_check(L, 2, ETT_JOURNAL_TYPE, "journal");
   lua_Integer count = luaL_checkinteger(L, 3);
   void **box = ett_lua_box_new(L, WORK_TYPE);
   lua_pushvalue(L, 2);

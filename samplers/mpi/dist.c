@@ -128,10 +128,6 @@ void ett_dist_leave(void) {
   agreed_to_end = 1;
 }
 
-void ett_dist_abort(int status) {
-  MPI_Abort(MPI_COMM_WORLD, status);
-}
-
 int ett_dist_split(const ett_dist_group *parent, int color, int key, ett_dist_group *out,
                    ett_err *err) {
   if (MPI_Comm_split(parent->comm, color < 0 ? MPI_UNDEFINED : color, key, &out->comm) !=

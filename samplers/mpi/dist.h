@@ -33,9 +33,6 @@ const ett_dist_job *ett_dist_open(ett_err *err);
  * Before that, a nonzero status ends every rank, and status 0 waits for all of them. */
 void ett_dist_leave(void);
 
-/* Aborts every rank of the job; names this rank on standard error. Does not return. */
-void ett_dist_abort(int status);
-
 /* Collective over the parent. color < 0: this rank is in no group (comm MPI_COMM_NULL).
  */
 int ett_dist_split(const ett_dist_group *parent, int color, int key, ett_dist_group *out,

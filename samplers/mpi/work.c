@@ -145,7 +145,7 @@ static int commit(ett_dist_work *w, const char *text, size_t bytes, ett_err *err
   pthread_mutex_lock(&w->mutex);
   w->committed++;
   w->failed += bytes > 2 && memcmp(text, "#!", 2) == 0;
-  int status = w->journal ? ett_sample_journal_append(w->journal, text, bytes, err)
+  int status = w->journal ? ett_sample_journal_append(w->journal, text, bytes, 1, err)
                           : ett_err_set(err, ETT_ERR_ARGUMENT, "the work has no journal");
   pthread_mutex_unlock(&w->mutex);
   return status;

@@ -92,9 +92,9 @@ static void journal_keeps_whole_lines_only(void **state) {
   ett_err err = {0};
   ett_sample_journal *j = ett_sample_journal_open(path, "# h\n", &err);
   assert_non_null(j);
-  assert_int_equal(ett_sample_journal_append(j, "1,2", 3, &err), 0);
-  assert_int_equal(ett_sample_journal_append(j, "a\n", 2, &err), -1);
-  assert_int_equal(ett_sample_journal_append(j, "a\n\nb", 4, &err), -1);
+  assert_int_equal(ett_sample_journal_append(j, "1,2", 3, 1, &err), 0);
+  assert_int_equal(ett_sample_journal_append(j, "a\n", 2, 1, &err), -1);
+  assert_int_equal(ett_sample_journal_append(j, "a\n\nb", 4, 1, &err), -1);
   assert_null(ett_sample_journal_open(path, "# h\n", &err)); /* held */
   assert_int_equal(err.code, ETT_ERR_LIMIT);
 
@@ -104,11 +104,11 @@ static void journal_keeps_whole_lines_only(void **state) {
   small.rlim_max = before.rlim_max;
   signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  assert_int_equal(ett_sample_journal_append(j, "3,4,5,6", 7, &err), -1);
+  assert_int_equal(ett_sample_journal_append(j, "3,4,5,6", 7, 1, &err), -1);
   setrlimit(RLIMIT_FSIZE, &before);
   assert_int_equal(err.code, ETT_ERR_IO);
   assert_string_equal(contents(path), "# h\n1,2\n");
-  assert_int_equal(ett_sample_journal_append(j, "5,6", 3, &err), 0);
+  assert_int_equal(ett_sample_journal_append(j, "5,6", 3, 1, &err), 0);
   ett_sample_journal_close(j);
 
   int file = open(path, O_WRONLY | O_APPEND);
@@ -117,8 +117,8 @@ static void journal_keeps_whole_lines_only(void **state) {
   j = ett_sample_journal_open(path, "# other\n", &err);
   assert_non_null(j);
   assert_string_equal(contents(path), "# h\n1,2\n5,6\n");
-  assert_int_equal(ett_sample_journal_append(j, "#~ mark\n7,8", 11, &err), 0);
-  assert_int_equal(ett_sample_journal_write(j, "9,10", 4, &err), 0);
+  assert_int_equal(ett_sample_journal_append(j, "#~ mark\n7,8", 11, 1, &err), 0);
+  assert_int_equal(ett_sample_journal_append(j, "9,10", 4, 0, &err), 0);
   assert_int_equal(ett_sample_journal_sync(j, &err), 0);
   ett_sample_journal_close(j);
 
