@@ -93,10 +93,6 @@ size_t ett_tape_registers(const ett_tape *tape) {
   return tape->inputs + tape->constants + tape->operations;
 }
 
-size_t ett_tape_operations(const ett_tape *tape) {
-  return tape->operations;
-}
-
 /* A copy of `bytes` bytes; NULL when memory is short. */
 static void *copy_of(const void *from, size_t bytes) {
   void *copy = malloc(bytes + 1);

@@ -65,7 +65,6 @@ void ett_tape_free(ett_tape *tape);
 size_t ett_tape_inputs(const ett_tape *tape);
 size_t ett_tape_outputs(const ett_tape *tape);
 size_t ett_tape_registers(const ett_tape *tape);
-size_t ett_tape_operations(const ett_tape *tape);
 
 /* Computes outputs[j] from inputs[i]. */
 void ett_tape_evaluate(const ett_tape *tape, const double *inputs, double *outputs,

@@ -24,6 +24,7 @@
 -- checks, so that all are reported at once. Impossible requests (an unknown dimension) fail.
 local error_module = require "ett.base.error"
 local expression = require "ett.ledger.expression"
+local merged = require "ett.base.merged"
 
 local most = 64 -- axes of one ledger; also its dimensions: a set of them is an integer
 local counts = { "flop_forward", "tx_forward", "rx_forward", "flop_backward", "tx_backward", "rx_backward" }
@@ -425,10 +426,7 @@ function Ledger:totals() return set_counts({}, self.whole.counts, 1.0) end
 --- The rules: { relation, subject, left, object, right, stage, ok }, in order.
 function Ledger:checks()
   local list = {}
-  for i, rule in ipairs(self.rules) do
-    list[i] = {}
-    for name, value in pairs(rule) do list[i][name] = value end
-  end
+  for i, rule in ipairs(self.rules) do list[i] = merged(rule) end
   return list
 end
 

@@ -5,7 +5,9 @@
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
+local timing = require "ett.ledger.timing"
 
 local optimize = {}
 
@@ -77,21 +79,14 @@ local function phases_of(values)
   end
   for _, phase in pairs(phases) do
     phase.fraction = total > 0 and phase.seconds / total or 0
-    local best = "compute"
-    for _, resource in ipairs { "memory", "network" } do
-      if phase[resource] > phase[best] then best = resource end
-    end
-    phase.bound_by = phase.seconds > 0 and best or "-"
+    phase.bound_by = timing.bound_by(phase.compute, phase.memory, phase.network)
   end
   return phases
 end
 
 --- Evaluates the model for one layout (a table of variables) on at most `devices` devices.
 function optimize:evaluate(layout, devices, fixed)
-  local values = {}
-  for _, set in ipairs { fixed or {}, layout, { devices = devices } } do
-    for name, value in pairs(set) do values[name] = value end
-  end
+  local values = merged(fixed, layout, { devices = devices })
   values.most_days, values.most_dollars = nil, nil
   local r = self.reporter:evaluate(values)
   return { days = r.days, dollars = r.dollars, devices_used = math.tointeger(r.devices_used) or r.devices_used,
@@ -104,9 +99,7 @@ end
 --- bound). Returns { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with the fields of evaluate.
 function optimize:best(devices, options)
   options = options or {}
-  local fixed = { devices = devices }
-  for name, value in pairs(options.fixed or {}) do fixed[name] = value end
-  local o = {}
+  local fixed, o = merged({ devices = devices }, options.fixed), {}
   for name, value in pairs(self.model.parameters) do o[name] = fixed[name] or self.fixed[name] or value end
   local found = { found = false, proven = true, best = math.huge, bound = math.huge, boxes = 0, evaluations = 0 }
   self.searches = (self.searches or 0) + 1
@@ -114,11 +107,7 @@ function optimize:best(devices, options)
     options.progress(self.searches, found.boxes + boxes, math.min(best, found.best), math.min(bound, found.bound))
   end
   for _, choice in ipairs(self.model.choices and self.model.choices(o) or { {} }) do
-    local given = {}
-    for _, set in ipairs { fixed, choice } do
-      for name, value in pairs(set) do given[name] = value end
-    end
-    local s = self.searcher:search { variables = self.model.variables(o, options), fixed = given,
+    local s = self.searcher:search { variables = self.model.variables(o, options), fixed = merged(fixed, choice),
       product_limit = self.model.product and self.model.product(o) or devices,
       product_equal = options.exact_devices or false, gap = options.gap or 0,
       boxes = options.boxes or 2000000, cutoff = found.best, progress = tell }
@@ -126,17 +115,14 @@ function optimize:best(devices, options)
     found.proven = found.proven and s.proven
     found.bound = math.min(found.bound, s.bound)
     if s.found and s.best < found.best then
-      found.found, found.best, found.layout = true, s.best, s.point
-      for name, value in pairs(choice) do found.layout[name] = value end
+      found.found, found.best, found.layout = true, s.best, merged(s.point, choice)
     end
   end
   if tell then tell(0, found.best, found.bound) end
   found.devices = devices
-  if found.found then
-    found.gap = (found.best - found.bound) / math.abs(found.best)
-    for name, value in pairs(self:evaluate(found.layout, devices, fixed)) do found[name] = value end
-  end
-  return found
+  if not found.found then return found end
+  found.gap = (found.best - found.bound) / math.abs(found.best)
+  return merged(found, self:evaluate(found.layout, devices, fixed))
 end
 
 --- Best layouts for many device counts: the results of best() that found a layout.
@@ -164,11 +150,8 @@ function optimize:sensitivities(devices, options, base)
     if name == "devices" then
       there = self:best(math.floor(devices * factor + 0.5), options)
     else
-      local fixed = { [name] = value * factor }
-      for key, kept in pairs(options and options.fixed or {}) do fixed[key] = fixed[key] or kept end
-      local given = { fixed = fixed }
-      for key, kept in pairs(options or {}) do given[key] = given[key] or kept end
-      there = self:best(devices, given)
+      local fixed = merged(options and options.fixed, { [name] = value * factor })
+      there = self:best(devices, merged(options, { fixed = fixed }))
     end
     list[i] = { name = name, factor = factor, found = there.found, layout = there.layout }
     if there.found then
@@ -195,18 +178,9 @@ function optimize.pareto(results, x, y)
   return front
 end
 
---- A copy of options with some fields overridden.
-local function with(options, fields)
-  local given = {}
-  for _, set in ipairs { options or {}, fields } do
-    for name, value in pairs(set) do given[name] = value end
-  end
-  return given
-end
-
 --- Values to fix for a search in at most `days`, or in at most the days of the object's own limit.
 local function in_days(self, days, options, fixed)
-  local all = with(options and options.fixed, fixed or {})
+  local all = merged(options and options.fixed, fixed)
   all.most_days = math.min(days, self.most_days)
   return all
 end
@@ -215,7 +189,7 @@ end
 --- the first such layout.
 local function within(self, devices, days, options, fixed)
   local all = in_days(self, days, options, fixed)
-  return self:best(devices, with(options, { fixed = all, gap = 1 - 1e-9 })).found
+  return self:best(devices, merged(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
 --- The minimum number of devices that finish within `days`; nil and the best result on `most` devices if none suffices.
@@ -230,7 +204,7 @@ function optimize:fewest_devices(days, most, options)
     local middle = (low + high) // 2
     if within(self, middle, days, options) then high = middle else low = middle + 1 end
   end
-  return self:best(high, with(options, { fixed = in_days(self, days, options) }))
+  return self:best(high, merged(options, { fixed = in_days(self, days, options) }))
 end
 
 --- The minimum network bandwidth (bytes/s, to the gap or 1e-6) at which `devices` devices can reach `utilization` of
@@ -242,8 +216,8 @@ function optimize:least_bandwidth(utilization, devices, options)
   local days = any.days * any.utilization_of_all / utilization
   local low, high, apart = 1e3, 1e18, math.max(1e-6, options and options.gap or 0)
   if not within(self, devices, days, options, { [key] = high }) then
-    local fixed = with(options and options.fixed, { [key] = high })
-    return nil, self:best(devices, with(options, { fixed = fixed, gap = 1e-3 }))
+    local fixed = merged(options and options.fixed, { [key] = high })
+    return nil, self:best(devices, merged(options, { fixed = fixed, gap = 1e-3 }))
   end
   if within(self, devices, days, options, { [key] = low }) then
     error_module.raise("limit", "optimize: %g bytes/s, the least bandwidth searched, gives %d devices more than %g of "
@@ -253,7 +227,7 @@ function optimize:least_bandwidth(utilization, devices, options)
     local middle = math.sqrt(low * high)
     if within(self, devices, days, options, { [key] = middle }) then high = middle else low = middle end
   end
-  return high, self:best(devices, with(options, { fixed = in_days(self, days, options, { [key] = high }) }))
+  return high, self:best(devices, merged(options, { fixed = in_days(self, days, options, { [key] = high }) }))
 end
 
 --- Integer device counts from low to high, `per_octave` per doubling.

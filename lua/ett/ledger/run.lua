@@ -1,6 +1,7 @@
 --- One run of `ett transformer`: parameters from options, violated rules, costs, rates and time on a cluster.
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
 local transformer = require "ett.ledger.transformer"
 local violations = require "ett.ledger.violations"
 
@@ -49,12 +50,7 @@ end
 local function timed(L, m, o, run, times)
   times = times or {}
   local chip = require("ett.ledger.links").chip(o.cluster)
-  local function link(of)
-    local faster = {}
-    for name, value in pairs(of) do faster[name] = value end
-    faster.bytes_per_second = of.bytes_per_second * (times.network or 1)
-    return faster
-  end
+  local function link(of) return merged(of, { bytes_per_second = of.bytes_per_second * (times.network or 1) }) end
   local seconds = require("ett.ledger.timing").of(L, {
     flops = (o.cluster_flop_rate or chip.flops / 2) * (times.flops or 1),
     utilization = o.cluster_flop_rate and 1 or o.utilization,

@@ -11,6 +11,9 @@
 -- Everything is an expression, so that a run can be compiled and searched.
 local chips = require "ett.ledger.chips"
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
+local schema = require "ett.base.schema"
+local timing = require "ett.ledger.timing"
 local max, floor, select, lt, eq = ledger.max, ledger.floor, ledger.select, ledger.lt, ledger.eq
 
 local simple = {}
@@ -185,26 +188,15 @@ end
 
 --- The limiting resource of a phase.
 function simple.binding(p)
-  local value = ledger.value
-  local compute, memory, network = value(p.compute), value(p.memory), value(p.network)
-  if compute + memory + network == 0 then return "-" end
-  if network > compute and network > memory then return "network" end
-  return memory > compute and "memory" or "compute"
+  return timing.bound_by(ledger.value(p.compute), ledger.value(p.memory), ledger.value(p.network))
 end
 
 --- A run compiled to a program. outputs: days, seconds, utilization, chips, memory_bytes,
 --- phase seconds and their resources, feasible (all checks), fits (memory).
 function simple.compile(version, fixed)
   local L = ledger.new()
-  local o, names = {}, {}
-  for _, set in ipairs { simple.parameters, version == "corrected" and simple.corrections or {}, fixed or {} } do
-    for name, value in pairs(set) do
-      if o[name] == nil then names[#names + 1] = name end
-      o[name] = value
-    end
-  end
-  table.sort(names)
-  for _, name in ipairs(names) do o[name] = L:parameter(name, o[name]) end
+  local o = merged(simple.parameters, version == "corrected" and simple.corrections or nil, fixed)
+  for _, name in ipairs(schema.keys(o)) do o[name] = L:parameter(name, o[name]) end
   local r = simple.describe(L, o, version)
   local outputs = { days = r.days, seconds = r.seconds, utilization = r.utilization, chips = r.chips,
     batch_seconds = r.batch, bubble_seconds = r.bubble, full_seconds = r.full, gradient_seconds = r.gradient }

@@ -34,6 +34,13 @@ local function hidden(busy, traffic, overlap)
   return busy + (1 - overlap) * traffic + math.max(0, overlap * traffic - busy)
 end
 
+--- The resource that limits a time, from the seconds of each; "-" if none takes time.
+function timing.bound_by(compute, memory, network)
+  if compute + memory + network == 0 then return "-" end
+  if network > math.max(compute, memory) then return "network" end
+  return memory > compute and "memory" or "compute"
+end
+
 --- Times ledger L. options: flops (peak FLOP/s of a rank), utilization (fraction of it that matmuls reach), memory
 --- (bytes/s of a rank; nil: not counted), bytes (per word), links ({ intra =, inter = } of ett.ledger.links, or one of
 --- them), node_chips, overlap (0 to 1), order (axes, innermost first), forward_only, checkpointing, operations (meter
@@ -79,11 +86,7 @@ function timing.of(L, options)
       end
     end
   end
-  local function bound_by(t)
-    if t.seconds == 0 then return "-" end
-    if t.network_seconds > math.max(t.compute_seconds, t.memory_seconds) then return "network" end
-    return t.memory_seconds > t.compute_seconds and "memory" or "compute"
-  end
+  local function bound_by(t) return timing.bound_by(t.compute_seconds, t.memory_seconds, t.network_seconds) end
   local result = { seconds = 0, compute_seconds = 0, memory_seconds = 0, network_seconds = 0,
     phases = phases, places = places }
   for _, phase in ipairs(phases) do

@@ -6,6 +6,7 @@
 -- norms, residual addition, causal mask, optimizer. Source: the public ml_par_sim programs, restated as operations on
 -- a ledger.
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local transformer = {}
@@ -270,8 +271,7 @@ end
 --- tx_*, rx_*, net_*, clusters, n_words, tokens, feasible.
 function transformer.compile(switches, options)
   local L = ledger.new()
-  local m = {}
-  for name, value in pairs(switches or {}) do m[name] = value end
+  local m = merged(switches)
   for _, name in ipairs(schema.keys(transformer.parameters)) do
     m[name] = L:parameter(name, transformer.parameters[name])
   end

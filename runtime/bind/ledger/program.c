@@ -217,11 +217,7 @@ static int program_columns(lua_State *L) {
   lua_createtable(L, 0, (int)count);
   for (size_t j = 0; j < count; j++) {
     lua_rawgeti(L, output_names, (lua_Integer)j + 1);
-    lua_createtable(L, (int)rows, 0);
-    for (lua_Integer row = 0; row < rows; row++) {
-      lua_pushnumber(L, results[j][row]);
-      lua_rawseti(L, -2, row + 1);
-    }
+    ett_lua_push_doubles(L, results[j], (size_t)rows);
     lua_rawset(L, -3);
   }
   return 1;
@@ -257,31 +253,9 @@ static int program_bounds(lua_State *L) {
   lua_createtable(L, 0, (int)count);
   for (size_t j = 0; j < count; j++) {
     lua_rawgeti(L, output_names, (lua_Integer)j + 1);
-    lua_createtable(L, 2, 0);
-    lua_pushnumber(L, out[j].low);
-    lua_rawseti(L, -2, 1);
-    lua_pushnumber(L, out[j].high);
-    lua_rawseti(L, -2, 2);
+    ett_lua_push_doubles(L, (double[]){out[j].low, out[j].high}, 2);
     lua_rawset(L, -3);
   }
-  return 1;
-}
-
-static int program_inputs(lua_State *L) {
-  ett_lua_program_box *p = ett_lua_program(L, 1);
-  lua_settop(L, 1);
-  int names = ett_lua_program_names(L, "inputs");
-  lua_createtable(L, 0, 0);
-  for (size_t i = 0; i < ett_tape_inputs(p->tape); i++) {
-    lua_rawgeti(L, names, (lua_Integer)i + 1);
-    lua_pushnumber(L, p->defaults[i]);
-    lua_rawset(L, -3);
-  }
-  return 1;
-}
-
-static int program_operations(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)ett_tape_operations(ett_lua_program(L, 1)->tape));
   return 1;
 }
 
@@ -290,8 +264,6 @@ static const luaL_Reg methods[] = {
     {"columns", program_columns},
     {"bounds", program_bounds},
     {"search", ett_lua_program_search},
-    {"inputs", program_inputs},
-    {"operations", program_operations},
     {NULL, NULL},
 };
 

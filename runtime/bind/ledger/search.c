@@ -1,42 +1,11 @@
 /* search.c - minimises the objective of a compiled ledger. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bind/ledger/program.h"
 #include "ledger/search.h"
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Pushes the sorted keys of the table at index as a list; returns their number. */
-static size_t sorted_keys(lua_State *L, int index) {
-  size_t count = 0, at = 0;
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    if (lua_type(L, -2) != LUA_TSTRING)
-      luaL_error(L, "names must be strings, got %s", luaL_typename(L, -2));
-    count++;
-    lua_pop(L, 1);
-  }
-  const char **names = lua_newuserdatauv(L, (count + 1) * sizeof *names, 0);
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    names[at++] = lua_tostring(L, -2);
-    lua_pop(L, 1);
-  }
-  qsort(names, count, sizeof *names, compare_names);
-  lua_createtable(L, (int)count, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_pushstring(L, names[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  lua_remove(L, -2);
-  return count;
-}
-
-/* Reads one variable from the table on top of the stack; the list at `keep` anchors its
+/* Reads one variable from the value on top of the stack; the list at `keep` anchors its
  * values. */
 static ett_variable read_variable(lua_State *L, int keep, const char *name) {
   ett_variable v = {.domain = ETT_DOMAIN_INTEGER};
@@ -63,10 +32,10 @@ typedef struct caller {
   bool raised; /* an error value is on top of the stack */
 } caller;
 
-/* Calls the progress function (stack index 10) with boxes, best and bound. */
+/* Calls the progress function (stack index 9) with boxes, best and bound. */
 static int report(void *context, const ett_search_result *so_far) {
   caller *c = context;
-  lua_pushvalue(c->L, 10);
+  lua_pushvalue(c->L, 9);
   lua_pushinteger(c->L, (lua_Integer)so_far->boxes);
   lua_pushnumber(c->L, so_far->best);
   lua_pushnumber(c->L, so_far->bound);
@@ -97,19 +66,20 @@ int ett_lua_program_search(lua_State *L) {
   int names = ett_lua_program_names(L, "inputs"); /* 7 */
   lua_getfield(L, 2, "variables");                /* 8 */
   luaL_checktype(L, 8, LUA_TTABLE);
-  size_t variables_count = sorted_keys(L, 8); /* 9 */
-  if (variables_count > ETT_SEARCH_MAX)
-    return luaL_error(L, "a search takes at most %d variables", ETT_SEARCH_MAX);
   ett_variable variables[ETT_SEARCH_MAX];
-  for (size_t i = 0; i < variables_count; i++) {
-    lua_rawgeti(L, 9, (lua_Integer)i + 1);
-    int key = lua_gettop(L);
-    size_t input = ett_lua_program_input(L, key, names);
-    lua_pushvalue(L, key);
-    lua_gettable(L, 8);
-    variables[i] = read_variable(L, 6, lua_tostring(L, key));
-    variables[i].input = input;
-    lua_settop(L, 9);
+  size_t given = 0, count_of_variables = 0;
+  for (lua_pushnil(L); lua_next(L, 8); lua_pop(L, 1), given++)
+    ett_lua_program_input(L, lua_gettop(L) - 1, names);
+  if (given > ETT_SEARCH_MAX)
+    return luaL_error(L, "a search takes at most %d variables", ETT_SEARCH_MAX);
+  for (size_t i = 0; i < ett_tape_inputs(p->tape); i++) { /* in the order of the inputs */
+    lua_rawgeti(L, names, (lua_Integer)i + 1);
+    const char *name = lua_tostring(L, -1);
+    if (lua_getfield(L, 8, name) != LUA_TNIL) {
+      variables[count_of_variables] = read_variable(L, 6, name);
+      variables[count_of_variables++].input = i;
+    }
+    lua_settop(L, 8);
   }
   ett_search_options options = {
       .gap = ett_lua_number_field(L, 2, "gap", 0),
@@ -121,14 +91,14 @@ int ett_lua_program_search(lua_State *L) {
       .tolerance = ett_lua_number_field(L, 2, "tolerance", 1e-6),
   };
   caller c = {.L = L};
-  if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 10 */
-    luaL_checktype(L, 10, LUA_TFUNCTION);
+  if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 9 */
+    luaL_checktype(L, 9, LUA_TFUNCTION);
     options.progress = report;
     options.context = &c;
   }
   ett_search_result result;
   ett_err err = {0};
-  if (ett_search_run(p->tape, inputs, variables, variables_count, &options, &result,
+  if (ett_search_run(p->tape, inputs, variables, count_of_variables, &options, &result,
                      &err) != 0)
     return c.raised ? lua_error(L) : ett_lua_raise(L, &err);
   lua_createtable(L, 0, 7);
@@ -138,9 +108,9 @@ int ett_lua_program_search(lua_State *L) {
   ett_lua_set_number(L, "bound", result.bound);
   ett_lua_set_integer(L, "boxes", (lua_Integer)result.boxes);
   ett_lua_set_integer(L, "evaluations", (lua_Integer)result.evaluations);
-  lua_createtable(L, 0, (int)variables_count);
-  for (size_t i = 0; result.found && i < variables_count; i++) {
-    lua_rawgeti(L, 9, (lua_Integer)i + 1);
+  lua_createtable(L, 0, (int)count_of_variables);
+  for (size_t i = 0; result.found && i < count_of_variables; i++) {
+    lua_rawgeti(L, names, (lua_Integer)variables[i].input + 1);
     if (variables[i].domain == ETT_DOMAIN_REAL ||
         result.point[i] != rint(result.point[i]))
       lua_pushnumber(L, result.point[i]);

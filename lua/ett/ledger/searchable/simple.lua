@@ -1,16 +1,16 @@
 --- The corrected simple transformer as a searchable model. Variables: pp, interleaving, dp, tp, tp2, microbatch size
 --- and recompute. Limits: the rules of the model and the chip's memory.
 local ledger = require "ett.ledger"
+local merged = require "ett.base.merged"
 local simple = require "ett.ledger.simple_transformer"
 
-local searchable = { parameters = { devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 },
+local searchable = {
+  parameters = merged({ devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 }, simple.parameters,
+    simple.corrections),
   bandwidth = "chip_network",
   -- Quantities and factors of the sensitivities. The batch must remain divisible.
   sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
     { "batch_size", 2 }, { "devices", 2 } } }
-for _, set in ipairs { simple.parameters, simple.corrections } do
-  for name, value in pairs(set) do searchable.parameters[name] = value end
-end
 
 --- Lower bounds of a batch's time (seconds times chips) and of a chip's memory (bytes). They are the corrected model's
 --- terms, multiplied out, so that each degree appears once per term, or always in the same direction. This makes
@@ -49,8 +49,7 @@ local function least(o, r)
 end
 
 function searchable.describe(L, o)
-  local given = {}
-  for name, value in pairs(o) do given[name] = value end
+  local given = merged(o)
   given.dataset_size = ledger.select(ledger.lt(0, o.dataset_size), o.dataset_size,
     20 * o.n_experts * 2 * o.n_layers * o.d_model * o.d_internal_ratio * o.d_model)
   local r = simple.describe(L, given, "corrected")
