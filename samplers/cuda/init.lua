@@ -7,6 +7,7 @@ local must = error_module.must
 local find = require "ett.base.find"
 local machine = require "ett.sampling.machine"
 local primitives = require "ett.operator.primitives"
+local read = require("ett.io").read
 local sample = require "ett.sample"
 local timing = find.part("samplers/cuda", "timing")
 
@@ -16,6 +17,7 @@ local backend = {
   needs = "an NVIDIA driver, the CUDA toolkit and cuDNN",
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
   time_limit_seconds = timing.limit_seconds,
+  filled = timing.filled,
 }
 
 -- Minimum compute capability: tensor cores support bf16 since Ampere and fp8 since Ada and Hopper.
@@ -39,11 +41,8 @@ end
 
 --- Line of a file at which a source string starts, so that compiler messages have line numbers of the operator's file.
 local function first_line_of(path, source)
-  local file = path and io.open(path, "r")
-  if not file then return 1 end
-  local text = file:read("a")
-  file:close()
-  local at = text:find(source, 1, true)
+  local text = path and read(path)
+  local at = text and text:find(source, 1, true)
   if not at then return 1 end
   return 1 + select(2, text:sub(1, at - 1):gsub("\n", ""))
 end
@@ -162,25 +161,15 @@ local function wide(precision) return precision == "fp8" and "bf16" or precision
 
 local function measure_pass(device, probe, op, s, pass, options)
   local precision = options.precision
-  local work <close>, failure = device:work(wide(precision))
-  if not work then return nil, failure end
-  local recorded, raised = pcall(backend.record, work, op, s, pass, precision,
-    { seed = options.seed, autotune = options.autotune })
-  if not recorded then return nil, raised end
-  local ready, ratio, result
-  ready, failure = work:ready { time_limit_seconds = timing.limit_seconds }
-  if not ready then return nil, failure end
-  ratio, failure = probe.ratio()
-  if not ratio then return nil, failure end
-  result, failure = timing.work(work, options)
-  if not result then return nil, failure end
+  local work <close> = must(device:work(wide(precision)))
+  backend.record(work, op, s, pass, precision, { seed = options.seed, autotune = options.autotune })
+  must(work:ready { time_limit_seconds = timing.limit_seconds })
+  local ratio, result = probe.ratio(), timing.work(work, options)
   result.clock_ratio, result.slow_clock = ratio, ratio > timing.slow_clock_ratio
   if options.profile then
-    result.kernels, failure = work:profile(timing.limit_seconds)
-    if not result.kernels then
-      if device:lost() then return nil, failure end
-      result.kernels_missing = failure.message
-    end
+    local kernels, failure = work:profile(timing.limit_seconds)
+    if not kernels and device:lost() then error(failure, 0) end
+    result.kernels, result.kernels_missing = kernels, failure and failure.message
   end
   return result
 end
@@ -206,18 +195,19 @@ end
 local function open_device(ordinal, precision)
   local device, err = require("ett.cuda").open(ordinal)
   if not device then return nil, err end
-  local info, probe = device:info(), nil
+  local info = device:info()
   local named = ("device %d (%s)"):format(ordinal, info.name)
   if backend.has(precision, info.capability) then
-    probe, err = timing.probe(device)
-    if not probe and device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
+    local ok, probe = pcall(timing.probe, device)
+    if ok then return device, info, probe, named end
+    err = error_module.from(probe)
+    if device:lost() then err = error_module.new("lost", "%s failed: %s", named, err.message) end
   else
     local least = least_capability[precision]
     err = error_module.new("missing", "%s has compute capability %d.%d, %s needs %d.%d; choose %s", named,
       info.capability // 10, info.capability % 10, precision, least // 10, least % 10,
       precision == "fp8" and "bf16, fp16 or fp32" or "fp16 or fp32")
   end
-  if probe then return device, info, probe, named end
   device:close()
   return nil, err
 end
@@ -239,8 +229,8 @@ function backend.open(options)
   function session.measure(op, s)
     local results = {}
     for _, pass in ipairs(op.passes) do
-      local result, failure = measure_pass(device, probe, op, s, pass, options)
-      if not result then return nil, judged(device, named, failure, op) end
+      local measured, result = pcall(measure_pass, device, probe, op, s, pass, options)
+      if not measured then return nil, judged(device, named, result, op) end
       results[pass] = result
     end
     return results

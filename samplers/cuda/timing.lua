@@ -1,4 +1,5 @@
 --- Seconds of a work list by CUDA events, and the probe that detects a throttled clock.
+local must = require("ett.base.error").must
 local sample = require "ett.sample"
 
 local timing = {}
@@ -15,18 +16,17 @@ function timing.resolved(options)
     min_repeats = options.min_repeats or 7, max_repeats = options.max_repeats or 200 }
 end
 
---- Seconds of a work list. Repeats until the low mean has the `target` precision or the budget is spent.
+--- Seconds of a work list. Repeats until the low mean has the `target` precision or the budget is spent. The functions
+--- of this file raise the errors of the device.
 function timing.work(work, options)
   local r = timing.resolved(options)
   local budget, target, most, least = r.budget_seconds, r.target, r.max_repeats, r.min_repeats
-  local seconds, err = work:time { repeats = math.min(3, most), time_limit_seconds = timing.limit_seconds }
-  if not seconds then return nil, err end
+  local seconds = must(work:time { repeats = math.min(3, most), time_limit_seconds = timing.limit_seconds })
   local began, stats = sample.now(), sample.stats(seconds)
   while #seconds < most and (#seconds < least or stats.half_width > target * stats.low_mean
       and sample.now() - began <= budget) do
-    local more
-    more, err = work:time { repeats = math.min(20, most - #seconds), time_limit_seconds = timing.limit_seconds }
-    if not more then return nil, err end
+    local more = must(work:time { repeats = math.min(20, most - #seconds),
+      time_limit_seconds = timing.limit_seconds })
     table.move(more, 1, #more, #seconds + 1, seconds)
     stats = sample.stats(seconds)
   end
@@ -49,51 +49,42 @@ extern "C" __global__ void clock_probe(float *out, long long *cycles, long long 
 }
 ]]
 
-local function probe_work(device, steps)
-  local work, err = device:work("fp32")
-  if not work then return nil, err end
-  local function fail(why)
-    work:close()
-    return nil, why
-  end
-  local out, cycles, ok
-  out, err = work:tensor { 32, dtype = "fp32", fill = "zero" }
-  if not out then return fail(err) end
-  cycles, err = work:tensor { 1, dtype = "int64", fill = "zero" }
-  if not cycles then return fail(err) end
-  ok, err = work:kernel { source = probe_source, name = "clock_probe", label = "clock probe", grid = 1, block = 32,
-    args = { { tensor = out }, { tensor = cycles }, steps } }
-  if ok then ok, err = work:ready { time_limit_seconds = timing.limit_seconds } end
-  if not ok then return fail(err) end
-  return work, cycles
+--- Calls fill(work) and returns the work and its result. Closes the work if fill raises.
+function timing.filled(work, fill)
+  local ok, result = pcall(fill, work)
+  if ok then return work, result end
+  work:close()
+  error(result, 0)
 end
 
---- { floor_seconds, clock_hz or nil, ratio() -> best clock / current clock | nil, error, close() }
+local function probe_work(device, steps)
+  return timing.filled(must(device:work("fp32")), function(work)
+    local out = must(work:tensor { 32, dtype = "fp32", fill = "zero" })
+    local cycles = must(work:tensor { 1, dtype = "int64", fill = "zero" })
+    must(work:kernel { source = probe_source, name = "clock_probe", label = "clock probe", grid = 1, block = 32,
+      args = { { tensor = out }, { tensor = cycles }, steps } })
+    must(work:ready { time_limit_seconds = timing.limit_seconds })
+    return cycles
+  end)
+end
+
+--- { floor_seconds, clock_hz or nil, ratio() -> best clock / current clock, close() }
 function timing.probe(device)
-  local empty, err = probe_work(device, 0)
-  if not empty then return nil, err end
-  local floor
-  floor, err = empty:time { repeats = 20, flush = false, time_limit_seconds = timing.limit_seconds }
-  empty:close()
-  if not floor then return nil, err end
+  local empty <close> = probe_work(device, 0)
+  local floor = must(empty:time { repeats = 20, flush = false, time_limit_seconds = timing.limit_seconds })
   local work, cycles = probe_work(device, PROBE_STEPS)
-  if not work then return nil, cycles end
   local probe, best = { floor_seconds = sample.stats(floor).low_mean }, nil
   function probe.ratio()
-    local seconds, why = work:time { repeats = 3, flush = false, time_limit_seconds = timing.limit_seconds }
-    if not seconds then return nil, why end
+    local seconds = must(work:time { repeats = 3, flush = false, time_limit_seconds = timing.limit_seconds })
     local now = math.min(table.unpack(seconds))
     best = math.min(best or now, now)
     return now / best
   end
   function probe.close() work:close() end
-  local ok
-  ok, err = probe.ratio()
-  local count = ok and work:read(cycles)
-  if not ok or not count then
-    work:close()
-    return nil, err
-  end
+  local _, count = timing.filled(work, function()
+    probe.ratio()
+    return must(work:read(cycles))
+  end)
   if count[1] > 0 and best > probe.floor_seconds then
     probe.clock_hz = count[1] / (best - probe.floor_seconds)
   end

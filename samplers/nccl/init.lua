@@ -5,6 +5,7 @@
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"
+local read = require("ett.io").read
 local sample = require "ett.sample"
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
@@ -57,13 +58,9 @@ local function open_log()
   function log.choice(collective)
     local name = nccl_names[collective]
     if not name then return "point to point" end
-    local file = io.open(path, "r")
-    if not file then return nil end
-    file:seek("set", at)
-    local text = file:read("a")
-    at = at + #text
-    file:close()
-    local found
+    local text, found = read(path), nil
+    if not text then return nil end
+    text, at = text:sub(at + 1), #text
     for bytes, algorithm, protocol in text:gmatch(name .. ": (%d+) Bytes %-> Algo (%S+) proto (%S+)") do
       -- Skips the four-byte all-reduce that starts every run.
       if name ~= "AllReduce" or bytes ~= "4" or not found then found = algorithm:lower() .. ", " .. protocol:lower() end

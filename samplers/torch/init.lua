@@ -6,8 +6,10 @@ local error_module = require "ett.base.error"
 local folder_module = require "ett.base.folder"
 local host = require "ett.host"
 local json = require "ett.json"
+local lfs = require "lfs"
 local machine = require "ett.sampling.machine"
 local quote = require("ett.base.shell").quote
+local read = require("ett.io").read
 local sample = require "ett.sample"
 
 local backend = {
@@ -45,12 +47,9 @@ function backend.available()
 end
 
 local function read_answer(path)
-  local file = io.open(path, "r")
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  os.remove(path)
-  return (json.decode(text))
+  local answer = json.read(path)
+  if answer then os.remove(path) end
+  return answer
 end
 
 --- Waits for the worker's answer; nil and the reason if it died or timed out.
@@ -59,14 +58,10 @@ local function wait_for(path, log, limit_seconds)
   while true do
     local answer = read_answer(path)
     if answer then return answer end
-    local ended = io.open(log .. ".ended", "r")
-    if ended then
-      ended:close()
+    if lfs.attributes(log .. ".ended") then
       answer = read_answer(path) -- the answer may have arrived just before the worker ended
       if answer then return answer end
-      local file = io.open(log, "r")
-      local text = file and file:read("a") or ""
-      if file then file:close() end
+      local text = read(log) or ""
       return nil, error_module.new("lost", "the Python process ended: %s", text:match("([^\n]+)%s*$") or "no message")
     end
     if sample.now() - began > limit_seconds then

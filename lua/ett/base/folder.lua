@@ -28,6 +28,18 @@ function folder.write_with_folder(path, text)
   return folder.write(path, text)
 end
 
+--- Names in a folder that match a pattern, sorted; empty if there is no such folder.
+---@return string[]
+function folder.names(path, pattern)
+  local lfs, names = require "lfs", {}
+  if lfs.attributes(path, "mode") ~= "directory" then return names end
+  for name in lfs.dir(path) do
+    if name:match(pattern) then names[#names + 1] = name end
+  end
+  table.sort(names)
+  return names
+end
+
 --- A new empty folder under TMPDIR or /tmp. The caller removes it.
 ---@return string path
 function folder.temporary()

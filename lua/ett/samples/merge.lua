@@ -20,14 +20,10 @@ local function tables_in(paths)
   local list = {}
   for _, path in ipairs(paths) do
     if lfs.attributes(path, "mode") == "directory" then
-      local names = {}
-      for name in lfs.dir(path) do
+      for _, name in ipairs(folder_module.names(path, "^[^.].*%.csv$")) do
         local whole = path .. "/" .. name
-        local is_table = name:match("^[^.].*%.csv$") and lfs.attributes(whole, "mode") ~= "directory"
-        if is_table then names[#names + 1] = whole end
+        if lfs.attributes(whole, "mode") ~= "directory" then list[#list + 1] = whole end
       end
-      table.sort(names)
-      table.move(names, 1, #names, #list + 1, list)
     else
       list[#list + 1] = path
     end

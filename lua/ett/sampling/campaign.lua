@@ -126,12 +126,6 @@ local function columns_of(op, entry)
   return columns
 end
 
-local function named(columns, values)
-  local s = {}
-  for i, name in ipairs(columns) do s[name] = values[i] end
-  return s
-end
-
 --- The dimensions of an operator that its schema allows to be 0.
 local function zeros_of(op)
   local zero = {}
@@ -153,7 +147,7 @@ local function operator_target(entry, seed, index)
   return {
     kind = "operator", operator = op, name = op.name, columns = columns, total = space.total,
     values = space.shape, precision = entry.precision,
-    shape = function(values) return operator.check_shape(op, named(columns, values)) end,
+    shape = function(values) return operator.check_shape(op, campaign_space.named(columns, values)) end,
   }
 end
 
@@ -280,7 +274,7 @@ function campaign.of_document(document, label)
     end })
     target.shape = function(values)
       local op = target.operator
-      local row = named(columns, values)
+      local row = campaign_space.named(columns, values)
       if not (op.sample_row and op.sample_row.shape) then
         error_module.raise("model", "operator '%s' needs the function sample_row.shape, which makes its shape "
           .. "from a row of these columns", op.name)

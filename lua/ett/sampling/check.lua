@@ -119,10 +119,7 @@ end
 --- Marks that no shape of a table may be measured; returns its report.
 function sample_check.refuse(journal, held, target, path, failure)
   local line = "wrong: " .. sample_table.one_line(failure)
-  if line ~= held.failed.all then
-    local ok, err = journal:append(sample_table.failure("all", line))
-    if not ok then error(err, 0) end
-  end
+  if line ~= held.failed.all then error_module.must(journal:append(sample_table.failure("all", line))) end
   journal:close()
   local count = math.max(0, target.total - held.rows)
   return { path = path, name = target.name, measured = 0, failed = count, disturbed = 0, total = count, seconds = 0.0,
@@ -132,8 +129,7 @@ end
 --- Appends this run's verdict to a table that has a different one.
 function sample_check.note(journal, held, verdict)
   if not verdict or not held.checked or held.checked:match("^%a+") == verdict.text:match("^%a+") then return end
-  local ok, err = journal:append("#! checked: " .. sample_table.one_line(verdict.text))
-  if not ok then error(err, 0) end
+  error_module.must(journal:append("#! checked: " .. sample_table.one_line(verdict.text)))
 end
 
 return sample_check

@@ -24,22 +24,12 @@ local function memory_bytes()
   end
 end
 
-local function folders(path, pattern)
-  local names = {}
-  if lfs.attributes(path, "mode") ~= "directory" then return names end
-  for name in lfs.dir(path) do
-    if name:match(pattern) then names[#names + 1] = name end
-  end
-  table.sort(names)
-  return names
-end
-
 --- Network cards that are up: list of { name, kind = "ethernet", "infiniband" or "virtual" (a bridge, the end of a
 --- container's link), megabits per second or nil }.
 ---@param root string path of the kernel's device tree, normally "/sys"
 function cluster_init.network_cards(root)
   local cards = {}
-  for _, name in ipairs(folders(root .. "/class/net", "^[^.]")) do
+  for _, name in ipairs(folder_module.names(root .. "/class/net", "^[^.]")) do
     local card = ("%s/class/net/%s"):format(root, name)
     if name ~= "lo" and first_line(card .. "/operstate") == "up" then
       local speed = tonumber(first_line(card .. "/speed") or "")
@@ -47,7 +37,7 @@ function cluster_init.network_cards(root)
         kind = lfs.attributes(card .. "/device") and "ethernet" or "virtual" }
     end
   end
-  for _, name in ipairs(folders(root .. "/class/infiniband", "^[^.]")) do
+  for _, name in ipairs(folder_module.names(root .. "/class/infiniband", "^[^.]")) do
     local port = ("%s/class/infiniband/%s/ports/1"):format(root, name)
     if (first_line(port .. "/state") or "ACTIVE"):find "ACTIVE" then
       local gigabits = tonumber((first_line(port .. "/rate") or ""):match("^([%d.]+)"))
@@ -111,13 +101,12 @@ local function choose(asked)
 end
 
 --- Facts of this machine, measured and read.
----@param asked string? "cpu" or "cuda"; nil: the GPUs where there are any
 ---@param asked string? "cpu" or "cuda"; nil: the GPUs if there are any
 function cluster_init.look(asked)
   local backend, unusable = choose(asked)
   local facts = { host = sample.hostname(), processors = sample.processors(), memory_bytes = memory_bytes(),
-    numa_nodes = #folders("/sys/devices/system/node", "^node%d+$"), cards = cluster_init.network_cards "/sys",
-    date = os.date "%Y-%m-%d", unusable_gpu = unusable }
+    numa_nodes = #folder_module.names("/sys/devices/system/node", "^node%d+$"),
+    cards = cluster_init.network_cards "/sys", date = os.date "%Y-%m-%d", unusable_gpu = unusable }
   if backend == "cuda" then
     facts.gpu = gpu.look()
     return facts

@@ -107,7 +107,8 @@ local function axis_value(axis, index)
   return axis.list and axis.list[value] or value
 end
 
-local function named_by(columns, values)
+--- Values in the order of the columns, as a table by column.
+function campaign_space.named(columns, values)
   local named = {}
   for i, name in ipairs(columns) do named[name] = values[i] end
   return named
@@ -134,7 +135,7 @@ end
 
 --- Applies the campaign's function 'with', which sets dimensions.
 local function follow(columns, call, values)
-  local named = named_by(columns, values)
+  local named = campaign_space.named(columns, values)
   call("with", named)
   for i, name in ipairs(columns) do -- the function may have set a metatable
     local given = rawget(named, name)
@@ -168,7 +169,7 @@ local function chosen(columns, entry, space)
       local values = space.shape(index)
       if entry.with then follow(columns, call, values) end
       local key = seen and table.concat(values, ",")
-      if not (seen and seen[key]) and (not entry.where or call("where", named_by(columns, values))) then
+      if not (seen and seen[key]) and (not entry.where or call("where", campaign_space.named(columns, values))) then
         kept[#kept + 1] = index
         if seen then seen[key] = true end
       end
@@ -305,7 +306,7 @@ function campaign_space.scattered(columns, axes, entry, seed)
       end
       if entry.with then follow(columns, call, values) end
       local key = table.concat(values, ",")
-      if not seen[key] and (not entry.where or call("where", named_by(columns, values))) then
+      if not seen[key] and (not entry.where or call("where", campaign_space.named(columns, values))) then
         seen[key] = true
         shapes[#shapes + 1], last = values, tries
       end

@@ -39,7 +39,7 @@ end
 
 --- The batch script of a campaign, or of a script whose ranks share their searches.
 ---@param job table campaign, script (true: run it with `ett run`), out, nodes, ranks_per_node, minutes, partition,
---account, -  backend, words (further arguments of `ett sample`), mpi
+--- account, backend, words (further arguments of `ett sample`), mpi
 function submit.script(job)
   check(job)
   local lines = { "#!/bin/bash" }
@@ -66,13 +66,8 @@ function submit.script(job)
   lines[#lines + 1] = "fi"
   local words = { "srun", "--kill-on-bad-exit=1", "--mpi=" .. (job.mpi or "pmix"), quote(host.prefix .. "/bin/ett"),
     job.script and "run" or "sample", quote(job.campaign) }
-  if not job.script then
-    words[#words + 1], words[#words + 2] = "--out", quote(job.out)
-  end
-  if job.backend then
-    words[#words + 1] = "--backend"
-    words[#words + 1] = quote(job.backend)
-  end
+  if not job.script then words[#words + 1] = "--out " .. quote(job.out) end
+  if job.backend then words[#words + 1] = "--backend " .. quote(job.backend) end
   for _, word in ipairs(job.words or {}) do words[#words + 1] = quote(word) end
   lines[#lines + 1] = table.concat(words, " ")
   return table.concat(lines, "\n") .. "\n"

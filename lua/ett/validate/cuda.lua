@@ -363,18 +363,14 @@ end
 local empty = 'extern "C" __global__ void nothing(float *x) {}\n'
 
 local function empty_list(device, count)
-  local work = must(device:work "fp32")
-  local ok, raised = pcall(function()
+  return (back_end.filled(must(device:work "fp32"), function(work)
     local x = must(work:tensor { 1, dtype = "fp32", fill = "zero" })
     for _ = 1, count do
       must(work:kernel { source = empty, name = "nothing", label = "launch costs", grid = 1, block = 32,
         args = { { tensor = x } } })
     end
     must(work:ready { time_limit_seconds = TIME_LIMIT_SECONDS })
-  end)
-  if ok then return work end
-  work:close()
-  error(raised, 0)
+  end))
 end
 
 --- Launch costs of a device: { alone_seconds, chained_seconds, marked_seconds, launch_seconds }.
