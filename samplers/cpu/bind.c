@@ -149,21 +149,31 @@ static int pool_measure(lua_State *L) {
   return 1;
 }
 
+/* Reads arguments (kind, pass, dims): their operands and number. */
+static int check_operands(lua_State *L, const ett_cpu_kind **kind, ett_cpu_pass *pass,
+                          int64_t *d, ett_cpu_operand *operand) {
+  ett_err err = {0};
+  *kind = check_kind(L, luaL_checkstring(L, 1));
+  *pass = check_pass(L, luaL_checkstring(L, 2));
+  luaL_checktype(L, 3, LUA_TTABLE);
+  check_dims(L, 3, *kind, d);
+  int n = ett_cpu_operands(*kind, d, *pass, operand, &err);
+  if (n < 0)
+    ett_lua_raise(L, &err);
+  return n;
+}
+
 /* cpu.run(kind, pass, dims, { tensor, … }, { scalar, … }): operands in the order and with
  * at least the sizes of cpu.operands. */
 static int run(lua_State *L) {
-  const ett_cpu_kind *kind = check_kind(L, luaL_checkstring(L, 1));
-  ett_cpu_pass pass = check_pass(L, luaL_checkstring(L, 2));
-  luaL_checktype(L, 3, LUA_TTABLE);
-  luaL_checktype(L, 4, LUA_TTABLE);
+  const ett_cpu_kind *kind;
+  ett_cpu_pass pass;
   int64_t d[ETT_CPU_MAX_DIMS] = {0};
-  check_dims(L, 3, kind, d);
   ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
   void *data[ETT_CPU_MAX_OPERANDS];
   ett_err err = {0};
-  int n = ett_cpu_operands(kind, d, pass, operand, &err);
-  if (n < 0)
-    return ett_lua_raise(L, &err);
+  luaL_checktype(L, 4, LUA_TTABLE);
+  int n = check_operands(L, &kind, &pass, d, operand);
   for (int i = 0; i < n; i++) {
     lua_geti(L, 4, i + 1);
     ett_tensor *t = luaL_testudata(L, -1, ETT_TENSOR_TYPE);
@@ -194,16 +204,11 @@ static int run(lua_State *L) {
 
 /* cpu.operands(kind, pass, dims) -> { {name=, role=, count=, limit=}, … } */
 static int operands(lua_State *L) {
-  const ett_cpu_kind *kind = check_kind(L, luaL_checkstring(L, 1));
-  ett_cpu_pass pass = check_pass(L, luaL_checkstring(L, 2));
-  luaL_checktype(L, 3, LUA_TTABLE);
+  const ett_cpu_kind *kind;
+  ett_cpu_pass pass;
   int64_t d[ETT_CPU_MAX_DIMS] = {0};
-  check_dims(L, 3, kind, d);
   ett_cpu_operand operand[ETT_CPU_MAX_OPERANDS];
-  ett_err err = {0};
-  int n = ett_cpu_operands(kind, d, pass, operand, &err);
-  if (n < 0)
-    return ett_lua_raise(L, &err);
+  int n = check_operands(L, &kind, &pass, d, operand);
   lua_createtable(L, n, 0);
   for (int i = 0; i < n; i++) {
     char role[2] = {(char)operand[i].role, '\0'};

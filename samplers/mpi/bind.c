@@ -132,12 +132,19 @@ static int agree(lua_State *L) {
   return 1;
 }
 
+/* The rank at index, another one of the group. */
+static int check_other(lua_State *L, int index, const ett_dist_group *g) {
+  const int other = (int)luaL_checkinteger(L, index);
+  luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, index,
+                "no such rank");
+  return other;
+}
+
 /* group:send(tensor, rank), group:receive(tensor, rank) */
 static int transfer(lua_State *L, int sending) {
   ett_dist_group *g = check_group(L);
   ett_tensor *t = ett_lua_tensor(L, 2);
-  int other = (int)luaL_checkinteger(L, 3);
-  luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, 3, "no such rank");
+  int other = check_other(L, 3, g);
   luaL_argcheck(L, t->count <= 0x7fffffff, 2, "more than 2^31 - 1 elements");
   if (sending)
     MPI_Send(t->data, (int)t->count, MPI_FLOAT, other, 12, g->comm);
@@ -158,8 +165,7 @@ static int receive_tensor(lua_State *L) {
 static int exchange(lua_State *L) {
   ett_dist_group *g = check_group(L);
   ett_tensor *out = ett_lua_tensor(L, 2), *in = ett_lua_tensor(L, 3);
-  int other = (int)luaL_checkinteger(L, 4);
-  luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, 4, "no such rank");
+  int other = check_other(L, 4, g);
   luaL_argcheck(L, out->count <= 0x7fffffff && in->count <= 0x7fffffff, 2, "too long");
   MPI_Sendrecv(out->data, (int)out->count, MPI_FLOAT, other, 12, in->data, (int)in->count,
                MPI_FLOAT, other, 12, g->comm, MPI_STATUS_IGNORE);
@@ -225,10 +231,10 @@ static int time_collective(lua_State *L) {
                     &err) != 0)
     return ett_lua_fail(L, &err);
   lua_createtable(L, 0, 6);
-  ett_lua_set_number(L, "seconds", t.seconds);
-  ett_lua_set_number(L, "min_seconds", t.min_seconds);
-  ett_lua_set_number(L, "median_seconds", t.median_seconds);
-  ett_lua_set_number(L, "half_width_seconds", t.half_width_seconds);
+  ett_lua_set_number(L, "seconds", t.stats.low_mean);
+  ett_lua_set_number(L, "min_seconds", t.stats.min);
+  ett_lua_set_number(L, "median_seconds", t.stats.median);
+  ett_lua_set_number(L, "half_width_seconds", t.stats.half_width);
   ett_lua_set_integer(L, "repeats", t.repeats);
   ett_lua_set_integer(L, "dropped", t.dropped);
   ett_lua_set_boolean(L, "preempted", t.late);

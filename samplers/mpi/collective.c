@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "samplers/core/stats.h"
 #include "samplers/mpi/dist.h"
 
 static const char *const names[] = {"all_reduce",    "all_gather", "reduce_scatter",
@@ -158,19 +157,15 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
         break;
     }
   }
-  ett_sample_stats stats = {0};
   out->late = kept < 3;
   out->used = out->late ? late : kept;
   if (options->raw)
     memcpy(options->raw, out->late ? late_times : times,
            (size_t)out->used * sizeof *times);
-  ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used, &stats);
+  ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used,
+                           &out->stats);
   free(times);
   free(b.memory);
-  out->seconds = stats.low_mean;
-  out->min_seconds = stats.min;
-  out->median_seconds = stats.median;
-  out->half_width_seconds = stats.half_width;
   out->repeats = all;
   out->dropped = all - kept;
   return status;

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "samplers/core/journal.h"
+#include "samplers/core/stats.h"
 
 typedef struct {
   MPI_Comm comm;
@@ -66,11 +67,10 @@ typedef struct {
 } ett_dist_time_options;
 
 typedef struct {
-  double seconds; /* low mean over repeats of the slowest rank's time */
-  double min_seconds, median_seconds, half_width_seconds;
-  int repeats, dropped; /* dropped: a rank missed the synchronised start */
-  int used;             /* number of repeats in the times above, and in raw */
-  int late;             /* nearly all repeats had a late rank: their times are used */
+  ett_sample_stats stats; /* of the slowest rank's seconds over the repeats */
+  int repeats, dropped;   /* dropped: a rank missed the synchronised start */
+  int used;               /* number of repeats in stats, and in raw */
+  int late;               /* nearly all repeats had a late rank: their times are used */
 } ett_dist_timing;
 
 /* Times a collective. Before each repeat rank 0 announces a start time, and every rank

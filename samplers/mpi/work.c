@@ -220,6 +220,19 @@ static void *serve(void *argument) {
   return NULL;
 }
 
+/* Frees the memory of work, which may be NULL; returns NULL. */
+static ett_dist_work *discarded(ett_dist_work *w) {
+  if (!w)
+    return NULL;
+  for (size_t i = 0; i < w->log_count; i++)
+    free(w->log[i].text);
+  free(w->log);
+  free(w->told);
+  free(w->sent);
+  free(w);
+  return NULL;
+}
+
 ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
                                   ett_sample_journal *journal, int64_t count,
                                   ett_err *err) {
@@ -229,13 +242,8 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
     w->sent = calloc(2 * (size_t)group->size, sizeof *w->sent);
   }
   if (!w || !w->told || !w->sent) {
-    if (w) {
-      free(w->told);
-      free(w->sent);
-    }
-    free(w);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-    return NULL;
+    return discarded(w);
   }
   MPI_Comm_dup(group->comm, &w->comm);
   w->rank = group->rank;
@@ -248,10 +256,7 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   if (w->rank == 0 && w->size > 1) {
     if (pthread_create(&w->server, NULL, serve, w) != 0) {
       ett_err_set(err, ETT_ERR_INTERNAL, "cannot start a thread");
-      free(w->told);
-      free(w->sent);
-      free(w);
-      return NULL;
+      return discarded(w);
     }
     w->serving = 1;
   }
@@ -397,10 +402,5 @@ void ett_dist_work_close(ett_dist_work *w) {
   MPI_Comm_free(&w->comm);
   pthread_mutex_destroy(&w->mutex);
   pthread_mutex_destroy(&w->receiving);
-  for (size_t i = 0; i < w->log_count; i++)
-    free(w->log[i].text);
-  free(w->log);
-  free(w->told);
-  free(w->sent);
-  free(w);
+  discarded(w);
 }

@@ -125,7 +125,7 @@ static void a_model_answers_as_it_was_made(void **state) {
   ett_err err;
   ett_prediction p;
   void *block = packed(&length);
-  assert_int_equal(ett_model_open(block, length, &model, &err), 0);
+  assert_int_equal(ett_model_open(block, length, true, &model, &err), 0);
   assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
   double base = 2.0 * 4096 * 6144 * 4096 / 2e14;
   assert_true(fabs(p.base / base - 1) < 1e-12);
@@ -151,7 +151,7 @@ static void text_keeps_a_model(void **state) {
   ett_prediction p, q;
   char *text;
   void *block = packed(&length);
-  assert_int_equal(ett_model_open(block, length, &model, &err), 0);
+  assert_int_equal(ett_model_open(block, length, true, &model, &err), 0);
   assert_int_equal(ett_model_to_text(&model, &text, &characters, &err), 0);
   assert_int_equal(ett_model_from_text(text, characters, &again, &err), 0);
   assert_int_equal(ett_model_predict(&model, gemm, &p, &err), 0);
@@ -185,7 +185,7 @@ static void every_damaged_byte_is_noticed(void **state) {
     ett_err err;
     memcpy(copy, block, length);
     copy[i] ^= 0x10;
-    assert_int_equal(ett_model_open(copy, length, &model, &err), -1);
+    assert_int_equal(ett_model_open(copy, length, true, &model, &err), -1);
     assert_null(model.memory);
   }
   for (size_t n = 0; n < length; n += 9) {
@@ -193,7 +193,7 @@ static void every_damaged_byte_is_noticed(void **state) {
     ett_model model;
     ett_err err;
     memcpy(copy, block, n);
-    assert_int_equal(ett_model_open(copy, n, &model, &err), -1);
+    assert_int_equal(ett_model_open(copy, n, true, &model, &err), -1);
   }
   free(block);
 }

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   } else {
     void *block = malloc(size);
     memcpy(block, data + 1, size - 1);
-    if (ett_model_open_unsigned(block, size - 1, &model, &err) == 0) {
+    if (ett_model_open(block, size - 1, false, &model, &err) == 0) {
       use(&model);
       ett_model_close(&model);
       return 0;

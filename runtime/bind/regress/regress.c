@@ -46,7 +46,7 @@ static int regress_open(lua_State *L) {
     return ett_lua_fail(L, &err);
   }
   memcpy(block, bytes, length);
-  if (ett_model_open(block, length, model, &err) != 0)
+  if (ett_model_open(block, length, true, model, &err) != 0)
     return ett_lua_fail(L, &err);
   return 1;
 }

@@ -9,8 +9,7 @@
 /* Runs the steps of a fit: gate, base, trees in folds, twins, interval, extrapolation. */
 
 /* Medians of the twins' residuals, for the model file. */
-static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
-                         ett_err *err) {
+static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
   size_t n = w->rows, count = 0;
   uint64_t *kernel = malloc((n + 1) * 2 * sizeof *kernel);
   if (!kernel)
@@ -24,7 +23,6 @@ static int collect_twins(const ett_work *w, ett_model *parts, void **memory,
   parts->twins = (uint32_t)count;
   parts->twin_kernel = kernel;
   parts->twin_residual = residual;
-  *memory = kernel;
   return 0;
 }
 
@@ -85,7 +83,7 @@ static int assemble(const ett_work *w, const ett_fit_task *whole, ett_model *par
   memcpy(f->most, model->facts.most, sizeof f->most);
   if (ett_model_pack(parts, &block, &length, err) != 0)
     return -1;
-  return ett_model_open(block, length, model, err);
+  return ett_model_open(block, length, true, model, err);
 }
 
 static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err) {
@@ -95,7 +93,6 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   ett_fit_task tasks[ETT_MODEL_FORESTS + 1];
   int folds = config->trees ? config->folds : 0, status = -1;
   size_t n = w->rows, above = 0;
-  void *twins = NULL;
   memcpy(w->scratch, w->size, n * sizeof *w->scratch);
   double limit = ett_work_quantile(w->scratch, n, 0.8);
   for (size_t i = 0; i < n; i++)
@@ -111,7 +108,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   f->rows = (double)n;
   f->dropped = (double)dropped;
   if ((count && ett_fit_tasks_run(tasks, count, config->threads, err) != 0) ||
-      weigh(w, tasks, folds, f, err) != 0 || collect_twins(w, &parts, &twins, err) != 0 ||
+      weigh(w, tasks, folds, f, err) != 0 || collect_twins(w, &parts, err) != 0 ||
       ett_fit_calibrate(w, &parts, err) != 0)
     goto done;
   f->shrink_outside = f->shrink;
@@ -124,7 +121,7 @@ done:
   for (int i = 0; i < count; i++)
     ett_forest_free(&tasks[i].forest);
   ett_forest_free(&parts.difficulty);
-  free(twins);
+  free((void *)parts.twin_kernel);
   return status;
 }
 
@@ -157,10 +154,11 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
   memset(model, 0, sizeof *model);
   if (check(design, dims, seconds, rows, config, err) != 0)
     return -1;
-  ett_work w = {.design = design,
-                .config = config,
-                .columns = ett_design_columns(design),
-                .features = ett_design_features(design)};
+  const ett_work empty = {.design = design,
+                          .config = config,
+                          .columns = ett_design_columns(design),
+                          .features = ett_design_features(design)};
+  ett_work w = empty;
   int status = -1;
   size_t dropped = 0, d = (size_t)design->dims;
   unsigned char *marks = kinds ? kinds : malloc(rows);
@@ -181,10 +179,7 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
   }
   if (dropped) {
     ett_work_drop(&w);
-    w = (ett_work){.design = design,
-                   .config = config,
-                   .columns = ett_design_columns(design),
-                   .features = ett_design_features(design)};
+    w = empty;
     if (ett_work_make(&w, rows - dropped, err) != 0)
       goto done;
     ett_work_fill(&w, dims, seconds, marks, rows);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Marks rows in kinds[]. Thresholds come from these rows alone. */
 int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err) {
   size_t n = w->rows;
   memset(kinds, ETT_OUTLIER_NONE, n);

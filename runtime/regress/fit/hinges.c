@@ -49,10 +49,7 @@ static int probe_base(const ett_work *w, double limit, double share, double from
   for (size_t i = 0; i < n; i++) {
     if (w->size[i] <= limit)
       continue;
-    double base = 0;
-    for (size_t j = 0; j < p; j++)
-      base += w->column[i * p + j] * x[j];
-    total += fabs(base / w->seconds[i] - 1);
+    total += fabs(ett_work_base_of(w, i, x) / w->seconds[i] - 1);
     above++;
   }
   *out = total / (double)above;

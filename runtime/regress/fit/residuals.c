@@ -63,12 +63,12 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
     median[groups++] = ett_work_group_median(w, from, to, n, w->scratch);
   }
   double least = INFINITY;
+  const double *best = median;
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
     double *near = median + (n + 1) * (c + 1), total[5] = {0};
     for (size_t g = 0; g < groups; g++)
       near[g] = ett_model_neighbours(median, groups, g, counts[c], g);
-    size_t g = 0;
-    for (size_t from = 0, to; from < n; from = to, g++) {
+    for (size_t from = 0, to, g = 0; from < n; from = to, g++) {
       to = ett_work_group_end(w, from);
       for (size_t i = from; i < to; i++) {
         size_t row = w->order[i];
@@ -84,21 +84,16 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
         least = total[s];
         f->twin_weight = s / 4.0;
         f->neighbours = (double)counts[c];
+        best = near;
       }
   }
   if (f->twin_weight == 0)
     f->neighbours = 0;
-  for (size_t c = 0; c < sizeof counts / sizeof *counts && f->neighbours > 0; c++) {
-    if (counts[c] != (size_t)f->neighbours)
-      continue;
-    const double *near = median + (n + 1) * (c + 1);
-    size_t g = 0;
-    for (size_t from = 0, to; from < n; from = to, g++) {
-      to = ett_work_group_end(w, from);
-      for (size_t i = from; i < to; i++) {
-        w->loo[w->order[i]] = near[g];
-        w->has_twin[w->order[i]] = 1;
-      }
+  for (size_t from = 0, to, g = 0; f->neighbours > 0 && from < n; from = to, g++) {
+    to = ett_work_group_end(w, from);
+    for (size_t i = from; i < to; i++) {
+      w->loo[w->order[i]] = best[g];
+      w->has_twin[w->order[i]] = 1;
     }
   }
   free(median);
@@ -201,10 +196,7 @@ int ett_fit_outside(ett_work *w, const ett_fit_task *below, double limit, ett_mo
   for (size_t i = 0; status == 0 && i < n; i++) {
     if (w->size[i] <= limit)
       continue;
-    double base = w->config->base ? 0 : 1, correction = 0;
-    if (w->config->base)
-      for (size_t j = 0; j < p; j++)
-        base += w->column[i * p + j] * x[j];
+    double base = w->config->base ? ett_work_base_of(w, i, x) : 1, correction = 0;
     if (below)
       correction = (double)ett_forest_predict(&below->forest,
                                               w->feature + i * (size_t)w->features);

@@ -10,7 +10,6 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Quantile q of values[0 .. n), which are reordered. */
 double ett_work_quantile(double *values, size_t n, double q) {
   if (n == 0)
     return 0;
@@ -55,16 +54,19 @@ void ett_work_drop(ett_work *w) {
   memset(w, 0, sizeof *w);
 }
 
-/* Fits the base and fills base[]; without one it is 1. */
+double ett_work_base_of(const ett_work *w, size_t i, const double *x) {
+  double base = 0;
+  for (size_t j = 0, p = (size_t)w->columns; j < p; j++)
+    base += w->column[i * p + j] * x[j];
+  return base;
+}
+
 int ett_work_base(ett_work *w, const double *weight, ett_err *err) {
   if (w->config->base && ett_nnls_fit(w->column, w->seconds, weight, w->rows, w->columns,
                                       w->config->loss, w->x, err) != 0)
     return -1;
   for (size_t i = 0; i < w->rows; i++) {
-    double sum = w->config->base ? 0 : 1;
-    if (w->config->base)
-      for (int j = 0; j < w->columns; j++)
-        sum += w->column[i * (size_t)w->columns + (size_t)j] * w->x[j];
+    double sum = w->config->base ? ett_work_base_of(w, i, w->x) : 1;
     w->base[i] = sum > 0 ? sum : w->seconds[i];
     if (w->config->log_target)
       w->target[i] = log(w->seconds[i]) - log(w->base[i]);
@@ -93,7 +95,6 @@ static void sort_by_kernel(ett_work *w) {
   pthread_mutex_unlock(&sort_lock);
 }
 
-/* Median of the targets of order[from .. to) but for row `without`. */
 double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
                              double *scratch) {
   size_t n = 0;
@@ -110,7 +111,6 @@ size_t ett_work_group_end(const ett_work *w, size_t from) {
   return to;
 }
 
-/* Relative error of a residual (prediction - truth) of row i. */
 double ett_work_cost(const ett_work *w, double residual, size_t i) {
   return w->config->log_target ? fabs(expm1(fmin(residual, 50)))
                                : fabs(residual) / fmax(fabs(w->seconds[i]), 1e-30);

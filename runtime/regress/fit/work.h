@@ -35,6 +35,9 @@ void ett_work_fill(ett_work *w, const double *dims, const double *seconds,
 /* Fits the base and fills base[] and target[]. Without columns the base is 1. */
 int ett_work_base(ett_work *w, const double *weight, ett_err *err);
 
+/* The base of row i with coefficients x. */
+double ett_work_base_of(const ett_work *w, size_t i, const double *x);
+
 /* Quantile q of values[0 .. n), which are reordered. */
 double ett_work_quantile(double *values, size_t n, double q);
 

@@ -335,8 +335,7 @@ int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_e
   memset(model, 0, sizeof *model);
   if (decode(text, length, &b, err) == 0 && read_parts(&b, &parts, x, err) == 0 &&
       ett_model_pack(&parts, &block, &size, err) == 0)
-    status = ett_model_open_unsigned(block, size, model,
-                                     err); /* packed above: no checksum needed */
+    status = ett_model_open(block, size, false, model, err); /* packed above */
   for (int i = 0; i < parts.forests; i++)
     ett_forest_free(&parts.forest[i]);
   ett_forest_free(&parts.difficulty);

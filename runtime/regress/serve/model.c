@@ -39,6 +39,13 @@ static uint64_t checksum(const unsigned char *data, size_t length) {
   return sum;
 }
 
+/* The checksum of a block: of what follows its head, and of the head's facts. */
+static uint64_t block_checksum(const head *h, const unsigned char *data, size_t length) {
+  return checksum(data + sizeof *h, length - sizeof *h) ^
+         checksum((const unsigned char *)&h->family,
+                  (sizeof *h - offsetof(head, family)) & ~(size_t)7);
+}
+
 static size_t forest_bytes(const ett_forest *f) {
   return sizeof(forest_head) + align(f->trees * sizeof(uint32_t)) +
          align(f->nodes * sizeof(ett_tree_node));
@@ -91,11 +98,7 @@ int ett_model_pack(const ett_model *m, void **block, size_t *length, ett_err *er
     memcpy(data + at, m->twin_kernel, (size_t)m->twins * 8);
     memcpy(data + at + (size_t)m->twins * 8, m->twin_residual, (size_t)m->twins * 8);
   }
-  memcpy(data, &h, sizeof h);
-  h.checksum = checksum(data + sizeof h, total - sizeof h);
-  uint64_t facts = checksum((const unsigned char *)&h.family,
-                            (sizeof h - offsetof(head, family)) & ~(size_t)7);
-  h.checksum ^= facts;
+  h.checksum = block_checksum(&h, data, total);
   memcpy(data, &h, sizeof h);
   *block = data;
   *length = total;
@@ -145,8 +148,8 @@ static bool facts_are_sane(const head *h) {
   return isfinite(f->size_least) && isfinite(f->size_most);
 }
 
-static int open_block(void *block, size_t length, bool is_signed, ett_model *model,
-                      ett_err *err) {
+int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
+                   ett_err *err) {
   head h;
   unsigned char *data = block;
   memset(model, 0, sizeof *model);
@@ -159,9 +162,7 @@ static int open_block(void *block, size_t length, bool is_signed, ett_model *mod
     return broken(block, model, err, "another version");
   if (h.length != length)
     return broken(block, model, err, "truncated");
-  uint64_t facts = checksum((const unsigned char *)&h.family,
-                            (sizeof h - offsetof(head, family)) & ~(size_t)7);
-  if (is_signed && h.checksum != (checksum(data + sizeof h, length - sizeof h) ^ facts))
+  if (is_signed && h.checksum != block_checksum(&h, data, length))
     return broken(block, model, err, "its checksum is wrong");
   model->design =
       (ett_design){(ett_family)h.family, h.backward != 0, h.multiprocessors, h.dims};
@@ -202,20 +203,13 @@ static int open_block(void *block, size_t length, bool is_signed, ett_model *mod
   return 0;
 }
 
-int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err) {
-  return open_block(block, length, true, model, err);
-}
-
-int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err) {
-  return open_block(block, length, false, model, err);
-}
-
 void ett_model_close(ett_model *model) {
   free(model->memory);
   memset(model, 0, sizeof *model);
 }
 
-double ett_model_correction(const ett_model *model, const float *features) {
+/* Mean of the forests' predictions. */
+static double mean_correction(const ett_model *model, const float *features) {
   double sum = 0;
   for (int i = 0; i < model->forests; i++)
     sum += (double)ett_forest_predict(&model->forest[i], features);
@@ -335,7 +329,7 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
   uint64_t kernel = model->twins ? ett_design_kernel(&model->design, dims) : 0;
   uint32_t at = lower_bound(model, kernel);
   bool measured = is_measured(model, dims, at, kernel);
-  double correction = ett_model_correction(model, features);
+  double correction = mean_correction(model, features);
   correction *= asked_outside > 0 ? f->shrink_outside : f->shrink;
   double factor = f->width_inside;
   out->provenance = outside > 0 ? ETT_EXTRAPOLATED : ETT_INTERPOLATED;

@@ -64,13 +64,11 @@ typedef struct {
 /* Copies the parts into one block. Returns 0 or -1. The caller frees *block. */
 int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err *err);
 
-/* Checks a block completely, then reads it. The model owns the block and frees it.
- * Returns 0, or -1 with the block freed. */
-int ett_model_open(void *block, size_t length, ett_model *model, ett_err *err);
-
-/* The same without the checksum, so that a fuzzer reaches the checks behind it. The
- * checksum only detects accidental damage early. */
-int ett_model_open_unsigned(void *block, size_t length, ett_model *model, ett_err *err);
+/* Checks a block completely, then reads it. The model owns the block and frees it. The
+ * checksum, tested if is_signed, only detects accidental damage early. Returns 0, or -1
+ * with the block freed. */
+int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
+                   ett_err *err);
 void ett_model_close(ett_model *model);
 
 /* dims[0 .. model->design.dims), checked here. Returns 0 or -1. */
@@ -81,8 +79,5 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
  * of `total`, without the one at `without` (pass total to use all). */
 double ett_model_neighbours(const double *residual, size_t total, size_t at, size_t count,
                             size_t without);
-
-/* Mean of the forests' predictions, for tests against the library. */
-double ett_model_correction(const ett_model *model, const float *features);
 
 #endif
