@@ -133,6 +133,16 @@ describe("a narrow terminal", function()
 end)
 
 describe("a long fit", function()
+  needs.fitting(it, pending)("of many rows of one kernel takes no square of their number", function()
+    local rows = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for i = 1, 20000 do rows[i + 1] = ("1,1,512,256,%g,%g"):format(5 + i % 7 / 10, 9 + i % 5 / 10) end
+    command.write(folder, "D_gelu_fp16.csv", table.concat(rows, "\n") .. "\n")
+    local output, status = command.ett(folder, "fit D_gelu_fp16.csv --fresh") -- took two minutes
+    assert.equal(0, status, output)
+    assert.matches("gelu fp16 forward   20000        0", output)
+    os.remove(folder .. "/D_gelu_fp16.csv")
+  end)
+
   needs.fitting(it, pending)("names on a terminal the model at work", function()
     if not has "script" then return end
     local rows = { "mp,b,l,dim,F_dur(us),B_dur(us)" }

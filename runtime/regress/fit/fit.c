@@ -18,7 +18,7 @@ static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
     kernel[count] = w->kernel[w->order[from]];
-    residual[count++] = ett_work_group_median(w, from, to, n, w->scratch);
+    residual[count++] = ett_work_group_median(w, from, to, w->scratch);
   }
   parts->twins = (uint32_t)count;
   parts->twin_kernel = kernel;

@@ -26,10 +26,10 @@ int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err
   double limit = fmax(log(w->config->gate_ratio), 8 * spread);
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
+    double twins = ett_work_group_median(w, from, to, w->scratch);
     for (size_t i = from; i < to && to - from >= 3; i++) {
       size_t row = w->order[i];
-      double off =
-          fabs(w->target[row] - ett_work_group_median(w, from, to, n, w->scratch));
+      double off = fabs(w->target[row] - twins);
       if (off > log(w->config->gate_ratio) && !kinds[row])
         kinds[row] = ETT_OUTLIER_TWINS;
     }

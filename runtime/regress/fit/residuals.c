@@ -25,9 +25,10 @@ double ett_fit_twin_weight(ett_work *w, double shrink) {
   size_t n = w->rows, having = 0;
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
+    ett_work_group_median(w, from, to, w->scratch);
     for (size_t i = from; i < to && to - from > 1; i++) {
       size_t row = w->order[i];
-      w->loo[row] = ett_work_group_median(w, from, to, row, w->scratch);
+      w->loo[row] = ett_work_median_without(w->scratch, to - from, w->target[row]);
       w->has_twin[row] = 1;
       having++;
     }
@@ -60,7 +61,7 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu neighbours", n);
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
-    median[groups++] = ett_work_group_median(w, from, to, n, w->scratch);
+    median[groups++] = ett_work_group_median(w, from, to, w->scratch);
   }
   double least = INFINITY;
   const double *best = median;

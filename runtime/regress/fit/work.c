@@ -95,13 +95,17 @@ static void sort_by_kernel(ett_work *w) {
   pthread_mutex_unlock(&sort_lock);
 }
 
-double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
-                             double *scratch) {
-  size_t n = 0;
+double ett_work_group_median(const ett_work *w, size_t from, size_t to, double *sorted) {
   for (size_t i = from; i < to; i++)
-    if (w->order[i] != without)
-      scratch[n++] = w->target[w->order[i]];
-  return ett_work_quantile(scratch, n, 0.5);
+    sorted[i - from] = w->target[w->order[i]];
+  return ett_work_quantile(sorted, to - from, 0.5);
+}
+
+double ett_work_median_without(const double *sorted, size_t n, double value) {
+  size_t low = (n - 2) / 2, high = (n - 1) / 2;
+  double a = sorted[low + (sorted[low] >= value)];
+  double b = sorted[high + (sorted[high] >= value)];
+  return a + 0.5 * (b - a);
 }
 
 size_t ett_work_group_end(const ett_work *w, size_t from) {

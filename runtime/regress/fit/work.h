@@ -44,9 +44,11 @@ double ett_work_quantile(double *values, size_t n, double q);
 /* Rows order[from .. end) are of one kernel. */
 size_t ett_work_group_end(const ett_work *w, size_t from);
 
-/* Median of the targets of order[from .. to) without row `without`. */
-double ett_work_group_median(const ett_work *w, size_t from, size_t to, size_t without,
-                             double *scratch);
+/* Median of the targets of order[from .. to), which are sorted into sorted[]. */
+double ett_work_group_median(const ett_work *w, size_t from, size_t to, double *sorted);
+
+/* Median of sorted[0 .. n), n >= 2, without one of the elements that equal `value`. */
+double ett_work_median_without(const double *sorted, size_t n, double value);
 
 /* Relative error of a residual (prediction - truth) of row i. */
 double ett_work_cost(const ett_work *w, double residual, size_t i);
