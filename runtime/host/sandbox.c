@@ -22,7 +22,7 @@
 #define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
 /* System calls of a process that computes and prints. All others fail with EPERM.
- * Landlock restricts paths; without Landlock, opening for writing is refused. */
+ * Landlock restricts the paths to read. */
 static const int allowed[] = {
     SCMP_SYS(read),
     SCMP_SYS(readv),
@@ -102,7 +102,7 @@ static int add(scmp_filter_ctx filter, int call, unsigned count,
 }
 
 /* System calls that are allowed with some arguments only. */
-static int add_conditional(scmp_filter_ctx filter, int landlock) {
+static int add_conditional(scmp_filter_ctx filter) {
   const uint64_t writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND;
   const uint64_t thread = 0x00010000; /* CLONE_THREAD */
   const struct scmp_arg_cmp reading[2] = {SCMP_A1(SCMP_CMP_MASKED_EQ, writes, 0),
@@ -110,8 +110,8 @@ static int add_conditional(scmp_filter_ctx filter, int landlock) {
   const struct scmp_arg_cmp new_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
   const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (uint64_t)getpid());
   const struct scmp_arg_cmp no_change = SCMP_A2(SCMP_CMP_EQ, 0);
-  int failed = add(filter, SCMP_SYS(open), landlock ? 0 : 1, &reading[0]) ||
-               add(filter, SCMP_SYS(openat), landlock ? 0 : 1, &reading[1]) ||
+  int failed = add(filter, SCMP_SYS(open), 1, &reading[0]) ||
+               add(filter, SCMP_SYS(openat), 1, &reading[1]) ||
                add(filter, SCMP_SYS(clone), 1, &new_thread) ||
                add(filter, SCMP_SYS(tgkill), 1, &own) ||
                add(filter, SCMP_SYS(kill), 1, &own) ||
@@ -129,12 +129,12 @@ static int add_conditional(scmp_filter_ctx filter, int landlock) {
   return failed ? -1 : 0;
 }
 
-static int restrict_calls(int landlock, ett_err *err) {
+static int restrict_calls(ett_err *err) {
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
   int failed = !filter;
   for (size_t i = 0; !failed && i < sizeof allowed / sizeof allowed[0]; i++)
     failed = add(filter, allowed[i], 0, NULL);
-  failed = failed || add_conditional(filter, landlock) || seccomp_load(filter);
+  failed = failed || add_conditional(filter) || seccomp_load(filter);
   seccomp_release(filter);
   return failed
              ? ett_err_set(err, ETT_ERR_MISSING, "this kernel refuses a seccomp filter")
@@ -196,7 +196,7 @@ static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_e
     return ett_err_set(err, ETT_ERR_MISSING, "this kernel cannot drop privileges: %s",
                        strerror(errno));
   *landlock = restrict_paths(limits);
-  return restrict_calls(*landlock, err);
+  return restrict_calls(err);
 }
 
 /* State of the parent process. */
@@ -249,8 +249,8 @@ static _Noreturn void wait_for_child(const ett_sandbox_limits *limits,
             "ett: stopped by the sandbox: more than %u s of processor time "
             "(ETT_SANDBOX_SECONDS sets the limit)\n",
             limits->processor_seconds);
-  else if (number == SIGINT || number == SIGTERM)
-    die_of(number); /* sent to the child itself */
+  else if (number == SIGINT || number == SIGTERM || number == SIGPIPE)
+    die_of(number); /* sent to the child itself, or its reader has gone */
   else
     fprintf(stderr, "ett: the process in the sandbox ended by signal %d\n", number);
   _exit(1);

@@ -183,5 +183,12 @@ return ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, m
     assert.equal(0, status, output)
     assert.matches("bad\\x1b[2J\\x9bname", output, 1, true)
     harmless(output)
+    write("a.lua", [[
+local c = dofile(require("ett.host").root .. "/clusters/dgx_h100.lua")
+c.name = "bad\27[2Jname"
+return c]])
+    output = ett "compare --cluster a.lua --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4"
+    assert.matches("cluster bad\\x1b[2Jname;", output, 1, true)
+    harmless(output)
   end)
 end)

@@ -99,6 +99,15 @@ describe("a script in the sandbox", function()
     for _, name in ipairs { "new", "t.lua", "ran" } do assert.is_nil(command.read(folder, name)) end
   end)
 
+  it("sends no control characters to the terminal, and dies with its reader", function()
+    local output, status = run [[print("a\27]0;owned\7\tb") return "\27[31m\194\155red"]]
+    assert.equal(0, status, output)
+    assert.equal("a\\x1b]0;owned\\x07\tb\n\\x1b[31m\\x9bred\n", (output:gsub("# [^\n]*\n", "")))
+    command.write(folder, "s.lua", "for _ = 1, 9 do print(('x'):rep(1e6)) end")
+    output = command.ett(folder, "run s.lua 2>said | head -c 1; cat said", "ETT_SANDBOX=1")
+    assert.equal("x", output)
+  end)
+
   it("requires no bytecode outside the sandbox either", function()
     local file = assert(io.open(folder .. "/beside.lua", "wb"))
     file:write(string.dump(function() return 1 end))

@@ -91,13 +91,13 @@ show = function(value, indent, depth, open)
   return "{\n" .. indent .. "  " .. table.concat(parts, ",\n" .. indent .. "  ") .. ",\n" .. indent .. "}"
 end
 
---- Text with control characters other than newline shown as \xNN. Names from untrusted files must not reach the
+--- Text with control characters other than tab and newline shown as \xNN. Names from untrusted files must not reach the
 -- terminal as control sequences. C1 controls are C2 80 to C2 9F in UTF-8.
 ---@param text string
 ---@return string
 function pretty.plain(text)
   local function hex(c) return ("\\x%02x"):format(c:byte(-1)) end
-  text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\9\11-\31\127]", hex)
+  text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\8\11-\31\127]", hex)
   local _, bad = utf8.len(text)
   if not bad then return text end
   local parts, first = {}, 1

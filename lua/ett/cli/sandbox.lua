@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
+local pretty = require "ett.base.pretty"
 
 local sandbox = {}
 
@@ -32,6 +33,15 @@ local function named(words, list)
   end
 end
 
+--- The function with texts in place of its arguments, without control characters.
+local function plain(write)
+  return function(...)
+    local texts = table.pack(...)
+    for i = 1, texts.n do texts[i] = pretty.plain(tostring(texts[i])) end
+    return write(table.unpack(texts, 1, texts.n))
+  end
+end
+
 --- Whether the environment requests the sandbox: ETT_SANDBOX=1.
 function sandbox.asked()
   local text = os.getenv "ETT_SANDBOX"
@@ -55,6 +65,7 @@ function sandbox.enter(words, script)
   if not restricted then
     io.stderr:write("ett: note: this kernel has no Landlock: the sandbox can read every file that you can read\n")
   end
+  print, io.write, warn = plain(print), plain(io.write), plain(warn) -- luacheck: ignore
   find.restrict()
 end
 

@@ -17,7 +17,7 @@ local function print_table(result)
   local lines = { { "" } }
   for i, view in ipairs(result.views) do lines[1][i + 1] = view.view end
   print(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(result.devices,
-    result.cluster, result.settings.utilization, result.settings.overlap))
+    require("ett.base.pretty").plain(result.cluster), result.settings.utilization, result.settings.overlap))
   for r, row in ipairs(rows) do
     lines[r + 1] = { row[1] }
     for i, view in ipairs(result.views) do

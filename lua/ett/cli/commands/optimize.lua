@@ -260,7 +260,7 @@ return {
       default = 0 },
     { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
     { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
-    { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep" },
+    { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep", writes = true },
     { "json", "print JSON" },
     { "csv", "print CSV" },
     { "quiet", "print the layouts only" },
