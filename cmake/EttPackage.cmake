@@ -22,6 +22,8 @@ if(NOT ETT_SANITIZE AND NOT ETT_FUZZ)
     endforeach()")
 endif()
 
+install(FILES ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION share/doc/ett)
+
 # The module `ett` of a plain Lua interpreter: ett.lua in the folder that ett-scm-1.rockspec names.
 if(ETT_ROCK_LUA_FOLDER)
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/rock/ett.lua @ONLY CONTENT

@@ -26,6 +26,10 @@ $ ett show-example nonsense
 ett: show-example: no example 'nonsense'...
 ?2
 
+$ ett show-example own_operator | tail -n 1
+ett: note: it needs the files of its folder: cp -r '...examples/own_operator' .
+...
+
 $ ett show-example
 ett: show-example: expected one NAME; `ett list-examples` lists them
 ?2

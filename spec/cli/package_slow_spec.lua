@@ -27,6 +27,7 @@ describe("the Debian package", function()
     assert.equal((command.ett(folder, predicted)), output)
     assert.matches("\n%.SH NAME\nett\\%-predict \\%- predict one training step\n",
       (command.read(folder, "tree/usr/share/man/man1/ett-predict.1")))
+    assert.matches("Apache License", (command.read(folder, "tree/usr/share/doc/ett/NOTICE")))
     output = command.shell(("cd '%s' && bash -c '. tree/usr/share/bash-completion/completions/ett; "
       .. "COMP_WORDS=(ett predict --clu); COMP_CWORD=2; _ett; echo \"${COMPREPLY[@]}\"'"):format(folder))
     assert.equal("--cluster\n", output)

@@ -133,7 +133,7 @@ local function step(read, remember, env, terminal)
   local piece, why = read_piece(read, env)
   if not piece then
     if why ~= "interrupted" then return false end
-    host.interrupt_reset()
+    if host.interrupt_reset() and terminal then io.write("\n") end
     return true
   end
   if piece:match("^%s*$") then return true end

@@ -20,6 +20,8 @@ return {
     local text, err = require("ett.io").read(path)
     if not text then error(err, 0) end
     io.write(text)
+    local folder = path:match "^(.*)/init%.lua$"
+    if folder then io.stderr:write(("ett: note: it needs the files of its folder: cp -r '%s' .\n"):format(folder)) end
     return 0
   end,
 }
