@@ -232,6 +232,14 @@ describe("a cluster file", function()
   end
   local fp16 = run .. " dtype=fp16"
 
+  it("with the times of another: each says so, and how far it is outside the samples", function()
+    cluster("a", { profile = "profile = { base = 'perlmutter' }," })
+    local _, out = refusal.run(run)
+    assert.matches("\n  linear_qkv +[%d.]+ +[%d.]+  calibrated %(scaled from perlmutter%)\n", out)
+    _, out = refusal.run((llama:gsub(" seq=128", " seq=65536")) .. " --cluster perlmutter")
+    assert.matches("\n  flash_attention +[%d.]+ +[%d.]+  extrapolated %([%d.]+ times outside%)\n", out)
+  end)
+
   it("with samples of another device, unless --accept-device insists", function()
     samples("AMDEPYC", 1.5)
     refused(fp16, "./s: samples of 'AMDEPYC' are not of the device 'D1000' of cluster a; --accept-device uses them")

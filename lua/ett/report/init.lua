@@ -23,7 +23,10 @@ local function breakdown(lines, title, list)
   for _, line in ipairs(list) do
     local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
     local from = line.provenance or "-"
-    local how = {}
+    local how, detail = {}, line.detail or ""
+    local device = detail:match "^(%S+)'s, scaled by"
+    if device then how[1] = "scaled from " .. device end
+    if from == "extrapolated" then how[#how + 1] = detail:match "[%d.]+ times outside" end
     add_all(how, line.models or {})
     add_all(how, line.links or {})
     if #how > 0 then from = ("%s (%s)"):format(from, table.concat(how, ", ")) end
