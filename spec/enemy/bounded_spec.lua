@@ -130,6 +130,15 @@ describe("a narrow terminal", function()
     end
     os.remove(folder .. "/rank0.json")
   end)
+
+  it("has the options of --help within its width", function()
+    if not has "script" then return end
+    for _, name in ipairs { "predict", "fit", "trace" } do
+      local output = command.shell(("script -qec 'stty cols 48; %s/bin/ett %s --help' /dev/null"):format(
+        require("ett.host").prefix, name))
+      for line in output:gsub("\r\n", "\n"):gmatch "[^\n]+" do assert(#line <= 48, line) end
+    end
+  end)
 end)
 
 describe("a long fit", function()

@@ -173,7 +173,8 @@ local function add_option(parser, option)
   return added, #label
 end
 
-local function new_parser(command)
+---@param columns integer? of the terminal; options take at most three fifths of them
+local function new_parser(command, columns)
   local parser = require "argparse"(command.name):add_help(false)
   local group, width = {}, 0
   for i, option in ipairs(all_of(command)) do
@@ -182,7 +183,7 @@ local function new_parser(command)
     width = math.max(width, length)
   end
   parser:group("options", table.unpack(group))
-  return parser:help_usage_margin(2):help_description_margin(math.min(width, 40) + 4)
+  return parser:help_usage_margin(2):help_description_margin(math.min(width, 40, (columns or 80) * 3 // 5 - 4) + 4)
 end
 
 --- Completes the prefix of a long option's name. Options marked `extension` never make a prefix ambiguous.
@@ -352,8 +353,8 @@ end
 ---@param more string? printed after the summary
 ---@return string
 function options.help(command, more)
-  local parser = new_parser(command)
   local usage, columns = "usage: ett " .. (command.usage or command.name), require("ett.host").columns
+  local parser = new_parser(command, columns)
   if columns then
     usage = usage_lines(usage, columns)
     parser:help_max_width(columns)
