@@ -5,11 +5,11 @@ local function seconds(r)
   for _, tier in ipairs(r.tiers) do
     if tier.used then
       -- Peers outside the unit below; if outer tiers have separate links, only peers inside this tier.
-      local peers = (tier.through and r.ranks or tier.inside) - tier.members
+      local peers = (tier.through and r.ranks or tier.most) - tier.members
       local own = r.bytes * peers / r.ranks / tier.rank_bandwidth
       if own > slowest then slowest, bus = own, tier.rank_bandwidth end
       latency = tier.latency
-      messages = messages + (tier.inside - tier.members) * tier.message_latency
+      messages = messages + (tier.most - tier.members) * tier.message_latency
     end
   end
   return r.base_latency + latency + messages + slowest, bus

@@ -75,7 +75,9 @@ static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p)
     int64_t members = group_inside(r, g, size), on_card = group_inside(r, g, card);
     if (whole == 0 || members == 0 || on_card == 0)
       return 0;
-    p->tier[k] = (ett_placement_tier){.units = (int32_t)(g.degree / whole)};
+    p->tier[k] = (ett_placement_tier){.units = (int32_t)(g.degree / whole),
+                                      .inside = (int32_t)members,
+                                      .branches = (int32_t)(whole / members)};
     if (members == g.degree)
       continue;
     p->tier[k].members = p->tier[k].most = (int32_t)members;
@@ -183,14 +185,17 @@ static void more(int32_t *to, int32_t value) {
 /* Adds the group in c->devices, ascending, to the counts of tier k. */
 static void count_tier(const ett_ranks *r, const counts *c, int64_t n, int k,
                        ett_placement_tier *tier) {
-  int64_t size = below(&r->tiers, k), card = r->tiers.card[k];
+  int64_t size = below(&r->tiers, k), card = r->tiers.card[k], whole = r->tiers.size[k];
   int32_t fewest, most;
-  more(&tier->units, runs(c->devices, n, r->tiers.size[k], &fewest, &most));
-  if (runs(c->devices, n, size, &fewest, &most) == 1)
+  more(&tier->units, runs(c->devices, n, whole, &fewest, &most));
+  int32_t lower = runs(c->devices, n, size, &fewest, &most);
+  more(&tier->inside, most);
+  more(&tier->branches, 1);
+  if (lower == 1)
     return;
   less(&tier->members, fewest);
   more(&tier->most, most);
-  int32_t cards = 0;
+  int32_t cards = 0, branches = 0;
   for (int64_t i = 0; i < n; i++) {
     int64_t device = c->devices[i];
     int last_of_unit = i + 1 == n || c->devices[i + 1] / size != device / size;
@@ -203,7 +208,10 @@ static void count_tier(const ett_ranks *r, const counts *c, int64_t n, int k,
       more(&tier->groups, ++c->units[k][device / size]);
       less(&tier->cards, cards);
       cards = 0;
+      more(&tier->branches, ++branches);
     }
+    if (i + 1 < n && c->devices[i + 1] / whole != device / whole)
+      branches = 0;
   }
 }
 
@@ -249,6 +257,8 @@ void ett_place_ways(const ett_ranks *r, int ways, ett_placement *p) {
     int64_t size = below(&r->tiers, k), card = r->tiers.card[k], ranks = p->ranks;
     if (r->tiers.size[k] < r->world)
       t->units *= ways;
+    else if (size < r->world)
+      t->branches *= ways;
     if (size >= r->world || t->groups > 0)
       continue;
     t->members = t->most = (int32_t)ranks;
@@ -326,6 +336,7 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
   *p = (ett_placement){.ranks = 2, .tiers = r->tiers.count, .node = r->tiers.node};
   for (int k = 0; k < r->tiers.count; k++) {
     p->tier[k].units = k < level ? 2 : 1;
+    p->tier[k].branches = k == level ? 2 : 1;
     if (k > level)
       continue;
     p->tier[k].members = p->tier[k].most = p->tier[k].cards = 1;
@@ -349,8 +360,8 @@ int ett_tiers_lane(const ett_tiers *t, int tier) {
 /* Ranks outside a unit below tier k that each of its ranks exchanges with: all of them,
  * or those inside the tier if outer tiers have separate links. */
 static double peers_of(const ett_tiers *t, const ett_placement *p, int k) {
-  int inner = k + 1 < p->tiers && p->tier[k + 1].groups > 0 && !t->rates[k].through;
-  return (inner ? p->tier[k + 1].members : p->ranks) - p->tier[k].members;
+  int inner = k + 1 < p->tiers && !t->rates[k].through;
+  return (inner ? p->tier[k + 1].inside : p->ranks) - p->tier[k].members;
 }
 
 /* Seconds of a tier's links for one byte of a rank's buffer, up to a common factor. */
@@ -373,7 +384,7 @@ static double seconds_on(const ett_tiers *t, const ett_placement *p, int k,
 
 int ett_place_lanes(const ett_tiers *t, const ett_placement *p, ett_lane_use use,
                     double *lanes) {
-  int level = 0, below = p->ranks, first = 0;
+  int level = 0, first = 0;
   double slowest = 0;
   memset(lanes, 0, ETT_TIERS_MOST * sizeof *lanes);
   for (int k = 1; k < p->tiers; k++)
@@ -386,9 +397,9 @@ int ett_place_lanes(const ett_tiers *t, const ett_placement *p, ett_lane_use use
   }
   if (level > t->node)
     first = t->node + 1;
-  for (int k = 0; k <= level; below = p->tier[k++].units) {
-    if (k < first || p->tier[k].groups == 0 ||
-        (k < level && !t->rates[k].through && below <= p->tier[k].units))
+  for (int k = first; k <= level; k++) {
+    if (p->tier[k].groups == 0 ||
+        (k < level && !t->rates[k].through && p->tier[k].branches < 2))
       continue;
     lanes[k] = seconds_on(t, p, k, use);
     slowest = lanes[k] > slowest ? lanes[k] : slowest;

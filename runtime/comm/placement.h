@@ -48,15 +48,17 @@ typedef struct ett_rank_group {
   ett_axis axis[2]; /* the inner one first; degree 1: unused */
 } ett_rank_group;
 
-/* Counts of one tier. A lower unit is a unit of the tier before, or one device. Members,
- * groups and cards count only groups that span several lower units. */
+/* Counts of one tier. A lower unit is a unit of the tier before, or one device. All but
+ * units, branches and inside count only groups that span several lower units. */
 typedef struct ett_placement_tier {
-  int32_t units;   /* the most units of this tier that one group spans */
-  int32_t members; /* the fewest ranks of a group in one lower unit */
-  int32_t most;    /* the most ranks of a group in one lower unit */
-  int32_t groups;  /* the most such groups in one lower unit; 0: no group */
-  int32_t cards;   /* the fewest cards of a group in one lower unit */
-  int32_t sharing; /* the most groups on one card */
+  int32_t units;    /* the most units of this tier that one group spans */
+  int32_t members;  /* the fewest ranks of a group in one lower unit */
+  int32_t most;     /* the most ranks of a group in one lower unit */
+  int32_t groups;   /* the most such groups in one lower unit; 0: no group */
+  int32_t cards;    /* the fewest cards of a group in one lower unit */
+  int32_t sharing;  /* the most groups on one card */
+  int32_t inside;   /* the most ranks of any group in one lower unit */
+  int32_t branches; /* the most lower units of any group in one unit of this tier */
 } ett_placement_tier;
 
 typedef struct ett_placement {

@@ -90,6 +90,19 @@ describe("a cluster of tiers", function()
     near(big / 12.5e9, seconds(c, "send_recv", big, "pp", { tp = 8, pp = 4 }))
   end)
 
+  it("counts groups inside a unit of links of its own, where others leave it", function()
+    local function racks(node, rack)
+      return cluster_module.get { name = "racks", summary = "x", source = "x", device = "h100_sxm", tiers = {
+        { name = "node", size = node, bandwidth = 400e9, latency = 0, source = "x" },
+        { name = "rack", size = rack, bandwidth = 1e9, rails = 1, through = false, latency = 0, source = "x" },
+        { name = "spine", bandwidth = 100e9, latency = 0, source = "x" } } }
+    end
+    -- Ranks 0 and 3 are in one rack, 1 and 4 in two.
+    assert.is_true(seconds(racks(2, 4), "all_reduce", big, "data", { tp = 3, dp = 2, pp = 2 }) >= big / 1e9)
+    -- Six ranks are in the first rack. Of the others two are there, too, on one node.
+    near(big * 2 * 4 / 6 / 1e9, seconds(racks(2, 8), "all_to_all", big, "ep", { dp = 12, ep = 6 }))
+  end)
+
   it("follows the order of ranks", function()
     local c = pods(nil, { collectives = { all_reduce = "ring" } })
     -- Reversed: replicas inside a node, tensor ranks across nodes.

@@ -63,11 +63,18 @@ function rank_map.count(p, sizes, cards, map, name)
   local lists, tiers = rank_map.members(p, map, name), {}
   for k, size in ipairs(sizes) do
     local below = k > 1 and sizes[k - 1] or 1
-    local tier, leaving, on_card = { units = 0, members = 0, most = 0, groups = 0, cards = 0, sharing = 0 }, {}, {}
+    local tier, leaving, on_card = { units = 0, members = 0, most = 0, groups = 0, cards = 0, sharing = 0, inside = 0,
+      branches = 0 }, {}, {}
     for _, list in ipairs(lists) do
       local _, units = counted(list, size)
       tier.units = math.max(tier.units, units)
       local inside, distinct = counted(list, below)
+      local branches = {}
+      for unit, count in pairs(inside) do
+        local outer = unit * below // size
+        branches[outer] = (branches[outer] or 0) + 1
+        tier.inside, tier.branches = math.max(tier.inside, count), math.max(tier.branches, branches[outer])
+      end
       if distinct > 1 then
         local used, cards_of = counted(list, cards[k]), {}
         for card in pairs(used) do
@@ -201,7 +208,7 @@ function rank_map.compare(count, seed, with_map)
     end
     for _, name in ipairs { "tp", "cp", "dp", "data", "ep", "etp", "expert data" } do
       compare(name, rank_map.count(p, sizes, cards, map, name),
-        { "units", "members", "most", "groups", "cards", "sharing" })
+        { "units", "members", "most", "groups", "cards", "sharing", "inside", "branches" })
     end
     if p.pp > 1 then
       local sends = rank_map.sends(p, sizes, cards, map)

@@ -28,13 +28,15 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
   lua_createtable(L, place->tiers, 0);
   for (int k = 0; k < place->tiers; k++) {
     const ett_placement_tier *t = &place->tier[k];
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 8);
     ett_lua_set_integer(L, "units", t->units);
     ett_lua_set_integer(L, "members", t->members);
     ett_lua_set_integer(L, "most", t->most);
     ett_lua_set_integer(L, "groups", t->groups);
     ett_lua_set_integer(L, "cards", t->cards);
     ett_lua_set_integer(L, "sharing", t->sharing);
+    ett_lua_set_integer(L, "inside", t->inside);
+    ett_lua_set_integer(L, "branches", t->branches);
     lua_rawseti(L, -2, k + 1);
   }
   lua_setfield(L, -2, "tiers");

@@ -140,14 +140,12 @@ local function empty_request(cluster, kind, topology)
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
-    -- With uneven units, one unit may hold all units inside except one for each other unit.
-    local even = not outer or outer.members == outer.most
-    local t = { name = tier.name, below = below, units = units,
-      branches = even and math.ceil(below / units) or below - units + 1,
+    local t = { name = tier.name, below = below, units = units, branches = place.branches or math.ceil(below / units),
       steps = hops(below) - hops(units), members = place.members, through = tier.through,
-      inside = outer and outer.groups > 0 and outer.members or ranks, latency = tier.latency,
-      message_latency = tier.message_latency or 0.0, hierarchical = tier.hierarchical, reduces = tier.reduces }
-    t.used = place.groups > 0 and (tier.through or t.steps > 0)
+      inside = outer and outer.groups > 0 and outer.members or ranks, most = outer and outer.inside or ranks,
+      latency = tier.latency, message_latency = tier.message_latency or 0.0,
+      hierarchical = tier.hierarchical, reduces = tier.reduces }
+    t.used = place.groups > 0 and (tier.through or t.branches > 1)
     if t.used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
       t.send = share(tier, place, kind, tier.send, tier.unit_send)

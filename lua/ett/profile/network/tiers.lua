@@ -282,8 +282,8 @@ local function counted(list, node, topology, gpus_per_node)
       or inside * math.min(nodes, below // gpus_per_node)
     local leaves = in_unit < ranks and (k > node and nodes > 1 or k <= node and inside > 1)
     local cards = math.min(in_unit, math.max(1, below // tier.card))
-    places[k] = { members = in_unit, most = in_unit, groups = k > node and groups or 1, cards = cards,
-      sharing = k > node and math.max(1, groups * cards * tier.card // below) or 1,
+    places[k] = { members = in_unit, most = in_unit, inside = math.min(in_unit, ranks), cards = cards,
+      groups = k > node and groups or 1, sharing = k > node and math.max(1, groups * cards * tier.card // below) or 1,
       units = not tier.size and 1 or k >= node and math.ceil(nodes * gpus_per_node / tier.size)
         or nodes * math.max(1, math.ceil(inside * below / gpus_per_node)) }
     if not leaves then places[k].groups = 0 end
