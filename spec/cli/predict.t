@@ -192,7 +192,7 @@ $ mkdir -p own/lua/collectives; echo 'return { name = "flat", summary = "all at 
 > ett predict --path own --cluster own/pods.lua --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=64
   all_reduce (dp) ... assumed (flat, links of spine)
   flat ...all at once
-ett: pods.lua: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 12
+ett: pods.lua: tiers[2]: size must be a larger multiple of the inner tier's 8 devices, got 12
 ett: flat.lua:1: collective 'flat': seconds must return a number of at least 0, or nil, got -...
 ?1
 

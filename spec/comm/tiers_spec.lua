@@ -366,8 +366,10 @@ end)
 describe("tiers that are wrong", function()
   it("are refused by tier and field", function()
     for wanted, changes in pairs {
-      ["cluster: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 12"] = { [2] = { size = 12 } },
-      ["cluster: tiers[2]: size must be a multiple of the tier inside, 8 devices, got 8"] = { [2] = { size = 8 } },
+      ["cluster: tiers[2]: size must be a larger multiple of the inner tier's 8 devices, got 12"] =
+        { [2] = { size = 12 } },
+      ["cluster: tiers[2]: size must be a larger multiple of the inner tier's 8 devices, got 8"] =
+        { [2] = { size = 8 } },
       ["cluster: tiers[1]: field 'bandwidth' must be a positive number, got -1"] = { { bandwidth = -1 } },
       ["cluster: tiers[1]: bandwidth: missing field 'receive' (a positive number)"] =
         { { bandwidth = { send = 1e9 } } },
@@ -392,6 +394,8 @@ describe("tiers that are wrong", function()
     end
     local node = { name = "node", size = 8, bandwidth = 1e11, source = "x" }
     assert.matches("cluster: missing field 'links' (a table), or 'tiers' in its place", refused {}, 1, true)
+    assert.equal("cluster: links: unknown field 'spine'; networks of more levels state 'tiers'",
+      refused { links = { spine = { bandwidth = 1e9 } } })
     assert.matches("cluster: give either 'links' or 'tiers'", refused { tiers = { node }, links = {} }, 1, true)
     assert.matches("cluster: tiers: must be a list of 1 to 8 tiers, got 0", refused { tiers = {} }, 1, true)
     assert.matches("tiers: must be a list of 1 to 8 tiers: a list cannot have the field 'spine'",

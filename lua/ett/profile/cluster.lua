@@ -73,6 +73,12 @@ local checked = setmetatable({}, { __mode = "k" }) -- checked clusters, with the
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
 function cluster_module.check(given, label)
+  local links = type(given) == "table" and type(given.links) == "table" and given.links or {}
+  for _, name in ipairs(schema.keys(links)) do
+    if error_module.suggestion(name, { "inter", "intra" }) == "" then
+      error_module.raise("model", "%s: links: unknown field '%s'; networks of more levels state 'tiers'", label, name)
+    end
+  end
   local clean = schema.check(given, fields, label)
   if clean.parts then
     parts.check(clean, cluster_module.get, label)

@@ -112,8 +112,8 @@ local function check_size(tier, below, last, label)
   if not tier.size then
     if not last then error_module.raise("model", "%s: missing field 'size' (only the last tier joins all)", label) end
   elseif tier.size % below ~= 0 or below > 1 and tier.size == below then
-    error_module.raise("model", "%s: size must be a multiple of the tier inside, %d devices, got %d", label, below,
-      tier.size)
+    error_module.raise("model", "%s: size must be a larger multiple of the inner tier's %d devices, got %d", label,
+      below, tier.size)
   end
   if tier.rails and below % tier.rails ~= 0 and tier.rails % below ~= 0 then
     error_module.raise("model", "%s: rails = %d do not divide the %d devices of a unit inside", label, tier.rails,
