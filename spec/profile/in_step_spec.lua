@@ -28,6 +28,37 @@ describe("kernels in a step", function()
       1e-12)
   end)
 
+  it("of attention are no faster than cuDNN's, and FlashAttention 3 and 4 as fast", function()
+    local shape = { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
+    for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p" } do
+      for _, pass in ipairs { "forward", "backward" } do
+        local function by(kernel)
+          local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })
+          return seconds(devices.get(name), "flash_attention", shape, "bf16", pass, stack)
+        end
+        local least = by "cudnn"
+        assert.equal(least, by "flash3", name)
+        assert.equal(least, by "flash4", name)
+        for _, kernel in ipairs { "flash1", "flash1_triton", "flash2" } do
+          assert.is_true(by(kernel) >= least, ("%s %s %s"):format(name, kernel, pass))
+        end
+      end
+    end
+  end)
+
+  it("of attention take heads of 72 values as those of 80, which the tables have", function()
+    for _, name in ipairs { "h100_sxm", "h200_sxm", "b200_sxm", "l40s" } do
+      local function by(head_dim, pass)
+        return seconds(devices.get(name), "flash_attention", { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096,
+          seq_k = 4096, head_dim = head_dim }, "bf16", pass)
+      end
+      for _, pass in ipairs { "forward", "backward" } do
+        assert.near(by(80, pass), by(72, pass), 1e-2 * by(80, pass))
+        assert.near(by(112, pass), by(100, pass), 1e-2 * by(112, pass))
+      end
+    end
+  end)
+
   it("are those of the tables' neighbours in order: more power and a higher peak are never slower", function()
     for _, dtype in ipairs { "bf16", "fp8", "nvfp4" } do
       local b200, gb200, gb300 = seconds(devices.get "b200_sxm", "linear_up", large, dtype),

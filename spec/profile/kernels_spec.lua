@@ -285,6 +285,7 @@ describe("a coefficient file", function()
   end
 
   it("of another version, device, data type or none at all is named and not served", function()
+    assert.matches("expected a coefficient file of format 'ett kernel 2', found nothing", say "")
     assert.matches("expected a coefficient file of format 'ett kernel 2', found format 'ett kernel 9'",
       say "return { format = 'ett kernel 9' }", 1, true)
     assert.matches("found a number", say "return 1", 1, true)

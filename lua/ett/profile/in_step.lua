@@ -28,12 +28,13 @@ in_step.stream_share = 0.80
 
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
---- causal, head dimension 128.
+--- causal, head dimension 128. Kernels without an entry for a generation are as fast as cuDNN's: FlashAttention 3 and 4
+--- (assumed), and the kernels that libraries run in place of older ones there.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
   flash2 = { hopper = { 1.78, 1.57 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
-  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } },
+  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
 }
 
 --- Bytes that a cross entropy moves over the bytes that the operator counts (Megatron's unfused 52 bytes a logit). The

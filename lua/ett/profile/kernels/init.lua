@@ -120,7 +120,7 @@ local function read_file(device, name, dtype)
   local format = type(given) == "table" and given.format
   if format ~= kernels.format then
     error_module.raise("format", "%s: expected a coefficient file of format '%s', found %s", label, kernels.format,
-      format and ("format '%s'"):format(tostring(format)) or "a " .. type(given))
+      format and ("format '%s'"):format(tostring(format)) or given == nil and "nothing" or "a " .. type(given))
   end
   for field, wanted in pairs { device = device.key, kernel = name, dtype = dtype } do
     if given[field] ~= wanted then
