@@ -46,6 +46,12 @@ describe("ett predict --composition reference", function()
     end
   end)
 
+  it("has the stack of GPT-NeoX in the other composition, unless a word says another", function()
+    local given = ("predict --config %s/examples/llemma_7b_4_2_2_P.yml --cluster dgx_a100"):format(folder)
+    assert.matches(", stack gpt_neox\n", (run(given)), 1, true)
+    assert.matches(", stack plain\n", (run(given .. " stack=plain")), 1, true)
+  end)
+
   it("every crashing configuration gets one sentence and exit 1, or works", function()
     local works = { ["x_bucket_string_1.26e9"] = true }
     for name, run_of in pairs(configs) do

@@ -154,7 +154,7 @@ function reference_source.subject(config, config_path, overrides, cluster_name)
   model.name = config_path:match("([^/]+)$")
   local plan = { pp = p.pp, tp = p.mp, dp = p.dp, micro_batch = p.b, micro_batches = p.steps_per_update, seq = p.l,
     dtype = "fp16", gradient_dtype = "fp16", zero = 1, recompute = "full", scatter_sends = true, serial_sends = true,
-    bucket_bytes = 2.0 * p.comm_bucket }
+    bucket_bytes = 2.0 * p.comm_bucket, stack = "gpt_neox" }
   for name, value in pairs(overrides) do plan[name] = value end
   if overrides.global_batch and not overrides.micro_batches then plan.micro_batches = nil end
   if not plan.split and (plan.vp or 1) == 1 and (config.encoders + 5) // plan.pp >= 3 then
