@@ -15,6 +15,25 @@ describe("ett.trace.text", function()
       text.table(columns, { { name = "gemm", ms = 1.5 }, { name = "ü", ms = 10 } }))
   end)
 
+  it("shortens long names, and keeps the part where names that begin alike differ", function()
+    local begin = "void split_embedding_backward_codegen_rowwise_adagrad_unweighted_exact_"
+    local names = { begin .. "cta_per_row_kernel_1<float, float, 128, 4>(long)", "gemm",
+      begin .. "warp_per_row_kernel_1<float, float, 128, 4>(long)", begin .. "cta_per_row_kernel_1<float>",
+      begin .. "cta", ("x"):rep(65), begin .. "cta" }
+    local rows = {}
+    for i, name in ipairs(names) do rows[i] = { name = name } end
+    local lines = text.table({ { key = "name", title = "name" } }, rows)
+    assert.same({ "gemm", ("x"):rep(61) .. "..." }, { lines[3], lines[7] })
+    assert.equal(lines[6], lines[8])
+    assert.matches("^void split_embedding_backw%.%.%..*warp_per_row", lines[4])
+    local seen = {}
+    for i = 2, 8 do
+      assert.is_true(#lines[i] <= 64, lines[i])
+      seen[lines[i]] = true
+    end
+    assert.equal(6, #stats.keys(seen))
+  end)
+
   it("prints scalars with a unit first, then tables", function()
     assert.same({ "  wall_s  2 s", "  calls   3", "  ranks:", "       ms", "    0   1", "    1   2" },
       text.lines({ wall_s = 2.0, calls = 3, ranks = { ["0"] = { ms = 1 }, ["1"] = { ms = 2 } } }, { wall_s = "s" }))

@@ -28,6 +28,39 @@ function text.value(value)
   return tostring(value)
 end
 
+local longest = 64 -- characters of a cell
+local head, middle = 26, 32 -- of a cell that shows where its text differs
+
+--- Bytes that each long text shares with the text most like it.
+local function shared(words)
+  local list, common = {}, {}
+  for _, word in ipairs(words) do
+    if #word > longest and not common[word] then list[#list + 1], common[word] = word, 0 end
+  end
+  table.sort(list)
+  for i = 2, #list do
+    local a, b, n = list[i - 1], list[i], 0
+    while n < #a and a:byte(n + 1) == b:byte(n + 1) do n = n + 1 end
+    common[a], common[b] = math.max(common[a], n), n
+  end
+  return common
+end
+
+--- Shortens the long texts of a column. Texts that begin alike keep the part where they differ.
+local function shorten(words)
+  local common = shared(words)
+  for i, word in ipairs(words) do
+    local n = common[word]
+    if n and n < longest - 3 then
+      words[i] = word:sub(1, longest - 3) .. "..."
+    elseif n then
+      local from = math.min(n - 4, #word - middle - 2)
+      local last = from + middle + 2 == #word
+      words[i] = word:sub(1, head) .. "..." .. (last and word:sub(from) or word:sub(from, from + middle - 1) .. "...")
+    end
+  end
+end
+
 local function is_array(t) return #t > 0 end
 
 local function is_scalar(value) return type(value) ~= "table" or value == stats.null end
@@ -38,13 +71,15 @@ function text.table(columns, rows, indent)
   local cells, align = { {} }, {}
   for r = 1, #rows do cells[r + 1] = {} end
   for c, column in ipairs(columns) do
+    local words = {}
     cells[1][c], align[c] = column.title, "l"
     for r, row in ipairs(rows) do
       local value = row[column.key]
-      local word = text.value(value):gsub("%c", " ")
-      cells[r + 1][c] = #word > 64 and word:sub(1, 61) .. "..." or word
+      words[r] = text.value(value):gsub("%c", " ")
       if type(value) == "number" then align[c] = "r" end
     end
+    shorten(words)
+    for r, word in ipairs(words) do cells[r + 1][c] = word end
   end
   local most = require("ett.host").columns
   return report_table.lines(cells, table.concat(align), nil, most and indent and most - indent)
