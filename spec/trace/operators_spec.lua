@@ -94,9 +94,12 @@ describe("ett.trace.operators", function()
     local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 1, seq = 32, batch = 2, vocab = 512,
       forward_only = true }
     maker.with({ gpt:recording { rank = 0 } }, function(folder)
-      local result = assert(maker.metric(folder, "operator_table", { top = 50 }))
+      local cluster = require("ett.profile.cluster").get "dgx_h100"
+      local result = assert(maker.metric(folder, "operator_table", { top = 50, cluster = cluster }))
       for _, row in ipairs(result.operators) do
         if row.shape == "64x192x64" then
+          assert.near(row.tflops_per_s / 989.5, row.of_peak_flops, 1e-9)
+          assert.near(row.gb_per_s / 3350, row.of_peak_bandwidth, 1e-9)
           assert.near(2 * 64 * 192 * 64 / 10e-6 / 1e12, row.tflops_per_s, 1e-9)
           assert.near(2 * (64 * 64 + 64 * 192 + 64 * 192) / 10e-6 / 1e9, row.gb_per_s, 1e-6)
           return

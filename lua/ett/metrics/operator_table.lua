@@ -3,17 +3,26 @@ local operators = require "ett.trace.operators"
 local roofline = require "ett.trace.operators.roofline"
 local stats = require "ett.trace.stats"
 
+--- Shares of the peak FLOP/s and of the memory bandwidth of a cluster's device; nothing without a cluster.
+local function shares_of_peak(row, rates, cluster)
+  local device = cluster and not cluster.parts and cluster.device
+  local peak = device and device.peak_flops[row.dtype]
+  return device and stats.known(peak and rates.tflops_per_s and 1e12 * rates.tflops_per_s / peak),
+    device and stats.known(rates.gb_per_s and 1e9 * rates.gb_per_s / device.memory_bandwidth)
+end
+
 return {
   name = "operator_table",
   summary = "operators by shape and pass: device time, kernels, FLOP/s, bytes/s",
   definition = [[Every device row belongs to the host operator that launched it, and that to the outermost operator of a
 known shape; backward operators take the shape of the forward operator with their sequence number. Time is the sum of
 the device rows. FLOPs and bytes are those of ett's operator files (operators/). The first --top shapes (20) of all
-devices.]],
+devices. With --cluster also their shares of the peak of its device.]],
   needs = "host operators with Input Dims",
-  units = { total_ms = "ms", mean_us = "us", share = "share", tflops_per_s = "TFLOP/s", gb_per_s = "GB/s" },
+  units = { total_ms = "ms", mean_us = "us", share = "share", tflops_per_s = "TFLOP/s", gb_per_s = "GB/s",
+    of_peak_flops = "share", of_peak_bandwidth = "share" },
   args = operators.args,
-  options = { "top" },
+  options = { "top", "cluster" },
   compute = function(view, options)
     local all, devices = {}, operators.of_view(view)
     for _, each in ipairs(devices) do table.move(each.runs, 1, #each.runs, #all + 1, all) end
@@ -33,6 +42,7 @@ devices.]],
         mean_us = view:us(row.ticks) / row.count, median_us = view:us(stats.median(row.list)),
         tflops_per_s = stats.known(rates.tflops_per_s), gb_per_s = stats.known(rates.gb_per_s),
         kernels = #stats.keys(row.kernels), longest_kernel = longest }
+      rows[i].of_peak_flops, rows[i].of_peak_bandwidth = shares_of_peak(row, rates, options.cluster)
     end
     return { operators = rows, shapes = #list, total_ms = view:ms(total), devices = #devices,
       share_with_shape = stats.ratio(shaped, total) }

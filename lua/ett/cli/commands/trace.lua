@@ -422,7 +422,7 @@ return {
     { "model_params", "N", "same as --model-params", kind = "positive" },
     { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
     { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
-    { "cluster", "NAME", "cluster whose device has the peak FLOP/s for mfu" },
+    { "cluster", "NAME", "cluster whose device has the peak rates for mfu and operator_table" },
     { "batch-size", "N", "global batch, if no workload card has it", kind = "positive" },
     { "seq-len", "N", "sequence length, if no workload card has it", kind = "positive" },
     { "card", "FILE", "workload card (default: workload_card*.yaml beside the trace)" },
