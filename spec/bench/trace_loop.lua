@@ -223,9 +223,9 @@ local function replays(root, rows)
 end
 
 function bench.run()
-  local reference = os.getenv "ETT_REFERENCE"
-  if not reference then return { { measure = "the shared traces", value = "not at hand (ETT_REFERENCE)" } } end
-  local root, rows = reference .. "/traces", {}
+  package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
+  local root, rows = require("reference_traces").folder(), {}
+  if not root then return { { measure = "the shared traces", value = "not at hand (ETT_REFERENCE)" } } end
   plans(root, rows)
   comparison(root, rows)
   half(root, rows)
