@@ -169,6 +169,60 @@ describe("ett.loop.against", function()
     assert.is_true(math.abs(said "burst" / said "perlmutter" - 1) > 0.02, said "burst" .. " " .. said "perlmutter")
   end)
 
+  it("compares the stages of a pipeline", function()
+    local list, seconds = recordings(1)
+    list[2] = recordings(1, function(name) return name == "gelu" and 3 or 1 end)[1]
+    list[2].rank, list[1].world, list[2].world = 1, 2, 2
+    compare(list, { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } }, function(result)
+      local first, second = table.unpack(result.stages)
+      assert.same({ 1, 2, 2 }, { first.stage, second.stage, #result.stages })
+      local sum = 0.0
+      for _, row in ipairs(result.operators) do
+        if row.predicted_seconds then sum = sum + row.total_seconds end
+      end
+      assert.near(sum, first.measured_seconds + second.measured_seconds, 1e-9)
+      assert.near(2 * size.layers * (seconds.forward.gelu + seconds.backward.gelu),
+        second.measured_seconds - first.measured_seconds, 1e-6)
+      assert.equal(first.predicted_seconds, second.predicted_seconds)
+      assert.equal(first.predicted_seconds / first.measured_seconds, first.ratio)
+    end)
+  end)
+
+  it("compares units of per-micro-batch timings by stage", function()
+    local folder = maker.folder()
+    for rank = 0, 1 do
+      local file = assert(io.open(("%s/pp_rank_%d.json"):format(folder, rank), "w"))
+      local function iteration(forward, backward)
+        return { total = 100.0, fwd_start = { 0, 20 }, fwd_end = { forward, 20 + forward }, bwd_start = { 40, 70 },
+          bwd_end = { 40 + backward, 70 + backward } }
+      end
+      file:write(require("ett.json").encode { ["1"] = iteration(19, 28), ["2"] = iteration(4 + rank, 12) })
+      file:close()
+    end
+    local view <close> = open(folder)
+    local what = subject.of(view, { model = "gpt", hyper = { layers = 4, hidden = 2048, heads = 16, vocab = 32768 },
+      plan = { seq = 1024 }, cluster = "dgx_h100" })
+    local result, lines = against.compare(view, what)
+    local e = require("ett.step.estimate").new { model = what.model, plan = what.plan, cluster = what.cluster,
+      units = true }
+    local seen = {}
+    for i, row in ipairs(result.stages) do
+      seen[i] = ("%d %s %.3f"):format(row.stage, row.unit, row.measured_seconds)
+      local sum, n = 0.0, 0
+      for _, unit in ipairs(e.units[row.stage]) do
+        if row.unit:upper():sub(1, 1) == unit[1]:sub(1, 1) then sum, n = sum + unit.seconds, n + 1 end
+      end
+      assert.near(sum / n, row.predicted_seconds, 1e-12)
+      assert.near(row.predicted_seconds / row.measured_seconds, row.ratio, 1e-12)
+    end
+    assert.same({ "1 forward 0.004", "1 backward 0.012", "2 forward 0.005", "2 backward 0.012" }, seen)
+    assert.matches("1 +backward +2 +12 ", table.concat(require("ett.loop.report").against(result, what), "\n"))
+    local drawn = require("ett.loop.page").new(view, result, lines).data.timeline.groups[1].lanes
+    assert.same({ "stage 0", "stage 0, predicted", "stage 1", "stage 1, predicted" },
+      { drawn[1].name, drawn[2].name, drawn[3].name, drawn[4].name })
+    maker.remove(folder)
+  end)
+
   it("needs what the trace does not show", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)

@@ -5,6 +5,7 @@ local expected = require "ett.loop.expected"
 local match = require "ett.loop.match"
 local operators = require "ett.trace.operators"
 local sources = require "ett.loop.sources"
+local stages = require "ett.loop.stages"
 local stacks = require "ett.operator.stack"
 local stats = require "ett.trace.stats"
 local times_module = require "ett.step.times"
@@ -143,11 +144,19 @@ local function split(view, rows, collectives)
       not_in_model_seconds = other, overlap_seconds = span - explained } }
 end
 
+--- The same of per-micro-batch timings: { operators = {}, collectives = {}, stages, notes, … }.
+function against.timings(view, subject)
+  return { operators = {}, collectives = {}, stages = stages.of_timings(view.cache.pipeline, subject), stacks = {},
+    notes = subject.notes or {}, devices = #view.cache.pipeline.ranks }
+end
+
 --- Compares a trace with a plan.
 ---@param view table of ett.trace.view, opened with against.args
 ---@param subject table { model, plan (clean), cluster, profile? }
----@return table { operators, collectives, split, stacks, stack, attention, notes }
+---@return table { operators, collectives, stages, split, stacks, stack, attention, notes }
+---@return table[]? lines of ett.loop.match, one for each of `operators`
 function against.compare(view, subject)
+  if not view.trace then return against.timings(view, subject) end
   local devices = operators.of_view(view)
   local plan, notes = subject.plan, { table.unpack(subject.notes or {}) }
   local present = match.present(devices)
@@ -171,10 +180,9 @@ function against.compare(view, subject)
   end
   local collectives = wires.compare(view, times, subject)
   for _, each in ipairs(ranked) do each.times, each.generated = nil, nil end
-  return { operators = rows, collectives = collectives, split = split(view, rows, collectives), stacks = ranked,
-    stack = best.stack, rate = best.rate, error = off, within_ten_percent = near, compared = count, attention = ran,
-      notes = notes,
-    devices = #devices }
+  return { operators = rows, collectives = collectives, stages = stages.of_runs(view, devices, plan, lines, rows),
+    split = split(view, rows, collectives), stacks = ranked, stack = best.stack, rate = best.rate, error = off,
+    within_ten_percent = near, compared = count, attention = ran, notes = notes, devices = #devices }, lines
 end
 
 --- Event arguments that a comparison reads.

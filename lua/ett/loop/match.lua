@@ -58,7 +58,14 @@ end
 local product = { gemm = true, bmm = true, attention = true }
 
 local function new_line(name, pass, entries)
-  return { name = name, pass = pass, entries = entries, ticks = 0, count = 0, list = {}, kernels = {}, hosts = {} }
+  return { name = name, pass = pass, entries = entries, ticks = 0, count = 0, list = {}, places = {}, kernels = {},
+    hosts = {} }
+end
+
+--- Counts an execution of a line: its ticks, and its first and last run.
+local function count(line, device, ticks, first, last)
+  line.count = line.count + 1
+  line.list[line.count], line.places[line.count] = ticks, { device = device, from = first.ts, to = last.stop }
 end
 
 local function book(line, run)
@@ -91,7 +98,7 @@ end
 
 --- Adds the pending time of a line to its last run.
 local function settle(line)
-  if line.owed and #line.list > 0 then line.list[#line.list], line.owed = line.list[#line.list] + line.owed, nil end
+  if line.owed and line.count > 0 then line.list[line.count], line.owed = line.list[line.count] + line.owed, nil end
 end
 
 --- The line of an anchor.
@@ -125,27 +132,26 @@ function State:close_gap(pass, from, to, runs)
     local names = {}
     for _, entry in ipairs(entries) do names[entry.name], self.ran[entry.name] = true, true end
     line = self:line(joined(names), pass, entries)
-    line.count = line.count + 1
     line.gap = true
   end
   local before = line and line.ticks
   for _, run in ipairs(runs) do
     local target = line or self.absorb and self.last
     if target and not line then
-      target.list[#target.list] = target.list[#target.list] + run.ticks
+      target.list[target.count] = target.list[target.count] + run.ticks
     elseif not target then
       target = self:line("not in the model: " .. run.name, pass, nil)
-      target.count, target.list[#target.list + 1] = target.count + 1, run.ticks
+      count(target, self.device, run.ticks, run, run)
     end
     book(target, run)
   end
-  if line then line.list[#line.list + 1] = line.ticks - before end
+  if line then count(line, self.device, line.ticks - before, runs[1], runs[#runs]) end
 end
 
 --- Books a run whose launch was not recorded, as at the start of a recording.
 local function book_unlinked(state, run)
   local line = state:line("not in the model: launched before the recording", "forward", nil)
-  line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
+  count(line, state.device, run.ticks, run, run)
   book(line, run)
 end
 
@@ -159,7 +165,7 @@ function State:walk(pass, runs)
       self:close_gap(pass, before, key, between)
       before, between = key, {}
       local line = self:anchor_line(pass, key)
-      line.count, line.list[#line.list + 1] = line.count + 1, run.ticks
+      count(line, self.device, run.ticks, run, run)
       book(line, run)
       settle(line)
       self.last = line
@@ -182,7 +188,8 @@ function match.present(devices)
 end
 
 --- Lines of a trace under a model: { name, pass, entries (of the model; nil: not in the model), ticks, count, list
---- (ticks of each run), kernels, hosts (ticks by host operator), gap }, in order of appearance.
+--- (ticks of each run), places (device, start and end of each run), kernels, hosts (ticks by host operator), gap }, in
+--- order of appearance.
 ---@param devices table[] of ett.trace.operators.of_view
 ---@param sequence table[] of expected.sequence
 ---@param present table<string, boolean> of match.present
@@ -191,7 +198,8 @@ end
 function match.lines(devices, sequence, present, absorb)
   local state = setmetatable({ lines = {}, order = {}, absent = {}, ran = {}, absorb = absorb }, State)
   state.anchors, state.gaps = index_of(sequence, present)
-  for _, device in ipairs(devices) do
+  for i, device in ipairs(devices) do
+    state.device = i
     local by_pass = { forward = {}, backward = {}, recompute = {}, update = {} }
     for _, run in ipairs(device.runs) do
       if run.node then table.insert(by_pass[run.pass], run) else book_unlinked(state, run) end
@@ -199,7 +207,8 @@ function match.lines(devices, sequence, present, absorb)
     for _, pass in ipairs { "forward", "recompute", "backward" } do state:walk(pass, by_pass[pass]) end
     for _, run in ipairs(by_pass.update) do
       local line = state:line("optimizer", "update", nil)
-      line.update, line.count, line.list[#line.list + 1] = true, line.count + 1, run.ticks
+      line.update = true
+      count(line, i, run.ticks, run, run)
       book(line, run)
     end
   end

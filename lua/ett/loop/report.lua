@@ -51,6 +51,32 @@ local function collective_rows(result)
   return rows
 end
 
+local rates = { burst = "products at burst rates", sustained = "products at the rates of long steps" }
+
+local function stage_lines(result)
+  local rows = {}
+  for i, row in ipairs(result.stages) do
+    rows[i] = { stage = row.stage, unit = row.unit, count = row.count, measured = ms(row.measured_seconds),
+      predicted = ms(row.predicted_seconds), off = percent(row.ratio) }
+  end
+  return text.table({ { key = "stage", title = "stage" }, { key = "unit", title = "" },
+    { key = "count", title = "runs" }, { key = "measured", title = "measured ms" },
+    { key = "predicted", title = "predicted ms" }, { key = "off", title = "off" } }, rows)
+end
+
+--- The stack of a comparison, and one that fits better.
+local function stack_lines(result)
+  local best = result.stacks[1]
+  local at = rates[result.rate] or ("operators as measured on the cluster %s"):format(result.rate)
+  for _, each in ipairs(result.stacks) do if each.error < best.error then best = each end end
+  local lines = { ("stack %s, %s: %d of %d operators within 10 %%, mean error %.1f %%"):format(
+    result.stack, at, result.within_ten_percent, result.compared, 100 * (math.exp(result.error) - 1)) }
+  if best.stack ~= result.stack then
+    lines[2] = ("note: the stack %s fits better: %.1f %%"):format(best.stack, 100 * (math.exp(best.error) - 1))
+  end
+  return lines
+end
+
 local parts = { { "kernel_seconds", "kernels slower (+) or faster (-) than predicted" },
   { "bandwidth_seconds", "transfers slower or faster than predicted" },
   { "late_ranks_seconds", "waiting for late ranks" }, { "host_seconds", "waiting for the host" },
@@ -78,39 +104,32 @@ local function said(subject)
   return table.concat(words, " ")
 end
 
-local rates = { burst = "products at burst rates", sustained = "products at the rates of long steps" }
-
 --- Lines of a comparison.
 ---@param result table of ett.loop.against
 ---@param subject table of ett.loop.subject
 function report.against(result, subject)
   local lines = { ("against %s on %s: %s"):format(subject.model.name, subject.cluster.name, said(subject)),
-    "(a question mark: read off the trace, not certain)", "" }
-  append(lines, text.table({ { key = "name", title = "operator, mean of a run" }, { key = "pass", title = "pass" },
-    { key = "runs", title = "runs" }, { key = "measured", title = "measured us" },
-    { key = "predicted", title = "predicted us" }, { key = "off", title = "off" },
-    { key = "share", title = "of kernels" }, { key = "from", title = "from" } }, operator_rows(result)))
-  if #result.collectives > 0 then
+    "(a question mark: read off the trace, not certain)" }
+  local function section(more)
     lines[#lines + 1] = ""
-    append(lines, text.table({ { key = "name", title = "collective" }, { key = "runs", title = "runs" },
+    append(lines, more)
+  end
+  if #result.operators > 0 then
+    section(text.table({ { key = "name", title = "operator, mean of a run" }, { key = "pass", title = "pass" },
+      { key = "runs", title = "runs" }, { key = "measured", title = "measured us" },
+      { key = "predicted", title = "predicted us" }, { key = "off", title = "off" },
+      { key = "share", title = "of kernels" }, { key = "from", title = "from" } }, operator_rows(result)))
+  end
+  if #result.collectives > 0 then
+    section(text.table({ { key = "name", title = "collective" }, { key = "runs", title = "runs" },
       { key = "ranks", title = "ranks" }, { key = "bytes", title = "bytes" },
       { key = "measured", title = "measured us" }, { key = "waiting", title = "of it waiting" },
       { key = "transfer", title = "transfer us" }, { key = "predicted", title = "predicted us" },
       { key = "off", title = "off" } }, collective_rows(result)))
   end
-  if result.split then
-    lines[#lines + 1] = ""
-    append(lines, split_lines(result.split))
-  end
-  lines[#lines + 1] = ""
-  local best = result.stacks[1]
-  local at = rates[result.rate] or ("operators as measured on the cluster %s"):format(result.rate)
-  for _, each in ipairs(result.stacks) do if each.error < best.error then best = each end end
-  lines[#lines + 1] = ("stack %s, %s: %d of %d operators within 10 %%, mean error %.1f %%"):format(
-    result.stack, at, result.within_ten_percent, result.compared, 100 * (math.exp(result.error) - 1))
-  if best.stack ~= result.stack then
-    lines[#lines + 1] = ("note: the stack %s fits better: %.1f %%"):format(best.stack, 100 * (math.exp(best.error) - 1))
-  end
+  if #result.stages > 0 then section(stage_lines(result)) end
+  if result.split then section(split_lines(result.split)) end
+  if result.stack then section(stack_lines(result)) end
   for _, note in ipairs(result.notes) do lines[#lines + 1] = "note: " .. note end
   return lines
 end

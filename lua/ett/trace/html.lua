@@ -37,16 +37,16 @@ local function subtitle(view)
   return ("%d file%s, %d events, %.1f MB"):format(#files, #files == 1 and "" or "s", events, size / 1e6)
 end
 
---- The page of a view (ett.report.page).
-function html.page(view)
+--- The page of a view (ett.report.page). `more` and `predicted`: see page/lanes.lua.
+function html.page(view, more, predicted)
   local page = pages.new { title = view.path, subtitle = subtitle(view),
     scripts = { "lanes", host.root .. "/lua/ett/trace/page/page.js" } }
   add_metrics(page.data, view)
   if view.trace then
     add_warnings(page.data, view)
-    page.data.timeline = lanes.timeline(page, view)
+    page.data.timeline = lanes.timeline(page, view, more)
   elseif view.cache.pipeline then
-    page.data.timeline = lanes.pipeline(page, view.cache.pipeline)
+    page.data.timeline = lanes.pipeline(page, view.cache.pipeline, predicted)
   end
   return page
 end

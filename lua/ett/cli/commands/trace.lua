@@ -281,34 +281,34 @@ local function given_plan(opts, words)
   return given
 end
 
---- `--against` and `--read-plan`.
-local function print_loop(path, opts, words)
+--- `--read-plan`.
+local function print_plan(view, opts)
+  local found = require("ett.loop.layout").read(view)
+  if next(found) == nil then error_module.raise("missing", "trace: the trace shows no field of a plan") end
+  if opts.json or opts.csv then
+    io.write(require("ett.report.output").text(opts, found))
+  else
+    for _, line in ipairs(require("ett.loop.report").layout(found)) do print(line) end
+  end
+end
+
+--- `--what-if`.
+local function print_changed(view, opts)
+  local what_if = require "ett.loop.what_if"
+  local result = what_if.run(view, opts.what_if, opts.cluster)
+  if opts.json or opts.csv then
+    io.write(require("ett.report.output").text(opts, result))
+  else
+    for _, line in ipairs(what_if.lines(result)) do print(line) end
+  end
+end
+
+--- `--against`.
+local function print_against(view, opts, words)
   local loop_report, against = require "ett.loop.report", require "ett.loop.against"
-  local view <close> = open(path, opts, { { args = against.args } })
-  warn(view, opts)
-  if opts.read_plan then
-    local found = require("ett.loop.layout").read(view)
-    if next(found) == nil then error_module.raise("missing", "trace: the trace shows no field of a plan") end
-    if opts.json or opts.csv then
-      io.write(require("ett.report.output").text(opts, found))
-    else
-      for _, line in ipairs(loop_report.layout(found)) do print(line) end
-    end
-    return 0
-  end
-  view:events_needed()
-  if opts.what_if then
-    local what_if = require "ett.loop.what_if"
-    local result = what_if.run(view, opts.what_if, opts.cluster)
-    if opts.json or opts.csv then
-      io.write(require("ett.report.output").text(opts, result))
-    else
-      for _, line in ipairs(what_if.lines(result)) do print(line) end
-    end
-    return 0
-  end
   local subject = require("ett.loop.subject").of(view, given_plan(opts, words))
-  local result = against.compare(view, subject)
+  local result, lines = against.compare(view, subject)
+  if opts.html then require("ett.loop.page").new(view, result, lines):write(opts.html) end
   if opts.json or opts.csv then
     result.plan, result.hyper, result.cluster, result.used = subject.plan, subject.model.hyper, subject.cluster.name,
       subject.used
@@ -316,6 +316,20 @@ local function print_loop(path, opts, words)
   else
     print(heading(view) .. "\n")
     for _, line in ipairs(loop_report.against(result, subject)) do print(line) end
+  end
+end
+
+--- `--against`, `--read-plan` and `--what-if`.
+local function print_loop(path, opts, words)
+  local view <close> = open(path, opts, { { args = require("ett.loop.against").args } })
+  warn(view, opts)
+  if opts.read_plan then
+    print_plan(view, opts)
+  elseif opts.what_if then
+    view:events_needed()
+    print_changed(view, opts)
+  else
+    print_against(view, opts, words)
   end
   return 0
 end
@@ -405,7 +419,7 @@ return {
     { "output-json", "same as --json" },
     { "csv", "print CSV: field and value of metrics; with several folders, one line for each" },
     require("ett.base.options").csv[2], -- --table
-    { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives" },
+    { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives; with --against predictions" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
     { "launched-only", "exclude device rows that no recorded call launched, as at the start of a recording" },

@@ -117,7 +117,8 @@ local function shifted(values, origin)
   return values
 end
 
-local function too_large(t, count) return t.page.size + count * bytes_of_event > lanes.most_bytes end
+--- Whether the page would become too large with this many more events.
+function lanes.too_large(t, count) return t.page.size + count * bytes_of_event > lanes.most_bytes end
 
 --- Adds a lane of rows; without its events if the page would become too large.
 local function add(t, name, rows, labels, origin, more)
@@ -128,7 +129,7 @@ local function add(t, name, rows, labels, origin, more)
     for i, ts in ipairs(start) do wait[i] = math.min(more.waits[ts] or 0, duration[i]) end
   end
   t:lane { name = name, start = shifted(start, origin), duration = duration, label = labels, wait = wait,
-    open = more.open, overview = too_large(t, #rows) }
+    open = more.open, overview = lanes.too_large(t, #rows) }
 end
 
 local function stream_name(group)
@@ -175,7 +176,7 @@ local function add_groups(t, groups, origin, waits)
         wait[k] = math.min(to - from, (waits[member.lane] or {})[from] or 0)
       end
       t:lane { name = "rank " .. member.lane.key, start = start, duration = duration, label = labels, wait = wait,
-        overview = too_large(t, #start) }
+        overview = lanes.too_large(t, #start) }
     end
   end
 end
@@ -212,7 +213,7 @@ local function add_critical_path(t, view, origin, list)
   if #start == 0 then return end
   t:group { name = "critical path" }
   t:lane { name = "waited for last", start = start, duration = duration, label = labels,
-    overview = too_large(t, #start) }
+    overview = lanes.too_large(t, #start) }
 end
 
 local function span_of(view)
@@ -227,8 +228,9 @@ local function span_of(view)
   return view.trace.start, view.trace.stop
 end
 
---- Adds the lanes of a view to a page; returns the timeline, or nil if no event has a duration.
-function lanes.timeline(page, view)
+--- Adds the lanes of a view to a page; returns the timeline, or nil if no event has a duration. `more`, if given, adds
+--- groups below the critical path: more(timeline, origin, waits), with waits[lane][ts] of collectives.
+function lanes.timeline(page, view, more)
   local from, to = span_of(view)
   if to <= from then return nil end
   view.has_dims = pcall(function() return view.trace:events { has_arg = "Input Dims" } end)
@@ -237,6 +239,7 @@ function lanes.timeline(page, view)
   local waits, groups = waits_of(view)
   local threads = {}
   add_critical_path(t, view, from, list)
+  if more then more(t, from, waits) end
   for _, process in ipairs(processes) do
     local name = process.rank and "rank " .. process.key or process.key
     t:group { name = name, open = #processes <= 16 }
@@ -274,7 +277,9 @@ function lanes.timeline(page, view)
 end
 
 --- The pipeline of per-micro-batch timings: one lane per stage, one iteration after the other.
-function lanes.pipeline(page, timings)
+---@param predicted table<integer, table<string, number>>? seconds by rank and unit ("forward"): a second lane per
+---  stage, of the same units from the same starts
+function lanes.pipeline(page, timings, predicted)
   local tick = 1e-6 -- seconds: times are milliseconds with a few decimals
   local per_ms = 1e-3 / tick
   local ranks, at, spans = timings.ranks, 0.0, {}
@@ -291,7 +296,7 @@ function lanes.pipeline(page, timings)
   local units = { { "fwd", "forward" }, { "bwd", "backward" }, { "wgrad", "weight gradient" } }
   t:group {}
   for _, rank in ipairs(ranks) do
-    local start, duration, label = {}, {}, {}
+    local start, duration, label, mine, other = {}, {}, {}, predicted and predicted[rank.rank] or {}, {}
     for _, span in ipairs(spans) do
       local record = rank.records[span[1]] or {}
       for kind, unit in ipairs(units) do
@@ -300,12 +305,16 @@ function lanes.pipeline(page, timings)
           local a = math.floor((span[2] + from[m]) * per_ms)
           local k = #start + 1
           start[k], duration[k] = a, math.max(0, math.floor((span[2] + to[m]) * per_ms) - a)
+          other[k] = mine[unit[2]] and math.floor(mine[unit[2]] * 1e3 * per_ms)
           label[k] = t:label(("%s %d"):format(unit[2]:sub(1, 1):upper(), m), kind,
             ("unit: %s\nmicro-batch: %d"):format(unit[2], m))
         end
       end
     end
     t:lane { name = ("stage %d"):format(rank.rank), start = start, duration = duration, label = label }
+    if #other == #start then
+      t:lane { name = ("stage %d, predicted"):format(rank.rank), start = start, duration = other, label = label }
+    end
   end
   for _, span in ipairs(spans) do
     t:mark(("iteration %s"):format(span[1]), math.floor(span[2] * per_ms), math.floor(span[3] * per_ms))
