@@ -71,6 +71,13 @@ model ...
 gelu fp16 backward     1        0             -               -
 gelu fp16 forward      1        0             -               -
 
+# A few rows of a collective scale the times of the links.
+
+# needs ett.regress_fit
+$ mkdir s; printf 'shape,dur(us)\n16384,30.7\n33554432,588.5\n' > s/A100_all_reduce_fp16_1_8.csv; ett fit s --fresh
+model ...
+all_reduce fp16 all_reduce_1_8     2        0             -               -
+
 # Columns may stand in any order.
 
 # needs ett.regress_fit

@@ -11,7 +11,8 @@ local function place(word)
     ("a table must be a file or be in a folder, found a " .. mode) or "no such file or folder")
 end
 
---- Calls each(name, entries, fit) for every model of a profile in a fixed order; fit() fits or loads it.
+--- Calls each(name, entries, fit, few) for every model of a profile in a fixed order; fit() fits or loads it, few()
+--- gives the samples that are too few for a fit.
 local function models(profile, each)
   local schema = require "ett.base.schema"
   for _, key in ipairs(schema.keys(profile.pools)) do
@@ -23,7 +24,8 @@ local function models(profile, each)
       for _, p in ipairs(file.passes) do seen[p.pass] = true end
     end
     for _, pass in ipairs(schema.keys(seen)) do
-      each(key .. " " .. pass, entries, function() return profile:model(key, entries, pass) end)
+      each(key .. " " .. pass, entries, function() return profile:model(key, entries, pass) end,
+        function() return profile:few(entries, entries[1].dtype, pass) end)
     end
   end
   for _, key in ipairs(schema.keys(profile.collectives)) do
@@ -31,6 +33,11 @@ local function models(profile, each)
       local id = key .. " " .. topology.name
       each(id, topology.entries, function()
         return profile:model(id, topology.entries, "collective", topology.group)
+      end, function()
+        local first, kind, dtype = topology.entries[1], key:match "^(%S+) (%S+)$"
+        local nodes, gpus = (topology.group or ""):match "^(%d+)_(%d+)$"
+        return profile:few_collectives(kind, { nodes = first.nodes or tonumber(nodes),
+          gpus_per_node = first.gpus or tonumber(gpus) }, dtype)
       end)
     end
   end
@@ -64,7 +71,7 @@ local function fit_device(folder, path, gpu, opts, found)
   if opts.fresh then options.cache = false end
   local profile = require("ett.profile").from_samples({ folder }, options)
   local any = false
-  models(profile, function(name, entries, fit)
+  models(profile, function(name, entries, fit, few_of)
     if not holds(entries, path) then return end
     any = true
     local started = os.clock()
@@ -78,10 +85,9 @@ local function fit_device(folder, path, gpu, opts, found)
       row.rows, row.dropped_rows = facts.rows, facts.dropped
       row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
     else
-      local operator_pass = not void and entries[1].operator and name:match "%S+$"
-      local few = operator_pass and profile:few(entries, entries[1].dtype, operator_pass)
+      local few = not void and few_of()
       if few then
-        local errors = require("ett.profile.scale").errors(few)
+        local errors = entries[1].operator and require("ett.profile.scale").errors(few) or {}
         row.kind, row.rows, row.dropped_rows = "scale", #few, 0
         row.held_out_median_error = errors[(#errors + 1) // 2]
         found.rows[#found.rows + 1] = row
@@ -211,7 +217,7 @@ return {
     .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
     .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
     .. "device; a void pass gets no model. Fewer than 8 rows scale the kernel tables of their device, if it\n"
-    .. "has some. Exit status 1 when no table could be fitted.\n\n"
+    .. "has some, and the times of the links. Exit status 1 when no table could be fitted.\n\n"
     .. "--splits makes four splits of every file. Held out are: a fifth of the rows, a fifth of the kernels,\n"
     .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
     .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
