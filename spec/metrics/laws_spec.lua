@@ -150,7 +150,7 @@ describe("laws of the metrics", function()
     local ok, why = pcall(function()
       out = all(folder)
       local view <close> = assert(trace_view.open(folder, {}))
-      for _, w in ipairs(view.trace.warnings) do warned = warned or w.code == "duplicate_rank" end
+      for _, w in ipairs(view:warnings()) do warned = warned or w.code == "duplicate_rank" end
     end)
     maker.remove(folder)
     assert(ok, why)

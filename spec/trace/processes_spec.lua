@@ -39,6 +39,8 @@ describe("several recordings of one rank", function()
         assert.equal(0, ranks["0"].gaps_gt_1ms_us)
         local parts = assert(maker.metric(folder, "temporal_breakdown"))
         assert.equal(0.2, parts.idle_share)
+        local view <close> = assert(require("ett.trace.view").open(folder, {}))
+        for _, w in ipairs(view:warnings()) do assert.equal("unknown_rank", w.code) end
         assert.equal(0, parts.idle_outside_ms)
         -- A window over the gap holds the second half of the first recording and the first of the second.
         local cut = assert(maker.metric(folder, "device_time", { window = { 0.1, 90.1 } })).ranks["0"]

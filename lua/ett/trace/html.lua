@@ -23,7 +23,7 @@ end
 
 local function add_warnings(data, view)
   local warnings = {}
-  for i, w in ipairs(view.trace.warnings) do
+  for i, w in ipairs(view:warnings()) do
     warnings[i] = { file = w.file or stats.null, offset = w.offset or stats.null, message = w.message or w.code,
       count = w.count or 1 }
   end

@@ -176,6 +176,20 @@ function View:processes()
   return cached(self, "processes", function() return processes.list(self) end)
 end
 
+--- Warnings of the reader, without those on a rank's further recordings (ett.trace.processes).
+function View:warnings()
+  local list, twice = {}, {}
+  for _, w in ipairs(self.trace.warnings) do
+    if w.code == "duplicate_rank" and next(twice) == nil then
+      for _, process in ipairs(self:processes()) do
+        for path in pairs(process.paths) do twice[path] = process.key:find("#", 1, true) ~= nil end
+      end
+    end
+    if w.code ~= "duplicate_rank" or twice[w.file] then list[#list + 1] = w end
+  end
+  return list
+end
+
 --- The recording that holds each file, by file index, and the number of recordings (ett.trace.processes).
 function View:recordings()
   local found = cached(self, "recordings", function() return { processes.recordings(self) } end)

@@ -74,7 +74,7 @@ end
 
 local function warn(view, opts)
   if opts.quiet or not view.trace then return end
-  local list = view.trace.warnings
+  local list = view:warnings()
   for i = 1, math.min(#list, 12) do
     local w = list[i]
     local place = w.offset and (" at byte %d"):format(w.offset) or ""
@@ -123,7 +123,7 @@ local function print_one(view, opts, chosen, results, reasons)
       return
     end
     local out = { metrics = results, unavailable = reasons, trace = view.path }
-    if view.trace then out.warnings = json.array(view.trace.warnings) end
+    if view.trace then out.warnings = json.array(view:warnings()) end
     io.write(require("ett.report.output").text(opts, out))
   elseif opts.csv then
     print("trace,metric,field,value")
