@@ -29,6 +29,16 @@ describe("published measured steps", function()
     assert.equal(2.4e12, published.cluster(by_id.titan_8b_8_eager_bf16).device.memory_bandwidth)
   end)
 
+  it("of InternEvo update the tensors that a rank owns, and broadcast them", function()
+    local few = published.plan(by_id["internevo_7b_tp1_z8_512"], "bf16")
+    assert.same({ 8, false, "bf16", 2.0 ^ 30 },
+      { few.shard, few.gradient_all_reduce, few.gradient_dtype, few.bucket_bytes })
+    assert.same({ "selective", { "layernorm" } }, { few.recompute, few.recompute_modules })
+    local all = published.plan(by_id["internevo_7b_tp1_z-1_512"], "bf16")
+    assert.same({ nil, true, 2e9 * 7.3 / 291 }, { all.shard, all.gradient_all_reduce, all.bucket_bytes })
+    assert.equal(8 * 8, published.stack(by_id["internevo_7b_tp1_z8_512"]).gradient_copy_bytes)
+  end)
+
   it("find the cluster of a device by its name, and answer an open layout", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",

@@ -260,6 +260,13 @@ describe("norms", function()
       < 0.9 * microseconds("compiled", "backward", 8192, width - 1))
   end)
 
+  it("of inputs cast to fp32 move three times the bytes forward, 16 instead of 6 backward", function()
+    for pass, factor in pairs { forward = 3, backward = 16 / 6 } do
+      local plain = microseconds("fused", pass, 65536, 8192)
+      assert.near(factor * plain, microseconds("fused_fp32", pass, 65536, 8192), 0.01 * factor * plain, pass)
+    end
+  end)
+
   it("follow the memory alone on chips of a few large cores", function()
     local tpu = device_module.get "tpu_v5p"
     local bytes = 4.0 * 8192 * 8192

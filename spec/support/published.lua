@@ -221,6 +221,8 @@ local function recompute_of(row, unknown)
   -- vTrain's configurations say it of its steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
   local said = recomputes[row.recompute] or "none"
+  -- InternEvo repeats norms where it repeats no layers (modeling_internlm.py, dropout_selective_checkpoint).
+  if row.framework == "internevo" and said == "none" then return "selective", { "layernorm" } end
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
   if said == "selective" and (row.framework == "torchtitan" or row.framework == "fms-fsdp") then return "half" end
   if said == "selective" and row.recompute_modules and #row.recompute_modules > 0 then
@@ -299,7 +301,7 @@ local stacks = {
   ["megatron-deepspeed"] = "megatron_deepspeed",
   ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
   maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "torchtitan",
-  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "fsdp_eager", nanotron = "fsdp_eager",
+  ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
 }
 
 -- The stack of a framework, or the nearest by its name, its device and its plan.
@@ -352,7 +354,22 @@ local function lora_targets(row)
 end
 
 -- Bytes of a reduction of DeepSpeed's: GPT-NeoX's configuration; MEMORY_OPT_ALLREDUCE_SIZE, 5e8 16-bit values.
-local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9 }
+-- InternEvo's reduce_bucket_size: 2^29 values.
+local bucket_bytes = { ["gpt-neox"] = 2.52e9, ["megatron-deepspeed"] = 1e9, internevo = 2.0 ^ 30 }
+
+-- Ranks that share optimizer states, where they are fewer than the replicas.
+local function shard_of(row, dp, zero)
+  local ranks = zero == 1 and row.framework == "internevo" and integer(row.shard_ranks) or dp
+  return ranks < dp and dp % ranks == 0 and ranks or nil
+end
+
+-- A rank of InternEvo owns whole tensors, of nine in a layer and three others, and broadcasts them after the update
+-- (hybrid_zero_optim.py). Each message passes all replicas.
+local function bytes_of_bucket(row, dp, shard)
+  if row.framework ~= "internevo" or shard or not row.params_b then return bucket_bytes[row.framework] end
+  local owners = math.min(dp, 9 * row.layers + 3)
+  return math.min(2.0 ^ 30, 2e9 * row.params_b / (tensor_ranks(row) * (row.pp or 1) * owners))
+end
 
 --- Plan of a row, and the names of its unknown fields.
 function published.plan(row, dtype)
@@ -366,8 +383,9 @@ function published.plan(row, dtype)
   local interleaved = row.schedule == "interleaved" and vp > 1 and pp > 1 and (micro_batches or 1) % pp == 0
   local neox = row.framework == "gpt-neox"
   local deepspeed = neox or row.framework == "megatron-deepspeed"
-  local nemo = is_nemo(row)
+  local nemo, internevo = is_nemo(row), row.framework == "internevo"
   local zero, tp = integer(row.zero or 0), tensor_ranks(row)
+  local shard = shard_of(row, dp, zero)
   if copies_differ(row, "FP4") then unknown[#unknown + 1] = "precision" end
   local recompute, modules = recompute_of(row, unknown)
   return {
@@ -382,10 +400,12 @@ function published.plan(row, dtype)
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
-      or dtypes[row.gradient_dtype or (dtype == "fp16" and "fp16" or (zero == 3 or nemo) and "bf16" or "fp32")],
+      or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"
+        or (zero == 3 or nemo or internevo) and "bf16" or "fp32"],
     sequence_parallel = row.sequence_parallel == true and tp > 1,
     serial_sends = deepspeed and pp > 1, overlap_sends = pp > 1 and overlaps_sends(row) or nil,
-    gradient_all_reduce = neox, bucket_bytes = bucket_bytes[row.framework],
+    gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
+    bucket_bytes = bytes_of_bucket(row, dp, shard),
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),
     overlap_parameters = overlaps(row, "overlap_param_gather"),
     overlap_all_to_all = ep > 1 and exchange_overlap(row) or nil,
@@ -448,8 +468,8 @@ function published.stack(row)
   -- A graph cannot split by counts that the host reads.
   if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
-  -- InternEvo shards optimizer state only, and runs its own checkpoint.
-  if row.framework == "internevo" then stack.sharded, stack.stops_early = false, false end
+  -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
+  if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
   return stack
 end
 

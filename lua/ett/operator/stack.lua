@@ -9,7 +9,7 @@ local stack_module = {}
 
 --- The kernels that a stack may name for attention, norms and cross entropy.
 stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "flash1_triton" }
-stack_module.norm = { "fused", "cudnn", "compiled", "torch" }
+stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch" }
 stack_module.cross_entropy = { "fused", "compiled", "torch", "megatron" }
 
 local fields = {

@@ -5,6 +5,8 @@
 -- Two limits apply to a kernel: memory bandwidth and the throughput of a multiprocessor. A backward pass runs a second
 -- kernel, which sums the gradients of the weights over all rows.
 --   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
+--   fused_fp32 the same behind a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient
+--              in fp32, then a cast of the gradient) instead of 6
 --   torch      a block of 128 threads per row reads the row twice (PyTorch 2, layer_norm_kernel.cu, vectorized)
 --   compiled   from a width of 1025 on, a block of many threads per row reads the row twice (Inductor)
 local constants = require("ett.profile.in_step").norm
@@ -42,7 +44,7 @@ end
 
 --- Seconds of a pass.
 ---@param device ett.Device
----@param kernel string "fused", "cudnn", "torch" or "compiled"
+---@param kernel string "fused", "fused_fp32", "cudnn", "torch" or "compiled"
 ---@param x table { rows, width, bytes (read and written once), centred? }
 ---@param k table? constants, in_step.norm
 function norm.seconds(device, kernel, pass, x, k)
@@ -50,6 +52,7 @@ function norm.seconds(device, kernel, pass, x, k)
   local backward, rows = pass == "backward", x.rows
   local operands = backward and 2 or 1
   local bytes, row = x.bytes, x.bytes / rows / (operands + 1)
+  if kernel == "fused_fp32" then kernel, bytes = "fused", bytes * (backward and 16 / 6 or 12 / 4) end
   local start = k.start + (backward and k.second or 0.0)
   local rate = device.memory_bandwidth * (k.share[kernel] or k.share.fused)
   -- Memory alone for chips with a few large cores, and for devices without a count of multiprocessors.
