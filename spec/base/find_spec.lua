@@ -45,6 +45,9 @@ describe("ett.find", function()
       assert.equal(folder .. "/" .. name .. ".lua", find.path("operators", name))
       local own = write(("%s/%s.lua"):format(kind:match "[^/]+$", name), "return 2")
       assert.equal(own, find.path(kind, name))
+      local listed = {}
+      for _, entry in ipairs(find.list(kind)) do listed[entry.name] = entry.path end
+      assert.equal(own, listed[name])
       local other = write("own_one.lua", "return 3")
       assert.equal(other, find.path(kind, "own_one"))
     end

@@ -201,6 +201,8 @@ describe("a cluster file", function()
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },
     ["a.lua: field 'profile' must have 'folder', 'base' or 'borrow'"] = { profile = "profile = {}," },
     ["a.lua: profile: unknown field 'foldr'; did you mean 'folder'?"] = { profile = "profile = { foldr = 'x' }," },
+    ["cluster a: profile: unknown cluster 'perlmuter'; did you mean 'perlmutter'?"] =
+      { profile = "profile = { base = 'perlmuter' }," },
     ["cluster a: profile: './none' is not a folder"] = { profile = "profile = 'none'," },
   } do
     it(sentence, function()

@@ -96,6 +96,17 @@ describe("the metric files", function()
     assert.matches("half.lua: unknown field 'definitoin'; did you mean 'definition'%?", tostring(why))
   end)
 
+  it("must return plain data", function()
+    local function fault(value)
+      local metric = { name = "mine", compute = function() return value end }
+      return tostring(select(2, pcall(metrics.compute, metric, {}))):gsub("^[^:]+:%d+", "")
+    end
+    assert.equal(": 'compute' must return a table, got nil", (fault(nil)))
+    assert.equal(": 'compute' must return a table, got 7", (fault(7)))
+    assert.equal(": 'compute' must return plain data, got a function in field 'b'", (fault { a = { b = print } }))
+    assert.same({ a = 1 }, metrics.compute({ name = "mine", compute = function() return { a = 1 } end }, {}))
+  end)
+
   it("refuse a library of kernel names with an unknown field, or with a pattern that is none", function()
     local function fault(library) return tostring(select(2, pcall(comm.add, library))) end
     assert.matches("unknown field 'paterns'; did you mean 'patterns'%?", fault{ name = "mine", paterns = { "x" } })

@@ -253,6 +253,10 @@ describe("a user's own operator", function()
       bytes = print }]])
     assert.matches("bad.lua: schema: unknown kind 'cuont' of field 'n'; did you mean 'count'?",
       message(operator.get, "bad"), 1, true)
+    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
+      passes = { "forwards" } }]])
+    assert.equal("bad.lua: field 'passes' must name forward, backward or update, got 'forwards'; did you mean "
+      .. "'forward'?", message(operator.get, "bad"))
   end)
 
   it("has the name of its file", function()

@@ -42,9 +42,9 @@ describe("a schedule file", function()
 
   it("yields units that can be run", function()
     local must = 'must be {"F", "B", "W" or "BW", micro-batch from 1, chunk from 1} and nothing else, got '
-    for unit, got in pairs { ["{ 'X', 1 }"] = "{X, 1, nil}", ["{ 'F', 0 }"] = "{F, 0, nil}",
-      ["{ 'F', '1' }"] = "{F, 1, nil}", ["{ 'F', 1.5 }"] = "{F, 1.5, nil}", ["{ 'F', 1, 0 }"] = "{F, 1, 0}",
-      ["{ 'F', 1, 1, 9 }"] = "{F, 1, 1}", ["{ 'F', 1, chunk = 2 }"] = "{F, 1, nil}", ["'F'"] = "F" } do
+    for unit, got in pairs { ["{ 'X', 1 }"] = '{"X", 1, nil}', ["{ 'F', 0 }"] = '{"F", 0, nil}',
+      ["{ 'F', '1' }"] = '{"F", "1", nil}', ["{ 'F', 1.5 }"] = '{"F", 1.5, nil}', ["{ 'F', 1, 0 }"] = '{"F", 1, 0}',
+      ["{ 'F', 1, 1, 9 }"] = '{"F", 1, 1}', ["{ 'F', 1, chunk = 2 }"] = '{"F", 1, nil}', ["'F'"] = '"F"' } do
       assert.equal("mine.lua:1: stage 1: unit 2 " .. must .. got,
         (why(schedule("return { { 'F', 1 }, " .. unit .. "} end }"))))
     end
@@ -85,6 +85,8 @@ describe("a schedule file", function()
       estimate "return {} end,\nslice = function() return 1.5 end }")
     assert.matches("plan: schedule = 'mine' needs an odd pp",
       estimate "return {} end, refuse = function() return 'needs an odd pp' end }", 1, true)
+    assert.equal("mine.lua:2: 'refuse' must return a string or nil, got 3",
+      estimate "return {} end, refuse = function() return 3 end }")
     assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 2 and, of another way, on chunk 1',
       estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
       .. "slice = function(stage) return stage end }"))

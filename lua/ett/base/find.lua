@@ -136,8 +136,12 @@ end
 function find.list(kind)
   local lfs = require "lfs"
   local seen, entries = {}, {}
+  local folders = {}
   for _, root in ipairs(find.roots()) do
-    local folder = root .. "/" .. kind
+    folders[#folders + 1] = root .. "/" .. kind
+    if is_own(root) then folders[#folders + 1] = root .. "/" .. kind:match("([^/]+)$") end
+  end
+  for _, folder in ipairs(folders) do
     if lfs.attributes(folder, "mode") == "directory" then
       for entry in lfs.dir(folder) do
         local name = entry:match("^([%w_][%w_%-%.]*)%.lua$")

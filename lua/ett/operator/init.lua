@@ -45,6 +45,17 @@ local function numbers_of(s)
   return numbers
 end
 
+local passes_known = { forward = true, backward = true, update = true }
+
+local function check_passes(passes, label)
+  for _, pass in ipairs(passes or {}) do
+    if not passes_known[pass] then
+      error_module.raise("model", "%s: field 'passes' must name forward, backward or update, got %s%s", label,
+        schema.describe(pass), error_module.suggestion(pass, schema.keys(passes_known)))
+    end
+  end
+end
+
 local function check_constraints(constraints, label)
   for i, constraint in ipairs(constraints or {}) do
     if type(constraint) ~= "table" or type(constraint[1]) ~= "string" or type(constraint[2]) ~= "function" then
@@ -72,6 +83,7 @@ function operator.check(op, path)
   op.family = schema.check(op, fields, label).family
   error_module.wrap(label .. ": schema", schema.check_rules, op.schema)
   check_constraints(op.constraints, label)
+  check_passes(op.passes, label)
   op.aliases = op.aliases or {}
   op.passes = op.passes or op.family == "optimizer" and { "update" } or { "forward", "backward" }
   op.kernel_shape = op.kernel_shape or numbers_of

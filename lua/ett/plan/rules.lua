@@ -271,6 +271,10 @@ local function schedule(p, add, context)
   local micro_batches = (own.refuse or p.schedule == "interleaved") and micro_batches_of(p)
   if own.refuse and micro_batches then
     local why = own.refuse(setmetatable({ micro_batches = micro_batches }, { __index = p }))
+    if why and type(why) ~= "string" then
+      error_module.raise("model", "%s: 'refuse' must return a string or nil, got %s", schema.place(own.refuse),
+        schema.describe(why))
+    end
     if why then add("schedule = '%s' %s", p.schedule, why) end
   end
   if p.schedule ~= "interleaved" then

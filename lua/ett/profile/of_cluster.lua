@@ -531,7 +531,8 @@ function cluster_profile.open(cluster, own, users)
   return setmetatable({ cluster = cluster, own = own, stream = {}, timers = {}, sampled_timers = {},
     device_times = not by_device and tables or nil,
     tables = by_device and tables or nil,
-    other = other and cluster_profile.open(cluster_module.get(other), nil, users) or nil }, Profile)
+    other = other and cluster_profile.open(error_module.wrap(("cluster %s: profile"):format(cluster.name),
+      cluster_module.get, other), nil, users) or nil }, Profile)
 end
 
 return cluster_profile

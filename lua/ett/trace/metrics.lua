@@ -1,6 +1,7 @@
 --- Finds, checks and runs metric files: lua/ett/metrics/NAME.lua in every root (ett.base.find), or a file by its path.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local json = require "ett.json"
 local schema = require "ett.base.schema"
 
 local metrics = {}
@@ -50,11 +51,27 @@ function metrics.load_all(names)
   return list
 end
 
+-- The result, if it is plain data.
+local function plain(value, metric, key)
+  local type_of = type(value)
+  if type_of == "table" then
+    for k, v in pairs(value) do plain(v, metric, k) end
+  elseif value ~= json.null and type_of ~= "number" and type_of ~= "string" and type_of ~= "boolean" then
+    error_module.raise("model", "%s: 'compute' must return plain data, got a %s in field '%s'",
+      schema.place(metric.compute), type_of, tostring(key))
+  end
+  return value
+end
+
 --- Computes one metric over a view: its table, or nil and the reason it has none.
 ---@return table? result, string? reason
 function metrics.compute(metric, view)
   local ok, result = pcall(error_module.wrap, metric.name, metric.compute, view, view.options)
-  if ok then return result end
+  if ok and type(result) == "table" then return plain(result, metric) end
+  if ok then
+    error_module.raise("model", "%s: 'compute' must return a table, got %s", schema.place(metric.compute),
+      schema.describe(result))
+  end
   if error_module.is(result) and result.kind == "missing" then return nil, result.message end
   error(result, 0)
 end

@@ -15,15 +15,18 @@ typedef struct {
 
 static const char *const kind_names[] = {"F", "B", "W", "BW", NULL};
 
+static const char *shown(lua_State *L, int at) {
+  const char *text = luaL_tolstring(L, at, NULL);
+  return lua_type(L, at) == LUA_TSTRING ? lua_pushfstring(L, "\"%s\"", text) : text;
+}
+
 /* Raises the error of the unit at `at`; its first three entries follow it on the
  * stack. */
 static void refuse_unit(lua_State *L, int at, size_t stage, size_t index) {
-  const char *got = luaL_tolstring(L, at, NULL);
+  const char *got = shown(L, at);
   if (lua_istable(L, at)) {
-    const char *kind = luaL_tolstring(L, at + 1, NULL);
-    const char *micro_batch = luaL_tolstring(L, at + 2, NULL);
-    got = lua_pushfstring(L, "{%s, %s, %s}", kind, micro_batch,
-                          luaL_tolstring(L, at + 3, NULL));
+    const char *kind = shown(L, at + 1), *micro_batch = shown(L, at + 2);
+    got = lua_pushfstring(L, "{%s, %s, %s}", kind, micro_batch, shown(L, at + 3));
   }
   ett_err err;
   ett_err_set(&err, ETT_ERR_ARGUMENT,
