@@ -213,10 +213,10 @@ static int time_collective(lua_State *L) {
   lua_Integer count = ett_lua_integer_field(L, 2, "count", 0);
   luaL_argcheck(L, count >= 1, 2, "count must be positive");
   ett_dist_time_options options = {
-      .min_repeats = (int)ett_lua_integer_field(L, 2, "min_repeats", 10),
-      .max_repeats = (int)ett_lua_integer_field(L, 2, "max_repeats", 200),
-      .budget_seconds = ett_lua_number_field(L, 2, "budget_seconds", 0.05),
-      .target = ett_lua_number_field(L, 2, "target", 0.01),
+      .min_repeats = (int)ett_lua_integer_field(L, 2, "min_repeats", 0),
+      .max_repeats = (int)ett_lua_integer_field(L, 2, "max_repeats", 0),
+      .budget_seconds = ett_lua_number_field(L, 2, "budget_seconds", 0),
+      .target = ett_lua_number_field(L, 2, "target", 0),
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),
   };
   luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 1 << 20, 2,

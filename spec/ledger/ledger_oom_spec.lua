@@ -12,7 +12,7 @@ local function small()
   program:evaluate { p = 4 }
   program:columns({ p = { 1, 2, 4 }, batch = 8 }, 3)
   program:bounds { p = { 1, 4 } }
-  local found = program:search { variables = { p = { values = { 1, 2, 4, 8, 16 } } } }
+  local found = program:search { variables = { p = { values = { 1, 2, 4, 8, 16 } } }, boxes = 100 }
   program:close()
   return found.best
 end

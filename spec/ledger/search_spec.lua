@@ -46,7 +46,7 @@ describe("the layout search", function()
         local variables = search.model.variables(o)
         variables.microbatches.high = 40
         local found = search.searcher:search { variables = variables, fixed = { devices = devices },
-          product_limit = devices }
+          product_limit = devices, boxes = 1e6 }
         local best = brute_force_pods(search, devices, 40)
         assert.is_true(found.proven)
         assert.equal(best, found.best)

@@ -1,4 +1,6 @@
 --- Options and printing shared by `ett transformer` and `ett simple-transformer`.
+local simple = require "ett.ledger.simple_transformer"
+
 local front = {}
 
 local shared = {
@@ -8,7 +10,7 @@ local shared = {
   schedule = { "schedule", "NAME", "gpipe holds the activations of every microbatch, 1f1b of one pipeline depth",
     choices = { "1f1b", "gpipe" }, default = "1f1b", extension = true },
   optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", least = 0,
-    most = 1024, default = 12, extension = true },
+    most = 1024, default = simple.corrections.optimizer_bytes, extension = true },
   json = { "json", "print JSON", extension = true },
   csv = { "csv", "print CSV", extension = true },
 }
@@ -19,11 +21,12 @@ function front.add(options, names)
   return options
 end
 
---- Adds a "whole" option for each { name, default, help } of a list.
-function front.wholes(options, list)
-  for _, entry in ipairs(list) do
-    options[#options + 1] = { entry[1], "N", entry[3], kind = "whole", default = entry[2] or nil,
-      required = entry.required }
+--- A "whole" option for each { name, help } of a list. Those without `open` or `required` have a default.
+function front.wholes(list, defaults)
+  local options = {}
+  for i, entry in ipairs(list) do
+    options[i] = { entry[1], "N", entry[2], kind = "whole", required = entry.required,
+      default = not entry.open and not entry.required and defaults[entry[1]] or nil }
   end
   return options
 end

@@ -110,7 +110,7 @@ function optimize:best(devices, options)
     local s = self.searcher:search { variables = self.model.variables(o, options), fixed = merged(fixed, choice),
       product_limit = self.model.product and self.model.product(o) or devices,
       product_equal = options.exact_devices or false, gap = options.gap or 0,
-      boxes = options.boxes or 2000000, cutoff = found.best, progress = tell }
+      boxes = options.boxes or 2000000, tolerance = 1e-6, cutoff = found.best, progress = tell }
     found.boxes, found.evaluations = found.boxes + s.boxes, found.evaluations + s.evaluations
     found.proven = found.proven and s.proven
     found.bound = math.min(found.bound, s.bound)

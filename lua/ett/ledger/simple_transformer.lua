@@ -16,17 +16,17 @@ local schema = require "ett.base.schema"
 local timing = require "ett.ledger.timing"
 local max, floor, select, lt, eq = ledger.max, ledger.floor, ledger.select, ledger.lt, ledger.eq
 
-local simple = {}
+local simple, h100 = {}, chips[1]
 
 simple.parameters = {
   precision_bits = 8, n_layers = 96, d_model = 12288, d_internal_ratio = 5, n_experts = 1, n_routed_experts = 1,
   batch_size = 2048, microbatch_size = 1, seq_len = 2048, base_utilization = 0.6,
   pp = 1, pipeline_interleaving = 1, dp = 1, tp = 1, tp2 = 1,
-  chip_flops = 1979e12, chip_memory = 3.35e12, chip_network = 900e9, chip_capacity = 80e9,
+  chip_flops = h100.flops, chip_memory = h100.memory, chip_network = h100.network, chip_capacity = h100.capacity,
 }
 --- Parameters of the corrected version only.
-simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = 900e9, gradient_bytes = 2,
-  optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
+simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = h100.network,
+  gradient_bytes = 2, optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
 
 --- Records the rules of a run as checks of ledger L.
 local function check(L, o)

@@ -195,14 +195,15 @@ local function reasons(s, p, views, settings)
   return list
 end
 
---- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization
---- (0.6), overlap (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
+--- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization,
+--- overlap (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
 function compare.new(given)
   local estimate = require("ett.step.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
   check_model(given.model)
   local chip = links.chip(given.cluster)
   chip.intra, chip.inter = chip.intra or chip.inter, chip.inter or chip.intra
-  local settings = { utilization = given.utilization or 0.6, overlap = given.overlap or 1 }
+  local settings = { overlap = given.overlap or 1,
+    utilization = given.utilization or simple.parameters.base_utilization }
   local hyper, p = estimate.model.hyper, {}
   for name, value in pairs(estimate.plan) do p[name] = value end
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)

@@ -85,10 +85,10 @@ int ett_lua_program_search(lua_State *L) {
       .gap = ett_lua_number_field(L, 2, "gap", 0),
       .cut = true,
       .cutoff = ett_lua_number_field(L, 2, "cutoff", INFINITY),
-      .boxes = (size_t)ett_lua_integer_field(L, 2, "boxes", 2000000),
+      .boxes = (size_t)ett_lua_integer_field(L, 2, "boxes", 0),
       .product_limit = ett_lua_number_field(L, 2, "product_limit", 0),
       .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),
-      .tolerance = ett_lua_number_field(L, 2, "tolerance", 1e-6),
+      .tolerance = ett_lua_number_field(L, 2, "tolerance", 0),
   };
   caller c = {.L = L};
   if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 9 */

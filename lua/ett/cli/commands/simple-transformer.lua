@@ -9,15 +9,15 @@ local tables = require "ett.report.table"
 local violations = require "ett.ledger.violations"
 
 local function common(version)
-  local list = front.wholes({}, {
-    { "precision_bits", 8, "bits of weights, activations and traffic" }, { "n_layers", nil, "layers", required = true },
-    { "d_model", nil, "model width", required = true }, { "d_internal_ratio", 5, "inner width over model width" },
-    { "n_experts", 1, "experts, each on its own chips" }, { "n_routed_experts", 1, "experts per token" },
-    { "batch_size", 2048, "samples a batch" }, { "microbatch_size", 1, "samples a microbatch, over all replicas" },
-    { "seq_len", 2048, "tokens a sample" }, { "pp", 1, "pipeline stages" },
-    { "pipeline_interleaving", 1, "passes through the stages" }, { "dp", 1, "replicas" },
-    { "tp", 1, "degree over the inner width" }, { "tp2", 1, "degree over the model width" },
-  })
+  local list = front.wholes({
+    { "precision_bits", "bits of weights, activations and traffic" }, { "n_layers", "layers", required = true },
+    { "d_model", "model width", required = true }, { "d_internal_ratio", "inner width over model width" },
+    { "n_experts", "experts, each on its own chips" }, { "n_routed_experts", "experts per token" },
+    { "batch_size", "samples a batch" }, { "microbatch_size", "samples a microbatch, over all replicas" },
+    { "seq_len", "tokens a sample" }, { "pp", "pipeline stages" },
+    { "pipeline_interleaving", "passes through the stages" }, { "dp", "replicas" },
+    { "tp", "degree over the inner width" }, { "tp2", "degree over the model width" },
+  }, simple.parameters)
   for _, option in ipairs {
     { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "positive" },
     { "chip_type", "NAME", "chip", choices = simple.chip_names(version), default = version ~= "readme" and "H100"
@@ -29,7 +29,7 @@ local function common(version)
     table.move({
       { "network_bandwidth", "B", "bytes/s of a chip (default the chip's)", kind = "positive" },
       { "base_utilization", "U", "fraction of peak that a matmul reaches", kind = "number", least = 1e-6, most = 1,
-        default = 0.6 },
+        default = simple.parameters.base_utilization },
     }, 1, 2, #list + 1, list)
   end
   return front.add(list, { "json", "csv" })
@@ -41,7 +41,8 @@ local corrections = {
   { "node_bandwidth", "B", "bytes/s inside a node (default the chip's network)", kind = "positive" },
   { "zero", "N", "ZeRO stage", choices = { "0", "1", "2", "3" }, default = "0" },
   { "recompute", "keep only layer inputs, repeat the forward pass" },
-  { "gradient_bytes", "B", "bytes of a gradient", kind = "number", least = 0, most = 64, default = 2 },
+  { "gradient_bytes", "B", "bytes of a gradient", kind = "number", least = 0, most = 64,
+    default = simple.corrections.gradient_bytes },
   { "memory_bytes", "B", "memory of a chip (default the chip's)", kind = "positive" },
   { "sensitivities", "effect of 10 % more of each quantity" },
 }

@@ -3,19 +3,21 @@
 local error_module = require "ett.base.error"
 local front = require "ett.cli.ledger"
 local run_module = require "ett.ledger.run"
+local simple = require "ett.ledger.simple_transformer"
 local violations = require "ett.ledger.violations"
 
-local options = front.wholes({}, {
-  { "batch_size", 2048, "samples a batch" }, { "num_experts", 1, "experts; tokens are split among them" },
-  { "seq_len", 2048, "tokens a sample" }, { "num_layers", nil, "layers", required = true },
-  { "d_model", nil, "model width", required = true },
-  { "d_ffn_ratio", nil, "feed-forward width over model width (default 4)" }, { "d_ffn", nil, "feed-forward width" },
-  { "d_head", 64, "width of a head" }, { "num_heads", nil, "heads (default d_model / d_head)" },
-  { "p_data", 1, "degree of the data axis" }, { "p_pipe", 1, "degree of the pipeline" },
-  { "p_exp", 1, "degree of the expert axis" }, { "p_seq", 1, "degree of the sequence axis" },
-  { "p_tensor_int", 1, "degree over heads and feed-forward width" },
-  { "p_tensor_ext", 1, "degree over model width" }, { "net_precision_bytes", 2, "bytes a word on the network" },
-})
+local options = front.wholes({
+  { "batch_size", "samples a batch" }, { "num_experts", "experts; tokens are split among them" },
+  { "seq_len", "tokens a sample" }, { "num_layers", "layers", required = true },
+  { "d_model", "model width", required = true },
+  { "d_ffn_ratio", "feed-forward width over model width (default 4)" }, { "d_ffn", "feed-forward width", open = true },
+  { "d_head", "width of a head" }, { "num_heads", "heads (default d_model / d_head)", open = true },
+  { "p_data", "degree of the data axis" }, { "p_pipe", "degree of the pipeline" },
+  { "p_exp", "degree of the expert axis" }, { "p_seq", "degree of the sequence axis" },
+  { "p_tensor_int", "degree over heads and feed-forward width" },
+  { "p_tensor_ext", "degree over model width" },
+}, require("ett.ledger.transformer").parameters)
+options[#options + 1] = { "net_precision_bytes", "N", "bytes a word on the network", kind = "whole", default = 2 }
 for _, option in ipairs {
   { "dataset_size", "TOKENS", "tokens of the run", kind = "positive", required = true },
   { "total_attn_width_ratio", "R", "width of all heads over model width", kind = "number" },
@@ -28,7 +30,7 @@ for _, option in ipairs {
   { "fwd_only", "count the forward pass only" },
   { "as", "NAME", "version; both give the same result", choices = { "readme", "head" }, extension = true },
   { "utilization", "U", "fraction of the device's peak, without --cluster_flop_rate", kind = "number", least = 1e-6,
-    most = 1, default = 0.6, extension = true },
+    most = 1, default = simple.parameters.base_utilization, extension = true },
   { "sensitivities", "with --cluster: effect of more bandwidth, memory speed, FLOP/s, batch and replicas",
     extension = true },
   { "entries", "print the FLOP and words of each operation and axis", extension = true },
