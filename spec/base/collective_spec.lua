@@ -12,8 +12,8 @@ describe("ett.base.collective", function()
     end
   end)
 
-  it("knows aliases, and large messages", function()
-    assert.equal("reduce_scatter", collective.kind "reducescatter_large")
+  it("knows aliases", function()
+    assert.equal("reduce_scatter", collective.kind "reducescatter")
     assert.equal("send_recv", collective.find "p2p")
     assert.is_nil(collective.find "reduce")
     assert.is_nil(collective.find(nil))

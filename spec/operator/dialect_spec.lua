@@ -48,6 +48,14 @@ describe("a dialect beside the script", function()
     assert.same({}, dialect.stand_ins "dropout")
   end)
 
+  it("names collectives", function()
+    local collective = require "ett.operator.collective"
+    assert.is_nil(collective.find "sum_all")
+    write [[return { name = "mine", summary = "s", source = "s", collectives = { sum_all = "all_reduce" } }]]
+    assert.equal("all_reduce", collective.kind "sum_all")
+    assert.is_nil(collective.find(nil))
+  end)
+
   it("with an unknown field is refused by its file", function()
     write [[return { name = "mine", summary = "s", source = "s", operators = { gelu = { colums = {} } } }]]
     local ok, raised = pcall(dialect.list)

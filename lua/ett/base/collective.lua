@@ -1,6 +1,6 @@
 --- Names of the collectives: the kinds of ett.comm, and their aliases.
 --
---   collective.kind "allreduce_large"  --> "all_reduce"
+--   collective.kind "allreduce"  --> "all_reduce"
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
@@ -10,16 +10,14 @@ local collective = {}
 --- The kinds that profiles and a cluster's links know: all_reduce, all_gather, …
 collective.kinds = comm.kinds()
 
---- Other names, also those in the names of sample tables.
+--- Other names.
 collective.aliases = { allreduce = "all_reduce", allgather = "all_gather", reducescatter = "reduce_scatter",
   alltoall = "all_to_all", p2p = "send_recv", sendrecv = "send_recv", bcast = "broadcast" }
 
 for _, kind in ipairs(collective.kinds) do collective.aliases[kind] = kind end
 
---- Standard name of a kind or alias, or nil. The suffix "_large" of sample tables of large messages is ignored.
-function collective.find(name)
-  return collective.aliases[name] or type(name) == "string" and collective.aliases[(name:gsub("_large$", ""))] or nil
-end
+--- Standard name of a kind or alias, or nil.
+function collective.find(name) return collective.aliases[name] end
 
 --- Standard name of a kind or alias; raises with the nearest.
 function collective.kind(name)

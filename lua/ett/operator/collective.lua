@@ -2,6 +2,7 @@
 --
 -- Conventions of nccl-tests: `bytes` is the size of the whole buffer, which is the result of all_gather and the input
 -- of reduce_scatter. `degree` is the number of ranks.
+local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
@@ -10,7 +11,13 @@ local width = require("ett.operator.memory").width
 
 local collective = {}
 
-collective.kinds, collective.aliases, collective.kind = names.kinds, names.aliases, names.kind
+collective.kinds, collective.aliases = names.kinds, names.aliases
+
+--- Standard name of a kind, an alias or a dialect's name, or nil.
+function collective.find(name) return names.find(name) or dialect.collective(name) end
+
+--- collective.find; raises with the nearest name.
+function collective.kind(name) return collective.find(name) or names.kind(name) end
 
 local function one(kind, group, degree, bytes, pass, overlapped)
   if degree == 1 then return {} end

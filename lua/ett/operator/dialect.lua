@@ -4,6 +4,7 @@
 --   { name =, summary =, source =,
 --     operators = { linear_qkv = { aliases = { "linear1" }, columns = { "mp", "b" }, shape = function(op, row) … end,
 --       check = function(row) … end } },       -- check raises for an impossible row
+--     collectives = { allreduce_large = "all_reduce" },
 --     campaign = function(document, label) … end,
 --     stand_ins = { optimizer = { lacks = "tensors", operator =, shape = function(s) … end } } }
 -- `campaign`: a decoded YAML campaign as { name, columns, axes, row_columns, targets?, one?, run, notes, schedule }
@@ -14,8 +15,8 @@ local schema = require "ett.base.schema"
 
 local dialect = {}
 
-local fields = { name = "string", summary = "string", source = "string", operators = "table?", stand_ins = "table?",
-  campaign = "function?" }
+local fields = { name = "string", summary = "string", source = "string", operators = "table?", collectives = "table?",
+  stand_ins = "table?", campaign = "function?" }
 local operator_fields = { aliases = "list?", columns = "list?", shape = "function?", check = "function?" }
 local stand_in_fields = { lacks = "string", operator = "string", shape = "function" }
 
@@ -55,6 +56,15 @@ function dialect.complete(op)
         shape = function(row) return given.shape(op, row) end }
     end
   end
+end
+
+--- The kind of collective that a dialect calls `name`, or nil.
+function dialect.collective(name)
+  for _, one in ipairs(name ~= nil and dialect.list() or {}) do
+    local kind = one.collectives and one.collectives[name]
+    if kind then return kind end
+  end
+  return nil
 end
 
 --- The description of another tool's campaign, or nil.

@@ -3,7 +3,7 @@
 -- File names: {gpu}_{name}_{precision}.csv for operators; {gpu}_{name}_{precision}_{nodes}_{gpus}.csv for collectives
 -- of one topology; {gpu}_{name}_{precision}.csv with columns nodes and GPUsPerNode for collectives of several
 -- topologies.
-local collective = require "ett.base.collective"
+local collective = require "ett.operator.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"

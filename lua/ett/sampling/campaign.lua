@@ -15,7 +15,7 @@
 -- (ett.sampling.space). `where` filters shapes, `with` sets dependent dimensions.
 -- YAML files are another tool's campaigns (ett.operator.dialect).
 local campaign_space = require "ett.sampling.space"
-local collective = require "ett.base.collective"
+local collective = require "ett.operator.collective"
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local ett_io = require "ett.io"

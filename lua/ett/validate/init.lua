@@ -12,6 +12,7 @@
 -- the plan that the back end sets); launch_seconds (once per step).
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
+local median = require "ett.base.median"
 
 local validate = {}
 
@@ -132,8 +133,7 @@ function validate.errors(rows)
   local errors = {}
   for i, row in ipairs(rows) do errors[i] = math.abs(row.predicted_seconds / row.measured_seconds - 1) end
   table.sort(errors)
-  local n = #errors
-  return errors, n > 0 and 0.5 * (errors[(n + 1) // 2] + errors[n // 2 + 1]) or nil
+  return errors, median(errors, true)
 end
 
 --- The differences between a case and its configuration, as text; nil if there are none.

@@ -81,6 +81,10 @@ dialect.operators.optimizer = { columns = { "num_layers", "hidden_size", "param_
       hidden = int(row.hidden_size) }
   end }
 
+-- Tables of large messages.
+dialect.collectives = { allgather_large = "all_gather", allreduce_large = "all_reduce",
+  reducescatter_large = "reduce_scatter" }
+
 -- A plan gives the parameters of an update but not the number of tensors. Uses the samples of the middle stage: one
 -- fused update of long tensors, assumed to be a hundred, as in the middle of the sampled stages. (Samples of
 -- `optimizer` are from models with short tensors, bound by launches.)

@@ -20,7 +20,8 @@ local function optimizer_bytes(args, dtype)
   local kind = args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
   local master = dtype == "fp32" and 0 or 4
   if kind ~= "adam" then return master + 4 end
-  local widths = { fp32 = 4, fp16 = 2, bf16 = 2, fp8 = 1 }
+  local of = require("ett.base.schema").dtype_bytes
+  local widths = { fp32 = of.fp32, fp16 = of.fp16, bf16 = of.bf16, fp8 = of.fp8 }
   local first = args:choice("exp-avg-dtype", "fp32", widths)
   local second = args:choice("exp-avg-sq-dtype", "fp32", widths)
   if args:has "use-precision-aware-optimizer" and master > 0 then
