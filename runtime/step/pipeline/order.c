@@ -1,10 +1,11 @@
 /* Checks of pipelines and orders, and the memory held by an order. */
 #include "step/pipeline/order.h"
 
+#define XXH_INLINE_ALL
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <xxhash.h>
 
 int ett_pipeline_check(const ett_pipeline *p, ett_err *err) {
   if (p->stages < 1 || p->stages > ETT_PIPELINE_MAX_STAGES)
@@ -151,7 +152,7 @@ int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int3
 }
 
 uint64_t ett_orders_identity(const ett_orders *o) {
-  uint64_t h = 0xCBF29CE484222325u;
+  uint64_t hash = 0;
   size_t slots = (size_t)o->stages * (size_t)o->chunks;
   const struct {
     const void *at;
@@ -161,13 +162,8 @@ uint64_t ett_orders_identity(const ett_orders *o) {
                {o->slice, slots * sizeof *o->slice},
                {o->most, o->most ? (size_t)o->stages * sizeof *o->most : 0}};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-    for (size_t k = 0; k < parts[i].bytes; k += 4) {
-      uint32_t word;
-      memcpy(&word, (const char *)parts[i].at + k, sizeof word);
-      h = (h ^ word) * 0x100000001B3u;
-      h ^= h >> 29;
-    }
-  return (h ^ (uint64_t)o->ways) | 1;
+    hash = XXH3_64bits_withSeed(parts[i].at, parts[i].bytes, hash);
+  return (hash ^ (uint64_t)o->ways) | 1;
 }
 
 /* Units of a micro-batch that have run on a slot: bits by kind. A whole backward sets
