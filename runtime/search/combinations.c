@@ -7,15 +7,15 @@ typedef struct axis {
   size_t count;
   ett_plan_member member;
   ett_member_value *values; /* NULL: the plan has no such member */
-  int64_t *sizes;           /* NULL: it is no size */
+  int64_t *sizes;           /* NULL: not a size */
   ett_plan_size size;
 } axis;
 
-/* A link is a leaf (-1 - the number of its answer), 1 + the number of a node, or 0:
- * unknown. */
+/* A link is -1 - the number of an answer (a leaf), 1 + the number of a node, or 0
+ * (unknown). */
 typedef struct node {
   size_t axis;
-  size_t first; /* of its links, one for each value of the axis */
+  size_t first; /* first of its links, one per value of the axis */
 } node;
 
 typedef struct answer {
@@ -52,19 +52,19 @@ struct ett_combinations {
   int64_t refused, first_refused;
   int32_t first_refusal;
 
-  /* The run: the plan at hand, whose number and indexes of values are these. */
+  /* The current plan of the run: its number, and the index of its value on each axis. */
   ett_step_plan plan;
   int64_t number; /* 0: none */
   size_t *at;
   int64_t size[ETT_PLAN_SIZES];
-  int64_t next; /* the first that was not tried yet */
+  int64_t next; /* the first plan that was not tried */
 };
 
 static int no_memory(ett_err *err) {
   return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory");
 }
 
-/* Room for `more` items of `size` bytes. */
+/* Ensures capacity for `more` items of `size` bytes. */
 static int grow(ett_combinations *c, array *a, size_t more, size_t size, ett_err *err) {
   if (a->count + more <= a->capacity)
     return 0;
@@ -182,7 +182,7 @@ int ett_combinations_program(ett_combinations *c, const ett_program *program,
   return (int)c->programs.count++;
 }
 
-/* Adds a node that asks for the value of an axis; its link, 0: no memory. */
+/* Adds a node for an axis. Returns its link; 0: no memory. */
 static int32_t add_node(ett_combinations *c, size_t i, ett_err *err) {
   size_t count = c->axis[i].count;
   if (grow(c, &c->nodes, 1, sizeof(node), err) != 0 ||
@@ -202,7 +202,7 @@ int ett_combinations_learn(ett_combinations *c, int number, const size_t *axes,
                            size_t count, ett_member_value value, int32_t refusal,
                            ett_err *err) {
   function *f = &((function *)c->functions.items)[number];
-  size_t in = SIZE_MAX, leaf = 0; /* links[in] leads on; SIZE_MAX: the root does */
+  size_t in = SIZE_MAX, leaf = 0; /* the next link is links[in]; SIZE_MAX: the root */
   for (size_t k = 0; k < count; k++) {
     int32_t link = in == SIZE_MAX ? f->root : ((int32_t *)c->links.items)[in];
     if (link <= 0) {
@@ -223,7 +223,7 @@ int ett_combinations_learn(ett_combinations *c, int number, const size_t *axes,
   return 0;
 }
 
-/* The answer for the values at hand; NULL: unknown. */
+/* The answer for the current values; NULL: unknown. */
 static const answer *find(const ett_combinations *c, const function *f) {
   const node *nodes = c->nodes.items;
   const int32_t *links = c->links.items;
@@ -238,9 +238,9 @@ static void set_member(ett_step_plan *plan, ett_plan_member member,
   memcpy((char *)plan + member.offset, value, member.bytes);
 }
 
-/* Makes the plan of a combination the plan at hand. */
+/* Makes a combination the current plan. */
 static void move_to(ett_combinations *c, int64_t number) {
-  size_t first = 0; /* of the axes that change */
+  size_t first = 0; /* first axis that changes */
   if (c->number > 0 && number == c->number + 1) {
     for (first = c->axes; first-- > 0;)
       if (++c->at[first] == c->axis[first].count)
@@ -262,13 +262,13 @@ static void move_to(ett_combinations *c, int64_t number) {
   }
 }
 
-/* The product of sizes, as Lua's integers have it. */
+/* The product of sizes; wraps as Lua's integers do. */
 static int64_t product(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-/* Asks the functions for the plan at hand: 0, ETT_STOP_ANSWER, or -1: it is refused.
- * program: its number. */
+/* Applies the functions to the current plan. Returns 0 with the number of its program,
+ * ETT_STOP_ANSWER, or -1 if the plan is refused. */
 static int ask(ett_combinations *c, int *program, ett_combinations_stop *stop) {
   const function *functions = c->functions.items;
   for (size_t i = 0; i < c->functions.count; i++) {
@@ -314,8 +314,8 @@ int ett_combinations_add(ett_combinations *c, const ett_outcome *o, ett_err *err
   return 0;
 }
 
-/* Tries the plan at hand. ETT_STOP_DONE: it is settled; ETT_STOP_TIMES: its demands are
- * untimed. */
+/* Evaluates the current plan. ETT_STOP_DONE: evaluated or refused; ETT_STOP_TIMES: some
+ * demands have no time. */
 static ett_stop visit(ett_combinations *c, int told, ett_step_workspace *workspace,
                       ett_combinations_stop *stop, ett_err *err) {
   const ett_combinations_settings *s = &c->settings;

@@ -1,14 +1,16 @@
 /* combinations.h - the plans under every combination of values of fields.
  *
- * Combinations are numbered from 1; the values of the last axis change fastest. What
- * follows from the values of a plan is known to functions of the caller: whether a rule
- * refuses it, its program, and members of ett_step_plan that depend on several fields.
- * Each function is asked once for each set of values that it reads: its answers are a
- * tree whose nodes hold the axis that it reads next.
+ * Combinations are numbered from 1; the values of the last axis change fastest. Functions
+ * of the caller compute what depends on several values: whether a rule refuses the plan,
+ * its program, and some members of ett_step_plan. The caller answers each function once
+ * for each set of values that it reads. The answers form a tree. Each node holds the axis
+ * that the function reads next.
  *
- *   c = ett_combinations_new(…); ett_combinations_axis(c, …);
- * ett_combinations_function(c, …) while (ett_combinations_run(c, …, &stop, …) !=
- * ETT_STOP_DONE) … ett_combinations_learn(c, …), or what else `stop` asks for … */
+ *   c = ett_combinations_new(…);
+ *   ett_combinations_axis(c, …);
+ *   ett_combinations_function(c, …);
+ *   while (ett_combinations_run(c, …, &stop, …) != ETT_STOP_DONE)
+ *     ett_combinations_learn(c, …);   (or another action, by the kind of stop) */
 #ifndef ETT_SEARCH_COMBINATIONS_H
 #define ETT_SEARCH_COMBINATIONS_H
 
@@ -19,7 +21,7 @@
 
 typedef struct ett_combinations ett_combinations;
 
-/* realloc with the size before; `to` 0 frees. */
+/* realloc that also gets the old size; `to` 0 frees. */
 typedef void *(*ett_allocate)(void *context, void *memory, size_t from, size_t to);
 
 /* The stored result of one plan. Kept small, because a sweep stores millions of them. */
@@ -33,11 +35,10 @@ typedef struct ett_outcome {
 
 typedef struct ett_outcome_sum {
   int64_t evaluated, any_fits;
-  ett_outcome
-      least; /* that with the least memory, the first of equal ones; number 0: none */
+  ett_outcome least; /* the plan with the least memory; ties: the first; number 0: none */
 } ett_outcome_sum;
 
-/* A member of ett_step_plan; bytes 0: none. */
+/* A member of ett_step_plan; bytes 0: no member. */
 typedef struct ett_plan_member {
   size_t offset, bytes;
 } ett_plan_member;
@@ -48,7 +49,7 @@ typedef union ett_member_value {
   double number;
 } ett_member_value;
 
-/* Fields that decide of a plan's devices, tokens and micro-batches. */
+/* Fields that determine the numbers of devices, tokens and micro-batches of a plan. */
 typedef enum ett_plan_size {
   ETT_SIZE_PP,
   ETT_SIZE_TP,
@@ -63,56 +64,58 @@ typedef enum ett_plan_size {
 
 typedef struct ett_combinations_settings {
   int64_t size[ETT_PLAN_SIZES]; /* of fields without an axis */
-  int64_t devices;              /* plans on another number are left out; 0: none are */
+  int64_t devices;              /* plans on another number are skipped; 0: no limit */
   double memory_limit;          /* bytes of a device */
-  int told; /* each plan waits for what the caller tells: orders, other members */
+  int told; /* the run stops at each plan: the caller sets orders and other members */
   /* Ranks of a job take turns with groups of `every` combinations. */
   int64_t share_rank, share_size, share_every;
 } ett_combinations_settings;
 
-/* counts: values of each axis. NULL: no memory, or too many combinations. */
+/* counts: number of values of each axis. NULL: no memory, or too many combinations. */
 ett_combinations *ett_combinations_new(const size_t *counts, size_t axes,
                                        const ett_combinations_settings *settings,
                                        ett_allocate allocate, void *context,
                                        ett_err *err);
 void ett_combinations_free(ett_combinations *c);
 
-/* Values that an axis gives a member of the plan. */
+/* An axis sets a member of the plan to these values. */
 int ett_combinations_axis(ett_combinations *c, size_t axis, ett_plan_member member,
                           const ett_member_value *values, ett_err *err);
 
-/* Values that an axis gives a size of the plan. */
+/* An axis sets a size of the plan to these values. */
 int ett_combinations_size(ett_combinations *c, size_t axis, ett_plan_size size,
                           const int64_t *values, ett_err *err);
 
-/* What a function answers beside refusals, which all may. The rules come first. */
+/* The answer of a function. Every function may refuse the plan instead. Rules are added
+ * first. */
 typedef enum ett_function_kind {
   ETT_FUNCTION_RULE,    /* nothing */
   ETT_FUNCTION_PROGRAM, /* the number of ett_combinations_program */
   ETT_FUNCTION_MEMBER,  /* a member's value */
 } ett_function_kind;
 
-/* Adds a function; functions are asked in this order. Returns its number; -1: no memory.
- */
+/* Adds a function; they are called in this order. Returns its number; -1: no memory. */
 int ett_combinations_function(ett_combinations *c, ett_function_kind kind,
                               ett_plan_member member, ett_err *err);
 
-/* Adds a program and its demands, which must live as long. Its number; -1: no memory. */
+/* Adds a program and its demands, which must outlive c. Returns its number; -1: no
+ * memory.
+ */
 int ett_combinations_program(ett_combinations *c, const ett_program *program,
                              ett_demands *demands, ett_err *err);
 
-/* The function's answer for the values of `axes` at the combination at which the run
- * stopped: axes in the order in which it read them. refusal 0: none. */
+/* Stores a function's answer for the combination at which the run stopped. axes: the axes
+ * that the function read, in that order. refusal 0: the plan is accepted. */
 int ett_combinations_learn(ett_combinations *c, int function, const size_t *axes,
                            size_t count, ett_member_value answer, int32_t refusal,
                            ett_err *err);
 
 typedef enum ett_stop {
   ETT_STOP_DONE,
-  ETT_STOP_ANSWER, /* a function must be learned */
-  ETT_STOP_TOLD,   /* the plan waits for the caller */
-  ETT_STOP_TIMES,  /* demands of the program must be timed */
-  ETT_STOP_FAULT,  /* evaluating the plan failed; it is to be refused */
+  ETT_STOP_ANSWER, /* the answer of a function is missing */
+  ETT_STOP_TOLD,   /* the caller sets members of the plan (settings.told) */
+  ETT_STOP_TIMES,  /* demands of the program have no time */
+  ETT_STOP_FAULT,  /* evaluating the plan failed; the caller refuses it */
 } ett_stop;
 
 typedef struct ett_combinations_stop {
@@ -121,8 +124,9 @@ typedef struct ett_combinations_stop {
   int program;    /* ETT_STOP_TIMES */
 } ett_combinations_stop;
 
-/* Evaluates plans up to number `last`, and goes on after a stop. plan: what no axis or
- * function gives; told: the plan that waits for it has what it needs. */
+/* Evaluates plans up to number `last`; continues after a stop. plan: the members that no
+ * axis and no function sets. told: the caller has set the members of the plan at the
+ * stop. */
 ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, int told,
                               int64_t last, ett_step_workspace *workspace,
                               ett_combinations_stop *stop, ett_err *err);
@@ -130,8 +134,8 @@ ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, in
 /* Refuses the plan at which the run stopped. */
 void ett_combinations_refuse(ett_combinations *c);
 
-/* Plans refused; the first of those that a function refused, and its refusal (0: none).
- */
+/* Number of refused plans. first: number of the first plan that a function refused, and
+ * its refusal (0: none). */
 int64_t ett_combinations_refused(const ett_combinations *c, int64_t *first,
                                  int32_t *refusal);
 
@@ -149,15 +153,15 @@ double ett_outcome_tokens_per_second_per_device(const ett_outcome *o);
  * `most`; negative: all. */
 void ett_combinations_sort(ett_combinations *c, ett_objective objective, int64_t most);
 
-/* The outcomes; their sum counts those that sorting dropped. */
+/* The outcomes. Their sum includes those that sorting dropped. */
 const ett_outcome *ett_combinations_list(const ett_combinations *c, size_t *count);
 const ett_outcome_sum *ett_combinations_sum(const ett_combinations *c);
 
-/* Adds the sum of another rank; an outcome. */
+/* Adds the sum of another rank; adds an outcome. */
 void ett_combinations_add_sum(ett_combinations *c, const ett_outcome_sum *part);
 int ett_combinations_add(ett_combinations *c, const ett_outcome *o, ett_err *err);
 
-/* Forgets the outcomes and their sum. */
+/* Removes the outcomes and their sum. */
 void ett_combinations_clear(ett_combinations *c);
 
 #endif

@@ -3,10 +3,10 @@
 #include <limits.h>
 #include <math.h>
 
-/* Bounds are sums in another order than the engine's. */
+/* Tolerance: bounds add in another order than the engine. */
 static const double rounding = 1e-9;
 
-/* One walk: its inputs and the choice that it is at. */
+/* One walk: its inputs and its current choice. */
 typedef struct walk {
   const ett_program *program;
   ett_step_plan plan;
@@ -18,7 +18,7 @@ typedef struct walk {
   ett_search_counts *counts;
   ett_err *err;
   int sharded; /* whether replicas share weights */
-  int untimed; /* whether a bound lacks times that are not answered yet */
+  int untimed; /* whether a bound needs times that are still missing */
 } walk;
 
 double ett_search_threshold(const ett_search_limits *limits, double memory_bytes) {
@@ -34,7 +34,7 @@ static int zeros(const walk *w) {
   return w->sharded ? w->axes->zeros : 1;
 }
 
-/* Values of a field that matter under the ZeRO stage at hand. */
+/* Number of values of a field that have an effect under the current ZeRO stage. */
 static int parameters(const walk *w) {
   return w->sharded && w->plan.zero != ETT_ZERO_NONE ? w->axes->parameters : 1;
 }
@@ -47,7 +47,7 @@ static int sends(const walk *w) {
   return w->plan.pp > 1 && !w->plan.serial_sends ? w->axes->sends : 1;
 }
 
-/* Plans under one choice of recompute, and of zero. */
+/* Number of plans of one value of recompute, and of one of zero. */
 static int64_t plans_of_zero(const walk *w) {
   return (int64_t)parameters(w) * gradients(w) * sends(w);
 }
@@ -72,7 +72,7 @@ static int is_allowed(const walk *w, const ett_search_row *r) {
   return w->allowed[at];
 }
 
-/* 1: done; 0: the plan is refused; -1: a fault that is not the plan's own. */
+/* 1: done; 0: the plan is refused; -1: an error that does not come from the plan. */
 static int judge(const walk *w, int status) {
   if (status >= 0)
     return 1;
@@ -84,7 +84,7 @@ static int outline(walk *w, int passes_only, ett_step_outline_result *o) {
                                    passes_only, o, w->err));
 }
 
-/* Parameters of the stage with most, shared out among all that hold the same. */
+/* Parameters of the largest stage, divided among the ranks that hold the same ones. */
 static double shard(const walk *w, const ett_step_result *result) {
   double data = (double)w->plan.dp * w->plan.cp, most = 0;
   double expert_data = data * w->plan.tp / ((double)w->plan.ep * w->plan.etp);
@@ -96,14 +96,14 @@ static double shard(const walk *w, const ett_step_result *result) {
   return most;
 }
 
-/* Whether bounds settle the plans at hand, which differ in overlap_sends alone. Then they
- * are counted. *seconds: what they take at least. */
+/* Whether bounds exclude the current plans, which differ only in overlap_sends. Excluded
+ * plans are counted. *seconds: their lower bound. */
 static int bounds_settle(walk *w, double cut, double *seconds) {
   ett_step_outline_result o;
   w->plan.overlap_sends = 0;
   int status = outline(w, 0, &o);
   *seconds = 0;
-  if (status < 0) /* the evaluation says why */
+  if (status < 0) /* the evaluation reports the error */
     return 0;
   w->untimed |= status > 0 && o.untimed;
   int64_t *count = NULL;
@@ -122,7 +122,7 @@ static int bounds_settle(walk *w, double cut, double *seconds) {
   return count != NULL;
 }
 
-/* What the plans of a leaf take at least; INFINITY: bounds settle all, and they are
+/* Lower bound of the plans of a leaf; INFINITY: bounds exclude all; then they are
  * counted. */
 static double least_of_leaf(walk *w) {
   ett_search_counts before = *w->counts;
@@ -140,8 +140,8 @@ static double least_of_leaf(walk *w) {
   return least;
 }
 
-/* Evaluates the plans of a leaf, and keeps the fastest in row. Returns 1 when it is of
- * interest. */
+/* Evaluates the plans of a leaf and keeps the fastest in row. Returns 1 if it is wanted.
+ */
 static int evaluate_leaf(walk *w, ett_search_row *row) {
   double best = INFINITY, seconds;
   ett_search_row r = *row;
@@ -181,7 +181,7 @@ static int evaluate_leaf(walk *w, ett_search_row *row) {
   return best <= ett_search_threshold(w->limits, row->memory_bytes) && best < INFINITY;
 }
 
-/* Adds the leaves of one recomputation that bounds leave. */
+/* Adds the leaves of one kind of recomputation that bounds do not exclude. */
 static void expand_recompute(walk *w, int recompute, ett_search_row *leaves,
                              size_t *count) {
   for (int z = 0; z < zeros(w); z++) {
@@ -198,7 +198,7 @@ static void expand_recompute(walk *w, int recompute, ett_search_row *leaves,
   }
 }
 
-/* The largest ZeRO stage of the axes below another; -1: none. */
+/* The largest ZeRO stage on the axis below the given one; -1: none. */
 static int zero_below(const walk *w, int other) {
   int largest = -1;
   for (int z = 0; z < zeros(w); z++)
@@ -207,9 +207,9 @@ static int zero_below(const walk *w, int other) {
   return largest;
 }
 
-/* Whether all plans of one recomputation are settled by the memory of the ZeRO stage that
- * holds least, or by the pipeline alone. *seconds: what the others take at least. *all:
- * every later recomputation is settled, too. */
+/* Whether the memory of the ZeRO stage with the least, or the time of the pipeline alone,
+ * excludes all plans of one kind of recomputation. *seconds: otherwise their lower bound.
+ * *all: all later kinds are excluded, too. */
 static int settled(walk *w, int *all, double *seconds) {
   ett_search_counts *counts = w->counts;
   ett_step_outline_result o;
@@ -220,7 +220,7 @@ static int settled(walk *w, int *all, double *seconds) {
     w->plan.zero = (ett_zero)most;
     status = outline(w, 1, &o);
   }
-  if (status < 0) /* the plans themselves say why */
+  if (status < 0) /* the evaluation of the plans reports the error */
     return 0;
   int64_t plans = plans_of_recompute(w);
   if (status == 0) {
@@ -234,7 +234,7 @@ static int settled(walk *w, int *all, double *seconds) {
   if (w->limits->exhaustive)
     return 0;
   double threshold = ett_search_threshold(w->limits, o.memory_bytes);
-  if (most == ETT_ZERO_PARAMETERS) { /* the gathers of its passes may be absent or hide */
+  if (most == ETT_ZERO_PARAMETERS) { /* its gathers may be absent or hidden */
     for (int z = most; z >= 0; z = zero_below(w, z))
       w->plan.zero = (ett_zero)z;
     for (int p = 0; p < w->axes->parameters; p++)
@@ -253,8 +253,8 @@ static int settled(walk *w, int *all, double *seconds) {
   return 1;
 }
 
-/* Settles each recomputation by bounds. Returns the least seconds of those that are left,
- * INFINITY: none is; expands them unless leaves is NULL. */
+/* Bounds each kind of recomputation. Returns the smallest bound of those that are not
+ * excluded; INFINITY: all are. Expands them unless leaves is NULL. */
 static double walk_all(walk *w, ett_search_row *leaves, size_t *count) {
   double least = INFINITY;
   for (int r = 0, all = 0; r < w->axes->recomputes; r++) {

@@ -1,4 +1,4 @@
-/* The event engine of resources: what happens at each event of a flow. */
+/* The event engine of resources: the effect of each event of a flow. */
 #include "step/links.h"
 
 #include <math.h>
@@ -8,19 +8,20 @@
 #include "step/flows.h"
 #include "step/pipeline/engine.h"
 
-/* The flows of a stage: its units; its sends (where they overlap, those of its outermost
- * lane on the second, else all on the first); its collectives. */
+/* The flows of a stage: its units; two flows of sends; its collectives. If sends overlap,
+ * those of the outermost lane are on the second flow of sends, else all are on the first.
+ */
 enum { RANK, SENDS, COLLECT = SENDS + 2, FLOWS };
 
-/* A unit makes its buckets in at most this many groups (and one for the rest). */
+/* A unit produces its buckets in at most this many groups, and one for the rest. */
 enum { MOST_PARTS = 64 };
 
 typedef enum rank_state {
-  STARTING,  /* not before its start time */
+  STARTING,  /* its start time has not come */
   WAITING,   /* for an input */
   RECEIVING, /* serial sends: spends the time of a message */
   RUNNING,
-  HELD,    /* ended but for the weights of its slot */
+  HELD,    /* waits only for the weights of its slot */
   SENDING, /* blocking sends */
   DONE
 } rank_state;
@@ -28,24 +29,24 @@ typedef enum rank_state {
 typedef struct rank {
   ett_cursor cursor;
   rank_state state;
-  int count; /* units at work: 2 in a pair */
+  int count; /* number of running units: 2 in a pair */
   ett_unit unit[2];
   int slot[2];
   double start, seconds, hidden[2];
-  int quiet;       /* nothing else uses the stage's links before they are through */
-  double attached; /* quiet: seconds of their message, which is part of their event */
-  double busy[ETT_LANES]; /* share of it in which its own messages are on a lane */
-  int reducing;           /* slot whose gradients it makes; -1: none */
-  double made[2];         /* of it: dense and expert buckets that are made */
-  int gathering;          /* slot whose weights are on their way; past the last: none */
+  int quiet;              /* no other transfer uses the stage's links before they end */
+  double attached;        /* quiet: seconds of their message, included in their event */
+  double busy[ETT_LANES]; /* share of the unit in which its messages occupy a lane */
+  int reducing;           /* slot whose gradients it produces; -1: none */
+  double made[2];         /* number of its dense and expert buckets that are complete */
+  int gathering;          /* slot whose weights are being gathered; past the last: none */
   double held_since;
-  int32_t head[2], tail[2]; /* sends of each flow of them, the first at work */
+  int32_t head[2], tail[2]; /* queue of each flow of sends; the head is running */
   int sends_on[2];          /* its lane */
   int outermost;            /* lane of the second flow of sends */
-  size_t units;             /* that began, from the first of its order on */
-  double began[FLOWS];      /* transfers: when */
+  size_t units;             /* number of units that began */
+  double began[FLOWS];      /* start time of each flow's transfer */
   ett_unit reduced_unit;
-  int reduced_slot, reduces; /* whether reductions are under way */
+  int reduced_slot, reduces; /* whether reductions are running */
   int emptied;               /* whether all collectives ended in this period */
 } rank;
 
@@ -73,14 +74,14 @@ typedef struct run {
   int slots;
   int32_t *inputs;         /* built-in: per table and slot, messages not yet read */
   unsigned char *input;    /* custom: per table, slot and micro-batch */
-  int64_t *gradients;      /* per slot: units that made them */
+  int64_t *gradients;      /* per slot: number of units that produced gradients */
   unsigned char *gathered; /* per slot */
   double *busy, *end, *last_start, *last_end, *hidden_forward, *hidden_backward;
   double *reduced, *gather_wait, *unit_start, *unit_end;
-  double *state[2]; /* now and `lag` periods ago; NULL: nothing repeats */
+  double *state[2]; /* now and `lag` periods ago; NULL: no repetition */
   size_t state_count, *first_unit;
   double state_time;
-  int64_t lag, most_lag; /* most_lag: 0 before there is a state */
+  int64_t lag, most_lag; /* most_lag: 0 before the first state */
   int keep;
   size_t transfers;
   ett_err *err;
@@ -123,7 +124,7 @@ static int table_of(int kind) {
   return kind == ETT_UNIT_WHOLE ? ETT_UNIT_BACKWARD : kind;
 }
 
-/* The rate of a transfer on what is free of its lanes. */
+/* The rate of a transfer on the free part of its lanes. */
 static double rate_on(const run *x, const double *lanes, const double *free) {
   double rate = 1;
   for (int i = 0; i < x->l->lanes; i++)
@@ -132,7 +133,7 @@ static double rate_on(const run *x, const double *lanes, const double *free) {
   return rate;
 }
 
-/* The rate of one send beside another: each gets half of a lane at least. */
+/* The rate of a send beside another: each gets at least half of a lane. */
 static double rate_beside(const run *x, const double *lanes, const double *other,
                           const double *free) {
   double left[ETT_LANES], rate = rate_on(x, other, free);
@@ -205,7 +206,7 @@ static void note_transfer(run *x, int stage, int flow, ett_transfer_kind kind, i
       kind, lane, stage, slot, to, micro_batch, x->rank[stage].began[flow], x->flows.now};
 }
 
-/* Gradients of a stage are ready: their reduction follows those before, and gathers. */
+/* Gradients of a stage are ready: their reduction runs after earlier ones and gathers. */
 static void reduce(run *x, int stage, double seconds) {
   rank *r = &x->rank[stage];
   int flow = flow_of(stage, COLLECT);
@@ -233,7 +234,8 @@ double ett_buckets_next(const ett_buckets *b, double made) {
   return made + group < b->full ? made + group : b->full;
 }
 
-/* The part of a unit after which the next full buckets are made; 1: none are left. */
+/* The fraction of a unit after which its next full buckets are complete; 1: none is left.
+ */
 static double next_part(const run *x, const rank *r, int expert) {
   const ett_buckets *b = buckets_of(x, r, expert);
   if (r->made[expert] >= b->full)
@@ -250,7 +252,7 @@ static void mark_next(run *x, int stage) {
   ett_flows_mark(&x->flows, flow_of(stage, RANK), part < 1 ? r->seconds * (1 - part) : 0);
 }
 
-/* Passes on the buckets of a unit that are made now; all: it has ended. */
+/* Queues the completed buckets of a unit; all: the unit has ended. */
 static void make_buckets(run *x, int stage, int all) {
   rank *r = &x->rank[stage];
   double part[2] = {next_part(x, r, 0), next_part(x, r, 1)}, seconds = 0;
@@ -266,7 +268,7 @@ static void make_buckets(run *x, int stage, int all) {
   reduce(x, stage, seconds);
 }
 
-/* Goes on to the next slot of a stage that has weights to gather. */
+/* Advances to the next slot of a stage with weights to gather. */
 static void gather_next(run *x, int stage) {
   rank *r = &x->rank[stage];
   int flow = flow_of(stage, COLLECT);
@@ -294,7 +296,7 @@ static void start_gathers(run *x, int stage) {
   gather_next(x, stage);
 }
 
-/* Seconds of the units at work, and what a pair hides. */
+/* Seconds of the running units, and seconds that a pair hides. */
 static double turn_seconds(const run *x, rank *r) {
   const ett_pipeline *p = x->p;
   double seconds = ett_order_seconds(p, r->slot[0], r->unit[0].kind);
@@ -321,7 +323,7 @@ static void set_busy(const run *x, rank *r) {
   }
 }
 
-/* Whether a unit makes gradients of weights. */
+/* Whether a unit produces gradients of weights. */
 static int makes_gradients(const run *x, int kind) {
   return kind == ETT_UNIT_WEIGHT || kind == ETT_UNIT_WHOLE ||
          (kind == ETT_UNIT_BACKWARD && !x->p->weight);
@@ -342,7 +344,7 @@ static double send_seconds(const run *x, ett_unit u, int slot) {
                                     : x->p->send_backward[to_of(x, u, slot)];
 }
 
-/* Whether a unit and its blocking send have the links of their stage alone. */
+/* Whether only a unit and its blocking send use the links of their stage. */
 static void set_quiet(run *x, int stage) {
   const ett_pipeline *p = x->p;
   rank *r = &x->rank[stage];
@@ -408,8 +410,8 @@ static void put_input(run *x, int kind, int slot, uint32_t micro_batch) {
     x->input[at * (size_t)x->p->micro_batches + micro_batch] = 1;
 }
 
-/* Spends the time of the messages that a rank receives: serial sends. They leave others,
- * whose links they use. */
+/* Serial sends: adds the time of the messages that a rank receives. They use the links of
+ * their senders. */
 static int receive(run *x, int stage) {
   rank *r = &x->rank[stage];
   double seconds = 0;
@@ -424,7 +426,7 @@ static int receive(run *x, int stage) {
 
 static void note_steady(run *x);
 
-/* Begins the next unit or pair of a rank, if its inputs are there. */
+/* Begins the next unit or pair of a rank if its inputs have arrived. */
 static void start_next(run *x, int stage) {
   rank *r = &x->rank[stage];
   r->state = DONE;
@@ -519,7 +521,7 @@ static void note_send(run *x, int stage, int flow, ett_unit u, int slot) {
                 lane_of(x, u, slot), slot, to % x->p->stages, u.micro_batch);
 }
 
-/* The first send of a queue is through. */
+/* The first send of a queue has ended. */
 static void finish_send(run *x, int stage, int flow) {
   rank *r = &x->rank[stage];
   int queue = flow - SENDS;
@@ -536,7 +538,8 @@ static void finish_send(run *x, int stage, int flow) {
     deliver(x, forward ? ETT_UNIT_FORWARD : ETT_UNIT_BACKWARD, to, s.unit.micro_batch);
 }
 
-/* Begins the sends of a queue up to one that takes time. Returns 1 when it is empty. */
+/* Begins the sends of a queue up to the first that takes time. Returns 1 if it is empty.
+ */
 static int send_next(run *x, int stage, int flow) {
   rank *r = &x->rank[stage];
   int queue = flow - SENDS;
@@ -557,7 +560,7 @@ static int send_next(run *x, int stage, int flow) {
   return r->head[queue] < 0;
 }
 
-/* The units at work have ended: passes on what they made. */
+/* The running units have ended: delivers their outputs. */
 static void finish_unit(run *x, int stage) {
   const ett_pipeline *p = x->p;
   rank *r = &x->rank[stage];
@@ -684,12 +687,12 @@ static void on_event(run *x, int at) {
   }
 }
 
-/* Units of a rank after which its order repeats itself. */
+/* Number of units after which the order of a rank repeats. */
 static int64_t period_of(const ett_pipeline *p) {
   return 2 * p->group * p->chunks;
 }
 
-/* Everything that decides what happens next, relative to now and to the first rank. */
+/* The state that determines all later events, relative to now and to the first rank. */
 static size_t fill_state(const run *x, double *at) {
   double *first = at;
   for (int s = 0; s < x->p->stages; s++) {
@@ -714,11 +717,11 @@ static size_t fill_state(const run *x, double *at) {
 
 enum { STATE_FLOWS = 4, STATE_OF_STAGE = STATE_FLOWS + FLOWS + 2 };
 
-/* Rounding of times that repeat: relative, of the time so far. */
+/* Tolerance for repeated times, relative to the current time. */
 #define SAME_TIME 1e-13
 
-/* Seconds by which the collectives of a stage have piled up in a period in which they
- * never ended; negative: they did, or became fewer. */
+/* Growth, in seconds, of a stage's pending collectives during a period in which some were
+ * always pending. Negative if none was pending at some time, or if they shrank. */
 static double piled_up(const run *x, int stage) {
   size_t at = (size_t)stage * STATE_OF_STAGE + STATE_FLOWS + COLLECT;
   if (x->rank[stage].emptied || x->state[1][at] < 0)
@@ -738,7 +741,7 @@ static int same_state(const run *x) {
   return 1;
 }
 
-/* Moves everything by as many times what the last `lag` periods did. */
+/* Advances the state by a multiple of the change of the last `lag` periods. */
 static void skip(run *x, int64_t times) {
   int64_t periods = times * x->lag, group = periods * x->p->group;
   double seconds = (double)times * (x->flows.now - x->state_time);
@@ -765,10 +768,10 @@ static void skip(run *x, int64_t times) {
   }
 }
 
-/* At the first rank's first unit of each period: skips what would repeat the periods
- * before. What happens next depends on the state alone, so an equal state repeats itself
- * until the orders do not. States are compared with one that is replaced after 1, 2, 4,
- * .. periods (Brent 1980), since some steps repeat themselves after several. */
+/* At the first rank's first unit of each period: skips periods that would repeat earlier
+ * ones. Later events depend on the state alone, so equal states repeat while the orders
+ * repeat. Some steps repeat after several periods. A state is therefore compared with a
+ * stored one, which is replaced after 1, 2, 4, ... periods (Brent 1980). */
 static void note_steady(run *x) {
   const ett_pipeline *p = x->p;
   const ett_cursor *c = &x->rank[0].cursor;

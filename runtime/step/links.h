@@ -1,31 +1,33 @@
 /* links.h - the event engine of resources: a pipeline together with what its links carry.
  *
- * Each stage has its compute, and a lane for what it sends on the links of each tier
- * (comm/placement.h). A transfer occupies a share of each lane that it crosses. On them
- * run
- *   units         of the pipeline, on compute, in the order of their rank. Their own
- *                 messages are spread evenly over them;
- *   sends         to other stages, one after the other as they are made. Blocking sends
- *                 hold their rank, others queue: those of the stage's outermost lane, and
- *                 all others;
- *   gathers       of the weights of a slot, from the start of the step on. The first
- *                 forward of a slot ends after its gather;
- *   reductions    of gradient buckets, made evenly over the backward or weight unit.
+ * The resources of a stage are its compute, and one lane per tier for its messages on the
+ * links of that tier (comm/placement.h). A transfer occupies a share of each lane that it
+ * crosses. Flows:
+ *   units         of the pipeline run on compute, in the order of their rank. Their own
+ *                 messages are spread evenly over them.
+ *   sends         to other stages run one after the other. A blocking send occupies its
+ *                 rank. Other sends wait in two queues: sends of the stage's outermost
+ *                 lane, and all others.
+ *   gathers       of the weights of a slot start with the step. The first forward of a
+ *                 slot ends after its gather.
+ *   reductions    of gradient buckets. The backward or weight unit produces its buckets
+ *                 evenly.
  *
- * A transfer is as slow as its slowest lane makes it. A send beside a unit gets its share
- * of a lane, or what the unit leaves of it, and at least half; so do two sends beside one
- * another. Gathers and reductions follow one another and get what these leave. A message
- * is counted at the stage that sends it. Computing beside gathers and reductions is
- * slower by `share`. */
+ * The slowest lane of a transfer sets its rate. A send beside a unit gets its own share
+ * of a lane, at most the part that the unit leaves free, but at least half. The same
+ * holds for two concurrent sends. Gathers and reductions run one after the other on the
+ * rest of the lanes. A message counts only at the stage that sends it. Computing beside
+ * gathers and reductions is slower by `share`. */
 #ifndef ETT_STEP_LINKS_H
 #define ETT_STEP_LINKS_H
 
 #include "step/pipeline/pipeline.h"
 #include "step/program.h"
 
-/* Messages of a buffer cut into buckets. */
+/* The messages of a buffer that is divided into buckets. */
 typedef struct ett_buckets {
-  double size, full, rest;     /* bytes of a full one, how many, bytes of the last */
+  double size, full,
+      rest; /* bytes of a full bucket, number of full buckets, bytes of the last */
   double full_time, rest_time; /* seconds */
 } ett_buckets;
 
@@ -38,26 +40,28 @@ typedef struct ett_links {
   int lanes;
   double collective[ETT_LANES]; /* shares that reductions and gathers occupy */
   double send[ETT_LANES]
-             [ETT_LANES]; /* shares that sends occupy, by their outermost one */
-  /* Per slot: of a unit's own messages, seconds on each lane. NULL: none. */
+             [ETT_LANES]; /* shares that sends occupy, by their outermost lane */
+  /* Per slot: seconds of a unit's own messages on each lane. NULL: none. */
   const double *forward_busy[ETT_LANES], *backward_busy[ETT_LANES];
-  const int32_t *send_lane; /* per slot: outermost of the message to the next, and back */
+  const int32_t
+      *send_lane; /* per slot: outermost lane of the messages to and from the next slot */
   const ett_slice_gradients *gradients; /* per slot; NULL: no reductions beside units */
-  int reduces_every;    /* after every micro-batch of a slot, not only after its last */
+  int reduces_every; /* reduces after each micro-batch of a slot, not only after the last
+                      */
   const double *gather; /* per slot: seconds; NULL: none */
-  double share;         /* of compute, taken by reductions and gathers beside it */
+  double share;         /* share of compute that concurrent reductions and gathers take */
 } ett_links;
 
 typedef enum ett_transfer_kind {
   ETT_TRANSFER_FORWARD,  /* activations, to the stage of the next slice */
   ETT_TRANSFER_BACKWARD, /* their gradients */
-  ETT_TRANSFER_REDUCE,   /* buckets that followed one another without a pause */
+  ETT_TRANSFER_REDUCE,   /* consecutive buckets without a pause */
   ETT_TRANSFER_GATHER,
 } ett_transfer_kind;
 
 typedef struct ett_transfer {
   ett_transfer_kind kind;
-  int lane;            /* the outermost one */
+  int lane;            /* the outermost lane */
   int stage, slot, to; /* to: stage that receives a send */
   uint32_t micro_batch;
   double start, end;
@@ -77,29 +81,30 @@ typedef struct ett_links_workspace ett_links_workspace;
 ett_links_workspace *ett_links_workspace_new(void);
 void ett_links_workspace_free(ett_links_workspace *workspace);
 
-/* A block of at least that many bytes, until the next call; NULL: no memory. */
+/* A block of at least `bytes` bytes, valid until the next call; NULL: no memory. */
 void *ett_links_memory(ett_links_workspace *workspace, size_t bytes);
 
-/* Runs a pipeline on its links, event by event; keep_units: also fill what is per unit
- * or transfer. A unit with more buckets than a limit makes them in groups. */
+/* Runs a pipeline on its links, event by event. keep_units: also fills the arrays per
+ * unit and per transfer. A unit with very many buckets produces them in groups. */
 int ett_links_run(const ett_pipeline *pipeline, const ett_links *links,
                   ett_links_workspace *workspace, int keep_units,
                   ett_links_result *result, ett_err *err);
 
-/* Whether what a stage sends depends on its own units and sends before alone. */
+/* Whether the sends of a stage depend only on its own earlier units and sends. */
 int ett_links_in_order(const ett_pipeline *pipeline, const ett_links *links);
 
-/* Then the same, by the tape of the pipeline: one pass over its units. */
+/* The same result in that case, in one pass over the tape of the pipeline. */
 int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
                            ett_pipeline_workspace *workspace,
                            ett_links_workspace *links_workspace, ett_links_result *result,
                            ett_err *err);
 
-/* The outermost lane of all sends of a stage, but at least 1: they queue apart. */
+/* The outermost lane of the sends of a stage, at least 1; its sends have their own queue.
+ */
 int ett_links_outermost(const ett_pipeline *pipeline, const ett_links *links, int stage);
 
-/* Seconds of reductions or gathers in a second beside a unit: busy by lane, as shares of
- * its time at full rate. */
+/* Seconds of reductions or gathers per second beside a unit. busy: share of the unit's
+ * time at full rate in which it occupies each lane. */
 static inline double ett_links_beside(const ett_links *l, double rate,
                                       const double *busy) {
   double most = 1;
@@ -109,7 +114,7 @@ static inline double ett_links_beside(const ett_links *l, double rate,
   return most > 0 ? most : 0;
 }
 
-/* Full buckets that are made when the next ones are. */
+/* Number of full buckets after the next group is complete. */
 double ett_buckets_next(const ett_buckets *buckets, double made);
 
 #endif

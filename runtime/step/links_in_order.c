@@ -1,8 +1,8 @@
 /* Pipelines on their links in the order of a tape.
  *
- * Sends go before collectives, and nothing of one stage uses the links of another. So
- * where passes do not slow sends, what a stage has sent follows from its own units up to
- * now: one pass over a tape computes the same as the engine of events (links.c). */
+ * Sends have priority over collectives, and no stage uses the links of another stage. If
+ * units do not slow sends either, the sends of a stage depend only on its own earlier
+ * units. One pass over a tape then gives the result of the event engine (links.c). */
 #include <string.h>
 
 #include "step/links.h"
@@ -12,19 +12,22 @@ typedef struct in_order {
   const ett_links *l;
   ett_engine e; /* link[0], link[1]: inner sends, and those of the outermost lane, until;
                    link[2]: collectives are counted up to then */
-  const int32_t *outermost;   /* per rank */
-  const unsigned char *holds; /* per rank, twice: whether these sends stop collectives */
-  double *left;               /* per rank: seconds of collectives that wait */
-  double *gathers, *served;   /* per rank: all gathers; collectives that are through */
+  const int32_t *outermost; /* per rank */
+  const unsigned char
+      *holds;   /* per rank and link: whether these sends stop collectives */
+  double *left; /* per rank: seconds of pending collectives */
+  double *gathers,
+      *served; /* per rank: seconds of all gathers; of completed collectives */
   double *reduced, *gather_wait;
-  double *need;                     /* per slot: gathers of its rank up to its own */
-  int64_t *gradients;               /* per slot: units that made them */
-  unsigned char *begun;             /* per slot */
-  unsigned char *reduces, *emptied; /* per rank: ever; whether all collectives ended */
+  double *need;         /* per slot: seconds of its rank's gathers up to its own */
+  int64_t *gradients;   /* per slot: number of units that produced gradients */
+  unsigned char *begun; /* per slot */
+  unsigned char *reduces,
+      *emptied; /* per rank: whether it ever reduces; whether all collectives ended */
   double *left_before;
 } in_order;
 
-/* Whether sends of a lane stop collectives: 1, 0; -1: they slow them. */
+/* 1: sends of a lane stop collectives; 0: they have no effect; -1: they slow them. */
 static int stops(const ett_links *l, int lane) {
   int slows = 0;
   for (int i = 0; i < l->lanes; i++) {
@@ -36,7 +39,7 @@ static int stops(const ett_links *l, int lane) {
   return slows ? -1 : 0;
 }
 
-/* Sets a bit for each lane that is the outermost of a send of a stage; -1: of all. */
+/* A bit for each lane that is the outermost lane of a send of a stage (-1: any stage). */
 static unsigned lanes_of_sends(const ett_pipeline *p, const ett_links *l, int stage) {
   unsigned lanes = 0;
   for (int v = 0; v < p->stages * p->chunks; v++) {
@@ -80,7 +83,7 @@ static double later(double a, double b) {
   return a > b ? a : b;
 }
 
-/* Until when a rank's sends stop collectives. */
+/* The time until which a rank's sends stop collectives. */
 static double stopped(const in_order *o, int rank) {
   const unsigned char *holds = &o->holds[2 * rank];
   double until = holds[0] ? o->e.link[0][rank] : 0;
@@ -96,7 +99,7 @@ static void empty(const in_order *o, int rank, double at) {
   o->left[rank] = 0;
 }
 
-/* Moves the collectives of a rank on to a time, at a rate. */
+/* Advances the collectives of a rank to a time, at a rate. */
 static void serve(const in_order *o, int rank, double to, double rate) {
   double *at = &o->e.link[2][rank], *left = &o->left[rank];
   double from = later(*at, stopped(o, rank));
@@ -112,8 +115,8 @@ static void serve(const in_order *o, int rank, double to, double rate) {
   }
 }
 
-/* Computes for some seconds from a time on, slower while there are collectives, which run
- * at a rate meanwhile. Returns when it is done. */
+/* Computes for some seconds from a time on. Computing is slower while collectives run,
+ * which advance at `rate`. Returns the end. */
 static double compute(const in_order *o, int rank, double at, double seconds,
                       double rate) {
   double slow = 1 - o->l->share;
@@ -139,14 +142,15 @@ static void reduce(const in_order *o, int rank, double seconds) {
   o->reduces[rank] = 1;
 }
 
-/* The next full buckets of a unit: when they are made, as a part of it; 1: none. */
+/* The fraction of a unit after which its next full buckets are complete; 1: none is left.
+ */
 static double next_part(const ett_buckets *b, double made) {
   if (made >= b->full)
     return 1;
   return ett_buckets_next(b, made) * b->size / (b->full * b->size + b->rest);
 }
 
-/* Runs a unit that makes buckets; returns when it has ended. */
+/* Runs a unit that produces buckets; returns its end. */
 static double make_buckets(const in_order *o, int rank, int slot, double at,
                            double seconds, double rate) {
   const ett_buckets *of[2] = {&o->l->gradients[slot].dense,
@@ -170,7 +174,7 @@ static double make_buckets(const in_order *o, int rank, int slot, double at,
   return at;
 }
 
-/* The slot whose gradients a unit makes and reduces; -1: none. */
+/* The slot whose gradients a unit produces and reduces; -1: none. */
 static int reducing(const in_order *o, const ett_event *event) {
   const ett_pipeline *p = o->e.p;
   int kind = (int)(event->unit % ETT_UNIT_KINDS),
@@ -182,8 +186,8 @@ static int reducing(const in_order *o, const ett_event *event) {
   return ++o->gradients[slot] == runs || o->l->reduces_every ? slot : -1;
 }
 
-/* The rate of collectives beside the units event .. last, from the seconds in which these
- * occupy their lanes. */
+/* The rate of collectives beside the units event .. last, from the seconds for which
+ * these units occupy their lanes. */
 static double rate_beside(const in_order *o, const ett_event *event,
                           const ett_event *last, double seconds) {
   double busy[ETT_LANES] = {0};
@@ -202,8 +206,8 @@ static double rate_beside(const in_order *o, const ett_event *event,
   return ett_links_beside(o->l, 1 - o->l->share, busy);
 }
 
-/* Runs the collectives of a rank beside its units event .. last; returns when these end:
- * a first forward waits for its weights. */
+/* Runs the collectives of a rank beside its units event .. last; returns the end of the
+ * units. A first forward waits for its weights. */
 static double beside(const in_order *o, const ett_event *event, const ett_event *last,
                      double start, double seconds) {
   int rank = event->rank, slot = -1;
@@ -233,7 +237,7 @@ static double beside(const in_order *o, const ett_event *event, const ett_event 
   return ready;
 }
 
-/* Runs some events: as run_events of engine.c, with links. */
+/* Runs a range of events, as run_events of engine.c does, with links. */
 static void run(const in_order *o, const ett_timing *timing, const ett_event *event,
                 size_t count) {
   const ett_engine *e = &o->e;
@@ -277,8 +281,8 @@ static void run(const in_order *o, const ett_timing *timing, const ett_event *ev
   }
 }
 
-/* Whether the state is that of a period ago, moved by delta. Collectives that never end
- * meanwhile may pile up. */
+/* Whether the state equals that of the previous period plus delta. Collectives that are
+ * always pending may grow. */
 static int same_state(const in_order *o, const ett_event *events, size_t period,
                       double delta) {
   const ett_engine *e = &o->e;
@@ -302,8 +306,8 @@ static int same_state(const in_order *o, const ett_event *events, size_t period,
   return 1;
 }
 
-/* Runs the period of a tape again and again; once a period has moved every time by the
- * same delta, all but the last are one multiplication. */
+/* Repeats the period of a tape. Once a period moves every time by the same delta, all
+ * later periods but the last are skipped by one multiplication. */
 static void run_periods(const in_order *o, const ett_pipeline_tape *tape,
                         const ett_timing *timing) {
   const ett_engine *e = &o->e;
@@ -345,7 +349,7 @@ static size_t take(size_t *at, size_t bytes) {
   return here;
 }
 
-/* Notes whether the sends between a slot and the next one stop collectives. */
+/* Records whether the sends between a slot and the next one stop collectives. */
 static void fill_holds(const in_order *o, int slot, const int32_t *outermost,
                        unsigned char *holds) {
   const ett_pipeline *p = o->e.p;

@@ -1,8 +1,8 @@
 --- Steps composed of held-out samples: does the interval of a step contain the measured sum?
 --
 -- Rows of the shared sample files carry the configuration they were measured at (mp, b, l, h, dim). A
--- fifth of the configurations (b, l, dim) is withheld from every file at once and every pool is fitted
--- on the rest. A step at a withheld configuration is then a sum of held-out measured times over counts
+-- fifth of the configurations (b, l, dim) is held out of every file at once and every pool is fitted
+-- on the rest. A step at a held-out configuration is then a sum of held-out measured times over counts
 -- of a random number of layers, against the sum of the predictions and its interval, combined from
 -- the operators' own as estimates combine them.
 local holdout = require "ett.profile.holdout"
@@ -37,7 +37,7 @@ local function hash_of(text, seed)
   return h
 end
 
---- Marks the rows of withheld configurations.
+--- Marks the rows of held-out configurations.
 local function configuration_rows(seed)
   return function(file)
     file.columns = file.columns or raw_columns(file)

@@ -1,4 +1,4 @@
-/* Combinations of ett.search: what a sweep evaluates, and its results. */
+/* Combinations of ett.search: the plans of a sweep, and its results. */
 #include <string.h>
 
 #include "bind/search/search.h"
@@ -27,7 +27,7 @@ static int checked(lua_State *L, int status, const ett_err *err) {
 static const char *const size_names[] = {
     "pp", "tp", "cp", "dp", "micro_batch", "seq", "micro_batches", "global_batch", NULL};
 
-/* A member of plans; without a name or field: none. */
+/* A member of plans; no member without a name or field. */
 static ett_plan_member member_of(const ett_step_lua_field *field) {
   if (!field)
     return (ett_plan_member){0, 0};
@@ -92,8 +92,8 @@ static ett_combinations_settings get_settings(lua_State *L, int index) {
 }
 
 /* combinations({{name=, count=, values=, field=, in_c={…}}, …}, settings): the last axis
- * changes fastest. C reads in_c[k] as the plan's field of that name; without a field it
- * leaves the plan as it is. settings: the sizes that no axis has, devices, memory_limit,
+ * changes fastest. in_c[k] is value k of the plan field that C reads; without a field the
+ * axis does not change the plan. settings: sizes without an axis, devices, memory_limit,
  * told, share_rank, share_size, share_every. */
 static int combinations_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);

@@ -103,7 +103,7 @@ typedef struct ett_trace_part {
   uint32_t member_count, member_capacity;
   uint64_t seen;       /* records of any kind */
   uint64_t begin, end; /* bytes of the file that it covers */
-  uint64_t cut_at;     /* where the file ended right behind an array, or 0 */
+  uint64_t cut_at;     /* where the file ended directly after an array, or 0 */
   bool saw_events;     /* a traceEvents array began here */
   bool root_object;    /* the document began here, with '{' */
   struct {
@@ -136,7 +136,7 @@ static inline uint32_t ett_part_track(ett_trace_part *p, int64_t pid, uint8_t pi
   return p->last_track = ett_part_find_track(p, pid, pid_type, tid, tid_type);
 }
 
-/* String id of a text of the file, made if new, which begins at the offset;
+/* The string id of a text of the file, made if new, which begins at the offset;
  * ETT_STRING_NONE when memory ran out. Bytes that are no UTF-8 count as damage. */
 uint32_t ett_part_intern(ett_trace_part *p, const char *text, size_t length,
                          uint64_t offset);

@@ -42,7 +42,7 @@ local function kernels_of_linear2(files)
 end
 
 --- Error at the shapes of Perlmutter's linear2 on several tensor ranks, which nobody sampled under that name: the same
---- products are measured in the sibling files (linear4 at four times the ranks, say). Those rows are withheld from
+--- products are measured in the sibling files (linear4 at four times the ranks, say). Those rows are held out of
 --- every file, and the pool is fitted to the rest.
 ---@return table[] { pass=, rows=, error= }
 function shared_samples.linear2(files)

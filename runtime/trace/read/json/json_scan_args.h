@@ -16,7 +16,7 @@ typedef struct arg_value {
   span text;
 } arg_value;
 
-/* A number at p that is no integer of up to 18 digits. */
+/* A number at p, other than an integer of up to 18 digits. */
 static const char *long_number(ett_json_scan *s, const char *p, const char *end,
                                arg_value *v) {
   const char *stop = scalar(p);
@@ -88,8 +88,8 @@ static const char *read_arg(ett_json_scan *s, const char *p, const char *end,
   return q;
 }
 
-/* Id of the event's name. Most names return: they are known by both ends, and compared.
- */
+/* The id of the event's name. Most names repeat: they are found by their first and last
+ * bytes, then compared. */
 static inline uint32_t text_of(ett_json_scan *s, const span *text) {
   const char *p = text->text;
   const size_t n = text->length;
@@ -108,7 +108,7 @@ static inline uint32_t text_of(ett_json_scan *s, const span *text) {
   return id;
 }
 
-/* Gives the text of a value its id; -1 when memory ran out. */
+/* Sets the id of a value's text; -1 if memory runs out. */
 static inline int name_text(ett_json_scan *s, arg_value *v) {
   if (v->fact.arg.type != ETT_ARG_TEXT)
     return 0;
@@ -117,7 +117,7 @@ static inline int name_text(ett_json_scan *s, arg_value *v) {
   return s->oom ? -1 : 0;
 }
 
-/* Adds what an arg says to the event; -1 when memory ran out. */
+/* Adds an arg to the event; -1 if memory runs out. */
 static inline int take_arg(ett_json_scan *s, const ett_json_fact *f, event_state *e) {
   if (f->integral) {
     e->has |= f->slot->builtin;
@@ -168,7 +168,7 @@ static const char *keep_arg(ett_json_scan *s, const ett_json_slot *slot, const c
   return q;
 }
 
-/* The slot of an arg's key, or NULL when the arg was not requested. */
+/* The slot of an arg's key; NULL if the arg was not requested. */
 static inline const ett_json_slot *slot_of(const ett_json_args *wanted, const span *key) {
   unsigned char c = (unsigned char)*key->text;
   const ett_json_slot *slot = NULL;
@@ -184,8 +184,8 @@ static inline ett_json_member *member_at(ett_json_scan *s, const char *key) {
   return &s->members[load8(key + 1) * 0x9E3779B97F4A7C15u >> 56];
 }
 
-/* Remembers the member whose key opens at p. Its value begins at value; behind it, next
- * is the key of the one that follows, the end of the object, or NULL. */
+/* Stores the member whose key begins at p and whose value begins at `value`. next: the
+ * key of the following member, the end of the object, or NULL. */
 static inline void remember_member(ett_json_member *m, const char *p, const char *value,
                                    const char *next, bool last,
                                    const ett_json_slot *slot) {
@@ -199,7 +199,7 @@ static inline void remember_member(ett_json_member *m, const char *p, const char
   memcpy(m->text, p, sizeof m->text);
 }
 
-/* The value of a member's key at p; NULL with s->bad set when there is none. */
+/* The start of the value of the key at p; NULL with s->bad set if there is none. */
 static inline const char *key_end(ett_json_scan *s, const char *p, const char *end,
                                   const ett_json_slot **slot) {
   span key;
@@ -215,7 +215,7 @@ static inline const char *key_end(ett_json_scan *s, const char *p, const char *e
   return space(p + 1);
 }
 
-/* The args object that opens at p; behind it, or NULL. */
+/* Reads the args object at p. Returns its end, or NULL. */
 static const char *arguments(ett_json_scan *s, const char *p, const char *end,
                              event_state *e) {
   p = space(p + 1);

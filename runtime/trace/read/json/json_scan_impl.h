@@ -5,9 +5,9 @@
  *   vsolid(p)  mask of bytes above 0x20 (not white space)
  *   vquote(p), vslash(p), vopen(p) ('{' '['), vclose(p) ('}' ']')
  *   vscalar(p) mask of ',' '}' ']' '"' and bytes up to 0x20
- * with hstop, hsolid and hscalar the same on HEAD bytes (most strings, numbers and
- * stretches of white space are short, and narrow registers answer sooner),
- * and prefix(m): running exclusive-or of the bits, all in MASK. */
+ * hstop, hsolid and hscalar do the same on HEAD bytes: most strings, numbers and runs of
+ * white space are short, and narrow registers are faster. prefix(m) is the running
+ * exclusive-or of the bits. All masks have type MASK. */
 
 #include <stdlib.h>
 
@@ -67,8 +67,8 @@ static const char *new_identity(ett_json_scan *s, const char *p, const char *end
   return q;
 }
 
-/* A pid, tid: integer, string, or anything (taken as its text). Most are that of the
- * event before. */
+/* A pid or tid: an integer, a string, or any other value (as its text). Most equal those
+ * of the previous event. */
 static inline const char *identity(ett_json_scan *s, const char *p, const char *end,
                                    int64_t *value, uint8_t *type, ett_json_again *again) {
   if ((((load8(p) ^ again->bits[0]) & again->mask[0]) |
@@ -80,7 +80,7 @@ static inline const char *identity(ett_json_scan *s, const char *p, const char *
   return new_identity(s, p, end, value, type, again);
 }
 
-/* A metadata event: the name of a process or thread. -1 when memory ran out. */
+/* A metadata event: the name of a process or thread. -1 if memory runs out. */
 static inline int name_track(ett_json_scan *s, const event_state *e) {
   int process = e->name.length == 12 && memcmp(e->name.text, "process_name", 12) == 0;
   int thread = e->name.length == 11 && memcmp(e->name.text, "thread_name", 11) == 0;
@@ -103,7 +103,7 @@ static inline ett_json_category *category_at(ett_json_scan *s, const char *quote
   return &s->categories[load8(quoted) * 0x9E3779B97F4A7C15u >> 60];
 }
 
-/* Number of the event's category, which is remembered with its quotes. */
+/* The number of the event's category; recent categories are cached with their quotes. */
 static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
   if (e->has_category != 1)
     return e->has_category ? e->category_id : ETT_CATEGORY_NONE;
@@ -122,7 +122,8 @@ static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
   return id;
 }
 
-/* Makes a row, a track's name or nothing of a whole event that begins at offset. */
+/* Stores a complete event that begins at `offset`: as a row, as a track's name, or not.
+ */
 static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   ett_trace_part *part = s->part;
   part->seen++;
@@ -186,7 +187,7 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   return ett_part_append(part, &row);
 }
 
-/* Behind the colon that follows a key; NULL with s->bad set when there is none. */
+/* The position after the colon of a key; NULL with s->bad set if there is none. */
 static inline const char *behind_colon(ett_json_scan *s, const char *p) {
   if (p[0] == ':' && p[1] == ' ' && (unsigned char)p[2] > ' ')
     return p + 2;
@@ -197,7 +198,7 @@ static inline const char *behind_colon(ett_json_scan *s, const char *p) {
   return NULL;
 }
 
-/* The ts or dur at p: a number, or a string that holds one. */
+/* The ts or dur at p: a number, or a string with a number. */
 static inline const char *event_time(ett_json_scan *s, const char *p, const char *end,
                                      event_state *e, int ts) {
   int64_t value = 0;
@@ -213,7 +214,7 @@ static inline const char *event_time(ett_json_scan *s, const char *p, const char
       wrong = 1;
     }
     q++;
-  } else if (*p == 'n') { /* null: as if it were not there */
+  } else if (*p == 'n') { /* null: as if it were missing */
     return skip_value(s, p, end);
   } else {
     q = time_ticks(s, p, end, &value, &wrong);
@@ -247,7 +248,8 @@ static inline const char *event_category(ett_json_scan *s, const char *p, const 
 
 #define KEY(text) (memcmp(p + 1, text "\"", sizeof text) == 0)
 
-/* The member of an event whose key opens at p; behind its value, or NULL. */
+/* Reads the member of an event whose key begins at p. Returns the end of its value, or
+ * NULL. */
 static inline const char *member(ett_json_scan *s, const char *p, const char *end,
                                  event_state *e) {
   if (KEY("ph")) {
@@ -310,7 +312,7 @@ static inline void no_event(event_state *e, const char *p) {
 
 #include "trace/read/json/json_scan_known.h"
 
-/* Makes what an event is of its members; -1 when memory ran out. */
+/* Stores an event by its members; -1 if memory runs out. */
 static inline int finish(ett_json_scan *s, event_state *e, const char *start) {
   if (emit(s, e, s->base + (uint64_t)(start - s->data))) {
     s->oom = 1;
@@ -321,8 +323,8 @@ static inline int finish(ett_json_scan *s, event_state *e, const char *start) {
   return 0;
 }
 
-/* The members of an event behind its '{', at p; behind its '}', or NULL with s->bad set
- * when malformed. */
+/* Reads the members of an event; p is after its '{'. Returns the position after its '}',
+ * or NULL with s->bad set if it is malformed. */
 static inline const char *members(ett_json_scan *s, const char *p, const char *end,
                                   event_state *e) {
   for (;;) {
@@ -348,7 +350,8 @@ static inline const char *members(ett_json_scan *s, const char *p, const char *e
   return NULL;
 }
 
-/* One event whose '{' is p; behind its '}', or NULL with s->bad set when malformed. */
+/* Reads the event whose '{' is at p. Returns the position after its '}', or NULL with
+ * s->bad set if it is malformed. */
 static inline const char *event(ett_json_scan *s, const char *p, const char *end) {
   event_state e;
   no_event(&e, p);
@@ -366,7 +369,7 @@ static inline const char *event(ett_json_scan *s, const char *p, const char *end
   }
   q = space(p + 1);
   if (*q == '}' && q < end)
-    return q + 1; /* {}: what XLA ends its arrays with */
+    return q + 1; /* {}: XLA ends its arrays with an empty event */
   q = members(s, q, end, &e);
   if (!q || finish(s, &e, p))
     return NULL;

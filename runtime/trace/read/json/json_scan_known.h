@@ -1,13 +1,13 @@
-/* json_scan_known.h - events that are written like earlier ones; a part of
+/* json_scan_known.h - fast reading of events with a known layout; a part of
  * json_scan_impl.h.
  *
  * Most events of a trace repeat the keys, the order and the white space of an earlier
- * one. They are a tree of steps: bytes that were the same, then a value. An event whose
- * bytes lead from the root to an end of the tree means what they meant before, so only
- * its values are read. Any other event is read by the general scanner, and its way is
+ * one. A tree stores these layouts. A step of the tree is a run of constant bytes, then a
+ * value. If the bytes of an event lead from the root to an end of the tree, only its
+ * values are read. Other events are read by the general scanner, and their layouts are
  * added to the tree. */
 
-/* The ts or dur at p, most of which are digits before a comma; behind it, or NULL. */
+/* Reads the ts or dur at p, usually digits before a comma. Returns its end, or NULL. */
 static inline const char *known_time(ett_json_scan *s, const char *p, const char *end,
                                      event_state *e, int ts) {
   uint64_t whole, part;
@@ -33,7 +33,7 @@ static inline const char *known_time(ett_json_scan *s, const char *p, const char
   return q;
 }
 
-/* The value of a step, read as the general scanner reads it: behind it, or NULL. */
+/* Reads the value of a step as the general scanner does. Returns its end, or NULL. */
 static inline const char *known_value(ett_json_scan *s, const ett_json_step *step,
                                       const char *p, const char *end, event_state *e) {
   switch (step->value) {
@@ -64,8 +64,8 @@ static inline int take_fact(ett_json_scan *s, const ett_json_fact *f, event_stat
   return 0;
 }
 
-/* Whether the step's bytes are at p. They may not go beyond the window: their last one is
- * no quote, as all bytes behind the window are. */
+/* Whether the step's bytes are at p. They cannot extend beyond the window: its padding is
+ * quotes, and the last byte of a step is not a quote. */
 static inline bool is_step(const ett_json_known *k, const ett_json_step *step,
                            const char *p) {
   if ((load8(p + step->before) ^ step->last) & step->mask)
@@ -80,8 +80,9 @@ static inline bool is_step(const ett_json_known *k, const ett_json_step *step,
   return vsame(p + n - WIDTH, q + n - WIDTH) == ALL;
 }
 
-/* The step behind `at`, but for the first one, that the bytes at p are. It becomes the
- * first: events that follow one another are alike. NULL when there is none. */
+/* The step after `at`, other than the first alternative, whose bytes are at p; NULL if
+ * there is none. It becomes the first alternative, because consecutive events are alike.
+ */
 static ett_json_step *find_step(ett_json_known *k, ett_json_step *at, const char *p) {
   for (ett_json_step *before = at->child, *step; (step = before->next); before = step)
     if (is_step(k, step, p)) {
@@ -92,8 +93,8 @@ static ett_json_step *find_step(ett_json_known *k, ett_json_step *at, const char
   return NULL;
 }
 
-/* The event whose '{' is p, if its bytes lead to an end of the tree: behind its '}'; else
- * NULL, and k->stuck says how far they led. */
+/* Reads the event whose '{' is at p if the tree has its layout, and returns the position
+ * after its '}'. Otherwise returns NULL, and k->stuck is the last step that matched. */
 static const char *known_event(ett_json_scan *s, const char *p, const char *end,
                                event_state *e) {
   ett_json_known *k = s->known;
@@ -123,17 +124,17 @@ static const char *known_event(ett_json_scan *s, const char *p, const char *end,
   }
 }
 
-/* The way of an event through the tree, of which the steps from a place on are new. */
+/* The path of an event through the tree. Steps from `at` on are new. */
 typedef struct way {
   const char *from;  /* bytes of the next step */
   ett_json_step *at; /* the step before it */
-  uint16_t facts;    /* of the next step: the last of the tree's */
+  uint16_t facts;    /* facts of the next step: the last ones of the tree */
   uint16_t category;
   uint8_t ph;
   bool has_ph, has_category, crowded, failed;
 } way;
 
-/* Adds the step whose bytes end at `to`. */
+/* Adds a step whose bytes end at `to`. */
 static void add_step(ett_json_known *k, way *w, const char *to, ett_json_value value,
                      const ett_json_slot *slot) {
   const size_t length = (size_t)(to - w->from);
@@ -167,8 +168,8 @@ static void add_step(ett_json_known *k, way *w, const char *to, ett_json_value v
   w->crowded = false;
 }
 
-/* Whether a member of args, whose key and value are here, belongs to the bytes that stay
- * the same. Then what it says is added to the facts. */
+/* Whether a member of args, with its key and value, belongs to the constant bytes. If so,
+ * it is added to the facts. */
 static bool is_fixed(ett_json_scan *s, way *w, const char *key, const char *value,
                      const char *end, const ett_json_slot *slot) {
   ett_json_known *k = s->known;
@@ -186,7 +187,7 @@ static bool is_fixed(ett_json_scan *s, way *w, const char *key, const char *valu
   return true;
 }
 
-/* The same for an event's pid or tid. */
+/* The same for the pid or tid of an event. */
 static bool is_fixed_id(ett_json_known *k, way *w, const char *value, const char *q,
                         bool is_tid) {
   ett_json_fact f = {.is_tid = is_tid};
@@ -201,7 +202,7 @@ static inline bool is_key(const char *key, size_t length, const char *name) {
   return strlen(name) == length && memcmp(key + 1, name, length) == 0;
 }
 
-/* Goes on to a member: its key and its value, which ends at q. */
+/* Adds a member to the path: its key and its value, which ends at q. */
 static void pass_member(ett_json_scan *s, way *w, const span *key, const char *value,
                         const char *q, const char *end, bool in_args) {
   const char *text = key->text - 1;
@@ -242,14 +243,14 @@ static void pass_member(ett_json_scan *s, way *w, const span *key, const char *v
   w->from = q;
 }
 
-/* Adds the event from p to end, which was read without damage, to the tree. */
+/* Adds the event from p to end to the tree; it was read without damage. */
 static void learn(ett_json_scan *s, const char *p, const char *end) {
   ett_json_known *k = s->known;
   way w = {.from = k->stuck_at, .at = k->stuck};
   uint32_t alike = 0;
   for (const ett_json_step *i = w.at->child; i; i = i->next)
     alike++;
-  w.crowded = alike >= 8; /* its args seem to change, too */
+  w.crowded = alike >= 8; /* its args probably change, too */
   bool in_args = false;
   p = space(p + 1);
   while (!w.failed) {
@@ -282,8 +283,8 @@ static void learn(ett_json_scan *s, const char *p, const char *end) {
   }
 }
 
-/* Goes on from an event that the tree did not know, from p to end. The tree is made, and
- * given up where it knows too little. */
+/* Called after an event from p to end whose layout was unknown. Makes the tree, and frees
+ * it if too few events match. */
 static void unknown_event(ett_json_scan *s, const char *p, const char *end) {
   if (s->until_known) {
     if (--s->until_known == 0 && WIDTH > 8 && (s->known = calloc(1, sizeof *s->known)))

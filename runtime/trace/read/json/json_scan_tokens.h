@@ -35,8 +35,8 @@ typedef struct span {
   unsigned char escaped, control;
 } span;
 
-/* The string whose opening quote is p[-1]; returns its closing quote, NULL when it does
- * not close before end. */
+/* The closing quote of the string whose opening quote is p[-1]; NULL if there is none
+ * before end. */
 static inline const char *string(const char *p, const char *end, span *out) {
   out->text = p;
   out->escaped = out->control = 0;
@@ -62,7 +62,7 @@ static inline const char *string(const char *p, const char *end, span *out) {
     }
     if (p >= end)
       return NULL;
-    p -= WIDTH; /* the loop goes on at p */
+    p -= WIDTH; /* the loop continues at p */
   }
 }
 
@@ -71,7 +71,7 @@ static const char *nested(const char *p, const char *end) {
   int64_t depth = 0;
   MASK inside = 0; /* all ones while in a string */
   for (; p < end; p += WIDTH) {
-    if (vslash(p)) { /* rare: byte by byte through this stretch */
+    if (vslash(p)) { /* rare: reads these bytes one by one */
       const char *stop = p + WIDTH;
       for (; p < stop; p++) {
         if (inside) {
@@ -119,7 +119,7 @@ static inline const char *scalar(const char *p) {
   }
 }
 
-/* End of the value at p; p itself when there is none; NULL when it runs past end. */
+/* The end of the value at p; p if there is none; NULL if it exceeds end. */
 static const char *SCAN(skip)(const char *p, const char *end) {
   span s;
   if (*p == '"') {
@@ -132,7 +132,7 @@ static const char *SCAN(skip)(const char *p, const char *end) {
   return q < end ? q : NULL;
 }
 
-/* The same for the parser: NULL with s->bad set when there is none. */
+/* The same for the parser: NULL with s->bad set if there is none. */
 static inline const char *skip_value(ett_json_scan *s, const char *p, const char *end) {
   const char *q = SCAN(skip)(p, end);
   if (q != p)
@@ -143,7 +143,7 @@ static inline const char *skip_value(ett_json_scan *s, const char *p, const char
 
 static const uint32_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
 
-/* The number of which t has the eight digits, one a byte. */
+/* The number of eight digits, one per byte of t. */
 static inline uint64_t eight_digits(uint64_t t) {
   t = (t * 10) + (t >> 8);
   return (((t & 0x000000FF000000FFu) * 0x000F424000000064u) +
@@ -151,9 +151,9 @@ static inline uint64_t eight_digits(uint64_t t) {
          32;
 }
 
-/* Digits from p; *n of them. The value is exact up to 19 digits. Eight bytes at a time:
- * the first that is no digit has the top bit set in `other`, those behind it do not
- * count. */
+/* Reads *n digits from p. The value is exact up to 19 digits. Reads eight bytes at a
+ * time: in `other` the first byte that is not a digit has its top bit set; later bytes
+ * are ignored. */
 static inline const char *digits(const char *p, uint64_t *value, unsigned *n) {
   const char *start = p;
   uint64_t v = 0;
@@ -177,7 +177,7 @@ static inline const char *digits(const char *p, uint64_t *value, unsigned *n) {
   }
 }
 
-/* An integer of 64 bits at p, or p itself when it is anything else. */
+/* Reads a 64-bit integer at p and returns its end; returns p for all else. */
 static inline const char *integer(const char *p, int64_t *value) {
   uint64_t v;
   unsigned n;
@@ -202,7 +202,7 @@ static const char *odd_time(ett_json_scan *s, const char *p, const char *end,
   return q;
 }
 
-/* A time in microseconds as ticks; returns its end, or p when it is no number. */
+/* A time in microseconds as ticks; returns its end, or p if it is not a number. */
 static inline const char *time_ticks(ett_json_scan *s, const char *p, const char *end,
                                      int64_t *ticks, uint8_t *bad) {
   uint64_t whole, part = 0;
@@ -231,8 +231,7 @@ static inline const char *time_ticks(ett_json_scan *s, const char *p, const char
   return q;
 }
 
-/* The rest of a string that opens at p and closes at q, unless unescaped quotes follow.
- */
+/* Completes a string from p to the quote q, which may be an unescaped quote inside it. */
 static const char *healed_at(ett_json_scan *s, const char *p, const char *q,
                              const char *end, span *out) {
   const char *next = space(q + 1);
@@ -248,7 +247,7 @@ static const char *healed_at(ett_json_scan *s, const char *p, const char *q,
   return q + 1;
 }
 
-/* The string at p (opening quote), unescaped quotes inside healed; behind it. */
+/* Reads the string at p (opening quote) and repairs unescaped quotes. Returns its end. */
 static inline const char *healed(ett_json_scan *s, const char *p, const char *end,
                                  span *out) {
   const char *q = string(p + 1, end, out);

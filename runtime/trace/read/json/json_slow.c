@@ -175,7 +175,7 @@ uint32_t ett_json_text(ett_json_scan *s, const char *raw, size_t length, int esc
   return id;
 }
 
-/* Shape of a JSON number at p, leniently ("1.", ".5" and "+1" are none): its end or p. */
+/* The end of a JSON number at p, or p if there is none ("1.", ".5" and "+1" are not). */
 static const char *number_end(const char *p, const char *end) {
   const char *q = p;
   if (q < end && *q == '-')
@@ -205,8 +205,8 @@ static const char *number_end(const char *p, const char *end) {
   return q;
 }
 
-/* Few digits and a small power of ten: both exact as doubles, so that one division or
- * multiplication rounds correctly (Clinger 1990). 1 when it applies. */
+/* Returns 1 if the digits and the power of ten are exact as doubles: one division or
+ * multiplication then rounds correctly (Clinger 1990). */
 static int number_fast(const char *p, const char *q, double *value) {
   static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                  1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
