@@ -79,13 +79,13 @@ local function open(dist)
     return dynamic(job, journal, list)
   end
 
-  --- A barrier. Returns whether any rank was told to stop.
+  --- A barrier. Returns whether any rank must stop.
   function shared.align(stopped) return world:reduce(stopped and 1 or 0, "max") > 0 end
 
   --- The mean of a number over the ranks; every rank must call it.
   function shared.mean(value) return world:reduce(value, "sum") / job.size end
 
-  --- Whether any rank was told to stop. Every rank calls it between two tables: a rank that continued alone would wait
+  --- Whether any rank must stop. Every rank calls it between two tables: a rank that continued alone would wait
   --- for the others forever.
   function shared.any(stopped) return world:agree(stopped and 1 or 0) > 0 end
 

@@ -322,7 +322,6 @@ local function order_of(record)
   return units
 end
 
---- The schedule from the units of the first stage: how many forward units run before the first backward one.
 --- The schedule, from the number of forward units before the first backward unit on the first stage.
 function layout.schedule_of(units, pp, rank)
   local forward, before, seen = 0, nil, false

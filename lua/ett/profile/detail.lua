@@ -1,4 +1,4 @@
---- Text on the origin of an answer. A search asks for thousands of answers and shows a few, so a detail may stay a
+--- Text on the origin of an answer. A search computes thousands of answers and shows a few, so a detail may stay a
 --- format with its arguments, { format, … }, until it is read. The arguments may be details too.
 local detail = {}
 

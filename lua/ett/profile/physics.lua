@@ -15,7 +15,6 @@ physics.assumed_multiprocessors = 108
 local multiprocessors = { MI250 = 208 }
 
 -- Devices with the same chip under another name.
--- Devices with the same chip under another name.
 local same_chip = { A800 = "A100", H800 = "H100" }
 
 local devices -- name in capitals -> facts

@@ -42,16 +42,16 @@ local actions = { init = init, ["add-curve"] = add_curve }
 return {
   name = "cluster",
   finds = true,
-  summary = "write a cluster file from what is found on this machine, add measured collectives to one",
+  summary = "write a cluster file of this machine, or add measured collectives to a cluster file",
   usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]\n"
     .. "       ett cluster add-curve FILE.lua OUTPUT ... [--tier NAME] [--replace]",
   description = "init: finds GPUs, processors, memory, NUMA nodes and network cards, and measures peak rates by short\n"
     .. "probes. On GPUs: products by cuBLASLt in every precision, a copy in memory, a copy to the next GPU.\n"
     .. "Without a GPU: the processors. CUDA_VISIBLE_DEVICES chooses the GPUs.\n"
     .. "The file goes to DIR/NAME.lua; add its folder's parent to ETT_PATH, or name the file itself.\n\n"
-    .. "add-curve: reads what all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf, sendrecv_perf or\n"
-    .. "broadcast_perf of nccl-tests (or rccl-tests) printed, one file each, and writes their bandwidths by message\n"
-    .. "size into the cluster file. Collectives of that kind then take the measured bandwidth.",
+    .. "add-curve: reads the output of nccl-tests (or rccl-tests): all_reduce_perf, all_gather_perf,\n"
+    .. "reduce_scatter_perf, alltoall_perf, sendrecv_perf or broadcast_perf, one file each. Writes the bandwidths by\n"
+    .. "message size into the cluster file. Collectives of that kind then use the measured bandwidth.",
   options = {
     { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)",
       choices = { "cpu", "cuda" } },

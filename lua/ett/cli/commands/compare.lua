@@ -89,8 +89,8 @@ return {
   summary = "three views of one step side by side: metered ledger, simple model, ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
-    .. "With two sides A and B the estimates of both stand line by line, with what differs and why. A side is a\n"
-    .. "cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
+    .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
+    .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },

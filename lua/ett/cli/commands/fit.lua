@@ -213,7 +213,7 @@ return {
   finds = true,
   summary = "fit every operator and collective of a folder of samples",
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
-  description = "Fitted models are kept under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
+  description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
     .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
     .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
     .. "device; a void pass gets no model. Fewer than 8 rows scale the kernel tables of their device, if it\n"

@@ -92,7 +92,7 @@ return {
     { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too",
       writes = true },
     { "chakra", "FOLDER", "also write Chakra execution traces, a file a rank, for ASTRA-sim", writes = true },
-    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, what would help most",
+    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, most effective changes",
       writes = true },
     fields.export_option,
     { "require-fit", "exit 1 when the fullest device has too little memory" },

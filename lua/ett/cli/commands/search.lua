@@ -62,13 +62,13 @@ return {
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
-      .. "A field given as NAME=VALUE or --fix is fixed; with several values (1,2,4, or 1..64 for doublings), or by\n"
-      .. "--vary, it takes those.\n\n" .. fields.help(opts)
+      .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, or 1..64 for doublings) or by\n"
+      .. "--vary it is searched over these values.\n\n" .. fields.help(opts)
   end,
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
-    { "devices", "N", "devices; several are --vary devices=64..1024", kind = "count" },
+    { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count" },
     { "global-batch", "N", "sequences a step", kind = "count" },
     { "seq", "N", "tokens of a sequence", kind = "count" },
     { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
@@ -85,7 +85,7 @@ return {
     { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
     { "each", "the best plan of every cluster, number of devices and varied field" },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
-    { "journal", "DIR", "keep settled parts in this folder: a killed search goes on from it", writes = true },
+    { "journal", "DIR", "store finished parts in this folder: a killed search continues from it", writes = true },
     { "json", "print JSON" },
     { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side",
       writes = true },
