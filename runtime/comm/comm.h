@@ -45,11 +45,10 @@ typedef struct ett_comm_stream {
   const ett_comm_curve
       *curve; /* NULL: bandwidth in bytes/s; else bandwidth is a fraction of the curve */
 } ett_comm_stream;
-/* Fails if a curve has no points, or if its sizes do not ascend. */
 typedef struct ett_comm_line {
   double start; /* seconds */
   int streams;
-  ett_comm_stream stream[ETT_COMM_STREAMS];
+  const ett_comm_stream *stream;
 } ett_comm_line;
 
 /* Alternative models; the fastest one counts. */

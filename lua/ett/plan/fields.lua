@@ -115,6 +115,7 @@ local fields = {
       c = { "schedule", function(name) return built_in[name] and name or "custom" end } },
     { "interleave_group", "count", optional = true, most = 1 << 24,
       c = { "interleave_group", function(group, p)
+        if p.schedule ~= "interleaved" then return p.pp end -- without effect
         return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
       help = "interleaved: micro-batches in a row through one chunk (default pp, or the next valid number)" },

@@ -53,15 +53,15 @@ static int comm_kinds(lua_State *L) {
   return 1;
 }
 
-/* Reads the stream on top of the stack, whose curve goes to `curve`. */
-static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve *curve) {
-  luaL_checktype(L, -1, LUA_TTABLE);
+/* Reads the stream on top of the stack, whose curve goes to *curve, if it has one. */
+static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **curve) {
   stream->moved = ett_lua_number_field(L, -1, "moved", 1);
   stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", 1);
+  stream->curve = NULL;
   if (lua_getfield(L, -1, "curve") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
-    get_curve(L, lua_gettop(L), curve);
-    stream->curve = curve;
+    get_curve(L, lua_gettop(L), *curve);
+    stream->curve = (*curve)++;
   }
   lua_pop(L, 1);
   if (!(isfinite(stream->moved) && stream->moved >= 0 && stream->bandwidth > 0))
@@ -75,18 +75,26 @@ static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve *cu
  * stream's bandwidth is in bytes/s, or a fraction of its curve. */
 static int comm_law(lua_State *L) {
   int lines = lua_gettop(L);
-  size_t streams = 0;
+  size_t streams = 0, curves = 0;
   luaL_argcheck(L, lines >= 1 && lines <= ETT_COMM_LINES, 1, "must be 1 to 4 lines");
   for (int i = 1; i <= lines; i++) {
     luaL_checktype(L, i, LUA_TTABLE);
-    luaL_argcheck(L, lua_rawlen(L, i) <= ETT_COMM_STREAMS, i, "has too many streams");
-    streams += lua_rawlen(L, i);
+    size_t count = lua_rawlen(L, i);
+    luaL_argcheck(L, count <= ETT_COMM_STREAMS, i, "has too many streams");
+    streams += count;
+    for (size_t k = 0; k < count; k++, lua_pop(L, 2)) {
+      lua_rawgeti(L, i, (lua_Integer)k + 1);
+      luaL_checktype(L, -1, LUA_TTABLE);
+      curves += lua_getfield(L, -1, "curve") != LUA_TNIL;
+    }
   }
-  ett_comm_law *law =
-      lua_newuserdatauv(L, sizeof *law + streams * sizeof(ett_comm_curve), 0);
-  memset(law, 0, sizeof *law);
+  ett_comm_law *law = lua_newuserdatauv(L,
+                                        sizeof *law + streams * sizeof(ett_comm_stream) +
+                                            curves * sizeof(ett_comm_curve),
+                                        0);
   luaL_setmetatable(L, ETT_LUA_LAW);
-  ett_comm_curve *curve = (ett_comm_curve *)(law + 1);
+  ett_comm_stream *stream = (ett_comm_stream *)(law + 1);
+  ett_comm_curve *curve = (ett_comm_curve *)(stream + streams);
   law->lines = lines;
   for (int i = 0; i < lines; i++) {
     ett_comm_line *line = &law->line[i];
@@ -94,9 +102,10 @@ static int comm_law(lua_State *L) {
     if (!(isfinite(line->start) && line->start >= 0))
       luaL_error(L, "'start' must be at least 0 s, got %f", line->start);
     line->streams = (int)lua_rawlen(L, i + 1);
+    line->stream = stream;
     for (int k = 0; k < line->streams; k++, lua_pop(L, 1)) {
       lua_rawgeti(L, i + 1, k + 1);
-      get_stream(L, &line->stream[k], curve++);
+      get_stream(L, stream++, &curve);
     }
   }
   return 1;

@@ -188,20 +188,16 @@ local function fault(model, raised)
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
--- The timer of a model for a request: a function that returns seconds and bus bandwidth, or a law of ett.comm and its
--- description; nil: the model does not apply.
+-- The timer of a model for a request: a function that returns seconds and bus bandwidth, or the description of a law of
+-- ett.comm; nil: the model does not apply.
 local function timer_of(model, request)
   if not model.timer then return function() return model.seconds(request) end end
   local ok, time = pcall(model.timer, request)
   if not ok then fault(model, time) end
-  if time == nil or type(time) == "function" then return time end
-  if type(time) ~= "table" then
+  if time ~= nil and type(time) ~= "function" and type(time) ~= "table" then
     refuse(model, "timer must return a function, a law, or nil, got %s", schema.describe(time))
   end
-  local law
-  ok, law = pcall(comm.law, time)
-  if not ok then refuse(model, "law: %s", error_module.from(law).message) end
-  return law, time
+  return time
 end
 
 -- The names of the models to try for a kind.
@@ -220,7 +216,9 @@ local function bus_of(request, bytes, seconds, moved, bandwidth)
 end
 
 -- The timer of a law, as a function.
-local function function_of(law, request)
+local function function_of(model, time, request)
+  local ok, law = pcall(comm.law, time)
+  if not ok then refuse(model, "law: %s", error_module.from(law).message) end
   return function()
     local seconds, _, stream, moved, bandwidth = law:time(request.bytes)
     return seconds, bus_of(request, request.bytes, stream, moved, bandwidth)
@@ -230,15 +228,22 @@ end
 -- The request for a kind in one placement, and the models that serve it with their timers; `law` if all are laws.
 local function known_of(cluster, kind, topology)
   local known = empty_request(cluster, kind, topology)
-  local request, laws = known.request, {}
-  known.models, known.times = {}, {}
+  local request, times, laws = known.request, {}, true
+  known.models, known.times = {}, times
   for _, model in ipairs(models_of(cluster, kind)) do
-    local time, law = timer_of(model, request)
-    local n = #known.models + 1
-    if time then known.models[n], known.times[n], laws[n] = model, law and function_of(time, request) or time, law end
+    local time = timer_of(model, request)
+    if time then
+      known.models[#times + 1], times[#times + 1] = model, time
+      laws = laws and type(time) == "table"
+    end
   end
-  local count = #known.models
-  if count > 0 and count <= most_laws and #laws == count then known.law = comm.law(table.unpack(laws)) end
+  if laws and #times > 0 and #times <= most_laws then
+    local ok, law = pcall(comm.law, table.unpack(times))
+    known.law = ok and law
+  end
+  for i, time in ipairs(known.law and {} or times) do
+    if type(time) == "table" then times[i] = function_of(known.models[i], time, request) end
+  end
   return known
 end
 
@@ -292,7 +297,7 @@ function collectives.timer(cluster, kind, topology)
     return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name, request.measured ~= nil
   end, function()
     local own = not alone and (known or find_known())
-    if own then return own.law, own.request.curve ~= nil end
+    if own then return own.law or nil, own.request.curve ~= nil end
   end
 end
 
