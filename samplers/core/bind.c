@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "samplers/core/bounds.h"
 #include "samplers/core/journal.h"
+#include "samplers/core/memory.h"
 #include "samplers/core/stats.h"
 
 /* sample.stats(list) -> { count, min, median, mean, low_mean, half_width, low,

@@ -1,8 +1,15 @@
-/* Host memory: how much is free, and buffers on huge pages. */
+/* Host memory: how much is free, buffers on huge pages, and limits of a campaign on the
+ * host. */
 #ifndef ETT_SAMPLE_MEMORY_H
 #define ETT_SAMPLE_MEMORY_H
 
 #include <stddef.h>
+#include <stdint.h>
+
+enum { ETT_SAMPLE_MOST_THREADS = 1024 }; /* per rank */
+
+/* Maximum size of the rotating operands; larger than any cache. */
+#define ETT_SAMPLE_MOST_COLD_BYTES ((int64_t)64 << 30)
 
 /* Bytes that this process may still take: free memory of the machine, bounded by its
  * control groups (v1 and v2). Beyond a group's limit the kernel kills the process. Pages

@@ -4,7 +4,7 @@
 #include <cblas.h>
 #include <string.h>
 
-#include "samplers/core/bounds.h"
+#include "samplers/core/memory.h"
 #include "samplers/core/tensor.h"
 #include "samplers/cpu/cpu.h"
 #include "samplers/cpu/measure.h"

@@ -5,7 +5,6 @@
 
 #include "bind/common.h"
 #include "samplers/cuda/compile.h"
-#include "samplers/cuda/profile.h"
 #include "samplers/cuda/work.h"
 
 #define DEVICE_TYPE "ett.cuda.device"

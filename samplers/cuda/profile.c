@@ -1,8 +1,9 @@
-#include "samplers/cuda/profile.h"
-
+/* Time per kernel, recorded by CUPTI. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "samplers/cuda/work.h"
 
 #ifndef ETT_HAVE_CUPTI
 

@@ -110,6 +110,16 @@ int ett_cuda_work_launches(const ett_cuda_work *work);
 int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
                              double time_limit_seconds, double *seconds, ett_err *err);
 
+typedef struct ett_cuda_kernel_time {
+  char name[256];
+  double seconds;
+} ett_cuda_kernel_time;
+
+/* Runs the list once under CUPTI and writes the times of at most `room` kernels, in the
+ * order of their starts. Returns the number of kernels, or -1. */
+int ett_cuda_profile(ett_cuda_work *work, double time_limit_seconds,
+                     ett_cuda_kernel_time *times, int room, ett_err *err);
+
 /* Reads the first count elements as doubles; for checks. */
 int ett_cuda_work_read(ett_cuda_work *work, int tensor, double *values, long long count,
                        ett_err *err);

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <xgboost/c_api.h>
 
-#include <cmocka.h>
+#include "regress/fit/boost.h"
 
-#include "regress/fit/dump.h"
+#include <cmocka.h>
 
 enum { ROWS = 400, COLUMNS = 4 };
 

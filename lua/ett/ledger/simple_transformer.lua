@@ -9,14 +9,24 @@
 --                     precision, with ring factors, latency, overlap and a link per axis;
 --                     optimizer and memory per chip included
 -- Everything is an expression, so that a run can be compiled and searched.
-local chips = require "ett.ledger.chips"
 local ledger = require "ett.ledger"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local timing = require "ett.ledger.timing"
 local max, floor, select, lt, eq = ledger.max, ledger.floor, ledger.select, ledger.lt, ledger.eq
 
-local simple, h100 = {}, chips[1]
+local simple = {}
+
+--- Chips: 8-bit FLOP/s, memory and network bytes/s, memory bytes. Source of the rates: the public ml_par_sim programs;
+--- memory sizes: vendors' datasheets. A "pod" is 64 chips used as one; the two versions differ in its network rate.
+local chips = {
+  { name = "H100", flops = 1979e12, memory = 3.35e12, network = 900e9, capacity = 80e9 },
+  { name = "A100_40GB", flops = 624e12, memory = 1555e9, network = 600e9, capacity = 40e9 },
+  { name = "H100_x64_pod", flops = 64 * 1979e12, memory = 64 * 3.35e12, network = 1e9, capacity = 64 * 80e9,
+    readme_network = 12.5e9 },
+  { name = "RTX4090", flops = 165.16e12, memory = 1008e9, network = 10e9, capacity = 24e9, head_only = true },
+}
+local h100 = chips[1]
 
 simple.parameters = {
   precision_bits = 8, n_layers = 96, d_model = 12288, d_internal_ratio = 5, n_experts = 1, n_routed_experts = 1,

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <xgboost/c_api.h>
 
-#include "regress/fit/dump.h"
-
 /* Keeps the first sentence of the library's message, without its time stamp and stack
  * trace. */
 static int library_fault(ett_err *err) {

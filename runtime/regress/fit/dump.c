@@ -1,4 +1,4 @@
-#include "regress/fit/dump.h"
+#include "regress/fit/boost.h"
 
 #include <math.h>
 #include <stdbool.h>

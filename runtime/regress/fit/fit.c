@@ -8,6 +8,134 @@
 
 /* Runs the steps of a fit: gate, base, trees in folds, twins, interval, extrapolation. */
 
+/* Marks rows in kinds[]. Thresholds come from these rows alone. */
+static int gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err) {
+  size_t n = w->rows;
+  memset(kinds, ETT_OUTLIER_NONE, n);
+  for (size_t i = 0; least && i < n; i++)
+    if (w->seconds[i] < least[i])
+      kinds[i] = ETT_OUTLIER_UNPHYSICAL;
+  if (!w->config->gate || !w->config->log_target || n < 8)
+    return 0;
+  size_t kept = 0; /* exclude impossible rows before computing the median */
+  for (size_t i = 0; i < n; i++)
+    w->loo[i] = kinds[i] ? 0 : 1;
+  if (ett_work_base(w, w->loo, err) != 0)
+    return -1;
+  for (size_t i = 0; i < n; i++)
+    if (!kinds[i])
+      w->scratch[kept++] = w->target[i];
+  double middle = ett_work_quantile(w->scratch, kept, 0.5);
+  for (size_t i = 0; i < kept; i++)
+    w->scratch[i] = fabs(w->scratch[i] - middle);
+  double spread = 1.4826 * ett_work_quantile(w->scratch, kept, 0.5);
+  double limit = fmax(log(w->config->gate_ratio), 8 * spread);
+  for (size_t from = 0, to; from < n; from = to) {
+    to = ett_work_group_end(w, from);
+    double twins = ett_work_group_median(w, from, to, w->scratch);
+    for (size_t i = from; i < to && to - from >= 3; i++) {
+      size_t row = w->order[i];
+      double off = fabs(w->target[row] - twins);
+      if (off > log(w->config->gate_ratio) && !kinds[row])
+        kinds[row] = ETT_OUTLIER_TWINS;
+    }
+  }
+  for (size_t i = 0; i < n; i++)
+    if (fabs(w->target[i] - middle) > limit && !kinds[i])
+      kinds[i] = ETT_OUTLIER_MODE;
+  return 0;
+}
+
+/* Zeroes columns that are nonzero in fewer than `share` of the rows. These are hinges
+ * close to the largest sizes: few rows determine their slope, and the slope determines
+ * every prediction above them. Returns the number of columns zeroed. */
+static int mask_rare(double *column, size_t rows, size_t columns, double share) {
+  int masked = 0;
+  for (size_t j = 0; j < columns; j++) {
+    size_t filled = 0;
+    for (size_t i = 0; i < rows; i++)
+      filled += column[i * columns + j] != 0;
+    if (filled == 0 || (double)filled >= share * (double)rows)
+      continue;
+    for (size_t i = 0; i < rows; i++)
+      column[i * columns + j] = 0;
+    masked++;
+  }
+  return masked;
+}
+
+/* Fits a base to the rows up to the size `limit`. Columns that are nonzero in fewer than
+ * `share` of them are excluded; rows below the size `from` get the weight ETT_FIT_FAINT.
+ * *out is the mean relative error above `limit`, or negative if this share excludes no
+ * more columns than the last one. */
+static int probe_base(const ett_work *w, double limit, double share, double from,
+                      double *column, double *seconds, double *x, int *masked,
+                      double *out, ett_err *err) {
+  size_t n = w->rows, p = (size_t)w->columns, inside = 0, above = 0;
+  double *weight = seconds + n;
+  for (size_t i = 0; i < n; i++)
+    if (w->size[i] <= limit) {
+      memcpy(column + inside * p, w->column + i * p, p * sizeof *column);
+      weight[inside] = w->size[i] < from ? ETT_FIT_FAINT : 1;
+      seconds[inside++] = w->seconds[i];
+    }
+  int count = mask_rare(column, inside, p, share);
+  *out = -1;
+  if (share > 0 && count == *masked)
+    return 0;
+  *masked = count;
+  if (ett_nnls_fit(column, seconds, weight, inside, w->columns, w->config->loss, x,
+                   err) != 0)
+    return -1;
+  double total = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (w->size[i] <= limit)
+      continue;
+    total += fabs(ett_work_base_of(w, i, x) / w->seconds[i] - 1);
+    above++;
+  }
+  *out = total / (double)above;
+  return 0;
+}
+
+/* Drops hinges, and lowers the weight of small sizes, if that clearly lowers the error
+ * above the size `limit`. */
+static int drop_hinges(ett_work *w, double limit, ett_err *err) {
+  static const double shares[] = {0, 0.2, 0.5, 0.8}, quantiles[] = {0.25, 0.5};
+  size_t n = w->rows, p = (size_t)w->columns;
+  double *column = malloc((n * (p + 2) + p) * sizeof *column);
+  if (!column)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
+  double *seconds = column + n * p, *x = seconds + 2 * n;
+  double least = INFINITY, best = 0;
+  int status = 0, masked = 0;
+  for (size_t s = 0; s < sizeof shares / sizeof *shares && status == 0; s++) {
+    double found = -1;
+    status = probe_base(w, limit, shares[s], 0, column, seconds, x, &masked, &found, err);
+    if (status == 0 && found >= 0 && found < (s ? 0.9 : 1) * least) {
+      least = found;
+      best = shares[s];
+    }
+  }
+  double from = 0;
+  for (size_t q = 0; q < sizeof quantiles / sizeof *quantiles && status == 0; q++) {
+    memcpy(w->scratch, w->size, n * sizeof *w->scratch);
+    double size = ett_work_quantile(w->scratch, n, quantiles[q]), found = -1;
+    masked = -1;
+    status = probe_base(w, limit, best, size, column, seconds, x, &masked, &found, err);
+    if (status == 0 && found >= 0 && found < 0.8 * least) {
+      least = found;
+      from = size;
+    }
+  }
+  free(column);
+  if (best > 0)
+    mask_rare(w->column, n, p, best);
+  for (size_t i = 0; i < n; i++)
+    w->weight[i] = w->size[i] < from ? ETT_FIT_FAINT : 1;
+  return status;
+}
+
 /* Medians of the twins' residuals, for the model file. */
 static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
   size_t n = w->rows, count = 0;
@@ -98,7 +226,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   for (size_t i = 0; i < n; i++)
     above += w->size[i] > limit;
   bool probing = n - above > 20 && above > 5;
-  if (config->base && probing && ett_fit_hinges(w, limit, err) != 0)
+  if (config->base && probing && drop_hinges(w, limit, err) != 0)
     return -1;
   if (ett_work_base(w, w->weight, err) != 0)
     return -1;
@@ -167,7 +295,7 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
   if (ett_work_make(&w, rows, err) != 0)
     goto done;
   ett_work_fill(&w, dims, seconds, NULL, rows);
-  if (ett_fit_gate(&w, least_seconds, marks, err) != 0)
+  if (gate(&w, least_seconds, marks, err) != 0)
     goto done;
   for (size_t i = 0; i < rows; i++)
     dropped += marks[i] != 0;

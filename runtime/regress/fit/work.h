@@ -1,5 +1,5 @@
 /* Data that the steps of a fit share: rows with their columns, features and results.
- * Private to fit.c, gate.c, folds.c, hinges.c and residuals.c. */
+ * Private to fit.c, folds.c and residuals.c. */
 #ifndef ETT_REGRESS_WORK_H
 #define ETT_REGRESS_WORK_H
 
@@ -52,13 +52,6 @@ double ett_work_median_without(const double *sorted, size_t n, double value);
 
 /* Relative error of a residual (prediction - truth) of row i. */
 double ett_work_cost(const ett_work *w, double residual, size_t i);
-
-/* gate.c: marks rows in kinds[]. Thresholds come from these rows alone. */
-int ett_fit_gate(ett_work *w, const double *least, unsigned char *kinds, ett_err *err);
-
-/* hinges.c: drops columns and fills weight[] to lower the error of the base above the
- * size `limit`. */
-int ett_fit_hinges(ett_work *w, double limit, ett_err *err);
 
 /* folds.c: one training of trees. */
 #define ETT_FIT_BELOW -1 /* holds out rows above a size */
