@@ -59,6 +59,17 @@ const ett_cpu_kind *ett_cpu_kind_at(size_t index) {
   return NULL;
 }
 
+static int listed_operands(const ett_cpu_shape *shape, const int64_t *d,
+                           ett_cpu_operand *out) {
+  int n = 0;
+  for (; shape->name; shape++, n++) {
+    out[n] = (ett_cpu_operand){shape->name, shape->role, 1, 0, 0};
+    for (const char *s = shape->size; *s; s++)
+      out[n].count *= *s >= 'a' ? d[*s - 'a'] : *s - '0';
+  }
+  return n;
+}
+
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err) {
   /* Below this value the product of dimensions is exact, so operand sizes do not
@@ -79,7 +90,9 @@ int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pa
   if (product > 1e24)
     return ett_err_set(err, ETT_ERR_LIMIT, "%s: the shape has %.3g elements in all",
                        kind->name, product);
-  int n = kind->operands(d, pass, out);
+  int n = kind->operands            ? kind->operands(d, pass, out)
+          : pass == ETT_CPU_FORWARD ? listed_operands(kind->forward, d, out)
+                                    : listed_operands(kind->backward, d, out);
   for (int i = 0; i < n; i++)
     if (out[i].count < 1 || (double)out[i].count > largest)
       return ett_err_set(err, ETT_ERR_LIMIT, "%s: operand '%s' is too large", kind->name,

@@ -38,12 +38,21 @@ typedef struct {
   int64_t touched; /* number of elements that one run accesses; 0: all */
 } ett_cpu_operand;
 
+/* An operand whose size is a product of dimensions. size: a letter for each dimension,
+ * 'a' for d[0], and digits for factors: "2ab" is 2 * d[0] * d[1]. */
+typedef struct {
+  const char *name;
+  ett_cpu_role role;
+  const char *size;
+} ett_cpu_shape;
+
 typedef struct ett_cpu_kind {
   const char *name;
   const char *dims[ETT_CPU_MAX_DIMS + 1]; /* names in order, NULL at the end */
-  /* Fills out[] with the operands of a pass in the order of run(); returns their
-   * number. */
+  /* Fills out[] with the operands of a pass in the order of run(); returns their number.
+   * NULL: they are listed in forward and backward, up to a NULL name. */
   int (*operands)(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out);
+  const ett_cpu_shape *forward, *backward;
   /* Executes one pass. scalar: the kind's real parameters, NULL for defaults. */
   void (*run)(const int64_t *d, ett_cpu_pass pass, void *const *x, const double *scalar);
   int waits; /* uses wall time but no processor time (sleep) */

@@ -15,18 +15,14 @@ static void gemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,
 /* linear: y[m][n] = x[m][k] w[n][k]^T, `batch` times; backward dx = dy w and
  * dw += dy^T x: the weight gradient accumulates, as over micro-batches.
  * d = {batch, m, n, k}. */
-static int linear_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
-  out[1] = operand("w", ETT_CPU_INPUT, d[0] * d[2] * d[3]);
-  if (pass == ETT_CPU_FORWARD) {
-    out[2] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1] * d[2]);
-    return 3;
-  }
-  out[2] = operand("dy", ETT_CPU_INPUT, d[0] * d[1] * d[2]);
-  out[3] = operand("dx", ETT_CPU_OUTPUT, d[0] * d[1] * d[3]);
-  out[4] = operand("dw", ETT_CPU_UPDATED, d[0] * d[2] * d[3]);
-  return 5;
-}
+static const ett_cpu_shape linear_forward[] = {{"x", ETT_CPU_INPUT, "abd"},
+                                               {"w", ETT_CPU_INPUT, "acd"},
+                                               {"y", ETT_CPU_OUTPUT, "abc"},
+                                               {NULL, 0, NULL}};
+static const ett_cpu_shape linear_backward[] = {
+    {"x", ETT_CPU_INPUT, "abd"},    {"w", ETT_CPU_INPUT, "acd"},
+    {"dy", ETT_CPU_INPUT, "abc"},   {"dx", ETT_CPU_OUTPUT, "abd"},
+    {"dw", ETT_CPU_UPDATED, "acd"}, {NULL, 0, NULL}};
 
 static void linear_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                        const double *scalar) {
@@ -68,18 +64,14 @@ static void gemm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* bmm: c[i] = a[i] b[i]; backward da = dc b^T, db = a^T dc. d = {batch, m, n, k}. */
-static int bmm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  out[0] = operand("a", ETT_CPU_INPUT, d[0] * d[1] * d[3]);
-  out[1] = operand("b", ETT_CPU_INPUT, d[0] * d[3] * d[2]);
-  if (pass == ETT_CPU_FORWARD) {
-    out[2] = operand("c", ETT_CPU_OUTPUT, d[0] * d[1] * d[2]);
-    return 3;
-  }
-  out[2] = operand("dc", ETT_CPU_INPUT, d[0] * d[1] * d[2]);
-  out[3] = operand("da", ETT_CPU_OUTPUT, d[0] * d[1] * d[3]);
-  out[4] = operand("db", ETT_CPU_OUTPUT, d[0] * d[3] * d[2]);
-  return 5;
-}
+static const ett_cpu_shape bmm_forward[] = {{"a", ETT_CPU_INPUT, "abd"},
+                                            {"b", ETT_CPU_INPUT, "adc"},
+                                            {"c", ETT_CPU_OUTPUT, "abc"},
+                                            {NULL, 0, NULL}};
+static const ett_cpu_shape bmm_backward[] = {
+    {"a", ETT_CPU_INPUT, "abd"},   {"b", ETT_CPU_INPUT, "adc"},
+    {"dc", ETT_CPU_INPUT, "abc"},  {"da", ETT_CPU_OUTPUT, "abd"},
+    {"db", ETT_CPU_OUTPUT, "adc"}, {NULL, 0, NULL}};
 
 static void bmm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                     const double *scalar) {
@@ -195,13 +187,10 @@ static void attention_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_matrix)[] = {
-    {"linear", {"batch", "m", "n", "k", NULL}, linear_operands, linear_run, 0},
-    {"gemm", {"batch", "m", "n", "k", "layout", NULL}, gemm_operands, gemm_run, 0},
-    {"bmm", {"batch", "m", "n", "k", NULL}, bmm_operands, bmm_run, 0},
-    {"attention",
-     {"batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "visible", NULL},
-     attention_operands,
-     attention_run,
-     0},
-    {NULL, {NULL}, NULL, NULL, 0},
+    LISTED(linear, "batch", "m", "n", "k"),
+    COMPUTED(gemm, "batch", "m", "n", "k", "layout"),
+    LISTED(bmm, "batch", "m", "n", "k"),
+    COMPUTED(attention, "batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim",
+             "visible"),
+    {NULL, {NULL}, NULL, NULL, NULL, NULL, 0},
 };

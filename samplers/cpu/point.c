@@ -5,17 +5,12 @@
 
 /* gelu: y = x/2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2/pi) (Hendrycks and
  * Gimpel 2016). d = {rows, cols}. */
-static int gelu_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1];
-  out[0] = operand("x", ETT_CPU_INPUT, n);
-  if (pass == ETT_CPU_FORWARD) {
-    out[1] = operand("y", ETT_CPU_OUTPUT, n);
-    return 2;
-  }
-  out[1] = operand("dy", ETT_CPU_INPUT, n);
-  out[2] = operand("dx", ETT_CPU_OUTPUT, n);
-  return 3;
-}
+static const ett_cpu_shape gelu_forward[] = {
+    {"x", ETT_CPU_INPUT, "ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
+static const ett_cpu_shape gelu_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
+                                              {"dy", ETT_CPU_INPUT, "ab"},
+                                              {"dx", ETT_CPU_OUTPUT, "ab"},
+                                              {NULL, 0, NULL}};
 
 static void gelu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                      const double *scalar) {
@@ -42,17 +37,12 @@ static void gelu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* swiglu: y = silu(x[:, :cols]) * x[:, cols:] (Shazeer 2020). d = {rows, cols}, cols
  * being the width of y. */
-static int swiglu_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1];
-  out[0] = operand("x", ETT_CPU_INPUT, 2 * n);
-  if (pass == ETT_CPU_FORWARD) {
-    out[1] = operand("y", ETT_CPU_OUTPUT, n);
-    return 2;
-  }
-  out[1] = operand("dy", ETT_CPU_INPUT, n);
-  out[2] = operand("dx", ETT_CPU_OUTPUT, 2 * n);
-  return 3;
-}
+static const ett_cpu_shape swiglu_forward[] = {
+    {"x", ETT_CPU_INPUT, "2ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
+static const ett_cpu_shape swiglu_backward[] = {{"x", ETT_CPU_INPUT, "2ab"},
+                                                {"dy", ETT_CPU_INPUT, "ab"},
+                                                {"dx", ETT_CPU_OUTPUT, "2ab"},
+                                                {NULL, 0, NULL}};
 
 static void swiglu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                        const double *scalar) {
@@ -80,14 +70,10 @@ static void swiglu_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* add: forward y = a + b; backward the gradients of both branches are added.
  * d = {rows, cols}. */
-static int add_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1];
-  (void)pass;
-  out[0] = operand("a", ETT_CPU_INPUT, n);
-  out[1] = operand("b", ETT_CPU_INPUT, n);
-  out[2] = operand("y", ETT_CPU_OUTPUT, n);
-  return 3;
-}
+static const ett_cpu_shape add_both[] = {{"a", ETT_CPU_INPUT, "ab"},
+                                         {"b", ETT_CPU_INPUT, "ab"},
+                                         {"y", ETT_CPU_OUTPUT, "ab"},
+                                         {NULL, 0, NULL}};
 
 static void add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                     const double *scalar) {
@@ -102,12 +88,8 @@ static void add_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* scale: forward y = alpha x, backward dx = alpha dy; alpha = scalar[0] or 1.25. Serves
  * dropout's arithmetic, casts and plain copies. d = {rows, cols}. */
-static int scale_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  (void)pass;
-  out[0] = operand("x", ETT_CPU_INPUT, d[0] * d[1]);
-  out[1] = operand("y", ETT_CPU_OUTPUT, d[0] * d[1]);
-  return 2;
-}
+static const ett_cpu_shape scale_both[] = {
+    {"x", ETT_CPU_INPUT, "ab"}, {"y", ETT_CPU_OUTPUT, "ab"}, {NULL, 0, NULL}};
 
 static void scale_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                       const double *scalar) {
@@ -123,12 +105,10 @@ static void scale_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 
 /* mask_fill: scores above the diagonal become -10000 (forward) and their gradients 0.
  * d = {batch, seq_q, seq_k}. */
-static int mask_fill_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1] * d[2];
-  out[0] = operand(pass == ETT_CPU_FORWARD ? "x" : "dy", ETT_CPU_INPUT, n);
-  out[1] = operand(pass == ETT_CPU_FORWARD ? "y" : "dx", ETT_CPU_OUTPUT, n);
-  return 2;
-}
+static const ett_cpu_shape mask_fill_forward[] = {
+    {"x", ETT_CPU_INPUT, "abc"}, {"y", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
+static const ett_cpu_shape mask_fill_backward[] = {
+    {"dy", ETT_CPU_INPUT, "abc"}, {"dx", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
 
 static void mask_fill_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                           const double *scalar) {
@@ -253,14 +233,11 @@ static void bias_dropout_add_run(const int64_t *d, ett_cpu_pass pass, void *cons
 /* adam: decoupled weight decay (Loshchilov and Hutter 2019) on count parameters; clears
  * the gradients for the next step's accumulation. scalar = {rate, beta1, beta2, epsilon,
  * decay, step} or NULL. There is no backward. */
-static int adam_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  (void)pass;
-  out[0] = operand("weights", ETT_CPU_UPDATED, d[0]);
-  out[1] = operand("gradients", ETT_CPU_UPDATED, d[0]);
-  out[2] = operand("first", ETT_CPU_UPDATED, d[0]);
-  out[3] = operand("second", ETT_CPU_UPDATED, d[0]);
-  return 4;
-}
+static const ett_cpu_shape adam_both[] = {{"weights", ETT_CPU_UPDATED, "a"},
+                                          {"gradients", ETT_CPU_UPDATED, "a"},
+                                          {"first", ETT_CPU_UPDATED, "a"},
+                                          {"second", ETT_CPU_UPDATED, "a"},
+                                          {NULL, 0, NULL}};
 
 static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                      const double *scalar) {
@@ -283,11 +260,8 @@ static void adam_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* sleep: waits d[0] microseconds; an operator of known duration for tests. */
-static int sleep_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  (void)d, (void)pass;
-  out[0] = operand("nothing", ETT_CPU_OUTPUT, 1);
-  return 1;
-}
+static const ett_cpu_shape sleep_both[] = {{"nothing", ETT_CPU_OUTPUT, "1"},
+                                           {NULL, 0, NULL}};
 
 static void sleep_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                       const double *scalar) {
@@ -298,27 +272,15 @@ static void sleep_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_point)[] = {
-    {"gelu", {"rows", "cols", NULL}, gelu_operands, gelu_run, 0},
-    {"swiglu", {"rows", "cols", NULL}, swiglu_operands, swiglu_run, 0},
-    {"add", {"rows", "cols", NULL}, add_operands, add_run, 0},
-    {"scale", {"rows", "cols", NULL}, scale_operands, scale_run, 0},
-    {"dropout", {"rows", "cols", NULL}, dropout_operands, dropout_run, 0},
-    {"bias_dropout_add",
-     {"rows", "cols", NULL},
-     bias_dropout_add_operands,
-     bias_dropout_add_run,
-     0},
-    {"mask_fill",
-     {"batch", "seq_q", "seq_k", NULL},
-     mask_fill_operands,
-     mask_fill_run,
-     0},
-    {"rope",
-     {"batch", "seq", "heads", "kv_heads", "head_dim", NULL},
-     rope_operands,
-     rope_run,
-     0},
-    {"adam", {"count", NULL}, adam_operands, adam_run, 0},
-    {"sleep", {"microseconds", NULL}, sleep_operands, sleep_run, 1},
-    {NULL, {NULL}, NULL, NULL, 0},
+    LISTED(gelu, "rows", "cols"),
+    LISTED(swiglu, "rows", "cols"),
+    ALIKE(add, 0, "rows", "cols"),
+    ALIKE(scale, 0, "rows", "cols"),
+    COMPUTED(dropout, "rows", "cols"),
+    COMPUTED(bias_dropout_add, "rows", "cols"),
+    LISTED(mask_fill, "batch", "seq_q", "seq_k"),
+    COMPUTED(rope, "batch", "seq", "heads", "kv_heads", "head_dim"),
+    ALIKE(adam, 0, "count"),
+    ALIKE(sleep, 1, "microseconds"),
+    {NULL, {NULL}, NULL, NULL, NULL, NULL, 0},
 };

@@ -8,26 +8,22 @@ static ett_cpu_operand index_operand(const char *name, int64_t count, int64_t li
 
 /* layer_norm: y = (x - mean) rstd g + b over cols (Ba et al. 2016). Backward gives dx and
  * adds to dg and db. d = {rows, cols}. */
-static int layer_norm_operands(const int64_t *d, ett_cpu_pass pass,
-                               ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1];
-  out[0] = operand("x", ETT_CPU_INPUT, n);
-  out[1] = operand("gain", ETT_CPU_INPUT, d[1]);
-  if (pass == ETT_CPU_FORWARD) {
-    out[2] = operand("bias", ETT_CPU_INPUT, d[1]);
-    out[3] = operand("y", ETT_CPU_OUTPUT, n);
-    out[4] = operand("mean", ETT_CPU_OUTPUT, d[0]);
-    out[5] = operand("rstd", ETT_CPU_OUTPUT, d[0]);
-    return 6;
-  }
-  out[2] = operand("dy", ETT_CPU_INPUT, n);
-  out[3] = operand("mean", ETT_CPU_INPUT, d[0]);
-  out[4] = operand("rstd", ETT_CPU_POSITIVE, d[0]);
-  out[5] = operand("dx", ETT_CPU_OUTPUT, n);
-  out[6] = operand("dgain", ETT_CPU_UPDATED, d[1]);
-  out[7] = operand("dbias", ETT_CPU_UPDATED, d[1]);
-  return 8;
-}
+static const ett_cpu_shape layer_norm_forward[] = {{"x", ETT_CPU_INPUT, "ab"},
+                                                   {"gain", ETT_CPU_INPUT, "b"},
+                                                   {"bias", ETT_CPU_INPUT, "b"},
+                                                   {"y", ETT_CPU_OUTPUT, "ab"},
+                                                   {"mean", ETT_CPU_OUTPUT, "a"},
+                                                   {"rstd", ETT_CPU_OUTPUT, "a"},
+                                                   {NULL, 0, NULL}};
+static const ett_cpu_shape layer_norm_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
+                                                    {"gain", ETT_CPU_INPUT, "b"},
+                                                    {"dy", ETT_CPU_INPUT, "ab"},
+                                                    {"mean", ETT_CPU_INPUT, "a"},
+                                                    {"rstd", ETT_CPU_POSITIVE, "a"},
+                                                    {"dx", ETT_CPU_OUTPUT, "ab"},
+                                                    {"dgain", ETT_CPU_UPDATED, "b"},
+                                                    {"dbias", ETT_CPU_UPDATED, "b"},
+                                                    {NULL, 0, NULL}};
 
 static void layer_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                            const double *scalar) {
@@ -72,21 +68,18 @@ static void layer_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 /* rms_norm: y = x / rms(x) g (Zhang and Sennrich 2019). d = {rows, cols}. */
-static int rms_norm_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1];
-  out[0] = operand("x", ETT_CPU_INPUT, n);
-  out[1] = operand("gain", ETT_CPU_INPUT, d[1]);
-  if (pass == ETT_CPU_FORWARD) {
-    out[2] = operand("y", ETT_CPU_OUTPUT, n);
-    out[3] = operand("rstd", ETT_CPU_OUTPUT, d[0]);
-    return 4;
-  }
-  out[2] = operand("dy", ETT_CPU_INPUT, n);
-  out[3] = operand("rstd", ETT_CPU_POSITIVE, d[0]);
-  out[4] = operand("dx", ETT_CPU_OUTPUT, n);
-  out[5] = operand("dgain", ETT_CPU_UPDATED, d[1]);
-  return 6;
-}
+static const ett_cpu_shape rms_norm_forward[] = {{"x", ETT_CPU_INPUT, "ab"},
+                                                 {"gain", ETT_CPU_INPUT, "b"},
+                                                 {"y", ETT_CPU_OUTPUT, "ab"},
+                                                 {"rstd", ETT_CPU_OUTPUT, "a"},
+                                                 {NULL, 0, NULL}};
+static const ett_cpu_shape rms_norm_backward[] = {{"x", ETT_CPU_INPUT, "ab"},
+                                                  {"gain", ETT_CPU_INPUT, "b"},
+                                                  {"dy", ETT_CPU_INPUT, "ab"},
+                                                  {"rstd", ETT_CPU_POSITIVE, "a"},
+                                                  {"dx", ETT_CPU_OUTPUT, "ab"},
+                                                  {"dgain", ETT_CPU_UPDATED, "b"},
+                                                  {NULL, 0, NULL}};
 
 static void rms_norm_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                          const double *scalar) {
@@ -141,18 +134,12 @@ static void softmax_row(const float *restrict x, float *restrict y, int64_t open
 
 /* softmax: scaled, over cols, of batch x rows rows. visible: 1 all columns, 2 causal (row
  * i sees columns <= i). d = {batch, rows, cols, visible}. */
-static int softmax_operands(const int64_t *d, ett_cpu_pass pass, ett_cpu_operand *out) {
-  int64_t n = d[0] * d[1] * d[2];
-  if (pass == ETT_CPU_FORWARD) {
-    out[0] = operand("x", ETT_CPU_INPUT, n);
-    out[1] = operand("y", ETT_CPU_OUTPUT, n);
-    return 2;
-  }
-  out[0] = operand("y", ETT_CPU_INPUT, n);
-  out[1] = operand("dy", ETT_CPU_INPUT, n);
-  out[2] = operand("dx", ETT_CPU_OUTPUT, n);
-  return 3;
-}
+static const ett_cpu_shape softmax_forward[] = {
+    {"x", ETT_CPU_INPUT, "abc"}, {"y", ETT_CPU_OUTPUT, "abc"}, {NULL, 0, NULL}};
+static const ett_cpu_shape softmax_backward[] = {{"y", ETT_CPU_INPUT, "abc"},
+                                                 {"dy", ETT_CPU_INPUT, "abc"},
+                                                 {"dx", ETT_CPU_OUTPUT, "abc"},
+                                                 {NULL, 0, NULL}};
 
 static void softmax_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
                         const double *scalar) {
@@ -320,19 +307,11 @@ static void router_run(const int64_t *d, ett_cpu_pass pass, void *const *op,
 }
 
 const ett_cpu_kind ETT_CPU_NAMED(ett_cpu_rows)[] = {
-    {"layer_norm", {"rows", "cols", NULL}, layer_norm_operands, layer_norm_run, 0},
-    {"rms_norm", {"rows", "cols", NULL}, rms_norm_operands, rms_norm_run, 0},
-    {"softmax",
-     {"batch", "rows", "cols", "visible", NULL},
-     softmax_operands,
-     softmax_run,
-     0},
-    {"cross_entropy",
-     {"rows", "vocab", NULL},
-     cross_entropy_operands,
-     cross_entropy_run,
-     0},
-    {"embedding", {"rows", "cols", "vocab", NULL}, embedding_operands, embedding_run, 0},
-    {"router", {"rows", "experts", "top_k", NULL}, router_operands, router_run, 0},
-    {NULL, {NULL}, NULL, NULL, 0},
+    LISTED(layer_norm, "rows", "cols"),
+    LISTED(rms_norm, "rows", "cols"),
+    LISTED(softmax, "batch", "rows", "cols", "visible"),
+    COMPUTED(cross_entropy, "rows", "vocab"),
+    COMPUTED(embedding, "rows", "cols", "vocab"),
+    COMPUTED(router, "rows", "experts", "top_k"),
+    {NULL, {NULL}, NULL, NULL, NULL, NULL, 0},
 };

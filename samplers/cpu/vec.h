@@ -48,6 +48,15 @@ static inline float ett_tanhf(float x) {
   return 2.0f * ett_sigmoidf(2.0f * x) - 1.0f;
 }
 
+/* Entries of a table of kinds: operands computed by a function; listed for each pass; or
+ * alike in both passes. */
+#define COMPUTED(kind, ...)                                                              \
+  { #kind, {__VA_ARGS__, NULL }, kind##_operands, NULL, NULL, kind##_run, 0 }
+#define LISTED(kind, ...)                                                                \
+  { #kind, {__VA_ARGS__, NULL }, NULL, kind##_forward, kind##_backward, kind##_run, 0 }
+#define ALIKE(kind, waits, ...)                                                          \
+  { #kind, {__VA_ARGS__, NULL }, NULL, kind##_both, kind##_both, kind##_run, waits }
+
 static inline ett_cpu_operand operand(const char *name, ett_cpu_role role,
                                       int64_t count) {
   return (ett_cpu_operand){name, role, count, 0, 0};
