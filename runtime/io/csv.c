@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "io/number.h"
 #include "io/utf8.h"
 
@@ -14,7 +15,7 @@ typedef struct {
   char *position, *end; /* in the table's own copy */
   char separator;
   size_t line; /* of position */
-  size_t field_count;
+  uint32_t field_count;
   ett_err *err;
 } scanner;
 
@@ -22,28 +23,13 @@ static int no_memory(ett_err *err) {
   return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read csv");
 }
 
-/* Ensures capacity for one more element in *array. */
-static int reserve(void *array_pointer, size_t count, size_t *room, size_t size,
-                   ett_err *err) {
-  if (count < *room)
-    return 0;
-  void **array = array_pointer;
-  size_t wanted = *room ? *room * 2 : 256;
-  void *grown = realloc(*array, wanted * size);
-  if (!grown)
-    return no_memory(err);
-  *array = grown;
-  *room = wanted;
-  return 0;
-}
-
 static int add_field(scanner *s, const char *text, size_t length) {
   ett_csv_table *t = s->table;
   if (length > UINT32_MAX)
     return ett_err_set(s->err, ETT_ERR_LIMIT, "line %zu: field longer than 4 GiB",
                        s->line);
-  if (reserve(&t->fields, s->field_count, &t->field_room, sizeof *t->fields, s->err) != 0)
-    return -1;
+  if (ett_grow(&t->fields, s->field_count, &t->field_room, 256, sizeof *t->fields) != 0)
+    return no_memory(s->err);
   t->fields[s->field_count++] = (ett_csv_field){text, (uint32_t)length};
   return 0;
 }
@@ -165,8 +151,9 @@ static int rows(scanner *s) {
     const size_t line = s->line;
     const bool last_line = !memchr(s->position, '\n', (size_t)(s->end - s->position));
     size_t count;
-    if (reserve(&t->lines, t->rows, &t->line_room, sizeof *t->lines, s->err) != 0 ||
-        record(s, &count) != 0)
+    if (ett_grow(&t->lines, (uint32_t)t->rows, &t->line_room, 256, sizeof *t->lines) != 0)
+      return no_memory(s->err);
+    if (record(s, &count) != 0)
       return -1;
     if (count != t->columns)
       return ett_err_set(

@@ -22,7 +22,7 @@ typedef struct {
   ett_csv_field *fields; /* row after row */
   uint32_t *lines;       /* line of the file on which a row begins, from 1 */
   char *data;
-  size_t field_room, line_room;
+  uint32_t field_room, line_room;
 } ett_csv_table;
 
 /* Types of number columns; every type refuses NaN, infinities and text. */

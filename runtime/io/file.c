@@ -139,7 +139,12 @@ static int replace(const char *path, const char *target, mode_t mode, int privat
   return fail(err, "write", path, code);
 }
 
-int ett_file_write(const char *path, const char *data, size_t length, ett_err *err) {
+int ett_file_write(const char *path, const char *data, size_t length, int private,
+                   ett_err *err) {
+  if (private && strlen(path) >= PATH_MAX)
+    return fail(err, "write", path, ENAMETOOLONG);
+  if (private)
+    return replace(path, path, 0600, 1, data, length, err);
   struct stat status;
   int exists = stat(path, &status) == 0;
   if (exists && S_ISDIR(status.st_mode))
@@ -156,14 +161,7 @@ int ett_file_write(const char *path, const char *data, size_t length, ett_err *e
                  err);
 }
 
-int ett_file_write_private(const char *path, const char *data, size_t length,
-                           ett_err *err) {
-  if (strlen(path) >= PATH_MAX)
-    return fail(err, "write", path, ENAMETOOLONG);
-  return replace(path, path, 0600, 1, data, length, err);
-}
-
-static int make_folders(const char *path, mode_t mode, ett_err *err) {
+int ett_folder_make(const char *path, int private, ett_err *err) {
   char partial[PATH_MAX];
   size_t length = strlen(path);
   if (length == 0 || length >= sizeof partial)
@@ -174,22 +172,12 @@ static int make_folders(const char *path, mode_t mode, ett_err *err) {
       continue;
     char kept = partial[i];
     partial[i] = '\0';
-    if (mkdir(partial, mode) != 0 && errno != EEXIST)
+    if (mkdir(partial, private ? 0700 : 0777) != 0 && errno != EEXIST)
       return fail(err, "make folder", path, errno);
     partial[i] = kept;
   }
   struct stat status;
   if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode))
     return fail(err, "make folder", path, ENOTDIR);
-  return 0;
-}
-
-int ett_folder_make(const char *path, ett_err *err) {
-  return make_folders(path, 0777, err);
-}
-
-int ett_folder_make_private(const char *path, ett_err *err) {
-  if (make_folders(path, 0700, err) != 0)
-    return -1;
-  return chmod(path, 0700) == 0 ? 0 : fail(err, "protect folder", path, errno);
+  return private && chmod(path, 0700) != 0 ? fail(err, "protect folder", path, errno) : 0;
 }

@@ -14,22 +14,17 @@ int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *lengt
 
 /* Replaces path by data[0 .. length): writes a new file beside it, syncs and renames it.
  * Readers see the old file or the new one. Devices and pipes are written directly, and a
- * link keeps its target. Returns 0 or -1. */
-int ett_file_write(const char *path, const char *data, size_t length, ett_err *err);
+ * link keeps its target. A private file is for its owner alone (mode 0600 whatever the
+ * umask); it replaces a link or device. Returns 0 or -1. */
+int ett_file_write(const char *path, const char *data, size_t length, int private,
+                   ett_err *err);
 
 /* Writes all bytes to an open file and retries after interruptions. Returns 0 or an
  * errno, which is also in errno. */
 int ett_file_write_all(int fd, const char *data, size_t length);
 
-/* ett_file_write for a file that only its owner may read (mode 0600 whatever the umask).
- * A link or device at path is replaced, never written. */
-int ett_file_write_private(const char *path, const char *data, size_t length,
-                           ett_err *err);
-
-/* Makes path and its missing parents (mode 0777 less umask). Returns 0 or -1. */
-int ett_folder_make(const char *path, ett_err *err);
-
-/* The same for folders with mode 0700. path gets this mode whatever the umask. */
-int ett_folder_make_private(const char *path, ett_err *err);
+/* Makes path and its missing parents: with mode 0777 less umask; private ones with mode
+ * 0700, which path gets whatever the umask. Returns 0 or -1. */
+int ett_folder_make(const char *path, int private, ett_err *err);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 enum { BOXES_A_CALL = 4096 }; /* boxes between two calls of progress */
 
 typedef struct box {
@@ -22,7 +24,8 @@ typedef struct search {
   double *outputs, *scratch;
   ett_interval *ranges, *output_ranges, *range_scratch;
   box *heap;
-  size_t size, capacity, serial;
+  size_t size, serial;
+  uint32_t capacity;
 } search;
 
 static double value_of(const ett_variable *v, double at) {
@@ -169,15 +172,9 @@ static bool before(const box *a, const box *b) {
 }
 
 static int push(search *s, const box *b, ett_err *err) {
-  if (s->size == s->capacity) {
-    size_t capacity = s->capacity ? s->capacity * 2 : 256;
-    box *heap = realloc(s->heap, capacity * sizeof *heap);
-    if (!heap)
-      return ett_err_set(err, ETT_ERR_MEMORY,
-                         "not enough memory for %zu boxes of a search", capacity);
-    s->heap = heap;
-    s->capacity = capacity;
-  }
+  if (ett_grow(&s->heap, (uint32_t)s->size, &s->capacity, 256, sizeof *s->heap) != 0)
+    return ett_err_set(err, ETT_ERR_MEMORY,
+                       "not enough memory for more than %zu boxes of a search", s->size);
   size_t at = s->size++;
   for (; at > 0 && before(b, &s->heap[(at - 1) / 2]); at = (at - 1) / 2)
     s->heap[at] = s->heap[(at - 1) / 2];

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 
 int ett_cuda_device_count(ett_err *err) {
   const ett_cuda_driver *driver = ett_cuda_driver_open(err);
@@ -235,26 +236,17 @@ int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *
                      device->ordinal, device->name, what, bytes, available, total);
 }
 
-void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err) {
-  if (count < *room)
-    return array;
-  int wanted = *room ? 2 * *room : 16;
-  void *larger = realloc(array, (size_t)wanted * size);
-  if (!larger) {
-    ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a longer list");
-    return NULL;
-  }
-  *room = wanted;
-  return larger;
+int ett_cuda_grow(void *array, int count, uint32_t *room, size_t size, ett_err *err) {
+  return ett_grow(array, (uint32_t)count, room, 16, size) == 0
+             ? 0
+             : ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a longer list");
 }
 
 CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err) {
   while (device->event_count < count) {
-    CUevent *larger = ett_cuda_grow(device->events, device->event_count,
-                                    &device->event_room, sizeof *larger, err);
-    if (!larger)
+    if (ett_cuda_grow(&device->events, device->event_count, &device->event_room,
+                      sizeof *device->events, err) != 0)
       return NULL;
-    device->events = larger;
     CUresult status = device->driver->cuEventCreate(&device->events[device->event_count],
                                                     CU_EVENT_DEFAULT);
     if (ett_cuda_device_check(device, status, "making an event", err) != 0)
@@ -301,15 +293,12 @@ int ett_cuda_device_function(ett_cuda_device *device, const char *source,
         strcmp(device->modules[i].source, source) == 0)
       found = &device->modules[i];
   if (!found) {
-    ett_cuda_module *larger = ett_cuda_grow(device->modules, device->module_count,
-                                            &device->module_room, sizeof *larger, err);
-    if (!larger)
+    if (ett_cuda_grow(&device->modules, device->module_count, &device->module_room,
+                      sizeof *device->modules, err) != 0 ||
+        load(device, &device->modules[device->module_count], source, label, first_line,
+             dtype, err) != 0)
       return -1;
-    device->modules = larger;
-    if (load(device, &larger[device->module_count], source, label, first_line, dtype,
-             err) != 0)
-      return -1;
-    found = &larger[device->module_count++];
+    found = &device->modules[device->module_count++];
   }
   CUresult status = device->driver->cuModuleGetFunction(function, found->module, name);
   if (status == CUDA_ERROR_NOT_FOUND)

@@ -2,6 +2,8 @@
 #ifndef ETT_CUDA_DEVICE_H
 #define ETT_CUDA_DEVICE_H
 
+#include <stdint.h>
+
 #include "samplers/cuda/compile.h"
 #include "samplers/cuda/libraries.h"
 
@@ -30,9 +32,9 @@ typedef struct ett_cuda_device {
   CUdeviceptr workspace;
   void *dnn; /* cudnnHandle_t, NULL until the first attention */
   ett_cuda_module *modules;
-  int module_count, module_room;
+  int module_count, event_count;
+  uint32_t module_room, event_room;
   CUevent *events; /* created at their first use, then reused */
-  int event_count, event_room;
   ett_cuda_death death;
 
   char name[256];
@@ -89,8 +91,8 @@ int ett_cuda_device_function(ett_cuda_device *device, const char *source,
                              const char *label, int first_line, ett_cuda_dtype dtype,
                              const char *name, CUfunction *function, ett_err *err);
 
-/* Ensures capacity for one more element; returns the (possibly moved) array, or NULL. */
-void *ett_cuda_grow(void *array, int count, int *room, size_t size, ett_err *err);
+/* Ensures capacity for one more element; array is the address of its pointer. */
+int ett_cuda_grow(void *array, int count, uint32_t *room, size_t size, ett_err *err);
 
 /* Allocates; the error names the bytes requested and the bytes free. */
 int ett_cuda_device_allocate(ett_cuda_device *device, size_t bytes, const char *what,

@@ -98,11 +98,9 @@ int ett_cuda_work_tensor(ett_cuda_work *work, long long count, ett_cuda_dtype dt
                        count);
   if (check_fill(dtype, fill, high, err) != 0)
     return -1;
-  ett_cuda_tensor *larger = ett_cuda_grow(work->tensors, work->tensor_count,
-                                          &work->tensor_room, sizeof *larger, err);
-  if (!larger)
+  if (ett_cuda_grow(&work->tensors, work->tensor_count, &work->tensor_room,
+                    sizeof *work->tensors, err) != 0)
     return -1;
-  work->tensors = larger;
   ett_cuda_tensor *t = &work->tensors[work->tensor_count];
   if (ett_cuda_device_allocate(device, (size_t)count * ett_cuda_dtype_bytes(dtype),
                                "a tensor", &t->address, err) != 0)
@@ -122,11 +120,9 @@ int ett_cuda_work_view(ett_cuda_work *work, int tensor, long long first, long lo
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "a view of %lld elements from element %lld: tensor %d has %lld",
                        count, first, tensor, all);
-  ett_cuda_tensor *larger = ett_cuda_grow(work->tensors, work->tensor_count,
-                                          &work->tensor_room, sizeof *larger, err);
-  if (!larger)
+  if (ett_cuda_grow(&work->tensors, work->tensor_count, &work->tensor_room,
+                    sizeof *work->tensors, err) != 0)
     return -1;
-  work->tensors = larger;
   ett_cuda_tensor view = work->tensors[tensor];
   view.address += (CUdeviceptr)first * ett_cuda_dtype_bytes(view.dtype);
   view.count = count;

@@ -42,13 +42,11 @@ void ett_cuda_work_free(ett_cuda_work *work) {
 }
 
 int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err) {
-  ett_cuda_launch **larger = ett_cuda_grow(work->launches, work->launch_count,
-                                           &work->launch_room, sizeof *larger, err);
-  if (!larger) {
+  if (ett_cuda_grow(&work->launches, work->launch_count, &work->launch_room,
+                    sizeof *work->launches, err) != 0) {
     launch->free(launch);
     return -1;
   }
-  work->launches = larger;
   work->launches[work->launch_count++] = launch;
   return 0;
 }

@@ -149,9 +149,9 @@ struct ett_cuda_work {
   ett_cuda_device *device;
   ett_cuda_dtype dtype;
   ett_cuda_tensor *tensors;
-  int tensor_count, tensor_room;
   ett_cuda_launch **launches;
-  int launch_count, launch_room;
+  int tensor_count, launch_count;
+  uint32_t tensor_room, launch_room;
   CUgraph graph;
   CUgraphExec executable;
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/grow.h"
 #include "samplers/mpi/dist.h"
 
 static const long least_nap = 100000, most_nap = 1000000, most_patient_nap = 8000000;
@@ -38,7 +39,8 @@ struct ett_dist_work {
   ett_sample_journal *journal;
   int64_t next, count, committed, failed;
   news *log; /* of all ranks; on rank 0 */
-  size_t log_count, log_room;
+  size_t log_count;
+  uint32_t log_room;
   size_t *told; /* per rank: length of the log that it has received */
   pthread_mutex_t
       mutex; /* protects counts, journal and log against the server thread of rank 0 */
@@ -95,14 +97,8 @@ static void dispatch(ett_dist_work *w, int rank, int tag, char *bytes, size_t co
 static void tell(ett_dist_work *w, int rank, const char *text, size_t bytes) {
   if (bytes == 0)
     return;
-  if (w->log_count == w->log_room) {
-    size_t room = 2 * w->log_room + 64;
-    news *log = realloc(w->log, room * sizeof *log);
-    if (!log)
-      return;
-    w->log = log;
-    w->log_room = room;
-  }
+  if (ett_grow(&w->log, (uint32_t)w->log_count, &w->log_room, 64, sizeof *w->log) != 0)
+    return;
   char *copy = malloc(bytes);
   if (!copy)
     return;

@@ -25,19 +25,15 @@ static int io_write(lua_State *L) {
   const char *path = luaL_checkstring(L, 1);
   const char *text = luaL_checklstring(L, 2, &length);
   ett_err err = {ETT_OK, ""};
-  const int failed = lua_toboolean(L, 3)
-                         ? ett_file_write_private(path, text, length, &err)
-                         : ett_file_write(path, text, length, &err);
-  return ett_lua_result(L, failed, &err);
+  return ett_lua_result(L, ett_file_write(path, text, length, lua_toboolean(L, 3), &err),
+                        &err);
 }
 
 /* io.make_folder(path [, private]) -> true | nil, err; with its parents */
 static int io_make_folder(lua_State *L) {
   ett_err err = {ETT_OK, ""};
   const char *path = luaL_checkstring(L, 1);
-  const int failed = lua_toboolean(L, 2) ? ett_folder_make_private(path, &err)
-                                         : ett_folder_make(path, &err);
-  return ett_lua_result(L, failed, &err);
+  return ett_lua_result(L, ett_folder_make(path, lua_toboolean(L, 2), &err), &err);
 }
 
 /* io.hash(text, ...) -> 32 hexadecimal digits; ("ab", "c") differs from ("a", "bc") */
