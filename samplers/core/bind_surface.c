@@ -46,8 +46,7 @@ static int surface_new(lua_State *L) {
   b->scales = ett_sample_surface_scale_count((size_t)width, rough);
   luaL_setmetatable(L, SURFACE_TYPE);
   ett_err err = {0};
-  b->surface = scales ? ett_sample_surface_restore(&points, scales, &err)
-                      : ett_sample_surface_fit(&points, &err);
+  b->surface = ett_sample_surface_fit(&points, scales, &err);
   return b->surface ? 1 : ett_lua_fail(L, &err);
 }
 

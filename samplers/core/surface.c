@@ -215,18 +215,12 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
 }
 
 ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points,
-                                           ett_err *err) {
+                                           const double *scales, ett_err *err) {
   ett_sample_surface *s = place(points, err);
-  if (s)
+  if (s && !scales)
     search(s);
-  return s;
-}
-
-ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
-                                               const double *scales, ett_err *err) {
-  ett_sample_surface *s = place(points, err);
-  if (!s)
-    return NULL;
+  if (!s || !scales)
+    return s;
   scale list[MOST_WIDTH + 3];
   const size_t n = scales_of(s, list);
   bool sound = true;

@@ -22,14 +22,11 @@ typedef struct {
 } ett_sample_points;
 
 /* A deterministic search maximises the marginal likelihood over lengths and noise: equal
- * inputs give equal results. NULL with err set on failure. */
-ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points, ett_err *err);
-
-/* Creates the same surface without the search, from the scales of
- * ett_sample_surface_scales. NULL with err set on failure, also for scales outside the
- * search's range. */
-ett_sample_surface *ett_sample_surface_restore(const ett_sample_points *points,
-                                               const double *scales, ett_err *err);
+ * inputs give equal results. The scales of ett_sample_surface_scales (NULL: none) give
+ * the same surface without the search. NULL with err set on failure, also for scales
+ * outside the search's range. */
+ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points,
+                                           const double *scales, ett_err *err);
 
 /* The number of scales of a surface. */
 size_t ett_sample_surface_scale_count(size_t width, bool rough);

@@ -3,6 +3,7 @@
 -- A space is { total = number of shapes, shape(index) -> list of integers in the order of the columns }. A grid keeps
 -- indices only: a shape is made when it is needed.
 local error_module = require "ett.base.error"
+local mix = require("ett.regress").mix
 local sample_limit = require "ett.sampling.limit"
 local schema = require "ett.base.schema"
 
@@ -210,15 +211,10 @@ function campaign_space.grid(columns, axes, entry)
   return entry and (entry.where or entry.with) and chosen(columns, entry, space) or space
 end
 
---- A uniform number in [0, 1) from 64 bits (the end of splitmix64, Steele et al. 2014).
-local function uniform_of(x)
-  x = (x ~ (x >> 30)) * 0xbf58476d1ce4e5b9
-  x = (x ~ (x >> 27)) * 0x94d049bb133111eb
-  x = x ~ (x >> 31)
-  return (x >> 11) * 2.0 ^ -53
-end
-
 local golden = 0x9e3779b97f4a7c15 -- of splitmix64
+
+--- A uniform number in [0, 1) from 64 bits (the end of splitmix64, Steele et al. 2014).
+local function uniform_of(x) return (mix(x - golden) >> 11) * 2.0 ^ -53 end
 
 --- A seeded uniform number in [0, 1) from two integers.
 local function uniform(seed, index) return uniform_of(seed * golden + index * -4658895280553007687) end

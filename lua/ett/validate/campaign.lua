@@ -2,6 +2,7 @@
 --- configurations. They record medians, because a step runs each operator once.
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
+local json = require "ett.json"
 
 local validate_campaign = {}
 
@@ -126,25 +127,13 @@ function validate_campaign.cuda(sizes, scale, precision)
     samples = list, statistic = "median" }
 end
 
---- A value as Lua source.
-local function literal(value)
-  if math.type(value) == "integer" then return tostring(value) end
-  if type(value) == "number" then return ("%.17g"):format(value) end
-  if type(value) ~= "table" then return ("%q"):format(value) end
-  local words = {}
-  for i, item in ipairs(value) do words[i] = literal(item) end
-  return "{ " .. table.concat(words, ", ") .. " }"
-end
-
 --- Writes a campaign file. Ranks load it; its hash decides whether existing tables belong to it.
 ---@param back_end string "cpu" or "cuda"
 ---@param ... any arguments of the campaign of that name
 ---@return string path
 function validate_campaign.write(path, back_end, ...)
-  local words = { ... }
-  for i, word in ipairs(words) do words[i] = literal(word) end
-  return folders.write(path, ("return require(\"ett.validate.campaign\").%s(%s)\n"):format(back_end,
-    table.concat(words, ", ")))
+  return folders.write(path, ("local given = require(\"ett.json\").decode [=[%s]=]\n"
+    .. "return require(\"ett.validate.campaign\").%s(table.unpack(given))\n"):format(json.encode { ... }, back_end))
 end
 
 --- Measures a campaign file in this process or on this rank. Raises if an operator computes a wrong result, or if no

@@ -13,6 +13,7 @@
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local median = require "ett.base.median"
+local merged = require "ett.base.merged"
 
 local validate = {}
 
@@ -81,9 +82,8 @@ end
 
 local function estimate(case, view, cluster)
   local h, p = case.hyper, case.plan
-  local hyper = { layers = h.layers, hidden = h.hidden, heads = h.heads, vocab = h.vocab, position = "rope",
-    tied_embeddings = false, bias = false, vocab_multiple = 1 }
-  for name, value in pairs(view.hyper or {}) do hyper[name] = value end
+  local hyper = merged({ layers = h.layers, hidden = h.hidden, heads = h.heads, vocab = h.vocab, position = "rope",
+    tied_embeddings = false, bias = false, vocab_multiple = 1 }, view.hyper)
   local model = require("ett.model").new("gpt", hyper)
   return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = {
     dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,

@@ -180,9 +180,7 @@ local View = { share = 1, launch_seconds = 0.0, plan = { dtype = "fp32", accumul
 View.__index = View
 
 function View:expect(case)
-  self.hyper = {}
-  for name, value in pairs(hyper) do self.hyper[name] = value end
-  self.hyper.max_positions = case.plan.seq
+  self.hyper = require "ett.base.merged"(hyper, { max_positions = case.plan.seq })
 end
 
 function View:alone(name, shape, dtype, pass)

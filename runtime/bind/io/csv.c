@@ -183,19 +183,15 @@ static int table_rows(lua_State *L) {
   return 1;
 }
 
-static int push_fields(lua_State *L, const ett_csv_field *fields, size_t count) {
-  lua_createtable(L, (int)count, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_pushlstring(L, fields[i].text, fields[i].length);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-  return 1;
-}
-
 /* t:names() -> the columns, in the file's order */
 static int table_names(lua_State *L) {
   const ett_csv_table *table = check_table(L);
-  return push_fields(L, table->names, table->columns);
+  lua_createtable(L, (int)table->columns, 0);
+  for (size_t i = 0; i < table->columns; i++) {
+    lua_pushlstring(L, table->names[i].text, table->names[i].length);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 1;
 }
 
 /* t:has(column) -> boolean */
