@@ -14,21 +14,6 @@ struct ett_tape {
 
 enum { LANES = ETT_TAPE_LANES };
 
-int ett_op_arity(ett_op op) {
-  switch (op) {
-  case ETT_OP_FLOOR:
-  case ETT_OP_CEIL:
-  case ETT_OP_ROUND:
-  case ETT_OP_SQRT:
-  case ETT_OP_LOG2:
-    return 1;
-  case ETT_OP_SELECT:
-    return 3;
-  default:
-    return 2;
-  }
-}
-
 double ett_op_value(ett_op op, double a, double b, double c) {
   switch (op) {
   case ETT_OP_ADD:

@@ -29,7 +29,7 @@ typedef enum ett_op {
   ETT_OP_LE, /* 1 or 0 */
   ETT_OP_LT,
   ETT_OP_EQ,
-  ETT_OP_FLOOR,
+  ETT_OP_FLOOR, /* up to log2: one operand; select: three; all others two */
   ETT_OP_CEIL,
   ETT_OP_ROUND, /* half to even */
   ETT_OP_SQRT,
@@ -38,8 +38,6 @@ typedef enum ett_op {
   ETT_OPS
 } ett_op;
 
-/* Number of operands of op: 1 to 3. */
-int ett_op_arity(ett_op op);
 /* op on plain numbers, as a tape computes it. */
 double ett_op_value(ett_op op, double a, double b, double c);
 

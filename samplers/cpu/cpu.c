@@ -42,12 +42,11 @@ const char *ett_cpu_isa(void) {
 }
 
 const ett_cpu_kind *ett_cpu_find(const char *name) {
-  const char *isa;
-  for (const ett_cpu_kind *const *table = tables(&isa); *table; table++)
-    for (const ett_cpu_kind *kind = *table; kind->name; kind++)
-      if (strcmp(kind->name, name) == 0)
-        return kind;
-  return NULL;
+  const ett_cpu_kind *kind;
+  for (size_t i = 0; (kind = ett_cpu_kind_at(i)); i++)
+    if (strcmp(kind->name, name) == 0)
+      break;
+  return kind;
 }
 
 const ett_cpu_kind *ett_cpu_kind_at(size_t index) {

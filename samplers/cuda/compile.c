@@ -69,18 +69,12 @@ const char *ett_cuda_prelude(void) {
 }
 
 size_t ett_cuda_dtype_bytes(ett_cuda_dtype dtype) {
-  switch (dtype) {
-  case ETT_CUDA_FP16:
-  case ETT_CUDA_BF16:
-    return 2;
-  case ETT_CUDA_FP32:
-    return 4;
-  case ETT_CUDA_FP8:
-    return 1;
-  case ETT_CUDA_INT64:
-    return 8;
-  }
-  return 0;
+  static const size_t bytes[] = {[ETT_CUDA_FP16] = 2,
+                                 [ETT_CUDA_BF16] = 2,
+                                 [ETT_CUDA_FP32] = 4,
+                                 [ETT_CUDA_FP8] = 1,
+                                 [ETT_CUDA_INT64] = 8};
+  return bytes[dtype];
 }
 
 /* The compiler's log, or NULL; free() it. */

@@ -58,16 +58,10 @@ static void free_gemm(ett_cuda_launch *base) {
 }
 
 static cudaDataType_t data_type(ett_cuda_dtype dtype) {
-  switch (dtype) {
-  case ETT_CUDA_FP16:
-    return CUDA_R_16F;
-  case ETT_CUDA_BF16:
-    return CUDA_R_16BF;
-  case ETT_CUDA_FP8:
-    return CUDA_R_8F_E4M3;
-  default:
-    return CUDA_R_32F;
-  }
+  return dtype == ETT_CUDA_FP16   ? CUDA_R_16F
+         : dtype == ETT_CUDA_BF16 ? CUDA_R_16BF
+         : dtype == ETT_CUDA_FP8  ? CUDA_R_8F_E4M3
+                                  : CUDA_R_32F;
 }
 
 /* A row-major rows×columns matrix is a column-major columns×rows one. */

@@ -142,21 +142,11 @@ void ett_nccl_close(ett_nccl *comm) {
   free(comm);
 }
 
-static ncclDataType_t data_type(ett_cuda_dtype dtype) {
-  switch (dtype) {
-  case ETT_CUDA_FP16:
-    return ncclFloat16;
-  case ETT_CUDA_BF16:
-    return ncclBfloat16;
-  case ETT_CUDA_FP8:
-    return ncclInt8;
-  case ETT_CUDA_INT64:
-    return ncclInt64;
-  case ETT_CUDA_FP32:
-    break;
-  }
-  return ncclFloat32;
-}
+static const ncclDataType_t data_types[] = {[ETT_CUDA_FP16] = ncclFloat16,
+                                            [ETT_CUDA_BF16] = ncclBfloat16,
+                                            [ETT_CUDA_FP32] = ncclFloat32,
+                                            [ETT_CUDA_FP8] = ncclInt8,
+                                            [ETT_CUDA_INT64] = ncclInt64};
 
 /* One collective; a share is count / size elements. In place, the input is at this rank's
  * share of the whole, as NCCL expects. */
@@ -165,7 +155,7 @@ static ncclResult_t enqueue(ett_nccl *comm, const ett_nccl_request *request, cha
   size_t bytes = ett_cuda_dtype_bytes(request->dtype);
   size_t whole = (size_t)request->count, share = whole / (size_t)comm->size;
   size_t mine = (size_t)comm->rank * share * bytes;
-  ncclDataType_t type = data_type(request->dtype);
+  ncclDataType_t type = data_types[request->dtype];
   cudaStream_t stream = (cudaStream_t)comm->device->stream;
   ncclResult_t status = ncclSuccess;
   switch (request->kind) {

@@ -283,7 +283,10 @@ int luaopen_ett_ledger_program(lua_State *L) {
   for (int op = 0; op < ETT_OPS; op++) {
     lua_createtable(L, 0, 2);
     ett_lua_set_string(L, "name", op_names[op]);
-    ett_lua_set_integer(L, "operands", ett_op_arity((ett_op)op));
+    ett_lua_set_integer(L, "operands",
+                        op < ETT_OP_FLOOR    ? 2
+                        : op < ETT_OP_SELECT ? 1
+                                             : 3);
     lua_rawseti(L, -2, op + 1);
   }
   lua_setfield(L, -2, "operations");

@@ -174,7 +174,8 @@ static void attention_row(const ett_design *d, const double *x, row *r) {
   feature(r, log(h)), feature(r, bh), feature(r, kernel);
 }
 
-static void rowwise_row(const double *x, row *r) {
+static void rowwise_row(const ett_design *d, const double *x, row *r) {
+  (void)d;
   double rows = x[0], cols = x[1], aux = x[2], z = rows * cols;
   column(r, 1), column(r, z);
   hinges(r, z, 16, 32, 1);
@@ -189,7 +190,8 @@ static void rowwise_row(const double *x, row *r) {
 
 /* Assumes tokens uniform over the whole vocabulary. `here` is the expected number of
  * tokens in this rank's part; they read `unique` distinct rows. */
-static void embedding_row(const double *x, row *r) {
+static void embedding_row(const ett_design *d, const double *x, row *r) {
+  (void)d;
   double m = x[0], dim = x[1], v = x[2], whole = x[3];
   double here = m * fmin(1, v / whole), unique = v * (1 - exp(-m / whole));
   column(r, 1), column(r, m), column(r, m * dim), column(r, here * dim);
@@ -219,7 +221,8 @@ void ett_design_table(const ett_design *design, const double *dims, double *colu
   columns[TABLE_ROWS] = dims[2];
 }
 
-static void optimizer_row(const double *x, row *r) {
+static void optimizer_row(const ett_design *d, const double *x, row *r) {
+  (void)d;
   double params = x[0], tensors = x[1], layers = x[2], hidden = x[3];
   double square = layers * hidden * hidden;
   column(r, 1), column(r, layers), column(r, tensors), column(r, params);
@@ -231,7 +234,8 @@ static void optimizer_row(const double *x, row *r) {
       feature(r, params / square);
 }
 
-static void collective_row(const double *x, row *r) {
+static void collective_row(const ett_design *d, const double *x, row *r) {
+  (void)d;
   double z = x[0];
   column(r, 1), column(r, z);
   hinges(r, z, 20, 31, 0.5);
@@ -252,38 +256,24 @@ static void wave_row(const ett_design *d, const double *x, row *r) {
   }
 }
 
+static void alpha_beta_row(const ett_design *d, const double *x, row *r) {
+  (void)d;
+  column(r, 1), column(r, x[0]);
+  feature(r, log(x[0]));
+}
+
+static void raw_row(const ett_design *d, const double *x, row *r) {
+  column(r, 1);
+  for (int i = 0; i < d->dims; i++)
+    feature(r, x[i]);
+}
+
 static void walk(const ett_design *design, const double *dims, row *r) {
-  switch (design->family) {
-  case ETT_FAMILY_GEMM:
-    gemm_row(design, dims, r);
-    break;
-  case ETT_FAMILY_ATTENTION:
-    attention_row(design, dims, r);
-    break;
-  case ETT_FAMILY_ROWWISE:
-    rowwise_row(dims, r);
-    break;
-  case ETT_FAMILY_EMBEDDING:
-    embedding_row(dims, r);
-    break;
-  case ETT_FAMILY_OPTIMIZER:
-    optimizer_row(dims, r);
-    break;
-  case ETT_FAMILY_COLLECTIVE:
-    collective_row(dims, r);
-    break;
-  case ETT_FAMILY_ALPHA_BETA:
-    column(r, 1), column(r, dims[0]);
-    feature(r, log(dims[0]));
-    break;
-  case ETT_FAMILY_WAVE:
-    wave_row(design, dims, r);
-    break;
-  default:
-    column(r, 1);
-    for (int i = 0; i < design->dims; i++)
-      feature(r, dims[i]);
-  }
+  static void (*const rows[ETT_FAMILY_COUNT])(const ett_design *, const double *,
+                                              row *) = {
+      raw_row,       gemm_row,       attention_row,  rowwise_row, embedding_row,
+      optimizer_row, collective_row, alpha_beta_row, wave_row}; /* by ett_family */
+  rows[design->family](design, dims, r);
 }
 
 static row count(const ett_design *design) {
