@@ -17,7 +17,7 @@ struct ett_sample_journal {
   char path[4096];
 };
 
-static int sync_folder(const char *path) {
+static void sync_folder(const char *path) {
   char folder[4096];
   snprintf(folder, sizeof folder, "%s", path);
   char *slash = strrchr(folder, '/');
@@ -25,33 +25,9 @@ static int sync_folder(const char *path) {
     slash[slash == folder] = '\0';
   int file = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0)
-    return -1;
-  int status = fsync(file);
+    return;
+  fsync(file);
   close(file);
-  return status;
-}
-
-/* Creates the journal: writes the header to a temporary file and renames it. */
-static int create(const char *path, const char *header, ett_err *err) {
-  char fresh[4200];
-  snprintf(fresh, sizeof fresh, "%s.new", path);
-  unlink(fresh); /* left by a killed process, or a link placed there */
-  int file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (file < 0)
-    return ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", fresh, strerror(errno));
-  int failed = ett_file_write_all(file, header, strlen(header)) != 0 || fsync(file) != 0;
-  int why = errno;
-  failed = close(file) != 0 || failed;
-  if (!failed && rename(fresh, path) != 0) {
-    failed = 1;
-    why = errno;
-  }
-  if (failed) {
-    unlink(fresh);
-    return ett_err_set(err, ETT_ERR_IO, "cannot write '%s': %s", path, strerror(why));
-  }
-  sync_folder(path);
-  return 0;
 }
 
 /* The offset at which the last line of the first `end` bytes begins; -1 when the file
@@ -153,8 +129,11 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   if (ftruncate(j->lock, 0) == 0 && pwrite(j->lock, self, (size_t)length, 0) < 0) {
     /* Only messages about another process lack the path. */
   }
-  if (access(path, F_OK) != 0 && create(path, header, err) != 0)
-    goto failed;
+  if (access(path, F_OK) != 0) {
+    if (ett_file_write(path, header, strlen(header), 0, err) != 0)
+      goto failed;
+    sync_folder(path);
+  }
   j->file = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
   if (j->file < 0) {
     ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));

@@ -185,9 +185,8 @@ int ett_cuda_library_fail(ett_cuda_device *device, ett_err_code code, const char
   return ett_err_set(err, code, "%s: %s", doing, text);
 }
 
-/* Polls the stream until it is done, without sleeping for the first `awake_seconds`. */
-static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_seconds,
-                    ett_err *err) {
+int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds,
+                         double awake_seconds, ett_err *err) {
   double start = ett_clock(CLOCK_MONOTONIC);
   for (;;) {
     CUresult status = device->driver->cuStreamQuery(device->stream);
@@ -207,14 +206,6 @@ static int wait_for(ett_cuda_device *device, double limit_seconds, double awake_
     if (passed > awake_seconds)
       nanosleep(&pause, NULL);
   }
-}
-
-int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err) {
-  return wait_for(device, limit_seconds, 0, err);
-}
-
-int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err) {
-  return wait_for(device, limit_seconds, 5, err);
 }
 
 /* --- cached objects -------------------------------------------------------------- */
@@ -323,7 +314,7 @@ static int time_copy(ett_cuda_device *from, CUdeviceptr source, ett_cuda_device 
   if (status == CUDA_SUCCESS)
     status = driver->cuEventRecord(events[1], from->stream);
   if (ett_cuda_device_check(from, status, "copying to another device", err) != 0 ||
-      ett_cuda_device_wait(from, limit, err) != 0)
+      ett_cuda_device_wait(from, limit, 0, err) != 0)
     return -1;
   return ett_cuda_device_elapsed(from, events[0], events[1], seconds, err);
 }

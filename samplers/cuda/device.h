@@ -80,11 +80,10 @@ CUevent *ett_cuda_device_events(ett_cuda_device *device, int count, ett_err *err
 int ett_cuda_device_elapsed(ett_cuda_device *device, CUevent from, CUevent to,
                             double *seconds, ett_err *err);
 
-/* Waits for the stream; after the time limit the device counts as lost. */
-int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds, ett_err *err);
-
-/* The same without sleeping, which would lengthen wall times. */
-int ett_cuda_device_watch(ett_cuda_device *device, double limit_seconds, ett_err *err);
+/* Polls the stream until it is done, for the first awake_seconds without sleeping, which
+ * would lengthen wall times. After the time limit the device counts as lost. */
+int ett_cuda_device_wait(ett_cuda_device *device, double limit_seconds,
+                         double awake_seconds, ett_err *err);
 
 /* The function `name` of a source (compile.h); compiled and loaded at its first use. */
 int ett_cuda_device_function(ett_cuda_device *device, const char *source,

@@ -122,7 +122,7 @@ static float time_algorithm(gemm_launch *launch, const cublasLtMatmulAlgo_t *alg
     if (driver->cuEventRecord(events[0], stream) != CUDA_SUCCESS ||
         multiply(launch, algorithm) != CUBLAS_STATUS_SUCCESS ||
         driver->cuEventRecord(events[1], stream) != CUDA_SUCCESS ||
-        ett_cuda_device_wait(launch->device, 60, NULL) != 0 ||
+        ett_cuda_device_wait(launch->device, 60, 0, NULL) != 0 ||
         driver->cuEventElapsedTime(&elapsed, events[0], events[1]) != CUDA_SUCCESS)
       break;
     if (i > 0 && (best < 0 || elapsed < best))

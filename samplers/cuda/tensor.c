@@ -177,34 +177,6 @@ static double element(const void *data, long long i, ett_cuda_dtype dtype) {
   return NAN;
 }
 
-/* Waits for the launches of the list, so that a copy sees their results. */
-static int settle(ett_cuda_work *work, int index, long long count, ett_err *err) {
-  if (index < 0 || index >= work->tensor_count || count <= 0 ||
-      count > work->tensors[index].count)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "no tensor %d of %lld elements", index,
-                       count);
-  if (ett_cuda_device_use(work->device, err) != 0)
-    return -1;
-  return ett_cuda_device_wait(work->device, 60, err);
-}
-
-int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long count,
-                       ett_err *err) {
-  if (settle(work, index, count, err) != 0)
-    return -1;
-  const ett_cuda_tensor *t = &work->tensors[index];
-  size_t bytes = (size_t)count * ett_cuda_dtype_bytes(t->dtype);
-  void *copy = malloc(bytes);
-  if (!copy)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to read a tensor");
-  CUresult status = work->device->driver->cuMemcpyDtoH(copy, t->address, bytes);
-  if (status == CUDA_SUCCESS)
-    for (long long i = 0; i < count; i++)
-      values[i] = element(copy, i, t->dtype);
-  free(copy);
-  return ett_cuda_device_check(work->device, status, "reading a tensor", err);
-}
-
 /* Rounds to the nearest half, ties to even. */
 static uint16_t half_bits(double value) {
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -247,21 +219,42 @@ static void set_element(void *data, long long i, ett_cuda_dtype dtype, double va
     ((uint16_t *)data)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
-                        long long count, ett_err *err) {
-  if (settle(work, index, count, err) != 0)
+/* Reads the first elements of a tensor into `to`, or writes them from `from`, after the
+ * launches of the list. */
+static int transfer(ett_cuda_work *work, int index, double *to, const double *from,
+                    long long count, ett_err *err) {
+  const char *doing = to ? "reading a tensor" : "writing a tensor";
+  if (index < 0 || index >= work->tensor_count || count <= 0 ||
+      count > work->tensors[index].count)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "no tensor %d of %lld elements", index,
+                       count);
+  if (ett_cuda_device_use(work->device, err) != 0 ||
+      ett_cuda_device_wait(work->device, 60, 0, err) != 0)
     return -1;
+  const ett_cuda_driver *driver = work->device->driver;
   const ett_cuda_tensor *t = &work->tensors[index];
   size_t bytes = (size_t)count * ett_cuda_dtype_bytes(t->dtype);
   void *copy = malloc(bytes);
   if (!copy)
-    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to write a tensor");
-  for (long long i = 0; i < count; i++)
-    set_element(copy, i, t->dtype, values[i]);
-  const ett_cuda_driver *driver = work->device->driver;
-  CUresult status = driver->cuMemcpyHtoD(t->address, copy, bytes);
-  if (status == CUDA_SUCCESS) /* the copy may be asynchronous */
+    return ett_err_set(err, ETT_ERR_MEMORY, "%s: not enough memory", doing);
+  for (long long i = 0; from && i < count; i++)
+    set_element(copy, i, t->dtype, from[i]);
+  CUresult status = to ? driver->cuMemcpyDtoH(copy, t->address, bytes)
+                       : driver->cuMemcpyHtoD(t->address, copy, bytes);
+  if (from && status == CUDA_SUCCESS) /* the copy may be asynchronous */
     status = driver->cuCtxSynchronize();
+  for (long long i = 0; to && status == CUDA_SUCCESS && i < count; i++)
+    to[i] = element(copy, i, t->dtype);
   free(copy);
-  return ett_cuda_device_check(work->device, status, "writing a tensor", err);
+  return ett_cuda_device_check(work->device, status, doing, err);
+}
+
+int ett_cuda_work_read(ett_cuda_work *work, int index, double *values, long long count,
+                       ett_err *err) {
+  return transfer(work, index, values, NULL, count, err);
+}
+
+int ett_cuda_work_write(ett_cuda_work *work, int index, const double *values,
+                        long long count, ett_err *err) {
+  return transfer(work, index, NULL, values, count, err);
 }

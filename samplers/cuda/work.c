@@ -79,7 +79,7 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
   /* Runs once outside a capture, because libraries may allocate memory at their first
    * call. */
   if (enqueue_all(work, err) != 0 ||
-      ett_cuda_device_wait(device, time_limit_seconds, err) != 0)
+      ett_cuda_device_wait(device, time_limit_seconds, 0, err) != 0)
     return -1;
   if (!graph || work->executable)
     return 0;
@@ -96,7 +96,7 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
   if (ett_cuda_device_check(device, status, "capturing a graph", err) != 0 ||
       enqueue(work, err) != 0)
     return -1;
-  return ett_cuda_device_wait(device, time_limit_seconds, err);
+  return ett_cuda_device_wait(device, time_limit_seconds, 0, err);
 }
 
 static int time_runs(ett_cuda_work *work, const CUevent *events, int repeats, int flush,
@@ -117,7 +117,7 @@ static int time_runs(ett_cuda_work *work, const CUevent *events, int repeats, in
     if (ett_cuda_device_check(device, status, "timing a run", err) != 0)
       return -1;
   }
-  if (ett_cuda_device_wait(device, limit, err) != 0)
+  if (ett_cuda_device_wait(device, limit, 0, err) != 0)
     return -1;
   for (int i = 0; i < repeats; i++)
     if (ett_cuda_device_elapsed(device, events[2 * i], events[2 * i + 1], &seconds[i],
@@ -145,7 +145,7 @@ int ett_cuda_work_run(ett_cuda_work *work, double time_limit_seconds, double *se
     return -1;
   double start = ett_clock(CLOCK_MONOTONIC);
   if (enqueue(work, err) != 0 ||
-      ett_cuda_device_watch(work->device, time_limit_seconds, err) != 0)
+      ett_cuda_device_wait(work->device, time_limit_seconds, 5, err) != 0)
     return -1;
   *seconds = ett_clock(CLOCK_MONOTONIC) - start;
   return 0;
@@ -208,7 +208,7 @@ int ett_cuda_work_time_parts(ett_cuda_work *work, const int *ends, int parts,
     return -1;
   const CUevent *events = ett_cuda_device_events(device, parts + 1, err);
   if (!events || enqueue_parts(work, ends, parts, events, err) != 0 ||
-      ett_cuda_device_wait(device, time_limit_seconds, err) != 0)
+      ett_cuda_device_wait(device, time_limit_seconds, 0, err) != 0)
     return -1;
   for (int i = 0; i < parts; i++)
     if (ett_cuda_device_elapsed(device, events[i], events[i + 1], &seconds[i], err) != 0)

@@ -102,10 +102,9 @@ function timing.of(L, options)
       if a.seconds ~= b.seconds then return a.seconds > b.seconds end
       return a.axis < b.axis
     end)
-    result.seconds = result.seconds + phase.seconds
-    result.compute_seconds = result.compute_seconds + phase.compute_seconds
-    result.memory_seconds = result.memory_seconds + phase.memory_seconds
-    result.network_seconds = result.network_seconds + phase.network_seconds
+    for _, field in ipairs { "seconds", "compute_seconds", "memory_seconds", "network_seconds" } do
+      result[field] = result[field] + phase[field]
+    end
   end
   result.bound_by = bound_by(result)
   return result

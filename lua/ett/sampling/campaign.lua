@@ -64,20 +64,18 @@ local function check_list(list, field)
   if fault then error_module.raise("model", "field '%s': %s", field, fault) end
 end
 
---- Checks that the precisions of a campaign or a sample are a name or a list of names.
-local function check_precision(given, label)
+--- Checks that the precisions of a campaign or a sample are a name or a list of names. prefix: of messages.
+local function check_precision(given, prefix)
   local names = type(given) == "table" and given or { given }
-  local count = 0
-  for _ in pairs(names) do count = count + 1 end
-  local good = count > 0 and count == #names
+  local good = #names > 0 and not schema.list_fault(names)
   for _, name in ipairs(names) do good = good and type(name) == "string" end
   if not good then
     error_module.raise("model", "%sfield 'precision' must be a name such as \"fp32\" or a list of names, got %s",
-      label and label .. ": " or "", schema.describe(given))
+      prefix, schema.describe(given))
   end
   for i, name in ipairs(names) do
     if contains({ table.unpack(names, 1, i - 1) }, name) then
-      error_module.raise("model", "%sfield 'precision' names '%s' twice", label and label .. ": " or "", name)
+      error_module.raise("model", "%sfield 'precision' names '%s' twice", prefix, name)
     end
   end
 end
@@ -216,20 +214,18 @@ end
 --- Resolves the table of a Lua campaign into targets.
 function campaign.resolve(given, label)
   local clean = schema.check(given, file_schema, label)
-  check_precision(clean.precision, label)
+  local prefix = label and label .. ": " or ""
+  check_precision(clean.precision, prefix)
   if #clean.samples == 0 then
-    error_module.raise("model", "%sfield 'samples' is empty: there is nothing to measure",
-      label and label .. ": " or "")
+    error_module.raise("model", "%sfield 'samples' is empty: there is nothing to measure", prefix)
   end
   local list_fault = schema.list_fault(clean.samples)
-  if list_fault then
-    error_module.raise("model", "%sfield 'samples': %s", label and label .. ": " or "", list_fault)
-  end
+  if list_fault then error_module.raise("model", "%sfield 'samples': %s", prefix, list_fault) end
   local targets = {}
   for i, entry in ipairs(clean.samples) do
-    local where = ("%ssample %d"):format(label and label .. ": " or "", i)
+    local where = ("%ssample %d"):format(prefix, i)
     entry = schema.check(entry, sample_schema, where)
-    if entry.precision ~= nil then check_precision(entry.precision, where) end
+    if entry.precision ~= nil then check_precision(entry.precision, where .. ": ") end
     if (entry.operator == nil) == (entry.collective == nil) then
       error_module.raise("model", "%s: expected either operator or collective", where)
     end
@@ -238,8 +234,8 @@ function campaign.resolve(given, label)
     check_one_table(targets, where, clean.precision)
   end
   if clean.min_repeats and clean.max_repeats and clean.min_repeats > clean.max_repeats then
-    error_module.raise("model", "%smin_repeats = %d is more than max_repeats = %d", label and label .. ": " or "",
-      clean.min_repeats, clean.max_repeats)
+    error_module.raise("model", "%smin_repeats = %d is more than max_repeats = %d", prefix, clean.min_repeats,
+      clean.max_repeats)
   end
   clean.samples = nil
   clean.targets = targets
