@@ -325,14 +325,14 @@ int ett_search_run(const ett_tape *tape, double *inputs, const ett_variable *var
   if (check_variables(&s, err) != 0)
     return -1;
   int status = -1;
-  s.outputs = malloc(out * sizeof(double));
-  s.scratch = malloc((registers + 1) * sizeof(double));
-  s.ranges = malloc((in + 1) * sizeof(ett_interval));
-  s.output_ranges = malloc(out * sizeof(ett_interval));
-  s.range_scratch = malloc((registers + 1) * sizeof(ett_interval));
-  if (!s.outputs || !s.scratch || !s.ranges || !s.output_ranges || !s.range_scratch) {
+  s.outputs = malloc((out + registers) * sizeof(double));
+  s.ranges = malloc((in + out + registers) * sizeof(ett_interval));
+  if (!s.outputs || !s.ranges) {
     ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a search");
   } else {
+    s.scratch = s.outputs + out;
+    s.output_ranges = s.ranges + in;
+    s.range_scratch = s.output_ranges + out;
     for (size_t i = 0; i < in; i++)
       s.ranges[i] = (ett_interval){inputs[i], inputs[i]};
     status = explore(&s, err);
@@ -343,10 +343,7 @@ int ett_search_run(const ett_tape *tape, double *inputs, const ett_variable *var
       result->bound = result->best;
   }
   free(s.outputs);
-  free(s.scratch);
   free(s.ranges);
-  free(s.output_ranges);
-  free(s.range_scratch);
   free(s.heap);
   return status;
 }

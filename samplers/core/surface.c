@@ -10,9 +10,9 @@ static const double rough_range[2] = {1e-4, 0.9}, local_range[2] = {0.05, 5.0};
 
 struct ett_sample_surface {
   size_t count, width;
-  double *x;      /* count x width, scaled to unit spread */
-  double *y;      /* centred */
-  double *doubt;  /* factors of the noise variance */
+  double *x;     /* count x width, scaled to unit spread; begins the memory of all five */
+  double *y;     /* centred */
+  double *doubt; /* factors of the noise variance */
   double *factor; /* lower Cholesky factor of the kernel matrix */
   double *weight; /* inverse kernel matrix times y */
   double centre[MOST_WIDTH], spread[MOST_WIDTH];
@@ -177,18 +177,17 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
       return NULL;
     }
   ett_sample_surface *s = calloc(1, sizeof *s);
-  if (s) {
-    s->x = malloc(count * width * sizeof *x);
-    s->y = malloc(count * sizeof *y);
-    s->doubt = malloc(count * sizeof *y);
-    s->factor = malloc(count * count * sizeof *y);
-    s->weight = malloc(count * sizeof *y);
-  }
-  if (!s || !s->x || !s->y || !s->doubt || !s->factor || !s->weight) {
+  if (s)
+    s->x = malloc(count * (width + 3 + count) * sizeof *x);
+  if (!s || !s->x) {
     ett_sample_surface_free(s);
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
   }
+  s->y = s->x + count * width;
+  s->doubt = s->y + count;
+  s->weight = s->doubt + count;
+  s->factor = s->weight + count;
   s->count = count;
   s->width = width;
   for (size_t i = 0; i < count; i++)
@@ -357,9 +356,5 @@ void ett_sample_surface_free(ett_sample_surface *s) {
   if (!s)
     return;
   free(s->x);
-  free(s->y);
-  free(s->doubt);
-  free(s->factor);
-  free(s->weight);
   free(s);
 }

@@ -60,12 +60,6 @@ function sample_table.no_file(path)
   end
 end
 
-local function read_text(path)
-  local err = sample_table.no_file(path)
-  if err then return nil, err end
-  return ett_io.read(path)
-end
-
 --- The marks of the row below them. Marks of other shapes lost their row in a crash.
 local function own_marks(marks, line)
   local own = {}
@@ -106,7 +100,8 @@ end
 --- (lines of marks by row), failed = { { key=, reason=, text=, at= }, … }, cut (number of an unfinished last line: ett
 --- ends every line, so such a line in its tables is not a row) }, ett.Error?
 function sample_table.read(path)
-  local text, err = read_text(path)
+  local text, err = nil, sample_table.no_file(path)
+  if not err then text, err = ett_io.read(path) end
   if not text then return nil, err end
   local t = { path = path, text = text, ett = text:sub(1, 6) == "# ett:", header = {}, first = {}, last = {}, rows = {},
     at = {}, marks = {}, failed = {} }
