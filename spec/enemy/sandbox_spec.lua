@@ -160,9 +160,15 @@ describe("a script in the sandbox", function()
   end)
 
   it("is refused where a command starts programs, and for wrong values", function()
-    local output, status = command.ett(folder, "sample cpu_30s", "ETT_SANDBOX=1")
-    assert.equal(2, status)
-    assert.equal("ett: ett sample does not run in the sandbox; unset ETT_SANDBOX if you trust its files\n", output)
+    local output, status
+    command.write(folder, "c.lua", "os.execute 'touch ran' return {}")
+    for _, name in ipairs { "sample", "submit", "validate", "fit", "trace", "samples", "calibrate", "cluster" } do
+      output, status = command.ett(folder, name .. " c.lua", "ETT_SANDBOX=1")
+      assert.equal(2, status)
+      assert.equal(("ett: ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files\n"):format(name),
+        output)
+    end
+    assert.is_nil(command.read(folder, "ran"))
     for variable, sentence in pairs { ["ETT_SANDBOX=yes"] = "ETT_SANDBOX must be 0 or 1, got 'yes'",
       ["ETT_SANDBOX=1 ETT_SANDBOX_SECONDS=abc"] = "ETT_SANDBOX_SECONDS must be a positive whole number, got 'abc'" } do
       output, status = command.ett(folder, "predict --model " .. model, variable)

@@ -12,7 +12,7 @@
 -- has --csv and --table. `hints` of a command name replacements for options of other tools: { name = text }. `many =
 -- true` collects the values of a repeated option. Every command has --help and --traceback. A command that finds files
 -- by name (`finds = true`) has --path. A command with `sandbox = true` has --sandbox, which refuses options with
--- `writes = true`.
+-- `writes = true`. With ETT_SANDBOX=1 the others that find files, or start programs (`starts = true`), are refused.
 local error_module = require "ett.base.error"
 
 local options = {}

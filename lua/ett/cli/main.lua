@@ -22,7 +22,7 @@ end
 
 --- Enters the sandbox if --sandbox or the environment requests it.
 local function enter_sandbox(command, opts, words, positional)
-  if not command.finds or opts.help then return end
+  if not (command.finds or command.starts) or opts.help then return end
   local sandbox = os.getenv "ETT_SANDBOX" and require "ett.cli.sandbox"
   if not opts.sandbox and not (sandbox and sandbox.asked()) then return end
   if not command.sandbox then

@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 
 return {
   name = "bench",
+  starts = true,
   summary = "run the measures of spec/bench (all, or those named)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
   options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" },

@@ -28,6 +28,7 @@ end
 
 return {
   name = "spec",
+  starts = true,
   summary = "run busted specs inside the host",
   usage = "spec FILE ...",
   description = "Options of busted go with it, such as --filter PATTERN and --list.",

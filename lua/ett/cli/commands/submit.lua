@@ -12,6 +12,7 @@ end
 
 return {
   name = "submit",
+  starts = true,
   summary = "write and submit the Slurm job of a campaign or a search",
   usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",
   description = "Writes a batch script into the folder of the samples and submits it; --print only shows it.\n"

@@ -70,6 +70,7 @@ end
 
 return {
   name = "transcript",
+  starts = true,
   summary = "run CLI transcripts and compare what they print",
   usage = "transcript FILE ...",
   hidden = true,

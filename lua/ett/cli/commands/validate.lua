@@ -133,6 +133,7 @@ end
 
 return {
   name = "validate",
+  starts = true,
   summary = "train small transformers on this machine and compare with their prediction",
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
   description = "Samples operators and collectives, predicts training steps from the samples, executes them, and\n"
