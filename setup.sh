@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sets ett up on Debian 12 or Ubuntu 24.04: installs what is missing, builds, runs.
+# Sets ett up on Debian 12 or 13, or Ubuntu 24.04: installs what is missing, builds, runs.
 #   ./setup.sh run               install missing packages, build, run examples/llemma_7b.lua
 #   ./setup.sh test              the same, with the tests' packages, and run every test
 #   ./setup.sh build             install missing packages and build into build/
@@ -13,11 +13,12 @@ cd "$(dirname "$(readlink -f "$0")")"
 packages=(
   build-essential cmake ninja-build pkg-config
   liblua5.4-dev lua-filesystem lua-cjson lua-argparse
-  libyaml-dev libedit-dev libseccomp-dev libxxhash-dev libxgboost-dev libopenblas-dev
+  libyaml-dev libedit-dev libseccomp-dev libxxhash-dev libopenblas-dev
   libisal-dev libzstd-dev libsqlite3-dev
   libopenmpi-dev openmpi-bin
 )
-test_packages=(lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
+optional_packages=(libxgboost-dev) # without it ett reads fitted models and makes none
+test_packages=("${optional_packages[@]}" lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
 optional_test_packages=(python3-torch chromium chromium-driver) # not in every release; their specs skip without them
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
@@ -62,8 +63,13 @@ install_missing() {
 install_optional() {
   local package
   for package in "$@"; do
-    (install_missing "$package") || say "going on without $package: its tests are skipped"
+    (install_missing "$package") || say "going on without $package"
   done
+}
+
+install_needed() {
+  install_missing "${packages[@]}"
+  install_optional "${optional_packages[@]}"
 }
 
 build() {
@@ -85,11 +91,11 @@ packages)
   install_optional "${optional_test_packages[@]}"
   ;;
 build)
-  install_missing "${packages[@]}"
+  install_needed
   build
   ;;
 run)
-  install_missing "${packages[@]}"
+  install_needed
   build
   say "running: ett run examples/llemma_7b.lua"
   build/bin/ett run examples/llemma_7b.lua
@@ -102,7 +108,7 @@ test)
   ctest --test-dir build --output-on-failure -j "$((jobs + 1))" # the specs of killed programs mostly wait
   ;;
 install)
-  install_missing "${packages[@]}"
+  install_needed
   build
   prefix=${2:-/usr/local}
   say "installing into $prefix"
