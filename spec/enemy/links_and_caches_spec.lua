@@ -60,6 +60,32 @@ describe("a campaign in a folder with links", function()
   end)
 end)
 
+describe("sample tables of a foreign trace", function()
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  it("are in the folder that the user named, whatever its device is called", function()
+    local document = require("trace_gpt").new({ hidden = 64, heads = 2, layers = 1, seq = 16, batch = 2, vocab = 256 })
+      :recording({ rank = 0 }):document()
+    document.deviceProperties = { { id = 0, name = "../../evil/\27[2J D" } }
+    write("run\27[31m/rank0.json", require("ett.json").encode(document))
+    local output, status = ett "samples from-trace run* --output a/b"
+    assert.equal(0, status, output)
+    assert.matches("wrote a/b/evilu001b2JD_linear_up_", output)
+    assert.equal(1, #names("a/b", "^evilu001b2JD_linear_up_%w+%.csv$"), output)
+    output = ett "samples from-trace run*"
+    assert.matches("# traces: run\\x1b[31m", output, 1, true)
+    assert.is_nil(output:find "\27", output)
+  end)
+
+  it("are not named by a path in a configuration", function()
+    write("c.yml", '{ "kernel_name": "../../evil", "columns_name": ["b", "dur(us)"], "targets": [["aten::linear"]] }')
+    local output, status = ett "samples from-trace . c.yml --shape 4 --output a"
+    assert.same({ "ett: c.yml: field 'kernel_name' must be a name of letters, digits and _-., got '../../evil'\n", 1 },
+      { output, status })
+  end)
+end)
+
 describe("the cache of fitted models", function()
   if not pcall(require, "ett.regress_fit") then return end
   -- Two operators, one twice as slow: 40 rows each.

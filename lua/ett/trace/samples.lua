@@ -117,12 +117,13 @@ local function device_time(list, spans)
   return first and last - first or nil
 end
 
---- Name of the device that recorded the trace, without spaces; "cpu" if its operators ran on the host; or nil.
+--- Name of the device that recorded the trace, its letters, digits and hyphens only, since files are named after it;
+--- "cpu" if its operators ran on the host; or nil.
 function samples.device_name(t)
   local root = t.files[1] and t.files[1].root
   local text = root and root.deviceProperties
   local name = type(text) == "string" and text:match('"name"%s*:%s*"([^"]*)"')
-  return name and (name:gsub("%s+", "")) or samples.on_host(t) and "cpu" or nil
+  return name and (name:gsub("[^%w%-]", "")) or samples.on_host(t) and "cpu" or nil
 end
 
 --- Whether the operators of a trace ran on the host: it has no sign of a device.

@@ -75,7 +75,7 @@ local function from_whole_traces(opts, words)
   end
   for _, each in ipairs(tables.list(into)) do
     print("==> " .. each.name)
-    io.write(each.text)
+    io.write(pretty.plain(each.text))
   end
   return 0
 end

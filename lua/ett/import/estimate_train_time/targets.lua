@@ -17,6 +17,10 @@ function targets.read(path)
       error_module.raise("format", "%s: missing field '%s' of a sampling configuration", path, field)
     end
   end
+  if not tostring(config.kernel_name):match "^[%w_][%w_%-%.]*$" then -- files are named after it
+    error_module.raise("format", "%s: field 'kernel_name' must be a name of letters, digits and _-., got '%s'", path,
+      tostring(config.kernel_name))
+  end
   if type(config.targets) ~= "table" or type(config.columns_name) ~= "table"
     or #config.targets >= #config.columns_name then
     error_module.raise("format", "%s: field 'targets' must be a list with one path for each measured column of "
