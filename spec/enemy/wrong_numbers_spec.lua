@@ -211,6 +211,18 @@ describe("a cluster file", function()
     end)
   end
 
+  it("is the one on the page of a search, also if a bundled cluster has its name", function()
+    for _, name in ipairs { "a", "dgx_h100" } do
+      cluster(name, {})
+      local status, _, err = refusal.run(("search --cluster %s.lua --devices 2 --global-batch 4 --html s.html "
+        .. "--quiet --seq 128 --model llama hidden=1024 layers=4 heads=8 vocab=1000"):format(name))
+      assert.equal(0, status, err)
+      local text = assert(require("ett.io").read(refusal.folder .. "/s.html"))
+      assert.is_truthy(text:find("device D1000", 1, true))
+    end
+    os.remove(refusal.folder .. "/dgx_h100.lua")
+  end)
+
   it("whose base leads back to it", function()
     cluster("a", { profile = "profile = { base = './b.lua' }," })
     cluster("b", { profile = "profile = { base = './b.lua' }," })

@@ -231,7 +231,8 @@ function search.new(given)
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
     cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
     effort = walk.counts, units = #space.units, fields = shown(space, own), rank = own.share and own.share.rank() or 0,
-    interrupted = walk.interrupted or nil }
+    interrupted = walk.interrupted or nil, clusters = {} }
+  for _, cluster in ipairs(own.clusters) do result.clusters[cluster.name] = cluster end
   if rows[1] then
     local first = space.settings[rows[1].setting]
     result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,

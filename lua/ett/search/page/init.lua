@@ -2,7 +2,6 @@
 --
 --   local s = search.new(given)
 --   require("ett.search.page").write(s, given.model, "search.html")
-local cluster_module = require "ett.profile.cluster"
 local columns = require "ett.search.page.columns"
 local estimate = require "ett.step.estimate"
 local explain = require "ett.search.explain"
@@ -48,8 +47,7 @@ local function plan_of(best, row, names)
 end
 
 --- The breakdown of a row, in the order of explain.part_order, its interval, and its memory by kind.
-local function detail_of(row, model, best, names, times)
-  local cluster = times[row.cluster] and times[row.cluster].cluster or cluster_module.get(row.cluster)
+local function detail_of(row, model, best, names, times, cluster)
   times[row.cluster] = times[row.cluster] or times_module.new(cluster)
   local ok, e = pcall(estimate.new, { model = model, cluster = cluster, plan = plan_of(best, row, names),
     times = times[row.cluster] })
@@ -72,7 +70,7 @@ local function sources_of(s)
   for _, row in ipairs(s.rows) do
     if not seen[row.cluster] then
       seen[row.cluster] = true
-      local c = cluster_module.get(row.cluster)
+      local c = s.clusters[row.cluster]
       list[#list + 1] = json.array { "cluster " .. c.name, c.source or c.summary or "" }
       if c.device and c.device.source then
         list[#list + 1] = json.array { "device " .. c.device.name, tostring(c.device.source) }
@@ -155,7 +153,7 @@ function page.new(s, model)
   if s.best then
     local details, times, base = {}, {}, s.best.estimate.plan
     for k = 1, math.min(page.most_details, #rows) do
-      details[tostring(place[k] - 1)] = detail_of(rows[k], model, base, names, times)
+      details[tostring(place[k] - 1)] = detail_of(rows[k], model, base, names, times, s.clusters[rows[k].cluster])
     end
     data.details, data.sources, data.best = p:pack_json(details), sources_of(s), best_of(s, model)
   end
