@@ -32,7 +32,7 @@ old
 # Two devices are two profiles: a cluster is calibrated from one, ett fit takes each.
 
 # needs ett.regress_fit
-$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; for d in A100 H100; do awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/${d}_gelu_fp16.csv; done; ett fit s; ett calibrate perlmutter s --into out --source us
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; for d in A100 H100; do awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 50 + 10 * i }' > s/${d}_gelu_fp16.csv; done; ett fit s; ett calibrate perlmutter s --into out --source us
 model ...
 gelu fp16 forward ... 40 ... A100
 gelu fp16 forward ... 40 ... H100

@@ -140,6 +140,32 @@ describe("a void pass", function()
   end)
 end)
 
+describe("a void pass of a memory-bound operator", function()
+  fits("is answered from its twin by the ratio of bytes", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(ett_io.make_folder(folder))
+    local lines = { "b,l,dim,F_dur(us),B_dur(us)" }
+    for b = 1, 5 do
+      for dim = 4096, 8192, 512 do
+        local us = 4.0 * b * 8192 * dim / 1e12 * 1e6 -- half of the memory bandwidth
+        lines[#lines + 1] = ("%d,8192,%d,%.4f,%.4f"):format(b, dim, us, us / 10)
+      end
+    end
+    assert(ett_io.write(("%s/%s_RMSlayernorm_fp16.csv"):format(folder, device), table.concat(lines, "\n") .. "\n"))
+    local p = profile.from_samples({ folder }, { cache = false })
+    local norm, x = operator.get "rms_norm", { tokens = 16384, hidden = 6144 }
+    assert.is_nil(p:void("rms_norm", "fp16", "forward"))
+    assert.equal("45 of 45 rows (100 %) are faster than the device's memory", p:void("rms_norm", "fp16", "backward"))
+    local forward, backward = p:operator("rms_norm", x, "fp16", "forward"), p:operator("rms_norm", x, "fp16",
+      "backward")
+    assert.near(norm.bytes(x, "fp16", "backward") / norm.bytes(x, "fp16", "forward") * forward.seconds,
+      backward.seconds, 1e-12)
+    assert.matches("backward samples are void, .*, as bytes", backward.detail)
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
+end)
+
 describe("samples of several devices", function()
   fits("make no profile of one", function()
     local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))

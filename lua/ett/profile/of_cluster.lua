@@ -95,12 +95,12 @@ local function from_other(self, op, shape, dtype, pass)
 end
 
 -- Times for a void pass of the cluster's own samples (vista's backward attention) from the other pass: by the ratio of
--- the passes on the other cluster at the same shape, else by the ratio of their FLOPs.
+-- the passes on the other cluster at the same shape, else by the ratio of their FLOPs or bytes.
 local function from_twin(self, op, shape, dtype, pass, void)
   local twin = sampled.twin(pass)
   local answer = ask(self.own, op.name, shape, dtype, twin)
   if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
-  local whose, factor = "FLOPs", sampled.twin_ratio(op, shape, pass)
+  local factor, whose = sampled.twin_ratio(op, shape, pass, dtype)
   if self.other then
     local a = self.other:operator(op.name, shape, dtype, twin)
     local b = self.other:operator(op.name, shape, dtype, pass)

@@ -106,6 +106,16 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
+-- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it.
+local function of_memory(data, device)
+  local op, dtype, least = data.entry.operator, data.entry.dtype, {}
+  for i, shape in ipairs(data.shapes) do
+    local bytes = (op.least_bytes or op.bytes)(shape, dtype, data.pass)
+    least[i] = bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0
+  end
+  return least
+end
+
 --- The lower bound of each row of a product or a collective, seconds; nil for other operators.
 ---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus" }
 ---@return number[]|nil seconds
@@ -118,16 +128,18 @@ function physics.least_seconds(data)
 end
 
 --- The reason why a pass is void (most of its rows are faster than the device), or nil.
----@param data table as of least_seconds
+---@param data table as of least_seconds; shapes= (of each row) for operators that are neither products nor attention
 ---@return string|nil reason
 function physics.void(data)
-  local least = physics.least_seconds(data)
+  local least, bound = physics.least_seconds(data), "the device's peak"
+  local device = not least and data.shapes and device_of(data.gpu)
+  if device then least, bound = of_memory(data, device), "the device's memory" end
   if not least then return nil end
   local fast, n = 0, #data.seconds
   for i, seconds in ipairs(data.seconds) do if seconds < least[i] then fast = fast + 1 end end
   if fast <= n / 2 then return nil end
   return ("%d of %d rows (%.0f %%) are faster than %s"):format(fast, n, 100 * fast / n,
-    data.entry and data.entry.collective and "any link carries" or "the device's peak")
+    data.entry and data.entry.collective and "any link carries" or bound)
 end
 
 return physics

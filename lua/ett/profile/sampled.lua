@@ -3,6 +3,7 @@
 -- A model is fitted at its first use, from all files of the same kernel, and kept in the cache (ett.profile.cache). A
 -- pass is void if most of its rows exceed the device's peak (ett.profile.physics). No row of a void pass is used; its
 -- times follow from the other pass.
+local assumed = require "ett.profile.assumed"
 local cache = require "ett.profile.cache"
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
@@ -88,7 +89,7 @@ end
 --- Rows of several files of one pool and pass, in the form of ett.profile.fit, with `origins`: file and line of each
 --- row; nil if there are no rows.
 function Profile:data(entries, pass, group)
-  local rows, seconds, origins, disturbed, first = {}, {}, {}, {}, nil
+  local rows, seconds, origins, disturbed, shapes, first = {}, {}, {}, {}, entries[1].operator and {}, nil
   for _, entry in ipairs(entries) do
     local file, err = samples.read(entry)
     if not file then error(err, 0) end
@@ -101,6 +102,7 @@ function Profile:data(entries, pass, group)
             seconds[#seconds + 1] = p.seconds[i]
             origins[#seconds] = { path = file.path, line = file.lines[i] }
             disturbed[#seconds] = p.disturbed[i]
+            if shapes then shapes[#seconds] = file.shapes[i] end
           end
         end
       end
@@ -108,7 +110,7 @@ function Profile:data(entries, pass, group)
   end
   return first and { gpu = self.gpu, family = first.family, dims = first.dims, rows = rows, seconds = seconds,
     pass = pass, entry = entries[1], group = group, multiprocessors = self.multiprocessors,
-    threads = self.options.threads, origins = origins, disturbed = disturbed }
+    threads = self.options.threads, origins = origins, disturbed = disturbed, shapes = shapes }
 end
 
 --- Adds the file and line to each dropped row.
@@ -235,9 +237,11 @@ end
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
---- FLOPs of a pass over FLOPs of the other pass.
-function sampled.twin_ratio(op, shape, pass)
-  return op.flops(shape, pass) / op.flops(shape, sampled.twin(pass))
+--- FLOPs of a pass of a product over FLOPs of the other pass; bytes of other operators. Also what was counted.
+function sampled.twin_ratio(op, shape, pass, dtype)
+  local count = assumed.products[op.family] and "FLOPs" or "bytes"
+  local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
+  return of(shape, pass) / of(shape, sampled.twin(pass)), count
 end
 
 --- An answer for a void pass, derived from an answer of the other pass.
@@ -251,7 +255,7 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
 end
 
 --- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
---- pass, scaled by the ratio of FLOPs.
+--- pass, scaled by the ratio of FLOPs or bytes.
 ---@param name string operator or alias
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
@@ -267,7 +271,8 @@ function Profile:operator_timer(name, dtype, pass)
     local time = self:operator_timer(op.name, dtype, twin)
     return function(shape)
       local answer = time(shape)
-      return answer and sampled.from_twin(answer, sampled.twin_ratio(op, shape, pass), pass, twin, void, "FLOPs")
+      local factor, whose = sampled.twin_ratio(op, shape, pass, dtype)
+      return answer and sampled.from_twin(answer, factor, pass, twin, void, whose)
     end
   end
   if not model then
