@@ -399,6 +399,16 @@ describe("estimate", function()
     assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
   end)
 
+  it("is marked as assumed on a device without measured kernels", function()
+    for name, marked in pairs { tpu_v5p = true, dgx_h100 = false } do
+      local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2 },
+        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+      for _, line in ipairs(e.operators) do assert.equal(marked, line.provenance == "assumed", line.name) end
+      assert.equal(marked and "no kernel of 'TPU v5p' was measured: operator times are those of h200_sxm, "
+        .. "scaled by the devices' rates" or nil, e.notes[1])
+    end
+  end)
+
   it("answers the same after operators were forgotten", function()
     local before = run({ pp = 2 }).step_seconds
     require("ett.operator").forget()

@@ -226,12 +226,21 @@ local function warnings_of(e)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
-local function notes_of(model, times)
+--- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
+local function notes_of(model, times, operators)
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
-  local own = times.profile and times.profile.own
+  local own, device = times.profile and times.profile.own, times.cluster.device
+  if device.assumed and times.profile and times.profile.device_times then
+    for _, line in ipairs(operators) do
+      if line.provenance_seconds then line.provenance_seconds = { assumed = line.seconds } end
+      line.provenance = "assumed"
+    end
+    notes[#notes + 1] = ("no kernel of '%s' was measured: operator times are those of %s, scaled by the devices' rates")
+      :format(device.name, table.concat(device.neighbours or {}, " or "))
+  end
   if own and own.accepted then
     notes[#notes + 1] = ("operator times are samples of '%s', accepted for the device '%s'"):format(own.accepted,
-      times.cluster.device.name)
+      device.name)
   end
   return notes
 end
@@ -349,7 +358,7 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
   e.warnings = warnings_of(e)
-  e.notes = notes_of(model, times)
+  e.notes = notes_of(model, times, e.operators)
   return e
 end
 
