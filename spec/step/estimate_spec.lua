@@ -399,6 +399,27 @@ describe("estimate", function()
     assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
   end)
 
+  it("has the stack of its cluster, unless the plan states one", function()
+    local with_stack = { name = "own", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm",
+      stack = "gpt_neox", links = { intra = { bandwidth = 4e11, source = "x" },
+        inter = { bandwidth_per_gpu = 5e10, bandwidth_per_node = 4e11, source = "x" } } }
+    local function of(stack, more)
+      local given = { seq = 512, micro_batches = 2, tp = 2, stack = stack }
+      for key, value in pairs(more or {}) do given[key] = value end
+      return estimate.new { cluster = with_stack, plan = given,
+        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+    end
+    local implied = of(nil)
+    assert.equal("gpt_neox", implied.stack)
+    assert.equal(of("gpt_neox").step_seconds, implied.step_seconds)
+    assert.equal(of("gpt_neox").memory_bytes, implied.memory_bytes)
+    assert.equal("plain", of("plain").stack)
+    assert.error_matches(function() of(nil, { sequence_parallel = true, overlap_tensor = true }) end,
+      "overlap_tensor needs a stack that has it; 'gpt_neox' does not")
+    with_stack.stack = "gpt_neo"
+    assert.error_matches(function() of(nil) end, "unknown stack 'gpt_neo'; did you mean 'gpt_neox'?", 1, true)
+  end)
+
   it("is marked as assumed on a device without measured kernels", function()
     for name, marked in pairs { tpu_v5p = true, dgx_h100 = false } do
       local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2 },

@@ -292,7 +292,8 @@ local function add_flags(self, opened, setting)
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
     set(setting, "sequence_parallel", shared)
-    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) })) do
+    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and (plan_rules.overlaps_tensor(p,
+      setting.cluster)) })) do
       set(setting, "overlap_tensor", tensor)
       for _, how in ipairs(values(self, "overlap_all_to_all", exchange)) do
         set(setting, "overlap_all_to_all", how)
