@@ -166,6 +166,39 @@ describe("point-to-point", function()
   end)
 end)
 
+describe("collectives of many sizes", function()
+  it("are counted and charged without a sort for each size", function()
+    local ranks = {}
+    for rank = 0, 1 do
+      ranks[rank + 1] = maker.new{ rank = rank, world = 2 }
+      for i = 1, 60 do
+        local gathers = i % 3 == 0
+        ranks[rank + 1]:kernel(gathers and gather or reduce, 1000 * i - 7 * rank, 50 + 7 * rank + i % 5, { args = {
+          ["Collective name"] = gathers and "allgather" or "allreduce", ["In msg nelems"] = 8 * i,
+          ["Out msg nelems"] = 16 * i, dtype = "Float", ["Group size"] = 2, ["Process Group Name"] = "0" } })
+      end
+    end
+    maker.with(ranks, function(folder)
+      local exposed, metrics = require "ett.trace.exposed", require "ett.trace.metrics"
+      local args = require("ett.trace.collective").args
+      local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
+      local lane = view:lanes()[1]
+      local quick = exposed.causes(view)
+      local calls = assert(metrics.compute(metrics.load "coll_call_num", view))
+      assert.same({ all_gather = 40, all_reduce = 80 }, calls.calls_by_type)
+      assert.is_nil(lane.cache.collectives)
+      assert.equal(2, #lane:kinds().sorts)
+      local whole = exposed.causes(view, true)
+      assert.equal(60, #lane:collectives().sorts)
+      assert.equal(16 * 60 * 4, lane:collectives().sorts[60].bytes)
+      for _, name in ipairs{ "headline", "whole", "wait", "transfer", "ranks", "waiting" } do
+        assert.same(whole[name], quick[name])
+      end
+      assert.is_true(quick.wait > 0 and quick.transfer > 0)
+    end)
+  end)
+end)
+
 describe("collectives of a lane", function()
   it("are columns and a list", function()
     local r = maker.new{ rank = 0, world = 2 }

@@ -16,7 +16,7 @@ all-to-all is all_to_all in the first and send_recv in the second. annotations: 
     local out = { total_calls = 0, calls_per_rank = {}, calls_by_type = {}, calls_by_kernel_type = {},
       annotations = {} }
     for _, lane in ipairs(view:lanes()) do
-      local calls, all = 0, lane:collectives()
+      local calls, all = 0, lane:kinds()
       local counts = all.sequence:totals()
       for n, each in ipairs(all.sorts) do
         calls = calls + counts[n]

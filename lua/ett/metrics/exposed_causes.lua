@@ -1,69 +1,7 @@
 --- Exposed communication attributed to transfers and to late ranks.
-local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
+local exposed = require "ett.trace.exposed"
 local stats = require "ett.trace.stats"
-
-local function add(list, key, ticks)
-  list[key] = (list[key] or 0) + ticks
-end
-
-local function row_of(kinds, one, group)
-  local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
-  local row = kinds[name]
-  if not row then
-    row = { name = name, group = group.description or group.group, wait = 0, transfer = 0, count = 0 }
-    kinds[name] = row
-  end
-  return row
-end
-
---- Attributes every matched collective of a group: time before the last start to the last rank, time after it to
---- transfer.
-local function charge(each, exposed, total)
-  local members = each.group.members
-  for r, member in ipairs(members) do
-    local lane = member.lane
-    local found = each.result.matches:charge(r, exposed[lane.key])
-    for late, wait in ipairs(found.by_rank) do
-      if wait > 0 then add(total.ranks, members[late].lane.key, wait) end
-    end
-    for n, one in ipairs(lane:collectives().sorts) do
-      if found.count_of[n] > 0 then
-        local row = row_of(total.kinds, one, each.group)
-        row.wait, row.transfer = row.wait + found.waiting_of[n], row.transfer + found.transfer_of[n]
-        row.count = row.count + found.count_of[n]
-      end
-    end
-    total.wait, total.transfer = total.wait + found.waiting, total.transfer + found.transfer
-    add(total.waiting, lane.key, found.waiting)
-  end
-end
-
---- The late ranks that cause most of the waiting: names and their share.
-local function culprits(total)
-  local list = {}
-  for key, ticks in pairs(total.ranks) do list[#list + 1] = { key = key, ticks = ticks } end
-  table.sort(list, function(a, b)
-    if a.ticks ~= b.ticks then return a.ticks > b.ticks end
-    return a.key < b.key
-  end)
-  local names, sum = {}, 0
-  for _, each in ipairs(list) do
-    if sum >= 0.8 * total.wait or #names == 3 then break end
-    names[#names + 1], sum = each.key, sum + each.ticks
-  end
-  return names, sum, list
-end
-
-local function headline(total, exposed)
-  if exposed == 0 then return "no communication is exposed" end
-  local names, sum = culprits(total)
-  local text = ("%.0f %% of the exposed communication is waiting for late ranks, %.0f %% transfer"):format(
-    100 * total.wait / exposed, 100 * total.transfer / exposed)
-  if #names == 0 then return text end
-  return ("%s; rank%s %s account%s for %.0f %% of the waiting"):format(text, #names > 1 and "s" or "",
-    table.concat(names, ", "), #names > 1 and "" or "s", 100 * sum / total.wait)
-end
 
 return {
   name = "exposed_causes",
@@ -77,21 +15,8 @@ unexplained. Collectives that run at once share their time.]],
     waited_ms = "ms", waiting_share = "share", share = "share" },
   args = collective.args,
   options = { "align", "tolerance_us" },
-  compute = function(view, options)
-    local lanes = view:lanes()
-    if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
-    local exposed, whole = {}, 0
-    for _, lane in ipairs(lanes) do
-      exposed[lane.key] = lane:comm() - lane:compute()
-      whole = whole + exposed[lane.key]:measure()
-    end
-    local total, refused = { wait = 0, transfer = 0, ranks = {}, waiting = {}, kinds = {} }, nil
-    for _, each in ipairs((view:matched_groups(options.align or "auto", view:tolerance()))) do
-      if each.result then charge(each, exposed, total) else refused = refused or align.refusal(view, each) end
-    end
-    if total.wait + total.transfer == 0 and whole > 0 then
-      view:missing("%s", refused or "needs a process group with collectives on two ranks or more")
-    end
+  compute = function(view)
+    local total, lanes = exposed.causes(view, true), view:lanes()
     local ranks, kinds = {}, {}
     for _, lane in ipairs(lanes) do
       local caused = total.ranks[lane.key] or 0
@@ -107,8 +32,8 @@ unexplained. Collectives that run at once share their time.]],
       if x ~= y then return x > y end
       return a.name < b.name
     end)
-    return { headline = headline(total, whole), exposed_ms = view:ms(whole), waiting_ms = view:ms(total.wait),
-      transfer_ms = view:ms(total.transfer), unexplained_ms = view:ms(whole - total.wait - total.transfer),
-      waiting_share = stats.ratio(total.wait, whole), ranks = ranks, collectives = kinds }
+    return { headline = total.headline, exposed_ms = view:ms(total.whole), waiting_ms = view:ms(total.wait),
+      transfer_ms = view:ms(total.transfer), unexplained_ms = view:ms(total.whole - total.wait - total.transfer),
+      waiting_share = stats.ratio(total.wait, total.whole), ranks = ranks, collectives = kinds }
   end,
 }

@@ -14,13 +14,16 @@ local sequence = require "ett.sequence"
 
 local collective = {}
 
---- Args of a collective row on a GPU.
-local row_args = { "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size", "Process Group Name",
-  "Process Group Description", "Process Group Ranks", "Src Rank", "Dst Rank" }
+--- Args of a collective row on a GPU, and those with its size.
+local row_args = { "Collective name", "dtype", "Group size", "Process Group Name", "Process Group Description",
+  "Process Group Ranks", "Src Rank", "Dst Rank" }
+local size_args = { "In msg nelems", "Out msg nelems" }
+local size_keys = { "arg:" .. size_args[1], "arg:" .. size_args[2] }
 
 --- Args to keep while reading, so that collectives can be described.
-collective.args = table.move({ "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
-  "device_duration_ps" }, 1, 6, #row_args + 1, { table.unpack(row_args) })
+collective.args = { "Input Dims", "Input type", "hlo_category", "long_name", "shape_with_layout",
+  "device_duration_ps", table.unpack(size_args) }
+table.move(row_args, 1, #row_args, #collective.args + 1, collective.args)
 
 --- The collectives of a lane. Times are columns (ett.sequence); shared properties are stored once per sort. A run has
 --- thousands of collectives but few sorts.
@@ -83,8 +86,8 @@ local row_keys = { "name" }
 for i, key in ipairs(row_args) do row_keys[i + 1] = "arg:" .. key end
 local own_count = #row_args
 
---- The columns that determine the kind and bytes of a collective: { {rows=, keys=, fields=} }. These are its own name
---- and args; for rows without the collective's name or group size, also the host rows around the launch.
+--- The columns that determine the kind of a collective: { {rows=, keys=, fields=} }. These are its own name and args;
+--- for rows without the collective's name or group size, also the host rows around the launch.
 local function deciding(lane, rows)
   local list = { { rows = rows, keys = row_keys, fields = table.move(row_args, 1, own_count, 2, { "name" }) } }
   local named = rows:where{ has_arg = "Collective name" }
@@ -97,25 +100,6 @@ local function deciding(lane, rows)
   list[3] = { rows = launch:enclosing(host.params), keys = { table.unpack(row_keys, 2) }, fields = row_args }
   list[4] = { rows = launch:enclosing(host.calls), keys = shapes, fields = { "Input Dims", "Input type" } }
   return list
-end
-
---- The rows as a sequence in which collectives with equal determining columns share a sort, and the values of each
---- sort.
-local function sorts(lane, rows)
-  local sources = deciding(lane, rows)
-  local files = select(2, lane.view:recordings()) > 1
-  if files then sources[#sources + 1] = { rows = rows, keys = { "file" }, fields = {} } end
-  local list, firsts = sequence.of(rows, sources)
-  local values = {}
-  for n, first in ipairs(firsts) do
-    local mine = {}
-    for _, source in ipairs(sources) do
-      for _, field in ipairs(source.fields) do mine[#mine + 1] = source.rows:get(first, field) or false end
-    end
-    mine.file = files and rows:get(first, "file") or nil
-    values[n] = mine
-  end
-  return list, values
 end
 
 local function positive_integer(value)
@@ -142,16 +126,17 @@ local function parts(whole, part)
   return whole and part and part > 0 and positive_integer(whole / part) or nil
 end
 
---- Size of a collective's group; nil if the trace does not contain it.
-local function group_size(lane, kind, given)
-  local listed = type(given.ranks) == "string" and not given.ranks:find("...", 1, true) and given.ranks
-  local size = positive_integer(given.size) or listed and positive_integer(select(2, listed:gsub("%d+", "")))
-    or given.name and configured_size(lane.process, given.name)
-  local a, b = given.elements_in, given.elements_out
-  if not size and kind == "all_gather" then size = parts(b, a) end
-  if not size and kind == "reduce_scatter" then size = parts(a, b) end
-  -- A collective has at least two ranks.
-  return size or lane.process.world_size == 2 and 2 or nil
+--- Size of a collective's group as the trace states it, or nil.
+local function stated_size(lane, given, ranks, name)
+  local listed = type(ranks) == "string" and not ranks:find("...", 1, true) and ranks
+  return positive_integer(given) or listed and positive_integer(select(2, listed:gsub("%d+", "")))
+    or name and configured_size(lane.process, name) or nil
+end
+
+--- Size of a group by the elements of a collective, or of a world of two; nil if the trace does not contain it.
+local function derived_size(lane, kind, a, b)
+  return kind == "all_gather" and parts(b, a) or kind == "reduce_scatter" and parts(a, b)
+    or lane.process.world_size == 2 and 2 or nil -- a collective has at least two ranks
 end
 
 --- Source and destination of a send or receive, from its args or the range around it ("nccl:send 0->1",
@@ -166,9 +151,10 @@ local function pair_of(around, source, destination)
     math.tointeger(destination) or destination) or nil
 end
 
---- Describes the collectives with these values of the determining columns.
+--- Describes the collectives with these values of the determining columns: their kind, and { dtype, in, out } of those
+--- whose shapes are known.
 local function describe(lane, values)
-  local name, count = values[1], #row_args
+  local name, count = values[1], own_count
   local around, dims, types = values[count + 2], values[count + 3], values[count + 4]
   local function arg(key)
     for i, each in ipairs(row_args) do
@@ -181,28 +167,36 @@ local function describe(lane, values)
   end
   local kernel_type, said = comm.kernel_type(name), arg("Collective name")
   local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
-  local elements_in, elements_out = elements(arg("In msg nelems")), elements(arg("Out msg nelems"))
-  local dtype = arg("dtype")
+  local shape = { dtype = arg("dtype") }
   local call_dims, call_types = values[2 * count + 5], values[2 * count + 6]
-  if not elements_in and call_dims then
-    elements_out, elements_in = comm.first_elements(call_dims)
-    dtype = dtype or first_type(call_types)
-  elseif not elements_in and dims then
-    elements_in = comm.elements(dims)
-    dtype = dtype or first_type(types)
+  if call_dims then
+    shape.out, shape["in"] = comm.first_elements(call_dims)
+    shape.dtype_of_dims = first_type(call_types)
+  elseif dims then
+    shape["in"], shape.dtype_of_dims = comm.elements(dims), first_type(types)
   end
   local ranks, group_name = arg("Process Group Ranks"), arg("Process Group Name")
-  local size = group_size(lane, kind, { size = arg("Group size"), ranks = ranks, name = group_name,
-    elements_in = elements_in, elements_out = elements_out })
   return {
     name = name, kind = kind, kernel_type = kernel_type,
-    bytes = comm.message_bytes(kind, elements_in, elements_out, dtype, size),
     group = group_name and (tostring(group_name) .. "|" .. tostring(ranks or "")) or nil,
-    group_ranks = ranks, group_size = size, part_bytes = comm.message_bytes(kind, elements_in, nil, dtype, 1),
+    group_ranks = ranks, group_size = stated_size(lane, arg("Group size"), ranks, group_name),
     group_description = arg("Process Group Description"),
     pair = (kind == "send" or kind == "recv" or kind == "send_recv")
       and pair_of(around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
-  }
+  }, shape
+end
+
+--- Bytes and group size of the collectives of a kind with some elements; everything else is that of the kind.
+local function sized(lane, kind, shape, elements_in, elements_out, inherit)
+  local dtype = shape.dtype
+  if not elements_in then
+    elements_in = shape["in"]
+    elements_out = shape.out or elements_out
+    dtype = dtype or shape.dtype_of_dims
+  end
+  local size = kind.group_size or derived_size(lane, kind.kind, elements_in, elements_out)
+  return setmetatable({ bytes = comm.message_bytes(kind.kind, elements_in, elements_out, dtype, size),
+    part_bytes = comm.message_bytes(kind.kind, elements_in, nil, dtype, 1), group_size = size }, inherit)
 end
 
 --- Numbers of kernel types, for matching. The two ends of a point-to-point message are of one type.
@@ -223,13 +217,41 @@ local function typed(list, kinds)
   return list:typed(types)
 end
 
-local function gpu_collectives(lane, rows)
-  local list, values = sorts(lane, rows)
-  local recordings, described = lane.view:recordings(), {}
-  for n, mine in ipairs(values) do
-    described[n] = describe(lane, mine)
-    described[n].recording = mine.file and recordings[mine.file]
-    lane.unsized = lane.unsized or not described[n].group_size
+--- The collectives of a lane on a GPU by kind: with `shapes` of each sort, and `sizes`, the rows with their elements.
+local function gpu_kinds(lane, rows)
+  local sources, described, shapes = deciding(lane, rows), {}, {}
+  local sizes = { { rows = rows, keys = size_keys } }
+  if sources[3] then sizes[2] = { rows = sources[3].rows, keys = size_keys } end
+  local recordings, count = lane.view:recordings()
+  if count > 1 then sources[#sources + 1] = { rows = rows, keys = { "file" }, fields = {} } end
+  local list, firsts = sequence.of(rows, sources)
+  for n, first in ipairs(firsts) do
+    local values = {}
+    for _, source in ipairs(sources) do
+      for _, field in ipairs(source.fields) do values[#values + 1] = source.rows:get(first, field) or false end
+    end
+    described[n], shapes[n] = describe(lane, values)
+    described[n].recording = count > 1 and recordings[rows:get(first, "file")] or nil
+  end
+  return { rows = rows, sequence = list, sorts = described, shapes = shapes, sizes = sizes }
+end
+
+--- Collectives by kind, divided by their elements.
+local function gpu_collectives(lane, kinds)
+  local list, firsts = kinds.sequence:refined(kinds.sizes)
+  local own, params = kinds.rows, kinds.sizes[2] and kinds.sizes[2].rows
+  local inherit, described = {}, {}
+  for n, kind in ipairs(kinds.sorts) do inherit[n] = { __index = kind } end
+  for i, first in ipairs(firsts) do
+    local _, _, n = kinds.sequence:at(first)
+    local counts = {}
+    for k, name in ipairs(size_args) do
+      local value = own:get(first, name)
+      if not value and params then value = params:get(first, name) end
+      counts[k] = elements(value)
+    end
+    described[i] = sized(lane, kinds.sorts[n], kinds.shapes[n], counts[1], counts[2], inherit[n])
+    lane.unsized = lane.unsized or not described[i].group_size
   end
   return list, described
 end
@@ -255,11 +277,25 @@ local function tpu_collectives(lane, rows)
   return list, described
 end
 
+--- Collectives of a lane that start in its window, by kind and group: without sizes, so that there are few sorts.
+---@return ett.Collectives
+function collective.kinds_of_lane(lane)
+  if lane.tpu then return lane:collectives() end
+  local found = gpu_kinds(lane, (lane:comm_launches()))
+  found.sequence = typed(found.sequence, found.sorts)
+  return found
+end
+
 --- Collectives of a lane that start in its window.
 ---@return ett.Collectives
 function collective.of_lane(lane)
   local rows = lane.tpu and lane:rows("comm"):sort("ts") or lane:comm_launches()
-  local list, described = (lane.tpu and tpu_collectives or gpu_collectives)(lane, rows)
+  local list, described
+  if lane.tpu then
+    list, described = tpu_collectives(lane, rows)
+  else
+    list, described = gpu_collectives(lane, lane:kinds())
+  end
   return { rows = rows, sequence = typed(list, described), sorts = described }
 end
 
@@ -278,11 +314,11 @@ end
 --- The collectives of some lanes by process group: { {group=, size=, description=, members = { {lane=, list= (an
 --- ett.sequence), sorts= (those of the group)} }} }, sorted by group. Collectives whose group the trace does not name
 --- are in the group "unnamed". Sends and receives are a group for each source and destination (pair=), or, where the
---- trace does not name these, one without match (unpaired=).
-function collective.groups(lanes)
+--- trace does not name these, one without match (unpaired=). `kinds`: by kind alone (Lane:kinds).
+function collective.groups(lanes, kinds)
   local by_key, order = {}, {}
   for _, lane in ipairs(lanes) do
-    local all, homes, members, mine = lane:collectives(), {}, {}, {}
+    local all, homes, members, mine = kinds and lane:kinds() or lane:collectives(), {}, {}, {}
     for n, each in ipairs(all.sorts) do
       local key, alone = group_key(each)
       local home = mine[key]

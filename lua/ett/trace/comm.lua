@@ -175,6 +175,7 @@ function comm.opcode(text)
 end
 
 local dtype_bytes = {
+  Float = 4, Half = 2, BFloat16 = 2, -- as PyTorch writes them; all others in small letters
   float = 4, ["c10::half"] = 2, half = 2, ["c10::bfloat16"] = 2, bfloat16 = 2, double = 8, byte = 1, char = 1, bool = 1,
   short = 2, int = 4, long = 8, ["long int"] = 8, ["unsigned char"] = 1, ["signed char"] = 1, uint8 = 1, int8 = 1,
   int16 = 2, int32 = 4, int64 = 8, uint16 = 2, uint32 = 4, uint64 = 8, float16 = 2, float32 = 4, float64 = 8,
@@ -186,6 +187,7 @@ local dtype_bytes = {
 --- Bytes of one element of a dtype by its name in PyTorch, NCCL or XLA, or nil.
 function comm.dtype_bytes(name)
   if type(name) ~= "string" then return nil end
+  if dtype_bytes[name] then return dtype_bytes[name] end
   local lower = name:lower()
   if lower:match("float8") or lower:match("^f8") or lower:match("fp8") then return 1 end
   return dtype_bytes[lower]

@@ -191,10 +191,17 @@ local function as_list(columns, sorts)
     if math.type(i) ~= "integer" or i < 1 or i > #columns.sequence then return nil end
     local from, to, sort = columns.sequence:at(i)
     local out = { ts = from, stop = to, dur = to - from }
-    for name, value in pairs(sorts[sort]) do out[name] = value end
+    local each, kind = sorts[sort], getmetatable(sorts[sort]) -- a sort has the fields of its kind
+    for name, value in pairs(kind and kind.__index or {}) do out[name] = value end
+    for name, value in pairs(each) do out[name] = value end
     return out
   end
   return setmetatable(columns, { __index = item, __len = function() return #columns.sequence end })
+end
+
+--- Collectives that start in the window by kind and group, without sizes (ett.trace.collective).
+function Lane:kinds()
+  return cached(self, "kinds", function() return collective.kinds_of_lane(self) end)
 end
 
 --- Collectives that start in the window (ett.trace.collective).

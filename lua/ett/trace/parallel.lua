@@ -133,8 +133,11 @@ end
 --- number), dimension?, how? } } by its sorts }.
 function parallel.of_lane(lane)
   local all, card, said, open = lane:collectives(), lane.view:card(), {}, false
+  local of_kind, of_range = {}, {} -- many sorts share their kind and range
   for n, each in ipairs(all.sorts) do
-    said[n] = { by_itself(lane, each) }
+    local kind = getmetatable(each) or each
+    said[n] = of_kind[kind] or { by_itself(lane, each) }
+    of_kind[kind] = said[n]
     open = open or not said[n][1]
   end
   if not open then
@@ -149,7 +152,9 @@ function parallel.of_lane(lane)
   local function serves(case, dimension) return dimension ~= "dp" or not exchanges[case.each.kind] end
   for _, case in ipairs(cases) do
     case.dimension, case.how = said[case.sort][1], said[case.sort][2]
-    local ranged = not case.dimension and case.range and parallel.of_range(case.range)
+    local range = not case.dimension and case.range
+    if range and of_range[range] == nil then of_range[range] = parallel.of_range(range) or false end
+    local ranged = range and of_range[range]
     if ranged and serves(case, ranged) then case.dimension, case.how = ranged, "ranges" end
   end
   local agreed = agreed_of(lane, cases)

@@ -381,9 +381,11 @@ end
 --- Groups of two ranks or more with their collectives matched, and the number of groups on one rank.
 ---@param mode string "auto", "none", "clocks" or "force"
 ---@param tolerance integer greatest median difference of ends, in ticks
-function View:matched_groups(mode, tolerance)
-  local found = cached(self, ("matched_%s_%d"):format(mode, tolerance), function()
-    return { collective.match(self:collective_groups(), mode, tolerance) }
+---@param kinds boolean? by kind alone, without sizes (Lane:kinds)
+function View:matched_groups(mode, tolerance, kinds)
+  local found = cached(self, ("matched_%s_%d%s"):format(mode, tolerance, kinds and "_kinds" or ""), function()
+    local groups = kinds and collective.groups(self:lanes(), true) or self:collective_groups()
+    return { collective.match(groups, mode, tolerance) }
   end)
   return found[1], found[2]
 end

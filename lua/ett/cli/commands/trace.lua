@@ -110,9 +110,9 @@ end
 --- One line on the ranks that caused exposed communication; nil for one device or if ranks are not matched.
 local function headline(view)
   if not view.trace or #view:lane_list() < 2 then return nil end
-  local metrics = require "ett.trace.metrics"
-  local result = metrics.compute(metrics.load "exposed_causes", view)
-  return result and result.exposed_ms > 0 and result.headline or nil
+  local found, result = pcall(require("ett.trace.exposed").causes, view)
+  if not found and error_module.from(result).kind ~= "missing" then error(result, 0) end
+  return found and result.whole > 0 and result.headline or nil
 end
 
 local function print_one(view, opts, chosen, results, reasons)
