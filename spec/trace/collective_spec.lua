@@ -195,6 +195,17 @@ describe("collectives of many sizes", function()
         assert.same(whole[name], quick[name])
       end
       assert.is_true(quick.wait > 0 and quick.transfer > 0)
+      -- The page has those that took the longest.
+      local html, totals = require "ett.trace.html", {}
+      local most <const> = html.most_collectives
+      html.most_collectives = 10
+      finally(function() html.most_collectives = most end)
+      local rows = assert(metrics.compute(metrics.load "collective_table", view)).collectives
+      for i, row in ipairs(rows) do totals[i] = row.total_ms end
+      table.sort(totals, function(a, b) return a > b end)
+      local shown = html.page(view).data.collective_table.collectives
+      assert.same({ 60, 10 }, { #rows, #shown })
+      for i, row in ipairs(shown) do assert.equal(totals[i], row.total_ms) end
     end)
   end)
 end)

@@ -12,6 +12,25 @@ local wanted = { "device_time", "temporal_breakdown", "step_table", "iter_time",
   "kernel_breakdown", "straggler_lag", "traffic_distribution", "pipeline_bubble", "comm_comp_overlap",
   "coll_call_num" }
 
+--- The rows that the page shows of collectives and of steps.
+html.most_collectives, html.most_steps = 200, 400
+
+--- Leaves out rows that the page does not show.
+local function shorten(data)
+  local table_of, steps = data.collective_table, data.step_table
+  if table_of then
+    table.sort(table_of.collectives, function(a, b) return a.total_ms > b.total_ms end)
+    for i = #table_of.collectives, html.most_collectives + 1, -1 do table_of.collectives[i] = nil end
+  end
+  if steps then
+    steps.steps = nil
+    for _, rank in pairs(steps.ranks) do
+      rank.steps, rank.step_ms = nil, nil
+      for i = #rank.per_step, html.most_steps + 1, -1 do rank.per_step[i] = nil end
+    end
+  end
+end
+
 --- The metrics of the page, and the reasons of those that are missing.
 local function add_metrics(data, view)
   data.unavailable = {}
@@ -19,6 +38,7 @@ local function add_metrics(data, view)
     local result, reason = metrics.compute(metrics.load(name), view)
     if result then data[name] = result else data.unavailable[name] = reason end
   end
+  shorten(data)
 end
 
 local function add_warnings(data, view)

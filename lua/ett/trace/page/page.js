@@ -64,7 +64,7 @@ if (data.collective_table) section("Collectives", table([{ key: "kind", title: "
   { key: "bytes", title: "message", as: v => bytes(v) }, { key: "group_size", title: "ranks" }, { key: "calls", title: "calls" },
   { key: "total_ms", title: "total ms" }, { key: "mean_us", title: "mean us" }, { key: "p50_us", title: "p50 us" },
   { key: "p95_us", title: "p95 us" }, { key: "algbw_GBps", title: "algbw GB/s" }, { key: "busbw_GBps", title: "busbw GB/s" }],
-  data.collective_table.collectives.slice().sort((a, b) => b.total_ms - a.total_ms).slice(0, 200)),
+  data.collective_table.collectives),
   el("p", { class: "note" }, "Kernel durations: waiting for the last rank is in them. Press a heading to sort."));
 
 if (data.straggler_lag) {
