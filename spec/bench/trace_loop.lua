@@ -13,8 +13,8 @@ local known = {
     training = false },
   ["primus_pp/pp8"] = { pp = 8, tp = 1, dp = 1, ep = 1, vp = 1, micro_batches = 16, schedule = "1f1b" },
   param_dlrm_kineto = { dp = 8, training = true, dtype = "fp32", recompute = "none", pp = 1 },
-  torchrec_sst_long_a2a_optimizer_2_run1 = { dp = 4, pp = 1 },
-  hta_nccl_parser_config = { dp = 2, pp = 1, tp = 1 },
+  torchrec_sst_long_a2a_optimizer_2_run1 = { dp = 4, pp = 1, training = true },
+  hta_nccl_parser_config = { dp = 2, pp = 1, tp = 1, training = true },
   ["tracelens/mi300__ddp_resnet18_no_pool__train_resnet18"] = { training = true, dtype = "bf16", recompute = "none",
     pp = 1 },
 }

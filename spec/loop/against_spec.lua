@@ -268,6 +268,28 @@ describe("ett.loop.layout", function()
     end
   end)
 
+  it("sees training without shapes, and the processes of a run on the host", function()
+    local function ranks(backward)
+      local list = {}
+      for rank = 0, 1 do
+        list[rank + 1] = maker.new { rank = rank }
+        list[rank + 1]:host("cpu_op", "aten::linear", 0, 50)
+        list[rank + 1].document = function(r) return { traceEvents = require("ett.json").array(r.events) } end
+        if backward then
+          list[rank + 1]:host("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", 100, 50)
+        end
+      end
+      return list
+    end
+    read(ranks(true), function(found)
+      assert.same({ value = true, sure = "certain", why = "it has a backward pass" }, found.training)
+      assert.same({ value = 2, sure = "guess", why = "2 processes were recorded" }, found.dp)
+    end)
+    read(ranks(false), function(found)
+      assert.same({ false, "likely" }, { found.training.value, found.training.sure })
+    end)
+  end)
+
   it("tells the head from an MLP of the same width", function()
     local truth = { hidden = 256, heads = 4, layers = 3, seq = 96, batch = 2, vocab = 1024, micro_batches = 2 }
     read({ trace_gpt.new(truth):recording { rank = 0, world = 1 } }, function(found)

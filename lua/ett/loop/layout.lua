@@ -269,7 +269,7 @@ local function read_recompute(s, found)
   end
 end
 
-local function read_parallel(found, device, groups, kinds)
+local function read_parallel(found, device, groups, kinds, processes)
   local world = device.process.world_size
   local tp = value_of(found, "tp") or groups.tp or 1
   local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
@@ -290,7 +290,10 @@ local function read_parallel(found, device, groups, kinds)
     local rest = world // (tp * pp)
     set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks that the other dimensions leave")
   end
-  if not world and not device.lane then set(found, "dp", 1, "guess", "one process was recorded") end
+  if not world and not device.lane then
+    set(found, "dp", processes, "guess", processes == 1 and "one process was recorded"
+      or ("%d processes were recorded"):format(processes))
+  end
   if not world and device.lane and next(kinds) == nil then
     set(found, "dp", 1, "likely", "no collective was recorded")
     set(found, "tp", 1, "likely", "no collective was recorded")
@@ -369,7 +372,11 @@ function layout.read(view)
   local device = devices[1]
   for _, other in ipairs(devices) do if #other.runs > #device.runs then device = other end end
   local s = survey(device)
-  set(found, "training", s.backward > 0, "certain", s.backward > 0 and "it has a backward pass" or "no backward pass")
+  local training = s.backward > 0 or view:training()
+  if training ~= nil then
+    set(found, "training", training, (training or #s.forward > 0) and "certain" or "likely",
+      training and "it has a backward pass" or "no backward pass")
+  end
   read_width(s, found)
   local groups, kinds = read_groups(device, s)
   local cores, shape = read_attention(s, found)
@@ -386,7 +393,7 @@ function layout.read(view)
     set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
   end
   read_recompute(s, found)
-  read_parallel(found, device, groups, kinds)
+  read_parallel(found, device, groups, kinds, #view:processes())
   if shape and value_of(found, "layers_of_stage") then
     local pp = value_of(found, "pp") or 1
     set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",
