@@ -210,6 +210,26 @@ describe("collectives of many sizes", function()
   end)
 end)
 
+describe("collectives of many shapes on the host", function()
+  it("are one kind, and sorts by size", function()
+    local r = maker.new{ rank = 0, world = 4 }
+    for i = 1, 30 do
+      r:host("user_annotation", "nccl:all_reduce", 1000 * i, 30, { args = { ["Input Dims"] = { { 10 * i, 2 } },
+        ["Input type"] = { "c10::Half" } } })
+      r:kernel(reduce, 1000 * i + 100, 10, { launch = { ts = 1000 * i + 5, dur = 5 } })
+    end
+    maker.with({ r }, function(folder)
+      local args = require("ett.trace.collective").args
+      local view <close> = assert(require("ett.trace.view").open(folder, { args = args }))
+      local lane = view:lanes()[1]
+      assert.equal(1, #lane:kinds().sorts)
+      local all = lane:collectives()
+      assert.equal(30, #all.sorts)
+      for i, each in ipairs(all) do assert.same({ "all_reduce", 2 * 10 * i * 2 }, { each.kind, each.bytes }) end
+    end)
+  end)
+end)
+
 describe("collectives of a lane", function()
   it("are columns and a list", function()
     local r = maker.new{ rank = 0, world = 2 }

@@ -86,20 +86,24 @@ local row_keys = { "name" }
 for i, key in ipairs(row_args) do row_keys[i + 1] = "arg:" .. key end
 local own_count = #row_args
 
---- The columns that determine the kind of a collective: { {rows=, keys=, fields=} }. These are its own name and args;
---- for rows without the collective's name or group size, also the host rows around the launch.
+--- The columns that determine the kind of a collective, and those that determine its size: { {rows=, keys=, fields=} }
+--- each. These are its own name and args; for rows without the collective's name or group size, also the host rows
+--- around the launch.
 local function deciding(lane, rows)
-  local list = { { rows = rows, keys = row_keys, fields = table.move(row_args, 1, own_count, 2, { "name" }) } }
+  local kinds = { { rows = rows, keys = row_keys, fields = table.move(row_args, 1, own_count, 2, { "name" }) } }
+  local sizes = { { rows = rows, keys = size_keys } }
   local named = rows:where{ has_arg = "Collective name" }
-  if #named == #rows and #named:where{ has_arg = "Group size" } == #rows then return list end
+  if #named == #rows and #named:where{ has_arg = "Group size" } == #rows then return kinds, sizes end
   local host = host_rows(lane.view)
   local _, launch = lane:comm_launches()
-  local shapes = { "arg:Input Dims", "arg:Input type" }
-  list[2] = { rows = launch:enclosing(host.annotations), keys = { "name", table.unpack(shapes) },
-    fields = { "name", "Input Dims", "Input type" } }
-  list[3] = { rows = launch:enclosing(host.params), keys = { table.unpack(row_keys, 2) }, fields = row_args }
-  list[4] = { rows = launch:enclosing(host.calls), keys = shapes, fields = { "Input Dims", "Input type" } }
-  return list
+  local around, params = launch:enclosing(host.annotations), launch:enclosing(host.params)
+  kinds[2] = { rows = around, keys = { "name" }, fields = { "name" } }
+  kinds[3] = { rows = params, keys = { table.unpack(row_keys, 2) }, fields = row_args }
+  sizes[2] = { rows = params, keys = size_keys }
+  for i, each in ipairs { launch:enclosing(host.calls), around } do
+    sizes[i + 2] = { rows = each, keys = { "arg:Input Dims", "arg:Input type" } }
+  end
+  return kinds, sizes
 end
 
 local function positive_integer(value)
@@ -151,30 +155,20 @@ local function pair_of(around, source, destination)
     math.tointeger(destination) or destination) or nil
 end
 
---- Describes the collectives with these values of the determining columns: their kind, and { dtype, in, out } of those
---- whose shapes are known.
+--- Describes the collectives with these values of the columns that determine their kind; and their data type.
 local function describe(lane, values)
-  local name, count = values[1], own_count
-  local around, dims, types = values[count + 2], values[count + 3], values[count + 4]
+  local name, around = values[1], values[own_count + 2]
   local function arg(key)
     for i, each in ipairs(row_args) do
       if each == key then
         local value = values[i + 1]
-        if value == false or value == nil then value = values[count + 4 + i] end
+        if value == false or value == nil then value = values[own_count + 2 + i] end
         return value ~= false and value or nil
       end
     end
   end
   local kernel_type, said = comm.kernel_type(name), arg("Collective name")
   local kind = said and comm.kind_of(said) or around and comm.kind_of(around) or kernel_type
-  local shape = { dtype = arg("dtype") }
-  local call_dims, call_types = values[2 * count + 5], values[2 * count + 6]
-  if call_dims then
-    shape.out, shape["in"] = comm.first_elements(call_dims)
-    shape.dtype_of_dims = first_type(call_types)
-  elseif dims then
-    shape["in"], shape.dtype_of_dims = comm.elements(dims), first_type(types)
-  end
   local ranks, group_name = arg("Process Group Ranks"), arg("Process Group Name")
   return {
     name = name, kind = kind, kernel_type = kernel_type,
@@ -183,20 +177,26 @@ local function describe(lane, values)
     group_description = arg("Process Group Description"),
     pair = (kind == "send" or kind == "recv" or kind == "send_recv")
       and pair_of(around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
-  }, shape
+  }, arg("dtype")
 end
 
---- Bytes and group size of the collectives of a kind with some elements; everything else is that of the kind.
-local function sized(lane, kind, shape, elements_in, elements_out, inherit)
-  local dtype = shape.dtype
-  if not elements_in then
-    elements_in = shape["in"]
-    elements_out = shape.out or elements_out
-    dtype = dtype or shape.dtype_of_dims
+--- Elements that a rank sends and receives, and their data type, by the sources of sizes of one row.
+local function elements_at(sizes, row, dtype)
+  local function of(name)
+    local value = sizes[1].rows:get(row, name)
+    if not value and sizes[2] then value = sizes[2].rows:get(row, name) end
+    return elements(value)
   end
-  local size = kind.group_size or derived_size(lane, kind.kind, elements_in, elements_out)
-  return setmetatable({ bytes = comm.message_bytes(kind.kind, elements_in, elements_out, dtype, size),
-    part_bytes = comm.message_bytes(kind.kind, elements_in, nil, dtype, 1), group_size = size }, inherit)
+  local sent, received = of(size_args[1]), of(size_args[2])
+  if sent or not sizes[2] then return sent, received, dtype end
+  local calls, around = sizes[3].rows, sizes[4].rows
+  local dims = calls:get(row, "Input Dims")
+  if dims then
+    received, sent = comm.first_elements(dims)
+    return sent, received, dtype or first_type(calls:get(row, "Input type"))
+  end
+  dims = around:get(row, "Input Dims")
+  return dims and comm.elements(dims) or nil, received, dtype or first_type(around:get(row, "Input type"))
 end
 
 --- Numbers of kernel types, for matching. The two ends of a point-to-point message are of one type.
@@ -217,41 +217,37 @@ local function typed(list, kinds)
   return list:typed(types)
 end
 
---- The collectives of a lane on a GPU by kind: with `shapes` of each sort, and `sizes`, the rows with their elements.
+--- The collectives of a lane on a GPU by kind: with `dtypes` of each sort, and `sizes`, the sources of their sizes.
 local function gpu_kinds(lane, rows)
-  local sources, described, shapes = deciding(lane, rows), {}, {}
-  local sizes = { { rows = rows, keys = size_keys } }
-  if sources[3] then sizes[2] = { rows = sources[3].rows, keys = size_keys } end
+  local sources, sizes = deciding(lane, rows)
   local recordings, count = lane.view:recordings()
   if count > 1 then sources[#sources + 1] = { rows = rows, keys = { "file" }, fields = {} } end
   local list, firsts = sequence.of(rows, sources)
+  local described, dtypes = {}, {}
   for n, first in ipairs(firsts) do
     local values = {}
     for _, source in ipairs(sources) do
       for _, field in ipairs(source.fields) do values[#values + 1] = source.rows:get(first, field) or false end
     end
-    described[n], shapes[n] = describe(lane, values)
+    described[n], dtypes[n] = describe(lane, values)
     described[n].recording = count > 1 and recordings[rows:get(first, "file")] or nil
   end
-  return { rows = rows, sequence = list, sorts = described, shapes = shapes, sizes = sizes }
+  return { rows = rows, sequence = list, sorts = described, dtypes = dtypes, sizes = sizes }
 end
 
---- Collectives by kind, divided by their elements.
+--- Collectives by kind and size: a sort has its bytes and group size, and the fields of its kind.
 local function gpu_collectives(lane, kinds)
   local list, firsts = kinds.sequence:refined(kinds.sizes)
-  local own, params = kinds.rows, kinds.sizes[2] and kinds.sizes[2].rows
   local inherit, described = {}, {}
   for n, kind in ipairs(kinds.sorts) do inherit[n] = { __index = kind } end
   for i, first in ipairs(firsts) do
     local _, _, n = kinds.sequence:at(first)
-    local counts = {}
-    for k, name in ipairs(size_args) do
-      local value = own:get(first, name)
-      if not value and params then value = params:get(first, name) end
-      counts[k] = elements(value)
-    end
-    described[i] = sized(lane, kinds.sorts[n], kinds.shapes[n], counts[1], counts[2], inherit[n])
-    lane.unsized = lane.unsized or not described[i].group_size
+    local kind = kinds.sorts[n]
+    local sent, received, dtype = elements_at(kinds.sizes, first, kinds.dtypes[n])
+    local size = kind.group_size or derived_size(lane, kind.kind, sent, received)
+    described[i] = setmetatable({ bytes = comm.message_bytes(kind.kind, sent, received, dtype, size),
+      part_bytes = comm.message_bytes(kind.kind, sent, nil, dtype, 1), group_size = size }, inherit[n])
+    lane.unsized = lane.unsized or not size
   end
   return list, described
 end
