@@ -21,7 +21,8 @@ function progress.line(quiet)
       shown = false
     elseif not shown or sample.now() - last >= 0.5 then
       last, shown = sample.now(), true
-      io.stderr:write("\r\27[K", require("ett.base.pretty").plain(text:format(...)))
+      local line = require("ett.base.pretty").plain(text:format(...))
+      io.stderr:write("\r\27[K", host.columns and line:sub(1, host.columns - 1) or line) -- a longer one would wrap
     end
   end
 end

@@ -46,11 +46,11 @@ local function cell(name, value)
   return value == nil and "" or tostring(value)
 end
 
---- The rows as lines of at most `width` columns; if they do not fit, columns are dropped, overlaps first.
+--- The rows as lines of at most `width` columns; if they do not fit, columns are dropped, overlaps first, and named.
 function text.rows(s, limit, width)
   local rows = {}
   for i = 1, math.min(limit, #s.rows) do rows[i] = s.rows[i] end
-  local names = shown_fields(rows, s.fields, { tp = true, pp = true, dp = true, micro_batch = true })
+  local names, dropped = shown_fields(rows, s.fields, { tp = true, pp = true, dp = true, micro_batch = true }), {}
   while true do
     local header, used, lines = {}, {}, {}
     for i, name in ipairs(names) do header[i] = short[name] or name end
@@ -69,7 +69,11 @@ function text.rows(s, limit, width)
     local done = columns(lines, ("r"):rep(#header), "", math.huge)
     local widest = 0
     for _, line in ipairs(done) do widest = math.max(widest, #line) end
-    if widest <= width or #names <= 4 then return done end
+    if widest <= width or #names <= 4 then
+      if #dropped > 0 then done[#done + 1] = "not shown: " .. table.concat(dropped, ", ") end
+      return done
+    end
+    table.insert(dropped, 1, (short[names[#names]] or names[#names]))
     names[#names] = nil
   end
 end

@@ -38,18 +38,14 @@ local function asked(opts, words)
   return fields.model(opts.model, hyper), plan, vary
 end
 
---- A progress line on the terminal.
-local function progress_line()
-  local sample = require "ett.sample"
-  local start, last = sample.now(), sample.now()
+--- What shows the progress as a line on the terminal.
+local function progress_with(show)
+  local now = require("ett.sample").now
+  local start = now()
   return function(done, units, best, effort)
-    local now = sample.now()
-    if now - last < 0.5 and done < units then return end
-    last = now
-    local left = (now - start) / done * (units - done)
-    io.stderr:write(("\r%d of %d programs, %.0f layouts a second%s, %.0f s left   "):format(done, units,
-      effort.plans / math.max(now - start, 1e-3), best and (", best %.4g s"):format(best.step_seconds) or "", left))
-    if done == units then io.stderr:write("\n") end
+    local seconds = math.max(now() - start, 1e-3)
+    show("%d of %d programs, %.0f layouts a second%s, %.0f s left", done, units, effort.plans / seconds,
+      best and (", best %.4g s"):format(best.step_seconds) or "", seconds / done * (units - done))
   end
 end
 
@@ -97,14 +93,16 @@ return {
     if not opts.devices and not vary.devices then
       error_module.raise("usage", "search: missing --devices N, or several: --vary devices=64..1024")
     end
-    local watched, share = require("ett.host").error_terminal, require("ett.base.share").join()
+    local share = require("ett.base.share").join()
     local rank = share and share.rank() or 0
+    local show = require("ett.cli.progress").line(rank > 0)
     local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
       plan = plan, vary = vary, where = opts.where, objective = opts.objective, tokens = opts.tokens,
       days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
       keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
       each = opts.each, journal = opts.journal,
-      share = share or false, partial = true, progress = watched and rank == 0 and progress_line() or nil }
+      share = share or false, partial = true, progress = progress_with(show) }
+    show()
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
