@@ -267,6 +267,17 @@ end)
 
 local function says(text, wanted) assert.is_truthy(tostring(text):find(wanted, 1, true), tostring(text)) end
 
+describe("the table of a search", function()
+  it("names the columns that a narrow terminal has no room for", function()
+    local s = small()
+    local rows = require("ett.search.text").rows
+    assert.matches("best in 100$", rows(s, 3, 1000)[1])
+    local narrow = rows(s, 10, 60)
+    for i = 1, #narrow - 1 do assert.is_true(#narrow[i] <= 60, narrow[i]) end
+    assert.matches("^not shown: .*ov%-", narrow[#narrow])
+  end)
+end)
+
 describe("a search that cannot be", function()
   local function refused(changes, message)
     local ok, why = pcall(small, changes)
@@ -278,6 +289,7 @@ describe("a search that cannot be", function()
     refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")
     refused({ where = "tp <= " }, "where 'tp <= ': unexpected symbol near <eof>")
     refused({ where = "schedule < 3" }, "where 'schedule < 3': attempt to compare string with number")
+    refused({ where = " " }, "where ' ': an expression is missing")
   end)
 
   it("names unknown fields and objectives, and what is missing", function()
@@ -285,6 +297,8 @@ describe("a search that cannot be", function()
     refused({ objective = "speed" }, "search: unknown objective 'speed'")
     refused({ objective = { "days", "days" } }, "search: objective 'days' is given twice")
     refused({ objective = "days" }, "the objective 'days' needs the tokens of the run")
+    refused({ tokens = 1e12, plan = { seq = 1024, global_batch = 64, tokens = 2e12 } },
+      "search: tokens = 1e+12 contradicts the plan's tokens = 2e+12")
     refused({ plan = { seq = 1024 } }, "missing field 'global_batch'")
     refused({ plan = { seq = 1024, global_batch = 64, tp = 2 }, vary = { tp = { 1 } } },
       "field 'tp' is both fixed and varied")
@@ -293,6 +307,11 @@ describe("a search that cannot be", function()
   it("says which limits left nothing, and the nearest plan that would pass", function()
     says(small { plan = { seq = 1024, global_batch = 63, tp = 1, pp = 1, cp = 1 } }.nothing,
       "every one breaks a rule; the first: dp * micro_batch = 8")
+    local third = small { plan = { seq = 1024, global_batch = 64, micro_batch = 3 } }
+    says(third.nothing, "must divide global_batch = 64; nearest are 63 and 66; the fastest plan without micro_batch: ")
+    local places = small { cluster = { "dgx_h100", "dgx_a100" }, vary = { devices = { 4, 8 } }, tokens = 1e12,
+      days = 0.001 }
+    assert.matches("the least is .* days: seq=1024 .*, on 8 x dgx_[ah]100$", places.nothing)
     local where = small { where = "tp > 100" }
     says(where.nothing, "no layout: --where 'tp > 100' refuses all")
     says(where.nothing, "; the fastest plan without it: seq=1024 ")

@@ -22,7 +22,11 @@ local function best_of(self, own, space)
   if not row then return nil end
   local setting = space.settings[row.setting]
   objective.prepare(setting, own)
-  return text.plan(explain.plan(row, setting)), row, setting
+  local words = text.plan(explain.plan(row, setting))
+  if #own.devices > 1 or #own.clusters > 1 then
+    words = ("%s, on %d x %s"):format(words, setting.devices, setting.cluster.name)
+  end
+  return words, row, setting
 end
 
 --- The same for a space built with changed arguments.
@@ -58,6 +62,17 @@ local function of_degrees(self)
     devices % product > 0 and ("; the next numbers are %d and %d"):format(
       math.max(1, devices // product) * product, (devices // product + 1) * product) or "",
     plan and ("; the fastest plan without " .. table.concat(given, ", ") .. ": " .. plan) or "")
+end
+
+--- Layouts that all break a rule: the plan of the first field that may take other values.
+local function of_rules(self, rule)
+  for _, name in ipairs(space_module.degrees) do
+    if self.own.plan[name] ~= nil or self.own.vary[name] then
+      local plan = relaxed(self, { plan = without(self.own.plan, { name }), vary = without(self.own.vary, { name }) })
+      if plan then rule = ("%s; the fastest plan without %s: %s"):format(rule, name, plan) break end
+    end
+  end
+  return "no layout: every one breaks a rule; the first: " .. rule
 end
 
 --- A limit as the user gave it, with the value of a row.
@@ -115,7 +130,7 @@ function emptied.sentence(space, result, own, settle)
     return ("no layout: --where '%s' refuses all %s that break no rule%s"):format(space.where.text,
       text.count(refused), plan and ("; the fastest plan without it: " .. plan) or "")
   end
-  if plans == broken then return "no layout: every one breaks a rule; the first: " .. result.first_rule end
+  if plans == broken then return of_rules(self, result.first_rule) end
   return (own.days or own.budget or own.kwh) and of_limits(self) or of_memory(self)
 end
 

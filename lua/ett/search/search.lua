@@ -73,6 +73,10 @@ local function checked(given)
   own.clusters, own.devices = clusters, devices
   own.objectives = type(given.objective) == "table" and given.objective or { given.objective }
   own.tokens = given.tokens or given.plan.tokens
+  if given.plan.tokens and given.plan.tokens ~= own.tokens then
+    error_module.raise("usage", "search: tokens = %.4g contradicts the plan's tokens = %.4g; give one of them",
+      own.tokens, given.plan.tokens)
+  end
   own.wants_energy = given.kwh ~= nil
   for i, name in ipairs(own.objectives) do
     objective.get(name)

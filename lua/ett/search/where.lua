@@ -51,6 +51,7 @@ function where.new(given)
     error_module.raise("argument", "search: 'where' must be an expression or a function, got %s",
       schema.describe(given))
   end
+  if not given:find "%S" then fail(given, "an expression is missing, such as tp <= 8") end
   local env = {}
   local chunk, why = load("return " .. given, "=where", "t", env)
   if not chunk then fail(given, "%s", (why:gsub("^where:%d+: ", ""))) end
