@@ -137,6 +137,8 @@ int ett_forest_from_dump(const char *const *trees, size_t count, uint32_t featur
   if (status == 0) {
     forest->nodes = used;
     status = ett_forest_check(forest, err);
+    if (status == 0)
+      status = ett_forest_ready(forest, err);
   }
   if (status != 0)
     ett_forest_free(forest);

@@ -21,6 +21,7 @@ int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err 
 
 void ett_forest_free(ett_forest *forest) {
   free(forest->memory);
+  free(forest->step);
   memset(forest, 0, sizeof *forest);
 }
 
@@ -51,6 +52,46 @@ int ett_forest_check(const ett_forest *f, ett_err *err) {
   return 0;
 }
 
+static uint32_t end_of(const ett_forest *f, uint32_t tree) {
+  return tree + 1 < f->trees ? f->roots[tree + 1] : f->nodes;
+}
+
+/* Fills the steps of a tree; returns its depth. */
+static uint16_t fill_steps(const ett_tree_node *node, uint32_t count,
+                           ett_tree_step *step) {
+  for (uint32_t i = count; i-- > 0;) { /* the height, in place of the feature */
+    const ett_tree_node *n = &node[i];
+    const ett_tree_step *child = &step[n->feature < 0 ? i : n->left];
+    step[i].feature = 0;
+    if (n->feature >= 0)
+      step[i].feature =
+          1 + (child[0].feature > child[1].feature ? child[0] : child[1]).feature;
+  }
+  const uint16_t depth = step[0].feature;
+  for (uint32_t i = 0; i < count; i++) {
+    const ett_tree_node *n = &node[i];
+    step[i] = n->feature < 0
+                  ? (ett_tree_step){-INFINITY, 0, (uint16_t)(i - 1)}
+                  : (ett_tree_step){n->value, (uint16_t)n->feature, (uint16_t)n->left};
+  }
+  return depth;
+}
+
+int ett_forest_ready(ett_forest *f, ett_err *err) {
+  for (uint32_t t = 0; t < f->trees; t++)
+    if (end_of(f, t) - f->roots[t] > UINT16_MAX)
+      return 0;
+  const size_t bytes = f->nodes * sizeof *f->step + f->trees * sizeof *f->depth;
+  f->step = malloc(bytes ? bytes : 1);
+  if (!f->step)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %u tree nodes", f->nodes);
+  f->depth = (uint16_t *)(f->step + f->nodes);
+  for (uint32_t t = 0; t < f->trees; t++)
+    f->depth[t] = fill_steps(f->node + f->roots[t], end_of(f, t) - f->roots[t],
+                             f->step + f->roots[t]);
+  return 0;
+}
+
 static const ett_tree_node *walk(const ett_tree_node *root, const float *features) {
   const ett_tree_node *n = root;
   while (n->feature >= 0) {
@@ -61,40 +102,37 @@ static const ett_tree_node *walk(const ett_tree_node *root, const float *feature
   return n;
 }
 
-/* Evaluates eight trees at once: while one waits for a node, the others proceed. A tree
- * that has reached its leaf stays there. No feature may be NaN. */
+/* Evaluates eight trees at once: while one waits for a node, the others proceed. No
+ * feature may be NaN. */
 enum { TOGETHER = 8 };
 
-static void walk_together(const ett_forest *forest, uint32_t first, const float *features,
-                          const ett_tree_node *leaf[TOGETHER]) {
-  const ett_tree_node *root[TOGETHER];
-  for (int k = 0; k < TOGETHER; k++)
-    root[k] = leaf[k] = forest->node + forest->roots[first + (uint32_t)k];
-  for (int active = 1; active;) {
-    active = 0;
-    for (int k = 0; k < TOGETHER; k++) {
-      const ett_tree_node *n = leaf[k];
-      int inner = n->feature >= 0;
-      float x = features[inner ? n->feature : 0];
-      const ett_tree_node *next = root[k] + n->left + (x < n->value ? 0 : 1);
-      leaf[k] = inner ? next : n;
-      active |= inner;
-    }
+static float add_together(const ett_forest *f, uint32_t first, const float *features,
+                          float sum) {
+  const ett_tree_step *tree[TOGETHER];
+  uint32_t at[TOGETHER] = {0}, depth = 0;
+  for (int k = 0; k < TOGETHER; k++) {
+    tree[k] = f->step + f->roots[first + (uint32_t)k];
+    depth = depth > f->depth[first + (uint32_t)k] ? depth : f->depth[first + (uint32_t)k];
   }
+  for (; depth > 0; depth--)
+#pragma GCC unroll 8 /* keeps `at` in registers */
+    for (int k = 0; k < TOGETHER; k++) {
+      const ett_tree_step s = tree[k][at[k]];
+      at[k] = (uint16_t)(s.left + !(features[s.feature] < s.threshold));
+    }
+  for (int k = 0; k < TOGETHER; k++) /* in the order of the trees, as in the library */
+    sum += f->node[f->roots[first + (uint32_t)k] + at[k]].value;
+  return sum;
 }
 
 float ett_forest_predict(const ett_forest *forest, const float *features) {
   float sum = forest->base_score;
   uint32_t t = 0;
-  bool whole = forest->features > 0;
+  bool whole = forest->features > 0 && forest->step;
   for (uint32_t i = 0; i < forest->features; i++)
     whole = whole && !isnan(features[i]);
-  for (; whole && t + TOGETHER <= forest->trees; t += TOGETHER) {
-    const ett_tree_node *leaf[TOGETHER];
-    walk_together(forest, t, features, leaf);
-    for (int k = 0; k < TOGETHER; k++) /* in the order of the trees, as in the library */
-      sum += leaf[k]->value;
-  }
+  for (; whole && t + TOGETHER <= forest->trees; t += TOGETHER)
+    sum = add_together(forest, t, features, sum);
   for (; t < forest->trees; t++)
     sum += walk(forest->node + forest->roots[t], features)->value;
   return sum;

@@ -19,12 +19,21 @@ typedef struct {
   uint32_t left;   /* index of the left child, counted from the tree's root */
 } ett_tree_node;
 
+/* A node for evaluation without branches: the next node of its tree is left + (0 if
+ * features[feature] < threshold, else 1). A leaf leads to itself. */
+typedef struct {
+  float threshold;
+  uint16_t feature, left;
+} ett_tree_step;
+
 typedef struct {
   uint32_t trees, nodes, features;
   float base_score;
   uint32_t *roots; /* index into node of each tree's root, ascending */
   ett_tree_node *node;
-  void *memory; /* freed by ett_forest_free; NULL in a view */
+  void *memory;        /* freed by ett_forest_free; NULL in a view */
+  ett_tree_step *step; /* of each node; NULL before ett_forest_ready */
+  uint16_t *depth;     /* of each tree, behind the steps */
 } ett_forest;
 
 /* Allocates a forest of this many trees and nodes, zeroed. Returns 0 or -1. */
@@ -34,6 +43,9 @@ void ett_forest_free(ett_forest *forest);
 /* Checks that every index is inside its tree, children follow their parent, and features
  * are in range. Then evaluation is safe for a forest from any source. Returns 0 or -1. */
 int ett_forest_check(const ett_forest *forest, ett_err *err);
+
+/* Makes evaluation of a checked forest faster. Returns 0 or -1. */
+int ett_forest_ready(ett_forest *forest, ett_err *err);
 
 /* The sum of a row's leaves. features[0 .. forest->features). */
 float ett_forest_predict(const ett_forest *forest, const float *features);

@@ -105,8 +105,15 @@ int ett_model_pack(const ett_model *m, void **block, size_t *length, ett_err *er
   return 0;
 }
 
+static void free_forests(ett_model *model) {
+  for (int i = 0; i < ETT_MODEL_FORESTS; i++)
+    ett_forest_free(&model->forest[i]);
+  ett_forest_free(&model->difficulty);
+}
+
 static int broken(void *block, ett_model *model, ett_err *err, const char *what) {
   free(block);
+  free_forests(model);
   memset(model, 0, sizeof *model);
   return ett_err_set(err, ETT_ERR_FORMAT, "not a model of this version of ett: %s", what);
 }
@@ -132,7 +139,7 @@ static int view_forest(unsigned char *data, size_t length, size_t *at, int featu
   *at += align((size_t)h.trees * sizeof(uint32_t));
   f->node = (ett_tree_node *)(void *)(data + *at);
   *at += align((size_t)h.nodes * sizeof(ett_tree_node));
-  return ett_forest_check(f, err);
+  return ett_forest_check(f, err) != 0 || ett_forest_ready(f, err) != 0 ? -1 : 0;
 }
 
 static bool facts_are_sane(const head *h) {
@@ -187,8 +194,12 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
   at += (size_t)h.columns * sizeof(double);
   for (int i = 0; i <= h.forests; i++) {
     ett_forest *f = i < h.forests ? &model->forest[i] : &model->difficulty;
-    if (view_forest(data, length, &at, h.features, f, &why) != 0)
-      return broken(block, model, err, why.message);
+    if (view_forest(data, length, &at, h.features, f, &why) != 0) {
+      broken(block, model, err, why.message);
+      if (why.code == ETT_ERR_MEMORY)
+        *err = why;
+      return -1;
+    }
   }
   if (length - at != h.twins * 16)
     return broken(block, model, err, "truncated");
@@ -205,6 +216,7 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
 
 void ett_model_close(ett_model *model) {
   free(model->memory);
+  free_forests(model);
   memset(model, 0, sizeof *model);
 }
 
