@@ -101,20 +101,33 @@ end
 
 function Coefficients:model(_, path, pass) return load_model(self, path, pass) end
 
+-- The sorted names of a file's models by topology, the reasons of its void ones, by topology; kept with the file.
+local function by_topology(file)
+  if file.by_topology then return file.by_topology, file.void end
+  local value, models, void = file.value, {}, {}
+  for _, name in ipairs(schema.keys(value.models)) do
+    local topology = name:match("_(%d+_%d+)$") or ""
+    models[topology] = models[topology] or {}
+    table.insert(models[topology], name)
+  end
+  for _, name in ipairs(schema.keys(type(value.void) == "table" and value.void or {})) do
+    void[name:match("_(%d+_%d+)$") or ""] = value.void[name]
+  end
+  file.by_topology, file.void = models, void
+  return models, void
+end
+
 function Coefficients:collective_models(kind, dtype, nodes, gpus)
-  local id = ("%s %s %d_%d"):format(kind, dtype, nodes, gpus)
+  local topology = ("%d_%d"):format(nodes, gpus)
+  local id = ("%s %s %s"):format(kind, dtype, topology)
   local known = self.topologies[id]
   if known then return known end
   local path, found = self.pools[kind .. " " .. dtype], {}
   self.topologies[id] = found
   if not path then return found end
-  local file = load_file(self, path).value
-  for _, name in ipairs(schema.keys(file.models)) do
-    if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found[#found + 1] = load_model(self, path, name) end
-  end
-  for _, name in ipairs(schema.keys(type(file.void) == "table" and file.void or {})) do
-    if name:match("_(%d+_%d+)$") == nodes .. "_" .. gpus then found.void = file.void[name] end
-  end
+  local names, void = by_topology(load_file(self, path))
+  for _, name in ipairs(names[topology] or {}) do found[#found + 1] = load_model(self, path, name) end
+  found.void = void[topology]
   return found
 end
 

@@ -149,14 +149,14 @@ local function own_times(self, op, dtype, pass)
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
--- A checked answer of the cluster's own samples, and whether it is within the limits of the device.
+-- A checked answer of the cluster's own samples, whether it is within the limits of the device, and its FLOPs if so.
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
   if not (op.least_bytes or self.own.accepted)
-    and seconds >= op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth
-    and (not peak or seconds >= op.flops(shape, pass) / peak) then
-    return answer, true
+    and seconds >= op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth then
+    local flops = peak and op.flops(shape, pass)
+    if not peak or seconds >= flops / peak then return answer, true, flops end
   end
   return checked(self, op, shape, dtype, pass, answer)
 end
@@ -242,9 +242,9 @@ local function possible(self, op, shape, dtype, pass, answer)
     provenance = "calibrated", detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
--- Limits products to the sustained rate `measured`.
-local function sustained(op, shape, pass, answer, measured)
-  local least = op.flops(shape, pass) / measured
+-- Limits products to the sustained rate `measured`. flops: of the shape, if known.
+local function sustained(op, shape, pass, answer, measured, flops)
+  local least = (flops or op.flops(shape, pass)) / measured
   if answer.seconds >= least then return answer end
   local held = {}
   for key, value in pairs(answer) do held[key] = value end
@@ -281,7 +281,7 @@ local function timer(self, op, dtype, pass)
       local answer = windowed(self, op, shape, dtype, pass)
       if answer then return answer end
     end
-    local answer, sure = sampled_time(shape)
+    local answer, sure, flops = sampled_time(shape)
     if not sure then answer = possible(self, op, shape, dtype, pass, answer) end
     if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
@@ -290,7 +290,7 @@ local function timer(self, op, dtype, pass)
         answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
       end
     end
-    return answer and measured and sustained(op, shape, pass, answer, measured) or answer
+    return answer and measured and sustained(op, shape, pass, answer, measured, flops) or answer
   end
 end
 

@@ -228,12 +228,6 @@ local function words_of(detail, provenance, outside)
   return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
 end
 
--- A prediction (Regressor:values) as an answer.
-local function answer_of(self, detail, value, low, high, provenance, outside)
-  return { seconds = value, low_seconds = low, high_seconds = high, provenance = self.origin(provenance),
-    detail = words_of(detail, provenance, outside) }
-end
-
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
@@ -279,11 +273,13 @@ function Profile:operator_timer(name, dtype, pass)
     return not void and function(shape) return scaled(self, op, shape, dtype, pass, entries) end or nil
   end
   local facts = model:facts()
-  local detail = ("%s, %d samples"):format(samples.pool(op), facts.rows)
+  local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
   return function(shape)
     local _, family, dims = samples.dims(op, shape)
     if #dims ~= facts.dims then return nil end
-    local answer = answer_of(self, detail, model:values(dims))
+    local value, low, high, provenance, outside = model:values(dims)
+    local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
+      detail = words_of(detail, provenance, outside) }
     if family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end
