@@ -65,7 +65,7 @@ describe("sums of inputs' gradients over tensor ranks", function()
     for _, kind in ipairs(lowered.kinds) do
       for _, item in ipairs(kind.place == "middle" and kind.order or {}) do
         local o = lowered.operations[item[1]]
-        if o.name == name and o.backward then return o.backward[1] end
+        if o.name == name and o.backward then return o.backward.seconds end
       end
     end
   end

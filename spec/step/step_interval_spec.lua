@@ -44,9 +44,11 @@ describe("a step's interval", function()
       for index, uses in pairs(kind.uses) do
         parts[index] = parts[index] or { value = 0.0, down = 0.0, up = 0.0 }
         local o, part, runs = lowered.operations[index], parts[index], 4 * kind.count * uses
-        for _, time in ipairs { o.forward or { 0, 0, 0 }, o.backward or { 0, 0, 0 } } do
-          part.value = part.value + runs * time[1]
-          part.down, part.up = part.down + runs * (time[1] - time[2]), part.up + runs * (time[3] - time[1])
+        local none = { seconds = 0, low_seconds = 0, high_seconds = 0 }
+        for _, time in ipairs { o.forward or none, o.backward or none } do
+          part.value = part.value + runs * time.seconds
+          part.down = part.down + runs * (time.seconds - time.low_seconds)
+          part.up = part.up + runs * (time.high_seconds - time.seconds)
         end
       end
     end

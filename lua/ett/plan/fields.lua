@@ -245,9 +245,15 @@ function fields.left_open(given, p, stack)
   return found
 end
 
---- Fills `c` with the plan fields that C reads.
-function fields.to_c(p, c)
-  for _, field in ipairs(fields.list) do
+-- The fields that place groups of ranks.
+local placing = {}
+for _, name in ipairs { "tp", "cp", "ep", "etp", "rank_order", "rank_map", "pp", "dp" } do
+  placing[#placing + 1] = fields.list[fields.position[name]]
+end
+
+--- Fills `c` with the plan fields that C reads, or with those that place groups alone.
+function fields.to_c(p, c, places)
+  for _, field in ipairs(places and placing or fields.list) do
     local to, name = field.c, field[1]
     if to == true then
       c[name] = p[name]
@@ -280,13 +286,13 @@ end
 
 --- The same as a function of a plan, for many plans that differ only in some fields.
 ---@param p table a plan with the other fields
----@param changing table<string, boolean> fields that may differ; no conversion reads several of them
+---@param changing table<string, any> its keys are the fields that may differ
 ---@param without string? a field to be ignored
 function fields.program_keys(p, changing, without)
   local fixed, open, words = {}, {}, {}
   for _, field in ipairs(of_program) do
     local name, of = field[1], field[2]
-    if changing[name] and name ~= without then
+    if name ~= without and (changing[name] or of and debug.getinfo(of, "u").nparams > 1) then
       open[#open + 1] = field
     elseif name ~= without then
       fixed[#fixed + 1] = tostring(of and of(p[name], p) or not of and p[name])

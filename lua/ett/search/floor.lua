@@ -83,7 +83,7 @@ local function seconds_of(self, name, p, times)
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
       for pass, by_role in pairs(o.name ~= "host" and o.name ~= "gradient_accumulation" and passes or {}) do
-        local seconds = o[pass] and n * o[pass][1] or 0.0
+        local seconds = o[pass] and n * o[pass].seconds or 0.0
         by_role[o.role], sum = (by_role[o.role] or 0.0) + seconds, sum + kind.count * seconds
       end
     end

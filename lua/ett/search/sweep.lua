@@ -271,7 +271,12 @@ end
 local function add_functions(run)
   local function add(kind, fn, field) run.functions[run.list:ask(kind, field)] = { kind = kind, fn = fn } end
   for _, rule in ipairs(plan_rules.functions(run.model, run.cluster, run.schedules)) do add("rule", rule) end
-  add("program", function(p) return (lower.key(p, run.placement, run.model)) end)
+  local key_of
+  add("program", function(p)
+    local untied = not run.model.hyper.tied_embeddings
+    key_of = key_of or fields.program_keys(run.plan, run.positions, untied and "pp" or nil)
+    return (lower.key(p, run.placement, run.model, key_of))
+  end)
   for _, field in ipairs(fields.list) do
     if fields.reads_others(field) then
       local name, convert_field = table.unpack(field.c)

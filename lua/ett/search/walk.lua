@@ -136,7 +136,8 @@ local function product_seconds(lowered)
     for index, uses in pairs(kind.uses) do
       local o = lowered.operations[index]
       if products[o.family] then
-        sum = sum + kind.count * uses * ((o.forward and o.forward[1] or 0.0) + (o.backward and o.backward[1] or 0.0))
+        local both = (o.forward and o.forward.seconds or 0.0) + (o.backward and o.backward.seconds or 0.0)
+        sum = sum + kind.count * uses * both
       end
     end
   end

@@ -45,7 +45,7 @@ function energy.least_joules(lowered, device, dtype)
     for index, o in ipairs(lowered.operations) do
       local uses = kind.uses[index] or 0
       for _, pass in ipairs { "forward", "backward" } do
-        local seconds = o.operator and o[pass] and o[pass][1] or 0
+        local seconds = o.operator and o[pass] and o[pass].seconds or 0
         if uses > 0 and seconds > 0 then
           joules = joules + kind.count * uses * seconds
             * (watts_of(power, device, o, dtype, pass, seconds) - power.idle_watts)
@@ -65,7 +65,7 @@ local function joules_above_idle(power, device, e, runs, share)
     if not o.operator then return end
     for i, pass in ipairs { "forward", "backward" } do -- fixed order: sums are equal in every process
       local count = i == 1 and forward or backward
-      local seconds = o[pass] and o[pass][1] or 0
+      local seconds = o[pass] and o[pass].seconds or 0
       if count > 0 and seconds > 0 then
         sums[pass] = sums[pass]
           + count * seconds * (watts_of(power, device, o, e.plan.dtype, pass, seconds) - power.idle_watts)

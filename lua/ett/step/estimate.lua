@@ -50,6 +50,7 @@ end
 --- Adds seconds of a line to the provenance of their answer.
 local function source_of(line, answer, seconds)
   if not answer then return end
+  answer = answer.source or answer
   local sources = line.provenance_seconds or {}
   line.provenance_seconds = sources
   sources[answer.provenance] = (sources[answer.provenance] or 0.0) + seconds
@@ -93,8 +94,8 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       local o = lowered.operations[index]
       local again = repeated and recomputed(p.recompute, o) or 0
       local runs = per_stage * uses
-      local forward = o.forward and runs * o.forward[1] or 0.0
-      local backward = o.backward and runs * o.backward[1] or 0.0
+      local forward = o.forward and runs * o.forward.seconds or 0.0
+      local backward = o.backward and runs * o.backward.seconds or 0.0
       local id = o.name .. (o.group and " " .. o.group or "")
       local line = by_name[id]
       if not line then
@@ -108,8 +109,8 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       line.recompute_seconds = line.recompute_seconds + again * forward
       line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
       line.order = math.min(line.order, k * 1000 + index)
-      source_of(line, o.forward_answer, (1 + again) * forward)
-      source_of(line, o.backward_answer, backward)
+      source_of(line, o.forward, (1 + again) * forward)
+      source_of(line, o.backward, backward)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end
       if o.overlapped then line.overlapped = true end
     end
@@ -176,7 +177,7 @@ local function message_lines(result, p, times, width, gather)
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
   if sums.boundary > 0 then
     local line = { name = "all_gather", kind = "collective", group = "tp", seconds = sums.boundary }
-    source_of(line, gather.forward_answer, sums.boundary)
+    source_of(line, gather.forward, sums.boundary)
     line.provenance = one_provenance(line)
     lines[#lines + 1] = line
   end

@@ -22,10 +22,6 @@ local lower = {}
 --- product counts as two of its size, also for attention that recomputes its scores.
 local product = { gemm = true, bmm = true, attention = true }
 
-local function seconds_of(answer)
-  return { answer.seconds, answer.low_seconds, answer.high_seconds }
-end
-
 --- Roles distinguish operations only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
@@ -42,6 +38,9 @@ local function weight_share(op, parameters)
 end
 
 local Operation = { __index = nothing }
+
+-- The times of a pass: those of an answer of ett.step.times. `source`: the answer that they follow from.
+local time_names = { "seconds", "low_seconds", "high_seconds" }
 
 --- Adds an operation to the program; returns its index.
 local function add(state, operation)
@@ -82,8 +81,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
   return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     selective = again, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
-    forward = seconds_of(forward), backward = backward and seconds_of(backward), backward_launches = launches,
-    forward_answer = forward, backward_answer = backward, [weights] = parameters,
+    forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
@@ -112,36 +110,21 @@ local function kept_of(known, name)
   return list
 end
 
---- An item as text: equal texts are one operation of a program.
+--- An item's operation among those of its operator: equal keys are one operation of a program.
 local function id_of_operator(state, item)
-  local op, key = item.operator, item.key or times_module.shape_key(item.operator, item.shape)
+  local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
-  local again = state.again[item.module] and item.module or ""
-  return op.name .. " " .. key .. " " .. again .. " " .. (role_of(item, state.plan) or "")
-    .. (item.last and " l " or " ") .. (item.frozen or "")
-end
-
---- What a function of state and item says, kept with the item for states of one variant.
-local function kept_with(item, state, compute)
-  local ids = item.ids
-  if not ids then
-    ids = {}
-    item.ids = ids
-  end
-  local id = ids[state.variant]
-  if not id then
-    id = compute(state, item)
-    ids[state.variant] = id
-  end
-  return id
+  local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
+  if again == "" and role == "" and not (item.last or item.frozen) then return key end
+  return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.frozen or "")
 end
 
 local function add_operator(state, item, place)
-  local id = kept_with(item, state, id_of_operator)
-  local index = state.index[id]
+  local op, id = item.operator, id_of_operator(state, item)
+  local indexes = kept_of(state.index, op)
+  local index = indexes[id]
   if index then return index end
-  local op, key, p, s, stack = item.operator, item.key, state.plan, item.shape, state.times.stack
-  local c = state.configuration
+  local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
   -- What a shape is in one program it is in all of the same data type, but for what depends on more than the shape.
   local known = not (item.frozen or s.tied or op.model_flops or op.experts and c.expert_load ~= c.expert_kept
     or stack and stack.cached_gradients) and kept_of(state.known, op)
@@ -155,11 +138,11 @@ local function add_operator(state, item, place)
       state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
       gradient = 0
     end
-    operation = operation_of(state, item, key, role_of(item, p), parameters, gradient)
+    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient)
     if known then known[id] = operation end
   end
   index = add(state, operation)
-  state.index[id] = index
+  indexes[id] = index
   return index
 end
 
@@ -236,7 +219,8 @@ end
 
 --- A collective as text, without its bytes and what hides it.
 local function id_of_collective(state, item)
-  return ("%s %s %d %s %s"):format(item.name, item.group, item.degree, item.pass, role_of(item, state.plan) or "")
+  return item.name .. " " .. item.group .. " " .. item.degree .. " " .. item.pass .. " "
+    .. (role_of(item, state.plan) or "")
 end
 
 --- hides: seconds of the product that hides the collective; whole: in one piece.
@@ -252,26 +236,27 @@ local function add_collective(state, item, hides, whole)
   if item.operand and state.software.quantised_gathers then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
-  local known = kept_of(kept_of(state.index, kept_with(item, state, id_of_collective)), bytes)
+  local known = kept_of(kept_of(state.index, id_of_collective(state, item)), bytes)
   local index = known[hides]
   if index then return index end
   local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
-  local seconds, hidden = seconds_of(answer), 0
-  if hides > 0 and seconds[1] > 0 then
-    hidden = math.min(hides, (1 - state.software.communication_share) * seconds[1])
+  local time, hidden = answer, 0
+  if hides > 0 and answer.seconds > 0 then
+    hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
     -- In pieces beside a product, the first or the last piece is waited for.
-    if not (item.overlapped or whole) then hidden = math.min(hidden, seconds[1] * (1 - 1 / item.degree)) end
-    local share = 1 - hidden / seconds[1]
-    for i = 1, 3 do seconds[i] = item.overlapped and math.max(0, seconds[i] - hidden) or seconds[i] * share end
+    if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
+    local share = 1 - hidden / answer.seconds
+    time = { source = answer }
+    for _, name in ipairs(time_names) do
+      time[name] = item.overlapped and math.max(0, answer[name] - hidden) or answer[name] * share
+    end
   end
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
     topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link, lanes = lanes,
     beside_seconds = hidden,
-    forward = item.pass == "forward" and seconds or nil, backward = item.pass == "backward" and seconds or nil,
-    forward_answer = item.pass == "forward" and answer or nil,
-    backward_answer = item.pass == "backward" and answer or nil,
+    forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[hides] = index
   return index
@@ -285,12 +270,11 @@ local function add_gather(state, bytes)
   if not p.scatter_sends or p.tp == 1 then return 0 end
   local topology = topology_of(state, "tp", false)
   local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
-  local seconds, backward = seconds_of(answer), {}
-  for i = 1, 3 do backward[i] = (p.serial_sends and 2 or 1) * seconds[i] end
+  local backward = { source = answer }
+  for _, name in ipairs(time_names) do backward[name] = (p.serial_sends and 2 or 1) * answer[name] end
   local link, lanes = network_tiers.lane(state.times.cluster, "all_gather", topology)
   return add(state, { name = "all_gather", kind = "collective", group = "tp", degree = p.tp, bytes = bytes,
-    topology = topology, link = link, lanes = lanes, forward = seconds, backward = backward,
-    forward_answer = answer, backward_answer = answer })
+    topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
 --- Adds a micro-batch's gradients to the accumulated ones. Timed as a residual addition of as many bytes: it reads
@@ -309,7 +293,7 @@ local function add_accumulation(state, uses)
   local shape = { tokens = math.max(1, math.floor(elements / hidden + 0.5)), hidden = hidden }
   local answer = state.times:operator(op, shape, p.dtype, "backward")
   uses[add(state, { name = "gradient_accumulation", kind = "operator", family = op.family, role = "alone",
-    weight_share = 1, shape = shape, backward = seconds_of(answer), backward_answer = answer })] = 1
+    weight_share = 1, shape = shape, backward = answer })] = 1
 end
 
 -- Launches of a quantised product of an expert over those of a 16-bit one: its operands are quantised apart.
@@ -337,7 +321,7 @@ local function add_host_wait(state, uses)
   for index, n in pairs(uses) do
     local o = state.operations[index]
     for pass in pairs(device) do
-      local seconds, of = o[pass] and n * o[pass][1] or 0.0, by_role[pass]
+      local seconds, of = o[pass] and n * o[pass].seconds or 0.0, by_role[pass]
       local role = o.role:find "^beside" and "outside" or o.role
       of[role] = (of[role] or 0.0) + seconds
       device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
@@ -363,8 +347,7 @@ local function add_host_wait(state, uses)
       detail = "launches of the stack " .. stack.name }
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    forward = seconds_of(answer(forward)), backward = seconds_of(answer(backward)),
-    forward_answer = answer(forward), backward_answer = answer(backward) })] = 1
+    forward = answer(forward), backward = answer(backward) })] = 1
 end
 
 --- Whether blocks of that many ranks align with the units of every tier, and with their cards.
@@ -471,7 +454,6 @@ local function describe(model, p, times, placed)
     again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = software_of(times) }
   local again = p.recompute_modules or fields.recompute_modules
   for _, module in ipairs(again) do state.again[module] = true end
-  state.variant = (p.overlap_all_to_all ~= "none" and "roles " or "") .. table.concat(again, " ")
   local width = state.width
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
@@ -523,7 +505,7 @@ function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local parts, descriptions = {}, {}
   for k, own in ipairs(times.parts or { times }) do
-    local placed = fields.to_c(p, cluster_module.placement(own.cluster))
+    local placed = fields.to_c(p, cluster_module.placement(own.cluster), true)
     if times.parts then placed.rates = nil end -- tiers above the nodes of a part count as one network
     parts[k], descriptions[k] = describe(model, p, own, placed)
   end

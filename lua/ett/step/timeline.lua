@@ -23,13 +23,13 @@ end
 
 --- One part: an operation that runs `times` times in a row.
 local function add(parts, operation, pass, times, share)
-  local times_of = operation[pass]
-  if not times_of or times_of[1] * times * share <= 0 and (operation.beside_seconds or 0) <= 0 then return end
-  parts.seconds = parts.seconds + times_of[1] * times * share
+  local seconds = operation[pass] and operation[pass].seconds * times * share
+  if not seconds or seconds <= 0 and (operation.beside_seconds or 0) <= 0 then return end
+  parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
     degree = operation.degree, bytes = operation.bytes, shape = operation.shape, pass = pass,
     flops = (operation.flops or 0) / 3 * (pass == "backward" and 2 or 1) * times,
-    times = times, seconds = times_of[1] * times * share, hidden = (operation.beside_seconds or 0) * times * share }
+    times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
 end
 
 --- Operations of one layer in order, { { operation, times } }, and operations appended by lowering.

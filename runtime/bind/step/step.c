@@ -22,18 +22,23 @@ static int program_close(lua_State *L) {
   return 0;
 }
 
-/* Reads {seconds, low, high}; low and high are optional. A missing field is 0 seconds. */
+/* Reads {seconds, low, high} or {seconds=, low_seconds=, high_seconds=}; low and high are
+ * optional. A missing field is 0 seconds. */
 static ett_demand_time get_time(lua_State *L, int index, const char *name) {
+  static const char *const names[] = {"seconds", "low_seconds", "high_seconds"};
   ett_demand_time time = {0, 0, 0};
   if (lua_getfield(L, index, name) != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
+    int listed = lua_getfield(L, -1, names[0]) == LUA_TNIL;
     double *values[] = {&time.seconds, &time.low, &time.high};
     for (int i = 0; i < 3; i++) {
       *values[i] = time.seconds;
-      if (lua_rawgeti(L, -1, i + 1) != LUA_TNIL)
-        *values[i] = luaL_checknumber(L, -1);
       lua_pop(L, 1);
+      if ((listed ? lua_rawgeti(L, -1, i + 1) : lua_getfield(L, -1, names[i])) !=
+          LUA_TNIL)
+        *values[i] = luaL_checknumber(L, -1);
     }
+    lua_pop(L, 1);
   }
   lua_pop(L, 1);
   return time;
