@@ -285,9 +285,11 @@ local most_returned = 1e36
 function schema.returning(fn, kind, who, path)
   local check = kinds[kind]
   local usual = kind == "natural" and "integer" or kind == "nonnegative" and "float" -- of most values
+  local is_table = kind == "table"
   return function(a, b, c, d)
     local value = fn(a, b, c, d)
-    if usual and math_type(value) == usual and value >= 0 and value <= most_returned then return value end
+    if is_table and type(value) == "table" or usual and math_type(value) == usual and value >= 0
+      and value <= most_returned then return value end
     if check[2](value) then
       if type(value) == "number" and value > most_returned then
         error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,

@@ -175,13 +175,18 @@ local function overlay(c, with, name)
   return own
 end
 
+-- The operation of an entry that names an operator.
+local function operation_of(entry, c)
+  local op = operator.get(entry.op)
+  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
+    shape = error_module.wrap(op.name, op.shape, entry.with and overlay(c, entry.with, op.name) or c),
+    module = entry.selective and "core_attn" or entry.module or "", role = nil, key = nil } -- set later
+end
+
 --- The operations of one device for one entry of a layer, as in architecture.operations but without roles.
 function architecture.expand(entry, c)
-  if not entry.op then return collective.expand(entry, overlay(c, entry.with, entry.collective)) end
-  local op = operator.get(entry.op)
-  return { { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
-    shape = error_module.wrap(op.name, op.shape, overlay(c, entry.with, op.name)),
-    module = entry.selective and "core_attn" or entry.module or "" } }
+  if entry.op then return { operation_of(entry, c) } end
+  return collective.expand(entry, overlay(c, entry.with, entry.collective))
 end
 
 --- The operations of one device for one layer: a flat list of
@@ -194,15 +199,20 @@ end
 ---@param expand function? replaces architecture.expand; arguments: entry, c and the entry's index
 function architecture.operations(layer, c, expand)
   local list, among_experts = {}, false
-  expand = expand or architecture.expand
   for k, entry in ipairs(layer.ops) do
     local exchange = entry.collective == "expert_exchange"
     if exchange then among_experts = not among_experts end
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
-    for _, item in ipairs(expand(entry, c, k)) do
+    if entry.op and not expand then
+      local item = operation_of(entry, c)
       item.role = role
       list[#list + 1] = item
+    else
+      for _, item in ipairs((expand or architecture.expand)(entry, c, k)) do
+        item.role = role
+        list[#list + 1] = item
+      end
     end
   end
   return list

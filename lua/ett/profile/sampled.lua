@@ -400,8 +400,8 @@ function Profile:collective_timer(kind, topology, dtype)
   local details, least = {}, math.huge
   for _, model in ipairs(models) do
     local facts = model:facts()
-    local detail = ("%s %dx%d, %d samples"):format(kind, nodes, gpus, facts.rows)
-    details[model] = asked ~= kind and asked .. " as " .. detail or detail
+    local detail = { "%s %dx%d, %d samples", kind, nodes, gpus, facts.rows }
+    details[model] = asked ~= kind and { "%s as %s", asked, detail } or detail
     least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
   end
   local only, origin = #models == 1 and models[1], self.origin

@@ -67,9 +67,10 @@ local function checked_plan(given, names)
   local base = schema.check(first, fields.schema, "sweep: plan", "plan")
   check_fields(base)
   for _, name in ipairs(names) do
+    local rule = { [name] = fields.schema[name] }
     values[name] = {}
     for i, value in ipairs(given.over[name]) do
-      local own = schema.check({ [name] = value }, { [name] = fields.schema[name] }, "sweep: plan", "plan")
+      local own = schema.check({ [name] = value }, rule, "sweep: plan", "plan")
       values[name][i] = own[name]
       check_fields(setmetatable(own, { __index = base }))
     end

@@ -163,7 +163,7 @@ local function network_share(kind, topology, cluster)
   return share, groups, bandwidth
 end
 
---- A topology as text; equal placements give equal texts.
+--- A key of a topology: equal placements give equal strings.
 local function place_key(topology)
   local words = { topology.nodes, topology.gpus_per_node, topology.ranks or 0, topology.groups_per_node or 0 }
   for _, place in ipairs(topology.tiers or {}) do
@@ -171,7 +171,7 @@ local function place_key(topology)
     words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
     words[n + 4], words[n + 5], words[n + 6] = place.cards, place.sharing, place.most
   end
-  return table.concat(words, " ")
+  return pack(("n"):rep(#words), unpack(words))
 end
 
 --- The cached data of a placement, by kind and dtype.

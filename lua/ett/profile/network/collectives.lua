@@ -140,21 +140,23 @@ local function empty_request(cluster, kind, topology)
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
-    local t = { name = tier.name, below = below, units = units, branches = place.branches or math.ceil(below / units),
-      steps = hops(below) - hops(units), members = place.members, through = tier.through,
-      inside = outer and outer.groups > 0 and outer.members or ranks, most = outer and outer.inside or ranks,
-      latency = tier.latency, message_latency = tier.message_latency or 0.0,
-      hierarchical = tier.hierarchical, reduces = tier.reduces }
-    t.used = place.groups > 0 and (tier.through or t.branches > 1)
-    if t.used then
+    local branches = place.branches or math.ceil(below / units)
+    local inside, send, receive = outer and outer.groups > 0 and outer.members or ranks, nil, nil
+    local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
+    if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      t.send = share(tier, place, kind, tier.send, tier.unit_send)
-      t.receive = share(tier, place, kind, tier.receive, tier.unit_receive)
-      t.bandwidth = math.min(t.send, t.receive)
-      t.rank_bandwidth = of_rank(tier, place)
+      send = share(tier, place, kind, tier.send, tier.unit_send)
+      receive = share(tier, place, kind, tier.receive, tier.unit_receive)
+      rank_bandwidth = of_rank(tier, place)
       -- Curves are measured with one group alone.
-      local curve = t.inside > 1 and place.groups == 1 and collectives.curve(tier.curves, t.inside, kind) or nil
-      t.curve = curve
+      curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
+    end
+    local t = { name = tier.name, below = below, units = units, branches = branches,
+      steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
+      most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
+      hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
+      bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
+    if used then
       curves[#curves + 1] = curve and { tier = t, curve = curve }
       ends_measured = curve ~= nil
     end
