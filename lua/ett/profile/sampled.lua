@@ -248,6 +248,15 @@ function sampled.from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "" } }
 end
 
+local last = {} -- operator, key and dims of a shape: both passes of it have these dims
+
+local function dims_of(op, shape, key)
+  if key and last.key == key and last.op == op then return last.dims end
+  local _, _, dims = samples.dims(op, shape)
+  last.op, last.key, last.dims = op, key, dims
+  return dims
+end
+
 --- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
 --- pass, scaled by the ratio of FLOPs or bytes.
 ---@param name string operator or alias
@@ -274,13 +283,13 @@ function Profile:operator_timer(name, dtype, pass)
   end
   local facts = model:facts()
   local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
-  return function(shape)
-    local _, family, dims = samples.dims(op, shape)
+  return function(shape, shape_key)
+    local dims = dims_of(op, shape, shape_key)
     if #dims ~= facts.dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
     local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
       detail = words_of(detail, provenance, outside) }
-    if family == "embedding" and facts.most and dims[4] > facts.most[4] then
+    if op.family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end
     return answer

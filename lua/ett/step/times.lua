@@ -33,10 +33,14 @@ local function refuse_time(seconds, name, pass)
     pass and ("%s (%s)"):format(name, pass) or name, schema.describe(seconds))
 end
 
+local function is_usual(s, low, high)
+  return math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
+    and s <= high and high < huge
+end
+
 --- Checks a time and its interval. name, pass: for messages.
 local function check(s, low, high, name, pass)
-  if math_type(s) == "float" and math_type(low) == "float" and math_type(high) == "float" and low >= 0 and low <= s
-    and s <= high and high < huge then return s, low, high end
+  if is_usual(s, low, high) then return s, low, high end
   if type(s) ~= "number" or not (s >= 0 and s < huge) then refuse_time(s, name, pass) end
   return s, type(low) == "number" and low >= 0 and low <= s and low or s,
     type(high) == "number" and high >= s and high < huge and high or s
@@ -108,10 +112,12 @@ local function known_of(self, op, dtype, pass)
   return known
 end
 
-local function timed(self, known, op, shape, dtype, pass)
-  local answer = known.time and known.time(shape) or assumed.operator(self.cluster, op, shape, dtype, pass)
-  answer.seconds, answer.low_seconds, answer.high_seconds = check(answer.seconds, answer.low_seconds,
-    answer.high_seconds, op.name, pass)
+local function timed(self, known, op, shape, dtype, pass, key)
+  local answer = known.time and known.time(shape, key) or assumed.operator(self.cluster, op, shape, dtype, pass)
+  local s, low, high = answer.seconds, answer.low_seconds, answer.high_seconds
+  if not is_usual(s, low, high) then
+    answer.seconds, answer.low_seconds, answer.high_seconds = check(s, low, high, op.name, pass)
+  end
   return answer
 end
 
@@ -127,7 +133,7 @@ function Times:operator(op, shape, dtype, pass, key)
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]
   if not answer then
-    answer = timed(self, known, op, shape, dtype, pass)
+    answer = timed(self, known, op, shape, dtype, pass, key)
     known.answers[key] = answer
   end
   return answer
