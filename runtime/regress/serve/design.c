@@ -88,8 +88,11 @@ static double alignment(double x, double most) {
 }
 
 static void hinges(row *r, double x, int from, int to, double step) {
-  for (double p = from; p < to - 1e-9; p += step)
-    column(r, fmax(x - exp2(p), 0));
+  double power = exp2(from);
+  for (double p = from; p < to - 1e-9; p += step) {
+    column(r, x > power ? x - power : 0);
+    power = step == 1 ? 2 * power : exp2(p + step);
+  }
 }
 
 static const double tiles[][2] = {

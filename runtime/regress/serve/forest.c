@@ -102,26 +102,26 @@ static const ett_tree_node *walk(const ett_tree_node *root, const float *feature
   return n;
 }
 
-/* Evaluates eight trees at once: while one waits for a node, the others proceed. No
- * feature may be NaN. */
-enum { TOGETHER = 8 };
+/* Evaluates `count` trees at once, at most MOST: while one waits for a node, the others
+ * proceed. No feature may be NaN. */
+enum { MOST = 20, FEWER = 10 };
 
-static float add_together(const ett_forest *f, uint32_t first, const float *features,
-                          float sum) {
-  const ett_tree_step *tree[TOGETHER];
-  uint32_t at[TOGETHER] = {0}, depth = 0;
-  for (int k = 0; k < TOGETHER; k++) {
-    tree[k] = f->step + f->roots[first + (uint32_t)k];
-    depth = depth > f->depth[first + (uint32_t)k] ? depth : f->depth[first + (uint32_t)k];
+static inline float add_trees(const ett_forest *f, uint32_t first, const float *features,
+                              float sum, const uint32_t count) {
+  const ett_tree_step *tree[MOST];
+  uint32_t at[MOST] = {0}, depth = 0;
+  for (uint32_t k = 0; k < count; k++) {
+    tree[k] = f->step + f->roots[first + k];
+    depth = depth > f->depth[first + k] ? depth : f->depth[first + k];
   }
   for (; depth > 0; depth--)
-#pragma GCC unroll 8 /* keeps `at` in registers */
-    for (int k = 0; k < TOGETHER; k++) {
+#pragma GCC unroll 20
+    for (uint32_t k = 0; k < count; k++) {
       const ett_tree_step s = tree[k][at[k]];
       at[k] = (uint16_t)(s.left + !(features[s.feature] < s.threshold));
     }
-  for (int k = 0; k < TOGETHER; k++) /* in the order of the trees, as in the library */
-    sum += f->node[f->roots[first + (uint32_t)k] + at[k]].value;
+  for (uint32_t k = 0; k < count; k++) /* in the order of the trees, as in the library */
+    sum += f->node[f->roots[first + k] + at[k]].value;
   return sum;
 }
 
@@ -131,8 +131,10 @@ float ett_forest_predict(const ett_forest *forest, const float *features) {
   bool whole = forest->features > 0 && forest->step;
   for (uint32_t i = 0; i < forest->features; i++)
     whole = whole && !isnan(features[i]);
-  for (; whole && t + TOGETHER <= forest->trees; t += TOGETHER)
-    sum = add_together(forest, t, features, sum);
+  for (; whole && t + MOST <= forest->trees; t += MOST)
+    sum = add_trees(forest, t, features, sum, MOST);
+  for (; whole && t + FEWER <= forest->trees; t += FEWER)
+    sum = add_trees(forest, t, features, sum, FEWER);
   for (; t < forest->trees; t++)
     sum += walk(forest->node + forest->roots[t], features)->value;
   return sum;
