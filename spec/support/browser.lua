@@ -3,20 +3,20 @@ local json = require "ett.json"
 
 local browser = {}
 
---- Why no page can be driven here, or nil.
+--- The reason why no page can be driven here, or nil.
 function browser.missing()
   for _, command in ipairs { "chromium", "chromedriver", "python3" } do
     if not os.execute(("command -v %s > /dev/null 2>&1"):format(command)) then return command .. " is not installed" end
   end
 end
 
-local driver -- of the browser that is open: its input, and the folder with the pipe of its answers
+local driver -- the open browser: its input, and the folder with the pipe of its answers
 
 local function open()
   local folder = require("command").folder()
   local pipe, said = folder .. "/answers", folder .. "/said"
   assert(os.execute(("mkfifo '%s'"):format(pipe)))
-  -- At an error the pipe tells it in place of an answer. At the normal end the folder is gone.
+  -- After an error the pipe holds the error instead of an answer. At the normal end the folder is removed.
   local input = assert(io.popen(("{ timeout 500 python3 '%s/spec/support/browser.py' '%s' || cat '%s' >'%s'; } "
     .. ">'%s' 2>&1"):format(require("ett.host").root, pipe, said, pipe, said), "w"))
   return setmetatable({ input = input, folder = folder, pipe = pipe }, { __gc = function(self)
@@ -25,9 +25,9 @@ local function open()
   end })
 end
 
---- Runs steps on pages. The calls of a process share one browser: its start costs more than most pages.
+--- Runs steps on pages. The calls of a process share one browser, because its start takes longer than most pages.
 ---@param pages table[] { file, steps as browser.py takes them }
----@return table[] for each page { results of its steps, what the console said }
+---@return table[] for each page { results of its steps, text of the console }
 function browser.drive_all(pages)
   local all = {}
   for _, page in ipairs(pages) do
@@ -54,7 +54,7 @@ function browser.drive_all(pages)
   return list
 end
 
---- Runs steps on a page; returns the result of each, and what the console said. Fails when the page does.
+--- Runs steps on a page; returns the result of each, and the text of the console. Fails if the page fails.
 function browser.drive(file, steps)
   return table.unpack(browser.drive_all { { file, steps } }[1])
 end

@@ -1,5 +1,5 @@
---- Steps on clusters of several kinds of nodes, put together from estimates on clusters of one kind: the oracle of
---- ett's parts. Ranks are laid on devices one by one, and the pipeline runs in the simulator.
+--- Steps on clusters of several kinds of nodes, composed of estimates on clusters of one kind: the oracle of ett's
+-- parts. Ranks are placed on devices one by one, and the pipeline runs in the simulator.
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local rank_map = require "rank_map"
@@ -13,7 +13,7 @@ local function links(bandwidth)
   return { inter = { bandwidth_per_gpu = bandwidth, bandwidth_per_node = bandwidth, latency = 1e-6, source = "spec" } }
 end
 
---- A cluster of one kind: nodes of one device each, so that all messages pass the network.
+--- A cluster of one kind. Each node has one device, so all messages use the network.
 function cluster_parts.kind(name, flops, memory_bandwidth, memory, network)
   return { name = name, summary = name, source = "spec", gpus_per_node = 1, links = links(network),
     host = { bandwidth = 1e10, source = "spec" },
@@ -33,7 +33,7 @@ local function random_case(random)
   local p = { pp = random(4), tp = 1 << random(0, 1), cp = 1 << random(0, 1), dp = 1 << random(0, 2), seq = 1024,
     micro_batches = random(4, 9), schedule = random(2) == 1 and "1f1b" or "gpipe", zero = random(0, 1),
     bucket_bytes = 1e12, rank_order = orders[random(#orders)] }
-  if p.rank_order:sub(-2) ~= "pp" then p.cp = 1 end -- else experts have other stages
+  if p.rank_order:sub(-2) ~= "pp" then p.cp = 1 end -- otherwise experts have other stages
   local world, block = p.pp * p.tp * p.cp * p.dp, random(3) == 1 and 1 or p.tp * p.cp
   if random(2) == 1 then -- blocks of ranks on shuffled places
     local places, map = {}, {}
@@ -93,7 +93,7 @@ local function with_links(cluster, own)
   return copy
 end
 
---- The most of a field of one stage on the parts of `set`.
+--- The maximum of a field of one stage over the parts of `set`.
 local function most(set, on, stage, field)
   local value, which = -1, nil
   for part in pairs(set) do
@@ -103,7 +103,8 @@ local function most(set, on, stage, field)
   return value, which
 end
 
---- What a step on a cluster of parts takes, by hand: { step, pipeline, stages = { slowest, gradients, update, set } }.
+--- The time of a step on a cluster of parts, computed without ett.step: { step, pipeline, stages = { slowest,
+-- gradients, update, set } }.
 local function expected(p, cluster, sets)
   local on, m = {}, p.micro_batches
   for i, part in ipairs(cluster.parts) do on[i] = estimate.new { model = model, plan = p, cluster = part.cluster } end
@@ -141,7 +142,7 @@ local function expected(p, cluster, sets)
     update = math.max(update, stages[s].update + stages[s].gather)
   end
   local pipeline, ends = simulator.run(simulator.schedule(p.schedule, { pp = p.pp, vp = 1, micro_batches = m }), times)
-  for s = 1, p.pp do -- a stage reduces its gradients while the last one of its inputs is sent
+  for s = 1, p.pp do -- a stage reduces its gradients while the gradient of its input is sent
     ready = math.max(ready, ends[s] - (times.send_backward[s - 1] or 0) + stages[s].gradients)
   end
   return { pipeline = pipeline, step = ready + update, stages = stages }
@@ -149,7 +150,7 @@ end
 
 local function far(a, b) return math.abs(a - b) > 1e-9 * math.max(math.abs(a), math.abs(b)) end
 
--- What differs between an estimate and the oracle; nil: nothing.
+-- The difference between an estimate and the oracle; nil if there is none.
 local function difference(e, want, sets, cluster)
   if far(e.step_seconds, want.step) then return ("step %.12g, not %.12g"):format(e.step_seconds, want.step) end
   if far(e.pipeline_seconds, want.pipeline) then return "pipeline" end

@@ -1,10 +1,10 @@
---- Runs ett as a user does, in a folder of a spec's own, and writes and reads the files there.
+--- Runs ett as a user does, in a temporary folder, and writes and reads files there.
 local host = require "ett.host"
 local lfs = require "lfs"
 
 local command = {}
 
---- A folder of its own for a spec.
+--- A temporary folder for a spec.
 function command.folder()
   local folder = os.tmpname()
   os.remove(folder)
@@ -39,7 +39,7 @@ function command.shell(line)
   return output, math.tointeger(tonumber(status))
 end
 
--- The words of a command line that needs no shell, else nil.
+-- The words of a command line; nil if it needs a shell.
 local function words_of(line)
   if line:find "[|&;<>$`\\*?()#~\n]" or line:find "^[%w_]+=" then return nil end
   local words, at = {}, 1
@@ -58,27 +58,27 @@ local function words_of(line)
   end
 end
 
---- Runs ett with these words in the folder, in a forked child, which has the modules of this process. It costs a
---- fraction of starting a program. What it prints goes to two files, which may be one.
+--- Runs ett with these words in the folder, in a forked child, which has the modules of this process. This is much
+-- faster than starting a program. Its output goes to two files, which may be the same.
 ---@param words string[]
 ---@return integer status
 function command.forked(folder, words, output, errors)
   local status, modules = require("ett.testing").command(folder, output, errors, words)
-  for name in modules:gmatch "[^\n]+" do -- the next child has these Lua modules from its start
+  for name in modules:gmatch "[^\n]+" do -- the next child starts with these Lua modules
     if not package.loaded[name] and package.searchpath(name, package.path) then pcall(require, name) end
   end
   return status
 end
 
---- The words of a line that can be run so, or nil: a shell is needed, or every malloc is under control (oom_shim.so).
+--- The words of a line that can run in a forked child; nil if it needs a shell, or if oom_shim.so is loaded.
 ---@param line string
 ---@return string[]?
 function command.words(line) return not os.getenv "LD_PRELOAD" and words_of(line) or nil end
 
 --- Runs `ett ARGUMENTS` in the folder, for a minute at most (a forked child: five).
 ---@param arguments string|string[] words of a shell's line, or of command.words
----@param before string? what stands before it on the line in place of that limit: variables, `ulimit -f 8;`, a command;
---- then a program is started
+---@param before string? words before it on the line, instead of the limit: variables, `ulimit -f 8;`, a command;
+--- then ett is started as a program
 ---@return string output, integer status
 function command.ett(folder, arguments, before)
   local words = type(arguments) == "table" and arguments or not before and command.words(arguments)

@@ -3,14 +3,14 @@ local cuda_on_host = require "cuda_on_host"
 
 local cuda_on_device = {}
 
---- Whether there is a device (or its stand-in) to do it with.
+--- Whether there is a device or the stand-in.
 function cuda_on_device.available()
   local ok, cuda = pcall(require, "ett.cuda")
   local count = ok and cuda.available()
   return count ~= nil and count ~= false and count > 0
 end
 
----@param set table<integer, number[]>? values instead of the made ones, by tensor number
+---@param set table<integer, number[]>? values instead of the generated ones, by tensor number
 ---@param precision string? default fp32
 ---@return { before: number[][], after: number[][] }
 function cuda_on_device.run(backend, op, s, pass, set, precision)
@@ -38,7 +38,7 @@ function cuda_on_device.run(backend, op, s, pass, set, precision)
       assert(work:write(tensor.number, set and set[i] or cuda_on_host.values_of(tensor.spec, i, tensor.count)))
     end
     result.before[i] = assert(work:read(tensor.number))
-    -- Bytes, not numbers: masks.
+    -- Masks are bytes, not numbers.
     if dtype == "fp8" and precision ~= "fp8" then for j in ipairs(result.before[i]) do result.before[i][j] = 0 end end
   end
   assert(work:ready { graph = false })

@@ -8,7 +8,7 @@ local io_module = require "ett.io"
 
 local cuda_on_host = {}
 
---- Whether there is a C++ compiler to do it with.
+--- Whether there is a C++ compiler.
 function cuda_on_host.available()
   return os.execute("g++ --version >/dev/null 2>&1") == true
 end
@@ -31,7 +31,7 @@ cuda_on_host.values_of = values_of
 
 local c_types = { fp32 = "f", int64 = "l", fp8 = "b" }
 
---- What a pass of an operator allocates and launches.
+--- The allocations and launches of a pass of an operator.
 local function recorded(backend, op, s, pass)
   local tensors, launches = {}, {}
   local sink = {}
@@ -55,7 +55,7 @@ local function recorded(backend, op, s, pass)
 end
 
 -- Reads "tensor TYPE COUNT VALUE…", "launch KERNEL GRID BLOCK COUNT ARGUMENT…" and "gemm A B C M N K BATCH TA TB ADD";
--- a tensor as an argument is tN. Prints every tensor. Guard elements behind each catch writes past its end.
+-- a tensor as an argument is tN. Prints every tensor. Guard elements after each tensor detect writes past its end.
 local program_text = [[
 
 struct tensor { char type; long count; void *values; };
@@ -150,7 +150,7 @@ int main() {
 local folder = host.prefix .. "/stand-in"
 local flags = "-std=c++17 -O1 -w -fsanitize=undefined -fno-sanitize-recover=undefined"
 
---- The sources known by now, in their order, and each one's number and program.
+--- The known sources in order, with the number and program of each.
 local sources, numbers, programs = {}, {}, {}
 
 local function know(source)
@@ -159,7 +159,7 @@ local function know(source)
   numbers[source] = #sources
 end
 
---- Compiles the known sources that no program has yet as one program. Each is a namespace: names may repeat.
+--- Compiles all known sources without a program into one program. Each is a namespace, so names may repeat.
 local function compile()
   local header = folder .. "/cuda_host.h"
   local text, entries = { ('#define ETT_DTYPE 2\n#include "%s"\n%s\n'):format(header,
@@ -189,7 +189,7 @@ local function compile()
   for _, source in ipairs(added) do programs[source] = path end
 end
 
---- Says that a pass will be run: the next run compiles it together with the others.
+--- Registers a pass: the next run compiles it together with the others.
 function cuda_on_host.expect(backend, op, s, pass)
   local _, launches = recorded(backend, op, s, pass)
   for _, launch in ipairs(launches) do if launch.source then know(launch.source) end end
@@ -215,7 +215,7 @@ local function launch_line(launch)
   return table.concat(words, " ")
 end
 
----@param set table<integer, number[]>? values instead of the made ones, by tensor number
+---@param set table<integer, number[]>? values instead of the generated ones, by tensor number
 ---@return { before: number[][], after: number[][] }
 function cuda_on_host.run(backend, op, s, pass, set)
   local tensors, launches = recorded(backend, op, s, pass)

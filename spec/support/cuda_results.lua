@@ -1,26 +1,26 @@
---- What the specs of CUDA results share: where kernels run, and gradients by finite differences.
+--- Shared by the specs of CUDA results: the place where kernels run, and gradients by finite differences.
 local cuda_on_device = require "cuda_on_device"
 local cuda_on_host = require "cuda_on_host"
 local find = require "ett.base.find"
 
 local cuda_results = {}
 
---- Whether there is a device, or its stand-in.
+--- Whether there is a device or the stand-in.
 cuda_results.on_device = cuda_on_device.available()
 
 local runner = cuda_results.on_device and cuda_on_device or cuda_on_host
 
---- Runs a pass there (spec/support/cuda_on_host.lua says how).
+--- Runs a pass there (see spec/support/cuda_on_host.lua).
 cuda_results.run = runner.run
 
---- Says that a pass will be run, so that all of them are compiled together.
+--- Registers a pass, so that all are compiled together.
 function cuda_results.expect(op, s, pass)
   if not cuda_results.on_device and not cuda_results.missing then
     cuda_on_host.expect(find.load("samplers", "cuda"), op, s, pass)
   end
 end
 
---- Why nothing can be run, or nil.
+--- The reason why nothing can run, or nil.
 cuda_results.missing = not pcall(require, "ett.cuda") and "the CUDA back end is not built here: no toolkit headers"
   or not runner.available() and "no C++ compiler on this machine" or nil
 
@@ -30,7 +30,8 @@ function cuda_results.map(n, f)
   return list
 end
 
---- Gradient of sum(dy * f(x, i)) with respect to x[i], by central differences; f may leave out what x[i] cannot change.
+--- Gradient of sum(dy * f(x, i)) with respect to x[i], by central differences; f may omit terms that do not depend on
+-- x[i].
 function cuda_results.gradient(x, dy, f)
   local result, h = {}, 1e-5
   for i = 1, #x do

@@ -1,8 +1,8 @@
---- Finds ett objects (userdata whose type is named "ett.…") that are still reachable: what a
--- library keeps after every spec of a file is done, and with it whatever those objects hold.
+--- Finds ett objects (userdata whose type is named "ett.…") that are still reachable after all specs of a file: a
+-- library keeps them and everything that they reference.
 local handles = {}
 
--- Made once and meant to stay; and scratch that holds no resource.
+-- Objects that stay on purpose, and scratch without resources.
 local allowed = { ["null"] = true, ["ett.buffer"] = true }
 
 local function type_name(object)
@@ -12,7 +12,7 @@ local function type_name(object)
 end
 
 --- Names of the types of reachable objects, with their counts, sorted: {"ett.csv (2)"}.
----@param skip table<any, boolean>? values not to look into
+---@param skip table<any, boolean>? values that are not searched
 ---@return string[]
 function handles.open(skip)
   collectgarbage()

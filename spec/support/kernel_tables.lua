@@ -1,4 +1,4 @@
---- Tables of measured kernels, and errors of kernel models on rows held out of them.
+--- Tables of measured kernels, and held-out errors of kernel models.
 local calibrate = require "ett.profile.kernels.calibrate"
 local devices = require "ett.profile.device"
 local kernels = require "ett.profile.kernels"
@@ -8,7 +8,7 @@ local kernel_tables = {}
 local seed = 20261122
 kernel_tables.nvidia = { "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300", "l40s", "rtx_pro_6000" }
 
---- The folder of the tables, or nil and why it is missing.
+--- The folder of the tables; or nil and the reason why it is missing.
 function kernel_tables.folder()
   local root = os.getenv "ETT_REFERENCE" or require("ett.host").root .. "/../shared/reference"
   local folder = root .. "/kernels"
@@ -16,12 +16,12 @@ function kernel_tables.folder()
     ("no kernel tables at %s; set ETT_REFERENCE"):format(folder)
 end
 
---- The rows of whole groups, a seeded fifth of them held out.
+--- The rows, with a seeded fifth of the groups held out.
 function kernel_tables.fifth(model, rows) return calibrate.split(model, rows, seed) end
 
 --- Mean error of devices, and a row for each.
 ---@param split function(model, rows) -> fitted, held
----@param tested function(row)? which of the rows held out count
+---@param tested function(row)? which of the held-out rows are tested
 ---@return number error, table[] rows
 function kernel_tables.errors(folder, name, dtype, keys, split, tested)
   local model, sum, count, rows = kernels.get(name), 0.0, 0, {}

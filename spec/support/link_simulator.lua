@@ -1,5 +1,5 @@
---- Pipelines on their links in plain Lua, with nothing of runtime/step: at every moment all rates are computed anew
--- from what wants to move, and everything moves on to the next thing that ends.
+--- Pipelines on their links in plain Lua, without runtime/step. At every event all rates are recomputed from the active
+-- transfers, and time advances to the next end.
 --
 -- links: lanes (their number), collective (shares of lanes), forward_lane1, backward_lane1, … and gather (seconds of a
 -- slot), send_lane (of each slot, the outermost lane), send_lane1, … (shares of lanes of such a send), buckets (of each
@@ -10,7 +10,7 @@ local small = 1e-12
 
 local function slot_of(s, stage, chunk) return (chunk - 1) * s.stages + stage end
 
---- Stage and chunk that hold a slice of the way of a chunk; nil: no such slice.
+--- Stage and chunk of a slice, on the way of a chunk; nil: no such slice.
 local function holder(s, chunk, slice)
   local each = s.chunks // s.ways
   local first = (chunk - 1) // each * each + 1
@@ -25,7 +25,7 @@ function link_simulator.next_stage(s, stage, chunk) return (holder(s, chunk, s.s
 local Machine = {}
 Machine.__index = Machine
 
---- What a unit leaves for others: the unit that it makes possible, and the message that carries it.
+--- The outputs of a unit: the unit that may start afterwards, and the message to it.
 function Machine:output(stage, unit)
   local s, kind, chunk = self.s, unit[1], unit[3] or 1
   local slice, t = self.s.slice[stage][chunk], self.times
@@ -59,7 +59,7 @@ local function needs_input(s, stage, unit)
   return not (unit[1] == "F" and s.slice[stage][unit[3] or 1] == 1)
 end
 
---- Buckets of a unit: { part of the unit after which it is made, seconds }, in order.
+--- Buckets of a unit: { fraction of the unit after which it is complete, seconds }, in order.
 function Machine:buckets_of(stage, unit)
   local slot, list = slot_of(self.s, stage, unit[3] or 1), {}
   local makes = unit[1] == "W" or unit[1] == "BW" or unit[1] == "B" and not self.s.split
@@ -78,7 +78,7 @@ function Machine:buckets_of(stage, unit)
   return list
 end
 
---- Begins the next turn of a stage if its inputs are there.
+--- Begins the next turn of a stage if its inputs have arrived.
 function Machine:try(stage)
   local own, s = self.stages[stage], self.s
   if own.state ~= "free" then return false end
@@ -119,7 +119,7 @@ function Machine:begin(stage)
   own.all = own.left
 end
 
---- A unit of a stage has ended, and so have the gathers of its weights.
+--- A unit of a stage and the gathers of its weights have ended.
 function Machine:leave(stage)
   local own, t = self.stages[stage], self.times
   own.ended = self.now
@@ -148,7 +148,7 @@ local function arrive(self, message)
   self.there[key(message.stage, message[1], message[2], message[3])] = message.seconds
 end
 
---- Everything that happens at this very moment.
+--- All events at the current time.
 function Machine:settle()
   local again = true
   while again do
@@ -186,21 +186,22 @@ function Machine:settle()
   end
 end
 
---- The greatest rate, at most 1, at which shares of lanes fit into what is free of them.
+--- The highest rate, at most 1, at which shares of lanes fit into the free parts of the lanes.
 local function fitting(shares, free)
   local rate = 1
   for i, share in ipairs(shares) do if share > 0 then rate = math.min(rate, free[i] / share) end end
   return rate
 end
 
---- What one send may use beside another: what the other leaves if it goes first, but half of each lane at least.
+--- The part of the lanes for one send beside another: the part that the other leaves if that one goes first, but at
+-- least half of each lane.
 local function left_by(other, free)
   local rate, left = fitting(other, free), {}
   for i = 1, #free do left[i] = math.max(free[i] / 2, free[i] - rate * other[i]) end
   return left
 end
 
---- What moves: { holder, field, rate }, …
+--- The active transfers: { holder, field, rate }, …
 function Machine:moving()
   local list = {}
   for _, own in ipairs(self.stages) do
@@ -217,7 +218,7 @@ function Machine:moving()
     if own.state == "running" or own.state == "receiving" or own.state == "waiting" then
       list[#list + 1] = { own, "left", rate }
     end
-    -- What units leave of each link: first to sends, then to gathers, then to reductions.
+    -- The parts of the links that units leave free: first for sends, then for gathers, then for reductions.
     local free = {}
     for i = 1, self.links.lanes do
       free[i] = own.state == "running" and own.all > 0 and math.max(0, 1 - rate * own.busy[i] / own.all) or 1
@@ -259,7 +260,7 @@ function link_simulator.run(s, times, links)
       end
     end
     self.stages[stage] = own
-    own.outermost = 2 -- the lane of the sends that queue apart
+    own.outermost = 2 -- the lane of the sends with a separate queue
     for _, turn in ipairs(s.orders[stage]) do
       for _, unit in ipairs(type(turn[1]) == "table" and turn or { turn }) do
         local output = self:output(stage, unit)

@@ -1,5 +1,5 @@
---- Operators that back ends can run (those with a `kernel`), and what their shapes need beyond a decoder's
---- configuration.
+--- Operators that back ends can run (those with a `kernel`), and the fields that their shapes need besides a decoder's
+-- configuration.
 local operator = require "ett.operator"
 
 local measured = {}
@@ -11,7 +11,7 @@ function measured.list()
   return list
 end
 
---- Fields of mixers, images and indexers, small.
+--- Small values for the fields of mixers, images and indexers.
 measured.fields = { linear_key_heads = 2, linear_value_heads = 4, linear_key_dim = 16, linear_value_dim = 16,
   patch_size = 4, index_heads = 16, index_head_dim = 16, index_top_k = 8 }
 

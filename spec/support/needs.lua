@@ -1,8 +1,8 @@
---- Specs of what may not be built: skipped, saying what to install.
+--- Skips specs of optional parts that were not built; the message names the package to install.
 ---   local fits = require("needs").fitting(it, pending)
 local needs = {}
 
---- busted's `it` for specs that fit; without XGBoost each is pending, its name followed by the reason.
+--- busted's `it` for specs that fit; without XGBoost each is pending, with the reason in its name.
 ---@param it function
 ---@param pending function busted's, as a spec file has them
 function needs.fitting(it, pending)
@@ -20,9 +20,9 @@ local function unless(usable, why, needed, what, busted)
   return usable
 end
 
---- Whether the CPU back end can be used; without it the file's one spec is pending, with the reason.
+--- Whether the CPU back end can be used; without it the only spec of the file is pending, with the reason.
 ---   if not require("needs").cpu("ett sample", _ENV) then return end
----@param what string what the file is about
+---@param what string subject of the file
 ---@param busted table describe, it and pending, as a spec file has them
 function needs.cpu(what, busted)
   local usable, why = require("ett.base.find").load("samplers", "cpu").available()

@@ -5,9 +5,9 @@
 --     oom.every_allocation(function() return json.decode '{"a": [1, 2]}' end)
 --   end)
 --
--- The code is run again and again, with its 1st, 2nd, ... allocation and all that follow it
--- failing, until none does. Each run must end in a memory error, raised or returned as
--- nil, err, or in its usual result; afterwards no block may still be held that was not before.
+-- The code runs repeatedly: the 1st, 2nd, ... allocation and all later ones fail, until no allocation fails. Each run
+-- must end in a memory error, raised or returned as nil, err, or in its usual result. Afterwards no additional block
+-- may be held.
 local testing = require "ett.testing"
 
 local oom = {}
@@ -17,7 +17,7 @@ local function is_memory_error(value)
   return type(value) == "string" and value:find("not enough memory", 1, true) ~= nil
 end
 
--- Lua gives back its own spare blocks a few at each collection: go on until none go.
+-- Lua frees its spare blocks a few at each collection: repeat until their number is constant.
 local function collect()
   local last, still = nil, 0
   for _ = 1, 50 do
@@ -45,8 +45,8 @@ local function sweep(fn, most, stride)
   error(("still allocating after %d allocations"):format(most), 0)
 end
 
--- Runs fn with the allocations failing in turn. Where other blocks are held afterwards, failures may have filled or
--- emptied a cache: they are repeated, and no block may be added again.
+-- Runs fn with failing allocations in turn. If the number of held blocks differs afterwards, a failure may have
+-- changed a cache: the failures are repeated, and this time no block may be added.
 local function survive(fn, most, stride)
   fn() -- loads modules, fills caches
   local before = collect()
@@ -61,20 +61,20 @@ local function survive(fn, most, stride)
   return count
 end
 
---- Runs fn as said above; returns how many allocations it makes.
+--- Runs fn as described above; returns the number of its allocations.
 ---@param fn fun(): any, any
----@param most integer? how many allocations to try at most (default 20000)
+---@param most integer? largest number of allocations to try (default 20000)
 ---@return integer
 function oom.every_allocation(fn, most) return survive(fn, most or 20000, 1) end
 
---- The same with every stride-th allocation alone, for code with very many of them.
+--- The same for every stride-th allocation only, for code with very many allocations.
 ---@param stride integer
 function oom.some_allocations(fn, stride) return survive(fn, 1 << 30, stride) end
 
 --- Runs fn; every stride-th allocation, and all that follow it, fails in a child process. The child must end in a
 --- memory error or a result. With its Lua state closed, it must hold no more blocks than after a run without failures.
 ---@param stride integer
----@param alike integer? so many of each chain of C callers fail in any case (default 0)
+---@param alike integer? this many allocations of each chain of C callers always fail (default 0)
 ---@return integer count of allocations
 ---@return integer failed children
 ---@return integer tried

@@ -1,8 +1,8 @@
 /* Preloaded into a spec's process: makes allocations fail from a chosen one on, and
- * counts the blocks that are held, so that a leak on a failing way shows.
+ * counts the held blocks, which shows leaks on failure paths.
  *
- * glibc offers the real functions under other names (__libc_malloc, ...), so nothing has
- * to be looked up, which would itself allocate. */
+ * glibc has the real functions under other names (__libc_malloc, ...). They need no
+ * lookup, which would itself allocate. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -40,7 +40,7 @@ static atomic_long blocks;
 static atomic_long counted;
 static atomic_long failing_from; /* 0: never */
 static long fork_stride;         /* 0: no forks */
-static long fork_alike;          /* of each chain of callers, so many fork in any case */
+static long fork_alike;          /* these first ones of each chain of callers fork */
 static long failed_children;
 static long tried;
 
@@ -63,7 +63,8 @@ static _Unwind_Reason_Code add_caller(struct _Unwind_Context *frame, void *hash)
   return _URC_NO_REASON;
 }
 
-/* How often the chain of callers came before; chains that share a slot count as one. */
+/* Number of earlier calls of the same chain of callers; chains in the same slot count
+ * as one. */
 static long seen_before(void) {
   static uint32_t seen[1 << 20];
   uint64_t hash = 0xcbf29ce484222325;
@@ -71,7 +72,7 @@ static long seen_before(void) {
   return seen[hash >> 44]++;
 }
 
-/* How many children of ett_oom_fork did not exit with 0. */
+/* Number of children of ett_oom_fork that did not exit with 0. */
 long ett_oom_failed(void) {
   return failed_children;
 }
@@ -114,7 +115,7 @@ static int forks(void) {
   return 0;
 }
 
-/* Returns how many allocations were asked for since ett_oom_arm. */
+/* Returns the number of allocations since ett_oom_arm. */
 long ett_oom_disarm(void) {
   atomic_store(&failing_from, 0);
   fork_stride = 0;
@@ -130,12 +131,12 @@ long ett_oom_blocks(void) {
   return atomic_load(&blocks);
 }
 
-/* Closes a Lua state and exits: here, as closing unloads the modules. The blocks still
- * held go to the descriptor `report`; without one the status says whether they are more
- * than `most`. */
+/* Closes a Lua state and exits. This function is here because closing unloads the
+ * modules. Writes the number of held blocks to the descriptor `report`; without one, the
+ * exit status is 4 if there are more than `most`. */
 void ett_oom_leave(void (*close_state)(void *), void *state, long most, int report) {
   close_state(state);
-#ifdef ETT_SANITIZED /* what its strdup allocates is freed here but was not counted */
+#ifdef ETT_SANITIZED /* memory of its strdup is freed here but was not counted */
   const long held = 0;
 #else
   const long held = atomic_load(&blocks);

@@ -1,4 +1,4 @@
---- Small Perfetto traces, written by the rules of protobuf alone.
+--- Small Perfetto traces, written directly as protobuf.
 --
 --   local p = perfetto_maker.new()
 --   p:thread(1, 100, 7, "main"); p:slice(1, 1000, 500, "aten::mm", "cpu_op", { ["Input Dims"] = "[[2]]" })
@@ -48,7 +48,7 @@ local function annotation(name, value)
   return bytes(4, said .. bytes(6, value))
 end
 
---- The fields of a name or a category: its text, or its number and, once, what the number means.
+--- The fields of a name or a category: its text; or its number, and once the text of the number.
 function maker:said(text, by_text, by_number, list)
   if not self.interned then return bytes(by_text, text), "" end
   local key = list .. text

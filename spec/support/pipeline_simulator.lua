@@ -1,5 +1,5 @@
---- Pipelines in plain Lua, with nothing of runtime/step: the units of a schedule file run on stages with clocks and
---- links. Also random pipelines, and the bubbles that papers state.
+--- Pipelines in plain Lua, without runtime/step: the units of a schedule file run on stages with clocks and links. Also
+-- random pipelines, and published bubbles.
 local find = require "ett.base.find"
 
 local simulator = {}
@@ -22,7 +22,7 @@ function simulator.schedule(name, plan)
   return s
 end
 
---- Gives a schedule without an order that which the core plans for these times. Returns what the core says of it.
+--- Gives a schedule without an order the order that the core plans for these times. Returns the core's result.
 function simulator.planned(s, times)
   local given = simulator.given(s, times, { pp = s.stages, vp = 1, micro_batches = s.micro_batches })
   given.keep_units = true
@@ -36,7 +36,7 @@ end
 --- Index of a chunk of a stage in lists of seconds.
 function simulator.slot(s, stage, chunk) return (chunk - 1) * s.stages + stage end
 
--- The slot that holds a slice of the way of a chunk.
+-- The slot of a slice, on the way of a chunk.
 local function holder(s, chunk, slice)
   if slice < 1 or slice > s.slices then return nil end
   local each = s.chunks // s.ways
@@ -61,7 +61,7 @@ function simulator.run(s, times)
   local function key(kind, i, slice, chunk)
     return ("%s %d %d %d"):format(kind, i, slice, (chunk - 1) // (s.chunks // s.ways))
   end
-  -- When a unit's input is there (nil: not yet), and the seconds that the stage spends to receive it.
+  -- The arrival time of a unit's input (nil: not yet), and the seconds that the stage needs to receive it.
   local function input(stage, unit)
     local kind, i, chunk = unit[1], unit[2], unit[3] or 1
     local slice = s.slice[stage][chunk]
@@ -82,7 +82,7 @@ function simulator.run(s, times)
     if unit[1] == "W" then return times.weight[at] end
     return times.backward[at] + (unit[1] == "BW" and times.weight[at] or 0)
   end
-  -- Sends what a unit made at `ended`.
+  -- Sends the output of a unit that ended at `ended`.
   local function leave(stage, unit, ended)
     local kind, i, chunk = unit[1], unit[2], unit[3] or 1
     local slice = s.slice[stage][chunk]
@@ -142,7 +142,7 @@ function simulator.run(s, times)
   return makespan, ends
 end
 
---- The same pipeline as ett.step takes it.
+--- The same pipeline as arguments of ett.step.
 function simulator.given(s, times, plan)
   local given = { stages = s.stages, chunks = s.chunks, micro_batches = s.micro_batches, group = 1, keep_units = false }
   for name, value in pairs(times) do given[name] = value end
@@ -158,7 +158,7 @@ function simulator.given(s, times, plan)
   return given
 end
 
---- A random plan that a schedule takes.
+--- A random plan that a schedule accepts.
 function simulator.random_plan(name, random)
   local file = find.load("lua/schedules", name)
   while true do
@@ -191,7 +191,7 @@ function simulator.random_times(s, random)
   return times
 end
 
---- Bubbles that papers state for p stages and units of f, b (input gradient) and w (weight gradient) a chunk.
+--- Published bubbles for p stages and chunks with units of f, b (input gradient) and w (weight gradient).
 --- vp: chunks; weight = 0: the paper's backward is one unit as long as a forward; steady: between consecutive steps,
 --- where no stage waits for the others' end.
 simulator.papers = {

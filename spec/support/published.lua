@@ -1,9 +1,9 @@
---- Rows of published measured steps (schema 2) as estimates: model, plan, cluster and stack of each row.
+--- Model, plan, cluster and stack of published measured steps (schema 2), for estimates.
 --
--- A field that a row does not have is unknown: ett's default answers it, and published.unknown names it.
+-- A field that a row does not have is unknown: ett's default is used, and published.unknown names the field.
 local published = { factors = require "published_factors" }
 
---- Path of a file of the reference data, or nil and a sentence.
+--- Path of a file of the reference data; or nil and the reason.
 function published.path(name)
   local root = os.getenv "ETT_REFERENCE" or require("ett.host").root .. "/../shared/reference"
   local path = root .. "/" .. name
@@ -13,7 +13,7 @@ function published.path(name)
   return path
 end
 
---- Every row, or nil and a sentence.
+--- Every row; or nil and the reason.
 function published.rows()
   local path, why = published.path "published/steps_v2.json"
   if not path then return nil, why end
@@ -28,9 +28,9 @@ local clusters = {
   ["TPU7x (Ironwood)"] = "tpu_v7x",
 }
 
--- Devices of other names: the bundled cluster that is most like theirs, and the bandwidth of their links inside a node
--- over that of its devices (vendors' datasheets: NVLink 2 against 3, 400 and 900 GB/s of NVLink 4, ICI links of 45 and
--- 90 GB/s, 21 and 42 ports of 100 Gbit/s; H100 PCIe on PCIe 5).
+-- Devices without a bundled cluster: the most similar bundled cluster, and the ratio of link bandwidths inside a node
+-- (vendors' datasheets: NVLink 2 against 3, 400 and 900 GB/s of NVLink 4, ICI links of 45 and 90 GB/s, 21 and 42 ports
+-- of 100 Gbit/s; H100 PCIe on PCIe 5).
 local like = { a100_sxm = { "dgx_a100" }, h100_sxm = { "dgx_h100" }, h200_sxm = { "dgx_h200" },
   b200_sxm = { "dgx_b200" }, b300_sxm = { "dgx_b300" }, gb200 = { "gb200_nvl72" }, gb300 = { "gb300_nvl72" },
   gh200 = { "vista" }, v100 = { "dgx_a100", 0.5 }, h800 = { "dgx_h100", 4 / 9 }, h20 = { "dgx_h100" },
@@ -44,7 +44,7 @@ local function plain_name(name)
   return (name:lower():gsub("%d+%s*gb%w*", ""):gsub("nvidia", ""):gsub("amd", ""):gsub("[^%w]", ""))
 end
 
--- The device whose name or alias a row's device begins with; the longest counts.
+-- The device whose name or alias a row's device begins with; the longest match is used.
 local function device_of(name)
   local devices, wanted, found, longest = require "ett.profile.device", plain_name(name), nil, 0
   for _, key in ipairs(devices.names()) do
@@ -68,7 +68,7 @@ local function integer(value) return value and (math.tointeger(value) or math.fl
 -- Share of the line rate that collectives reach: 0.85 on HDR and older, 0.96 on NDR (sources: the cluster files).
 local function efficiency(row) return (row.nic_gbit or 0) >= 400 and 0.96 or 0.85 end
 
--- The bundled cluster of a device's name, or the one most like it with that device; nil: no such device.
+-- The bundled cluster of a device's name, or the most similar one with that device; nil: no such device.
 local function bundled(name)
   local get = require("ett.profile.cluster").get
   if clusters[name] then return copy(get(clusters[name])) end
@@ -114,14 +114,15 @@ end
 
 local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8 = "mxfp8", nvfp4 = "nvfp4" }
 
--- What a framework answers where its rows do not. The zero bubble pipelines' first script (sail-sg's
+-- Defaults of frameworks for fields that rows do not state. The zero bubble pipelines' first script (sail-sg's
 -- examples/pretrain_zero_bubble.sh, 1,024 tokens) sets --fp16 and neither flash attention nor untied embeddings;
 -- dropout and the fused softmax are Megatron-LM's defaults, and so Megatron-DeepSpeed's.
 local open = { ["megatron-lm-zero-bubble"] = { precision = "fp16", attention = "fused_softmax", dropout = true,
   tied_embeddings = true }, ["megatron-deepspeed"] = { dropout = true } }
 
 local function stated(row, field)
-  -- vTrain's rows say "unfused" of the products; their note, and that simulator's own model, have the fused softmax.
+  -- In vTrain's rows "unfused" refers to the products; their note, and the model of that simulator, have the fused
+  -- softmax.
   if field == "attention" and row.source:find "^VIA" then return "fused_softmax" end
   if row[field] ~= nil then return row[field] end
   return open[row.framework] and open[row.framework][field]
@@ -137,7 +138,7 @@ local function vocabulary(row, as_stated)
   return row.framework == "megatron-lm-zero-bubble" and not as_stated and 32000 or vocab
 end
 
--- Whether the copies of a row's configuration in its source differ in a setting: the row's value is then unknown.
+-- Whether the copies of a row's configuration in its source differ in a setting. The row's value is then unknown.
 local function copies_differ(row, setting)
   for _, note in ipairs(row.notes_v2 or {}) do
     local settings = note:match "copies of the config differ in (.*)"
@@ -147,12 +148,12 @@ local function copies_differ(row, setting)
 end
 
 --- The data type of a row's products, or nil. Every MLPerf step that states it has 8 bits or fewer, since 2024.
--- Copies that differ in FP4 leave the precision unknown. The one of fewer bits is taken: these are races.
+-- If copies differ in FP4, the precision is unknown. The type with fewer bits is used, because MLPerf is a competition.
 function published.dtype(row)
   if copies_differ(row, "FP4") then return "nvfp4" end
   local default = row.framework == "mlperf-other" and not row.device:find "^TPU" and "fp8" or "bf16"
   local known = dtypes[stated(row, "precision") or default]
-  -- A source calls mxfp8 and blocks of fp8 by the same words ("finer granularity"); Hopper has only these.
+  -- A source has the same words for mxfp8 and blocks of fp8 ("finer granularity"); Hopper has only the latter.
   if known == "mxfp8" and not (row.device:find "^G?B%d" or row.device:find "^MI35") then return "fp8_block" end
   return known
 end
@@ -168,7 +169,8 @@ local function tunes_on_squad(row)
   return (row.category == "sft" or row.category == "lora") and tuning[row.framework] and row.packed_sequences ~= false
 end
 
---- Architecture and hyper-parameters of a row; as_stated: with its vocabulary where that contradicts its parameters.
+--- Architecture and hyper-parameters of a row; as_stated: with its stated vocabulary, also if that contradicts its
+-- parameters.
 function published.model(row, as_stated)
   local attention, vocab, vocab_multiple = stated(row, "attention"), vocabulary(row, as_stated)
   local hyper = {
@@ -195,7 +197,7 @@ function published.model(row, as_stated)
   if row.arch == "moe" then
     name = "mixtral"
     hyper.experts, hyper.top_k, hyper.moe_ffn = integer(row.experts), integer(row.top_k), integer(row.moe_ffn)
-    -- Where the width of all shared experts is not stated, each is as wide as a routed one.
+    -- If the width of all shared experts is not stated, each has the width of a routed expert.
     local shared = row.shared_ffn and row.moe_ffn and integer(row.shared_ffn / row.moe_ffn) or row.shared_experts
     hyper.shared_experts = shared and shared > 0 and integer(shared) or nil
     hyper.moe_every = row.moe_every and row.moe_every > 1 and integer(row.moe_every) or nil
@@ -213,12 +215,12 @@ local recomputes = { none = "none", full = "full", selective = "selective" }
 
 local known_modules = require("ett.plan.fields").known_modules
 
--- What a row recomputes, and the modules of selective recomputation that ett has.
+-- The recomputation of a row, and its modules of selective recomputation that ett has.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
-  -- vTrain's configurations say it of its steps inside a node.
+  -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
   local said = recomputes[row.recompute] or "none"
   -- InternEvo repeats norms where it repeats no layers (modeling_internlm.py, dropout_selective_checkpoint).
@@ -237,7 +239,7 @@ local function recompute_of(row, unknown)
   return said
 end
 
--- Layers of each slice, where the row says more than "uniform".
+-- Layers of each slice, if the row states more than "uniform".
 local function split_of(row, pp, vp)
   if row.split and #row.split == pp * vp then
     local split = {}
@@ -256,12 +258,12 @@ local function split_of(row, pp, vp)
   return split
 end
 
--- The framework validates the optimizer late under both.
+-- The framework uses late validation under both.
 local schedules = { zb_1p = "zb_1p", zb_2p = "zb_2p" }
 
 local function is_nemo(row) return row.framework == "nemo" or row.framework == "mlperf-nemo" end
 
--- Answers to open fields, the most likely of the rows that state them: sharded weights (ZeRO-3) overlap, and so does
+-- Values for open fields, by the majority of the rows that state them: sharded weights (ZeRO-3) overlap, and so does
 -- NeMo, which also reduces in bf16; a step that is one graph hides its all-to-alls; NeMo Automodel spreads experts over
 -- all ranks, as its benchmark configurations do.
 local function overlaps(row, field)
@@ -275,7 +277,7 @@ local function overlaps(row, field)
   return row[field] == true
 end
 
--- NeMo overlaps the sends of virtual stages, as all of its rows do that say it.
+-- NeMo overlaps the sends of virtual stages, as in all of its rows that state it.
 local function overlaps_sends(row)
   if row.overlap_p2p == nil then return is_nemo(row) and row.schedule == "interleaved" end
   return row.overlap_p2p
@@ -286,7 +288,7 @@ local function exchange_overlap(row)
   return said == "batch" and "batch" or nil
 end
 
--- Whether gradients are added to in kernels of their own. Megatron-LM adds inside the weight products since 2022
+-- Whether separate kernels accumulate gradients. Megatron-LM adds inside the weight products since 2022
 -- (arguments.py: --no-gradient-accumulation-fusion turns it off), and so does all of NeMo that states it.
 local function accumulates(row)
   if row.fused_wgrad ~= nil then return not row.fused_wgrad end
@@ -304,7 +306,7 @@ local stacks = {
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
 }
 
--- The stack of a framework, or the nearest by its name, its device and its plan.
+-- The stack of a framework, or the most similar one by name, device and plan.
 local function stack_name(row)
   local name = row.framework or ""
   if stacks[name] then return stacks[name] end
@@ -314,13 +316,13 @@ local function stack_name(row)
   return row.device:find "^TPU" and "maxtext" or row.zero == 3 and "fsdp_eager" or "plain"
 end
 
--- Tensor ranks. Where they alone are open, what the others leave of the GPUs.
+-- Tensor ranks. If only they are open: the number of GPUs divided by the other degrees.
 local function tensor_ranks(row)
   if row.tp or not (row.dp and row.gpus) then return integer(row.tp or 1) end
   return math.max(1, integer(row.gpus // (row.dp * (row.pp or 1) * (row.cp or 1))))
 end
 
--- Context ranks. Where the whole layout is open, those that GPUs without a sequence of their own leave.
+-- Context ranks. If the whole layout is open: the GPUs per sequence.
 local function context_ranks(row)
   if row.cp or not row.gpus then return integer(row.cp or 1) end
   if row.dp then return math.max(1, integer(row.gpus // (row.dp * (row.pp or 1) * tensor_ranks(row)))) end
@@ -328,7 +330,7 @@ local function context_ranks(row)
   return math.max(1, integer(row.gpus // row.global_batch))
 end
 
--- Replicas, sequences of a micro-batch and micro-batches. Where the last two are open, one sequence at a time.
+-- Replicas, sequences of a micro-batch and micro-batches. If the last two are open: micro-batches of one sequence.
 local function batches(row)
   local dp = row.dp or math.max(1, row.gpus / (tensor_ranks(row) * (row.pp or 1) * context_ranks(row)))
   local size, count, each = row.micro_batch, row.micro_batches, row.global_batch and row.global_batch / dp
@@ -339,7 +341,8 @@ local function batches(row)
   return integer(dp), integer(size), integer(count)
 end
 
--- Expert ranks. Where a row does not say: those of NeMo Automodel's configurations, all; of Megatron, a node's at most.
+-- Expert ranks. If a row does not state them: all ranks in NeMo Automodel's configurations, at most a node's in
+-- Megatron's.
 local function expert_ranks(row, dp)
   local automodel = row.framework == "nemo-automodel"
   if row.ep or not row.experts or not (automodel or stack_name(row) == "megatron") then return integer(row.ep or 1) end
@@ -348,7 +351,7 @@ local function expert_ranks(row, dp)
   return integer(most)
 end
 
--- Where a row does not say: NeMo's default, attention_qkv. NeMo Automodel's is every linear layer, as ett's.
+-- If a row does not state them: NeMo's default, attention_qkv. NeMo Automodel's is every linear layer, as ett's.
 local function lora_targets(row)
   return row.lora_targets or row.framework ~= "nemo-automodel" and { "linear_qkv" } or nil
 end
@@ -426,10 +429,10 @@ local dispatchers = { deepep = "megatron_moe", hybridep = "megatron_hybridep" }
 -- its own, two the norm and the router of experts.
 local graphed = { attn = 1 / 2, mlp = 5 / 12, moe_router = 1 / 6 }
 
--- Share of a layer's launches that Transformer Engine's graphs of its parts leave to the host.
+-- Share of a layer's launches that remain on the host with Transformer Engine's graphs of its parts.
 local function launches_left(row)
   local graphs, left = row.cuda_graphs, 1
-  -- Where a row does not say: 41 of 50 mixtures of Megatron-Bridge on NVL72 that say it run graphs.
+  -- If a row does not state it: 41 of the 50 mixtures of Megatron-Bridge on NVL72 that state it run graphs.
   if graphs == nil and row.framework == "megatron-bridge" and row.arch == "moe" and row.device:find "^GB" then
     graphs = "transformer_engine:attn,moe_router,moe_preprocess"
   end
@@ -438,7 +441,7 @@ local function launches_left(row)
   return left
 end
 
---- The stack of a row: that of its framework, with what the row says of attention, compilation and graphs.
+--- The stack of a row: that of its framework, with the row's attention, compilation and graphs.
 function published.stack(row)
   local name = stack_name(row)
   if name == "megatron" and row.zero == 3 then name = "megatron_fsdp" end
@@ -457,7 +460,7 @@ function published.stack(row)
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
   end
   local left = launches_left(row)
-  -- Experts that are padded to a capacity are graphed with their layer.
+  -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   if left < 1 then
     stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds, stack.moe_launches / 4 / left
@@ -465,11 +468,11 @@ function published.stack(row)
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end
   if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
-  -- A graph cannot split by counts that the host reads.
+  -- A graph cannot split tensors by counts that the host reads.
   if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
-  -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
-  if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
+  -- InternEvo shards optimizer state only, and has its own checkpointing.
+  if row.framework == "internevo" then stack.sharded, stack.stops_early = false, false end
   return stack
 end
 
@@ -485,19 +488,19 @@ function published.hash(id)
   return hash
 end
 
---- Whether the in-step factors are fitted on a row.
+--- Whether the in-step factors are fitted to a row.
 function published.is_fitted(row)
   return (row.grade == "A" or row.grade == "A-") and row.use == "step" and not row.duplicate_of
     and row.step_seconds ~= nil and row.framework ~= "gpt-neox"
 end
 
---- Fields that a row does not state and ett's default answers.
+--- Fields that a row does not state; ett's defaults are used.
 function published.unknown(row)
   local _, unknown = published.plan(row, published.dtype(row) or "bf16")
   return unknown
 end
 
---- The estimate of a row; raises with the reason where ett has none.
+--- The estimate of a row; raises with the reason if ett has none.
 function published.estimate(row, as_stated)
   local cluster = published.cluster(row)
   local raise = require("ett.base.error").raise
@@ -509,7 +512,7 @@ function published.estimate(row, as_stated)
     times = require("ett.step.times").new(cluster):for_stack(published.stack(row)) }
   local estimate = require("ett.step.estimate").new
   local e = estimate(given)
-  -- Fine-tuning that does not say whether it recomputes does so where it does not fit otherwise.
+  -- Fine-tuning with unknown recomputation recomputes if it does not fit otherwise.
   if row.category == "lora" and row.recompute == "unknown" and not e.fits then
     given.plan.recompute = "full"
     e = estimate(given)
@@ -517,8 +520,8 @@ function published.estimate(row, as_stated)
   return e
 end
 
---- Bytes of an estimate that a row states: what PyTorch allocated or reserved at most, what the device reports as used,
---- or of a figure the states and activations of its layers, without embedding and head.
+--- The memory of an estimate that corresponds to a row: peak bytes that PyTorch allocated or reserved, bytes that the
+-- device reports as used, or for a figure the states and activations of the layers, without embedding and head.
 function published.memory(row, e)
   if row.memory_kind == "device_used" then return e.memory_bytes end
   if row.memory_kind == "reserved_peak" then return e.reserved_bytes end

@@ -1,4 +1,4 @@
---- Whether a count of parameters is the published one: within 0.01 %, or half of the last digit that is stated.
+--- Whether a count of parameters is the published one: within 0.01 %, or half of its last stated digit.
 local published_count = {}
 
 --- Half of the last digit of a rounded count: 0.5e9 of 671e9.

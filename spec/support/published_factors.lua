@@ -1,13 +1,13 @@
 --- The few factors that published steps determine: in-step factors of kernels and host costs of stacks.
 --
--- Each has a physical meaning, the value that it is pulled to (`prior`, from tables or text books) and how far the pull
--- lets it go (`spread`, of its logarithm). factors.apply sets values in ett's own tables; reset restores them.
+-- Each has a physical meaning, a prior value from tables or textbooks (`prior`) and the width of the prior (`spread`,
+-- of its logarithm). factors.apply sets values in ett's own tables; reset restores them.
 local in_step = require "ett.profile.in_step"
 local stack_module = require "ett.operator.stack"
 
 local factors = {}
 
--- A number of in_step, by the names that lead to it.
+-- A number of in_step, by its path of names.
 local function place(...)
   local names = { ... }
   local t, field = in_step, names[#names]
@@ -38,7 +38,7 @@ local function attention(kernel, generation)
     end }
 end
 
--- Rows that a factor acts on; the others need no derivative.
+-- Rows that a factor affects; all others need no derivative.
 local function on(...)
   local patterns = { ... }
   return function(row)
@@ -141,7 +141,7 @@ function factors.write()
   end
 end
 
---- Fields of a stack that apply changed, onto its copy.
+--- Copies the fields of a stack that `apply` changed to its copy.
 function factors.onto(stack)
   for field, value in pairs(overrides[stack.name] or {}) do
     stack[field] = value

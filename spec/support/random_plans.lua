@@ -1,5 +1,5 @@
---- Random plans of small models, and a cluster and profile whose every time is proportional to work:
---- what the laws of estimates are tried on.
+--- Random plans of small models, and a cluster and profile whose times are proportional to work; for the laws of
+-- estimates.
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 
@@ -10,7 +10,7 @@ random_plans.flat = { name = "flat", path = "spec", gpus_per_node = 4,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13, fp8 = 2e14 }, memory_bytes = 80e9,
     memory_bandwidth = 1e12 } }
 
---- Times proportional to FLOPs and bytes; link: how many times as much its links carry.
+--- Times proportional to FLOPs and bytes; link: factor on the bandwidth of its links.
 function random_plans.profile(link)
   link = link or 1
   local operator = require "ett.operator"
@@ -47,7 +47,7 @@ function random_plans.mixture(layers)
     vocab = 32000, experts = 8, top_k = 2, shared_experts = 1 })
 end
 
---- Random plans that pass; each plan is a fresh table.
+--- Random valid plans; each plan is a new table.
 function random_plans.plans(count, seed, model)
   local random, list = random_plans.generator(seed), {}
   while #list < count do

@@ -1,4 +1,4 @@
---- Where groups of ranks lie, counted rank by rank from their coordinates: the oracle of ett's placement.
+--- Placement of groups of ranks, counted rank by rank from their coordinates: the oracle of ett's placement.
 local random_plans = require "random_plans"
 
 local rank_map = {}
@@ -13,7 +13,7 @@ local function coordinates(rank, order, degree)
   return at
 end
 
--- Name of a group -> the axes in which its ranks differ, and whether they are those of experts.
+-- Name of a group -> the axes in which its ranks differ, and whether these are axes of experts.
 local groups = {
   tp = { { "tp" } }, cp = { { "cp" } }, dp = { { "dp" } }, data = { { "cp", "dp" } },
   ep = { { "ep" }, true }, etp = { { "tp" }, true }, ["expert data"] = { { "dp" }, true },
@@ -55,7 +55,7 @@ end
 
 local function least(a, b) return a == 0 and b or math.min(a, b) end
 
---- The counts of a group's places, tier by tier.
+--- The placement counts of a group, tier by tier.
 ---@param sizes integer[] devices of a unit of each tier
 ---@param cards integer[] devices that share a card out of the unit below
 ---@param map integer[]? device of each rank
@@ -111,7 +111,8 @@ function rank_map.neighbours(p, map)
   return pairs_of
 end
 
---- Sends between neighbouring stages: how many tiers they cross, and the ranks of a unit and of a card that send out.
+--- Sends between neighbouring stages: number of tiers that they cross, and number of sending ranks of a unit and of a
+-- card.
 function rank_map.sends(p, sizes, cards, map)
   local tiers = {}
   for k, size in ipairs(sizes) do
@@ -180,7 +181,7 @@ local function described(p, sizes, cards, name)
     p.etp, p.dp, p.pp, table.concat(sizes, " "), table.concat(cards, " "))
 end
 
---- Places of ett against the counts: a list of sentences on those that differ, and how many groups were tried.
+--- Compares ett's placement with the counts: a list of sentences on differences, and the number of groups.
 function rank_map.compare(count, seed, with_map)
   local ranks, core = require "ett.plan.ranks", require "ett.step"
   local pick, differ, tried = random_plans.generator(seed), {}, 0

@@ -1,9 +1,8 @@
---- Every value of reference.json against what the metrics compute from the real traces.
+--- Compares every value of reference.json with the metrics of the real traces.
 --
--- The reference was computed in binary64 microseconds. Where a trace has whole microseconds
--- the two must agree to the last digit given. Where its times are large and have a fraction
--- (1.7e15 us: the spacing of binary64 there is 0.25 us) the reference's own rounding is in its
--- digits; there the exact value must lie within what that rounding can amount to.
+-- The reference was computed in binary64 microseconds. If a trace has whole microseconds, all given digits must agree.
+-- If its times are large and have a fraction (at 1.7e15 us the spacing of binary64 is 0.25 us), the reference contains
+-- rounding errors. Then the exact value must lie within the largest possible rounding error.
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
 local metrics = require "ett.trace.metrics"
@@ -30,8 +29,8 @@ local function tally(name) return setmetatable({ name = name, compared = 0, exac
 
 function Tally:fail(format, ...) self.wrong[#self.wrong + 1] = format:format(...) end
 
---- Compares every leaf of `want` with `got`. slack(path, value) gives what may be between them,
---- and true when that is because the reference gives so many decimals only.
+--- Compares every leaf of `want` with `got`. slack(path, value) returns the allowed difference, and true if it is due
+-- to the number of decimals of the reference.
 function Tally:compare(want, got, path, slack)
   if type(want) == "table" and want ~= json.null then
     if type(got) ~= "table" then
@@ -76,7 +75,7 @@ local function rounding(view)
   return 0
 end
 
---- The values of each rank of one trace; path: where it is, exactly: without slack for rounding.
+--- The values of each rank of one trace; path: its position; exactly: no slack for rounding.
 function check.ranks(entry, path, exactly)
   local out = tally(entry.folder)
   local view, result = check.run(path, { "device_time", "step_table" })
@@ -145,7 +144,7 @@ local aligned_names = { mean_lag_us = "mean_lag_us", p50 = "p50_lag_us", p95 = "
   last_arriver = "last_arriver", sum_transfer_us = "sum_transfer_us", sum_lag_us = "sum_lag_us",
   counts = "collectives_per_rank", offset_vs_rank0 = "offset_vs_first_rank", median_end_diff_us = "median_end_diff_us" }
 
---- The trace that the reference calls sampled: it cannot be aligned and is refused.
+--- The trace named "sampled" in the reference: it cannot be aligned and is refused.
 check.sampled = "hta_trace_filter"
 
 local function aligned(name, want, folder)
@@ -184,8 +183,8 @@ local function tpu(name, want, folder)
   return out
 end
 
---- The checks: array of { name, run = function() -> { compared, exact, wrong = {sentence…} } }, or nil
---- when the reference is not at hand.
+--- The checks: array of { name, run = function() -> { compared, exact, wrong = {sentence…} } }, or nil without the
+-- reference.
 function check.list()
   local values, folder = reference.values()
   if not values then return nil end

@@ -1,4 +1,4 @@
---- The real traces and their independently computed values, where they are at hand.
+--- The real traces and their independently computed values, if they are present.
 local reference = {}
 
 --- Folder of the traces, or nil.

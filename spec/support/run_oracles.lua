@@ -1,4 +1,4 @@
---- Oracles of what a run adds to a step: tokens counted expert by expert, and failures simulated one by one.
+--- Oracles for values of a run: tokens counted expert by expert, and failures simulated one by one.
 local expert_spread = require "ett.step.expert_spread"
 local goodput = require "ett.step.goodput"
 
@@ -30,8 +30,8 @@ local function routed(random, tokens, experts, top_k)
   return chosen
 end
 
---- Copies of the busiest rank and all that are kept: tokens arrive in order, a full expert drops them. padded: the
---- places that no token takes are computed, too.
+--- Token copies of the busiest rank, and of all ranks. Tokens arrive in order; a full expert drops them. padded: empty
+-- slots are computed, too.
 local function counted(chosen, experts, ranks, capacity, padded)
   local held, loads, kept, busiest = {}, {}, 0, 0
   for _, own in ipairs(chosen) do
@@ -53,7 +53,7 @@ local function counted(chosen, experts, ranks, capacity, padded)
   return busiest, kept
 end
 
---- Random tokens against ett.step.expert_spread: cases whose busiest rank or dropped copies differ.
+--- Compares random tokens with ett.step.expert_spread: cases with another busiest rank or other dropped copies.
 ---@return string[] wrong
 function run_oracles.experts(count, seed)
   local state, wrong = generator(seed), {}
@@ -66,7 +66,7 @@ function run_oracles.experts(count, seed)
     local chosen, shares = routed(random, tokens, experts, top_k), {}
     for e = 1, experts do shares[e] = 0 end
     for _, own in ipairs(chosen) do for _, e in ipairs(own) do shares[e + 1] = shares[e + 1] + 1 / copies end end
-    -- A capacity of whole copies; every third case has none.
+    -- A capacity in whole copies; every third case has none.
     local capacity = random(3) > 0 and 1 + random(copies) or nil
     local padded = capacity and random(2) == 0 or false
     local busiest, kept = counted(chosen, experts, ranks, capacity or copies, padded)
@@ -86,7 +86,7 @@ local function simulated(random, segments, work, write, between, restart)
   local function next_failure() return -between * math.log(random()) end
   local clock, failure = 0.0, next_failure()
   for _ = 1, segments do
-    while failure < clock + work + write do -- lost: restarts, each of which may fail, too
+    while failure < clock + work + write do -- lost: restarts, which may fail again
       clock, failure = failure, failure + next_failure()
       while failure < clock + restart do clock, failure = failure, failure + next_failure() end
       clock = clock + restart

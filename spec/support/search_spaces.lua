@@ -20,7 +20,7 @@ local function generator(seed)
   end
 end
 
---- The first value of a list, and some of the others.
+--- The first value of a list, and a random part of the others.
 local function some(random, list)
   local kept = { list[1] }
   for i = 2, #list do if random(3) < 3 then kept[#kept + 1] = list[i] end end
@@ -52,7 +52,7 @@ function spaces.new(seed)
     tokens = 1e9, keep = 5 }
 end
 
---- The best value by brute force: every combination, evaluated by a sweep. nil where nothing fits.
+--- The best value by brute force: every combination, evaluated by a sweep. nil if no plan fits.
 function spaces.brute_force(given)
   local over, plan = {}, {}
   for name, list in pairs(given.vary) do over[name] = list end

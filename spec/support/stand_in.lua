@@ -1,6 +1,6 @@
 --- Runs ett against the stand-in GPU (spec/support/gpu): NVIDIA's libraries by name, on the host.
 --
--- Only processes started here see it: LD_LIBRARY_PATH is set for them alone.
+-- Only processes started here use it: LD_LIBRARY_PATH is set for them alone.
 local command = require "command"
 local host = require "ett.host"
 local io_module = require "ett.io"
@@ -8,13 +8,13 @@ local lfs = require "lfs"
 local quote = require("ett.base.shell").quote
 
 local libraries = host.prefix .. "/stand-in"
--- Compiled kernels are kept in the build folder. The folder's name changes with what makes them.
+-- Compiled kernels are kept in the build folder. The folder's name depends on the sources of the stand-in.
 local function content(path) return io_module.hash_file(path) or "" end
 local kernels = ("%s/kernels-%s"):format(libraries, io_module.hash(content(host.root .. "/spec/support/cuda_host.h"),
   content(libraries .. "/execute/libnvrtc.so"), content(libraries .. "/libcuda.so.1")))
 local stand_in = { folder = command.folder, write = command.write, read = command.read }
 
---- Why the stand-in cannot be used here, or nil.
+--- The reason why the stand-in cannot be used here, or nil.
 function stand_in.missing()
   if not lfs.attributes(libraries .. "/libcuda.so.1") then
     return "the stand-in GPU is not built here: no CUDA toolkit headers"
@@ -26,7 +26,7 @@ function stand_in.missing()
   end
 end
 
---- Settings with which kernels, products and attention really compute.
+--- Settings that make kernels, products and attention compute their results.
 function stand_in.computing()
   return { ETT_GPU_EXECUTE = kernels, ETT_GPU_HOST_HEADER = libraries .. "/cuda_host.h" }
 end
@@ -42,7 +42,7 @@ function stand_in.command(folder, arguments, settings)
   for name, value in pairs(settings) do words[#words + 1] = name .. "=" .. quote(tostring(value)) end
   words[#words + 1] = quote(host.prefix .. "/bin/ett")
   words[#words + 1] = arguments
-  -- It computes only when told to: what it writes else is no number.
+  -- It computes only with these settings; otherwise results are not numbers.
   if not settings.ETT_GPU_EXECUTE and (arguments:match("^sample ") or arguments:match("^validate .*cuda")) then
     words[#words + 1] = "--no-check"
   end
@@ -54,12 +54,12 @@ function stand_in.run(folder, arguments, settings)
   return command.shell(stand_in.command(folder, arguments, settings))
 end
 
---- What a failure must print: one line that begins "ett: ", without a traceback.
+--- Checks the output of a failure: one line that begins with "ett: ", without a traceback.
 function stand_in.one_sentence(out)
   assert(select(2, out:gsub("\n", "")) == 1 and out:match("^ett: ") and not out:find("stack traceback", 1, true), out)
 end
 
---- What the stand-in counted: name -> number (settings.ETT_GPU_REPORT named the file).
+--- The counts of the stand-in: name -> number (settings.ETT_GPU_REPORT named the file).
 function stand_in.report(folder, name)
   local counts = {}
   for key, count in (stand_in.read(folder, name) or ""):gmatch("(%S+) (%d+)\n") do

@@ -1,11 +1,12 @@
---- Lower bounds of a step of a decoder, dense or of experts, by hand: its products, its memory traffic, and the bytes
---- that must leave the units of each tier. Nothing here comes from ett but the fields of plans and clusters.
+--- Lower bounds of a step of a decoder, dense or of experts, computed independently: its products, its memory traffic,
+-- and the bytes that must leave the units of each tier. Only the fields of plans and clusters come from ett.
 local random_plans = require "random_plans"
 local rank_map = require "rank_map"
 
 local step_bounds = {}
 
--- Hardware where a cluster states what was reached, bytes/s one way of a GPU: its link inside the node, its card.
+-- Line rates of clusters that state measured bandwidths, in bytes/s of a GPU in one direction: link inside the node,
+-- card.
 local hardware = { perlmutter = { 300e9, 25e9 }, vista = { 450e9, 50e9 } }
 
 local element = { bf16 = 2, fp16 = 2, fp32 = 4, fp8 = 1 }
@@ -31,8 +32,8 @@ local function products(h, p, cluster)
   return flops / cluster.device.peak_flops[p.dtype]
 end
 
---- Weights are read in each pass and gradients written for each micro-batch, but for what a cache can keep; the update
---- reads and writes its state.
+--- Weights are read in each pass and gradients are written for each micro-batch, except the part that fits in a cache.
+-- The update reads and writes its state.
 local function memory(h, p, cluster)
   local cache = cluster.device.l2_bytes or 3e8
   local dense, experts = held(h, p)
@@ -46,7 +47,7 @@ local function memory(h, p, cluster)
   return (passes + beyond(updated * (12 + 12 + 4 + 2))) / cluster.device.memory_bandwidth
 end
 
---- Tiers as { below = devices of a unit inside, unit = bytes/s that leave it, device = bytes/s of one of its devices }.
+--- Tiers as { below = devices of a lower unit, unit = bytes/s out of it, device = bytes/s of one of its devices }.
 local function tiers_of(cluster)
   local list, own = {}, hardware[cluster.name]
   if not cluster.tiers then
@@ -73,7 +74,8 @@ local function tiers_of(cluster)
   return list
 end
 
---- Units that a list of devices touches; for a tier of links of its own only where all of them are in one unit of it.
+--- Number of units that contain devices of a list. For a tier with separate links, only if all devices are in one of
+-- its units.
 local function touched(list, tier)
   local units, seen = 0, {}
   for _, device in ipairs(list) do
@@ -84,7 +86,7 @@ local function touched(list, tier)
   return units
 end
 
---- Ordered pairs of a list's devices that are on two units; for a tier of links of its own as `touched`.
+--- Ordered pairs of a list's devices that are on two units; for a tier with separate links as in `touched`.
 local function leaving_pairs(list, tier)
   local count, pairs_apart = {}, 0
   if tier.size and touched(list, tier) == 1 then return 0 end
@@ -150,7 +152,8 @@ function step_bounds.cluster(pick)
   return { name = "tiers", summary = "random tiers", source = "spec", device = "h100_sxm", tiers = tiers }
 end
 
---- Estimates of random plans on every cluster and on random tiers: sentences on those below a bound, and how many ran.
+--- Estimates of random plans on every cluster and on random tiers: sentences on estimates below a bound, and the number
+-- of plans.
 function step_bounds.below(count, seed)
   local ett = require "ett"
   local names, pick = require("ett.profile.cluster").names(), random_plans.generator(seed)

@@ -1,4 +1,4 @@
---- Arguments of ett.step, which has no defaults, with the defaults of the specs.
+--- Arguments of ett.step with default values for specs; ett.step itself has no defaults.
 local core = require "ett.step"
 local fields = require "ett.plan.fields"
 

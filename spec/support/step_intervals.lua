@@ -1,10 +1,10 @@
 --- Steps composed of held-out samples: does the interval of a step contain the measured sum?
 --
--- Rows of the shared sample files carry the configuration they were measured at (mp, b, l, h, dim). A
+-- Rows of the shared sample files contain their configuration (mp, b, l, h, dim). A
 -- fifth of the configurations (b, l, dim) is held out of every file at once and every pool is fitted
 -- on the rest. A step at a held-out configuration is then a sum of held-out measured times over counts
--- of a random number of layers, against the sum of the predictions and its interval, combined from
--- the operators' own as estimates combine them.
+-- of a random number of layers, against the sum of the predictions and its interval, combined from the operators'
+-- intervals as in estimates.
 local holdout = require "ett.profile.holdout"
 local regress = require "ett.regress"
 

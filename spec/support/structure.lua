@@ -1,18 +1,18 @@
---- The structure of the tree, measured from its text: who uses whom, how long functions are,
---- which files comments name, how long sentences are. spec/structure_spec.lua holds it to
---- the design; `ett bench structure` prints it.
+--- The structure of the tree, measured from its text: uses between modules, lengths of functions, files named in
+-- comments, lengths of sentences. spec/structure_spec.lua compares it with the design; `ett bench structure` prints
+-- it.
 local tree = require "tree"
 
 local structure = {}
 
---- Folders of description files: as many files as there are things to describe.
+--- Folders of description files: any number of files is allowed.
 structure.description_folders = {
   "^operators$", "^clusters", "^lua/architectures$", "^lua/schedules$", "^lua/stacks$", "^lua/collectives$",
   "^lua/models$", "^lua/ett/metrics$", "^lua/ett/cli/commands$", "^lua/ett/trace/communication$",
   "^lua/ett/ledger/searchable$", "^samplers/campaigns$", "^examples", "^spec",
 }
 
--- Room -> the rooms it may use, less those that follow from them.
+-- Room -> the rooms that it may use directly; those that they may use follow.
 local lua_order = {
   base = {}, report = { "base" }, operator = { "base" }, model = { "operator" }, plan = { "model" },
   samples = { "base" }, profile = { "model", "samples", "report" }, step = { "plan", "profile", "report" },
@@ -56,7 +56,7 @@ local function closure(order)
   return reach
 end
 
--- Lua: modules, their rooms, what they use.
+-- Lua: modules, their rooms, and the modules that they use.
 
 local function lua_room(path)
   return path:match("^lua/ett/([%w_]+)/") or path:match("^lua/ett/init%.lua$") and "public"
@@ -74,7 +74,7 @@ local function without_comments(text)
 end
 
 --- Every Lua module of the product: name -> { path, room, uses = { name -> true } }; "require" inside functions counts,
---- and a name built from a prefix ("ett.validate." .. x) uses all that begin so.
+--- and a name built from a prefix ("ett.validate." .. x) uses all modules with that prefix.
 function structure.lua_modules()
   if structure.kept_modules then return structure.kept_modules end
   local modules = {}
@@ -101,7 +101,7 @@ function structure.lua_modules()
   return modules
 end
 
--- C: files, their rooms, what they include.
+-- C: files, their rooms, and the files that they include.
 
 local function c_room(path)
   return path:match("^runtime/(.*)/[^/]+$") or path:match("^(samplers/.*)/[^/]+$")
@@ -177,7 +177,7 @@ function structure.cycles(graph)
   return found
 end
 
---- Arrows from one room to another that the design does not have, as "a uses b".
+--- Uses between rooms that the design forbids, as "a uses b".
 function structure.wrong_arrows()
   local found = {}
   for _, pair in ipairs { { structure.lua_modules(), lua_order }, { structure.c_files(), c_order } } do
@@ -266,7 +266,7 @@ local function long_lua_functions(path, most, found)
   end
 end
 
--- clang-format puts the last brace of a function into the first column, and no other but those of types.
+-- clang-format puts only the last braces of functions and types into the first column.
 local function long_c_functions(path, most, found)
   local start, number
   number = 0
@@ -344,7 +344,8 @@ local function known_names()
   return exact, base
 end
 
--- A file that a comment names is there: C files by name alone, others where a folder of the tree begins their path.
+-- Whether a file named in a comment exists. C files are found by name alone, others only if their path begins with a
+-- folder of the tree.
 local function missing_file(name, exact, base)
   local clean = name:gsub("^%./", "")
   if clean:match("^_") or clean:match("%u%u_") or clean:match("foo") or clean:match("^x%.") then return false end
@@ -355,7 +356,7 @@ local function missing_file(name, exact, base)
     not clean:match("/my_")
 end
 
---- Files and modules that comments and pages name and that are not there: "file: name".
+--- Files and modules named in comments and pages that do not exist: "file: name".
 function structure.missing_names()
   local exact, base = known_names()
   local modules, found = structure.lua_modules(), {}
@@ -410,7 +411,7 @@ local function sentences_of(text, visit)
   end
 end
 
---- Sentences of a text of Markdown or of `--help`: how many there are, and those of more than `most` words.
+--- Sentences of a text of Markdown or of `--help`: their number, and those of more than `most` words.
 ---@return integer count, string[] long
 function structure.long_sentences(text, most)
   local count, long = 0, {}

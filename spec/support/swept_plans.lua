@@ -1,10 +1,11 @@
---- Random plans swept over two fields at a time, every field in turn: each row against the single estimate of its plan.
+--- Sweeps random plans over two fields at a time, every field in turn, and compares each row with the single estimate
+-- of its plan.
 local random_plans = require "random_plans"
 local rank_map = require "rank_map"
 
 local swept_plans = {}
 
--- Values of fields that are neither booleans nor choices.
+-- Values of fields other than booleans and choices.
 local values = { seq = { 512, 1024, 2048 }, tp = { 1, 2, 4 }, cp = { 1, 2 }, ep = { 1, 2, 4 }, etp = { 1, 2 },
   micro_batch = { 1, 2, 4 }, micro_batches = { 1, 4, 8 }, global_batch = { 64, 128 }, dtype = { "bf16", "fp32" },
   gradient_dtype = { "fp32", "bf16" }, stack = { "megatron", "fsdp_eager", "plain" }, pp = { 1, 2, 4 },
@@ -34,7 +35,7 @@ local function choices(field, p, pick)
   return values[name] or field[2] == "boolean" and { true, false } or field.one_of
 end
 
---- Sentences on rows that differ from single estimates, and how many rows were compared.
+--- Sentences on rows that differ from single estimates, and the number of compared rows.
 function swept_plans.compare(count, seed)
   local ett, fields = require "ett", require("ett.plan.fields").list
   local names, pick = require("ett.profile.cluster").names(), random_plans.generator(seed)

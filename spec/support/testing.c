@@ -1,5 +1,6 @@
-/* ett.testing: runs a function with allocations failing. With oom_shim.so preloaded every
- * malloc of the process is in play; without it (sanitizer builds) only Lua's own. */
+/* ett.testing: runs a function with allocations failing. With oom_shim.so preloaded,
+ * every malloc of the process can fail; without it (sanitizer builds) only allocations of
+ * Lua. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <lauxlib.h>
@@ -153,7 +154,7 @@ static void redirect(int stream, const char *path) {
   close(file);
 }
 
-/* What a process started anew would know: its streams are files, nothing else. */
+/* The state of a newly started process, whose streams are files. */
 static void forget_terminal(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_getfield(L, -1, "ett.host");
@@ -168,7 +169,7 @@ static void forget_terminal(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Writes the names of the modules that are loaded, a line each. */
+/* Writes the names of the loaded modules, one per line. */
 static void tell_modules(lua_State *L, int file) {
   FILE *out = fdopen(file, "w");
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -177,7 +178,7 @@ static void tell_modules(lua_State *L, int file) {
       fprintf(out, "%s\n", lua_tostring(L, -2));
 }
 
-/* Pushes all that comes through a pipe. */
+/* Pushes all data from a pipe. */
 static void push_all(lua_State *L, int file) {
   luaL_Buffer text;
   luaL_buffinit(L, &text);

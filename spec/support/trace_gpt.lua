@@ -1,4 +1,4 @@
---- Kineto traces of a GPT's training step whose plan and kernel times are chosen: what PyTorch records with shapes.
+--- Kineto traces of a GPT's training step with a given plan and given kernel times, as PyTorch records it with shapes.
 --
 --   local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 3, seq = 32, batch = 2, vocab = 512, tp = 2 }
 --   gpt:recording { rank = 0, world = 2 }        -- of trace_maker
@@ -74,8 +74,8 @@ local function text_of(dims)
 end
 
 --- One rank's recording. given: rank, world; late(name, layer): microseconds that the host of this rank waits before an
---- operator; at(rank) of collectives: transfers begin when the last rank is there, which `starts` (shared by all ranks)
---- says; recompute: "full" runs each layer again.
+--- operator; at(rank) of collectives: transfers begin when the last rank arrives, by `starts` (shared by all ranks);
+-- recompute: "full" runs each layer again.
 function trace_gpt:recording(given)
   local r = maker.new { rank = given.rank, world = given.world }
   local host, device, number, names = 100, 200, 1, 0
@@ -123,8 +123,8 @@ function trace_gpt:recording(given)
   return r
 end
 
---- Recordings of all ranks of one tensor-parallel group: a transfer begins when the last rank is there.
---- given: late(rank, name, layer, pass): microseconds that a rank's host waits before an operator.
+--- Recordings of all ranks of one tensor-parallel group: a transfer begins when the last rank arrives. given:
+-- late(rank, name, layer, pass): microseconds that a rank's host waits before an operator.
 function trace_gpt:recordings(given)
   local world, ranks, starts, done = self.tp, {}, {}, {}
   given = given or {}

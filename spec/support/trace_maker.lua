@@ -1,4 +1,4 @@
---- Makes small Kineto traces whose metrics are known by arithmetic. Times in microseconds.
+--- Makes small Kineto traces with metrics that can be computed by hand. Times in microseconds.
 local json = require "ett.json"
 
 local maker = {}
@@ -59,7 +59,7 @@ function maker:write(path)
   return path
 end
 
---- A fresh folder that is removed when the spec ends.
+--- A new folder that is removed when the spec ends.
 function maker.folder()
   local name = os.tmpname()
   os.remove(name)
@@ -78,7 +78,7 @@ function maker.remove(folder)
   lfs.rmdir(folder)
 end
 
---- Writes recordings (one for each rank) to a fresh folder and gives it to fn, then removes it.
+--- Writes recordings (one per rank) to a new folder, calls fn with it, then removes it.
 function maker.with(recordings, fn)
   local folder = maker.folder()
   for i, recording in ipairs(recordings) do recording:write(("%s/trace_%d.json"):format(folder, i - 1)) end

@@ -1,4 +1,4 @@
---- A strict reader of the XML that ett writes: raises at the first thing that is not well-formed XML 1.0.
+--- A strict reader of the XML that ett writes: raises at the first violation of XML 1.0.
 --
 --   xml.read(text) -> { name =, attributes = { name = value }, text =, children... }
 local xml = {}

@@ -1,15 +1,15 @@
---- Active sampling against the full grid: a campaign whose every shape is known, measured whole or chosen actively.
+--- Compares active sampling with the full grid, on campaigns with a known time for every shape.
 --
--- Both are judged on the same held-out fifth of the kernels, which neither sees: a kernel is held out of every
--- table that has it. The models are those that a profile would serve (ett.profile.fit), one a pool of operators and
--- pass. Active sampling stops automatically: by "grid", when its surfaces predict no gain from further shapes.
+-- Both are tested on the same held-out fifth of the kernels; a kernel is held out of every table that has it. The
+-- models are those of a profile (ett.profile.fit), one per pool of operators and pass. Active sampling stops
+-- automatically: with "grid", if its surfaces predict no gain from further shapes.
 local active = require "ett.sampling.active"
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 
 local campaign = {}
 
--- Errors below this are alike: no timing repeats better.
+-- Errors below this count as equal: no timing repeats better.
 local floor = active.repeatable
 
 local function row_of(file, i) return table.move(file.rows, (i - 1) * file.dims + 1, i * file.dims, 1, {}) end
@@ -21,7 +21,7 @@ local function unit(text, seed)
   return (hash >> 11) / 2.0 ^ 53
 end
 
---- Rows of a table that are the campaign: all, or a seeded `most` of them.
+--- The rows of a table that form the campaign: all, or `most` of them, chosen by a seed.
 local function drawn(file, most, seed)
   local keys, order = {}, {}
   for i = 1, file.count do keys[i], order[i] = regress.mix(regress.mix(seed) + i), i end
@@ -32,7 +32,7 @@ local function drawn(file, most, seed)
   return order
 end
 
---- A table of the campaign (visits: as ett.active takes them): which of its rows are held out.
+--- A table of the campaign with its held-out rows (visits: as in ett.active).
 ---@param one table name, target (of a campaign; row i is shape i), choice (of ett.profile.fit)?, file { pool, family,
 --- dims, rows (flat), count, passes = { { pass =, seconds =, repeated =?, truth =? } } }, entry { gpu, dtype, path? };
 --- repeated: what active sampling sees of a shape, which it may visit oftener; truth: what held-out rows are held to
@@ -47,7 +47,7 @@ function campaign.split(one, seed, most)
   return one
 end
 
---- Rows of a table that active sampling measures before it stops, and its chooser.
+--- The rows of a table that active sampling measures, and its chooser.
 ---@param stop? fun(chosen: integer[]): boolean called after every round; true stops
 ---@param known? table features that tables of the same pool had measured before; this one's are added
 function campaign.choose(one, target_error, stop, known)
@@ -126,7 +126,7 @@ function campaign.errors(tables, rows, repeated)
   return errors
 end
 
---- A quarter of a table's rows: drawn at random, or each the farthest from all before it.
+--- A quarter of a table's rows: random, or each the farthest from all earlier ones.
 local choices = {}
 
 function choices.random(one)
@@ -158,8 +158,8 @@ local function ratio_of(tables, errors, full)
   return math.exp(sum / count)
 end
 
---- Rows of a bench: what a quarter of every table gives without looking at any time, its shapes visited as active
---- sampling visits them.
+--- Rows of a bench: the error with a quarter of every table, chosen without any time, with the visits of active
+-- sampling.
 function campaign.blind_rows(tables)
   local all, rows = {}, {}
   for _, one in ipairs(tables) do all[one] = one.rest end
@@ -173,7 +173,7 @@ function campaign.blind_rows(tables)
   return rows
 end
 
---- Whether errors are more than a tenth above others, row by row, beyond the rows' own noise: one-sided, 95 %.
+--- Whether errors exceed others by more than a tenth, beyond the noise of the rows: one-sided, 95 %.
 local function surely_worse(errors, others)
   local n, sum, square = #errors, 0, 0
   for k = 1, n do sum = sum + (errors[k] - 1.1 * others[k]) / n end
@@ -181,7 +181,7 @@ local function surely_worse(errors, others)
   return sum > 1.645 * math.sqrt(square / n)
 end
 
---- Chooses shapes in every table until it stops, and compares.
+--- Runs active sampling on every table and compares it with the grid.
 ---@return table used, grid (shapes), visited (shapes, each times its visits), ratio (geometric mean over tables and
 --- passes of the mean errors'), full, reached (mean error), worse, surely_worse, compared, charged (shapes, the grid
 --- where surely worse), honest, said, lines
@@ -223,8 +223,8 @@ function campaign.judge(tables, target_error)
   return r
 end
 
---- Shapes after which the mean errors of a table first come within `points` of the whole grid's, every pass; and were
---- active sampling told so.
+--- The number of shapes after which the mean error of every pass of a table is first within `points` of the whole
+-- grid's.
 local function first_within(one, points)
   local full = campaign.errors({ one }, { [one] = one.rest })[one]
   local chosen = campaign.choose(one, 0, function(chosen)
@@ -235,7 +235,7 @@ local function first_within(one, points)
   return #chosen
 end
 
---- A row of a bench: the share of the shapes at the first round whose error is within half a point of the grid's.
+--- A row of a bench: the share of shapes after the first round with an error within half a point of the grid's.
 function campaign.half_point_row(tables)
   local used, grid = 0, 0
   for _, one in ipairs(tables) do
@@ -247,7 +247,7 @@ end
 
 local function percent(part, whole) return ("%.0f %%"):format(100 * part / whole) end
 
---- Rows of a bench about a campaign: the grid's error, and a target of 5 %.
+--- Rows of a bench for a campaign: targets "grid" and 5 %.
 ---@param label string
 function campaign.rows(label, tables)
   local r = campaign.judge(tables, "grid")

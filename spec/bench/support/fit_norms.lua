@@ -1,8 +1,8 @@
---- Fits in_step.norm on tables of norms in training, with all rows and leaving out a shape or a device.
+--- Fits in_step.norm to tables of norms in training: to all rows, and without one shape or device.
 --
 --   ett run spec/bench/support/fit_norms.lua     -- prints the constants
 --
--- `ett bench kernels` prints the errors of rows left out. Least absolute errors of log(estimated / measured), by the
+-- `ett bench kernels` prints the errors of held-out rows. Least absolute errors of log(estimated / measured), by the
 -- method of Nelder and Mead on logarithms.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local csv, devices = require "ett.csv", require "ett.profile.device"
@@ -114,7 +114,7 @@ function fit_norms.fit(rows)
   return constants_of(logs)
 end
 
---- Mean errors of each pass, of rows that a fit did not see: all rows of one group are left out in turn.
+--- Mean held-out errors of each pass: all rows of one group are held out in turn.
 ---@param group function(row) -> name
 function fit_norms.left_out(rows, group)
   local groups, sums = {}, { forward = { 0.0, 0 }, backward = { 0.0, 0 } }

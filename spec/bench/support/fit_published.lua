@@ -1,10 +1,11 @@
---- Fits the factors of spec/support/published_factors.lua on published steps, on all sources and leaving out one each.
+--- Fits the factors of spec/support/published_factors.lua to published steps: to all sources, and without one source
+-- each.
 --
 --   ett run spec/bench/support/fit_published.lua [rounds=3] [most=8] [out=FILE] [write=true]
 --
 -- write: the factors fitted on all sources go into in_step.lua and the stacks.
--- Gauss-Newton on log(estimated / measured): Huber weights, each source and device counts by the square root of its
--- rows, and each factor is pulled to its prior. A source is left out on the derivatives of the last round.
+-- Gauss-Newton on log(estimated / measured): Huber weights; each source and device has the weight of the square root
+-- of its rows; each factor is pulled to its prior. Fits without a source use the derivatives of the last round.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local factors = require "published_factors"
 local published = require "published"
@@ -18,7 +19,7 @@ local count = #factors.list
 
 local function group_of(row) return published.source(row) .. row.device .. row.arch .. tostring(row.precision) end
 
--- Rows that are fitted: of each group about `options.most`, evenly taken.
+-- The rows of the fit: about `options.most` of each group, evenly spaced.
 local function fitted_rows()
   local rows, sizes, seen = {}, {}, {}
   for _, row in ipairs(assert(published.rows())) do
@@ -34,7 +35,7 @@ local function fitted_rows()
   return rows
 end
 
--- log(estimated / measured) of each row; false where ett has no estimate, nil where `on` leaves the row out.
+-- log(estimated / measured) of each row; false if ett has no estimate, nil if `on` excludes the row.
 local function errors(rows, theta, on)
   local values = {}
   for i = 1, count do values[i] = math.exp(theta[i]) end
@@ -65,7 +66,7 @@ local function solve(a, b)
   return b
 end
 
---- The best step from theta, on linear errors; rows of `left_out` do not count.
+--- The best step from theta for linear errors; rows of `left_out` are excluded.
 local function linear_fit(rows, errors_at, slopes, theta, left_out)
   local sizes = {}
   for _, row in ipairs(rows) do sizes[group_of(row)] = (sizes[group_of(row)] or 0) + 1 end

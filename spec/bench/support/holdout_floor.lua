@@ -1,5 +1,5 @@
---- The error that no physical answer can go below: of rows that were measured faster than the device or the link
---- allows, whatever keeps to physics errs by at least what they lack.
+--- The smallest possible error of a physical prediction. Some rows were measured faster than the device or the link
+-- allows; a physical prediction errs at least by the difference.
 ---   floor.of(file, tested, pass) = mean of max(0, least / measured - 1) over the tested rows
 local physics = require "ett.profile.physics"
 local schema = require "ett.base.schema"
@@ -12,13 +12,13 @@ floor.rates = {
   V = { node = 50e9 },                     -- one NDR InfiniBand of 400 Gb/s; one device a node
 }
 
---- The least seconds of a collective over ranks on `nodes` nodes. Sizes count the whole buffer, though the
---- all-gather files more likely count one rank's share, which would take `ranks` times as long: the milder bound.
+--- The least seconds of a collective over ranks on `nodes` nodes. Sizes count the whole buffer. The all-gather files
+-- probably count one rank's share, which would take `ranks` times as long; this is the weaker bound.
 ---@param bytes number of the whole buffer
 ---@param rates table { node=, device= } bytes/s
 function floor.collective(kind, bytes, nodes, gpus, rates)
   local parts = nodes > 1 and nodes or gpus
-  -- What a node (or a device, in one node) must receive: all that does not lie there yet.
+  -- Bytes that a node (or a device, in one node) must receive: the part that it does not hold.
   local moved = kind == "send_recv" and bytes or bytes * (parts - 1) / parts
   return moved / (nodes > 1 and rates.node or rates.device)
 end

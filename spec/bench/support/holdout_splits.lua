@@ -1,4 +1,4 @@
---- Writes which rows each split of the hold-out tests, for spec/bench/holdout_reference.py:
+--- Writes the test rows of each split of the hold-out, for spec/bench/holdout_reference.py:
 ---   ett run spec/bench/support/holdout_splits.lua > splits.txt
 --- One line per file and split: initial, path, split, then a character per row (1: tested).
 local holdout = require "ett.profile.holdout"

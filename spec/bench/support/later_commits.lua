@@ -1,10 +1,10 @@
---- Commits after the tree of `first` that add what that tree could not do, by capability. Commits that are not listed
---- (moves, mends, speed, messages, plain English, fewer lines) serve its functions. Read by ../functions.lua.
+--- Commits after the tree of `first` that add new functions, by capability. All other commits (moves, repairs, speed,
+-- messages, plain English, fewer lines) change functions of that tree. Read by ../functions.lua.
 return {
   --- The last commit before files moved into rooms.
   first = "abb6c1d",
 
-  --- Commits that restore what another one lost: they are compared with the commit before the loss.
+  --- Commits that restore lost code: they are compared with the commit before the loss.
   restored = { e8614b8 = "6e973ac", ["0037e72"] = "29bb9f8" },
 
   capabilities = {

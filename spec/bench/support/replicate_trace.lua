@@ -1,4 +1,4 @@
---- Makes a large trace out of a real one: its events again and again, each time later.
+--- Makes a large trace from a real one: repeats its events with later times.
 local replicate = {}
 
 --- Text of a (gzipped) file.

@@ -1,5 +1,5 @@
 --- The shared sample files of estimate-train-time, as the measures of regressors read them.
----   local files = shared_samples.read()     -- of ett.holdout; or nil where the files are not there
+---   local files = shared_samples.read()     -- of ett.holdout; or nil if the files are missing
 local holdout = require "ett.profile.holdout"
 
 local shared_samples = {}
@@ -41,9 +41,9 @@ local function kernels_of_linear2(files)
   return wanted
 end
 
---- Error at the shapes of Perlmutter's linear2 on several tensor ranks, which nobody sampled under that name: the same
---- products are measured in the sibling files (linear4 at four times the ranks, say). Those rows are held out of
---- every file, and the pool is fitted to the rest.
+--- Error at the shapes of Perlmutter's linear2 on several tensor ranks, which were not sampled under that name. The
+--- same products are in the sibling files, such as linear4 at four times the ranks. Those rows are held out of every
+--- file, and the pool is fitted to the rest.
 ---@return table[] { pass=, rows=, error= }
 function shared_samples.linear2(files)
   local wanted, by_pass = kernels_of_linear2(files), {}

@@ -1,4 +1,4 @@
-/* cubin.h - a number for a cubin, the same where it was compiled and where it is loaded.
+/* cubin.h - a number for a cubin, equal for the compiled and the loaded one.
  */
 #ifndef ETT_STAND_IN_CUBIN_H
 #define ETT_STAND_IN_CUBIN_H
@@ -6,7 +6,7 @@
 #include <elf.h>
 #include <stddef.h>
 
-/* FNV-1a over all that its section table reaches. */
+/* FNV-1a over the file up to the end of its section table and of its sections. */
 static inline unsigned long long ett_stand_in_cubin_hash(const char *image) {
   const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
   const Elf64_Shdr *sections = (const Elf64_Shdr *)(image + head->e_shoff);

@@ -1,6 +1,6 @@
-/* cuBLASLt of the stand-in: descriptors are checked as the documentation of
- * cublasLtMatmul says, and the product is computed in double precision from the
- * column-major layouts it was given. */
+/* cuBLASLt of the stand-in: descriptors are checked by the documentation of
+ * cublasLtMatmul, and the product is computed in double precision from the given
+ * column-major layouts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +160,7 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/* --- what may be multiplied ------------------------------------------------------ */
+/* --- valid products -------------------------------------------------------------- */
 
 static int fits(const layout *a, const layout *b, const layout *c, const layout *d,
                 const operation *o) {
@@ -266,7 +266,7 @@ static void multiply(void *data) {
     return;
   uint64_t k = p->o.first == CUBLAS_OP_T ? p->a.rows : p->a.columns;
   if ((double)p->d.rows * (double)p->d.columns * (double)k * p->a.batch > 4e6)
-    return; /* results are looked at for small shapes only */
+    return; /* only results of small shapes are read */
   for (int i = 0; i < p->a.batch; i++) {
     const char *a = p->pa + (size_t)(i * p->a.stride) * ett_stand_in_bytes(p->a.type);
     const char *b = p->pb + (size_t)(i * p->b.stride) * ett_stand_in_bytes(p->b.type);

@@ -283,7 +283,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
   case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR:
     ett_stand_in_abort("an engine configuration of a heuristic is finalized by it");
   case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: {
-    /* The heuristic's first proposal is one that cannot be built, as happens. */
+    /* The first proposal of the heuristic cannot be built, as can happen with cuDNN. */
     const descriptor *configuration =
         ett_stand_in_part(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
     status = ett_stand_in_integer(configuration, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) == 0

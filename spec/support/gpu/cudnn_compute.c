@@ -1,6 +1,5 @@
-/* What an operation graph of cuDNN computes: each operation in double precision, in the
- * order given, on rank-four tensors. Slow, and only for the small shapes whose results
- * are looked at. */
+/* Computes an operation graph of cuDNN: each operation in double precision, in the
+ * given order, on rank-four tensors. Slow; only for small shapes. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -61,7 +60,7 @@ static int64_t offset(const tensor *t, const int64_t *index) {
       for (index[2] = 0; index[2] < (dims)[2]; index[2]++)                               \
         for (index[3] = 0; index[3] < (dims)[3]; index[3]++)
 
-/* --- whether tensors fit --------------------------------------------------------- */
+/* --- matching tensors ------------------------------------------------------------- */
 
 static int broadcasts(const tensor *small, const tensor *large) {
   for (int i = 0; i < RANK; i++)
@@ -111,7 +110,7 @@ cudnnStatus_t ett_stand_in_operation_fits(const descriptor *o) {
     tensor x = part(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC);
     tensor y = part(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC);
     fits = 1;
-    for (int i = 0; i < RANK; i++) /* heads of grouped queries fold onto fewer */
+    for (int i = 0; i < RANK; i++) /* grouped queries: several heads share one */
       fits = fits && (i == 1 ? x.dims[i] % y.dims[i] == 0
                              : x.dims[i] == y.dims[i] || y.dims[i] == 1);
   } else {

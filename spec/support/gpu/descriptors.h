@@ -22,7 +22,7 @@ typedef struct descriptor {
   attribute attributes[MAX_ATTRIBUTES];
 } descriptor;
 
-/* The attribute of that name, or NULL when it was not set. */
+/* The attribute of that name; NULL if it was not set. */
 const attribute *ett_stand_in_attribute(const descriptor *d,
                                         cudnnBackendAttributeName_t name);
 
@@ -32,14 +32,14 @@ descriptor *ett_stand_in_part(const descriptor *d, cudnnBackendAttributeName_t n
 int64_t ett_stand_in_integer(const descriptor *d, cudnnBackendAttributeName_t name,
                              int64_t fallback);
 
-/* Whether an operation's tensors fit each other. */
+/* Whether the tensors of an operation match. */
 cudnnStatus_t ett_stand_in_operation_fits(const descriptor *operation);
 
-/* Whether the engines compute such a graph (data types, head sizes). */
+/* Whether the engines support the graph (data types, head sizes). */
 cudnnStatus_t ett_stand_in_graph_supported(const descriptor *graph);
 
 /* Computes the operations of a graph in their order, on the tensors that ids and pointers
- * bind; checks that exactly the tensors which are not virtual are bound. */
+ * bind; checks that all tensors except the virtual ones are bound. */
 void ett_stand_in_compute(const descriptor *graph, const int64_t *ids,
                           void *const *pointers, int64_t count);
 

@@ -101,7 +101,7 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-/* NVRTC looks for a private table of the driver; a driver may be without it. */
+/* NVRTC looks for a private table of the driver; a driver may lack it. */
 CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id) {
   (void)id;
   *table = NULL;

@@ -1,4 +1,4 @@
-/* driver.h - what the driver's parts share: the one state of the stand-in. */
+/* driver.h - the state of the stand-in, shared by the parts of the driver. */
 #ifndef ETT_STAND_IN_DRIVER_H
 #define ETT_STAND_IN_DRIVER_H
 
@@ -39,14 +39,14 @@ typedef struct ett_stand_in_state {
 ett_stand_in_state *ett_stand_in(void);
 CUcontext ett_stand_in_context(void);
 
-/* From now on the context of this thread answers everything with that error. */
+/* From now on every call in this thread's context returns that error. */
 void ett_stand_in_die(CUresult status);
 
-/* A call that waits for the device: ends the process when a kernel never ends, as a real
- * call would hang. */
+/* Called by functions that wait for the device: ends the process if a kernel never
+ * ends, because a real call would hang. */
 void ett_stand_in_must_end(const char *name);
 
-/* True when a stream of this thread is being captured: the capture is then spoilt. */
+/* True if a stream of this thread is being captured; the capture then becomes invalid. */
 int ett_stand_in_forbid_capture(void);
 
 /* Every handle begins with this. */

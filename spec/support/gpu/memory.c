@@ -53,7 +53,7 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr address) {
                      address);
 }
 
-/* The live allocation that [address, address + bytes) lies inside, or NULL. */
+/* The live allocation that contains [address, address + bytes), or NULL. */
 static const allocation *holder(CUdeviceptr address, size_t bytes) {
   const ett_stand_in_state *s = ett_stand_in();
   for (int i = 0; i < s->allocation_count; i++) {
@@ -108,7 +108,7 @@ typedef struct set_data {
 
 static void run_set(void *data) {
   const set_data *s = data;
-  /* Large ones are cache flushes: nobody reads them. */
+  /* Large ones are cache flushes, which are never read. */
   if (s->bytes <= (size_t)1 << 20)
     memset((void *)s->address, s->value, s->bytes);
 }
@@ -124,7 +124,7 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_
   return ett_stand_in_enqueue(stream, &work);
 }
 
-/* Over the link where access is enabled, else by way of the host, at an eighth. */
+/* Over the link if access is enabled, else through the host at an eighth of the rate. */
 CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                    CUcontext from_context, size_t bytes,
                                    CUstream stream) {

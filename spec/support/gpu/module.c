@@ -1,7 +1,7 @@
 /* Modules and launches of the stand-in. A cubin is an ELF file: its sections name the
  * kernels, and
- * ".nv.info.NAME" the size of each parameter, so that a launch can be held against the
- * kernel it starts. */
+ * ".nv.info.NAME" the size of each parameter, so that a launch can be compared with its
+ * kernel. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <math.h>
@@ -75,8 +75,8 @@ static void read_functions(CUmodule module, const char *image) {
   }
 }
 
-/* With ETT_GPU_EXECUTE: the source that NVRTC's stand-in kept of this cubin, compiled for
- * the host. */
+/* With ETT_GPU_EXECUTE: the source of this cubin, stored by the stand-in NVRTC,
+ * compiled for the host. */
 static void load_computed(CUmodule module, const char *image) {
   const char *folder = getenv("ETT_GPU_EXECUTE");
   char base[1024], command[8192];

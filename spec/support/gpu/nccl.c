@@ -17,7 +17,7 @@ enum { MAX_RANKS = 16 };
 
 typedef struct meeting {
   int size, arrived, left;
-  uint64_t calls[MAX_RANKS]; /* a number over every rank's calls */
+  uint64_t calls[MAX_RANKS]; /* a hash of every rank's calls */
 } meeting;
 
 struct ncclComm {
@@ -128,7 +128,7 @@ static size_t type_bytes(ncclDataType_t type) {
   }
 }
 
-/* What NCCL prints with NCCL_DEBUG=INFO and the subsystem TUNING. */
+/* The output of NCCL with NCCL_DEBUG=INFO and the subsystem TUNING. */
 static void say(const char *name, size_t bytes) {
   const char *level = getenv("NCCL_DEBUG"), *path = getenv("NCCL_DEBUG_FILE");
   const char *systems = getenv("NCCL_DEBUG_SUBSYS");

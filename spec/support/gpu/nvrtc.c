@@ -78,7 +78,7 @@ static unsigned long long hash_text(unsigned long long hash, const char *text) {
   return hash;
 }
 
-/* Path of the code of a program, empty without a folder for it. */
+/* Path of the code of a program; empty without a folder. */
 static void place(char path[4096], const char *source, int count,
                   const char *const *options) {
   const char *folder = getenv("ETT_GPU_CUBINS");
@@ -122,7 +122,7 @@ static void end_file(FILE *out, const char *part, const char *path) {
     ett_stand_in_abort("cannot write %s", path);
 }
 
-/* Nobody runs the code: of its cubin only names and parameters are read. CUDA 13 can
+/* The code never runs: only names and parameters of its cubin are read. CUDA 13 can
  * leave out optimizations and unused parts of the language, which halves the time. */
 static nvrtcResult compile_fast(nvrtcProgram program, int count,
                                 const char *const *options) {
@@ -164,8 +164,8 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
   return status;
 }
 
-/* Behind the source: one function a kernel that takes its parameters as a driver gets
- * them. */
+/* After the source: one function per kernel that takes the parameters in the driver's
+ * form. */
 static void keep(nvrtcProgram program) {
   char path[4096], part[4200];
   const char *folder = getenv("ETT_GPU_EXECUTE"), *host = getenv("ETT_GPU_HOST_HEADER");

@@ -1,13 +1,13 @@
-/* stand_in.h - what the parts of the stand-in GPU share.
+/* stand_in.h - shared by the parts of the stand-in GPU.
  *
- * The stand-in is a set of shared objects under the names of NVIDIA's libraries. It
- * checks every call the way the documentation of the real one says, keeps device memory
- * on the host, and lets device time pass beside the host's clock: work put on a stream is
- * done at once, but counts as running for as long as a simple model says. What a real
- * library would answer with an error code is answered with that code; what a real library
- * would not survive, or would leak, ends the process with a line that begins "stand-in:".
+ * The stand-in is a set of shared objects with the names of NVIDIA's libraries. It checks
+ * every call by the documentation of the real library, and keeps device memory on the
+ * host. Work on a stream is done immediately, but counts as running for the time of a
+ * simple model. Errors that a real library reports return its error code. Calls that
+ * would crash a real library, or leak, end the process with a line that begins with
+ * "stand-in:".
  *
- * Set by the environment (all optional):
+ * Environment variables (all optional):
  *
  *   ETT_GPU_DEVICES, ETT_GPU_CAPABILITY, ETT_GPU_MEMORY (bytes), ETT_GPU_L2 (bytes)
  *
@@ -15,7 +15,7 @@
  *
  *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile
  *
- *   ETT_GPU_ALLOCATION_FAILS=n: the n-th allocation and all that follow find no memory
+ *   ETT_GPU_ALLOCATION_FAILS=n: the n-th allocation and all later ones fail
  *
  *   ETT_GPU_LOST=n:status: the n-th launch makes the context fail with that CUresult
  *
@@ -24,9 +24,9 @@
  *   ETT_GPU_EXECUTE=FOLDER, ETT_GPU_HOST_HEADER=FILE: kernels, products and attention are
  *   computed; needs the stand-in libnvrtc and a C++ compiler
  *
- *   ETT_GPU_CUBINS=FOLDER: the stand-in libnvrtc keeps compiled kernels there
+ *   ETT_GPU_CUBINS=FOLDER: the stand-in libnvrtc stores compiled kernels there
  *
- *   ETT_GPU_REPORT=FILE: at exit, counts of calls and what is still held */
+ *   ETT_GPU_REPORT=FILE: at exit, counts of calls and of held objects */
 #ifndef ETT_STAND_IN_H
 #define ETT_STAND_IN_H
 
@@ -36,7 +36,7 @@
 
 #include <cuda.h>
 
-/* Its own memory is not ett's: failed-allocation specs let it have what it asks for. */
+/* Allocations of the stand-in never fail in failed-allocation specs. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
 extern void *__libc_realloc(void *block, size_t bytes);
@@ -46,7 +46,7 @@ extern void __libc_free(void *block);
 #define realloc __libc_realloc
 #define free __libc_free
 
-/* Ends the process: a call that a real device would not survive. */
+/* Ends the process at a call that would crash or corrupt a real device. */
 void ett_stand_in_abort(const char *format, ...)
     __attribute__((format(printf, 1, 2), noreturn));
 
@@ -63,20 +63,20 @@ typedef struct ett_stand_in_work {
   size_t data_bytes; /* copied when a graph records it */
 } ett_stand_in_work;
 
-/* Enqueues work on a stream, or records it when the stream is being captured. */
+/* Enqueues work on a stream, or records it if the stream is being captured. */
 CUresult ett_stand_in_enqueue(CUstream stream, const ett_stand_in_work *work);
 
-/* Status of the context of the calling thread: CUDA_SUCCESS, or the error it died of. */
+/* Status of the calling thread's context: CUDA_SUCCESS, or its permanent error. */
 CUresult ett_stand_in_status(void);
 
-/* Whether [address, address + bytes) lies inside one live allocation. */
+/* Whether one live allocation contains [address, address + bytes). */
 int ett_stand_in_holds(CUdeviceptr address, size_t bytes);
 
 /* Capability (90 for sm_90) of the device in use. */
 int ett_stand_in_capability(void);
 
-/* How a profiler hears of finished work: called for each piece with its start and end in
- * nanoseconds. */
+/* A profiler's callback: called for each finished piece of work with its start and end
+ * in nanoseconds. */
 typedef void ett_stand_in_listener(const char *name, uint64_t start_ns, uint64_t end_ns);
 void ett_stand_in_listen(ett_stand_in_listener *listener);
 

@@ -14,7 +14,7 @@ typedef struct graph {
 
 struct CUstream_st {
   object base;
-  double end; /* when the work enqueued so far is done */
+  double end; /* time at which the enqueued work ends */
   graph *capture;
   int spoilt;
 };
