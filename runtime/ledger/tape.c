@@ -97,7 +97,7 @@ ett_tape *ett_tape_new(size_t inputs, const double *constants, size_t constant_c
   for (size_t i = 0; i < output_count; i++)
     known = known && outputs[i] < registers;
   if (!known) {
-    ett_err_set(err, ETT_ERR_ARGUMENT, "an operation or register that is not there");
+    ett_err_set(err, ETT_ERR_ARGUMENT, "an operation or register that does not exist");
     return NULL;
   }
   ett_tape *tape = calloc(1, sizeof *tape);

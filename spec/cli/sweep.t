@@ -23,11 +23,11 @@ ett: sweep: no plan is valid on 3 devices
 ?1
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=8..1 tp=1,2
-ett: sweep: pp=8..1 must go upwards from 1 or more
+ett: sweep: pp=8..1 must ascend from at least 1
 ?2
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=0..4
-ett: sweep: pp=0..4 must go upwards from 1 or more
+ett: sweep: pp=0..4 must ascend from at least 1
 ?2
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 pp=4,8

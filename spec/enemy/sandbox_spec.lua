@@ -153,7 +153,7 @@ describe("a script in the sandbox", function()
       local output
       output, status = command.ett(folder, ("%s --sandbox --%s x"):format(search, option))
       assert.equal(2, status, output)
-      local sentence = "ett: search: --%s writes a file, and the sandbox lets nothing be written\n"
+      local sentence = "ett: search: --%s writes a file, which the sandbox forbids\n"
       assert.equal(sentence:format(option), output)
     end
     assert.is_nil(command.read(folder, "x"))

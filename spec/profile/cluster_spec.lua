@@ -71,7 +71,7 @@ describe("a user's cluster", function()
     for wanted, curve in pairs {
       ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },
       ["curves[2]: number 4 (bytes/s) must be between 1000 and 1e17, got -2"] = { 1, 1e4, 3, -2 },
-      ["curves[2]: sizes must ascend, got 1 bytes behind 1"] = { 1, 1e4, 1, 1e4 },
+      ["curves[2]: sizes must ascend, got 1 bytes after 1"] = { 1, 1e4, 1, 1e4 },
     } do
       local c = valid()
       c.links.intra.curves = { [2] = curve }

@@ -200,7 +200,7 @@ describe("ett sample", function()
     assert.matches(": 2 measured", text)
     text, status = run("sample c.lua --out out --quiet", "timeout -k 1 60")
     assert.equal(1, status)
-    assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the %d+ that one run goes through; give "
+    assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the limit of %d+ for one run; give "
       .. "%-%-limit, %-%-parts, or a design with count\n$", text)
   end)
 

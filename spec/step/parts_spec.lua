@@ -139,7 +139,7 @@ describe("refused clusters of unlike nodes", function()
     { "parts[1]: must be a table { cluster =, nodes = }, got 'fast'", { "fast", "slow" } },
     { "parts[1]: 3 nodes, but cluster 'few' has 2", { { cluster = few, nodes = 3 }, { cluster = slow, nodes = 1 } } },
     { "parts[1]: cluster 'both' has parts itself", { { cluster = mixed, nodes = 1 }, { cluster = slow, nodes = 1 } } },
-    { "field 'device' belongs into the clusters of the parts", mixed.parts, { device = "h100_sxm" } },
+    { "field 'device' belongs to the clusters of the parts", mixed.parts, { device = "h100_sxm" } },
     { "'parts' need 'links' with 'inter' alone", mixed.parts, { links = {} } },
   }
   for _, case in ipairs(cases) do

@@ -366,7 +366,7 @@ describe("ett.trace readers", function()
     assert(require("ett.io").write(cut, whole:sub(1, 5000)))
     local none, why = trace.open(cut)
     assert.is_nil(none)
-    assert.truthy(tostring(why):find(("cut short: it ends at byte 5000 of %d"):format(#whole), 1, true), tostring(why))
+    assert.truthy(tostring(why):find(("truncated: it ends at byte 5000 of %d"):format(#whole), 1, true), tostring(why))
   end)
 
   it("reads the graph launches of an Nsight export as device work", function()

@@ -48,7 +48,7 @@ function fields.list(command, name, text)
   if low then
     local value = math.tointeger(low)
     if value < 1 or value > math.tointeger(high) then
-      error_module.raise("usage", "%s: %s=%s must go upwards from 1 or more", command, name, text)
+      error_module.raise("usage", "%s: %s=%s must ascend from at least 1", command, name, text)
     end
     while value <= math.tointeger(high) do
       list[#list + 1] = value

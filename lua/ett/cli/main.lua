@@ -31,7 +31,7 @@ local function enter_sandbox(command, opts, words, positional)
   end
   for _, option in ipairs(command.options or {}) do
     if option.writes and opts[options.key(option)] then
-      error_module.raise("usage", "%s: --%s writes a file, and the sandbox lets nothing be written", command.name,
+      error_module.raise("usage", "%s: --%s writes a file, which the sandbox forbids", command.name,
         option[1])
     end
   end

@@ -53,7 +53,7 @@ local function measured(words, head, place, label)
   end
   local wrong = head.wrong and tonumber(words[head.wrong[place]]) or 0
   if wrong ~= 0 then
-    error_module.raise("format", "%s: %s elements are wrong; a run with faulty results is no measurement", label,
+    error_module.raise("format", "%s: %s elements are wrong; repeat the test: its times are not valid", label,
       words[head.wrong[place]])
   end
   return { time = time * 1e-6, bus = bus * 1e9, rounded = words[head.time[place]]:find("e", 1, true) ~= nil }
@@ -77,7 +77,7 @@ local function read_line(found, line, number)
   if program and (kinds[program] or not found.program) then found.program = program end
   local failed = text:match "Out of bounds values%s*:%s*(%d+) FAILED"
   if failed then
-    error_module.raise("format", "%s: %s values were out of bounds; a run with faulty results is no measurement",
+    error_module.raise("format", "%s: %s values were out of bounds; repeat the test: its times are not valid",
       label, failed)
   end
   local words = words_of((text:gsub("^#", "")))

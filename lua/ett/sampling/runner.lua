@@ -23,7 +23,7 @@ local function pending(target, held, run)
   if held.failed.all and not run.retry_failed then return list, left end
   local mine = (target.total - run.part) // run.parts + 1
   if mine > MOST_PENDING and not run.limit then
-    error_module.raise("limit", "%s: %d shapes are more than the %d that one run goes through; give --limit, --parts, "
+    error_module.raise("limit", "%s: %d shapes are more than the limit of %d for one run; give --limit, --parts, "
       .. "or a design with count", target.name, mine, MOST_PENDING)
   end
   for index = run.part, target.total, run.parts do

@@ -293,7 +293,7 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   parts->design.dims = (int)get_number(b, 1);
   parts->design.multiprocessors = get_double(b);
   if (b->bad)
-    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are cut short");
+    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are truncated");
   if (ett_design_check(&parts->design, err) != 0)
     return -1;
   parts->columns = ett_design_columns(&parts->design);
@@ -316,7 +316,7 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   parts->x = x;
   int forests = (int)get_number(b, 1);
   if (b->bad || forests > ETT_MODEL_FORESTS)
-    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are cut short");
+    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are truncated");
   for (parts->forests = 0; parts->forests < forests; parts->forests++)
     if (get_forest(b, &parts->forest[parts->forests], err) != 0) {
       parts->forests++; /* freed with the other parts */

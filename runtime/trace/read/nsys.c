@@ -411,7 +411,7 @@ static void say_if_cut_short(const char *path, ett_err *err) {
     int64_t length = pages * (page == 1 ? 65536 : page);
     if (size >= 0 && size < length)
       ett_err_set(err, ETT_ERR_FORMAT,
-                  "the database is cut short: it ends at byte %" PRId64 " of %" PRId64,
+                  "the database is truncated: it ends at byte %" PRId64 " of %" PRId64,
                   size, length);
   }
   fclose(file);

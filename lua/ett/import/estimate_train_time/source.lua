@@ -124,7 +124,7 @@ function reference_source.profile_source(config, config_path, cluster_name)
   function source.operator(model, name, pass, layers)
     local op = operator.get(name)
     if not op.sample_row then
-      error_module.raise("model", "field 'function_list': '%s' is no operator of estimate-train-time, whose "
+      error_module.raise("model", "field 'function_list': '%s' is not an operator of estimate-train-time, whose "
         .. "composition knows no such shape; use one of its own, or --composition default", name)
     end
     local shape = op.sample_row.shape { mp = plan.mp, b = plan.b, h = plan.h, l = plan.l, dim = plan.dim,

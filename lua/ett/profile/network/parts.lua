@@ -38,7 +38,7 @@ end
 function parts.check(clean, get, label)
   for _, name in ipairs(of_parts) do
     if clean[name] then
-      error_module.raise("model", "%s: field '%s' belongs into the clusters of the parts", label, name)
+      error_module.raise("model", "%s: field '%s' belongs to the clusters of the parts", label, name)
     end
   end
   if not (clean.links and clean.links.inter) or clean.links.intra then

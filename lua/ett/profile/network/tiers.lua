@@ -69,7 +69,7 @@ local function check_curve(curve, at)
       error_module.raise("model", "%s: number %d (%s) must be between %g and 1e17, got %s", at, i,
         i % 2 == 1 and "bytes" or "bytes/s", least, schema.describe(value))
     elseif i > 2 and i % 2 == 1 and value <= curve[i - 2] then
-      error_module.raise("model", "%s: sizes must ascend, got %s bytes behind %s", at, schema.describe(value),
+      error_module.raise("model", "%s: sizes must ascend, got %s bytes after %s", at, schema.describe(value),
         schema.describe(curve[i - 2]))
     end
   end
