@@ -471,8 +471,8 @@ function published.stack(row)
   -- A graph cannot split tensors by counts that the host reads.
   if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
-  -- InternEvo shards optimizer state only, and has its own checkpointing.
-  if row.framework == "internevo" then stack.sharded, stack.stops_early = false, false end
+  -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
+  if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
   return stack
 end
 
