@@ -149,7 +149,7 @@ local function add_operator_tables(into, list)
       if #row.forward > 0 and #row.backward > 0 then both[#both + 1] = row
       elseif #row.forward > 0 then one[#one + 1] = row end
     end
-    local file = ("%s_%s_%s.csv"):format(into.device:gsub("_", "-"), entry.op.name, entry.dtype)
+    local file = sample_table.name(into.device, entry.op.name, entry.dtype)
     if #both > 0 then
       list[#list + 1] = { name = file, text = operator_table(into, entry, both, passes), rows = #both }
     end
@@ -169,8 +169,8 @@ local function add_collective_tables(into, list)
       lines[i] = ("%s,%s"):format(number(math.tointeger(elements) or elements),
         number(tables.middle(entry.rows[elements])))
     end
-    list[#list + 1] = { name = ("%s_%s_%s_%d_%d.csv"):format(into.device:gsub("_", "-"), entry.kind, entry.dtype,
-      entry.topology.nodes, entry.topology.gpus_per_node), rows = #lines,
+    list[#list + 1] = { name = sample_table.name(into.device, entry.kind, entry.dtype,
+      { entry.topology.nodes, entry.topology.gpus_per_node }), rows = #lines,
       text = sample_table.header(header(into, { "collective", entry.kind },
         "from the last start to the first end over the ranks, mean of the middle half"), { "shape", "dur(us)" })
         .. table.concat(lines, "\n") .. "\n" }

@@ -29,11 +29,10 @@ function sample_table.one_line(text) return (tostring(text):gsub("%s+", " ")) en
 local one_line = sample_table.one_line
 
 --- The name of a table: DEVICE_NAME_PRECISION[_NODES_RANKS][_PARTS_PART].csv.
-function sample_table.name(device, target, precision, topology, parts, part)
-  local name = ("%s_%s_%s"):format(device, target.name, precision)
-  if topology then name = ("%s_%d_%d"):format(name, topology.nodes, topology.ranks_per_node) end
-  if parts > 1 then name = ("%s_%d_%d"):format(name, parts, part) end
-  return name .. ".csv"
+---@param name string of an operator or a collective
+---@param numbers integer[]? nodes and ranks per node of a collective; parts and part of a campaign in parts
+function sample_table.name(device, name, precision, numbers)
+  return table.concat({ (device:gsub("_", "-")), name, precision, table.unpack(numbers or {}) }, "_") .. ".csv"
 end
 
 --- Column names of a campaign target's table.

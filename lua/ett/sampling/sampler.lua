@@ -133,8 +133,9 @@ local function jobs_of(given, options, run, session_for)
     for _, precision in ipairs(precisions_of(run, given, target)) do
       local session = session_for(precision)
       for _, topology in ipairs(target.kind == "collective" and session.topologies(target) or { false }) do
-        local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target, precision,
-          topology or nil, run.parts, run.part))
+        local numbers = topology and { topology.nodes, topology.ranks_per_node } or {}
+        if run.parts > 1 then table.move({ run.parts, run.part }, 1, 2, #numbers + 1, numbers) end
+        local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target.name, precision, numbers))
         jobs[#jobs + 1] = { path = path, run = function()
           run.precision = precision
           if topology then session.use(topology) end

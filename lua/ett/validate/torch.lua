@@ -168,8 +168,8 @@ local function write_table(folder, name, entry)
     if whole then rows[#rows + 1] = { shape = row.shape, microseconds = microseconds } end
   end
   if #rows == 0 then return end
-  folders.write(("%s/cpu_%s_fp32.csv"):format(folder, name), sample_table.of_shapes({ { "ett", host.version },
-    { "backend", "cpu" }, { "operator", name }, { "time", "host time in recorded steps of PyTorch" } }, entry.op, rows,
+  folders.write(folder .. "/" .. sample_table.name("cpu", name, "fp32"), sample_table.of_shapes({
+    { "ett", host.version }, { "backend", "cpu" }, { "operator", name }, { "time", "host time in recorded steps of PyTorch" } }, entry.op, rows,
     entry.op.passes))
 end
 

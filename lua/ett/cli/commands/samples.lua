@@ -126,12 +126,13 @@ local function from_trace(opts, words)
         table.concat(counts, " and "), samples.on_host(held) and ", host time with the profiler's own" or "", source))
     end
   end
-  local body = table.concat(config.columns_name, ",") .. "\n" .. table.concat(lines, "\n") .. "\n"
+  local sample_table = require "ett.samples.table"
+  local body = sample_table.header({}, config.columns_name) .. table.concat(lines, "\n") .. "\n"
   if not opts.output then
     io.write(body)
     return 0
   end
-  local name = ("%s/%s_%s_%s.csv"):format(opts.output, opts.device or device or "unknown", config.kernel_name,
+  local name = opts.output .. "/" .. sample_table.name(opts.device or device or "unknown", config.kernel_name,
     opts.precision or "fp16")
   local folder = require "ett.base.folder"
   folder.make(opts.output)
