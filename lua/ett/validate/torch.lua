@@ -169,8 +169,8 @@ local function write_table(folder, name, entry)
   end
   if #rows == 0 then return end
   folders.write(folder .. "/" .. sample_table.name("cpu", name, "fp32"), sample_table.of_shapes({
-    { "ett", host.version }, { "backend", "cpu" }, { "operator", name }, { "time", "host time in recorded steps of PyTorch" } }, entry.op, rows,
-    entry.op.passes))
+    { "ett", host.version }, { "backend", "cpu" }, { "operator", name },
+    { "time", "host time in recorded steps of PyTorch" } }, entry.op, rows, entry.op.passes))
 end
 
 -- The view that predicts ---------------------------------------------------------------
