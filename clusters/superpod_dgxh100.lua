@@ -9,7 +9,7 @@ return {
   device = "h100_sxm",
   price_source = "unset: no public on-demand price, 2026",
   host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
-  nodes = 127, -- one place is taken by the fabric's manager
+  nodes = 127, -- the fabric manager has one place
   tiers = {
     { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",
       source = "NVLink 4 and NVSwitch, as dgx_h100" },

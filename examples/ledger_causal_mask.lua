@@ -1,6 +1,6 @@
 #!/usr/bin/env -S ett run
---- Ledger: attention with a causal mask, for kernels that skip what the mask hides.
--- Of l x l scores, l (l + 1) / 2 are computed: a meter with that fraction as its multiplier.
+--- Ledger: attention with a causal mask, for kernels that skip masked scores. They compute l (l + 1) / 2 of l x l
+-- scores: a meter has this fraction as its multiplier.
 local ledger = require "ett.ledger"
 
 local function causal_attention(o)

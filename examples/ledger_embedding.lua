@@ -1,7 +1,7 @@
 #!/usr/bin/env -S ett run
 --- Ledger: embedding and output layer, both split over the vocabulary.
--- A lookup multiplies nothing: each rank has the rows of its part, zeros elsewhere, and the parts
--- are summed. The loss needs two numbers a token (greatest logit, sum of exponentials) from all.
+-- A lookup has no products: each rank has the rows of its part and zeros elsewhere, and the parts are summed. The loss
+-- needs two numbers per token (greatest logit, sum of exponentials) from all ranks.
 local ledger = require "ett.ledger"
 
 local function embedding_and_logits(o)

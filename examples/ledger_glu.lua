@@ -11,7 +11,7 @@ local function gated_feed_forward(o)
   local D_FFN = L:dimension("D_FFN", o.d_ffn, { axis = TENSOR, autoreduce = true })
 
   local x = L:tensor("x", { SAMPLE, TOKEN, D_MODEL })
-  local function weight(name) -- each replica holds a part; a batch begins with gathering it
+  local function weight(name) -- each replica holds a part; a batch begins with a gather
     L:label(name)
     return L:tensor(name, { D_MODEL, D_FFN }, { scattered = { DATA } }):broadcast()
   end

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S ett run
 --- Ledger: grouped-query attention, in which a group of query heads shares one key-value head.
--- Tensor parallelism splits the key-value heads; a group stays together, so that no key or value
--- moves for the sake of its queries.
+-- Tensor parallelism splits the key-value heads; a group stays on one rank, so no keys or values are sent for its
+-- queries.
 local ledger = require "ett.ledger"
 
 local function grouped_query_attention(o)
@@ -16,7 +16,7 @@ local function grouped_query_attention(o)
   local D_HEAD = L:dimension("D_HEAD", o.d_head, { autoreduce = true })
 
   local x = L:tensor("x", { SAMPLE, TOKEN, D_MODEL })
-  local read = L:tensor("x as read", { SAMPLE, READ, D_MODEL }) -- the same tokens, as keys and values see them
+  local read = L:tensor("x as read", { SAMPLE, READ, D_MODEL }) -- the same tokens for keys and values
   L:label("queries")
   local q = x:dot(L:tensor("W_q", { D_MODEL, KV_HEAD, GROUP, D_HEAD }))
   L:label("keys")

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S ett run
 --- Ledger: experts with top-k routing; each token visits k of e experts and comes back.
 -- Moving along the expert axis is a broadcast that rotates the EXPERT dimension: of the words,
--- 1 - 1/p_exp leave their rank. `capacity` is how much room an expert has over an even split.
+-- 1 - 1/p_exp leave their rank. `capacity` is the room of an expert, relative to an even split.
 local ledger = require "ett.ledger"
 
 local function top_k_routing(o)

@@ -21,7 +21,7 @@ local model = ett.model.list(
   { layers = 32, hidden = 4096, heads = 32, ffn = 16384, vocab = 50257 })
 model.name = "Llemma-7B"
 
--- DeepSpeed cuts the list of modules, which embedding and head belong to: 8, 9, 9 and 6 layers.
+-- DeepSpeed splits the list of modules, which includes embedding and head: 8, 9, 9 and 6 layers.
 local split = o.schedule ~= "interleaved" and ett.plan.deepspeed_split(32, o.pp) or nil
 
 return ett.estimate {

@@ -1,9 +1,8 @@
 --- NERSC Perlmutter GPU nodes: four A100-SXM4-80GB, NVLink all to all, Slingshot-11 outside.
 --
--- The network is what NCCL reached in the sampled runs, which went over TCP sockets
+-- The network has the bandwidths of NCCL in the sampled runs, which used TCP sockets
 -- (NCCL_SOCKET_IFNAME=hsn) and not over the cards' RDMA: about 1.2 GB/s a rank and 4.2 GB/s a
--- node against the 25 and 100 GB/s of the hardware. Where collectives were sampled the profile
--- answers; these links answer for the rest.
+-- node against the 25 and 100 GB/s of the hardware. Sampled collectives use the profile; all others use these links.
 local samples = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)"
 
 return {
@@ -26,8 +25,8 @@ return {
       } },
     inter = { name = "Slingshot-11 through TCP sockets", bandwidth_per_gpu = 1.19e9, bandwidth_per_node = 4.2e9,
       send_bandwidth = 3.2e9,
-      -- Assumed: four sends at once as fast as one. At 4.2 GB/s together, two measured steps would be 5.7 and 13.7 %
-      -- too long; at this they are within 0.1 and 6.5 %.
+      -- Assumed: four concurrent sends are as fast as one. With 4.2 GB/s together, two measured steps would be 5.7 and
+      -- 13.7 % too long; with this value their errors are 0.1 and 6.5 %.
       send_bandwidth_per_node = 12.8e9, source = "all_reduce 2x1 to 2x4, sends 2x1, " .. samples },
   },
   profile = "profile",

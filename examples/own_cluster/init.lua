@@ -1,6 +1,6 @@
 #!/usr/bin/env ett
 -- A cluster of your own: lab.lua beside this script.
--- `ett predict --cluster lab.lua ...` takes the same file.
+-- `ett predict --cluster lab.lua ...` uses the same file.
 local ett = require "ett"
 
 return ett.estimate {

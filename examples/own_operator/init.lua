@@ -1,7 +1,7 @@
 #!/usr/bin/env ett
 -- An operator of your own: relu2.lua beside this script, used by its name in a list of operators.
--- Nothing is rebuilt and no list is edited; nobody sampled it, so its time is assumed from the bytes it moves
--- and marked so.
+-- Nothing is rebuilt and no list is edited. It has no samples, so its time is assumed from its bytes and marked as
+-- assumed.
 local ett = require "ett"
 
 local model = ett.model.list(

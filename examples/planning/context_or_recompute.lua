@@ -1,5 +1,6 @@
 #!/usr/bin/env ett
--- From which sequence on context parallelism beats recomputation: the best plan of each kind, by sequence.
+-- The sequence length from which context parallelism is faster than recomputation: the best plan of each kind, by
+-- sequence.
 local ett = require "ett"
 
 local o = ett.options {

@@ -1,5 +1,6 @@
 #!/usr/bin/env ett
--- The largest dense model that trains at a share of the peak on some devices: Llama's shape, layer by layer larger.
+-- The largest dense model that trains at a given share of the peak on given devices: Llama's shape with more and more
+-- layers.
 local ett = require "ett"
 
 local o = ett.options {

@@ -5,7 +5,7 @@ return function(hyper)
   hyper.norm = hyper.norm or "rms_norm"
   hyper.position = hyper.position or "rope"
   if hyper.gated_mlp == nil then hyper.gated_mlp = true end
-  -- Twice two thirds of 4 h, rounded up to 256 as the first Llama did.
+  -- Two thirds of 4 h, rounded up to a multiple of 256, as in the first Llama.
   hyper.ffn = hyper.ffn or (8 * hyper.hidden // 3 + 255) // 256 * 256
   return blocks.decoder(hyper, table.unpack(blocks.dense_layers(hyper)))
 end
