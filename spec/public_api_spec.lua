@@ -88,7 +88,7 @@ describe("the library, called wrongly,", function()
     return tostring(raised)
   end
 
-  it("names what is missing and what would do", function()
+  it("names the missing input and the alternatives", function()
     assert.equal("ett.estimate: missing field 'cluster' (a cluster's name, file or table, see `ett list clusters`); "
       .. "missing field 'model' (a model of ett.model.new, .list or .huggingface); missing field 'plan' (a table)",
       message(ett.estimate, {}))

@@ -31,7 +31,7 @@ for _, path in ipairs(tree.files "/README%.md$") do -- the root README: readme_s
       end
     end
     if #transcript > 0 then
-      it("its commands print what it says", function()
+      it("its commands print the shown output", function()
         local folder = command.folder()
         command.write(folder, "page.t", table.concat(transcript, "\n\n") .. "\n")
         local output, status = command.ett(folder, "transcript page.t")

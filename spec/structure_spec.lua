@@ -66,7 +66,7 @@ describe("the tree", function()
   it("has no function of more than 80 lines", function() assert_none(structure.long_functions(80)) end)
   it("names only files and modules that are there", function() assert_none(structure.missing_names()) end)
 
-  it("finds what it looks for: cycles, long sentences", function()
+  it("finds cycles and long sentences", function()
     local graph = { a = { uses = { b = true } }, b = { uses = { c = true } }, c = { uses = { a = true } },
       d = { uses = { a = true } } }
     assert.same({ "a <-> b <-> c" }, structure.cycles(graph))

@@ -74,7 +74,7 @@ describe("a suggestion", function()
 end)
 
 describe("what is raised without being an error object", function()
-  it("is shown as what it holds", function()
+  it("is shown by its content", function()
     assert.equal('{ 1, a = "b" }', tostring(error_module.from { 1, a = "b" }))
     assert.equal("nil was raised", tostring(error_module.from(nil)))
     assert.equal("own words", tostring(error_module.from(setmetatable({}, { __tostring = function()

@@ -27,7 +27,7 @@ describe("ett.completion", function()
     assert.same({}, { completion.complete("", env) })
   end)
 
-  it("calls nothing of what it looks at", function()
+  it("does not call the values that it reads", function()
     env.trap = setmetatable({}, { __index = function() error "called" end, __pairs = function() error "called" end })
     assert.same({}, (completion.names("trap.x", env)))
   end)

@@ -410,7 +410,7 @@ describe("a Hugging Face configuration", function()
     assert.is_nil(built(changed("deepseek-v3", { n_group = 1, topk_group = 1 })).hyper.expert_groups)
   end)
 
-  it("notes what it does not follow", function()
+  it("notes settings that it ignores", function()
     local m = built(changed("deepseek-v3", {}))
     assert.same({ "quantization_config (fp8) describes stored weights; the estimate uses the plan's dtype",
       "without multi-token prediction; mtp_layers=1 adds it" }, m.notes)
@@ -422,7 +422,7 @@ describe("a Hugging Face configuration", function()
     assert.same({}, built(changed("bloom", {})).notes)
   end)
 
-  it("refuses what it cannot estimate, saying what it is", function()
+  it("refuses models that it cannot estimate, with their type", function()
     assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture for it",
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)

@@ -138,7 +138,7 @@ describe("Megatron-LM's flags", function()
     end
   end)
 
-  it("name what is unknown and what is not modelled, and count what has no effect", function()
+  it("names unknown flags and flags that are not modelled, and counts flags without effect", function()
     local text = small .. "--lr 1e-4 --frobnicate 3 --rampup-batch-size 1 1 10 --log-interval 1 --tvist"
     local run = read(text, { dp = 2 })
     assert.same({ "unknown flags, ignored: --frobnicate, --tvist",

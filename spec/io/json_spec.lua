@@ -64,7 +64,7 @@ describe("ett.json.encode", function()
     end)
   end
 
-  it("refuses what is nested too deep", function()
+  it("refuses values that are nested too deep", function()
     local ok, why = pcall(json.encode, deep)
     assert.is_false(ok)
     assert.matches("nested deeper than 128 levels$", why)

@@ -237,7 +237,7 @@ describe("a ledger", function()
     assert.equal(5, seen)
   end)
 
-  it("closes a meter whose function raises, with what it counted", function()
+  it("closes a meter whose function raises, and keeps its counts", function()
     local L = ledger.new()
     local d = L:dimension("d", 8)
     local x = L:tensor("x", { d })

@@ -89,7 +89,7 @@ describe("the picture of a batch", function()
     assert.truthy(tostring(why):find("hidden = 15 must be divisible by tp = 2", 1, true))
   end)
 
-  it("is one file that asks for no other", function()
+  it("is one file that loads no other file", function()
     local page = picture.page {}
     for _, word in ipairs { "src=", "href=", "@import", "url(", "http:", "https:" } do
       assert.falsy(page:find(word, 1, true), word)

@@ -129,7 +129,7 @@ describe("the layout search", function()
     assert.is_true(least.proven and least.boxes < 100000)
   end)
 
-  it("tells how far it is, and ends where what it tells raises an error", function()
+  it("reports its progress, and ends if the progress function raises an error", function()
     local search, told = optimize.new { model = "pods" }, {}
     local options = { real = true, gap = 0.005 }
     function options.progress(searches, boxes, best, bound) told[#told + 1] = { searches, boxes, best, bound } end
@@ -145,7 +145,7 @@ describe("the layout search", function()
     assert.has_error(function() search:best(2000, options) end, "stopped")
   end)
 
-  it("uses exactly so many devices with experts too", function()
+  it("uses exactly the given devices with experts, too", function()
     local found = optimize.new { model = "simple", fixed = { n_experts = 4, n_routed_experts = 1, n_layers = 8,
       d_model = 1024, batch_size = 64, seq_len = 512 } }:best(64, { exact_devices = true })
     assert.is_true(found.found and found.proven)

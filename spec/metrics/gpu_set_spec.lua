@@ -268,7 +268,7 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
-  it("a workload card's fault is told with its line, to the metric that asks", function()
+  it("a fault in a workload card is reported with its line by the metrics that read the card", function()
     local r = maker.new{ rank = 0, world = 2 }
     r:step(1, 0, 500000):kernel("gemm", 10, 20)
     maker.with({ r }, function(folder)

@@ -211,7 +211,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     assert.same(items(names), items(own))
   end)
 
-  it("is refused by file and line for what it returns", function()
+  it("is refused for a wrong result, with file and line", function()
     assert.equal("mine.lua:2: layer 1 (block): entry 1: unknown field 'tiems'; did you mean 'times'?",
       message(built, "{ op = 'gelu', tiems = 2 }"))
     assert.equal("mine.lua: unknown field 'shcema'; did you mean 'schema'?", message(built, "'gelu'", "shcema = {},"))

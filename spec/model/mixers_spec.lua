@@ -178,7 +178,7 @@ describe("attention that does not see all tokens", function()
     assert.same({ 2, 256 }, { all.shape.batch, all.shape.seq_q })
   end)
 
-  it("over an indexer's choice counts at most so many keys a query", function()
+  it("with an indexer counts at most index_top_k keys per query", function()
     local model = model_module.new("deepseek-v3.2", { layers = 4 })
     local found = items_of(model, 2, { tp = 4, micro_batch = 1, seq = 8192 })
     local flops, pairs_seen = found.flash_attention.operator.flops(found.flash_attention.shape, "forward"), 0.0

@@ -37,7 +37,7 @@ describe("model.huggingface", function()
     assert.is_true(count == 124439808 or count == 124439808 - 1024 * 768, ("got %d"):format(count))
   end)
 
-  it("names what it does not know", function()
+  it("names unknown fields", function()
     local ok, raised = pcall(parameters, { model_type = "lama", hidden_size = 8 })
     assert.is_false(ok)
     assert.matches("field 'model_type': unknown model 'lama'; did you mean 'llama'%?; known are ", tostring(raised))

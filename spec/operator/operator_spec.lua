@@ -236,7 +236,7 @@ describe("a user's own operator", function()
     assert.same({ tokens = 8192, width = 7168 }, op.kernel_shape(op.shape(configuration)))
   end)
 
-  it("is refused with its file, unknown fields and what it lacks", function()
+  it("is refused with its file, unknown fields and missing fields", function()
     write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = function() end, remark = "own",
       flop = function() end, features = print, bytes = function() end }]])
     local text = message(operator.get, "bad")

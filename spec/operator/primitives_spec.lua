@@ -15,7 +15,7 @@ local function k()
 end
 
 describe("ett.primitives", function()
-  it("hands on what is right, a graph's calls among it", function()
+  it("passes valid calls on, also those of a graph", function()
     local p = k()
     assert.same({ "cpu", "fp32" }, { p.backend, p.dtype })
     p.graph(function(g)

@@ -92,7 +92,7 @@ describe("a schedule file", function()
       .. "slice = function(stage) return stage end }"))
   end)
 
-  it("is asked once for plans that agree in what it reads", function()
+  it("is called once for plans with equal values of the fields that it reads", function()
     command.write(folder, "lua/schedules/mine.lua", "_G.asked = (_G.asked or 0) + 1\n" .. schedule [[
       _G.ordered = (_G.ordered or 0) + 1
       local units = {}

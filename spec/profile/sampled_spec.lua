@@ -65,7 +65,7 @@ describe("ett.profile", function()
     assert.truthy(far.detail:find("outside the samples", 1, true))
   end)
 
-  it("knows what it does not know", function()
+  it("gives nil without samples of the operator, topology or precision", function()
     local p = profile.open(path, none)
     assert.is_nil((ask(p, "gelu")))
     assert.is_nil(p:collective("all_to_all", 1e8, { nodes = 1, gpus_per_node = 4 }, "fp16"))

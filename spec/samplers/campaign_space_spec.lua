@@ -317,7 +317,7 @@ describe("an impossible shape", function()
 end)
 
 describe("the CPU back end", function()
-  it("refuses what its kernels do not do", function()
+  it("refuses shapes that its kernels do not support", function()
     local backend = require("ett.base.find").load("samplers", "cpu")
     local rope, attention = operator.get "rope", operator.get "flash_attention"
     local s = { batch = 1, seq = 8, heads = 2, kv_heads = 2, head_dim = 64, rotary_dim = 16 }

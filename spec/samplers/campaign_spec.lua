@@ -205,7 +205,7 @@ describe("a campaign file", function()
     end
   end)
 
-  it("says what is wrong, where, and the nearest valid name", function()
+  it("names the error, its place, and the nearest valid name", function()
     local function fails(samples, pattern)
       local ok, raised = pcall(campaign.resolve, { name = "x", samples = samples }, "c.lua")
       assert.is_false(ok)

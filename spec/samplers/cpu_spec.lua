@@ -183,7 +183,7 @@ describe("the CPU kernels", function()
     gradient("swiglu", shapes.swiglu, "x", "y", "dy", "dx", nil, 5e-3)
   end)
 
-  it("rope turns back what it turned, and keeps lengths", function()
+  it("rope's backward pass inverts its forward pass, and keeps lengths", function()
     local d = { batch = 2, seq = 3, heads = 2, kv_heads = 1, head_dim = 8 }
     local list, named = operands("rope", "forward", d, 5)
     named.x:normal(4, 1)
@@ -305,7 +305,7 @@ describe("the CPU kernels", function()
     pool:close()
   end)
 
-  it("times what is asked: twice the sleep is twice the time", function()
+  it("times the given work: twice the sleep takes twice the time", function()
     local pool = assert(cpu.pool(1 << 20, 1))
     -- The quickest of many: on a busy machine most of a few sleeps end late.
     local patient = { min_repeats = 25, max_repeats = 25, budget_seconds = 5 }

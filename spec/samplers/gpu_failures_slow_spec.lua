@@ -43,7 +43,7 @@ describe("a GPU that fails", function()
   before_each(function() folder = stand_in.folder() end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
-  it("out of memory is the shape's failure, with what was asked and what is free", function()
+  it("out of memory is a failure of the shape, with requested and free bytes", function()
     if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'gelu', shapes = { tokens = { 64, 65536, 128 }, "
@@ -97,7 +97,7 @@ describe("a GPU that fails", function()
     assert.equal(3, (held "broken"))
   end)
 
-  it("a launch that does not fit its kernel is refused before the driver reads what is not there", function()
+  it("a launch that does not fit its kernel is refused before the driver reads past its arguments", function()
     if reason then pending(reason) return end
     operator("brief", plain:format "brief", 'k.kernel { name = "brief", grid = 1, block = 16, args = { x } }')
     local out, status = sample()

@@ -213,7 +213,7 @@ describe("the MPI back end", function()
       end
     end)
 
-    it("is told apart from a list", function()
+    it("is distinguished from a list", function()
       local text, ok = run(1, ("sample '%s' --out '%s/out'"):format(campaign "together = 2,", folder))
       assert.is_falsy(ok)
       assert.matches("together", text)

@@ -98,7 +98,7 @@ describe("ett sample goes on", function()
     assert.matches("holds samples of the back end 'torch', not 'cpu'; name another folder with %-%-out", text)
   end)
 
-  it("with nothing under other threads, but where it is told to, and says so above the rows", function()
+  it("does not continue with another number of threads, unless allowed, and notes it above the rows", function()
     local name = measured()
     write(name, (command.read(folder, name):gsub("\n32,8,[^\n]*\n", "\n")))
     local text, status = run "sample c.lua --out out --quiet --threads 2"
@@ -121,7 +121,7 @@ describe("ett sample goes on", function()
       .. "15th percentile, operands rotate through 1 MB; give --continue-changed", text, 1, true)
   end)
 
-  it("not in a table whose rows no campaign has signed, but where it is told to", function()
+  it("does not continue a table without a campaign's name, unless allowed", function()
     local name, whole = measured()
     write(name, (whole:gsub("# campaign: [^\n]*\n", "")))
     local text, status = run "sample c.lua --out out --quiet"
@@ -257,7 +257,7 @@ describe("ett sample", function()
     assert.is_true(#doc.passes.forward.repeats_seconds >= 1)
   end)
 
-  it("says what is wrong of a campaign with nothing in it", function()
+  it("names the error of an empty campaign", function()
     lfs.mkdir(folder .. "/folder.yml")
     local text, status = run "sample folder.yml"
     assert.equal(1, status)

@@ -111,7 +111,7 @@ describe("ett sample", function()
     end
   end)
 
-  it("names the operator's file where it asks for what the back end does not have", function()
+  it("names the operator's file if it uses a primitive that the back end lacks", function()
     operator("odd", "function op.cpu(s)\n  return s.n == 1 and { { kind = 'scalee', rows = 1, cols = 1 } }\n"
       .. "    or { { kind = 'scale', rows = 1, columns = 1 } }\nend", "1, 2")
     local _, failed = rows((run "sample c.lua --quiet"))

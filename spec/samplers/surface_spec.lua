@@ -46,7 +46,7 @@ describe("a surface through measurements", function()
     assert.is_nil(design:next())
   end)
 
-  it("a design takes what it is told to", function()
+  it("a design takes the given shapes", function()
     local shapes = { points[1], points[2], 9, 9, 9.1, 9 }
     local design <close> = assert(sample.design { 1, 1, 1 })
     assert(design:add(surface, shapes))

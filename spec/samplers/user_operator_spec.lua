@@ -156,7 +156,7 @@ return op
     assert.equal(3, files) -- as it began, as it was mended, as it was changed
   end)
 
-  it("is told which kinds and dimensions there are", function()
+  it("names the valid kinds and dimensions", function()
     local session = assert(backend.open { visits = 1, budget_seconds = 0.002, cold_bytes = 8 << 20 })
     finally(session.close)
     local function refused(call)

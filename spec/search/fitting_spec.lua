@@ -2,7 +2,7 @@
 local estimate = require "ett.step.estimate"
 
 describe("a plan that does not fit", function()
-  it("is told a change that fits, whose estimate agrees", function()
+  it("gets a change that fits, with the memory of its estimate", function()
     local fitting = require "ett.search.fitting"
     local big = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
       vocab = 128256 })

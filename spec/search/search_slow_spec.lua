@@ -285,14 +285,14 @@ describe("a search that cannot be", function()
     says(why, message)
   end
 
-  it("says what is wrong with a condition, and where", function()
+  it("names the error in a condition, and its position", function()
     refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")
     refused({ where = "tp <= " }, "where 'tp <= ': unexpected symbol near <eof>")
     refused({ where = "schedule < 3" }, "where 'schedule < 3': attempt to compare string with number")
     refused({ where = " " }, "where ' ': an expression is missing")
   end)
 
-  it("names unknown fields and objectives, and what is missing", function()
+  it("names unknown fields and objectives, and missing arguments", function()
     refused({ vary = { tq = { 1 } } }, "search: vary: unknown field 'tq'")
     refused({ objective = "speed" }, "search: unknown objective 'speed'")
     refused({ objective = { "days", "days" } }, "search: objective 'days' is given twice")

@@ -350,7 +350,7 @@ describe("estimate", function()
     assert.equal("no samples of rope: assumed from the device's rates", e.warnings[1])
   end)
 
-  it("costs what its devices cost", function()
+  it("costs the price of all devices over its time", function()
     local priced = {}
     for k, v in pairs(cluster) do priced[k] = v end
     priced.price_per_gpu_hour = 2.5

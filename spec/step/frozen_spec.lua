@@ -129,7 +129,7 @@ describe("frozen layers", function()
     assert.is_true(of({ frozen_layers = 3 }).stages[1].activation_bytes < of({}).stages[1].activation_bytes * 0.7)
   end)
 
-  it("cost each stage what it holds", function()
+  it("leave a frozen stage without backward pass and trained parameters", function()
     local e = of { frozen_layers = 3, pp = 2 }
     assert.equal(0, e.stages[1].backward_seconds)
     assert.is_true(e.stages[2].backward_seconds > 0)
@@ -138,7 +138,7 @@ describe("frozen layers", function()
 end)
 
 describe("rules of frozen weights", function()
-  it("name what is wrong", function()
+  it("name the error", function()
     for sentence, fields in pairs {
       ["lora_targets needs lora_rank"] = { lora_targets = { "linear_up" } },
       ["lora_rank and frozen_layers exclude each other"] = { lora_rank = 4, frozen_layers = 1 },

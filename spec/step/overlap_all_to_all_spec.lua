@@ -184,7 +184,7 @@ describe("all-to-alls", function()
   -- arXiv 2412.19437, sections 1, 3.2 and 4.2: 3.7 days a trillion tokens on 2048 H800; pipeline 16, experts over 64
   -- ranks (8 nodes, of which a token visits 4), ZeRO-1, 15360 sequences of 4096 tokens, fp8, all-to-alls overlapped,
   -- each token sent once to a node. Their pipeline runs in two directions; 8 x 400 Gb/s a node, as here.
-  it("hidden as DeepSeek-V3 hides them leave what its report tells", function()
+  it("hidden as in DeepSeek-V3 leave the exposed time of its report", function()
     local model = model_module.new("mixtral", { layers = 61, hidden = 7168, heads = 128, ffn = 18432, vocab = 129280,
       experts = 256, top_k = 8, moe_ffn = 2048, shared_experts = 1, first_dense_layers = 3, q_lora_rank = 1536,
       kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, expert_groups = 8,

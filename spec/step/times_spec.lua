@@ -31,7 +31,7 @@ describe("times", function()
       { times:of_demand("bf16", 1, "all_reduce", 100, topology, 2) })
   end)
 
-  it("are those of the links where the profile has none of a collective, or none of so many bytes", function()
+  it("are those of the links if the profile has no samples of a collective, or none of that size", function()
     local topology = { nodes = 2, gpus_per_node = 4 }
     local linked = require("ett.profile.cluster").get "dgx_h100"
     local links = times_module.new(linked, false):collective("all_reduce", 1e6, topology, "bf16")
@@ -71,7 +71,7 @@ describe("times", function()
     end
   end)
 
-  it("refuse a time that is none, with what it is the time of", function()
+  it("refuse an invalid time, with its operator or message", function()
     for _, seconds in ipairs { -1, 0 / 0, math.huge } do
       local ok, raised = pcall(function()
         times_module.new(cluster, profile(seconds, {})):operator(operator.get "residual_add", shape, "bf16", "backward")

@@ -105,7 +105,7 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "host*0.5" }), 0.06 * wanted)
   end)
 
-  it("refuses what it cannot read or find", function()
+  it("refuses missing and unreadable files", function()
     local before = model({ compute = 10 }):recordings()
     for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",
       ["nothing_like_it*2"] = "changes nothing", ["dp=8->64"] = "needs a cluster" } do

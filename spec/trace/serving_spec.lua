@@ -40,7 +40,7 @@ describe("ett.trace.serving", function()
 end)
 
 describe("ett.trace.pipeline", function()
-  it("counts as bubble what is left of the iteration, and of the stage's window", function()
+  it("counts the rest of the iteration, and of the stage's window, as bubble", function()
     local found = pipeline.iteration{ total = 100, fwd_start = { 10, 30 }, fwd_end = { 20, 40 },
       bwd_start = { 50 }, bwd_end = { 80 } }
     assert.near(0.5, found.bubble_vs_total, 1e-12)

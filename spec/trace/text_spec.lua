@@ -3,7 +3,7 @@ local stats = require "ett.trace.stats"
 local text = require "ett.trace.text"
 
 describe("ett.trace.text", function()
-  it("prints six digits, whole numbers whole, and n/a for what is unknown", function()
+  it("prints six digits, integers without a point, and n/a for unknown values", function()
     assert.same({ "0.123457", "12", "12", "1234567", "n/a", "n/a", "a 1, b 2" },
       { text.value(0.123456789), text.value(12), text.value(12.0), text.value(1234567.25), text.value(stats.null),
         text.value(0 / 0), text.value{ b = 2, a = 1 } })

@@ -40,7 +40,7 @@ describe("ett.validate.caches", function()
     end
   end)
 
-  it("tells what was just written from what is as old as the step", function()
+  it("distinguishes data that was just written from data as old as the step", function()
     local case = validate.case { 2, 64, 4, 512, 4, 1, 64 }
     local least, all = math.huge, step_bytes(case)
     local distance = caches.reuse(case, function(bytes) least = math.min(least, bytes) return bytes end)

@@ -14,7 +14,7 @@ describe("ett validate --backend cuda that fails", function()
   before_each(function() folder = stand_in.folder() end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
-  it("says what is wrong with the command", function()
+  it("names the error in the command", function()
     if reason then pending(reason) return end
     local capability, none = { ETT_GPU_CAPABILITY = 75 }, { ETT_GPU_DEVICES = 0 }
     for _, case in ipairs {

@@ -59,7 +59,7 @@ describe("ett validate", function()
     end
   end)
 
-  it("says what is missing where mpirun is not", function()
+  it("names mpirun if it is missing", function()
     local text, ok = read(("PATH=/nowhere %s --layouts 2x1 2>&1"):format(command))
     assert.is_falsy(ok)
     assert.matches("ett: layout 2x1 needs several ranks: no mpirun here: install openmpi%-bin", text)

@@ -69,7 +69,7 @@ describe("ett validate", function()
     near(3 * run, view:operator("cross_entropy", { tokens = 10 }, "fp32", "forward").seconds)
   end)
 
-  it("asks for a collective at its bytes and at the computing before it", function()
+  it("looks up a collective by its bytes and by the computation before it", function()
     local view = view_module.new(constant(1e-3), constant(1e-3), { host = host, tp = 2,
       rows = rows("tp", "all_reduce") })
     local within = { nodes = 1, gpus_per_node = 2 }
@@ -154,7 +154,7 @@ describe("ett validate", function()
     assert.is_true(least > 0.9)
   end)
 
-  it("samples a GPU over the range of what its configurations run, under the same limits", function()
+  it("samples a GPU over the range of its configurations, with the same limits", function()
     local campaigns, model = require "ett.validate.campaign", require "ett.validate.model"
     for _, precision in ipairs { "bf16", "fp32" } do
       local entries = {}
