@@ -20,6 +20,9 @@ DeviceTimes.__index = DeviceTimes
 -- Assumed fixed time of a streaming kernel, seconds.
 local stream_start = 2e-6
 
+-- Assumed: the ends of the 90 % intervals of streaming kernels and of collectives by a curve, over the time.
+local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
+
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
 -- Time in a step at the device's power limit over the time at the reference power of its generation.
@@ -209,8 +212,8 @@ local function streamed(self, op, shape, dtype, pass)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
     or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
-  return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.25, provenance = "calibrated",
-    detail = "bytes moved at the device's streaming bandwidth" }
+  return { seconds = seconds, low_seconds = seconds * stream_low, high_seconds = seconds * stream_high,
+    provenance = "calibrated", detail = "bytes moved at the device's streaming bandwidth" }
 end
 
 -- One run of an operator by the kernels of its family, or nil.
@@ -253,8 +256,8 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
   if not seconds then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   if not bandwidth or bytes * share / seconds > 1.25 * bandwidth then return nil end
-  return { seconds = seconds, low_seconds = seconds * 0.85, high_seconds = seconds * 1.15, provenance = "calibrated",
-    detail = "curve of its kind inside a node", model = "curve" }
+  return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
+    provenance = "calibrated", detail = "curve of its kind inside a node", model = "curve" }
 end
 
 -- Factor on a kernel that runs while weights are gathered and gradients reduced. A layer communicates the same bytes

@@ -233,12 +233,16 @@ function cluster_profile.least_seconds(device, op, shape, dtype, pass)
     bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0)
 end
 
+-- Assumed: least upper ends of the intervals of limited times, over the time.
+local limited_high, sustained_high = 1.2, 1.05
+
 -- Raises a time to that lower bound. Models extrapolated far outside their samples may fall below it.
 local function possible(self, op, shape, dtype, pass, answer)
   if missing(answer) then return answer end
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
   if answer.seconds >= least then return answer end
-  return { seconds = least, low_seconds = least, high_seconds = math.max(answer.high_seconds or least, 1.2 * least),
+  return { seconds = least, low_seconds = least,
+    high_seconds = math.max(answer.high_seconds or least, limited_high * least),
     provenance = "calibrated", detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
@@ -250,7 +254,7 @@ local function sustained(op, shape, pass, answer, measured, flops)
   for key, value in pairs(answer) do held[key] = value end
   held.seconds = least
   held.low_seconds = math.min(answer.low_seconds or least, least)
-  held.high_seconds = math.max(answer.high_seconds or least, least * 1.05)
+  held.high_seconds = math.max(answer.high_seconds or least, least * sustained_high)
   held.provenance = "calibrated"
   held.detail = { "held at the sustained %.1f TFLOP/s", measured / 1e12 }
   return held

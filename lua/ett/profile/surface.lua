@@ -29,7 +29,8 @@ local doubtful = 16.0
 -- A row is an outlier if its held-out residual exceeds both limits: a factor, and a number of robust deviations.
 local gate_ratio, gate_deviations = 3, 8
 
--- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples). Times are divided by this work.
+-- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples), with assumed constants for small
+-- kernels. Times are divided by this work; the surface learns the difference.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,

@@ -208,13 +208,17 @@ local function topology_of(state, group, sends)
   return topology
 end
 
---- Time of experts' all-to-alls inside a node whose stack has kernels of its own for them, or nil.
+-- Assumed ends of the interval of a dispatcher's own kernels, over the time.
+local dispatched_low, dispatched_high = 0.8, 1.25
+
+--- Time of experts' all-to-alls inside a node whose stack has separate kernels for them, or nil.
 local function dispatched(state, item, bytes, nodes)
   local share, links = state.software.exchange_share, state.times.cluster.links
   if share == 0 or item.role ~= "exchange" or nodes > 1 or not (links and links.intra) then return nil end
   local seconds = bytes / (share * links.intra.bandwidth)
-  return { seconds = seconds, low_seconds = 0.8 * seconds, high_seconds = 1.25 * seconds, provenance = "calibrated",
-    detail = "share of the node's links, stack " .. state.software.name, model = "dispatcher" }
+  return { seconds = seconds, low_seconds = dispatched_low * seconds, high_seconds = dispatched_high * seconds,
+    provenance = "calibrated", model = "dispatcher",
+    detail = "share of the node's links, stack " .. state.software.name }
 end
 
 --- A collective as text, without its bytes and what hides it.

@@ -226,13 +226,16 @@ local function law_factor(device, other, laws, head_dim)
   return here and there and here / there or 1.0
 end
 
+-- Assumed half-widths of the interval of attention in training: by own laws, and by those of a neighbour.
+local assumed_spread, assumed_spread_of_neighbour = 0.08, 0.2
+
 --- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the
 --- measured forward passes of both devices at the head dimension.
 ---@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
 function kernels.laws(device)
   local own = read_file(device, "attention_training")
   if own then
-    return { laws = own.laws, factor = function() return 1.0 end, spread = 0.08,
+    return { laws = own.laws, factor = function() return 1.0 end, spread = assumed_spread,
       detail = "laws of attention in training" }
   end
   for _, neighbour in ipairs(device.neighbours or {}) do
@@ -240,7 +243,8 @@ function kernels.laws(device)
     local found = read_file(other, "attention_training")
     if found then
       local known = {}
-      return { laws = found.laws, spread = 0.2, detail = "laws of attention in training, from " .. neighbour,
+      return { laws = found.laws, spread = assumed_spread_of_neighbour,
+        detail = "laws of attention in training, from " .. neighbour,
         factor = function(head_dim)
           known[head_dim] = known[head_dim] or law_factor(device, other, found.laws, head_dim)
           return known[head_dim]

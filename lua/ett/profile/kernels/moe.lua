@@ -98,6 +98,7 @@ function moe.analyse(device, dtype, x)
   local weights = used * expert * element_bytes[dtype]
   local rest = copies * (x.hidden * 6.0 + width * matrices * 2.0) + x.tokens * x.hidden * 4.0
   local memory = (weights + rest) / device.memory_bandwidth
+  -- Assumed, corrected by the trees: shares of the peak rates, share of the shorter time that is not hidden, start.
   local seconds = max(arithmetic / 0.6, memory / 0.75) + 0.3 * min(arithmetic, memory) + 20e-6
   return seconds, { log(x.tokens), log(x.hidden), log(width), log(x.top_k), log(own), log(copies), log(copies / used),
     log(arithmetic / memory), log(weights / device.l2_bytes), log(rest), x.routing == "balanced" and 0 or 1, log(x.ep),
