@@ -108,6 +108,8 @@ describe("the library, called wrongly,", function()
     assert.equal("unknown cluster 'nowhere'; `ett list clusters` names them all", message(ett.cluster.get, "nowhere"))
     assert.equal("the rule of field 'x' must be a kind such as 'count', or { kind, default = … }, got 5",
       message(ett.options, { x = 5 }))
+    assert.equal("the rule of field 'x': unknown field 'defualt'; did you mean 'default'?",
+      message(ett.options, { x = { "count", defualt = 5 } }))
   end)
 
   it("estimates in no precision that does not train, or that the device has not", function()

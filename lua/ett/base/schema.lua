@@ -92,6 +92,9 @@ function schema.list_fault(list)
   return ("value %d is nil"):format(hole)
 end
 
+local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
+  help = true }
+
 --- A rule in its long form; raises for an invalid rule.
 local function rule_of(rule, name)
   if type(rule) == "string" then
@@ -105,6 +108,12 @@ local function rule_of(rule, name)
     local known = schema.keys(kinds)
     error_module.raise("argument", "unknown kind '%s' of field '%s'%s; known are %s", tostring(rule[1]), name,
       error_module.suggestion(tostring(rule[1]), known), table.concat(known, ", "))
+  end
+  for field in pairs(rule) do
+    if field ~= 1 and not rule_fields[field] then
+      error_module.raise("argument", "the rule of field '%s': unknown field '%s'%s", name, tostring(field),
+        error_module.suggestion(tostring(field), schema.keys(rule_fields)))
+    end
   end
   return rule
 end

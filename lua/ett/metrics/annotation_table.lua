@@ -42,9 +42,9 @@ the part of it in which the device ran something. The first --top names (20) by 
       row.total = row.total + (total or rows:total())
     end
     local lanes = view:lanes()
-    for _, visit in ipairs{ recorded, launched } do
+    for _, ranges in ipairs{ recorded, launched } do
       for _, lane in ipairs(next(found) == nil and lanes or {}) do
-        if not lane.tpu then visit(view, lane, add) end
+        if not lane.tpu then ranges(view, lane, add) end
       end
     end
     local list = {}

@@ -14,14 +14,14 @@ local function times_of(rows, calls)
   return stats.sorted(launches), stats.sorted(starts)
 end
 
---- Calls visit(from, to, length) for every interval of constant length, in order.
-local function walk(launches, starts, from, to, visit)
+--- Calls each(from, to, length) for every interval of constant length, in order.
+local function walk(launches, starts, from, to, each)
   local i, k, now = 1, 1, from
   while now < to do
     while launches[i] and launches[i] <= now do i = i + 1 end
     while starts[k] and starts[k] <= now do k = k + 1 end
     local next_at = math.min(launches[i] or to, starts[k] or to, to)
-    visit(now, next_at, i - k)
+    each(now, next_at, i - k)
     now = next_at
   end
 end

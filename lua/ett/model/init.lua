@@ -57,7 +57,9 @@ end
 function model.fields(name)
   if model.is_file(name) then return (architecture.fields((read_configuration(name)))) end
   local preset = preset_of(name)
-  return (architecture.fields(preset and preset.architecture or name))
+  if not preset then return (architecture.fields(name)) end
+  return (error_module.wrap(name:match "%.lua$" and find.label(name) or preset.name, architecture.fields,
+    preset.architecture))
 end
 
 -- A valid value for a required field of an architecture; nil if the field is optional.
