@@ -45,7 +45,7 @@ install_missing() {
   local missing root=()
   mapfile -t missing < <(missing_of "$@")
   if [ ${#missing[@]} -eq 0 ]; then
-    say "all packages are there"
+    say "all packages are installed"
     return
   fi
   if [ "$(id -u)" != 0 ]; then
@@ -53,7 +53,7 @@ install_missing() {
     root=(sudo)
   fi
   say "installing: ${missing[*]}"
-  "${root[@]}" apt-get update -qq || say "the package lists could not be refreshed; trying with those there are"
+  "${root[@]}" apt-get update -qq || say "the package lists could not be refreshed; using the existing ones"
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
@@ -63,7 +63,7 @@ install_missing() {
 install_optional() {
   local package
   for package in "$@"; do
-    (install_missing "$package") || say "going on without $package"
+    (install_missing "$package") || say "continuing without $package"
   done
 }
 
@@ -78,7 +78,7 @@ build() {
   if [ -f build/CMakeCache.txt ] &&
     { ! grep -q '^CMAKE_GENERATOR:INTERNAL=Ninja$' build/CMakeCache.txt ||
       ! grep -qx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" build/CMakeCache.txt; }; then
-    say "build/ is of another place or generator: starting it anew"
+    say "build/ was made for another folder or generator: making it again"
     rm -rf build
   fi
   cmake -S . -B build -G Ninja "$@"
