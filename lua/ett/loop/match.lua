@@ -62,10 +62,10 @@ local function new_line(name, pass, entries)
     hosts = {} }
 end
 
---- Counts an execution of a line: its ticks, and its first and last run.
-local function count(line, device, ticks, first, last)
+--- Counts an execution of a line: its ticks, and its first run.
+local function count(line, device, ticks, first)
   line.count = line.count + 1
-  line.list[line.count], line.places[line.count] = ticks, { device = device, from = first.ts, to = last.stop }
+  line.list[line.count], line.places[line.count] = ticks, { device = device, from = first.ts }
 end
 
 local function book(line, run)
@@ -141,17 +141,17 @@ function State:close_gap(pass, from, to, runs)
       target.list[target.count] = target.list[target.count] + run.ticks
     elseif not target then
       target = self:line("not in the model: " .. run.name, pass, nil)
-      count(target, self.device, run.ticks, run, run)
+      count(target, self.device, run.ticks, run)
     end
     book(target, run)
   end
-  if line then count(line, self.device, line.ticks - before, runs[1], runs[#runs]) end
+  if line then count(line, self.device, line.ticks - before, runs[1]) end
 end
 
 --- Books a run whose launch was not recorded, as at the start of a recording.
 local function book_unlinked(state, run)
   local line = state:line("not in the model: launched before the recording", "forward", nil)
-  count(line, state.device, run.ticks, run, run)
+  count(line, state.device, run.ticks, run)
   book(line, run)
 end
 
@@ -165,7 +165,7 @@ function State:walk(pass, runs)
       self:close_gap(pass, before, key, between)
       before, between = key, {}
       local line = self:anchor_line(pass, key)
-      count(line, self.device, run.ticks, run, run)
+      count(line, self.device, run.ticks, run)
       book(line, run)
       settle(line)
       self.last = line
@@ -188,7 +188,7 @@ function match.present(devices)
 end
 
 --- Lines of a trace under a model: { name, pass, entries (of the model; nil: not in the model), ticks, count, list
---- (ticks of each run), places (device, start and end of each run), kernels, hosts (ticks by host operator), gap }, in
+--- (ticks of each run), places (device and start of each run), kernels, hosts (ticks by host operator), gap }, in
 --- order of appearance.
 ---@param devices table[] of ett.trace.operators.of_view
 ---@param sequence table[] of expected.sequence
@@ -208,7 +208,7 @@ function match.lines(devices, sequence, present, absorb)
     for _, run in ipairs(by_pass.update) do
       local line = state:line("optimizer", "update", nil)
       line.update = true
-      count(line, i, run.ticks, run, run)
+      count(line, i, run.ticks, run)
       book(line, run)
     end
   end

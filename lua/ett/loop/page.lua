@@ -1,5 +1,6 @@
 --- The page of a trace beside its prediction: below each device a lane of its recorded operators and collectives, and
---- one of their predicted times from the same starts. A predicted collective begins with its last rank.
+--- one of their predicted times from the same starts. An operator is as long as its kernels together. A predicted
+--- collective begins with its last rank.
 local html = require "ett.trace.html"
 local lanes = require "ett.trace.page.lanes"
 local operators = require "ett.trace.operators"
@@ -16,8 +17,8 @@ local function label_of(t, name, kind, row)
 end
 
 --- Adds an execution to both lists: { start, ticks, label, waiting } as recorded, and as predicted.
-local function add(both, view, label, from, to, wait, seconds)
-  table.insert(both[1], { from, to - from, label, wait })
+local function add(both, view, label, from, ticks, wait, seconds)
+  table.insert(both[1], { from, ticks, label, wait })
   table.insert(both[2], { from + wait, math.floor(seconds * view.trace.ticks_per_second + 0.5), label, 0 })
 end
 
@@ -47,7 +48,7 @@ local function add_collectives(both, t, view, lane, rows, waits)
   end
   for _, c, from, to in found.sequence:iter() do
     if sorts[c] then
-      add(both, view, sorts[c][2], from, to, math.min(waits and waits[from] or 0, to - from), sorts[c][1])
+      add(both, view, sorts[c][2], from, to - from, math.min(waits and waits[from] or 0, to - from), sorts[c][1])
     end
   end
 end
@@ -75,8 +76,8 @@ function page.new(view, result, lines)
     for i, line in ipairs(lines) do
       local row = result.operators[i]
       local label = row.ratio and label_of(t, line.name .. ", " .. line.pass, compute, row)
-      for _, place in ipairs(label and line.places or {}) do
-        add(lists[place.device], view, label, place.from, place.to, 0, row.predicted_seconds)
+      for k, place in ipairs(label and line.places or {}) do
+        add(lists[place.device], view, label, place.from, line.list[k], 0, row.predicted_seconds)
       end
     end
     for i, device in ipairs(devices) do
