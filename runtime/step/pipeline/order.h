@@ -71,12 +71,13 @@ static inline uint32_t ett_order_ring(const ett_cursor *c, ett_unit u) {
   return c->custom ? u.micro_batch : (uint32_t)c->lane[u.kind != ETT_UNIT_FORWARD].index;
 }
 
-static inline void ett_order_next(ett_cursor *c) {
+/* Moves on from the next unit, `u`. */
+static inline void ett_order_pass(ett_cursor *c, ett_unit u) {
   if (c->custom) {
     c->custom++;
     return;
   }
-  ett_lane *l = &c->lane[ett_order_peek(c).kind != ETT_UNIT_FORWARD];
+  ett_lane *l = &c->lane[u.kind != ETT_UNIT_FORWARD];
   c->k++;
   if (++l->index < l->size)
     return;
@@ -86,6 +87,10 @@ static inline void ett_order_next(ett_cursor *c) {
   int64_t left = c->p->micro_batches - (l->first += l->size);
   l->chunk = 0;
   l->size = c->group < left ? c->group : left;
+}
+
+static inline void ett_order_next(ett_cursor *c) {
+  ett_order_pass(c, ett_order_peek(c));
 }
 
 /* Seconds of one pass that a pair of two slots hides. */

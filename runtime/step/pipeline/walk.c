@@ -12,7 +12,6 @@ typedef struct turn {
   int count;
   ett_unit unit[2];
   size_t slot[2], ring[2], cell[2];
-  ett_cursor after;
 } turn;
 
 typedef struct walk {
@@ -63,6 +62,8 @@ static size_t deliver(walk *w, int rank, ett_unit u, size_t slot, size_t ring) {
   if (u.kind == ETT_UNIT_BACKWARD && p->weight)
     put(w, cell_of(w, ETT_UNIT_WEIGHT, slot, ring), LOCAL, rank);
   int to = forward ? ett_order_after(p, (int)slot) : ett_order_before(p, (int)slot);
+  int reader = p->orders ? -1 : forward ? rank + 1 : rank - 1; /* spares a division */
+  reader = reader == stages ? 0 : reader;
   if (to < 0) { /* the last slice starts the backward */
     if (forward)
       put(w, cell_of(w, ETT_UNIT_BACKWARD, slot, ring), LOCAL, rank);
@@ -70,7 +71,7 @@ static size_t deliver(walk *w, int rank, ett_unit u, size_t slot, size_t ring) {
   }
   size_t cell =
       cell_of(w, forward ? ETT_UNIT_FORWARD : ETT_UNIT_BACKWARD, (size_t)to, ring);
-  put(w, cell, MESSAGE, to % stages);
+  put(w, cell, MESSAGE, reader < 0 ? to % stages : reader);
   return cell;
 }
 
@@ -101,34 +102,35 @@ static int reserve_events(walk *w, size_t more, ett_err *err) {
 /* Whether the next unit or pair of a rank can run; fills its turn. */
 static int can_run(walk *w, int rank) {
   turn *t = &w->turn[rank];
+  const ett_cursor *c = &w->cursor[rank];
+  ett_cursor second;
   t->count = 0;
-  t->after = w->cursor[rank];
-  if (ett_order_done(&t->after))
+  if (ett_order_done(c))
     return 0;
-  int more;
-  do {
-    int i = t->count;
-    ett_unit u = t->unit[i] = ett_order_peek(&t->after);
+  for (int i = 0;; i++) {
+    ett_unit u = t->unit[i] = ett_order_peek(c);
     t->slot[i] = (size_t)u.chunk * (size_t)w->p->stages + (size_t)rank;
-    t->ring[i] = w->whole ? u.micro_batch : ett_order_ring(&t->after, u);
+    t->ring[i] = w->whole ? u.micro_batch : ett_order_ring(c, u);
     if (!has_input(w, u, t->slot[i], t->ring[i], &t->cell[i])) {
       w->wanted[rank] = t->cell[i];
-      t->count = 0;
       return 0;
     }
-    ett_order_next(&t->after);
-    more = u.paired && i == 0;
-    t->count++;
-  } while (more);
-  return 1;
+    if (!u.paired || i > 0) {
+      t->count = i + 1;
+      return 1;
+    }
+    second = *c;
+    ett_order_pass(&second, u);
+    c = &second;
+  }
 }
 
 /* Runs a turn. */
 static void run(walk *w, int rank) {
   turn *t = &w->turn[rank];
-  w->cursor[rank] = t->after;
   for (int i = 0; i < t->count; i++) {
     ett_unit u = t->unit[i];
+    ett_order_pass(&w->cursor[rank], u);
     uint32_t in = ETT_CELL_ZERO;
     if (t->cell[i] >= ETT_CELLS) {
       in = w->full[t->cell[i]] == MESSAGE ? (uint32_t)t->cell[i] : ETT_CELL_ZERO;
