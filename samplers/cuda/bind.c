@@ -361,11 +361,7 @@ static int work_attention(lua_State *L) {
 /* work:ready{graph=true, time_limit_seconds=60} */
 static int work_ready(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
-  lua_settop(L, 2);
-  if (lua_isnil(L, 2)) {
-    lua_newtable(L);
-    lua_replace(L, 2);
-  }
+  luaL_checktype(L, 2, LUA_TTABLE);
   int graph = ett_lua_boolean_field(L, 2, "graph", 1);
   double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
   ett_err err = {ETT_OK, ""};
