@@ -45,6 +45,14 @@ describe("a file without an end", function()
     os.remove(folder .. "/rank0.json")
   end)
 
+  it("has thousands of files: the time is no square of their number", function()
+    command.shell(("mkdir %s/many; cd %s/many; for i in $(seq 3000); do echo '{\"traceEvents\":[]}' >rank$i.json; done")
+      :format(folder, folder))
+    local output, status = command.ett(folder, "trace many device_time", "ulimit -t 4; timeout 60") -- took 20 s
+    assert.same({ 0, true }, { status, output:find "\n +3000 +0 +0 +0\n" ~= nil }, output)
+    command.remove(folder .. "/many")
+  end)
+
   it("is passed over among files that are found by name, and named among samples", function()
     command.shell(("cd %s && mkdir -p own/operators s && mkfifo own/operators/zz.lua s/D_gelu_fp16.csv"):format(folder))
     local output, status = command.ett(folder, "list operators --path own")

@@ -47,10 +47,11 @@ end
 function processes.list(view)
   local t, by_identity, list, spans = view:events_needed(), {}, {}, {}
   for _, group in ipairs(view:device_rows():group{ "file" }) do spans[group.file] = { group.events:span() } end
-  for _, file in ipairs(t.files) do
+  local files = t.files -- made anew at each access
+  for _, file in ipairs(files) do
     local index = file.index -- its index among all files found, ignored files included
     local from, to = table.unpack(spans[index] or {})
-    if from == nil and #t.files > 1 then from, to = t:events{ file = index }:span() end
+    if from == nil and #files > 1 then from, to = t:events{ file = index }:span() end
     local piece, id = { file = index, from = from or 0, to = to or 0 }, identity(file)
     local candidates = id and by_identity[id] or {}
     local home = fitting(candidates, piece)

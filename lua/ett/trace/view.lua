@@ -140,12 +140,17 @@ end
 
 --- Damage in the files of a process: numbers of unreadable rows and of rows of negative duration.
 function View:damage(process)
-  local bad, negative = 0, 0
-  for _, w in ipairs(self.trace.warnings) do
-    if process.paths[w.file] then
-      if w.code == "bad_event" or w.code == "bad_number" then bad = bad + (w.count or 1) end
-      if w.code == "negative_dur" then negative = negative + (w.count or 1) end
+  if not self.damaged then
+    self.damaged = { bad_event = {}, bad_number = {}, negative_dur = {} }
+    for _, w in ipairs(self.trace.warnings) do
+      local counts = self.damaged[w.code]
+      if counts and w.file then counts[w.file] = (counts[w.file] or 0) + (w.count or 1) end
     end
+  end
+  local bad, negative = 0, 0
+  for path in pairs(process.paths) do
+    bad = bad + (self.damaged.bad_event[path] or 0) + (self.damaged.bad_number[path] or 0)
+    negative = negative + (self.damaged.negative_dur[path] or 0)
   end
   return bad, negative
 end
