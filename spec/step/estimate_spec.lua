@@ -418,6 +418,10 @@ describe("estimate", function()
       "overlap_tensor needs a stack that has it; 'gpt_neox' does not")
     with_stack.stack = "gpt_neo"
     assert.error_matches(function() of(nil) end, "unknown stack 'gpt_neo'; did you mean 'gpt_neox'?", 1, true)
+    with_stack.stack = "megatron"
+    local s = sweep.new { model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }),
+      cluster = with_stack, plan = { seq = 512, micro_batches = 2 }, over = { tp = { 1, 2 } } }
+    for _, row in ipairs(s.rows) do assert.equal(of(nil, { tp = row.tp }).step_seconds, row.step_seconds) end
   end)
 
   it("is marked as assumed on a device without measured kernels", function()

@@ -82,7 +82,8 @@ local fields = {
       needs = { "ep above 1", function(p) return p.ep > 1 end },
       help = "a token is sent once to each node that holds its experts, not once to each expert (DeepEP)" },
     { "overlap_all_to_all", "string", software = true, default = "none", one_of = { "none", "shared_experts", "batch" },
-      c = true, program = true,
+      c = true,
+      program = function(how, p) return p.stack and how or how ~= "none" end, -- only a stack's launches depend on it
       help = "none, shared_experts (beside the layer's shared experts), batch (beside another micro-batch)" },
     { "overlap_tensor", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },

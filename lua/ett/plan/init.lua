@@ -55,6 +55,7 @@ plan.check_fields = check_fields
 ---@param cluster table? from ett.cluster
 function plan.violations(given, model, cluster)
   local found, clean = schema.violations(given, plan.schema)
+  clean.stack = clean.stack or cluster and cluster.stack
   local usable = #found == 0 -- the types are right, so the rules can be checked
   if type(given) == "table" and given.micro_batches == nil and given.global_batch == nil then
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"

@@ -247,17 +247,16 @@ local function overlap(p, add, context)
   if p.zero == 3 then add("%s needs zero of at most 2, got 3", text) end
 end
 
---- Whether the stack of the plan or cluster supports overlap_tensor; true without a stack or with an unknown one. Also
---- its name.
-function rules.overlaps_tensor(p, cluster)
-  local name = p.stack or cluster and cluster.stack
-  return not (name and stacks.exists(name)) or stacks.get(name).overlaps_tensor, name
+--- Whether the plan's stack supports overlap_tensor; true without a stack or with an unknown one.
+function rules.overlaps_tensor(p)
+  return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
 end
 
 --- overlap_tensor and the stack.
-local function tensor_overlap(p, add, context)
-  local supported, name = rules.overlaps_tensor(p, context.cluster)
-  if p.overlap_tensor and not supported then add("overlap_tensor needs a stack that has it; '%s' does not", name) end
+local function tensor_overlap(p, add)
+  if p.overlap_tensor and not rules.overlaps_tensor(p) then
+    add("overlap_tensor needs a stack that has it; '%s' does not", p.stack)
+  end
 end
 
 --- The schedule: rules of its fields, and the refusals of its file.

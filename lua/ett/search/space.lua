@@ -129,6 +129,7 @@ local function settings_of(self, given, base)
     if not name then
       local plan = setmetatable({}, { __index = base })
       for field, value in pairs(own) do plan[field] = value end
+      plan.stack = plan.stack or cluster.stack
       list[#list + 1] = { index = #list + 1, cluster = cluster, devices = devices, plan = plan, own = own,
         base = base, placement = cluster_module.placement(cluster) }
       return
@@ -292,8 +293,7 @@ local function add_flags(self, opened, setting)
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
     set(setting, "sequence_parallel", shared)
-    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and (plan_rules.overlaps_tensor(p,
-      setting.cluster)) })) do
+    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) })) do
       set(setting, "overlap_tensor", tensor)
       for _, how in ipairs(values(self, "overlap_all_to_all", exchange)) do
         set(setting, "overlap_all_to_all", how)

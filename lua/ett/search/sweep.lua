@@ -60,11 +60,12 @@ local function check_fields(p)
 end
 
 --- The plan of the first combination, and the checked values of every swept field.
-local function checked_plan(given, names)
+local function checked_plan(given, names, cluster)
   local first, values = {}, {}
   for name, value in pairs(given.plan) do first[name] = value end
   for _, name in ipairs(names) do first[name] = given.over[name][1] end
   local base = schema.check(first, fields.schema, "sweep: plan", "plan")
+  base.stack = base.stack or cluster.stack
   check_fields(base)
   for _, name in ipairs(names) do
     local rule = { [name] = fields.schema[name] }
@@ -361,7 +362,7 @@ function sweep.new(given)
     error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,
       error_module.suggestion(objective, schema.keys(objectives)), table.concat(schema.keys(objectives), ", "))
   end
-  local base, values = checked_plan(given, names)
+  local base, values = checked_plan(given, names, cluster)
   local workspace <close> = step_core.workspace()
   local orders = own_orders(base, values)
   local axes, told = axes_of(names, values, orders or base.split or values.split)

@@ -373,14 +373,6 @@ function Times:step_spread(shares, p)
   return self.profile and self.profile.step_spread and self.profile:step_spread(shares, p.dtype, named) or 0.0
 end
 
--- Times by a profile, or false, without the cluster's stack.
-local function of_profile(cluster, profile)
-  return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
-    priced_updates = setmetatable({}, { __mode = "k" }),
-    of_topology = setmetatable({}, { __mode = "k" }),
-    operators = { forward = {}, backward = {}, update = {} } }, Times)
-end
-
 --- The same times for another stack, with its kernels and launches.
 ---@param name string|table|nil of lua/stacks, or a stack; nil: these times
 function Times:for_stack(name)
@@ -389,7 +381,7 @@ function Times:for_stack(name)
   if not known then
     local stack = type(name) == "table" and name or stacks.get(name)
     local profile = self.profile and self.profile.with_stack and self.profile:with_stack(stack) or self.profile
-    known = of_profile(self.cluster, profile)
+    known = times.new(self.cluster, profile or false)
     known.stack = stack
     self.stacks[name] = known
   end
@@ -457,10 +449,13 @@ function times.new(cluster, profile)
   if cluster.parts then
     if profile then error_module.raise("argument", "a profile needs a cluster of one kind of nodes") end
     local own = { cluster = cluster, parts = cluster.parts }
-    return OfParts.with(own, function(part) return times.new(part, profile) end):for_stack(cluster.stack)
+    return OfParts.with(own, function(part) return times.new(part, profile) end)
   end
   if profile == nil then profile = require("ett.profile.of_cluster").open(cluster) end
-  return of_profile(cluster, profile):for_stack(cluster.stack)
+  return setmetatable({ cluster = cluster, profile = profile or nil, places = {}, stacks = {},
+    priced_updates = setmetatable({}, { __mode = "k" }),
+    of_topology = setmetatable({}, { __mode = "k" }),
+    operators = { forward = {}, backward = {}, update = {} } }, Times)
 end
 
 return times
