@@ -17,7 +17,7 @@ local step_core = require "ett.step"
 local times_module = require "ett.step.times"
 
 -- Seconds between two exchanges of results with other processes.
-local exchange_seconds = 0.01
+local exchange_seconds = 0.004
 
 local walk = {}
 local Walk = {}
@@ -334,7 +334,10 @@ function Walk:units(units)
   for i, unit in ipairs(units) do
     local opened = self.space:open(unit)
     settled[i] = { rows = {}, plans = opened.plans, rule = opened.rule, where = opened.where }
-    for _, parts in ipairs(opened.programs) do programs[#programs + 1] = survey(self, parts, settled[i], queue) end
+    for _, parts in ipairs(opened.programs) do
+      exchange(self)
+      programs[#programs + 1] = survey(self, parts, settled[i], queue)
+    end
   end
   for entry in pop, queue do
     exchange(self)
