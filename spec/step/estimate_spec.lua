@@ -284,6 +284,9 @@ describe("estimate", function()
     local sharp = run { pp = 2, dp = 2 }
     near(sharp.step_seconds, sharp.low_seconds, "low")
     near(sharp.step_seconds, sharp.high_seconds, "high")
+    local without = run({ pp = 2, dp = 2 }, { interval = false })
+    assert.equal(sharp.step_seconds, without.step_seconds)
+    assert.is_nil(without.low_seconds)
     local before = 0
     for _, spread in ipairs { 0.05, 0.1, 0.2 } do
       local e = run({ pp = 2, dp = 2 }, { profile = profile(1, spread) })

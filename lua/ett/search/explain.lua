@@ -61,7 +61,7 @@ local function gains(given, e, times)
   return share.each(given.share, #faster.parts, function(i)
     local name = faster.parts[i]
     local own = estimate.new { model = given.model, cluster = given.cluster, plan = given.plan,
-      times = faster.times(times, name) }
+      times = faster.times(times, name), interval = false }
     return { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
   end)
 end
@@ -146,7 +146,7 @@ local function neighbours(given, e, p, limit)
   local rows = share.each(given.share, #all, function(i)
     local change = all[i]
     local ok, own = pcall(estimate.new, { model = given.model, cluster = given.cluster, plan = change.plan,
-      times = given.times })
+      times = given.times, interval = false })
     local row = { change = change.words }
     if ok then
       row.step_seconds, row.memory_bytes = own.step_seconds, own.memory_bytes

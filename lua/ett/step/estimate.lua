@@ -277,11 +277,12 @@ local function host_bandwidth(c_plan, p)
 end
 
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
-  units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 } }
+  units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
+  interval = { "boolean", default = true } }
 
 --- Makes an estimate.
----@param given table { model, plan, cluster, profile?, times?, units?, tokens? }: model from ett.model,
----  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run
+---@param given table { model, plan, cluster, profile?, times?, units?, tokens?, interval }: model from ett.model,
+---  plan as ett.plan takes it, cluster a name, file or table; tokens of a whole run; interval = false: without one
 function estimate.new(given)
   given = schema.check(given, fields, "ett.estimate", "argument")
   local cluster = given.cluster
@@ -304,12 +305,9 @@ function estimate.new(given)
     times:answer(demands, p.dtype, model.hyper.hidden, true)
     result = evaluate()
   end
-  local low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
-
   local step, devices, tokens = result.step_seconds, plan_module.devices(p), plan_module.tokens(p)
-  local operators = operation_lines(lowered, p, result)
   local collectives, computed = {}, {}
-  for _, line in ipairs(operators) do
+  for _, line in ipairs(operation_lines(lowered, p, result)) do
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
   local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
@@ -322,9 +320,12 @@ function estimate.new(given)
   for _, line in ipairs(collectives) do busy = busy + line.seconds end
   percent_of(computed, step)
   percent_of(collectives, step)
-  low, high = spread.widened(step, low, high,
-    times:step_spread(spread.shares(lowered, computed, collectives, step), p))
-
+  local low, high
+  if given.interval then
+    low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
+    low, high = spread.widened(step, low, high,
+      times:step_spread(spread.shares(lowered, computed, collectives, step), p))
+  end
   local peak = parts.peak(cluster, p, devices)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
