@@ -220,6 +220,44 @@ static void damaged_trees_are_refused(void **state) {
   ett_forest_free(&f);
 }
 
+/* 37 trees of 1 to 5 levels, whose left branches are the longer ones. */
+static void ready_trees_answer_the_same(void **state) {
+  (void)state;
+  enum { TREES = 37, NODES = 11 };
+  ett_forest f;
+  ett_err err;
+  uint32_t used = 0;
+  assert_int_equal(ett_forest_make(TREES, TREES * NODES, &f, &err), 0);
+  f.features = 3;
+  f.base_score = 0.5f;
+  for (uint32_t t = 0; t < TREES; t++) {
+    const uint32_t levels = 1 + t % 5;
+    f.roots[t] = used;
+    for (uint32_t k = 0; k < levels; k++) {
+      const int16_t feature = (int16_t)((t + k) % 3);
+      f.node[used++] = (ett_tree_node){(float)((t * 7 + k * 5) % 11), feature, 1, 0};
+      if (k > 0) /* the right sibling, a leaf */
+        f.node[used++] = (ett_tree_node){0.1f * (float)(t + k), -1, 0, 0};
+      f.node[used - (k > 0 ? 2 : 1)].left = 2 * k + 1;
+    }
+    f.node[used++] = (ett_tree_node){-0.3f * (float)t, -1, 0, 0};
+    f.node[used++] = (ett_tree_node){0.7f * (float)t, -1, 0, 0};
+  }
+  f.nodes = used;
+  assert_int_equal(ett_forest_check(&f, &err), 0);
+  float before[11 * 11];
+  for (int i = 0; i < 121; i++) {
+    const float x[3] = {(float)(i % 11), (float)(i / 11), i == 60 ? NAN : (float)(i % 7)};
+    before[i] = ett_forest_predict(&f, x);
+  }
+  assert_int_equal(ett_forest_ready(&f, &err), 0);
+  for (int i = 0; i < 121; i++) {
+    const float x[3] = {(float)(i % 11), (float)(i / 11), i == 60 ? NAN : (float)(i % 7)};
+    assert_true(ett_forest_predict(&f, x) == before[i]);
+  }
+  ett_forest_free(&f);
+}
+
 /* The median of the nearest, with and without one's own. */
 static void neighbours_are_the_nearest(void **state) {
   (void)state;
@@ -239,6 +277,7 @@ int main(void) {
       cmocka_unit_test(text_keeps_a_model),
       cmocka_unit_test(every_damaged_byte_is_noticed),
       cmocka_unit_test(damaged_trees_are_refused),
+      cmocka_unit_test(ready_trees_answer_the_same),
       cmocka_unit_test(neighbours_are_the_nearest),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
