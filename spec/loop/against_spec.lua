@@ -2,6 +2,7 @@
 local against = require "ett.loop.against"
 local layout = require "ett.loop.layout"
 local maker = require "trace_maker"
+local report = require "ett.loop.report"
 local subject = require "ett.loop.subject"
 local trace_gpt = require "trace_gpt"
 
@@ -83,6 +84,19 @@ describe("ett.loop.against", function()
       assert.near(62.5e-6, result.collectives[1].measured_seconds, 1e-9)
       assert.equal(2, result.collectives[1].group_size)
       assert.equal("tp", result.collectives[1].group)
+    end)
+  end)
+
+  it("is printed with the plan, every operator, the parts and the fit of the stack", function()
+    compare(recordings(2), { cluster = "dgx_h100", plan = { stack = "plain" } }, function(result, what)
+      local text = table.concat(report.against(result, what), "\n")
+      assert.matches("^against gpt[^\n]* on dgx_h100: ", text)
+      assert.matches("\nlinear_up +forward ", text)
+      assert.matches("\nall_reduce %(tp%) ", text)
+      assert.matches(" ms  waiting for late ranks\n", text)
+      assert.matches("\nstack plain, [^\n]*: %d+ of " .. result.compared .. " operators within 10 %%, mean error ",
+        text)
+      for _, note in ipairs(result.notes) do assert.is_truthy(text:find("\nnote: " .. note, 1, true)) end
     end)
   end)
 

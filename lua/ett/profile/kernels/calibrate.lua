@@ -7,7 +7,7 @@
 local collectives = require "ett.profile.kernels.collectives"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
-local files = require "ett.io"
+local folders = require "ett.base.folder"
 local kernels = require "ett.profile.kernels"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
@@ -93,10 +93,7 @@ return {
 ]==]):format(head, kernels.format, device.key, sources.cudnn[1], sources.cudnn[2], fitted, table.concat(lines, "\n"))
 end
 
-local function write(path, text)
-  local ok, err = files.write(path, sealed.text(text))
-  if not ok then error(err, 0) end
-end
+local function write(path, text) folders.write_with_folder(path, sealed.text(text)) end
 
 local function fit_trees(request, device, name, dtype, all)
   local model = kernels.get(name)
