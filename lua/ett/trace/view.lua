@@ -130,12 +130,14 @@ end
 
 --- Host ranges nccl:NAME of a process that start in its window, counted by name.
 function View:library_ranges(process)
-  local rows = self:named_rows("library_ranges", { "annotation" }, is_library_range):where{ file = process.files }
-  local from, to = self:window(process)
-  if from then rows = rows:where{ starts_in = { from, to } } end
-  local counts = {}
-  for _, row in ipairs(rows:stats{ by = { "name" } }) do counts[row.name] = row.count end
-  return counts
+  return cached(self, "library_ranges " .. process.index, function()
+    local rows = self:named_rows("library_ranges", { "annotation" }, is_library_range):where{ file = process.files }
+    local from, to = self:window(process)
+    if from then rows = rows:where{ starts_in = { from, to } } end
+    local counts = {}
+    for _, row in ipairs(rows:stats{ by = { "name" } }) do counts[row.name] = row.count end
+    return counts
+  end)
 end
 
 --- Damage in the files of a process: numbers of unreadable rows and of rows of negative duration.
