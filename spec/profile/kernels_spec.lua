@@ -341,6 +341,24 @@ describe("a stack", function()
     assert.is_true(host(large) < 0.002 * large.step_seconds) -- the embedding alone
   end)
 
+  it("waits longer for a host that launches slower", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local plan = { seq = 256, micro_batches = 4, stack = "megatron" }
+    local function launching(name)
+      local cluster = require("ett.profile.cluster").get "dgx_h100"
+      cluster.device.host = name
+      local e = require("ett.step.estimate").new { cluster = cluster, plan = plan, model = model }
+      local device = 0.0
+      for _, o in ipairs(e.operators) do
+        if o.name ~= "host" and o.name ~= "optimizer" then device = device + o.seconds end
+      end
+      return host(e) + device -- of layers that wait in both passes
+    end
+    local grace = launching "grace"
+    local x86 = launching(nil)
+    assert.near(require("ett.profile.in_step").host.grace, grace / x86, 0.1)
+  end)
+
   -- An estimate under a stack with changed fields.
   local function under(name, changes, hyper, plan)
     local stack = stacks.get(name)

@@ -93,6 +93,7 @@ factors.list = {
   { "sharded.ampere", place("sharded", "ampere"), prior = 1.1, spread = 0.06, on = ampere },
   { "sharded.hopper", place("sharded", "hopper"), prior = 1.15, spread = 0.08, on = hopper },
   { "sharded.blackwell", place("sharded", "blackwell"), prior = 1.1, spread = 0.06, on = blackwell },
+  { "host.grace", place("host", "grace"), prior = 2.6, spread = 0.3, on = on "^GB" },
 }
 
 --- Values that ett ships.

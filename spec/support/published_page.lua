@@ -101,6 +101,9 @@ memory of the software and were not checked against its code. The errors above a
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.
 - bf16 products on Blackwell take 1.39 times their table's time after the fit. Sustained tables explain 1.15; the
   cause of the rest is not known.
+- The host of GB200 and GB300 (Grace) takes longer to launch kernels than x86: fitted, pulled to 2.6. PyTorch's product
+  alone takes Grace 2.5 to 2.75 times as long (NVIDIA/TransformerEngine#2053). It was looked for since mixtures on GB200
+  without a graph of the whole step were 11 to 15 % too fast, and those on B200 and B300 were not.
 - Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's
   GroupedLinear). Steps that are one graph run one grouped kernel.
 - Biases of experts are added apart in Megatron (experts.py, `_apply_bias`); not in steps that are one graph.

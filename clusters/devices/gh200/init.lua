@@ -7,6 +7,6 @@ return {
   measured_flops = { fp16 = 828.6e12, bf16 = 828.6e12, fp8 = 1535e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6, 900 W version)",
   memory_bytes = 96e9, memory_bandwidth = 4e12, multiprocessors = 132, l2_bytes = 50e6,
-  generation = "hopper",
+  generation = "hopper", host = "grace",
   neighbours = { "h200_sxm" },
 }

@@ -33,7 +33,7 @@ device_module.fields = {
   power = { "table", optional = true, fields = { idle_watts = "nonnegative", compute_watts = "nonnegative",
     memory_watts = "nonnegative", source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
-  assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?",
+  assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?", host = "string?",
   partitions = { "count", optional = true, most = 64 },
 }
 

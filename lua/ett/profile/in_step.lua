@@ -58,6 +58,10 @@ in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.27 }
 --- Position of products on streams between one product of all rows (0) and the sum of separate products (1).
 in_step.apart = 0.694
 
+--- Time of launches on a host over their time on an x86 host; fitted. One product of PyTorch takes Grace 2.5 (GH200)
+--- and 2.75 times (GB200) as long as Xeon 8480C (NVIDIA/TransformerEngine#2053).
+in_step.host = { grace = 1.81 }
+
 --- Exponent of a device's power limit in the rate of large products and attention. Power grows at most with the cube of
 --- the clock, and linearly once the voltage has reached its minimum; the fitted value lies between. Tables are bursts
 --- too short for throttling, except under a power limit far below the demand.

@@ -13,6 +13,7 @@ local ranks = require "ett.plan.ranks"
 local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
 local network_tiers = require "ett.profile.network.tiers"
+local in_step = require "ett.profile.in_step"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 
@@ -317,11 +318,12 @@ end
 --- A pair of micro-batches that runs all-to-alls beside computing is launched as one.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
-  local each = stack and not stack.graphs and stack.launch_seconds or 0
+  local slower = in_step.host[state.times.cluster.device.host] or 1
+  local each = stack and not stack.graphs and slower * stack.launch_seconds or 0
   if each == 0 then return end
   local device, host = { forward = 0.0, backward = 0.0 }, { forward = 0.0, backward = 0.0 }
   local by_role, batch = { forward = {}, backward = {} }, p.overlap_all_to_all == "batch"
-  local expert = stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
+  local expert = slower * stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
   for index, n in pairs(uses) do
     local o = state.operations[index]
     for pass in pairs(device) do
