@@ -57,10 +57,10 @@ memory of the software and were not checked against its code. The errors above a
   of routing. Mixtures of Megatron-Bridge on NVL72 that do not state graphs have these, as most that state them.
 - A layer of a pair of micro-batches (all-to-alls beside computing) takes the host 1.4 times as long before the fit.
   The fields that decide it were found by the errors of Qwen3 at one sequence a micro-batch.
-- InternEvo's rows have a stack of their own, from its code and its installation page: FlashAttention 1, norms of
-  inputs cast to fp32 and repeated in the backward pass, its own metrics, gradients summed in bf16 over all replicas.
-  Each rank owns whole tensors and broadcasts them after the update, over 8 or over all replicas. Looked for with
-  errors in view: states shared by all of 512 or 1024 devices were 19 to 39 % too fast, now 7 to 21 %. Those shared by
+- InternEvo's rows have a stack of their own, from its code and its installation page. It runs FlashAttention 1 and
+  norms of inputs cast to fp32, which the backward pass repeats. Gradients are summed in bf16 over all replicas. Each
+  rank owns whole tensors and broadcasts them after the update, over 8 or over all replicas. This was looked for with
+  errors in view. States shared by all of 512 or 1024 devices were 19 to 39 % too fast, now 7 to 21 %. Those shared by
   8 were 1 % too fast, now 5 %. Before, a slow gather that they do not run made up for computing that was too fast.
   Steps of one and two micro-batches on 512 and 1024 devices became worse (16 to 24 % too fast): reductions take longer
   there than the cards' rate says. This is not explained.
@@ -102,8 +102,8 @@ memory of the software and were not checked against its code. The errors above a
 - bf16 products on Blackwell take 1.39 times their table's time after the fit. Sustained tables explain 1.15; the
   cause of the rest is not known.
 - The host of GB200 and GB300 (Grace) takes longer to launch kernels than x86: fitted, pulled to 2.6. PyTorch's product
-  alone takes Grace 2.5 to 2.75 times as long (NVIDIA/TransformerEngine#2053). It was looked for since mixtures on GB200
-  without a graph of the whole step were 11 to 15 % too fast, and those on B200 and B300 were not.
+  alone takes Grace 2.5 to 2.75 times as long (NVIDIA/TransformerEngine#2053). It was looked for since mixtures on
+  GB200 without a graph of the whole step were 11 to 15 % too fast. Those on B200 and B300 were not.
 - Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's
   GroupedLinear). Steps that are one graph run one grouped kernel.
 - Biases of experts are added apart in Megatron (experts.py, `_apply_bias`); not in steps that are one graph.
@@ -154,12 +154,12 @@ memory of the software and were not checked against its code. The errors above a
   note of the first says that copies of its configuration differ in FP4. Its precision is unknown, and nvfp4 answers
   it: the precision of fewer bits. Its error was 43 % as fp8. The second stands as it is, 27 % too fast.
 - The regret of vTrain's plans over several nodes comes from one set: the plan chosen, tp 4 and dp 32, is 4.5 % slower
-  than the best, tp 8 and dp 32. Rows whose data-parallel groups have two or four ranks in a node lack 0.1 to 1.6 s.
-  To explain it, gradients would have to move at 25 to 44 GB/s a node. Groups of one or eight ranks reach the 85 of
-  the links. Steps of the same models on Selene (SC21, two and four ranks in a node) show no such loss: they are
-  1.6 % too slow to 0.4 % too fast. No other source shows it either, so no rule is fitted. The plan's estimate is 9.1 s,
-  that of the best 10.0 s; their intervals are 7.7 to 10.7 and 7.6 to 12.4 s. If its time were right, a third plan would
-  be chosen: it takes 9 % longer than the best, from which only its micro-batch differs (16 sequences instead of 8).
+  than the best, tp 8 and dp 32. Rows whose data-parallel groups have two or four ranks in a node lack 0.1 to 1.6 s. To
+  explain it, gradients would have to move at 25 to 44 GB/s a node. Groups of one or eight ranks reach the 85 of the
+  links. Steps of the same models on Selene (SC21, two and four ranks in a node) show no such loss: they are 1.6 % too
+  slow to 0.4 % too fast. No other source shows it either, so no rule is fitted. The plan's estimate is 9.1 s, that of
+  the best 10.0 s; their intervals are 7.7 to 10.7 and 7.6 to 12.4 s. If its time were right, a third plan would be
+  chosen, which takes 9 % longer than the best. Only its micro-batch differs from the best: 16 sequences instead of 8.
 - A model without error would not surely do better. Rows of one layout that differ in their micro-batch scatter about
   the median error of their layout: half by less than 1.3 %, the largest by 95 %. Draws of this scatter around exact
   times (spec/bench/support/regret_noise.lua) give the regret of a model that knows these times. It is above 1.5 % in
