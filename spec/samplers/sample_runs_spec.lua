@@ -68,7 +68,7 @@ describe("ett sample", function()
       "sample g.yml --backend cpu --precision fp32 --run get_one"), 1, true)
   end)
 
-  it("makes the least number of repeats of the one shape however long they take, and says where one was all", function()
+  it("repeats a single shape min_repeats times whatever the time, and prints an unknown interval for one repeat", function()
     write("c.lua", "return { name = 'c', cold_bytes = 1 << 20, budget_seconds = 1e-4, min_repeats = 9, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 512, width = 2048 } } } }\n")
     local made = run "sample c.lua --run get_one"
@@ -79,14 +79,14 @@ describe("ett sample", function()
     assert.matches("forward +[%d.]+ us  %+%- unknown, 1 repeats", (run "sample c.lua --run run_function"))
   end)
 
-  it("lists no shapes of an operator that nobody has", function()
+  it("lists no shapes of an unknown operator", function()
     write("c.lua", "return { name = 'c', samples = { { operator = 'nosuch', shapes = { b = { 1, 2 } } } } }\n")
     local text, status = run "sample c.lua --list"
     assert.equal(1, status)
     assert.matches("unknown operator 'nosuch'", text)
   end)
 
-  it("goes on with an edited campaign once it was told so, and refuses the version before", function()
+  it("continues an edited campaign only with --continue-changed, and then refuses the old version", function()
     write("c.lua", campaign("", gelu))
     write("d.lua", campaign("", gelu .. " "))
     run "sample c.lua --out s --quiet --limit 1"
