@@ -106,7 +106,7 @@ describe("the command line", function()
     if case then it("ett " .. words, function() refused(words, case[1], case[2]) end) end
   end
 
-  it("reports every violation of a plan at once, with what would pass", function()
+  it("reports every violation of a plan at once, with values that would pass", function()
     local _, _, err = run(llama .. "tp=5 pp=3 cp=7")
     for _, name in ipairs { "tp", "cp" } do assert.matches(name .. " ?%d? ?", err) end
     assert.matches("heads", err)

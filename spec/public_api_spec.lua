@@ -124,7 +124,7 @@ describe("the library, called wrongly,", function()
       .. "bf16, fp16, fp32, int8, tf32", in_precision("perlmutter", "fp8"))
   end)
 
-  it("sweeps what single estimates take: schedules from files, splits that are checked", function()
+  it("sweeps the same fields as single estimates: schedules from files, checked splits", function()
     local given = { model = llama(), cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 4 }, profile = false,
       over = { pp = { 2 }, schedule = { "1f1b", "zb_h1", "gpipe" } } }
     local rows = ett.sweep(given).rows

@@ -245,7 +245,7 @@ describe("the layout search", function()
     assert.is_true(none.proven)
   end)
 
-  it("keeps only what nothing beats on a Pareto front", function()
+  it("keeps only the combinations of the Pareto front", function()
     local results = { { devices_used = 1, days = 9 }, { devices_used = 2, days = 9 }, { devices_used = 2, days = 5 },
       { devices_used = 4, days = 6 }, { devices_used = 8, days = 1 } }
     local front = optimize.pareto(results)

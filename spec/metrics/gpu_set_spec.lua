@@ -106,7 +106,7 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
-  it("straggler_lag: one rank has nobody to wait for", function()
+  it("straggler_lag: a single rank waits for no other", function()
     maker.with({ pair()[1] }, function(folder)
       local result, reason = maker.metric(folder, "straggler_lag")
       assert.is_nil(result)

@@ -185,7 +185,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     assert.is_truthy(all.hidden and all.every)
   end)
 
-  it("treats copied operators as their originals: what they are is declared, not read off a name", function()
+  it("treats copied operators as their originals: the declaration counts, not the name", function()
     local names = { "rms_norm", "linear_qkv", "flash_attention", "linear_proj", "moe_router", "expert_linear1",
       "expert_linear2" }
     local own = { table.unpack(names) }

@@ -83,7 +83,7 @@ describe("scaling", function()
     assert.equal("fake", a.detail)
   end)
 
-  it("streams what nobody sampled at the bandwidth of residual_add, marked assumed", function()
+  it("times operators without samples at the bandwidth of residual_add, marked assumed", function()
     local p = open("perlmutter", fake(function(op, s, dtype, pass)
       return op.name == "residual_add" and op.bytes(s, dtype, pass) / 1e12 or nil
     end))

@@ -86,7 +86,7 @@ describe("ett.profile.plot", function()
     for i, factor in ipairs { 1 / 1.1, 1, 1.1 } do assert.near(factor, factors[i], 0.005) end
   end)
 
-  it("sets apart what the gate dropped, with its line and reason", function()
+  it("lists the rows that the gate dropped, with line and reason", function()
     local lines = { [fit_plot.key(entry.path, 3, 150e-6)] = "in another mode" }
     local root = xml.read(fit_plot.chart(result(points), lines))
     assert.equal(2, #marks(root, "circle"))

@@ -141,7 +141,7 @@ describe("without XGBoost", function()
   before_each(function() package.loaded["ett.regress_fit"], package.cpath = nil, "" end)
   after_each(function() package.loaded["ett.regress_fit"], package.cpath = part, path end)
 
-  it("a fit says what to install", function()
+  it("a fit names the package to install", function()
     local rows = { { 1, 64, 64, 64 }, { 1, 128, 64, 64 } }
     local ok, err = pcall(regressor.fit, { family = "gemm", rows = rows, seconds = { 1e-3, 2e-3 } })
     assert.is_false(ok)

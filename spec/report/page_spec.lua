@@ -36,7 +36,7 @@ local function numbers(bytes)
 end
 
 describe("ett.pack", function()
-  it("deflates what Python inflates, of every length modulo 3 and incompressible too", function()
+  it("writes deflate streams that Python inflates, of every length modulo 3 and incompressible too", function()
     math.randomseed(7)
     local texts, wanted = {}, {}
     for k, n in ipairs { 0, 1, 2, 3, 4, 1000, 20001 } do

@@ -68,7 +68,7 @@ describe("ett sample", function()
       "sample g.yml --backend cpu --precision fp32 --run get_one"), 1, true)
   end)
 
-  it("repeats a single shape min_repeats times whatever the time, and prints an unknown interval for one repeat", function()
+  it("repeats a single shape min_repeats times whatever the time, and prints an unknown interval for one", function()
     write("c.lua", "return { name = 'c', cold_bytes = 1 << 20, budget_seconds = 1e-4, min_repeats = 9, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 512, width = 2048 } } } }\n")
     local made = run "sample c.lua --run get_one"

@@ -21,7 +21,7 @@ local function small(changes)
 end
 
 describe("a search", function()
-  it("finds what brute force finds", function()
+  it("finds the same as brute force", function()
     local found = 0
     for _, seed in ipairs { 8, 20, 28, 39 } do
       local given = spaces.new(seed)

@@ -227,7 +227,7 @@ describe("rows of a sweep", function()
     return sweep.new(given)
   end
 
-  it("are sorted: what fits first, then by the objective, then as they came; keep takes the first", function()
+  it("are sorted: plans that fit first, then by the objective, then in input order; keep takes the first", function()
     for objective, sign in pairs { step_seconds = 1, memory_bytes = 1, tokens_per_second = -1,
       tokens_per_second_per_device = -1 } do
       local rows, place = swept { objective = objective }.rows, {}

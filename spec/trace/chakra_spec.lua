@@ -93,7 +93,7 @@ describe("Chakra execution traces", function()
     assert.equal(5, #t:events())
   end)
 
-  it("gives the metrics what they need", function()
+  it("gives the metrics the fields they need", function()
     command.write(folder, "llama.0.et", document(recorded))
     local text, status = command.ett(folder, "trace . collective_table --json --quiet")
     assert.equal(0, status, text)

@@ -197,7 +197,7 @@ describe("ett.trace readers", function()
   end)
 
   describe("with damage", function()
-    it("reads what stands before the end of a truncated file", function()
+    it("reads the complete part of a truncated file", function()
       local whole = document { event { ts = 1 }, event { ts = 2 }, event { ts = 3 } }
       local last = whole:find("{", whole:find("{", whole:find("{", 45, true) + 1, true) + 1, true)
       for cut = last + 1, #whole - 3, 7 do

@@ -79,7 +79,7 @@ describe("JSON of rocprofv3", function()
     end)
   end
 
-  it("gives the metrics what they need", function()
+  it("gives the metrics the fields they need", function()
     command.write(folder, "rank0.json", json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } })
     local text, status = command.ett(folder, "trace . device_time --json --quiet")
     assert.equal(0, status, text)
@@ -101,7 +101,7 @@ describe("JSON of rocprofv3", function()
     assert.equal("kernel_dispatch", kernels:get(#kernels, "name")) -- a kernel without a symbol
   end)
 
-  it("cut anywhere gives what came before, with a warning, and never a wrong sum", function()
+  it("cut anywhere gives the part before the cut, with a warning, and never a wrong sum", function()
     local whole = json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } }
     for cut = 30, #whole - 1, 13 do
       local t = open(whole:sub(1, cut))
