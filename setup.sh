@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sets ett up on Debian 12 or 13, or Ubuntu 24.04: installs what is missing, builds, runs.
+# Sets ett up on Debian 12 or 13 (Ubuntu 24.04 was not tried): installs missing packages, builds, runs.
 #   ./setup.sh run               install missing packages, build, run examples/llemma_7b.lua
 #   ./setup.sh test              the same, with the tests' packages, and run every test
 #   ./setup.sh build             install missing packages and build into build/

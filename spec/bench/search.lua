@@ -113,7 +113,7 @@ local function ranks(rows)
   rows[#rows + 1] = row("seconds on two cores, all included", ("%.2f"):format(two), "<= 5", two <= 5)
   for _, search in ipairs(for_ranks) do two_against_one(rows, search[1], search[2], program .. search[3]) end
   local short = program .. for_ranks[1][3]
-  local one = instructions("", short) -- what the machine does beside counts for nothing
+  local one = instructions("", short) -- independent of the machine's load
   if one then
     local most, both = instructions(on_two, short)
     rows[#rows + 1] = row("instructions: one rank's over those of the rank with more", ("%.2f"):format(one / most), "",

@@ -108,7 +108,7 @@ describe("a sweep of many plans", function()
   it("shows on a terminal how far it is, and ends at Ctrl-C", function()
     if not has "script" then return end
     local tokens = {}
-    for i = 1, 40 do tokens[i] = ("%de9"):format(i) end -- so many plans that no processor ends them in 2 s
+    for i = 1, 40 do tokens[i] = ("%de9"):format(i) end -- too many plans to end within 2 s
     local line = ("script -qec 'timeout -s INT 2 %s/bin/ett %s' /dev/null"):format(require("ett.host").prefix,
       many .. " recompute=none,full,selective micro_batch=1..1024 tokens=" .. table.concat(tokens, ","))
     local output = command.shell(line)

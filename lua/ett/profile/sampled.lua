@@ -231,7 +231,7 @@ end
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
---- FLOPs of a pass of a product over FLOPs of the other pass; bytes of other operators. Also what was counted.
+--- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
 function sampled.twin_ratio(op, shape, pass, dtype)
   local count = assumed.products[op.family] and "FLOPs" or "bytes"
   local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
