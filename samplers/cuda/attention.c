@@ -20,8 +20,11 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
 
 #else
 
-/* Since this version the engines clear dQ's buffer. */
-enum { LEAST_VERSION = 90600 };
+enum {
+  LEAST_VERSION = 90600,    /* since then the engines clear dQ's buffer */
+  INFINITE_VERSION = 91000, /* since then masked scores are -infinity */
+  LAST_BLOCKED_BWD = 91500  /* until then the backward pass needs blocks of 128 keys */
+};
 
 typedef ett_cuda_operand operand;
 
@@ -63,12 +66,14 @@ static operand binary(ett_cuda_graph *graph, cudnnPointwiseMode_t mode, const op
   return y;
 }
 
-/* Scores of keys after the query's position become the lowest float. */
+/* Scores of keys after the query's position become the lowest number. */
 static operand mask(ett_cuda_graph *graph, const operand *scores) {
   operand row = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
   operand column = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_INT32);
   operand seen = ett_cuda_dnn_virtual(graph, scores->dims, CUDNN_DATA_BOOLEAN);
-  operand lowest = ett_cuda_dnn_scalar(graph, -FLT_MAX), masked = middle(graph, scores);
+  int infinite = graph->dnn->cudnnGetVersion() >= INFINITE_VERSION;
+  operand lowest = ett_cuda_dnn_scalar(graph, infinite ? -INFINITY : -FLT_MAX);
+  operand masked = middle(graph, scores);
   ett_cuda_dnn_index(graph, 2, scores, &row);
   ett_cuda_dnn_index(graph, 3, scores, &column);
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, &row, &column,
@@ -173,7 +178,8 @@ static void backward(ett_cuda_graph *graph, const ett_cuda_work *work,
   operand ds_exchanged = ett_cuda_dnn_transposed(graph, &ds, type);
   gradient(graph, &ds_exchanged, &q, &dk, type);
 
-  operand k = ett_cuda_dnn_transposed(graph, &keys, type);
+  /* As wide as dS, its partner in the product. */
+  operand k = ett_cuda_dnn_transposed(graph, &keys, CUDNN_DATA_FLOAT);
   operand accumulated = ett_cuda_dnn_kept(graph, dq.dims);
   ett_cuda_dnn_matmul(graph, &ds, &k, &accumulated);
   ett_cuda_dnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, &accumulated,
@@ -254,6 +260,21 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
   return 0;
 }
 
+/* Whether the installed cuDNN computes the pass. cudnn-frontend pads the keys for the
+ * versions that are wrong without; ett does not. */
+static int check_version(size_t version, const ett_cuda_attention *a, ett_err *err) {
+  if (version < LEAST_VERSION)
+    return ett_err_set(err, ETT_ERR_MISSING,
+                       "attention needs cuDNN 9.6 or newer, found %zu; install it",
+                       version);
+  if (a->backward && a->seq_k % 128 != 0 && version <= LAST_BLOCKED_BWD)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "attention: the backward pass with seq_k %lld, no multiple of "
+                       "128, needs cuDNN 9.16 or newer, found %zu",
+                       a->seq_k, version);
+  return 0;
+}
+
 int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *attention,
                             ett_err *err) {
   if (check(work, attention, err) != 0)
@@ -261,10 +282,7 @@ int ett_cuda_work_attention(ett_cuda_work *work, const ett_cuda_attention *atten
   ett_cuda_graph *graph = ett_cuda_dnn_graph(work->device, err);
   if (!graph)
     return -1;
-  if (graph->dnn->cudnnGetVersion() < LEAST_VERSION) {
-    ett_err_set(err, ETT_ERR_MISSING,
-                "attention needs cuDNN 9.6 or newer, found %zu; install it",
-                graph->dnn->cudnnGetVersion());
+  if (check_version(graph->dnn->cudnnGetVersion(), attention, err) != 0) {
     graph->base.free(&graph->base);
     return -1;
   }

@@ -108,7 +108,12 @@ int ett_cuda_profile(ett_cuda_work *work, double time_limit_seconds,
   int result = 0;
   if (status == CUPTI_SUCCESS) {
     double seconds;
+    /* Launches one by one: CUPTI may not see the kernels of a graph that was made
+     * before it was enabled. */
+    CUgraphExec graph = work->executable;
+    work->executable = NULL;
     result = ett_cuda_work_time(work, 1, 0, time_limit_seconds, &seconds, err);
+    work->executable = graph;
     cupti->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     cupti->cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   } else {

@@ -184,6 +184,28 @@ describe("a GPU that fails", function()
     assert.matches("fine.lua:3: ", out)
   end)
 
+  it("a cuDNN that is wrong for a shape does not measure it; one that is too old is named", function()
+    if reason then pending(reason) return end
+    stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
+      .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'flash_attention', shapes = { batch = 1, "
+      .. "heads = 2, kv_heads = 2, seq_q = 128, seq_k = { 128, 192 }, head_dim = 64, causal = 0 } } } }\n")
+    local out, status = sample({ ETT_GPU_CUDNN_VERSION = 91500 }, "--no-check")
+    assert.equal(0, status, out)
+    local rows, failed, text = held "flash_attention"
+    assert.equal(1, rows)
+    assert.equal(1, failed)
+    assert.matches("attention: the backward pass with seq_k 192, no multiple of 128, needs cuDNN 9%.16 or newer, "
+      .. "found 91500", text)
+    os.execute(("rm -rf '%s/s'"):format(folder))
+    out, status = sample({ ETT_GPU_CUDNN_VERSION = 91600 }, "--no-check")
+    assert.equal(0, status, out)
+    assert.equal(2, (held "flash_attention"))
+    os.execute(("rm -rf '%s/s'"):format(folder))
+    out, status = sample({ ETT_GPU_CUDNN_VERSION = 90500 }, "--no-check")
+    assert.equal(1, status, out)
+    assert.matches("attention needs cuDNN 9%.6 or newer, found 90500; install it", out)
+  end)
+
   it("an fp8 product whose sizes the tensor cores cannot take is that shape's failure", function()
     if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'fp8', seed = 1, "

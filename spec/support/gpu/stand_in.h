@@ -15,6 +15,8 @@
  *
  *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile
  *
+ *   ETT_GPU_CUDNN_VERSION: what cudnnGetVersion returns, as 91900
+ *
  *   ETT_GPU_ALLOCATION_FAILS=n: the n-th allocation and all later ones fail
  *
  *   ETT_GPU_LOST=n:status: the n-th launch makes the context fail with that CUresult
