@@ -124,7 +124,7 @@ describe("ett validate --backend cuda", function()
 
   it("prints the report, and takes the GPU by itself where there is one", function()
     if reason then pending(reason) return end
-    local out, status = stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.1 --lines --no-check")
+    local out, status = stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.5 --lines --no-check")
     assert.equal(0, status, out)
     assert.matches("\n1x1  2 x 768 heads 12 vocab 8192 batch 4x1 seq 1024  predicted +%d+%.%d+ ms  measured "
       .. "+%d+%.%d+ ms  error +[-+]%d+%.%d %%  loss %d", out)

@@ -11,9 +11,19 @@ local function below(most, count) return function(s) return count(s) <= most end
 local function product(s) return 2.0 * s.tokens * s.in_features * s.out_features end
 local function elements(s) return s.tokens * s.hidden end
 
---- A design of `count` shapes of an operator.
+--- Number of shapes in the ranges and lists of a design's dimensions.
+local function possible(shapes)
+  local n = 1
+  for _, axis in pairs(shapes) do
+    if type(axis) == "table" then n = n * (axis.from and (axis.to - axis.from) // axis.multiple + 1 or #axis) end
+  end
+  return n
+end
+
+--- A design of `count` shapes of an operator, or of all shapes if there are fewer.
 ---@param where function? which shapes are allowed
 local function design(operator, count, shapes, where)
+  count = math.min(count, possible(shapes) | 0)
   local one = { operator = operator, design = "halton", count = count, shapes = shapes, where = where }
   if operator == "rope" then
     shapes.kv_heads, shapes.rotary_dim = 1, 1
