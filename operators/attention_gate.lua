@@ -10,10 +10,9 @@ function op.shape(c)
   return { tokens = shapes.tokens(c), width = shapes.local_heads(c) * shapes.head_dim(c) }
 end
 
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
-
 -- Forward reads both operands; backward also reads the gradient, and writes two gradients.
-memory.define(op, { forward = { reads = 2, writes = 1, flops = 5 }, backward = { reads = 3, writes = 2, flops = 8 },
+memory.define(op, { columns = "width", forward = { reads = 2, writes = 1, flops = 5 },
+  backward = { reads = 3, writes = 2, flops = 8 },
   saved = 2 })
 
 return op

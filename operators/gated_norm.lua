@@ -12,7 +12,6 @@ function op.shape(c)
   return { tokens = mixer.tokens(c), hidden = d.inner, gains = d.value_dim or d.inner }
 end
 
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.hidden } end
 function op.parameters(s) return s.gains end
 
 -- Forward reads x and z, writes y; backward reads x, z and dy, writes both gradients.

@@ -10,10 +10,9 @@ op.schema = { tokens = "count", width = "count" }
 
 function op.shape(c) return { tokens = shapes.tokens(c), width = shapes.local_ffn(c) } end
 
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
-
 -- Forward reads x and writes y; backward reads x and dy and writes dx.
 memory.define(op, {
+  columns = "width",
   forward = { reads = 1, writes = 1, flops = 10 },
   backward = { reads = 2, writes = 1, flops = 16 },
   saved = 1,

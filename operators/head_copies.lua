@@ -25,7 +25,5 @@ local function moved(s, pass)
 end
 
 function op.bytes(s, dtype, pass) return (s.tokens + 0.0) * moved(s, pass) * memory.width(dtype) end
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
-
-return memory.define(op, { forward = { reads = 4, writes = 4, flops = 3 },
+return memory.define(op, { columns = "width", forward = { reads = 4, writes = 4, flops = 3 },
   backward = { reads = 4, writes = 4, flops = 0 } })

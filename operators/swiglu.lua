@@ -14,10 +14,9 @@ function op.shape(c)
   return { tokens = shapes.tokens(c), width = shapes.local_ffn(c), clamped = c.clamped_mlp and 1 or nil }
 end
 
-function op.kernel_shape(s) return { rows = s.tokens, cols = s.width } end
-
 -- Forward reads gate and up and writes y; backward reads gate, up and dy and writes both gradients.
 memory.define(op, {
+  columns = "width",
   forward = { reads = 2, writes = 1, flops = 6 },
   backward = { reads = 3, writes = 2, flops = 14 },
   saved = 2,

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "bind/common.h"
+#include "host/allocator.h"
 #include "host/compiled.h"
 #include "preloaded.inc"
 
@@ -19,30 +20,7 @@
 #error "ETT_VERSION comes from CMake"
 #endif
 
-/* The allocator of Lua: used never exceeds limit. */
-typedef struct {
-  size_t used, limit;
-} memory_bound;
-
-static memory_bound memory;
-
-static void *bounded_allocate(void *context, void *block, size_t old_size, size_t size) {
-  memory_bound *bound = context;
-  host_allocations = (sig_atomic_t)((unsigned)host_allocations + 1);
-  if (!block)
-    old_size = 0; /* Lua passes the object type here */
-  if (size == 0) {
-    free(block);
-    bound->used -= old_size;
-    return NULL;
-  }
-  if (size > old_size && size - old_size > bound->limit - bound->used)
-    return NULL;
-  void *moved = realloc(block, size);
-  if (moved)
-    bound->used = bound->used - old_size + size;
-  return moved;
-}
+static host_memory memory;
 
 /* ETT_MEMORY_LIMIT, or half of the machine's memory and at most 4 GiB; 0 when malformed.
  */
@@ -229,6 +207,20 @@ static int on_panic(lua_State *L) {
   _exit(1);
 }
 
+/* warn() of Lua: off until warn("@on"), as in the lua program. */
+static void on_warning(void *context, const char *message, int continues) {
+  static int on, inside;
+  (void)context;
+  if (!inside && !continues && *message == '@') {
+    on = strcmp(message, "@on") == 0 || (on && strcmp(message, "@off") != 0);
+    return;
+  }
+  if (on)
+    fprintf(stderr, "%s%s%s", inside ? "" : "Lua warning: ", message,
+            continues ? "" : "\n");
+  inside = continues;
+}
+
 static void set_preloaded(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const luaL_Reg *module = preloaded; module->name; module++) {
@@ -285,14 +277,13 @@ lua_State *host_open(const char *folder, const char **why) {
     *why = "ETT_MEMORY_LIMIT must be a size of at least 1M, such as 512M or 4G";
     return NULL;
   }
-  lua_State *L = luaL_newstate();
+  lua_State *L = lua_newstate(host_allocate, &memory);
   if (!L) {
     *why = "not enough memory to start";
     return NULL;
   }
-  memory.used = (size_t)lua_gc(L, LUA_GCCOUNT) * 1024 + (size_t)lua_gc(L, LUA_GCCOUNTB);
-  lua_setallocf(L, bounded_allocate, &memory);
   lua_atpanic(L, on_panic);
+  lua_setwarnf(L, on_warning, NULL);
   lua_pushcfunction(L, open_state);
   lua_pushlightuserdata(L, prefix);
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) {

@@ -1,6 +1,7 @@
 --- Memory-bound operators: elementwise, norms, softmaxes, rotary embedding.
 --
--- memory.define(op, cost) completes an operator from its cost per element of rows x cols:
+-- memory.define(op, cost) completes an operator from its cost per element of rows x cols. Rows are its tokens and
+-- columns its `hidden`, or the field that cost.columns names; an operator with other rows has its own kernel_shape.
 --   cost.forward, cost.backward = { reads =, writes =, flops = }, elements of the operator's dtype
 --   cost.extra(s, pass) = bytes of other types (fp32 statistics, byte masks)
 --   cost.saved = elements stored for the backward pass; cost.saved_extra(s) = bytes of other types
@@ -13,9 +14,11 @@ local function width(dtype) return math.max(dtype_bytes[dtype], 2) end
 
 function memory.define(op, cost)
   op.schema = op.schema or { tokens = "count", hidden = "count" }
-  op.kernel_shape = op.kernel_shape or function(s) return { rows = s.tokens, cols = s.hidden } end
+  local columns, own_shape = cost.columns or "hidden", op.kernel_shape
+  op.kernel_shape = own_shape or function(s) return { rows = s.tokens, cols = s[columns] } end
   local function elements(s)
-    local kernel = op.kernel_shape(s)
+    if not own_shape then return s.tokens * (s[columns] + 0.0) end
+    local kernel = own_shape(s)
     return kernel.rows * (kernel.cols + 0.0)
   end
   op.flops = op.flops or function(s, pass)

@@ -10,6 +10,7 @@ local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
+local step_core = require "ett.step"
 
 local huge, math_type, pack, unpack = math.huge, math.type, string.pack, table.unpack
 
@@ -47,29 +48,19 @@ local function check(s, low, high, name, pass)
 end
 
 local sorted_fields = setmetatable({}, { __mode = "k" })
-local values = {} -- of a shape, reused
-local none = math.mininteger
 
 --- A key of a shape: equal shapes give equal strings. Integers are packed, which takes less time than text.
 function times.shape_key(op, shape)
   local fields = sorted_fields[op]
   if not fields then
     fields = schema.keys(op.schema)
-    fields.packed = ("j"):rep(#fields)
     sorted_fields[op] = fields
   end
-  local n, whole = #fields, true
-  for i = 1, n do
-    local value = shape[fields[i]]
-    if value == nil then
-      value = none
-    elseif math_type(value) ~= "integer" then
-      value, whole = tostring(value), false
-    end
-    values[i] = value
-  end
-  if whole then return pack(fields.packed, unpack(values, 1, n)) end
-  return table.concat(values, " ", 1, n)
+  local packed = step_core.shape_key(fields, shape)
+  if packed then return packed end
+  local values = {}
+  for i, name in ipairs(fields) do values[i] = tostring(shape[name]) end
+  return table.concat(values, " ")
 end
 
 -- Pipeline stages have their own update kernels. If the answer of a stage's kernel is missing or only assumed, that of

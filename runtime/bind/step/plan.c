@@ -91,6 +91,24 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
   }
 }
 
+void ett_step_lua_push_names(lua_State *L, const ett_step_lua_field *fields,
+                             size_t count) {
+  luaL_checkstack(L, (int)count + LUA_MINSTACK, NULL);
+  for (size_t i = 0; i < count; i++)
+    lua_pushstring(L, fields[i].name);
+}
+
+void ett_step_lua_read_given(lua_State *L, int index, int names,
+                             const ett_step_lua_field *fields, size_t count, void *to) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushvalue(L, names + (int)i);
+    if (lua_rawget(L, index) != LUA_TNIL)
+      ett_step_lua_read_field(L, &fields[i], (char *)to + fields[i].offset);
+    lua_pop(L, 1);
+  }
+}
+
 const ett_step_lua_field *ett_step_lua_plan_field(const char *name) {
   for (size_t i = 0; i < PLAN_FIELDS; i++)
     if (*plan_fields[i].name == *name && strcmp(plan_fields[i].name, name) == 0)

@@ -99,13 +99,16 @@ static void get_lanes(lua_State *L, int index, ett_operation *o) {
   lua_pop(L, 1);
 }
 
+/* Numbers that an operation does not have are 0; its role is then "outside". */
 static void get_operations(lua_State *L, ett_program *program, int list) {
+  enum { FIELDS = sizeof operation_fields / sizeof *operation_fields };
+  int top = lua_gettop(L);
+  ett_step_lua_push_names(L, operation_fields, FIELDS);
   for (size_t i = 0; i < program->operation_count; i++) {
     lua_rawgeti(L, list, (lua_Integer)i + 1);
     int at = lua_gettop(L);
     ett_operation *o = &program->operations[i];
-    ett_step_lua_read(L, at, operation_fields,
-                      sizeof operation_fields / sizeof *operation_fields, o);
+    ett_step_lua_read_given(L, at, top + 1, operation_fields, FIELDS, o);
     get_lanes(L, at, o);
     o->forward = get_time(L, at, "forward");
     o->backward = get_time(L, at, "backward");
@@ -117,6 +120,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     }
     lua_pop(L, 1);
   }
+  lua_settop(L, top);
 }
 
 static void get_kinds(lua_State *L, ett_program *program, int list) {
@@ -383,8 +387,36 @@ static const luaL_Reg program_methods[] = {
     {"layers", program_layers},     {NULL, NULL},
 };
 
+enum { MOST_KEY_FIELDS = 32 };
+
+/* shape_key(names, shape): the integers of these fields, 8 bytes each; the least integer
+ * stands for a missing one. nil if another value is among them or there are too many. */
+static int shape_key(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 2);
+  lua_Integer values[MOST_KEY_FIELDS];
+  size_t count = lua_rawlen(L, 1);
+  if (count > MOST_KEY_FIELDS)
+    return 0;
+  for (size_t i = 0; i < count; i++) {
+    lua_rawgeti(L, 1, (lua_Integer)i + 1);
+    int is_integer = lua_rawget(L, 2) == LUA_TNIL;
+    if (is_integer)
+      values[i] = LUA_MININTEGER;
+    else if ((is_integer = lua_isinteger(L, -1)))
+      values[i] = lua_tointeger(L, -1);
+    if (!is_integer)
+      return 0;
+    lua_settop(L, 2);
+  }
+  lua_pushlstring(L, (const char *)values, count * sizeof *values);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
     {"program", program_new},
+    {"shape_key", shape_key},
     {"split", split},
     {NULL, NULL},
 };

@@ -87,11 +87,14 @@ static double alignment(double x, double most) {
   return count;
 }
 
-static void hinges(row *r, double x, int from, int to, double step) {
-  double power = exp2(from);
-  for (double p = from; p < to - 1e-9; p += step) {
+/* The columns max(0, x - 2^p) for p from `from`, below `to`: every whole p, or with
+ * halves = 1 every half. */
+static void hinges(row *r, double x, int from, int to, int halves) {
+  double power = ldexp(1, from), between = ldexp(M_SQRT2, from);
+  for (int p = from; p < to; p++, power *= 2, between *= 2) {
     column(r, x > power ? x - power : 0);
-    power = step == 1 ? 2 * power : exp2(p + step);
+    if (halves)
+      column(r, x > between ? x - between : 0);
   }
 }
 
@@ -181,9 +184,9 @@ static void rowwise_row(const ett_design *d, const double *x, row *r) {
   (void)d;
   double rows = x[0], cols = x[1], aux = x[2], z = rows * cols;
   column(r, 1), column(r, z);
-  hinges(r, z, 16, 32, 1);
+  hinges(r, z, 16, 32, 0);
   column(r, rows);
-  hinges(r, rows, 16, 32, 1);
+  hinges(r, rows, 16, 32, 0);
   feature(r, log(z)), feature(r, log(rows)), feature(r, log(cols));
   feature(r, rows), feature(r, cols);
   feature(r, alignment(cols, 10)), feature(r, alignment(rows, 10));
@@ -230,7 +233,7 @@ static void optimizer_row(const ett_design *d, const double *x, row *r) {
   double square = layers * hidden * hidden;
   column(r, 1), column(r, layers), column(r, tensors), column(r, params);
   column(r, hidden * layers);
-  hinges(r, params, 17, 32, 1);
+  hinges(r, params, 17, 32, 0);
   feature(r, log(params)), feature(r, log(tensors)), feature(r, params);
   feature(r, tensors), feature(r, hidden), feature(r, layers), feature(r, log(hidden));
   feature(r, params / tensors), feature(r, log(params / layers)),
@@ -241,17 +244,19 @@ static void collective_row(const ett_design *d, const double *x, row *r) {
   (void)d;
   double z = x[0];
   column(r, 1), column(r, z);
-  hinges(r, z, 20, 31, 0.5);
+  hinges(r, z, 20, 31, 1);
   feature(r, log(z)), feature(r, z);
   feature(r, alignment(z, 10)), feature(r, alignment(z, 40));
   static const double lattice[4] = {4096, 65536, 131072, 262144};
-  for (int i = 0; i < 4; i++)
-    feature(r, fmod(z, lattice[i]) / lattice[i]);
+  for (int i = 0; i < 4; i++) { /* powers of two: all steps are exact */
+    double cells = z / lattice[i];
+    feature(r, cells - floor(cells));
+  }
 }
 
 static void wave_row(const ett_design *d, const double *x, row *r) {
   column(r, 1), column(r, x[0]), column(r, x[1]);
-  hinges(r, x[1], 20, 32, 1);
+  hinges(r, x[1], 20, 32, 0);
   feature(r, log(x[0])), feature(r, log(x[1])), feature(r, log(x[0] / x[1]));
   for (int i = 2; i < d->dims; i++) {
     feature(r, x[i]);

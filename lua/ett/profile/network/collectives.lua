@@ -129,14 +129,15 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
--- A request with zero bytes.
-local function empty_request(cluster, kind, topology)
+-- The tiers of a request, and the curves of those in use. shared: no tier has curves, so that the same tiers serve all
+-- kinds but send_recv.
+local function tiers_of(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
-  local r = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
-    base_latency = tiers_module.default_latency.base, tiers = {} }
-  local curves, below, ends_measured = {}, ranks, false
+  local found = { cluster = cluster, sends = kind == "send_recv", shared = true, list = {}, curves = {},
+    ends_measured = false }
+  local below = ranks
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
     local units = tier.size and place.units or 1
@@ -150,6 +151,7 @@ local function empty_request(cluster, kind, topology)
       rank_bandwidth = of_rank(tier, place)
       -- Curves are measured with one group alone.
       curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
+      found.shared = found.shared and not tier.curves
     end
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
@@ -157,15 +159,32 @@ local function empty_request(cluster, kind, topology)
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
-      curves[#curves + 1] = curve and { tier = t, curve = curve }
-      ends_measured = curve ~= nil
+      found.curves[#found.curves + 1] = curve and { tier = t, curve = curve }
+      found.ends_measured = curve ~= nil
     end
-    r.tiers[k], below = t, units
+    found.list[k], below = t, units
   end
   if below > 1 then refuse_missing(#list + 1, node, cluster, topology) end
-  r.curve = ends_measured and curves[#curves].curve or nil
+  return found
+end
+
+-- Tiers of requests by placement. Reductions and gathers of one group follow each other.
+local tiers_by_topology = setmetatable({}, { __mode = "k" })
+
+-- A request with zero bytes.
+local function empty_request(cluster, kind, topology)
+  local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
+  local tiers = tiers_by_topology[topology]
+  if not (tiers and tiers.cluster == cluster and tiers.sends == (kind == "send_recv")) then
+    tiers = tiers_of(cluster, kind, topology)
+    tiers_by_topology[topology] = tiers.shared and tiers or nil
+  end
+  local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
-  return { request = r, curves = curves, ends_measured = ends_measured }
+  return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
+    base_latency = tiers_module.default_latency.base, tiers = tiers.list,
+    curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
+    ends_measured = tiers.ends_measured }
 end
 
 -- Sets the bytes of a request; lua/collectives/README.md lists the fields that models read.
