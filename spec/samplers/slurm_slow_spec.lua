@@ -1,5 +1,6 @@
 --- `ett submit` on a real Slurm: one machine as four virtual nodes, started here.
 local host = require "ett.host"
+local lfs = require "lfs"
 local quote = require("ett.base.shell").quote
 local sample = require "ett.sample"
 
@@ -85,7 +86,18 @@ local function stop()
 end
 
 describe("ett submit on four virtual nodes", function()
-  setup(function() started = start() end)
+  local began
+  setup(function()
+    started = start()
+    if not started then return end
+    -- Waits for its job beside the tests that follow; the last one reads what it said.
+    local file = write("never.lua", [[
+      return { name = "never", samples = { { operator = "gelu", shapes = { tokens = 8, width = 8 } } } }
+    ]])
+    began = os.time()
+    os.execute(("(%s '%s/bin/ett' submit '%s' --out '%s/never' --wait --partition closed; echo \"status $?\") "
+      .. "> '%s/never.txt' 2>&1 &"):format(started, host.prefix, file, folder, folder))
+  end)
   teardown(stop)
 
   local function submit(file, arguments)
@@ -142,19 +154,6 @@ describe("ett submit on four virtual nodes", function()
     assert.matches("the back end 'cpu' measures fp32, not 'fp16'", (run("cat " .. log)))
   end)
 
-  it("--wait says within a minute why a job can never start", function()
-    if not started then return pending("Slurm did not start on this machine") end
-    local file = write("never.lua", [[
-      return { name = "never", samples = { { operator = "gelu", shapes = { tokens = 8, width = 8 } } } }
-    ]])
-    local began = sample.now()
-    local text = submit(file, "--partition closed 2>&1; echo \"status $?\"")
-    assert.matches("ett: job %d+ does not start: Slurm's reason is Partition%a+; `scancel %d+` removes it\n", text)
-    assert.matches("status 1\n", text)
-    assert.is_true(sample.now() - began < 60)
-    run(started .. "scancel " .. text:match("scancel (%d+)"))
-  end)
-
   it("a folder with spaces, percents and shell words is one folder", function()
     if not started then return pending("Slurm did not start on this machine") end
     local file = write("a $(touch PWN) 50%j 'x'.lua", [[
@@ -169,6 +168,42 @@ describe("ett submit on four virtual nodes", function()
     assert.matches("gelu_fp32.csv", listing, 1, true)
     assert.matches("slurm%-%d+%.log", listing, text)
     assert.is_nil(run(("find '%s' -name PWN"):format(folder)):match("PWN"))
+  end)
+
+  it("a search gives the same bytes under srun, and as the job of a script, as in one process", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local ett = ("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1 %s"):format(
+      quote(host.prefix .. "/bin/ett"))
+    local words = "search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 16 "
+      .. "--global-batch 64 --seq 1024 --fix cp=1 --fix schedule=1f1b --json 2>/dev/null"
+    local one = run(("cd '%s' && %s %s"):format(folder, ett, words))
+    assert.matches('"step_seconds"', one)
+    local two = run(("%s cd '%s' && srun -n 2 env %s %s"):format(started, folder, ett, words))
+    assert.equal(one, two)
+    local file = write("search.lua", [[
+      local ett = require "ett"
+      local model = ett.model.new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+      local found = ett.search { model = model, cluster = "dgx_h100", devices = 16, keep = 1,
+        plan = { seq = 1024, global_batch = 64, cp = 1, schedule = "1f1b" } }
+      return ("best %.9g"):format(found.rows[1].step_seconds)
+    ]])
+    local text = submit(file, "--nodes 2 --ranks 1")
+    assert.matches("job %d+", text)
+    local best = run(("grep -h best '%s'/out/slurm-*.log"):format(folder))
+    assert.equal(("best %.9g\n"):format(tonumber(one:match '"step_seconds": *([%d.e+-]+)')), best)
+  end)
+
+  it("--wait says within a minute why a job can never start", function()
+    if not started then return pending("Slurm did not start on this machine") end
+    local text
+    repeat
+      sample.pause(0.2)
+      text = run(("cat '%s/never.txt'"):format(folder))
+    until text:find "status" or os.time() - began > 120
+    assert.matches("ett: job %d+ does not start: Slurm's reason is Partition%a+; `scancel %d+` removes it\n", text)
+    assert.matches("status 1\n", text)
+    assert.is_true(lfs.attributes(folder .. "/never.txt", "modification") - began < 60)
+    run(started .. "scancel " .. text:match("scancel (%d+)"))
   end)
 
   it("does not queue a campaign that does not load", function()

@@ -135,6 +135,9 @@ function share.each(shared, count, compute)
   return list
 end
 
+--- The rank of this process in the job that it has joined, else 0.
+function share.rank() return share.joined and share.joined.rank() or 0 end
+
 --- The shared job of this process; nil if it runs alone.
 ---@param measures boolean? whether collectives of MPI itself are measured
 function share.join(measures)
@@ -150,7 +153,8 @@ function share.join(measures)
   end
   local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
   if not dist then error_module.raise("missing", "this process runs under mpirun or srun, but %s", why) end
-  return open(dist)
+  share.joined = open(dist)
+  return share.joined
 end
 
 return share

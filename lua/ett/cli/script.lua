@@ -161,9 +161,8 @@ local function print_heading(run)
 end
 
 local function print_result(run, opts, value)
-  local class = getmetatable(value)
-  if class and class.__name == "ett.search" and value.rank > 0 then return end -- only rank 0 of the job prints
-  if value == nil then return end
+  local share = package.loaded["ett.base.share"] -- loaded by what ranks share: searches and sweeps
+  if value == nil or share and share.rank() > 0 then return end -- rank 0 prints what all of them have
   if opts.json then
     local meta = getmetatable(value)
     local to_json = type(meta) == "table" and meta.__json
