@@ -72,10 +72,14 @@ end
 
 local function passes(self, p)
   local ok, value = pcall(self.test, p)
-  if ok then return value and true or false end
+  if ok and (value == nil or value == true or value == false) then return value or false end
   local values = {}
   for _, name in ipairs(schema.keys(self.names)) do
     values[#values + 1] = ("%s = %s"):format(name, tostring(p[name]))
+  end
+  if ok then
+    fail(self.text, "must be true or false, got %s%s", schema.describe(value),
+      values[1] and (" (with %s)"):format(table.concat(values, ", ")) or "")
   end
   fail(self.text, "%s (with %s)", tostring(value):gsub("^where:%d+: ", ""):gsub("global '", "'"),
     table.concat(values, ", "))
