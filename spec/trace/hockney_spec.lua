@@ -73,4 +73,21 @@ describe("the Hockney fit", function()
     local one = { recordings(5, 1e-5, sizes)[1] }
     assert.is_false(fit(one).arrival_skew_removed)
   end)
+
+  it("takes time in proportion to the number of process groups", function()
+    local function instructions(groups)
+      local made, count = maker.new { rank = 0, world = groups + 1 }, 0
+      for i = 1, groups do
+        local own = args(4096 * (1 + i % 2), 2)
+        own["Process Group Name"], own["Process Group Ranks"] = tostring(i), ("[0, %d]"):format(i)
+        made:kernel(nccl, 100 * i, 50, { args = own })
+      end
+      debug.sethook(function() count = count + 1 end, "", 1000)
+      local found = fit({ made })
+      debug.sethook()
+      assert.equal(2, found.sizes, found.reason)
+      return count
+    end
+    assert.is_true(instructions(1200) < 5 * instructions(300))
+  end)
 end)

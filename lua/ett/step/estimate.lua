@@ -326,6 +326,7 @@ function estimate.new(given)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
   end
+  local idle = step - busy > 1e-12 * step and step - busy or 0.0 -- less is rounding of the sums
   local peak = parts.peak(cluster, p, devices)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
@@ -339,7 +340,7 @@ function estimate.new(given)
     model_flops_per_step = model_flops, peak_flops_per_second = peak,
     mfu_percent = peak and 100 * model_flops / (step * devices * peak) or nil,
     pipeline_seconds = result.pipeline_seconds, bubble_percent = 100 * result.bubble_fraction,
-    idle_seconds = math.max(0.0, step - busy), idle_percent = 100 * math.max(0.0, step - busy) / step,
+    idle_seconds = idle, idle_percent = 100 * idle / step,
     operators = computed, collectives = collectives, stages = result.stages,
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,

@@ -36,8 +36,9 @@ end
 local function gather(view, kind)
   local points, removed, unmatched, results = {}, false, 0, {}
   local function add_all(member, lists)
-    for n, each in ipairs(member.lane:collectives().sorts) do
-      if lists[n] and (not kind or each.kind == kind) then add(points, each, lists[n]) end
+    local sorts = member.lane:collectives().sorts
+    for n, times in pairs(lists) do
+      if not kind or sorts[n].kind == kind then add(points, sorts[n], times) end
     end
   end
   for _, each in ipairs((view:matched_groups(
