@@ -1,11 +1,12 @@
---- Router of a mixture of experts: fp32 scores, top-k selection, and the permutation of tokens.
+--- Router of a mixture of experts: fp32 scores and top-k selection. moe_permute moves the tokens to their experts,
+--- moe_unpermute back; an architecture that lists neither gets both (lua/ett/model/architecture.lua).
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local op = { name = "moe_router", aliases = { "router" }, family = "router",
-  summary = "expert scores, top-k and token permutation" }
+  summary = "expert scores and top-k selection", moves = { "moe_permute", "moe_unpermute" } }
 
 op.schema = { tokens = "count", hidden = "count", experts = "count", top_k = "count" }
 
@@ -20,23 +21,22 @@ function op.flops(s, pass)
   return (pass == "backward" and 2.0 or 1.0) * (scores + 8.0 * s.tokens * s.experts)
 end
 
---- Tokens are read for the scores, then gathered in expert order (one read, top_k writes per token). After the experts
---- they are scattered back (top_k reads, one write).
+--- Forward reads the tokens. Backward reads them for the gate's gradient and writes their gradient; half a row stands
+--- for adding it to the gradient of the copies. Scores and probabilities in fp32: four times, half more backward.
 function op.bytes(s, dtype, pass)
-  local row = (s.tokens + 0.0) * s.hidden * width(dtype)
-  local moves = row * (1 + 2 * (1 + s.top_k))
-  return (pass == "backward" and 1.5 or 1.0) * (moves + 4.0 * 4 * s.tokens * s.experts)
+  local rows = (s.tokens + 0.0) * s.hidden * width(dtype) * (pass == "backward" and 2.5 or 1.0)
+  return rows + (pass == "backward" and 1.5 or 1.0) * (4.0 * 4 * s.tokens * s.experts)
 end
 
 function op.parameters(s) return s.hidden * s.experts end
 
---- Stores the input, the fp32 probabilities, and top_k copies of each token in expert order.
+--- Stores the input and the fp32 probabilities.
 function op.activation_bytes(s, dtype)
-  return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) + 4.0 * s.tokens * s.experts
+  return (s.tokens + 0.0) * s.hidden * width(dtype) + 4.0 * s.tokens * s.experts
 end
 
---- The gradients of the token copies and of the input.
-function op.working_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) end
+--- The gradient of the input.
+function op.working_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) end
 
 function op.kernel_shape(s)
   return { rows = s.tokens, cols = s.hidden, experts = s.experts, top_k = s.top_k }
@@ -62,23 +62,6 @@ extern "C" __global__ void router_top_k(const T *scores, float *probability, flo
       chosen[i * top_k + k] = best;
       weight[i * top_k + k] = probability[i * experts + best];
     }
-  }
-}
-
-// One block a copy: row `order` of the tokens goes to the copy's place.
-extern "C" __global__ void router_gather(const T *x, const long long *order, T *copies, long long cols) {
-  const long long from = order[blockIdx.x] * cols, to = blockIdx.x * cols;
-  each_column(j, cols) store(copies, to + j, load(x, from + j));
-}
-
-// One block a token: the weighted sum of its copies.
-extern "C" __global__ void router_combine(const T *copies, const long long *place, const float *weight, T *y,
-                                          long long top_k, long long cols) {
-  each_column(j, cols) {
-    float sum = 0.0f;
-    for (long long k = 0; k < top_k; k++)
-      sum += weight[blockIdx.x * top_k + k] * load(copies, place[blockIdx.x * top_k + k] * cols + j);
-    store(y, blockIdx.x * cols + j, sum);
   }
 }
 
@@ -117,16 +100,6 @@ op.doubles = {
       end
     end
   end,
-  router_gather = function(x, order, copies, cols)
-    for i = 1, #copies do copies[i] = x[order[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end
-  end,
-  router_combine = function(copies, place, weight, y, top_k, cols)
-    for i = 1, #y do
-      local token, j, sum = (i - 1) // cols, (i - 1) % cols + 1, 0.0
-      for k = token * top_k + 1, (token + 1) * top_k do sum = sum + weight[k] * copies[place[k] * cols + j] end
-      y[i] = sum
-    end
-  end,
   router_scores_backward = function(probability, dweight, chosen, dscores, experts, top_k)
     local dprobability = {}
     for i = 1, #probability do dprobability[i] = 0.0 end
@@ -138,7 +111,6 @@ op.doubles = {
   end,
 }
 
--- Forward: scores, top-k, gather in expert order, combination after the experts. Backward: the gradients of all four.
 function op.kernel(k, s, pass)
   local copies = s.tokens * s.top_k
   local x, y = k.tensor { s.tokens, s.hidden }, k.tensor { s.tokens, s.hidden }
@@ -146,9 +118,6 @@ function op.kernel(k, s, pass)
   local probability = k.tensor { s.tokens, s.experts, dtype = "fp32", fill = "uniform" }
   local weight = k.tensor { copies, dtype = "fp32", fill = "uniform" }
   local chosen = k.tensor { copies, fill = "index", high = s.experts }
-  local order = k.tensor { copies, fill = "index", high = s.tokens }
-  local place = k.tensor { copies, fill = "index", high = copies }
-  local rows = k.tensor { copies, s.hidden }
   if pass == "forward" then
     k.gemm { a = x, b = gate, c = scores, m = s.tokens, n = s.experts, k = s.hidden, trans_b = true, wide = true }
     launch.elements(k, "router_top_k", op.cuda, s.tokens, { scores, probability, weight, chosen, s.experts, s.top_k })
@@ -158,20 +127,11 @@ function op.kernel(k, s, pass)
     k.gemm { a = scores, b = gate, c = y, m = s.tokens, n = s.hidden, k = s.experts, wide = true }
     k.gemm { a = scores, b = x, c = gate, m = s.experts, n = s.hidden, k = s.tokens, trans_a = true, wide = true }
   end
-  launch.rows(k, "router_gather", op.cuda, copies, s.hidden, { x, order, rows })
-  launch.rows(k, "router_combine", op.cuda, s.tokens, s.hidden, { rows, place, weight, y, s.top_k })
 end
 
 op.torch = [[
 x, gate = tensor(s.tokens, s.hidden), tensor(s.experts, s.hidden)
-def route():
-    weight, chosen = F.softmax(F.linear(x, gate).float(), -1).topk(s.top_k, -1)
-    order = chosen.flatten().argsort()
-    copies = x[order // s.top_k]
-    back = torch.empty_like(copies)
-    back = back.index_copy(0, order, copies)
-    return (back.view(s.tokens, s.top_k, -1) * weight.unsqueeze(-1).to(x.dtype)).sum(1)
-return route
+return lambda: F.softmax(F.linear(x, gate).float(), -1).topk(s.top_k, -1)[0]
 ]]
 
 return op

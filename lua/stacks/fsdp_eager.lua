@@ -5,6 +5,6 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
-  moe_launches = 9.7, sharded = true, stops_early = true,
+  moe_launches = 8.7, sharded = true, stops_early = true,
   communication_share = 0.319,
 }

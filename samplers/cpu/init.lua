@@ -92,14 +92,11 @@ function families.cross_entropy(s, pass)
 end
 function families.optimizer(s) return { merge("adam", "update", { count = s.params }) } end
 
---- Scores, top-k selection, permutation to expert order, and the weighted sum.
+--- Scores and top-k selection.
 function families.router(s, pass)
-  local function copies() return { rows = s.rows * s.top_k, cols = s.cols, vocab = s.rows } end
   return {
     merge("linear", pass, { batch = 1, m = s.rows, n = s.experts, k = s.cols }),
     merge("router", pass, { rows = s.rows, experts = s.experts, top_k = s.top_k }),
-    merge("embedding", "forward", copies()),
-    merge("embedding", "backward", copies()),
   }
 end
 

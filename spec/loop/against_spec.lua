@@ -328,6 +328,47 @@ describe("ett.loop.layout", function()
   end)
 end)
 
+describe("ett.loop.match", function()
+  local expected, kinds, match = require "ett.loop.expected", require "ett.trace.operators.kinds",
+    require "ett.loop.match"
+
+  it("lists the recorded moves of tokens to experts and back by themselves, apart from the router", function()
+    local model = require("ett.model").new("mixtral", { layers = 2, hidden = 512, heads = 8, vocab = 1000, ffn = 1024,
+      experts = 8, top_k = 2 })
+    local plan = require("ett.plan").new({ seq = 256, micro_batch = 1, micro_batches = 1 }, model)
+    local function operation(name, dims) return kinds.of(name, dims, '["c10::BFloat16"]') end
+    local router = operation("aten::linear", "[[256,512],[8,512]]") -- not among the model's products
+    local runs = {}
+    local function ran(pass, ticks)
+      return function(name, o)
+        runs[#runs + 1] = { node = true, pass = pass, operation = o, ticks = ticks, kernels = {}, name = name }
+      end
+    end
+    local permute = operation("_moe_permute_mask_map", "[[256,512],[256,8],[],[256,8]]")
+    local back = operation("_moe_unpermute_mask_map", "[[512,512],[256,17],[256,8],[]]")
+    for _ = 1, 2 do
+      local forward = ran("forward", 10)
+      forward("linear", router)
+      forward("permute", permute)
+      forward("unpermute", back)
+    end
+    for _ = 1, 2 do
+      local backward = ran("backward", 30)
+      backward("unpermute", back)
+      backward("permute", permute)
+    end
+    local devices = { { runs = runs } }
+    local present, found = match.present(devices), {}
+    for _, line in ipairs((match.lines(devices, expected.sequence(model, plan, present), present))) do
+      found[line.name .. " " .. line.pass] = { line.count, line.ticks }
+    end
+    assert.same({ 2, 20 }, found["moe_permute forward"])
+    assert.same({ 2, 60 }, found["moe_permute backward"])
+    assert.same({ 2, 20 }, found["moe_unpermute forward"])
+    assert.same({ 2, 60 }, found["moe_unpermute backward"])
+  end)
+end)
+
 describe("an operator that joins another", function()
   local match = require "ett.loop.match"
   local function entry(name, key, joins)

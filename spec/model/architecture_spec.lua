@@ -50,6 +50,21 @@ describe("bundled architectures", function()
       { model.layers[1].place, model.layers[2].place, model.layers[3].place })
   end)
 
+  it("route tokens, permute, exchange, compute, exchange and return, before the shared experts", function()
+    for _, name in ipairs { "mixtral", "hybrid" } do
+      local model = architecture.new(name, { layers = 2, hidden = 1024, heads = 8, vocab = 1000, experts = 4, top_k = 2,
+        shared_experts = 1, layer_types = name == "hybrid" and { "moe" } or nil })
+      local order = {}
+      for _, entry in ipairs(model.layers[2].ops) do
+        local what = entry.collective or entry.op
+        if what:find "^moe_" or what:find "^expert_" or entry.beside then order[#order + 1] = what end
+      end
+      assert.equal("moe_router moe_permute expert_exchange expert_enter expert_linear1 expert_linear2 expert_leave "
+        .. "expert_exchange moe_unpermute linear_up swiglu linear_down",
+        (table.concat(order, " "):gsub("linear_up gelu", "linear_up swiglu")), name)
+    end
+  end)
+
   it("leave the layers dense that first_dense_layers and moe_every say", function()
     local model = architecture.new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 1000, experts = 4,
       top_k = 1, first_dense_layers = 2, moe_every = 2 })
@@ -164,13 +179,13 @@ describe("an architecture of one's own", function()
     file:close()
   end
 
-  local function built(ops, more)
+  local function built(ops, more, hyper)
     write("mine", ([[
 return { %s
   build = function(h)
     return { layers = { { name = "block", count = h.layers, ops = { %s } } } }
   end }]]):format(more or "", ops))
-    return architecture.new("mine", llama)
+    return architecture.new("mine", hyper or llama)
   end
 
   it("declares its fields, which operators see", function()
@@ -209,6 +224,46 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
       return found
     end
     assert.same(items(names), items(own))
+  end)
+
+  -- What a layer of mine.lua runs; `file`: the text of an own moe_router.lua.
+  local function ran(ops, file)
+    if file then write("moe_router", file) end
+    find.set_script_folder(folder)
+    local hyper = { layers = 1, hidden = 512, heads = 8, vocab = 1000, experts = 4, top_k = 2 }
+    local names = {}
+    for i, entry in ipairs(built(ops, nil, hyper).layers[1].ops) do names[i] = entry.op or entry.collective end
+    return table.concat(names, " ")
+  end
+
+  it("moves tokens to experts and back if its layer lists the router alone", function()
+    assert.equal("moe_router moe_permute expert_exchange expert_linear1 expert_linear2 expert_exchange "
+      .. "moe_unpermute gelu", ran("'moe_router', { collective = 'expert_exchange' }, 'expert_linear1', "
+      .. "'expert_linear2', { collective = 'expert_exchange' }, 'gelu'"))
+    assert.equal("router moe_permute expert_linear1 expert_linear2 moe_unpermute gelu",
+      ran "'router', 'expert_linear1', 'expert_linear2', 'gelu'")
+    assert.equal("moe_router moe_permute moe_unpermute gelu", ran "'moe_router', 'gelu'")
+    assert.equal("moe_router moe_permute expert_linear1 moe_unpermute moe_router moe_permute expert_linear2 "
+      .. "moe_unpermute", ran "'moe_router', 'expert_linear1', 'moe_router', 'expert_linear2'")
+  end)
+
+  it("moves tokens only where its layer says, if it lists one of both operators", function()
+    assert.equal("moe_router expert_linear1 moe_unpermute", ran "'moe_router', 'expert_linear1', 'moe_unpermute'")
+    assert.equal("moe_permute moe_router expert_linear1", ran "'moe_permute', 'moe_router', 'expert_linear1'")
+  end)
+
+  it("keeps the fields of the router's entry for both", function()
+    local model = built "{ op = 'moe_router', times = 2, with = { hidden = 64 } }, 'expert_linear1'"
+    for _, i in ipairs { 2, 4 } do
+      assert.same({ 2, 64 }, { model.layers[1].ops[i].times, model.layers[1].ops[i].with.hidden })
+    end
+  end)
+
+  it("adds nothing to a router of the user that says nothing of moves", function()
+    assert.equal("moe_router expert_linear1", ran("'moe_router', 'expert_linear1'", [[
+return { name = "moe_router", summary = "all of routing", schema = { tokens = "count" },
+  shape = function(c) return { tokens = c.seq } end, flops = function() return 1.0 end,
+  bytes = function() return 1.0 end }]]))
   end)
 
   it("is refused for a wrong result, with file and line", function()

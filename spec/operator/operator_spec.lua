@@ -107,6 +107,27 @@ describe("laws of shapes", function()
     assert.equal(8 * op.parameters(eight), op.parameters(one))
   end)
 
+  it("moves every token to its experts and back: as many bytes as the router did that also moved them", function()
+    local function sum(field, ...)
+      local total = 0.0
+      for _, name in ipairs { "moe_router", "moe_permute", "moe_unpermute" } do
+        local op = operator.get(name)
+        total = total + (op[field] and op[field](op.shape(with { tp = 1, top_k = 6 }), ...) or 0.0)
+      end
+      return total
+    end
+    local rows, scores = 2.0 * 8192 * 4096, 4.0 * 8192 * 8
+    assert.near(rows * (1 + 2 * (1 + 6)) + 4 * scores, sum("bytes", "bf16", "forward"), 1)
+    assert.near(1.5 * (rows * (1 + 2 * (1 + 6)) + 4 * scores), sum("bytes", "bf16", "backward"), 1)
+    assert.near(rows * (1 + 6) + scores, sum("activation_bytes", "bf16"), 1)
+    local permute, back = operator.get "moe_permute", operator.get "moe_unpermute"
+    local s = permute.shape(with { sequence_parallel = true })
+    assert.same({ tokens = 4096, hidden = 4096, top_k = 2 }, s)
+    assert.equal(3 * 2.0 * 4096 * 4096, permute.bytes(s, "fp8", "forward")) -- activations in 16 bits
+    assert.equal(permute.bytes(s, "bf16", "forward"), back.bytes(s, "bf16", "forward"))
+    assert.equal(5 * 2.0 * 4096 * 4096, back.bytes(s, "bf16", "backward"))
+  end)
+
   it("copies heads to tokens, joins gradients and adds biases around unfused attention", function()
     local op, c = operator.get "head_copies", { tp = 2, micro_batch = 3, seq = 8, hidden = 64, heads = 8, kv_heads = 4,
       bias = true }

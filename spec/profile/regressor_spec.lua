@@ -179,6 +179,17 @@ describe("ett.profile.samples", function()
     end
   end)
 
+  it("tells routers of different numbers of experts, and moves of different numbers of choices apart", function()
+    for name, field in pairs { moe_router = "experts", moe_permute = "top_k", moe_unpermute = "top_k" } do
+      local op, s = operator.get(name), { tokens = 4096, hidden = 2048, experts = name == "moe_router" and 8 or nil,
+        top_k = 2 }
+      local _, family, few = samples.dims(op, s)
+      s[field] = 4 * s[field]
+      assert.equal("wave", family)
+      assert.are_not.same(few, (select(3, samples.dims(op, s))), name)
+    end
+  end)
+
   it("says which rows and passes of a table were measured under noise", function()
     local folder = os.tmpname()
     os.remove(folder)

@@ -263,7 +263,7 @@ describe("CUDA kernels", function()
   end)
 
   local moe = { tokens = 6, hidden = 33, experts = 5, top_k = 2 }
-  check("moe_router", moe, "forward", function(before, after)
+  check("moe_router", moe, "forward", function(before)
     local x, gate = before[1], before[3]
     local scores = map(30, function(i)
       local row, expert, sum = (i - 1) // 5, (i - 1) % 5, 0
@@ -279,13 +279,36 @@ describe("CUDA kernels", function()
         chosen[row * 2 + k], weight[row * 2 + k] = order[k], probability[row * 5 + order[k] + 1]
       end
     end
-    local rows = map(12 * 33, function(i) return x[before[8][(i - 1) // 33 + 1] * 33 + (i - 1) % 33 + 1] end)
-    local y = map(6 * 33, function(i)
+    return { [4] = scores, [5] = probability, [6] = weight, [7] = chosen }
+  end)
+
+  local moved = { tokens = 6, hidden = 33, top_k = 2 }
+  check("moe_permute", moved, "forward", function(before)
+    return { [2] = map(12 * 33, function(i)
+      return before[1][before[3][(i - 1) // 33 + 1] * 33 + (i - 1) % 33 + 1]
+    end) }
+  end)
+  check("moe_permute", moved, "backward", function(before)
+    return { [1] = map(6 * 33, function(i)
+      local token, j = (i - 1) // 33, (i - 1) % 33 + 1
+      return before[2][before[3][token * 2 + 1] * 33 + j] + before[2][before[3][token * 2 + 2] * 33 + j]
+    end) }
+  end)
+  check("moe_unpermute", moved, "forward", function(before)
+    return { [2] = map(6 * 33, function(i)
       local token, j, sum = (i - 1) // 33, (i - 1) % 33 + 1, 0
-      for k = 1, 2 do sum = sum + after[6][token * 2 + k] * rows[before[9][token * 2 + k] * 33 + j] end
+      for k = 1, 2 do sum = sum + before[3][token * 2 + k] * before[1][before[4][token * 2 + k] * 33 + j] end
       return sum
-    end)
-    return { [4] = scores, [5] = probability, [6] = weight, [7] = chosen, [10] = rows, [2] = y }
+    end) }
+  end)
+  check("moe_unpermute", moved, "backward", function(before)
+    local function slope(i) return before[2][before[4][(i - 1) // 33 + 1] * 33 + (i - 1) % 33 + 1] end
+    return { [5] = map(12 * 33, function(i) return before[3][(i - 1) // 33 + 1] * slope(i) end),
+      [6] = map(12, function(copy)
+        local sum = 0
+        for i = (copy - 1) * 33 + 1, copy * 33 do sum = sum + slope(i) * before[1][i] end
+        return sum
+      end) }
   end)
   it("of moe_router, backward, give the scores' gradient", function()
     if reason then pending(reason) return end

@@ -170,28 +170,42 @@ function references.rope(s, v, dy)
   return y, { q = dq, k = dk }
 end
 
--- Experts change nothing here: a token is its own row times the probabilities of its top_k experts.
 function references.moe_router(s, v, dy)
   local n, e, h = s.tokens, s.experts, s.hidden
   local p, y, slope = doubles.softmax(product(v.x, v.gate, n, e, h, { tb = true }), e), {}, {}
-  local dx = {}
   for t = 0, n - 1 do
-    local order, chosen, sum, along = {}, {}, 0.0, 0.0
+    local order, given, along = {}, {}, 0.0
     for i = 1, e do order[i] = i end
     table.sort(order, function(a, b) return p[t * e + a] > p[t * e + b] end)
-    for i = 1, s.top_k do
-      chosen[order[i]] = true
-      sum = sum + p[t * e + order[i]]
+    for k = 1, s.top_k do
+      local at = t * s.top_k + k
+      y[at], given[order[k]] = p[t * e + order[k]], dy[at]
+      along = along + dy[at] * y[at]
     end
-    for j = 1, h do
-      local at = t * h + j
-      y[at], along, dx[at] = sum * v.x[at], along + dy[at] * v.x[at], sum * dy[at]
-    end
-    for i = 1, e do slope[t * e + i] = along * p[t * e + i] * ((chosen[i] and 1 or 0) - sum) end
+    for i = 1, e do slope[t * e + i] = p[t * e + i] * ((given[i] or 0.0) - along) end
   end
-  local through = product(slope, v.gate, n, h, e)
-  return y, { x = map(dx, function(x, i) return x + through[i] end),
-    gate = product(slope, v.x, e, h, n, { ta = true }) }
+  return y, { x = product(slope, v.gate, n, h, e), gate = product(slope, v.x, e, h, n, { ta = true }) }
+end
+
+function references.moe_permute(s, v, dy)
+  local y, dx = {}, map(v.x, function() return 0.0 end)
+  for i = 1, #dy do
+    local at = v.token[(i - 1) // s.hidden + 1] * s.hidden + (i - 1) % s.hidden + 1
+    y[i], dx[at] = v.x[at], dx[at] + dy[i]
+  end
+  return y, { x = dx }
+end
+
+function references.moe_unpermute(s, v, dy)
+  local y, back = map(dy, function() return 0.0 end), { copies = {}, weight = map(v.weight, function() return 0.0 end) }
+  for i = 1, #v.copies do
+    local slot, j = (i - 1) // s.hidden + 1, (i - 1) % s.hidden + 1
+    local from, to = v.place[slot] * s.hidden + j, (slot - 1) // s.top_k * s.hidden + j
+    y[to] = y[to] + v.weight[slot] * v.copies[from]
+    back.copies[from] = v.weight[slot] * dy[to]
+    back.weight[slot] = back.weight[slot] + dy[to] * v.copies[from]
+  end
+  return y, back
 end
 
 local requests, answers = {}, nil -- of every operator below, answered by one Python process

@@ -463,7 +463,9 @@ function published.stack(row)
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end
   if left < 1 then
-    stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds, stack.moe_launches / 4 / left
+    -- Of routing a quarter remains: with each product of experts, one of the two operators that move tokens.
+    stack.launch_seconds, stack.moe_launches = left * stack.launch_seconds,
+      math.max(0, (stack.moe_launches + 1) / 4 / left - 1)
   end
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end

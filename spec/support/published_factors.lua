@@ -79,7 +79,7 @@ factors.list = {
   { "launch_seconds, FSDP", of_stacks("launch_seconds", "fsdp_eager", "llm_foundry", "internevo"), prior = 40e-6,
     spread = 0.4 },
   { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_moe", "megatron_hybridep",
-    "megatron_fsdp", "fsdp_eager"), prior = 8,
+    "megatron_fsdp", "fsdp_eager"), prior = 7,
     spread = 0.5, on = moe },
   { "expert_seconds", of_stacks("expert_seconds", "megatron", "megatron_moe", "megatron_hybridep",
     "megatron_fsdp"), prior = 12e-6,

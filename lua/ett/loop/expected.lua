@@ -26,6 +26,10 @@ function expected.operation(op, shape)
     return { family = family, rows = s.rows, cols = s.cols, vocab = s.vocab }
   elseif family == "cross_entropy" then
     return { family = family, rows = s.rows, cols = s.cols }
+  elseif op.name == "moe_permute" then
+    return { family = family, what = op.name, rows = shape.tokens, cols = shape.hidden }
+  elseif op.name == "moe_unpermute" then
+    return { family = family, what = op.name, rows = shape.tokens * shape.top_k, cols = shape.hidden }
   elseif said[op.name] and s.rows then
     return { family = "elementwise", what = said[op.name], rows = s.rows, cols = s.cols }
   end

@@ -42,6 +42,46 @@ local function check_entry(entry)
   return entry
 end
 
+-- The same entry for another operator.
+local function renamed(entry, name)
+  local same = {}
+  for key, value in pairs(entry) do same[key] = value end
+  same.op = name
+  return same
+end
+
+--- The entries of a layer, with the operators that move tokens to experts and back (`moves` of an operator file). A
+--- layer that lists its router and neither of the two gets both: one behind the router, the other behind the second
+--- all-to-all of experts, else behind the last operator of experts.
+local function with_moves(entries)
+  local named, routers = {}, 0
+  for _, entry in ipairs(entries) do
+    local op = entry.op and operator.get(entry.op)
+    if op then named[op.name], routers = true, routers + (op.moves and 1 or 0) end
+  end
+  local list, back, exchanges, last = {}, nil, 0, nil
+  local function close()
+    if back then table.insert(list, last + 1, back) end
+    back = nil
+  end
+  for _, entry in ipairs(routers > 0 and entries or {}) do
+    local op = entry.op and operator.get(entry.op)
+    list[#list + 1] = entry
+    if op and op.moves and not (named[op.moves[1]] or named[op.moves[2]]) then
+      close()
+      list[#list + 1] = renamed(entry, op.moves[1])
+      back, exchanges, last = renamed(entry, op.moves[2]), 0, #list
+    elseif op and op.experts then
+      last = #list
+    elseif entry.collective == "expert_exchange" then
+      exchanges, last = exchanges + 1, #list
+      if exchanges == 2 then close() end
+    end
+  end
+  close()
+  return routers > 0 and list or entries
+end
+
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
@@ -63,7 +103,7 @@ local function check_built(built, label)
     for k, entry in ipairs(clean.ops) do
       ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry)
     end
-    clean.ops = ops
+    clean.ops = with_moves(ops)
     checked[i] = clean
   end
   return checked

@@ -153,8 +153,9 @@ end
 --- Feed-forward half of a dense layer.
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
---- Feed-forward half of a mixture-of-experts layer: router, exchange, experts, exchange back. Every token also passes
---- through the shared experts: shared_experts experts of the routed experts' width, or one MLP of width shared_ffn.
+--- Feed-forward half of a mixture-of-experts layer: router, permutation, exchange, experts, exchange back, return to
+--- the order of tokens. Every token also passes through the shared experts: shared_experts experts of the routed
+--- experts' width, or one MLP of width shared_ffn.
 function blocks.moe_feed(h)
   local ffn = h.moe_ffn or h.ffn
   local exchange, activation = { collective = "expert_exchange" }, h.gated_mlp and "swiglu" or "gelu"
@@ -166,12 +167,13 @@ function blocks.moe_feed(h)
       { op = activation, with = with, beside = "dispatch" },
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
-  return blocks.join("moe_router", exchange, { collective = "expert_enter" }, "expert_linear1",
+  return blocks.join("moe_router", "moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
     { op = activation, module = "moe_act", with = function(c) -- of top_k copies of each token
       local width = ffn * h.top_k
       return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
     end },
-    "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, shared)
+    "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange,
+    "moe_unpermute", shared)
 end
 
 -- Fields that replace hyper-parameters in layers of each kind.

@@ -25,7 +25,7 @@ local fields = {
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?",
-  constraints = "list?", passes = "list?",
+  constraints = "list?", passes = "list?", moves = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", columns = "list?", sample_row = "table?",
 }

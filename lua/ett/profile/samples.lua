@@ -31,7 +31,7 @@ function samples.dims(op, s)
       s.hidden or math.max(1, math.floor(math.sqrt(s.params / (12 * layers)))) }
   elseif family == "rope" and k.heads then
     return op.name, "rowwise", { k.rows * k.heads, k.head_dim, k.rows }
-  elseif k.rows and k.cols then
+  elseif k.rows and k.cols and family ~= "router" then -- whose time also depends on the number of experts
     return op.name, "rowwise", { k.rows, k.cols, k.seq_q or 1 }
   end
   local dims = { op.flops(s, "forward"), op.bytes(s, "fp16", "forward") }

@@ -133,6 +133,14 @@ local exact = {
   ["aten::masked_fill_"] = rowwise("elementwise", "fill_mask"),
 }
 
+-- Transformer Engine (permutation.py) and grouped_gemm (ops.py).
+for _, name in ipairs { "_moe_permute_mask_map", "_moe_permute_index_map", "PermuteMoE_topK" } do
+  exact[name] = rowwise("router", "moe_permute")
+end
+for _, name in ipairs { "_moe_unpermute_mask_map", "_moe_unpermute_index_map", "UnpermuteMoE_topK" } do
+  exact[name] = rowwise("router", "moe_unpermute")
+end
+
 --- A linear layer by the name of its function: Megatron's LinearWithGradAccumulationAndAsyncCommunication, _Linear.
 local function named(name)
   if name:find("^_?Linear%u?%l*") and not name:find("Backward") then return linear end

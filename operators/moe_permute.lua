@@ -1,0 +1,76 @@
+--- Permutation of tokens to their experts: top_k copies of each token, in the order of the experts.
+local launch = require "ett.operator.launch"
+local shapes = require "ett.operator.shapes"
+local width = require("ett.operator.memory").width
+
+local op = { name = "moe_permute", family = "router", summary = "copies of tokens in the order of their experts" }
+
+op.schema = { tokens = "count", hidden = "count", top_k = "count" }
+
+function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden, top_k = c.top_k } end
+
+--- Forward only copies; backward sums the gradients of a token's copies.
+function op.flops(s, pass) return pass == "backward" and (s.tokens + 0.0) * s.hidden * s.top_k or 0.0 end
+
+-- The tokens and their copies, once each.
+local function rows(s, dtype) return (s.tokens + 0.0) * s.hidden * width(dtype) * (1 + s.top_k) end
+
+--- Forward reads each token once and writes its copies. Backward reads the copies' gradients and writes the tokens'.
+function op.bytes(s, dtype) return rows(s, dtype) end
+
+--- The gradients of copies and tokens. Nothing is stored: the experts' products store their own input.
+function op.working_bytes(s, dtype) return rows(s, dtype) end
+
+op.cuda = [==[
+// One block a copy: row `order` of the tokens goes to the copy's place.
+extern "C" __global__ void permute_gather(const T *x, const long long *order, T *copies, long long cols) {
+  const long long from = order[blockIdx.x] * cols, to = blockIdx.x * cols;
+  each_column(j, cols) store(copies, to + j, load(x, from + j));
+}
+
+// One block a token: the sum of its copies' gradients.
+extern "C" __global__ void permute_sum(const T *dcopies, const long long *place, T *dx, long long top_k,
+                                       long long cols) {
+  each_column(j, cols) {
+    float sum = 0.0f;
+    for (long long k = 0; k < top_k; k++) sum += load(dcopies, place[blockIdx.x * top_k + k] * cols + j);
+    store(dx, blockIdx.x * cols + j, sum);
+  }
+}
+]==]
+
+-- Each kernel in double precision, as a reference; its arguments are lists.
+op.doubles = {
+  permute_gather = function(x, order, copies, cols)
+    for i = 1, #copies do copies[i] = x[order[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end
+  end,
+  permute_sum = function(dcopies, place, dx, top_k, cols)
+    for i = 1, #dx do
+      local token, j, sum = (i - 1) // cols, (i - 1) % cols + 1, 0.0
+      for k = token * top_k + 1, (token + 1) * top_k do sum = sum + dcopies[place[k] * cols + j] end
+      dx[i] = sum
+    end
+  end,
+}
+
+function op.kernel(k, s, pass)
+  local copies = s.tokens * s.top_k
+  local tokens, rows_of_experts = k.tensor { s.tokens, s.hidden }, k.tensor { copies, s.hidden }
+  if pass == "forward" then
+    local order = k.tensor { copies, fill = "index", high = s.tokens }
+    return launch.rows(k, "permute_gather", op.cuda, copies, s.hidden, { tokens, order, rows_of_experts })
+  end
+  local place = k.tensor { copies, fill = "index", high = copies }
+  launch.rows(k, "permute_sum", op.cuda, s.tokens, s.hidden, { rows_of_experts, place, tokens, s.top_k })
+end
+
+--- On the CPU: rows of a table are copied; backward adds to them.
+function op.cpu(s) return { { kind = "embedding", rows = s.tokens * s.top_k, cols = s.hidden, vocab = s.tokens } } end
+
+op.torch = [[
+x = tensor(s.tokens, s.hidden)
+token = torch.randperm(s.tokens * s.top_k, device=x.device) // s.top_k
+return lambda: x.index_select(0, token)
+]]
+
+return op
