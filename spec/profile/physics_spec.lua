@@ -166,6 +166,41 @@ describe("a void pass of a memory-bound operator", function()
   end)
 end)
 
+describe("a row of a memory-bound operator that is faster than the memory", function()
+  fits("is dropped, unless the cache may hold its bytes", function()
+    local folder, lines, fast, cached = os.tmpname(), { "b,l,dim,F_dur(us)" }, 0, 0
+    os.remove(folder)
+    assert(ett_io.make_folder(folder))
+    local memory, cache_bytes = 2.039e12, 40e6
+    for b = 1, 6 do
+      for dim = 1024, 8192, 512 do
+        local bytes = 6.0 * b * 2048 * dim
+        local share = dim % 1536 == 0 and 1.6 or 0.8 -- of the memory's rate
+        if share > 1 and bytes <= 2 * cache_bytes then cached = cached + 1 end
+        if share > 1 and bytes > 2 * cache_bytes and (bytes - cache_bytes) / memory > bytes / share / memory then
+          fast = fast + 1
+        end
+        lines[#lines + 1] = ("%d,2048,%d,%.4f"):format(b, dim, bytes / share / memory * 1e6)
+      end
+    end
+    assert.is_true(fast > 10 and cached > 3 and fast < #lines / 3)
+    assert(ett_io.write(("%s/%s_res_add_fp16.csv"):format(folder, device), table.concat(lines, "\n") .. "\n"))
+    local p = profile.from_samples({ folder }, { cache = false })
+    local function reasons(of)
+      local model = of:model("residual_add fp16", of.pools["residual_add fp16"], "forward")
+      local physical = 0
+      for _, list in pairs(of:report()) do
+        for _, row in ipairs(list) do if row.reason:find "faster" then physical = physical + 1 end end
+      end
+      return model and physical
+    end
+    assert.equal(fast, reasons(p))
+    assert.is_nil(p:void("residual_add", "fp16", "forward"))
+    assert.equal(0, reasons(p:as_sampled()))
+    os.execute(("rm -r '%s'"):format(folder))
+  end)
+end)
+
 describe("samples of several devices", function()
   fits("make no profile of one", function()
     local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))

@@ -103,7 +103,7 @@ local function rows_of(members, pass, group, wanted, threads)
   local first = members[1]
   local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
     entry = first.entry, group = first.entry.collective and group or nil, multiprocessors = first.multiprocessors,
-    threads = threads, origins = {} }
+    threads = threads, origins = {}, shapes = first.entry.operator and {} }
   for m, file in ipairs(members) do
     local times = file.by_pass[pass]
     for i = 1, file.count do
@@ -111,6 +111,7 @@ local function rows_of(members, pass, group, wanted, threads)
         append_row(data.rows, file.rows, i, data.dims)
         data.seconds[#data.seconds + 1] = times[i]
         data.origins[#data.origins + 1] = { m, i }
+        if data.shapes then data.shapes[#data.origins] = file.shapes[i] end
       end
     end
   end

@@ -1,7 +1,7 @@
 --- Lower bounds on the time of each row of a sample table, and the check for void passes.
 --
--- A row faster than the device's peak is wrong: the fit drops it. A pass is void if most of its rows are faster: the
--- measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
+-- A row faster than the device's peak or memory is wrong: the fit drops it. A pass is void if most of its rows are
+-- faster: the measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
@@ -106,40 +106,44 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
--- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it.
+-- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it. The cache may hold as much of larger
+-- ones from the run before.
 local function of_memory(data, device)
   local op, dtype, least = data.entry.operator, data.entry.dtype, {}
   for i, shape in ipairs(data.shapes) do
     local bytes = (op.least_bytes or op.bytes)(shape, dtype, data.pass)
-    least[i] = bytes > 2 * (device.l2_bytes or 0) and bytes / device.memory_bandwidth or 0.0
+    local cache = device.l2_bytes or 0
+    least[i] = bytes > 2 * cache and (bytes - cache) / device.memory_bandwidth or 0.0
   end
   return least
 end
 
---- The lower bound of each row of a product or a collective, seconds; nil for other operators.
----@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus" }
+--- The lower bound of each row, seconds, and what bounds it; nil if the device is unknown.
+---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus",
+---  shapes=? (of each row, for operators that are neither products nor attention) }
 ---@return number[]|nil seconds
+---@return string|nil bound
 function physics.least_seconds(data)
   local entry = data.entry
-  if entry and entry.collective then return of_collective(data.rows, entry, data.group) end
-  if data.family ~= "gemm" and data.family ~= "attention" then return nil end
-  local peak = peak_of(data.gpu, entry and entry.dtype or "fp16")
-  return peak and of_products(data.family, data.dims, data.rows, data.pass, #data.seconds, peak)
+  if entry and entry.collective then return of_collective(data.rows, entry, data.group), "any link carries" end
+  if data.family == "gemm" or data.family == "attention" then
+    local peak = peak_of(data.gpu, entry and entry.dtype or "fp16")
+    return peak and of_products(data.family, data.dims, data.rows, data.pass, #data.seconds, peak), "the device's peak"
+  end
+  local device = data.shapes and device_of(data.gpu)
+  return device and of_memory(data, device), "the device's memory"
 end
 
 --- The reason why a pass is void (most of its rows are faster than the device), or nil.
----@param data table as of least_seconds; shapes= (of each row) for operators that are neither products nor attention
+---@param data table as of least_seconds
 ---@return string|nil reason
 function physics.void(data)
-  local least, bound = physics.least_seconds(data), "the device's peak"
-  local device = not least and data.shapes and device_of(data.gpu)
-  if device then least, bound = of_memory(data, device), "the device's memory" end
+  local least, bound = physics.least_seconds(data)
   if not least then return nil end
   local fast, n = 0, #data.seconds
   for i, seconds in ipairs(data.seconds) do if seconds < least[i] then fast = fast + 1 end end
   if fast <= n / 2 then return nil end
-  return ("%d of %d rows (%.0f %%) are faster than %s"):format(fast, n, 100 * fast / n,
-    data.entry and data.entry.collective and "any link carries" or bound)
+  return ("%d of %d rows (%.0f %%) are faster than %s"):format(fast, n, 100 * fast / n, bound)
 end
 
 return physics

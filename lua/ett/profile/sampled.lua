@@ -127,6 +127,7 @@ local function fit(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
   local choice = data and profile_fit.choose(data)
   if not choice then return false end
+  choice.unbound = self.options.as_sampled
   local whole = choice.void and { { row = 0, seconds = 0.0, reason = choice.void, path = entries[1].path } } or {}
   if choice.void and not self.options.as_sampled then
     whole[1].void = true
