@@ -54,24 +54,33 @@ local function training(folder)
   return by_pass.forward[1] / by_pass.forward[2], by_pass.backward[1] / by_pass.backward[2]
 end
 
--- Collectives inside a node: each size from those beside it. Mean error from 1 MiB on, and below.
+-- Collectives inside a node. Mean errors of each size from all others, from 1 MiB on and below; and of the sizes above
+-- each size from 32 MiB on, from that size and the smaller ones.
 local function inside_node(folder)
   local devices, collectives = require "ett.profile.device", require "ett.profile.kernels.collectives"
-  local large, small = { 0.0, 0 }, { 0.0, 0 }
-  for _, key in ipairs(nvidia) do
-    for kind, by_gpus in pairs(collectives.fit(folder, devices.get(key))) do
-      for gpus, curve in pairs(by_gpus) do
-        for i = 3, #curve - 3, 2 do
-          local others = table.move(curve, 1, i - 1, 1, {})
-          table.move(curve, i + 2, #curve, i, others)
-          local seconds = collectives.seconds({ [kind] = { [gpus] = others } }, kind, curve[i], gpus)
-          local into = curve[i] >= 2 ^ 20 and large or small
-          into[1], into[2] = into[1] + math.abs(seconds / curve[i + 1] - 1), into[2] + 1
-        end
+  local large, small, above = { 0.0, 0 }, { 0.0, 0 }, { 0.0, 0 }
+  local function add(into, kind, gpus, points, bytes, measured)
+    local seconds = collectives.seconds({ [kind] = { [gpus] = points } }, kind, bytes, gpus)
+    into[1], into[2] = into[1] + math.abs(seconds / measured - 1), into[2] + 1
+  end
+  local function test(kind, gpus, curve)
+    for i = 3, #curve - 1, 2 do
+      local smaller = table.move(curve, 1, i - 1, 1, {})
+      local others = table.move(curve, i + 2, #curve, i, table.move(smaller, 1, i - 1, 1, {}))
+      if i < #curve - 1 then
+        add(curve[i] >= 2 ^ 20 and large or small, kind, gpus, others, curve[i], curve[i + 1])
+      end
+      for k = curve[i - 2] >= 2 ^ 25 and i or #curve, #curve - 1, 2 do
+        add(above, kind, gpus, smaller, curve[k], curve[k + 1])
       end
     end
   end
-  return large[1] / large[2], small[1] / small[2]
+  for _, key in ipairs(nvidia) do
+    for kind, by_gpus in pairs(collectives.fit(folder, devices.get(key))) do
+      for gpus, curve in pairs(by_gpus) do test(kind, gpus, curve) end
+    end
+  end
+  return large[1] / large[2], small[1] / small[2], above[1] / above[2]
 end
 
 function bench.run()
@@ -110,9 +119,10 @@ function bench.run()
   forward, backward = fit_norms.left_out(norms, function(row) return row.device.key end)
   add("norms, forward, each device from the other", forward)
   add("norms, backward, each device from the other", backward)
-  local large, small = inside_node(folder)
+  local large, small, above = inside_node(folder)
   add("collectives inside a node, sizes left out, from 1 MiB on", large, 8)
   add("collectives inside a node, sizes left out, below 1 MiB", small, 15)
+  add("collectives inside a node, sizes above those from 32 MiB on left out", above)
   for _, dtype in ipairs { "bf16", "fp8_block" } do
     err, details = errors(folder, "moe", dtype, nvidia, fifth)
     add(("fused experts %s, models held out"):format(dtype), err, 12, details)

@@ -1,13 +1,13 @@
 --- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
 --
--- Times between two sizes are interpolated on logarithms. Below the smallest size the time is constant; above the
--- largest size the bandwidth is constant. Bytes count the whole buffer, as in nccl-tests.
+-- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant;
+-- above the largest size the bandwidth is constant. Bytes count the whole buffer, as in nccl-tests.
 local csv = require "ett.csv"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
   table = "collectives.csv" }
 
-local log, exp = math.log, math.exp
+local log = math.log
 
 --- Bytes that each rank sends, divided by the bytes of the buffer.
 local function share(kind, gpus) return (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus end
@@ -74,8 +74,8 @@ function collectives.seconds(curves, kind, bytes, gpus)
   else
     local i = 3
     while curve[i] < bytes do i = i + 2 end
-    local t = (log(bytes) - log(curve[i - 2])) / (log(curve[i]) - log(curve[i - 2]))
-    seconds = exp(log(curve[i - 1]) * (1 - t) + log(curve[i + 1]) * t)
+    local t = (bytes - curve[i - 2]) / (curve[i] - curve[i - 2])
+    seconds = curve[i - 1] * (1 - t) + curve[i + 1] * t
   end
   return seconds * share(kind, gpus) / share(kind, n)
 end
