@@ -1,13 +1,18 @@
 --- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
 --
--- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant;
--- above the largest size the bandwidth is constant. Bytes count the whole buffer, as in nccl-tests.
+-- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant.
+-- Above the largest size the line of the two largest continues, since a part of its time is still the start's. Bytes
+-- count the whole buffer, as in nccl-tests.
 local csv = require "ett.csv"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
   table = "collectives.csv" }
 
 local log = math.log
+
+-- Assumed: above the largest size of a curve, seconds per byte are at least this share of that size's: the bandwidth at
+-- most doubles.
+local least_slope = 0.5
 
 --- Bytes that each rank sends, divided by the bytes of the buffer.
 local function share(kind, gpus) return (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus end
@@ -57,6 +62,15 @@ local function nearest(by_gpus, gpus)
   return by_gpus[best], best
 end
 
+-- Seconds per byte above the largest size.
+local function last_slope(curve)
+  local last = #curve - 1
+  local mean = curve[last + 1] / curve[last]
+  if last < 3 then return mean end
+  local slope = (curve[last + 1] - curve[last - 1]) / (curve[last] - curve[last - 2])
+  return math.max(least_slope * mean, math.min(slope, mean))
+end
+
 --- Seconds of a collective, or nil without a curve of its kind.
 ---@param curves table of collectives.fit
 ---@param kind string
@@ -70,7 +84,7 @@ function collectives.seconds(curves, kind, bytes, gpus)
   if bytes <= curve[1] then
     seconds = curve[2]
   elseif bytes >= curve[last] then
-    seconds = curve[last + 1] * bytes / curve[last]
+    seconds = curve[last + 1] + last_slope(curve) * (bytes - curve[last])
   else
     local i = 3
     while curve[i] < bytes do i = i + 2 end
