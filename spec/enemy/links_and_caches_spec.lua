@@ -105,8 +105,8 @@ describe("the cache of fitted models", function()
   end
   before_each(function()
     folder = command.folder()
-    samples("gelu", 1)
-    samples("residual_add", 2)
+    samples("gelu", 10)
+    samples("residual_add", 20)
   end)
   after_each(function() command.remove(folder) end)
 
