@@ -10,7 +10,8 @@ local heads = { 8, 16, 32, 64 }
 local tokens = log(128, 65536, 16)
 local rows = { tokens = tokens, hidden = log(1024, 16384, 64) }
 local wide = { tokens = tokens, width = log(1024, 32768, 64) }
-local elements = below(2 ^ 30, function(s) return s.tokens * (s.hidden or s.width or s.vocab) end)
+local routed = { tokens = log(128, 16384, 16), hidden = log(1024, 8192, 64), top_k = { 1, 2, 4, 8 } }
+local elements = below(2 ^ 30, function(s) return s.tokens * (s.hidden or s.width or s.vocab) * (s.top_k or 1) end)
 
 --- Queries of one head for each head of keys, or of eight (GQA).
 local function keys_of(s) s.kv_heads, s.seq_k = s.heads // s.kv_heads, s.seq_q end
@@ -48,6 +49,8 @@ return {
     { operator = "moe_router", design = "halton", count = 60, where = elements,
       shapes = { tokens = tokens, hidden = log(1024, 8192, 64), experts = { 8, 16, 64, 128, 256 },
         top_k = { 1, 2, 4, 8 } } },
+    { operator = "moe_permute", design = "halton", count = 40, where = elements, shapes = routed },
+    { operator = "moe_unpermute", design = "halton", count = 40, where = elements, shapes = routed },
     { operator = "optimizer", design = "halton", count = 30, shapes = { params = log(1000000, 2000000000) } },
   },
 }
