@@ -276,6 +276,9 @@ local function host_bandwidth(c_plan, p)
   return list
 end
 
+-- Seconds of a step in which a device does nothing; less than 1e-12 of it is rounding of the sums.
+local function idle_of(step, busy) return step - busy > 1e-12 * step and step - busy or 0.0 end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
   interval = { "boolean", default = true } }
@@ -326,7 +329,6 @@ function estimate.new(given)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
   end
-  local idle = step - busy > 1e-12 * step and step - busy or 0.0 -- less is rounding of the sums
   local peak = parts.peak(cluster, p, devices)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
@@ -340,7 +342,7 @@ function estimate.new(given)
     model_flops_per_step = model_flops, peak_flops_per_second = peak,
     mfu_percent = peak and 100 * model_flops / (step * devices * peak) or nil,
     pipeline_seconds = result.pipeline_seconds, bubble_percent = 100 * result.bubble_fraction,
-    idle_seconds = idle, idle_percent = 100 * idle / step,
+    idle_seconds = idle_of(step, busy), idle_percent = 100 * idle_of(step, busy) / step,
     operators = computed, collectives = collectives, stages = result.stages,
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
