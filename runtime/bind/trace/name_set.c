@@ -44,7 +44,7 @@ int ett_lua_trace_name_set(lua_State *L) {
     memset(wanted, 0, sizeof wanted);
     ett_lua_read_classes(L, 3, wanted);
   }
-  ett_lua_check_memory(L, ett_trace_index_classes(t));
+  ett_lua_check_memory(L, ett_trace_index_classes(t, wanted));
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
     for (uint32_t i = 0; wanted[c] && i < t->class_counts[c]; i++)
       seen[ETT_ROW(t, name, t->class_rows[c][i])] = 1;

@@ -38,19 +38,56 @@ static void put(ett_intervals *out, int64_t from, int64_t to) {
   }
 }
 
-static int by_from(const void *a, const void *b) {
-  const ett_interval *x = a, *y = b;
-  return x->from < y->from ? -1 : x->from > y->from;
+/* The length of the run at items: as many of the n as are sorted by their start. */
+static size_t run_length(const ett_interval *items, size_t n) {
+  size_t i = 1;
+  while (i < n && items[i - 1].from <= items[i].from)
+    i++;
+  return i;
+}
+
+/* Merges two runs, of which the first has m intervals, at its place; spare has m entries.
+ */
+static void merge_runs(ett_interval *items, size_t m, size_t n, ett_interval *spare) {
+  size_t i = 0, k = m;
+  if (items[m - 1].from <= items[m].from)
+    return;
+  memcpy(spare, items, m * sizeof *items);
+  for (size_t at = 0; i < m; at++)
+    items[at] = k < n && items[k].from < spare[i].from ? items[k++] : spare[i++];
+}
+
+/* Sorts by start: merges neighbouring runs, of which recorded events have few. */
+static int sort_by_from(ett_interval *items, size_t n) {
+  size_t count = 0;
+  for (size_t at = 0; at < n; count++)
+    at += run_length(items + at, n - at);
+  if (count < 2)
+    return 0;
+  size_t *ends = ett_large_alloc(count * sizeof *ends);
+  ett_interval *spare = ett_large_alloc(n * sizeof *spare);
+  if (!ends || !spare) {
+    free(ends);
+    free(spare);
+    return -1;
+  }
+  for (size_t i = 0, at = 0; i < count; i++)
+    ends[i] = at += run_length(items + at, n - at);
+  for (; count > 1; count = (count + 1) / 2)
+    for (size_t i = 0, from = 0; i < count; i += 2) {
+      const size_t end = ends[i + 1 < count ? i + 1 : i];
+      if (end > ends[i])
+        merge_runs(items + from, ends[i] - from, end - from, spare);
+      ends[i / 2] = from = end;
+    }
+  free(ends);
+  free(spare);
+  return 0;
 }
 
 int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n) {
-  if (make(out, n))
+  if (sort_by_from(items, n) || make(out, n))
     return -1;
-  int sorted = 1;
-  for (size_t i = 1; i < n && sorted; i++)
-    sorted = items[i - 1].from <= items[i].from;
-  if (!sorted)
-    qsort(items, n, sizeof *items, by_from);
   for (size_t i = 0; i < n; i++)
     put(out, items[i].from, items[i].to);
   return done(out);

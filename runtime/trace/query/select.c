@@ -84,18 +84,21 @@ static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
   struct {
     const uint32_t *at, *end;
   } lists[ETT_CLASS_COUNT];
-  size_t n = 0, capacity = 0;
+  size_t n = 0, most = 0;
   uint8_t wanted[ETT_CLASS_COUNT] = {0};
   for (uint32_t i = 0; i < t->category_count; i++)
     wanted[t->category_class[i]] |= f->category[i];
-  if (ett_trace_index_classes(t))
+  if (ett_trace_index_classes(t, wanted))
     return -1;
   for (int c = 0; c < ETT_CLASS_COUNT; c++) {
     if (!wanted[c] || !t->class_counts[c])
       continue;
     lists[n].at = t->class_rows[c];
     lists[n++].end = t->class_rows[c] + t->class_counts[c];
+    most += t->class_counts[c];
   }
+  if (!(out->rows = ett_large_alloc((most ? most : 1) * sizeof *out->rows)))
+    return -1;
   while (n) {
     size_t best = 0;
     for (size_t k = 1; k < n; k++)
@@ -105,8 +108,8 @@ static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
     if (lists[best].at == lists[best].end)
       lists[best] = lists[--n];
     const ett_trace_block *b = &t->blocks[row >> 16];
-    if (files[b->file] && passes(t, f, b, row & 0xFFFF, row) && push(out, &capacity, row))
-      return -1;
+    if (files[b->file] && passes(t, f, b, row & 0xFFFF, row))
+      out->rows[out->count++] = row;
   }
   return 0;
 }

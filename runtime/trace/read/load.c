@@ -259,51 +259,62 @@ static int in_threads(run *r, ett_err *err) {
   return status;
 }
 
-/* Tasks: a file each; a large uncompressed JSON file in several stretches. */
-static int plan(run *r, unsigned threads, ett_err *err) {
+static bool divides(const ett_source *x) {
+  return !x->ignored && x->compression == ETT_COMPRESSION_NONE &&
+         (x->kind == ETT_TRACE_KINETO || x->kind == ETT_TRACE_TPU_JSON);
+}
+
+/* Bytes of the next stretch when `left` bytes of divisible files are left. Stretches
+ * become shorter towards the end, so that the threads end together. */
+static uint64_t stretch_bytes(const ett_trace_options *o, unsigned threads,
+                              uint64_t left) {
+  if (o->chunk_bytes)
+    return o->chunk_bytes;
+  if (threads == 1)
+    return UINT64_MAX / 2;
+  const uint64_t share = left / (threads * 2) + 1;
+  return share < CHUNK_LEAST ? CHUNK_LEAST : share > CHUNK_MOST ? CHUNK_MOST : share;
+}
+
+/* Counts the tasks, and makes them if `tasks` is not NULL: a file each; a large
+ * uncompressed JSON file in several stretches. */
+static uint32_t divide(const run *r, unsigned threads, load_task *tasks) {
   const ett_sources *s = r->shared.sources;
-  uint32_t capacity = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->count; i++) {
-      const ett_source *x = &s->items[i];
-      if (x->ignored)
-        continue;
-      uint64_t chunk = x->bytes + 1;
-      if (x->compression == ETT_COMPRESSION_NONE &&
-          (x->kind == ETT_TRACE_KINETO || x->kind == ETT_TRACE_TPU_JSON)) {
-        if (r->shared.options->chunk_bytes) {
-          chunk = r->shared.options->chunk_bytes;
-        } else if (threads > 1) {
-          chunk = x->bytes / (threads * 4) + 1;
-          if (chunk < CHUNK_LEAST)
-            chunk = CHUNK_LEAST;
-          if (chunk > CHUNK_MOST)
-            chunk = CHUNK_MOST;
-        }
-      }
-      uint64_t at = 0;
-      do {
-        uint64_t stop = at + chunk < x->bytes ? at + chunk : UINT64_MAX;
-        if (pass)
-          r->tasks[n] = (load_task){.file = i,
-                                    .begin = at,
-                                    .stop = stop,
-                                    .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
-                                    .status = 1};
-        n++;
-        at += chunk;
-      } while (at < x->bytes);
-    }
-    if (pass == 0) {
-      capacity = n;
-      r->tasks = calloc(capacity ? capacity : 1, sizeof *r->tasks);
-      r->load->parts = calloc(capacity ? capacity : 1, sizeof *r->load->parts);
-      if (!r->tasks || !r->load->parts)
-        return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-    }
+  uint64_t left = 0;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < s->count; i++)
+    left += divides(&s->items[i]) ? s->items[i].bytes : 0;
+  for (uint32_t i = 0; i < s->count; i++) {
+    const ett_source *x = &s->items[i];
+    if (x->ignored)
+      continue;
+    uint64_t at = 0;
+    do {
+      const uint64_t size =
+          divides(x) ? stretch_bytes(r->shared.options, threads, left) : UINT64_MAX / 2;
+      const bool last = x->bytes - at <= size;
+      if (tasks)
+        tasks[n] = (load_task){.file = i,
+                               .begin = at,
+                               .stop = last ? UINT64_MAX : at + size,
+                               .start = at ? ETT_JSON_GUESS : ETT_JSON_DOCUMENT,
+                               .status = 1};
+      n++;
+      const uint64_t taken = last ? x->bytes - at : size;
+      left -= divides(x) ? taken : 0;
+      at += taken;
+    } while (at < x->bytes);
   }
-  r->task_count = r->load->part_count = capacity;
+  return n;
+}
+
+static int plan(run *r, unsigned threads, ett_err *err) {
+  const uint32_t n = divide(r, threads, NULL);
+  r->tasks = calloc(n ? n : 1, sizeof *r->tasks);
+  r->load->parts = calloc(n ? n : 1, sizeof *r->load->parts);
+  if (!r->tasks || !r->load->parts)
+    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  r->task_count = r->load->part_count = divide(r, threads, r->tasks);
   return 0;
 }
 
@@ -373,6 +384,12 @@ static int read_within(run *r, ett_err *err) {
   return status;
 }
 
+unsigned ett_trace_threads(const ett_trace_options *options) {
+  const long n =
+      options->threads ? (long)options->threads : sysconf(_SC_NPROCESSORS_ONLN);
+  return n < 1 ? 1 : n > 64 ? 64 : (unsigned)n;
+}
+
 int ett_load_run(ett_load *l, const ett_sources *sources,
                  const ett_trace_options *options, int64_t ticks_per_second,
                  ett_err *err) {
@@ -386,13 +403,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   if (!r.shared.scanner)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "this machine has no '%s' instructions",
                        options->scanner);
-  unsigned threads = options->threads;
-  if (!threads) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    threads = n > 0 ? (unsigned)n : 1;
-  }
-  if (threads > 64)
-    threads = 64;
+  const unsigned threads = ett_trace_threads(options);
   int status = -1;
   uint32_t compressed = 0;
   pthread_mutex_init(&r.lock, NULL);

@@ -21,6 +21,9 @@ typedef struct ett_load {
   ett_load_file *files; /* parallel to the sources */
 } ett_load;
 
+/* Number of threads: the option's, or that of cores; at most 64. */
+unsigned ett_trace_threads(const ett_trace_options *options);
+
 /* Reads every source that is not ignored. -1 with *err if memory runs out, a thread
  * cannot start, or the progress function cancelled. */
 int ett_load_run(ett_load *l, const ett_sources *sources,

@@ -12,6 +12,16 @@
 #include "base/grow.h"
 #include "base/large.h"
 #include "io/utf8.h"
+#include "trace/table/spread.h"
+
+/* Where the rows and args of a part lie in the trace. */
+typedef struct part_place {
+  uint32_t block, blocks; /* its first block and their number */
+  uint32_t *args;         /* index of its first arg of each column */
+  uint64_t rows;
+  uint32_t class_counts[ETT_CLASS_COUNT];
+  bool pairs; /* some of its rows are begin or end events */
+} part_place;
 
 typedef struct merge {
   ett_trace *t;
@@ -25,6 +35,8 @@ typedef struct merge {
   uint16_t *line_category; /* per track: category of rows without one */
   int32_t *line_device;    /* per track: device of its rows, or -1 */
   uint8_t *zero_bad;       /* per file: its rows at ts 0 are invalid */
+  part_place *places;      /* per part */
+  unsigned threads;
   ett_err *err;
 } merge;
 
@@ -547,164 +559,238 @@ static int join_pairs(merge *m, uint32_t file) {
 }
 
 static int merge_pairs(merge *m) {
-  const ett_trace *t = m->t;
-  for (uint32_t i = 0; i < t->file_count; i++) {
+  const ett_load *l = m->load;
+  for (uint32_t i = 0, next; i < l->part_count; i = next) {
     bool pairs = false;
-    for (uint32_t b = 0; b < t->block_count && !pairs; b++)
-      if (t->blocks[b].file == i)
-        for (uint32_t r = 0; r < t->blocks[b].count && !pairs; r++)
-          pairs = t->blocks[b].ph[r] == 'B' || t->blocks[b].ph[r] == 'E';
-    if (pairs && join_pairs(m, i))
+    for (next = i; next < l->part_count && l->parts[next].file == l->parts[i].file;
+         next++)
+      pairs |= m->places[next].pairs;
+    if (pairs && join_pairs(m, l->parts[i].file))
       return -1;
   }
   return 0;
 }
 
-/* Memory for all args of the parts. */
-static int make_args(merge *m) {
+/* Translates the numbers in the rows of a block. */
+static void translate_rows(const merge *m, uint32_t part, ett_trace_block k) {
+  const ett_trace *t = m->t;
   const ett_load *l = m->load;
-  ett_trace *t = m->t;
-  for (uint32_t a = 0; a < t->arg_count; a++) {
-    size_t count = 0;
-    for (uint32_t i = 0; i < l->part_count; i++)
-      count += l->parts[i].args ? l->parts[i].args[a].count : 0;
-    if (count && !(t->args[a] = ett_large_alloc(count * sizeof *t->args[a])))
-      return no_memory(m);
+  const ett_trace_part *p = &l->parts[part];
+  const uint32_t *track = m->part_tracks[part];
+  const uint32_t *string = p->lexicon ? m->string_map[p->lexicon - l->lexicons] : NULL;
+  const uint16_t *cat = p->lexicon ? m->category_map[p->lexicon - l->lexicons] : NULL;
+  uint32_t counts[ETT_CLASS_COUNT] = {0};
+  bool pairs = false;
+  for (uint32_t r = 0; r < k.count; r++) {
+    const uint32_t w = k.track[r] = track[k.track[r]];
+    if (string)
+      k.name[r] = string[k.name[r]];
+    const uint16_t c = k.category[r];
+    k.category[r] = c == ETT_CATEGORY_NONE ? m->line_category[w] : cat[c];
+    counts[t->category_class[k.category[r]]]++;
+    pairs |= k.ph[r] == 'B' || k.ph[r] == 'E';
+    if (m->line_device[w] >= 0) { /* XLA: the process is the device */
+      if (k.device[r] < 0)
+        k.device[r] = (int16_t)m->line_device[w];
+      if (k.stream[r] < 0 && t->tracks[w].tid_type == ETT_ID_INTEGER)
+        k.stream[r] = (int32_t)t->tracks[w].tid;
+    }
   }
-  return 0;
+  part_place *place = &m->places[part];
+  place->rows += k.count;
+  place->pairs |= pairs;
+  for (int c = 0; c < ETT_CLASS_COUNT; c++)
+    place->class_counts[c] += counts[c];
 }
 
-/* Moves the blocks and args of the parts to the trace, and translates their numbers. */
-static int merge_rows(merge *m) {
-  ett_load *l = m->load;
+/* Moves the blocks and args of a part to their places in the trace. */
+static void move_part(void *context, uint32_t i) {
+  const merge *m = context;
+  const ett_trace *t = m->t;
+  ett_trace_part *p = &m->load->parts[i];
+  const part_place *place = &m->places[i];
+  for (uint32_t b = 0; b < place->blocks; b++) {
+    t->blocks[place->block + b] = p->blocks[b];
+    translate_rows(m, i, p->blocks[b]);
+  }
+  p->block_count = 0;
+  for (uint32_t a = 0; p->args && a < t->arg_count; a++) {
+    ett_args_column *c = &p->args[a];
+    for (uint32_t k = 0; k < c->count; k++) {
+      ett_trace_arg *arg = &t->args[a][place->args[a] + k];
+      *arg = c->items[k];
+      arg->row += place->block << 16;
+      if (arg->type == ETT_ARG_TEXT)
+        arg->value.text = merge_text(m, p->lexicon, arg->value.text);
+    }
+    free(c->items);
+    memset(c, 0, sizeof *c);
+  }
+}
+
+/* Places for the blocks and args of all parts. */
+static int make_places(merge *m) {
+  const ett_load *l = m->load;
   ett_trace *t = m->t;
-  size_t blocks = 0;
+  size_t blocks = 0, columns = t->arg_count ? t->arg_count : 1;
   for (uint32_t i = 0; i < l->part_count; i++)
     blocks += l->parts[i].block_count;
   if (blocks > 65535)
     return ett_err_set(m->err, ETT_ERR_LIMIT, "more than %u events", 65535u * 65536u);
   t->blocks = malloc((blocks ? blocks : 1) * sizeof *t->blocks);
-  t->args = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->args);
-  t->arg_lengths = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_lengths);
-  t->arg_hints = calloc(t->arg_count ? t->arg_count : 1, sizeof *t->arg_hints);
-  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints)
+  t->args = calloc(columns, sizeof *t->args);
+  t->arg_lengths = calloc(columns, sizeof *t->arg_lengths);
+  t->arg_hints = calloc(columns, sizeof *t->arg_hints);
+  t->class_counts = calloc(ETT_CLASS_COUNT, sizeof *t->class_counts);
+  m->places = calloc(l->part_count + 1, sizeof *m->places);
+  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints || !t->class_counts ||
+      !m->places)
     return no_memory(m);
-  if (make_args(m))
-    return -1;
   for (uint32_t i = 0; i < l->part_count; i++) {
-    ett_trace_part *p = &l->parts[i];
-    const uint32_t *track = m->part_tracks[i];
-    const uint32_t *string = p->lexicon ? m->string_map[p->lexicon - l->lexicons] : NULL;
-    const uint16_t *cat = p->lexicon ? m->category_map[p->lexicon - l->lexicons] : NULL;
-    uint32_t shift = t->block_count << 16;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-      ett_trace_block *k = &p->blocks[b];
-      for (uint32_t r = 0; r < k->count; r++) {
-        uint32_t w = k->track[r] = track[k->track[r]];
-        if (string)
-          k->name[r] = string[k->name[r]];
-        if (k->category[r] == ETT_CATEGORY_NONE)
-          k->category[r] = m->line_category[w];
-        else
-          k->category[r] = cat[k->category[r]];
-        if (m->line_device[w] >= 0) { /* XLA: the process is the device */
-          if (k->device[r] < 0)
-            k->device[r] = (int16_t)m->line_device[w];
-          if (k->stream[r] < 0 && t->tracks[w].tid_type == ETT_ID_INTEGER)
-            k->stream[r] = (int32_t)t->tracks[w].tid;
-        }
-      }
-      t->files[p->file].event_count += k->count;
-      t->event_count += k->count;
-      t->blocks[t->block_count++] = *k;
+    const ett_trace_part *p = &l->parts[i];
+    part_place *place = &m->places[i];
+    if (!(place->args = calloc(columns, sizeof *place->args)))
+      return no_memory(m);
+    place->block = t->block_count;
+    place->blocks = p->block_count;
+    t->block_count += p->block_count;
+    for (uint32_t a = 0; p->args && a < t->arg_count; a++) {
+      place->args[a] = t->arg_lengths[a];
+      t->arg_lengths[a] += p->args[a].count;
     }
-    p->block_count = 0;
-    t->files[p->file].seen_count += p->seen;
-    for (uint32_t a = 0; a < t->arg_count; a++) {
-      ett_args_column *c = &p->args[a];
-      if (!p->args || !c->count)
-        continue;
-      ett_trace_arg *grown = t->args[a] + t->arg_lengths[a];
-      for (uint32_t k = 0; k < c->count; k++) {
-        grown[k] = c->items[k];
-        grown[k].row += shift;
-        if (grown[k].type == ETT_ARG_TEXT)
-          grown[k].value.text = merge_text(m, p->lexicon, grown[k].value.text);
-      }
-      t->arg_lengths[a] += c->count;
-      free(c->items);
-      memset(c, 0, sizeof *c);
-    }
+  }
+  for (uint32_t a = 0; a < t->arg_count; a++)
+    if (t->arg_lengths[a] &&
+        !(t->args[a] = ett_large_alloc(t->arg_lengths[a] * sizeof *t->args[a])))
+      return no_memory(m);
+  return 0;
+}
+
+/* Moves the blocks and args of the parts to the trace, and translates their numbers. */
+static int merge_rows(merge *m) {
+  const ett_load *l = m->load;
+  ett_trace *t = m->t;
+  if (make_places(m)) {
+    t->block_count = 0; /* the parts still own the blocks */
+    return -1;
+  }
+  ett_spread(m->threads, l->part_count, move_part, m);
+  for (uint32_t i = 0; i < l->part_count; i++) {
+    const part_place *place = &m->places[i];
+    t->files[l->parts[i].file].event_count += place->rows;
+    t->files[l->parts[i].file].seen_count += l->parts[i].seen;
+    t->event_count += place->rows;
+    for (int c = 0; c < ETT_CLASS_COUNT; c++)
+      t->class_counts[c] += place->class_counts[c];
   }
   return 0;
 }
 
-/* Aligns the files by their base times; the first event of all becomes tick 0. */
-static int merge_times(merge *m) {
+typedef struct times {
+  const merge *m;
+  int64_t *shift; /* per file: ticks to add */
+  int64_t *found; /* per block: its first start, then its last end */
+  int64_t first;
+} times;
+
+/* Shifts the rows of a block to the common clock; finds the first start. */
+static void shift_rows(void *context, uint32_t b) {
+  const times *x = context;
+  const merge *m = x->m;
+  const ett_trace_block k = m->t->blocks[b];
+  const int64_t shift = x->shift[k.file];
+  const bool zero_bad = m->zero_bad[k.file];
+  int64_t first = INT64_MAX;
+  for (uint32_t i = 0; i < k.count; i++) {
+    int64_t end;
+    if (k.ts[i] == 0 && zero_bad)
+      k.ph[i] |= ETT_PH_INVALID;
+    if (__builtin_add_overflow(k.ts[i], shift, &k.ts[i]) ||
+        __builtin_add_overflow(k.ts[i], k.dur[i], &end))
+      k.ph[i] |= ETT_PH_INVALID;
+    if (!(k.ph[i] & ETT_PH_INVALID) && k.ph[i] == 'X' && k.ts[i] < first)
+      first = k.ts[i];
+  }
+  x->found[b] = first;
+}
+
+/* Counts the times of a block from the first start of all; finds the last end. */
+static void subtract_first(void *context, uint32_t b) {
+  const times *x = context;
+  const ett_trace_block k = x->m->t->blocks[b];
+  int64_t last = INT64_MIN;
+  for (uint32_t i = 0; i < k.count; i++) {
+    int64_t end;
+    if (__builtin_sub_overflow(k.ts[i], x->first, &k.ts[i]) ||
+        __builtin_add_overflow(k.ts[i], k.dur[i], &end)) {
+      k.ts[i] = 0;
+      k.dur[i] = 0;
+      k.ph[i] |= ETT_PH_INVALID;
+      continue;
+    }
+    if (k.ph[i] == 'X' && end > last)
+      last = end;
+  }
+  x->found[b] = last;
+}
+
+/* The first event of all becomes tick 0. */
+static void align_times(const merge *m, times *x, int64_t base) {
   ett_trace *t = m->t;
+  ett_spread(m->threads, t->block_count, shift_rows, x);
+  x->first = INT64_MAX;
+  for (uint32_t b = 0; b < t->block_count; b++)
+    x->first = x->found[b] < x->first ? x->found[b] : x->first;
+  if (x->first == INT64_MAX)
+    x->first = 0;
+  ett_spread(m->threads, t->block_count, subtract_first, x);
+  int64_t last = INT64_MIN;
+  for (uint32_t b = 0; b < t->block_count; b++)
+    last = x->found[b] > last ? x->found[b] : last;
+  t->start = 0;
+  t->stop = last == INT64_MIN ? 0 : last;
+  t->origin_ns = base + x->first / (t->ticks_per_second / 1000000000);
+}
+
+/* The shift of each file to the earliest base time of all, which is returned in *base. */
+static int find_shifts(merge *m, int64_t *shift, int64_t *base) {
+  const ett_trace *t = m->t;
   const int64_t per_ns = t->ticks_per_second / 1000000000;
-  int64_t base = INT64_MAX;
+  *base = INT64_MAX;
   for (uint32_t i = 0; i < t->file_count; i++)
-    if (t->files[i].event_count && t->files[i].base_ns < base)
-      base = t->files[i].base_ns;
-  if (base == INT64_MAX)
-    base = 0;
-  int64_t *shift = calloc(t->file_count ? t->file_count : 1, sizeof *shift);
-  if (!shift)
-    return no_memory(m);
+    if (t->files[i].event_count && t->files[i].base_ns < *base)
+      *base = t->files[i].base_ns;
+  if (*base == INT64_MAX)
+    *base = 0;
   for (uint32_t i = 0; i < t->file_count; i++) {
     int64_t ns;
     if (!t->files[i].event_count)
       continue;
-    if (__builtin_sub_overflow(t->files[i].base_ns, base, &ns) ||
+    if (__builtin_sub_overflow(t->files[i].base_ns, *base, &ns) ||
         __builtin_mul_overflow(ns, per_ns, &shift[i])) {
       shift[i] = 0;
       if (merge_warn(
               m, i, "clock_mismatch", 1, 0, 0,
               "its clock has another origin than the other files; its times cannot be "
-              "compared with theirs")) {
-        free(shift);
+              "compared with theirs"))
         return -1;
-      }
     }
   }
-  int64_t first = INT64_MAX;
-  for (uint32_t b = 0; b < t->block_count; b++) {
-    ett_trace_block *k = &t->blocks[b];
-    for (uint32_t i = 0; i < k->count; i++) {
-      int64_t end;
-      if (k->ts[i] == 0 && m->zero_bad[k->file])
-        k->ph[i] |= ETT_PH_INVALID;
-      if (__builtin_add_overflow(k->ts[i], shift[k->file], &k->ts[i]) ||
-          __builtin_add_overflow(k->ts[i], k->dur[i], &end))
-        k->ph[i] |= ETT_PH_INVALID;
-      if (!(k->ph[i] & ETT_PH_INVALID) && k->ph[i] == 'X' && k->ts[i] < first)
-        first = k->ts[i];
-    }
-  }
-  free(shift);
-  if (first == INT64_MAX)
-    first = 0;
-  int64_t last = INT64_MIN;
-  for (uint32_t b = 0; b < t->block_count; b++) {
-    ett_trace_block *k = &t->blocks[b];
-    for (uint32_t i = 0; i < k->count; i++) {
-      int64_t end;
-      if (__builtin_sub_overflow(k->ts[i], first, &k->ts[i]) ||
-          __builtin_add_overflow(k->ts[i], k->dur[i], &end)) {
-        k->ts[i] = 0;
-        k->dur[i] = 0;
-        k->ph[i] |= ETT_PH_INVALID;
-        continue;
-      }
-      if (k->ph[i] == 'X' && end > last)
-        last = end;
-    }
-  }
-  t->start = 0;
-  t->stop = last == INT64_MIN ? 0 : last;
-  t->origin_ns = base + first / per_ns;
   return 0;
+}
+
+static int merge_times(merge *m) {
+  times x = {.m = m,
+             .shift = calloc(m->t->file_count + 1, sizeof *x.shift),
+             .found = calloc(m->t->block_count + 1, sizeof *x.found)};
+  int64_t base;
+  const bool good = x.shift && x.found;
+  const int status = good ? find_shifts(m, x.shift, &base) : no_memory(m);
+  if (status == 0)
+    align_times(m, &x, base);
+  free(x.shift);
+  free(x.found);
+  return status;
 }
 
 static size_t count_memory(const ett_trace *t) {
@@ -747,6 +833,9 @@ static void free_merge(merge *m) {
   }
   for (uint32_t i = 0; m->part_tracks && i < m->load->part_count; i++)
     free(m->part_tracks[i]);
+  for (uint32_t i = 0; m->places && i < m->load->part_count; i++)
+    free(m->places[i].args);
+  free(m->places);
   free(m->string_map);
   free(m->category_map);
   free(m->part_tracks);
@@ -758,7 +847,10 @@ static void free_merge(merge *m) {
 ett_trace *ett_merge(ett_load *load, const ett_sources *sources,
                      const ett_trace_options *options, int64_t ticks_per_second,
                      ett_err *err) {
-  merge m = {.load = load, .sources = sources, .err = err};
+  merge m = {.load = load,
+             .sources = sources,
+             .err = err,
+             .threads = ett_trace_threads(options)};
   m.t = calloc(1, sizeof *m.t);
   if (!m.t) {
     no_memory(&m);

@@ -130,6 +130,8 @@ void ett_lexicon_free(ett_lexicon *l) {
   ett_strings_free(&l->strings);
   ett_strings_free(&l->categories);
   free(l->category_class);
+  if (l->spare_bytes)
+    munmap(l->spare, l->spare_bytes);
   memset(l, 0, sizeof *l);
 }
 
@@ -187,8 +189,6 @@ void ett_blocks_unmap(const ett_trace_block *blocks, uint32_t count) {
 
 void ett_part_free(ett_trace_part *p) {
   ett_blocks_unmap(p->blocks, p->block_count);
-  if (p->spare_bytes)
-    munmap(p->spare, p->spare_bytes);
   for (uint32_t i = 0; i < p->arg_count; i++)
     free(p->args[i].items);
   for (uint32_t i = 0; i < p->member_count; i++) {
@@ -203,46 +203,52 @@ void ett_part_free(ett_trace_part *p) {
   memset(p, 0, sizeof *p);
 }
 
-/* Memory of a block, zeroed; NULL when there is none. Mapped: pages beyond the last row
- * of a block are never touched. A part of several blocks has them on huge pages: page
- * faults were a tenth of the time to read a trace. */
-static char *map_block(ett_trace_part *p) {
-  const bool several = p->block_count > 0;
-  if (p->spare_bytes < BLOCK_BYTES) {
-    const size_t size = (several ? REGION_BLOCKS : 1) * BLOCK_BYTES;
-    const size_t slack = several ? ETT_HUGE_PAGE : 0;
-    if (p->spare_bytes)
-      munmap(p->spare, p->spare_bytes);
-    p->spare_bytes = 0;
-    char *m = mmap(NULL, size + slack, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (m == MAP_FAILED)
-      return NULL;
-    const size_t before = several ? -(uintptr_t)m % ETT_HUGE_PAGE : 0;
-    if (before)
-      munmap(m, before);
-    if (slack - before)
-      munmap(m + before + size, slack - before);
-    p->spare = m + before;
-    p->spare_bytes = size;
-    if (several)
-      madvise(p->spare, size, MADV_HUGEPAGE); /* if it fails, small pages serve */
+/* Maps whole blocks, on huge pages; NULL if there is no memory. */
+static char *map_region(size_t size) {
+  char *m = mmap(NULL, size + ETT_HUGE_PAGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (m == MAP_FAILED)
+    return NULL;
+  const size_t before = -(uintptr_t)m % ETT_HUGE_PAGE;
+  if (before)
+    munmap(m, before);
+  munmap(m + before + size, ETT_HUGE_PAGE - before);
+  madvise(m + before, size, MADV_HUGEPAGE); /* if it fails, small pages serve */
+  return m + before;
+}
+
+/* Memory of a block, zeroed; NULL if there is none. Mapped: pages beyond the last row of
+ * a block are never touched. A part of several blocks has them on huge pages, because
+ * page faults were a tenth of the time to read a trace. Its first block, too, if the
+ * thread's part before had several. */
+static char *map_block(ett_lexicon *l, bool several) {
+  if (!several) {
+    char *m = mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                   -1, 0);
+    return m == MAP_FAILED ? NULL : m;
   }
-  char *block = p->spare;
-  p->spare += BLOCK_BYTES;
-  p->spare_bytes -= BLOCK_BYTES;
+  if (!l->spare_bytes) {
+    if (!(l->spare = map_region(REGION_BLOCKS * BLOCK_BYTES)))
+      return NULL;
+    l->spare_bytes = REGION_BLOCKS * BLOCK_BYTES;
+  }
+  char *block = l->spare;
+  l->spare += BLOCK_BYTES;
+  l->spare_bytes -= BLOCK_BYTES;
   return block;
 }
 
 int ett_part_grow(ett_trace_part *p) {
-  if (p->block_count && p->lexicon && p->lexicon->room &&
+  if (p->block_count && p->lexicon->room &&
       atomic_fetch_sub(p->lexicon->room, (long long)BLOCK_BYTES) < (long long)BLOCK_BYTES)
     return -1;
   if (ett_grow(&p->blocks, p->block_count, &p->block_capacity, 4, sizeof *p->blocks))
     return -1;
-  char *m = map_block(p);
+  const bool more = p->block_count > 0;
+  char *m = map_block(p->lexicon, more || p->lexicon->several);
   if (!m)
     return -1;
+  p->lexicon->several = more;
   const size_t n = ETT_TRACE_BLOCK;
   ett_trace_block b = {.file = p->file, .memory = m};
   b.ts = (int64_t *)(void *)m;

@@ -38,7 +38,7 @@ const char *ett_trace_damage_text(ett_trace_damage d);
 /* Flag in ph: the row's time is invalid. */
 #define ETT_PH_INVALID 0x80u
 
-/* Per thread: distinct strings, and categories (their own small numbering). */
+/* Per thread: distinct strings, categories (their own small numbering), spare blocks. */
 typedef struct ett_lexicon {
   ett_strings strings;
   ett_strings categories;
@@ -46,6 +46,9 @@ typedef struct ett_lexicon {
   uint32_t category_capacity;
   bool dirty;         /* some text is not valid UTF-8 */
   atomic_llong *room; /* bytes that blocks may still take; NULL: no limit */
+  char *spare;        /* mapped for more blocks */
+  size_t spare_bytes;
+  bool several; /* the last part has several blocks */
 } ett_lexicon;
 
 #define ETT_CATEGORY_NONE UINT16_MAX
@@ -92,8 +95,6 @@ typedef struct ett_trace_part {
   ett_lexicon *lexicon;
   ett_trace_block *blocks;
   uint32_t block_count, block_capacity;
-  char *spare; /* mapped for more blocks */
-  size_t spare_bytes;
   ett_args_column *args;
   uint32_t arg_count;
   ett_track *tracks;

@@ -83,32 +83,29 @@ const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t
   return low < n && items[low].row == row ? &items[low] : NULL;
 }
 
-int ett_trace_index_classes(ett_trace *t) {
-  if (t->class_rows)
-    return 0;
-  uint32_t counts[ETT_CLASS_COUNT] = {0};
-  for (uint32_t b = 0; b < t->block_count; b++)
-    for (uint32_t i = 0; i < t->blocks[b].count; i++)
-      counts[t->category_class[t->blocks[b].category[i]]]++;
-  uint32_t **rows = calloc(ETT_CLASS_COUNT, sizeof *rows);
-  t->class_counts = calloc(ETT_CLASS_COUNT, sizeof *t->class_counts);
-  bool good = rows && t->class_counts;
-  for (int c = 0; good && c < ETT_CLASS_COUNT; c++)
-    good =
-        (rows[c] = ett_large_alloc((counts[c] ? counts[c] : 1) * sizeof **rows)) != NULL;
-  if (!good) {
-    for (int c = 0; rows && c < ETT_CLASS_COUNT; c++)
-      free(rows[c]);
-    free(rows);
-    free(t->class_counts);
-    t->class_counts = NULL;
+int ett_trace_index_classes(ett_trace *t, const uint8_t *wanted) {
+  uint32_t *rows[ETT_CLASS_COUNT] = {0}, used[ETT_CLASS_COUNT] = {0};
+  if (!t->class_rows && !(t->class_rows = calloc(ETT_CLASS_COUNT, sizeof *t->class_rows)))
     return -1;
-  }
-  for (uint32_t b = 0; b < t->block_count; b++)
-    for (uint32_t i = 0; i < t->blocks[b].count; i++) {
-      uint8_t c = t->category_class[t->blocks[b].category[i]];
-      rows[c][t->class_counts[c]++] = b << 16 | i;
+  int missing = 0;
+  for (int c = 0; c < ETT_CLASS_COUNT; c++) {
+    if (!wanted[c] || t->class_rows[c] || !t->class_counts[c])
+      continue;
+    missing++;
+    if (!(rows[c] = ett_large_alloc(t->class_counts[c] * sizeof **rows))) {
+      while (c--)
+        free(rows[c]);
+      return -1;
     }
-  t->class_rows = rows;
+  }
+  for (uint32_t b = 0; missing && b < t->block_count; b++)
+    for (uint32_t i = 0; i < t->blocks[b].count; i++) {
+      const uint8_t c = t->category_class[t->blocks[b].category[i]];
+      if (rows[c])
+        rows[c][used[c]++] = b << 16 | i;
+    }
+  for (int c = 0; c < ETT_CLASS_COUNT; c++)
+    if (rows[c])
+      t->class_rows[c] = rows[c];
   return 0;
 }

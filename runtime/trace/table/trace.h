@@ -131,9 +131,9 @@ typedef struct ett_trace {
   const char **arg_names; /* of the columns below */
   ett_trace_arg **args;
   uint32_t *arg_lengths;
-  uint32_t *arg_hints;   /* index of the last lookup: rows are mostly read in order */
-  uint32_t **class_rows; /* sorted rows of each class, created at the first use */
+  uint32_t *arg_hints; /* index of the last lookup: rows are mostly read in order */
   uint32_t *class_counts;
+  uint32_t **class_rows; /* sorted rows of each class, created at their first use */
   uint32_t arg_count;
   ett_trace_warning *warnings;
   uint32_t warning_count;
@@ -145,8 +145,9 @@ typedef struct ett_trace {
 
 void ett_trace_free(ett_trace *t);
 
-/* Fills class_rows; 0, or -1 when memory ran out. */
-int ett_trace_index_classes(ett_trace *t);
+/* Fills class_rows of the classes whose flag in wanted[ETT_CLASS_COUNT] is set; 0, or -1
+ * when memory ran out. */
+int ett_trace_index_classes(ett_trace *t, const uint8_t *wanted);
 
 /* Column of the arg of that name, or -1 when it was not requested. */
 int ett_trace_arg_find(const ett_trace *t, const char *name);
