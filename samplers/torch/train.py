@@ -10,8 +10,8 @@ for `steps` / `turns` steps, until it has `steps` steps. With several ranks, a c
 runs at most three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
 
 A case with "trace" (a folder) also runs steps without gradient all-reduces. In each turn torch.profiler records one
-such step of rank 0 to trace/worker0.N.pt.trace.json. Rank 0 also writes the seconds and the delayed share of every
-step to "out".
+such step on every rank, so that each operator runs beside the same one of the other ranks. Rank 0 writes its own
+recording to trace/worker0.N.pt.trace.json, and the seconds and the delayed share of every step to "out".
 """
 import contextlib
 import glob
@@ -139,15 +139,12 @@ class Training:
     def record(self):
         number, began = len(self.seen["recorded"]) + 1, time.perf_counter()
         name = f"ProfilerStep#{number}"
-        if self.rank > 0:
-            with self.alone():
-                self.timed("recorded", contextlib.nullcontext())
-            return
         with torch.profiler.profile(record_shapes=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             with self.alone():
                 self.timed("recorded", torch.profiler.record_function(name))
-        os.makedirs(self.case["trace"], exist_ok=True)
-        write_trace(profile, f"{self.case['trace']}/worker0.{number}.pt.trace.json", began, name)
+        if self.rank == 0:
+            os.makedirs(self.case["trace"], exist_ok=True)
+            write_trace(profile, f"{self.case['trace']}/worker0.{number}.pt.trace.json", began, name)
 
     def finished(self, kind):
         quiet = sum(foreign <= self.job["quiet"] for _, foreign in self.seen[kind])

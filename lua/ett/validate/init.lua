@@ -107,7 +107,7 @@ function validate.predict(case, view, cluster)
     if line.group == "tp" then collectives = collectives + line.runs_per_micro_batch end
   end
   local alone = seconds / view.share -- of one rank
-  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches) }
+  view.stretch = { dp = alone, pp = alone / (2 * p.micro_batches), step = computing.step_seconds }
   if p.tp > 1 then -- the host's work on tokens is split evenly between the three reductions of the loss
     local tokens = p.micro_batch * p.seq
     view.stretch.tp = alone / p.micro_batches / (collectives - 3)

@@ -6,6 +6,7 @@
 -- operators (ett.loop.match) and makes a sample of each operator: the mean of the middle half over the recorded steps,
 -- minus the overhead of the profiler. The overhead is recorded minus unrecorded step time, divided equally among the
 -- recorded operators. Predictions of the report's sizes use these samples only.
+local added = require "ett.validate.added"
 local against = require "ett.loop.against"
 local error_module = require "ett.base.error"
 local expected = require "ett.loop.expected"
@@ -190,25 +191,13 @@ end
 
 View.operator = View.alone
 
---- The time that a gradient all-reduce adds to a step, by its bytes: a straight line through the sampled sizes.
+--- The time that the gradient all-reduce adds to a step (ett.validate.added).
 function View:collective(_, bytes)
-  if self.silent or not self.line then
+  if self.silent or not self.law then
     return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "assumed" }
   end
-  local seconds = math.max(0.0, self.line[1] + self.line[2] * bytes)
+  local seconds = added.seconds(self.law, bytes, self.stretch.step)
   return { seconds = seconds, low_seconds = 0.8 * seconds, high_seconds = 1.2 * seconds, provenance = "interpolated" }
-end
-
---- Least squares of relative errors: y = a + b x.
-local function line_through(xs, ys)
-  local s, sx, sy, sxx, sxy = 0.0, 0.0, 0.0, 0.0, 0.0
-  for i, x in ipairs(xs) do
-    local w = 1 / math.max(1e-6, ys[i]) ^ 2
-    s, sx, sy, sxx, sxy = s + w, sx + w * x, sy + w * ys[i], sxx + w * x * x, sxy + w * x * ys[i]
-  end
-  local d = s * sxx - sx * sx
-  if d == 0 then return { sy / s, 0.0 } end
-  return { (sxx * sy - sx * sxy) / d, (s * sxy - sx * sy) / d }
 end
 
 -- The back end -------------------------------------------------------------------------
@@ -254,25 +243,22 @@ function Backend:fields_read()
   return right, count
 end
 
---- The line through the time that gradient all-reduces add to steps of sampled sizes, by bytes; nil without
---- all-reduces.
-local function sums_line(known, count)
-  local xs, ys = {}, {}
+--- The law of the time that gradient all-reduces add to steps of the sampled sizes.
+local function law_of(known, count)
+  local sizes = {}
   for i = 1, count do
     local result = known.results[i]
-    local added = choose(result.steps).cost - choose(result.alone).cost
-    if added > 0 then -- noise can make a difference negative
-      xs[#xs + 1], ys[#ys + 1] = 4.0 * require("ett.model.architecture").parameters(known.read[i].model), added
-    end
+    sizes[i] = { step = choose(result.steps).cost, alone = choose(result.alone).cost,
+      bytes = 4.0 * require("ett.model.architecture").parameters(known.read[i].model) }
   end
-  return #xs > 1 and line_through(xs, ys) or nil
+  return added.fit(sizes)
 end
 
 function Backend:view(layout)
   local known = self:measure(layout)
-  local line = layout.dp > 1 and sums_line(known, #self.sampled) or nil
+  local law = layout.dp > 1 and law_of(known, #self.sampled) or nil
   local right, count = self:fields_read()
-  return setmetatable({ profile = known.profile, free = known.free, wires = {}, line = line }, View),
+  return setmetatable({ profile = known.profile, free = known.free, wires = {}, law = law }, View),
     { collectives = {}, host = View.host, fields_right = right, fields_read = count,
       collective_samples = layout.dp > 1 and #self.sampled or 0, disturbed_collective_samples = 0 }
 end
