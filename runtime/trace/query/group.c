@@ -114,53 +114,11 @@ int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_va
   return p < q ? -1 : p > q;
 }
 
-/* Numbers pairs (previous group, value) densely, one key at a time. */
-typedef struct pairing {
-  struct pair {
-    uint32_t group, type;
-    uint64_t bits;
-  } * items;
-  uint32_t count, capacity, *slots, mask;
-} pairing;
-
-static uint32_t pair_hash(const struct pair *p) {
-  uint64_t h = (p->bits + p->type) * 0x9E3779B97F4A7C15u;
-  h = (h ^ (h >> 32) ^ p->group) * 0xD6E8FEB86659FD93u;
-  return (uint32_t)(h ^ (h >> 32));
-}
-
-static uint32_t pair_number(pairing *m, struct pair p) {
-  if (m->count == m->capacity) {
-    uint32_t size = m->slots ? (m->mask + 1) * 2 : 128;
-    uint32_t *slots = calloc(size, sizeof *slots);
-    struct pair *items = realloc(m->items, size / 2 * sizeof *items);
-    if (items)
-      m->items = items;
-    if (!slots || !items) {
-      free(slots);
-      return UINT32_MAX;
-    }
-    free(m->slots);
-    m->slots = slots;
-    m->mask = size - 1;
-    m->capacity = size / 2;
-    for (uint32_t i = 0; i < m->count; i++) {
-      uint32_t s = pair_hash(&items[i]) & m->mask;
-      while (slots[s])
-        s = (s + 1) & m->mask;
-      slots[s] = i + 1;
-    }
-  }
-  uint32_t s = pair_hash(&p) & m->mask;
-  for (; m->slots[s]; s = (s + 1) & m->mask) {
-    const struct pair *q = &m->items[m->slots[s] - 1];
-    if (q->group == p.group && q->type == p.type && q->bits == p.bits)
-      return m->slots[s] - 1;
-  }
-  m->items[m->count] = p;
-  m->slots[s] = ++m->count;
-  return m->count - 1;
-}
+/* A previous group and a value: the key of a new group. */
+struct pair {
+  uint32_t group, type;
+  uint64_t bits;
+};
 
 void ett_groups_free(ett_groups *g) {
   free(g->values);
@@ -217,7 +175,7 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
                           const ett_key *keys, uint32_t key_count, bool holes) {
   uint32_t groups = 1;
   for (uint32_t k = 0; k < key_count; k++) {
-    pairing m = {0};
+    ett_strings pairs = {0}; /* numbers them densely, one key at a time */
     bool failed = false;
     /* The last pair of each group; values often repeat. */
     struct recent {
@@ -236,14 +194,13 @@ int64_t ett_group_numbers(uint32_t *group, const ett_trace *t, const ett_selecti
       if (!r->number || r->pair.bits != p.bits || r->pair.group != p.group ||
           r->pair.type != p.type) {
         r->pair = p;
-        r->number = pair_number(&m, p) + 1;
+        r->number = ett_strings_put(&pairs, (const char *)&p, sizeof p, 0, NULL) + 1;
         failed = r->number == 0;
       }
       group[i] = r->number - 1;
     }
-    groups = m.count;
-    free(m.items);
-    free(m.slots);
+    groups = pairs.count;
+    ett_strings_free(&pairs);
     if (failed)
       return -1;
   }

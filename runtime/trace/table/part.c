@@ -198,7 +198,7 @@ void ett_part_free(ett_trace_part *p) {
   free(p->blocks);
   free(p->args);
   free(p->tracks);
-  free(p->track_slots);
+  ett_strings_free(&p->track_keys);
   free(p->members);
   memset(p, 0, sizeof *p);
 }
@@ -264,57 +264,22 @@ int ett_part_grow(ett_trace_part *p) {
   return 0;
 }
 
-static uint32_t track_hash(int64_t pid, uint8_t pid_type, int64_t tid, uint8_t tid_type) {
-  uint64_t h = (uint64_t)pid * 0x9E3779B97F4A7C15u + pid_type;
-  h = (h ^ (h >> 29) ^ (uint64_t)tid) * 0xD6E8FEB86659FD93u + tid_type;
-  return (uint32_t)(h ^ (h >> 32));
-}
-
-static int grow_tracks(ett_trace_part *p) {
-  uint32_t size = p->track_slots ? (p->track_mask + 1) * 2 : 64;
-  uint32_t *slots = calloc(size, sizeof *slots);
-  if (!slots)
-    return -1;
-  ett_track *tracks = realloc(p->tracks, size / 2 * sizeof *tracks);
-  if (!tracks) {
-    free(slots);
-    return -1;
-  }
-  free(p->track_slots);
-  p->tracks = tracks;
-  p->track_slots = slots;
-  p->track_capacity = size / 2;
-  p->track_mask = size - 1;
-  for (uint32_t i = 0; i < p->track_count; i++) {
-    ett_track *t = &tracks[i];
-    uint32_t s = track_hash(t->pid, t->pid_type, t->tid, t->tid_type) & p->track_mask;
-    while (slots[s])
-      s = (s + 1) & p->track_mask;
-    slots[s] = i + 1;
-  }
-  return 0;
-}
-
 uint32_t ett_part_find_track(ett_trace_part *p, int64_t pid, uint8_t pid_type,
                              int64_t tid, uint8_t tid_type) {
-  if (p->track_count == p->track_capacity && grow_tracks(p))
+  const int64_t key[] = {pid, tid, pid_type << 8 | tid_type};
+  int fresh;
+  if (ett_grow(&p->tracks, p->track_count, &p->track_capacity, 32, sizeof *p->tracks))
     return ETT_TRACE_NONE;
-  uint32_t s = track_hash(pid, pid_type, tid, tid_type) & p->track_mask;
-  for (; p->track_slots[s]; s = (s + 1) & p->track_mask) {
-    ett_track *t = &p->tracks[p->track_slots[s] - 1];
-    if (t->pid == pid && t->tid == tid && t->pid_type == pid_type &&
-        t->tid_type == tid_type)
-      return p->track_slots[s] - 1;
-  }
-  p->tracks[p->track_count] = (ett_track){.pid = pid,
-                                          .tid = tid,
-                                          .pid_type = pid_type,
-                                          .tid_type = tid_type,
-                                          .process = ETT_STRING_NONE,
-                                          .thread = ETT_STRING_NONE,
-                                          .file = p->file};
-  p->track_slots[s] = ++p->track_count;
-  return p->track_count - 1;
+  uint32_t id = ett_strings_put(&p->track_keys, (const char *)key, sizeof key, 0, &fresh);
+  if (fresh)
+    p->tracks[p->track_count++] = (ett_track){.pid = pid,
+                                              .tid = tid,
+                                              .pid_type = pid_type,
+                                              .tid_type = tid_type,
+                                              .process = ETT_STRING_NONE,
+                                              .thread = ETT_STRING_NONE,
+                                              .file = p->file};
+  return id;
 }
 
 int ett_part_arg(ett_trace_part *p, uint32_t arg, ett_trace_arg value) {

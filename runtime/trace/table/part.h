@@ -99,7 +99,7 @@ typedef struct ett_trace_part {
   uint32_t arg_count;
   ett_track *tracks;
   uint32_t track_count, track_capacity, last_track;
-  uint32_t *track_slots, track_mask;
+  ett_strings track_keys;
   ett_member *members;
   uint32_t member_count, member_capacity;
   uint64_t seen;       /* records of any kind */
