@@ -58,7 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ett_err err;
   if (ett_part_init(&part, 0, 4, &lexicon))
     abort();
-  (void)ett_nsys_read_database(db, &part, args, 4, 1000000000, &err);
+  const ett_reading reading = {
+      .part = &part, .args = args, .arg_count = 4, .ticks_per_second = 1000000000};
+  (void)ett_nsys_read_database(db, &reading, &err);
   for (uint32_t b = 0; b < part.block_count; b++)
     for (uint32_t i = 0; i < part.blocks[b].count; i++)
       if (part.blocks[b].name[i] >= lexicon.strings.count ||

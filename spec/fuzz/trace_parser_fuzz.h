@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace/read/load.h"
+#include "trace/read/whole.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,14 +15,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   enum { COUNT = sizeof args / sizeof *args };
   ett_lexicon lexicon = {0};
   ett_trace_part part;
-  ett_err err;
-  uint8_t *bytes = malloc(size ? size : 1); /* a byte beyond it is an error */
+  char *bytes = malloc(size ? size : 1); /* a byte beyond it is an error */
   if (!bytes)
     abort();
   memcpy(bytes, data, size);
   if (ett_part_init(&part, 0, COUNT, &lexicon))
     abort();
-  if (PARSE(bytes, size, &part, args, COUNT, TICKS, &err))
+  if (PARSE(&(ett_reading){{bytes, bytes + size}, &part, args, COUNT, TICKS}))
     abort(); /* memory is enough */
   for (uint32_t b = 0; b < part.block_count; b++)
     for (uint32_t i = 0; i < part.blocks[b].count; i++)

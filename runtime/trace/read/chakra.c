@@ -5,14 +5,11 @@
  * Chakra's own converters write durations and dependencies but no start times. Start
  * times are then computed: a node starts when its dependencies have ended and its stream
  * or thread is free (ETT_DAMAGE_NO_STARTS). */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/grow.h"
-#include "trace/read/load.h"
 #include "trace/read/wire.h"
+#include "trace/table/index.h"
 
 enum { METADATA = 1, LOAD = 2, STORE = 3, COMP = 4, SEND = 5, RECV = 6, COLL = 7 };
 
@@ -31,37 +28,23 @@ typedef struct node {
 } node;
 
 typedef struct chakra {
-  ett_trace_part *part;
-  const uint8_t *start;
-  const char *const *args;
-  uint32_t arg_count;
+  const ett_reading *r;
   node *nodes;
   uint32_t count, capacity;
-  uint32_t *by_id; /* nodes sorted by id */
+  ett_index by_id; /* the number of the first node of each id */
   uint32_t *edges;
   uint64_t tick; /* ticks per microsecond */
 } chakra;
 
-/* The value of an attribute. */
+/* An attribute: an arg, with its text. */
 typedef struct value {
   slice name, text;
-  int64_t integer;
-  double number;
-  uint32_t type; /* an ETT_ARG_… type */
+  ett_trace_arg arg;
 } value;
-
-static bool same(slice s, const char *text) {
-  size_t n = strlen(text);
-  return (size_t)(s.end - s.at) == n && memcmp(s.at, text, n) == 0;
-}
-
-static void damaged(chakra *x, ett_trace_damage d, const uint8_t *at) {
-  ett_part_damage(x->part, d, (uint64_t)(at - x->start));
-}
 
 /* AttributeProto. Lists are not supported. */
 static value attribute(slice s) {
-  value v = {.name = s, .text = s, .type = ETT_ARG_NONE};
+  value v = {.name = s, .text = s, .arg.type = ETT_ARG_NONE};
   v.name.end = s.at;
   field f;
   while (next(&s, &f) > 0) {
@@ -72,19 +55,19 @@ static value attribute(slice s) {
     bool zigzag = f.number == 15 || f.number == 17;
     bool fixed = f.number == 19 || f.number == 21 || f.number == 23 || f.number == 25;
     if ((f.wire == 0 && (whole || zigzag)) || (fixed && (f.wire == 5 || f.wire == 1))) {
-      v.type = ETT_ARG_INTEGER;
-      v.integer =
+      v.arg.type = ETT_ARG_INTEGER;
+      v.arg.value.integer =
           zigzag ? (int64_t)(f.value >> 1) ^ -(int64_t)(f.value & 1) : (int64_t)f.value;
     } else if (f.number == 3 && f.wire == 1) {
-      v.type = ETT_ARG_FLOAT;
-      memcpy(&v.number, &f.value, 8);
+      v.arg.type = ETT_ARG_FLOAT;
+      memcpy(&v.arg.value.number, &f.value, 8);
     } else if (f.number == 5 && f.wire == 5) {
       float single;
       memcpy(&single, &f.value, 4);
-      v.type = ETT_ARG_FLOAT;
-      v.number = single;
+      v.arg.type = ETT_ARG_FLOAT;
+      v.arg.value.number = single;
     } else if (f.number == 29 && f.wire == 2) {
-      v.type = ETT_ARG_TEXT;
+      v.arg.type = ETT_ARG_TEXT;
       v.text = f.bytes;
     }
   }
@@ -115,28 +98,29 @@ static int take_message(chakra *x, slice message) {
     if (f.number != 10 || f.wire != 2)
       continue;
     value v = attribute(f.bytes);
-    if (v.type != ETT_ARG_INTEGER)
+    if (v.arg.type != ETT_ARG_INTEGER)
       continue;
-    if (same(v.name, "is_cpu_op")) {
+    if (slice_is(v.name, "is_cpu_op")) {
       has_cpu = true;
-      cpu = v.integer != 0;
+      cpu = v.arg.value.integer != 0;
     }
-    if (same(v.name, "tid"))
-      thread = v.integer;
-    if (same(v.name, "stream") && v.integer >= 0 && v.integer <= INT32_MAX)
-      stream = v.integer;
+    if (slice_is(v.name, "tid"))
+      thread = v.arg.value.integer;
+    if (slice_is(v.name, "stream") && v.arg.value.integer >= 0 &&
+        v.arg.value.integer <= INT32_MAX)
+      stream = v.arg.value.integer;
   }
   if (status < 0) {
-    damaged(x, ETT_DAMAGE_BAD_MESSAGE, s.at);
+    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, s.at);
     return 0;
   }
   if (!is_node || n.type == METADATA)
     return 0;
-  x->part->seen++;
+  x->r->part->seen++;
   n.host = (n.type == COMP && has_cpu && cpu) || n.type < LOAD || n.type > COLL;
   if (!n.host)
     n.stream = stream >= 0 ? (int32_t)stream : n.type >= SEND ? 1 : 0;
-  n.track = ett_part_track(x->part, n.host, ETT_ID_INTEGER,
+  n.track = ett_part_track(x->r->part, n.host, ETT_ID_INTEGER,
                            n.host ? thread : (int64_t)n.stream, ETT_ID_INTEGER);
   if (n.track == ETT_TRACE_NONE ||
       ett_grow(&x->nodes, x->count, &x->capacity, 256, sizeof *x->nodes))
@@ -145,34 +129,12 @@ static int take_message(chakra *x, slice message) {
   return 0;
 }
 
-static int by_id(const void *a, const void *b, void *context) {
-  const node *nodes = context;
-  uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
-  if (nodes[i].id != nodes[k].id)
-    return nodes[i].id < nodes[k].id ? -1 : 1;
-  return i < k ? -1 : i > k;
-}
-
-/* The node with an id; UINT32_MAX if there is none. */
-static uint32_t find(const chakra *x, uint64_t id) {
-  uint32_t low = 0, high = x->count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (x->nodes[x->by_id[middle]].id < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  if (low == x->count || x->nodes[x->by_id[low]].id != id)
-    return UINT32_MAX;
-  return x->by_id[low];
-}
-
 /* Counts a dependency of node i; stores it once the edges are allocated. */
 static void depend(chakra *x, uint32_t i, uint64_t id) {
-  uint32_t on = find(x, id);
-  if (on == UINT32_MAX || on == i)
+  const uint32_t *found = ett_index_find(&x->by_id, &id, sizeof id, sizeof *found);
+  if (!found || *found == i)
     return;
+  const uint32_t on = *found;
   if (x->edges)
     x->edges[x->nodes[on].out + x->nodes[on].outs] = i;
   else
@@ -246,7 +208,7 @@ static void start_all(chakra *x, queue *q, uint64_t *free_at) {
       while (x->nodes[rest].placed)
         rest++;
       i = rest;
-      damaged(x, ETT_DAMAGE_BAD_MESSAGE, x->nodes[i].message.at);
+      ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, x->nodes[i].message.at);
       if (x->nodes[i].ready < last)
         x->nodes[i].ready = last;
     }
@@ -272,15 +234,20 @@ static void start_all(chakra *x, queue *q, uint64_t *free_at) {
 
 static int place(chakra *x) {
   queue q = {.nodes = x->nodes};
-  uint64_t *free_at = calloc(x->part->track_count + 1, sizeof *free_at);
-  x->by_id = malloc((x->count + 1) * sizeof *x->by_id);
+  uint64_t *free_at = calloc(x->r->part->track_count + 1, sizeof *free_at);
   q.items = malloc((x->count + 1) * sizeof *q.items);
   int status = -1;
-  if (!free_at || !x->by_id || !q.items)
+  if (!free_at || !q.items)
     goto done;
-  for (uint32_t i = 0; i < x->count; i++)
-    x->by_id[i] = i;
-  qsort_r(x->by_id, x->count, sizeof *x->by_id, by_id, x->nodes);
+  for (uint32_t i = 0; i < x->count; i++) {
+    int fresh;
+    uint32_t *item = ett_index_put(&x->by_id, &x->nodes[i].id, sizeof x->nodes[i].id,
+                                   sizeof *item, &fresh);
+    if (!item)
+      goto done;
+    if (fresh)
+      *item = i;
+  }
   dependencies(x);
   size_t edges = 0;
   for (uint32_t i = 0; i < x->count; i++) {
@@ -300,41 +267,10 @@ done:
   return status;
 }
 
-static uint32_t intern(chakra *x, const char *text, size_t length, const uint8_t *at) {
-  return ett_part_intern(x->part, text, length, (uint64_t)(at - x->start));
-}
-
-/* Stores a value under an arg's name if it was requested; -1 if memory runs out. */
-static int keep(chakra *x, const char *name, const value *v) {
-  for (uint32_t a = 0; a < x->arg_count; a++) {
-    if (strcmp(x->args[a], name) != 0)
-      continue;
-    ett_trace_arg arg = {.row = ett_part_next(x->part), .type = v->type};
-    if (v->type == ETT_ARG_INTEGER)
-      arg.value.integer = v->integer;
-    else if (v->type == ETT_ARG_FLOAT)
-      arg.value.number = v->number;
-    else
-      arg.value.text = intern(x, (const char *)v->text.at,
-                              (size_t)(v->text.end - v->text.at), v->text.at);
-    if (v->type == ETT_ARG_TEXT && arg.value.text == ETT_STRING_NONE)
-      return -1;
-    return ett_part_arg(x->part, a, arg);
-  }
-  return 0;
-}
-
-static int keep_text(chakra *x, const char *name, const char *text, const node *n) {
-  for (uint32_t a = 0; a < x->arg_count; a++) {
-    if (strcmp(x->args[a], name) != 0)
-      continue;
-    ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_TEXT};
-    arg.value.text = intern(x, text, strlen(text), n->message.at);
-    if (arg.value.text == ETT_STRING_NONE)
-      return -1;
-    return ett_part_arg(x->part, a, arg);
-  }
-  return 0;
+/* Stores a text under an arg's name if it was requested; -1 if memory runs out. */
+static int keep_text(const chakra *x, const char *name, slice text) {
+  const ett_trace_arg arg = {.type = ETT_ARG_TEXT};
+  return ett_reading_arg(x->r, slice_of(name), arg, text);
 }
 
 /* Names of CollectiveCommType. */
@@ -354,9 +290,10 @@ static const char *communicates(const node *n) {
     if (f.number != 10 || f.wire != 2)
       continue;
     value v = attribute(f.bytes);
-    if (v.type == ETT_ARG_INTEGER && same(v.name, "comm_type") && v.integer >= 0 &&
-        v.integer < (int64_t)(sizeof collectives / sizeof *collectives))
-      return collectives[v.integer];
+    if (v.arg.type == ETT_ARG_INTEGER && slice_is(v.name, "comm_type") &&
+        v.arg.value.integer >= 0 &&
+        v.arg.value.integer < (int64_t)(sizeof collectives / sizeof *collectives))
+      return collectives[v.arg.value.integer];
   }
   return "collective";
 }
@@ -369,28 +306,22 @@ static int take_args(chakra *x, const node *n, const char *what) {
                                         {"comm_dst", "Dst Rank"}};
   slice s = n->message;
   field f, g;
-  char name[64];
-  if (what && (keep_text(x, "Collective name", what, n) ||
-               keep_text(x, "dtype", "Byte", n))) /* comm_size counts bytes */
+  if (what && (keep_text(x, "Collective name", slice_of(what)) ||
+               keep_text(x, "dtype", slice_of("Byte")))) /* comm_size counts bytes */
     return -1;
   while (next(&s, &f) > 0) {
     slice inner = f.bytes;
     while (f.number == 8 && f.wire == 2 && next(&inner, &g) > 0)
-      if (g.number == 2 && g.wire == 2 &&
-          keep(x, "Input Dims", &(value){.type = ETT_ARG_TEXT, .text = g.bytes}))
+      if (g.number == 2 && g.wire == 2 && keep_text(x, "Input Dims", g.bytes))
         return -1;
     if (f.number != 10 || f.wire != 2)
       continue;
     value v = attribute(f.bytes);
-    size_t length = (size_t)(v.name.end - v.name.at);
-    if (v.type == ETT_ARG_NONE || length >= sizeof name)
-      continue;
-    memcpy(name, v.name.at, length);
-    name[length] = 0;
-    if (keep(x, name, &v))
+    if (ett_reading_arg(x->r, v.name, v.arg, v.text))
       return -1;
     for (size_t i = 0; what && i < sizeof said / sizeof *said; i++)
-      if (strcmp(name, said[i][0]) == 0 && keep(x, said[i][1], &v))
+      if (slice_is(v.name, said[i][0]) &&
+          ett_reading_arg(x->r, slice_of(said[i][1]), v.arg, v.text))
         return -1;
   }
   return 0;
@@ -399,15 +330,13 @@ static int take_args(chakra *x, const node *n, const char *what) {
 /* A node's name. A message that is not a library kernel is named by its kind. */
 static uint32_t name_of(chakra *x, const node *n, const char *what) {
   size_t length = (size_t)(n->name.end - n->name.at);
-  const char *text = (const char *)n->name.at;
-  if (!what || memmem(text, length, "nccl", 4) || memmem(text, length, "rccl", 4))
-    return intern(x, text, length, n->name.at);
-  char *whole = malloc(length + 64);
-  if (!whole)
+  if (!what || memmem(n->name.at, length, "nccl", 4) ||
+      memmem(n->name.at, length, "rccl", 4))
+    return ett_reading_intern(x->r, n->name);
+  char *whole = NULL;
+  if (asprintf(&whole, "chakra::%s %.*s", what, (int)length, n->name.at) < 0)
     return ETT_STRING_NONE;
-  int head = snprintf(whole, 64, "chakra::%s ", what);
-  memcpy(whole + head, text, length);
-  uint32_t id = intern(x, whole, (size_t)head + length, n->name.at);
+  uint32_t id = ett_reading_intern(x->r, slice_of(whole));
   free(whole);
   return id;
 }
@@ -422,41 +351,31 @@ static int take_row(chakra *x, const node *n) {
                  .stream = n->stream,
                  .device = n->host ? -1 : 0,
                  .ph = 'X'};
-  row.category = ett_lexicon_category(x->part->lexicon, category, strlen(category));
+  row.category = ett_reading_category(x->r, slice_of(category));
   row.name = name_of(x, n, what);
   if (row.name == ETT_STRING_NONE)
     return -1;
-  if (n->start > INT64_MAX / x->tick / 2) {
-    damaged(x, ETT_DAMAGE_INTEGER_OVERFLOW, n->message.at);
-    row.ph |= ETT_PH_INVALID;
-  } else {
+  if (n->start > INT64_MAX / x->tick / 2)
+    ett_reading_spoil(x->r, &row, ETT_DAMAGE_INTEGER_OVERFLOW, n->message.at);
+  else
     row.ts = (int64_t)(n->start * x->tick);
-  }
-  if (n->duration > LONGEST) {
-    damaged(x, ETT_DAMAGE_LONG_DUR, n->message.at);
-    row.ph |= ETT_PH_INVALID;
-  } else {
+  if (n->duration > LONGEST)
+    ett_reading_spoil(x->r, &row, ETT_DAMAGE_LONG_DUR, n->message.at);
+  else
     row.dur = (int64_t)(n->duration * x->tick);
-  }
-  return take_args(x, n, what) || ett_part_append(x->part, &row) ? -1 : 0;
+  return take_args(x, n, what) || ett_part_append(x->r->part, &row) ? -1 : 0;
 }
 
-int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
-                     const char *const *args, uint32_t arg_count,
-                     int64_t ticks_per_second, ett_err *err) {
-  chakra x = {.part = part,
-              .start = bytes,
-              .args = args,
-              .arg_count = arg_count,
-              .tick = (uint64_t)ticks_per_second / 1000000};
-  slice s = {bytes, (const uint8_t *)bytes + size};
+int ett_chakra_parse(const ett_reading *r) {
+  chakra x = {.r = r, .tick = (uint64_t)r->ticks_per_second / 1000000};
+  slice s = r->bytes;
   int result = -1;
   bool starts = false;
   uint64_t length;
   while (s.at < s.end) {
-    const uint8_t *at = s.at;
+    const char *at = s.at;
     if (!varint(&s, &length) || length > (uint64_t)(s.end - s.at)) {
-      damaged(&x, ETT_DAMAGE_TRUNCATED, at);
+      ett_reading_damage(r, ETT_DAMAGE_TRUNCATED, at);
       break;
     }
     if (take_message(&x, (slice){s.at, s.at + length}))
@@ -466,17 +385,16 @@ int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
   for (uint32_t i = 0; i < x.count && !starts; i++)
     starts = x.nodes[i].start > 0;
   if (!starts && x.count) {
-    damaged(&x, ETT_DAMAGE_NO_STARTS, x.start);
+    ett_reading_damage(r, ETT_DAMAGE_NO_STARTS, r->bytes.at);
     if (place(&x))
       goto done;
   }
-  for (uint32_t i = 0; i < x.count; i++)
-    if (take_row(&x, &x.nodes[i]))
-      goto done;
   result = 0;
+  for (uint32_t i = 0; i < x.count && !result; i++)
+    result = take_row(&x, &x.nodes[i]);
 done:
   free(x.nodes);
-  free(x.by_id);
+  ett_index_free(&x.by_id);
   free(x.edges);
-  return result ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
+  return result;
 }

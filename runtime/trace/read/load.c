@@ -124,15 +124,17 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   part->end = ETT_JSON_NOWHERE;
   part->saw_events = true;
   t->produced = s->bytes;
-  ett_trace_parser parse = s->kind == ETT_TRACE_XPLANE     ? ett_xplane_parse
-                           : s->kind == ETT_TRACE_PERFETTO ? ett_perfetto_parse
-                           : s->kind == ETT_TRACE_ROCPROF  ? ett_rocprof_parse
-                           : s->kind == ETT_TRACE_CHAKRA   ? ett_chakra_parse
-                                                           : NULL;
-  int64_t ticks = shared->ticks_per_second;
-  int status =
-      parse ? ett_read_parsed(parse, s->path, part, o->args, o->arg_count, ticks, &t->err)
-            : shared->nsys(s->path, part, o->args, o->arg_count, ticks, &t->err);
+  static ett_trace_parser *const parsers[] = {[ETT_TRACE_XPLANE] = ett_xplane_parse,
+                                              [ETT_TRACE_PERFETTO] = ett_perfetto_parse,
+                                              [ETT_TRACE_ROCPROF] = ett_rocprof_parse,
+                                              [ETT_TRACE_CHAKRA] = ett_chakra_parse};
+  ett_reading r = {.part = part,
+                   .args = o->args,
+                   .arg_count = o->arg_count,
+                   .ticks_per_second = shared->ticks_per_second};
+  int status = s->kind == ETT_TRACE_NSYS
+                   ? shared->nsys(s->path, &r, &t->err)
+                   : ett_read_parsed(parsers[s->kind], s->path, &r, &t->err);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
 }

@@ -34,30 +34,4 @@ void ett_load_free(ett_load *l);
 /* Whether a file had a traceEvents array. */
 bool ett_load_saw_events(const ett_load *l, uint32_t file);
 
-/* Fills a part from the bytes of a whole file. */
-typedef int (*ett_trace_parser)(const void *bytes, size_t size, ett_trace_part *part,
-                                const char *const *args, uint32_t arg_count,
-                                int64_t ticks_per_second, ett_err *err);
-
-/* XPlane protobufs, Perfetto traces (pftrace), JSON of rocprofv3, execution traces of
- * Chakra (et): ett_trace_parsers. */
-int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
-                     const char *const *args, uint32_t arg_count,
-                     int64_t ticks_per_second, ett_err *err);
-int ett_perfetto_parse(const void *bytes, size_t size, ett_trace_part *part,
-                       const char *const *args, uint32_t arg_count,
-                       int64_t ticks_per_second, ett_err *err);
-int ett_rocprof_parse(const void *bytes, size_t size, ett_trace_part *part,
-                      const char *const *args, uint32_t arg_count,
-                      int64_t ticks_per_second, ett_err *err);
-int ett_chakra_parse(const void *bytes, size_t size, ett_trace_part *part,
-                     const char *const *args, uint32_t arg_count,
-                     int64_t ticks_per_second, ett_err *err);
-
-/* Reads a file, decompresses gzip and zstd, and parses it. If the compressed data is
- * damaged, the data before the damage is parsed. */
-int ett_read_parsed(ett_trace_parser parse, const char *path, ett_trace_part *part,
-                    const char *const *args, uint32_t arg_count, int64_t ticks_per_second,
-                    ett_err *err);
-
 #endif

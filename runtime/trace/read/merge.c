@@ -12,6 +12,7 @@
 #include "base/grow.h"
 #include "base/large.h"
 #include "io/utf8.h"
+#include "trace/read/walk.h"
 #include "trace/table/spread.h"
 
 /* Where the rows and args of a part lie in the trace. */
@@ -68,38 +69,15 @@ merge_warn(merge *m, uint32_t file, const char *code, uint64_t count, int has_of
 
 /* An integer member of an object's JSON text: returns 1 if present. */
 static int member_integer(const char *object, const char *key, int64_t *value) {
-  size_t n = strlen(key);
-  int depth = 0;
-  for (const char *p = object; *p; p++) {
-    if (*p == '{' || *p == '[') {
-      depth++;
-    } else if (*p == '}' || *p == ']') {
-      depth--;
-    } else if (*p == '"') {
-      const char *start = p + 1;
-      for (p++; *p && *p != '"'; p++)
-        if (*p == '\\' && p[1])
-          p++;
-      if (!*p)
-        return 0;
-      if (depth != 1 || (size_t)(p - start) != n || memcmp(start, key, n) != 0)
-        continue;
-      const char *q = p + 1;
-      while (isspace((unsigned char)*q))
-        q++;
-      if (*q != ':')
-        continue;
-      q++;
-      while (isspace((unsigned char)*q))
-        q++;
-      bool quoted = *q == '"';
-      char *end;
-      long long v = strtoll(q + quoted, &end, 10);
-      if (end == q + quoted || (quoted && *end != '"'))
-        return 0;
-      *value = v;
-      return 1;
-    }
+  ett_walk w = {.rest = slice_of(object)};
+  slice name, v;
+  while (ett_walk_next(&w, &name, &v)) {
+    const bool quoted = *v.at == '"';
+    char *end;
+    if (!slice_is(name, key))
+      continue;
+    *value = strtoll(v.at + quoted, &end, 10);
+    return end != v.at + quoted && (!quoted || *end == '"');
   }
   return 0;
 }

@@ -158,9 +158,8 @@ static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
 
 typedef struct reading {
   sqlite3 *db;
+  const ett_reading *r;
   ett_trace_part *part;
-  const char *const *args;
-  uint32_t arg_count;
   ett_err *err;
 } reading;
 
@@ -198,7 +197,7 @@ static uint32_t name_of(reading *r, const nsys_table *t, sqlite3_stmt *s) {
 }
 
 static int take_args(reading *r, sqlite3_stmt *s) {
-  for (uint32_t i = 0; i < r->arg_count; i++) {
+  for (uint32_t i = 0; i < r->r->arg_count; i++) {
     ett_trace_arg arg = {.row = ett_part_next(r->part)};
     int column = COLUMN_ARGS + (int)i;
     switch (sqlite3_column_type(s, column)) {
@@ -244,13 +243,10 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
   if (sqlite3_column_type(s, COLUMN_END) == SQLITE_INTEGER) {
     if (__builtin_sub_overflow(sqlite3_column_int64(s, COLUMN_END), row.ts, &row.dur))
       row.dur = -1;
-    if (row.dur < 0) {
-      ett_part_damage(r->part, ETT_DAMAGE_NEGATIVE_DUR, 0);
-      row.ph |= ETT_PH_INVALID;
-    } else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000) {
-      ett_part_damage(r->part, ETT_DAMAGE_LONG_DUR, 0);
-      row.ph |= ETT_PH_INVALID;
-    }
+    if (row.dur < 0)
+      ett_reading_spoil(r->r, &row, ETT_DAMAGE_NEGATIVE_DUR, NULL);
+    else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000)
+      ett_reading_spoil(r->r, &row, ETT_DAMAGE_LONG_DUR, NULL);
   } else {
     /* NVTX: records of other types, such as domain names (75), are not rows. */
     if (sqlite3_column_int(s, COLUMN_TYPE) >= 75)
@@ -284,7 +280,7 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
 
 static int take_table(reading *r, const nsys_table *t) {
   uint16_t category = ett_lexicon_category(r->part->lexicon, t->name, strlen(t->name));
-  char *sql = query_of(r->db, t, r->args, r->arg_count);
+  char *sql = query_of(r->db, t, r->r->args, r->r->arg_count);
   sqlite3_stmt *s = NULL;
   int status = -1, code;
   if (!sql || category == ETT_CATEGORY_NONE) {
@@ -351,19 +347,9 @@ static int one_integer(reading *r, const char *sql, int64_t *value) {
   return found;
 }
 
-static int integer_member(reading *r, const char *key, const char *before, int64_t value,
-                          const char *behind) {
-  char text[64];
-  int n = snprintf(text, sizeof text, "%s%" PRId64 "%s", before, value, behind);
-  if (ett_part_member(r->part, key, strlen(key), text, (size_t)n))
-    return ett_err_set(r->err, ETT_ERR_MEMORY, "out of memory");
-  return 0;
-}
-
-int ett_nsys_read_database(void *database, ett_trace_part *part, const char *const *args,
-                           uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
-  reading r = {database, part, args, arg_count, err};
-  if (ticks_per_second != 1000000000)
+int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *err) {
+  reading r = {database, reads, reads->part, err};
+  if (reads->ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
   bool any = false;
   for (const nsys_table *t = tables; t->name; t++) {
@@ -386,16 +372,19 @@ int ett_nsys_read_database(void *database, ett_trace_part *part, const char *con
               "ON s.id = n.nameId",
               1);
   int64_t value;
-  if (one_integer(&r, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", &value) &&
-      integer_member(&r, "baseTimeNanoseconds", "", value, ""))
-    return -1;
+  char text[64];
+  int status = 0;
+  if (one_integer(&r, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", &value))
+    status = ett_reading_base(reads, value);
   if (one_integer(&r,
                   "SELECT rank FROM MPI_RANKS GROUP BY 1 HAVING "
                   "(SELECT count(DISTINCT rank) FROM MPI_RANKS) = 1",
                   &value) &&
-      integer_member(&r, "distributedInfo", "{\"rank\": ", value, "}"))
-    return -1;
-  return 0;
+      !status) {
+    int n = snprintf(text, sizeof text, "{\"rank\": %" PRId64 "}", value);
+    status = ett_part_member(r.part, "distributedInfo", 15, text, (size_t)n);
+  }
+  return status ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
 }
 
 /* SQLite reports a truncated database as malformed; its header has the full length. */
@@ -417,8 +406,7 @@ static void say_if_cut_short(const char *path, ett_err *err) {
   fclose(file);
 }
 
-int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *args,
-                  uint32_t arg_count, int64_t ticks_per_second, ett_err *err) {
+int ett_nsys_read(const char *path, const ett_reading *r, ett_err *err) {
   sqlite3 *db = NULL;
   int status;
   if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
@@ -429,7 +417,7 @@ int ett_nsys_read(const char *path, ett_trace_part *part, const char *const *arg
     sqlite3_limit(db, SQLITE_LIMIT_LENGTH, LONGEST_TEXT);
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    status = ett_nsys_read_database(db, part, args, arg_count, ticks_per_second, err);
+    status = ett_nsys_read_database(db, r, err);
     if (status && sqlite3_errcode(db) == SQLITE_CORRUPT)
       say_if_cut_short(path, err);
   }

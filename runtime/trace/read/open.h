@@ -2,13 +2,11 @@
 #ifndef ETT_TRACE_OPEN_H
 #define ETT_TRACE_OPEN_H
 
-#include "trace/table/part.h"
+#include "trace/read/whole.h"
 
 /* Reads the file at path into a part; 0, or -1 with *err. Type of the Nsight reader,
  * which is a separate module because of SQLite. */
-typedef int (*ett_trace_reader)(const char *path, struct ett_trace_part *part,
-                                const char *const *args, uint32_t arg_count,
-                                int64_t ticks_per_second, ett_err *err);
+typedef int (*ett_trace_reader)(const char *path, const ett_reading *r, ett_err *err);
 
 typedef struct ett_trace_options {
   ett_trace_kind mode; /* AUTO, KINETO ("torch"), TPU_JSON ("tpu") or NSYS */

@@ -84,7 +84,7 @@ static const char *advice(int fd, const char *path, const char *head, size_t n) 
 static int is_perfetto(const char *path, const char *head, size_t n) {
   if (ends(path, ".pftrace") || ends(path, ".perfetto-trace"))
     return 1;
-  slice all = {(const uint8_t *)head, (const uint8_t *)head + n};
+  slice all = {head, head + n};
   field f, g;
   int packets = 0;
   while (packets < 3 && next(&all, &f) > 0) {
@@ -106,7 +106,7 @@ static int is_perfetto(const char *path, const char *head, size_t n) {
 static int is_chakra(const char *path, const char *head, size_t n) {
   if (!ends(path, ".et") && !ends(path, ".et.gz") && !ends(path, ".et.zst"))
     return 0;
-  slice all = {(const uint8_t *)head, (const uint8_t *)head + n};
+  slice all = {head, head + n};
   uint64_t length;
   int messages = 0;
   for (; messages < 2 && varint(&all, &length); messages++) {

@@ -1,12 +1,15 @@
 /* Reads complete files before parsing. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trace/read/load.h"
+#include "trace/read/source.h"
+#include "trace/read/whole.h"
 
 /* Reads all bytes of a source, NULL with *err; capacity is an initial guess. */
 static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_err *err) {
@@ -65,8 +68,7 @@ static char *read_whole(const char *path, size_t *size, bool *cut, ett_err *err)
   return bytes;
 }
 
-int ett_read_parsed(ett_trace_parser parse, const char *path, ett_trace_part *part,
-                    const char *const *args, uint32_t arg_count, int64_t ticks_per_second,
+int ett_read_parsed(ett_trace_parser *parse, const char *path, ett_reading *r,
                     ett_err *err) {
   size_t size = 0;
   bool cut = false;
@@ -74,8 +76,28 @@ int ett_read_parsed(ett_trace_parser parse, const char *path, ett_trace_part *pa
   if (!bytes)
     return -1;
   if (cut)
-    ett_part_damage(part, ETT_DAMAGE_TRUNCATED, size);
-  int status = parse(bytes, size, part, args, arg_count, ticks_per_second, err);
+    ett_part_damage(r->part, ETT_DAMAGE_TRUNCATED, size);
+  r->bytes = (slice){bytes, bytes + size};
+  int status = parse(r);
   free(bytes);
-  return status;
+  return status ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
+}
+
+int ett_reading_arg(const ett_reading *r, slice name, ett_trace_arg arg, slice text) {
+  uint32_t a = 0;
+  while (a < r->arg_count && !slice_is(name, r->args[a]))
+    a++;
+  if (a == r->arg_count || arg.type == ETT_ARG_NONE)
+    return 0;
+  arg.row = ett_part_next(r->part);
+  if (arg.type == ETT_ARG_TEXT &&
+      (arg.value.text = ett_reading_intern(r, text)) == ETT_STRING_NONE)
+    return -1;
+  return ett_part_arg(r->part, a, arg);
+}
+
+int ett_reading_base(const ett_reading *r, int64_t base_ns) {
+  char text[32];
+  int n = snprintf(text, sizeof text, "%" PRId64, base_ns);
+  return ett_part_member(r->part, "baseTimeNanoseconds", 19, text, (size_t)n);
 }

@@ -1,15 +1,10 @@
-/* wire.h - the fields of a protobuf message; for xplane.c and xplane_names.c.
+/* wire.h - the fields of a protobuf message.
  *
  * Every length is checked against the rest of the enclosing message. */
 #ifndef ETT_TRACE_WIRE_H
 #define ETT_TRACE_WIRE_H
 
-#include <stdint.h>
-#include <string.h>
-
-typedef struct slice {
-  const uint8_t *at, *end;
-} slice;
+#include "trace/read/whole.h"
 
 typedef struct field {
   uint32_t number, wire;
@@ -20,7 +15,7 @@ typedef struct field {
 static inline int varint(slice *s, uint64_t *value) {
   uint64_t v = 0;
   for (unsigned shift = 0; shift < 64 && s->at < s->end; shift += 7) {
-    uint8_t b = *s->at++;
+    uint8_t b = (uint8_t)*s->at++;
     v |= (uint64_t)(b & 0x7F) << shift;
     if (!(b & 0x80)) {
       *value = v;

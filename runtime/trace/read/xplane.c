@@ -3,42 +3,104 @@
  * Unknown fields are skipped; a file that ends early gives the planes and lines before
  * its end. Times: a line's timestamp_ns is absolute, an event's offset_ps counts from it.
  * The args of an event are its stats and those of its metadata. */
-#include "trace/read/load.h"
-#include "trace/read/xplane_names.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/grow.h"
+#include "trace/read/wire.h"
 
 typedef struct xplane {
-  ett_trace_part *part;
-  const uint8_t *start;
-  const char *const *args;
-  uint32_t arg_count;
+  const ett_reading *r;
   int32_t long_name; /* column of the arg "long_name", or -1 */
-  int64_t base_ns, ticks_per_second;
+  int64_t base_ns;
 } xplane;
 
-static void damaged(xplane *x, const uint8_t *at) {
-  ett_part_damage(x->part, ETT_DAMAGE_BAD_MESSAGE, (uint64_t)(at - x->start));
+/* A plane's tables of stats and events begin with their id. */
+typedef struct stat_name {
+  int64_t id;
+  slice name;
+  int32_t arg; /* requested column, or -1 */
+  bool correlation;
+} stat_name;
+
+typedef struct event_name {
+  int64_t id;
+  slice body;
+  uint32_t name, long_name; /* string ids, created at their first use */
+} event_name;
+
+typedef struct plane {
+  stat_name *stats;
+  event_name *events;
+  uint32_t stat_count, stat_capacity, event_count, event_capacity;
+} plane;
+
+static int by_id(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return *x < *y ? -1 : *x > *y;
 }
 
-static uint32_t intern(xplane *x, slice s) {
-  return ett_part_intern(x->part, (const char *)s.at, (size_t)(s.end - s.at),
-                         s.at > x->start ? (uint64_t)(s.at - x->start) : 0);
+static stat_name *stat_of(const plane *p, int64_t id) {
+  if (id > 0 && (uint64_t)id <= p->stat_count && p->stats[id - 1].id == id)
+    return &p->stats[id - 1];
+  return p->stat_count ? bsearch(&id, p->stats, p->stat_count, sizeof *p->stats, by_id)
+                       : NULL;
+}
+
+static event_name *event_of(const plane *p, int64_t id) {
+  if (id > 0 && (uint64_t)id <= p->event_count && p->events[id - 1].id == id)
+    return &p->events[id - 1];
+  return p->event_count
+             ? bsearch(&id, p->events, p->event_count, sizeof *p->events, by_id)
+             : NULL;
+}
+
+/* Adds an entry of the plane's stat_metadata (field 5) or event_metadata, unless it is
+ * damaged. 0, or -1 if memory runs out. */
+static int add_name(const xplane *x, plane *p, const field *entry) {
+  slice s = entry->bytes;
+  event_name n = {0, {s.at, s.at}, ETT_STRING_NONE, ETT_STRING_NONE};
+  field f;
+  int status;
+  while ((status = next(&s, &f)) > 0) {
+    if (f.number == 1 && f.wire == 0)
+      n.id = (int64_t)f.value;
+    if (f.number == 2 && f.wire == 2)
+      n.body = f.bytes;
+  }
+  if (status < 0)
+    return 0;
+  if (entry->number == 4) {
+    if (ett_grow(&p->events, p->event_count, &p->event_capacity, 64, sizeof n))
+      return -1;
+    p->events[p->event_count++] = n;
+    return 0;
+  }
+  stat_name stat = {.id = n.id, .name = {n.body.at, n.body.at}, .arg = -1};
+  while (next(&n.body, &f) > 0)
+    if (f.number == 2 && f.wire == 2)
+      stat.name = f.bytes;
+  for (uint32_t i = 0; i < x->r->arg_count; i++)
+    if (slice_is(stat.name, x->r->args[i]))
+      stat.arg = (int32_t)i;
+  stat.correlation = slice_is(stat.name, "correlation_id");
+  if (ett_grow(&p->stats, p->stat_count, &p->stat_capacity, 64, sizeof stat))
+    return -1;
+  p->stats[p->stat_count++] = stat;
+  return 0;
 }
 
 /* Stores one stat as an arg of the row appended next. */
 static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
   field f;
   const stat_name *name = NULL;
-  ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_NONE};
+  ett_trace_arg arg = {.row = ett_part_next(x->r->part), .type = ETT_ARG_NONE};
   slice text = {0};
   while (next(&s, &f) > 0) {
     switch (f.number) {
     case 1:
-      name = ett_plane_stat(p, (int64_t)f.value);
+      name = stat_of(p, (int64_t)f.value);
       break;
     case 2:
       arg.type = ETT_ARG_FLOAT;
@@ -59,7 +121,7 @@ static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
       text = f.bytes;
       break;
     case 7: {
-      const stat_name *to = ett_plane_stat(p, (int64_t)f.value);
+      const stat_name *to = stat_of(p, (int64_t)f.value);
       if (to) {
         arg.type = ETT_ARG_TEXT;
         text = to->name;
@@ -77,11 +139,11 @@ static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
   if (name->arg < 0)
     return 0;
   if (arg.type == ETT_ARG_TEXT) {
-    arg.value.text = intern(x, text);
+    arg.value.text = ett_reading_intern(x->r, text);
     if (arg.value.text == ETT_STRING_NONE)
       return -1;
   }
-  return ett_part_arg(x->part, (uint32_t)name->arg, arg);
+  return ett_part_arg(x->r->part, (uint32_t)name->arg, arg);
 }
 
 static int take_stats(xplane *x, const plane *p, slice s, uint32_t number, ett_row *row) {
@@ -102,13 +164,13 @@ static int resolve(xplane *x, event_name *m) {
     if (f.number == 4 && f.wire == 2)
       display = f.bytes;
   }
-  m->name = intern(x, display.at < display.end ? display : name);
-  m->long_name = intern(x, name);
+  m->name = ett_reading_intern(x->r, display.at < display.end ? display : name);
+  m->long_name = ett_reading_intern(x->r, name);
   return m->name == ETT_STRING_NONE || m->long_name == ETT_STRING_NONE ? -1 : 0;
 }
 
 static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t track) {
-  const uint8_t *at = s.at;
+  const char *at = s.at;
   slice whole = s;
   field f;
   int status;
@@ -120,7 +182,7 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
                  .category = ETT_CATEGORY_NONE,
                  .ph = 'X'};
   bool timed = true;
-  x->part->seen++;
+  x->r->part->seen++;
   while ((status = next(&s, &f)) > 0) {
     if (f.wire != 0)
       continue;
@@ -134,35 +196,30 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
       timed = false; /* a number of occurrences, not an interval */
   }
   if (status < 0) {
-    damaged(x, at);
+    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, at);
     return 0;
   }
   if (!timed)
     return 0;
-  if (row.dur < 0) {
-    ett_part_damage(x->part, ETT_DAMAGE_NEGATIVE_DUR, (uint64_t)(at - x->start));
-    row.ph |= ETT_PH_INVALID;
-  } else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000000) {
-    ett_part_damage(x->part, ETT_DAMAGE_LONG_DUR, (uint64_t)(at - x->start));
-    row.ph |= ETT_PH_INVALID;
-  }
-  if (__builtin_add_overflow(row.ts, line_ps, &row.ts)) {
-    ett_part_damage(x->part, ETT_DAMAGE_INTEGER_OVERFLOW, (uint64_t)(at - x->start));
-    row.ph |= ETT_PH_INVALID;
-  }
-  if (x->ticks_per_second == 1000000000) {
+  if (row.dur < 0)
+    ett_reading_spoil(x->r, &row, ETT_DAMAGE_NEGATIVE_DUR, at);
+  else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000000)
+    ett_reading_spoil(x->r, &row, ETT_DAMAGE_LONG_DUR, at);
+  if (__builtin_add_overflow(row.ts, line_ps, &row.ts))
+    ett_reading_spoil(x->r, &row, ETT_DAMAGE_INTEGER_OVERFLOW, at);
+  if (x->r->ticks_per_second == 1000000000) {
     row.ts = row.ts / 1000;
     row.dur = row.dur / 1000;
   }
-  event_name *m = ett_plane_event(p, id);
+  event_name *m = event_of(p, id);
   if (m) {
     if (m->name == ETT_STRING_NONE && resolve(x, m))
       return -1;
     row.name = m->name;
     if (x->long_name >= 0) {
-      ett_trace_arg arg = {.row = ett_part_next(x->part), .type = ETT_ARG_TEXT};
+      ett_trace_arg arg = {.row = ett_part_next(x->r->part), .type = ETT_ARG_TEXT};
       arg.value.text = m->long_name;
-      if (ett_part_arg(x->part, (uint32_t)x->long_name, arg))
+      if (ett_part_arg(x->r->part, (uint32_t)x->long_name, arg))
         return -1;
     }
     if (take_stats(x, p, m->body, 5, &row))
@@ -170,13 +227,13 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
   } else {
     char text[32];
     int n = snprintf(text, sizeof text, "event %" PRId64, id);
-    row.name = ett_part_intern(x->part, text, (size_t)n, 0);
+    row.name = ett_part_intern(x->r->part, text, (size_t)n, 0);
     if (row.name == ETT_STRING_NONE)
       return -1;
   }
   if (take_stats(x, p, whole, 4, &row))
     return -1;
-  return ett_part_append(x->part, &row);
+  return ett_part_append(x->r->part, &row);
 }
 
 static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process) {
@@ -193,12 +250,12 @@ static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process
     if (f.number == 11 && f.wire == 2)
       display = f.bytes;
   }
-  uint32_t track = ett_part_track(x->part, pid, ETT_ID_INTEGER, tid, ETT_ID_INTEGER);
-  uint32_t thread = intern(x, display.at < display.end ? display : name);
+  uint32_t track = ett_part_track(x->r->part, pid, ETT_ID_INTEGER, tid, ETT_ID_INTEGER);
+  uint32_t thread = ett_reading_intern(x->r, display.at < display.end ? display : name);
   if (track == ETT_TRACE_NONE || thread == ETT_STRING_NONE)
     return -1;
-  x->part->tracks[track].thread = thread;
-  x->part->tracks[track].process = process;
+  x->r->part->tracks[track].thread = thread;
+  x->r->part->tracks[track].process = process;
   int64_t ps;
   if (__builtin_sub_overflow(timestamp, x->base_ns, &ps) ||
       __builtin_mul_overflow(ps, 1000, &ps))
@@ -208,7 +265,7 @@ static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process
     if (f.number == 4 && f.wire == 2 && take_event(x, p, f.bytes, ps, track))
       return -1;
   if (status < 0)
-    damaged(x, s.at);
+    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, s.at);
   return 0;
 }
 
@@ -223,15 +280,16 @@ static int take_plane(xplane *x, slice s, int64_t number) {
       continue;
     if (f.number == 2)
       name = f.bytes;
-    if (f.number == 4 && ett_plane_add_event(&p, f.bytes))
-      goto done;
-    if (f.number == 5 && ett_plane_add_stat(&p, f.bytes, x->args, x->arg_count))
+    if ((f.number == 4 || f.number == 5) && add_name(x, &p, &f))
       goto done;
   }
   if (status < 0)
-    damaged(x, scan.at);
-  ett_plane_sort(&p);
-  process = intern(x, name);
+    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, scan.at);
+  if (p.stat_count)
+    qsort(p.stats, p.stat_count, sizeof *p.stats, by_id);
+  if (p.event_count)
+    qsort(p.events, p.event_count, sizeof *p.events, by_id);
+  process = ett_reading_intern(x->r, name);
   if (process == ETT_STRING_NONE)
     goto done;
   scan = s;
@@ -271,39 +329,27 @@ static int64_t earliest(slice s) {
   return least == INT64_MAX ? 0 : least;
 }
 
-int ett_xplane_parse(const void *bytes, size_t size, ett_trace_part *part,
-                     const char *const *args, uint32_t arg_count,
-                     int64_t ticks_per_second, ett_err *err) {
-  slice s = {bytes, (const uint8_t *)bytes + size};
-  xplane x = {.part = part,
-              .start = bytes,
-              .args = args,
-              .arg_count = arg_count,
-              .long_name = -1,
-              .ticks_per_second = ticks_per_second};
-  for (uint32_t i = 0; i < arg_count; i++)
-    if (strcmp(args[i], "long_name") == 0)
+int ett_xplane_parse(const ett_reading *r) {
+  slice s = r->bytes;
+  xplane x = {.r = r, .long_name = -1, .base_ns = earliest(s)};
+  for (uint32_t i = 0; i < r->arg_count; i++)
+    if (strcmp(r->args[i], "long_name") == 0)
       x.long_name = (int32_t)i;
-  x.base_ns = earliest(s);
-  char text[32];
-  int n = snprintf(text, sizeof text, "%" PRId64, x.base_ns);
   field f;
   int status;
   int64_t number = 0;
-  if (ett_part_member(part, "baseTimeNanoseconds", 19, text, (size_t)n))
-    goto memory;
+  if (ett_reading_base(r, x.base_ns))
+    return -1;
   while ((status = next(&s, &f)) > 0) {
     if (f.wire != 2)
       continue;
     if (f.number == 1 && take_plane(&x, f.bytes, ++number))
-      goto memory;
-    if (f.number == 4 && ett_part_member(part, "hostname", 8, (const char *)f.bytes.at,
+      return -1;
+    if (f.number == 4 && ett_part_member(r->part, "hostname", 8, f.bytes.at,
                                          (size_t)(f.bytes.end - f.bytes.at)))
-      goto memory;
+      return -1;
   }
   if (status < 0)
-    damaged(&x, s.at);
+    ett_reading_damage(r, ETT_DAMAGE_BAD_MESSAGE, s.at);
   return 0;
-memory:
-  return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
 }
