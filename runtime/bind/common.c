@@ -48,6 +48,16 @@ void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
   lua_pop(L, 1);
 }
 
+void ett_lua_variants(lua_State *L, const char *type, const ett_lua_variant *list) {
+  luaL_getmetatable(L, type);
+  for (; list->name; list++) {
+    lua_pushinteger(L, list->operand);
+    lua_pushcclosure(L, list->function, 1);
+    lua_setfield(L, -2, list->name);
+  }
+  lua_pop(L, 1);
+}
+
 void **ett_lua_box_new(lua_State *L, const char *type) {
   void **box = lua_newuserdatauv(L, sizeof *box, 1);
   *box = NULL;

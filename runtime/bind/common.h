@@ -42,6 +42,16 @@ int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
 
+/* A method of a type whose function serves several: the operand is its upvalue 1. */
+typedef struct ett_lua_variant {
+  const char *name;
+  lua_CFunction function;
+  int operand;
+} ett_lua_variant;
+
+/* Adds methods to a type; a NULL name ends the list. */
+void ett_lua_variants(lua_State *L, const char *type, const ett_lua_variant *list);
+
 /* A userdata with one pointer to a core object. It starts closed (NULL), with its
  * metatable; check raises "the WHAT is closed" for a closed box. */
 void **ett_lua_box_new(lua_State *L, const char *type);

@@ -7,13 +7,14 @@
 /* Two selections of the same trace with equal lengths: rows and their launches. */
 static const ett_trace *check_pair(lua_State *L, const ett_selection **rows,
                                    const ett_selection **calls) {
-  ett_trace *t, *other;
-  *rows = &ett_lua_check_selection(L, 1, &t)->s;
-  *calls = &ett_lua_check_selection(L, 2, &other)->s;
-  luaL_argcheck(L, t == other, 2, "must be a selection of the same trace");
-  luaL_argcheck(L, (*rows)->count == (*calls)->count, 2,
+  const ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  const ett_lua_selection *y = ett_lua_check_selection(L, 2);
+  luaL_argcheck(L, x->t == y->t, 2, "must be a selection of the same trace");
+  luaL_argcheck(L, x->s.count == y->s.count, 2,
                 "must be as long as the first selection (rows:match(…))");
-  return t;
+  *rows = &x->s;
+  *calls = &y->s;
+  return x->t;
 }
 
 /* bulk.launches(rows, calls) -> { launched, short_rows, delay_sum, … } in ticks */
@@ -53,12 +54,11 @@ static int bulk_idle(lua_State *L) {
 /* bulk.weighted(rows, arg, cap) -> sum of min(cap, value) x duration, and the duration of
  * the rows with the arg (ticks) */
 static int bulk_weighted(lua_State *L) {
-  ett_trace *t;
-  const ett_selection *rows = &ett_lua_check_selection(L, 1, &t)->s;
-  const uint32_t arg = ett_lua_arg_column(L, t, luaL_checkstring(L, 2));
+  const ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  const uint32_t arg = ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2));
   const double cap = luaL_optnumber(L, 3, HUGE_VAL);
   double weighted, ticks;
-  ett_arg_weighted(t, rows->rows, rows->count, arg, cap, &weighted, &ticks);
+  ett_arg_weighted(x->t, x->s.rows, x->s.count, arg, cap, &weighted, &ticks);
   lua_pushnumber(L, weighted);
   lua_pushnumber(L, ticks);
   return 2;

@@ -31,38 +31,46 @@ const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char
   return s;
 }
 
+/* What the reader of a filter field gets: its value is at `index`. */
+typedef struct reading {
+  lua_State *L;
+  int index;
+  const ett_trace *t;
+  const char *field;
+  ett_lua_filter *x;
+} reading;
+
 /* Integers of a value, as a userdata left on the stack. */
-static int64_t *integers(lua_State *L, int index, const char *field, size_t *count) {
-  lua_Integer n = lua_type(L, index) == LUA_TTABLE ? luaL_len(L, index) : 1;
-  int64_t *list = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *list, 0);
+static int64_t *integers(const reading *r, size_t *count) {
+  lua_Integer n = lua_type(r->L, r->index) == LUA_TTABLE ? luaL_len(r->L, r->index) : 1;
+  int64_t *list = lua_newuserdatauv(r->L, (size_t)(n + 1) * sizeof *list, 0);
   *count = 0;
-  for (lua_Integer i = 1; item(L, index, i); i++) {
+  for (lua_Integer i = 1; item(r->L, r->index, i); i++) {
     int good;
     if (i > n) {
-      lua_pop(L, 1);
+      lua_pop(r->L, 1);
       break;
     }
-    list[(*count)++] = lua_tointegerx(L, -1, &good);
+    list[(*count)++] = lua_tointegerx(r->L, -1, &good);
     if (!good)
-      luaL_error(L, "filter '%s' must be an integer or a list of integers, got %s", field,
-                 luaL_typename(L, -1));
-    lua_pop(L, 1);
+      luaL_error(r->L, "filter '%s' must be an integer or a list of integers, got %s",
+                 r->field, luaL_typename(r->L, -1));
+    lua_pop(r->L, 1);
   }
   return list;
 }
 
-static void window(lua_State *L, int index, const char *field, int64_t *from,
-                   int64_t *to) {
+static void window(const reading *r, int64_t *from, int64_t *to) {
   int ok_from = 0, ok_to = 0;
-  if (lua_type(L, index) == LUA_TTABLE) {
-    lua_geti(L, index, 1);
-    lua_geti(L, index, 2);
-    *from = lua_tointegerx(L, -2, &ok_from);
-    *to = lua_tointegerx(L, -1, &ok_to);
-    lua_pop(L, 2);
+  if (lua_type(r->L, r->index) == LUA_TTABLE) {
+    lua_geti(r->L, r->index, 1);
+    lua_geti(r->L, r->index, 2);
+    *from = lua_tointegerx(r->L, -2, &ok_from);
+    *to = lua_tointegerx(r->L, -1, &ok_to);
+    lua_pop(r->L, 2);
   }
   if (!ok_from || !ok_to)
-    luaL_error(L, "filter '%s' must be { from, to } in integer ticks", field);
+    luaL_error(r->L, "filter '%s' must be { from, to } in integer ticks", r->field);
 }
 
 uint8_t *ett_lua_zeroes(lua_State *L, size_t n) {
@@ -99,25 +107,23 @@ void ett_lua_read_classes(lua_State *L, int index, uint8_t *wanted) {
   }
 }
 
-static void by_class(lua_State *L, int index, const ett_trace *t, const char *field,
-                     ett_lua_filter *x) {
-  (void)field;
+static void by_class(const reading *r) {
   uint8_t wanted[ETT_CLASS_COUNT] = {0};
-  ett_lua_read_classes(L, index, wanted);
-  uint8_t *allow = allow_array(L, &x->f.category, t->category_count);
-  for (uint32_t i = 0; i < t->category_count; i++)
-    allow[i] &= wanted[t->category_class[i]];
+  ett_lua_read_classes(r->L, r->index, wanted);
+  uint8_t *allow = allow_array(r->L, &r->x->f.category, r->t->category_count);
+  for (uint32_t i = 0; i < r->t->category_count; i++)
+    allow[i] &= wanted[r->t->category_class[i]];
 }
 
 /* Allow array of the strings that equal one of the given texts. */
-static uint8_t *texts(lua_State *L, int index, const ett_trace *t, const char *field) {
-  uint8_t *allow = ett_lua_zeroes(L, t->strings->count);
+static uint8_t *texts(const reading *r) {
+  uint8_t *allow = ett_lua_zeroes(r->L, r->t->strings->count);
   size_t n;
   for (lua_Integer i = 1;; i++) {
-    const char *text = ett_lua_text_item(L, index, i, field, &n);
+    const char *text = ett_lua_text_item(r->L, r->index, i, r->field, &n);
     if (!text)
       return allow;
-    uint32_t id = ett_strings_find(t->strings, text, n);
+    uint32_t id = ett_strings_find(r->t->strings, text, n);
     if (id != ETT_STRING_NONE)
       allow[id] = 1;
   }
@@ -145,42 +151,39 @@ static int64_t track_number(const ett_trace *t, uint32_t track, const char *fiel
   }
 }
 
-static void by_track_number(lua_State *L, int index, const ett_trace *t,
-                            const char *field, ett_lua_filter *x) {
+static void by_track_number(const reading *r) {
   size_t n;
-  int64_t *list = integers(L, index, field, &n);
-  uint8_t *allow = allow_array(L, &x->f.track, t->track_count);
-  for (uint32_t i = 0; i < t->track_count; i++) {
+  int64_t *list = integers(r, &n);
+  uint8_t *allow = allow_array(r->L, &r->x->f.track, r->t->track_count);
+  for (uint32_t i = 0; i < r->t->track_count; i++) {
     int present, found = 0;
-    int64_t v = track_number(t, i, field, &present);
+    int64_t v = track_number(r->t, i, r->field, &present);
     for (size_t k = 0; present && k < n && !found; k++)
       found = list[k] == v;
     allow[i] &= (uint8_t)found;
   }
 }
 
-static void by_track_text(lua_State *L, int index, const ett_trace *t, const char *field,
-                          ett_lua_filter *x) {
-  bool process = field[0] == 'p';
-  uint8_t *wanted = texts(L, index, t, field);
-  uint8_t *allow = allow_array(L, &x->f.track, t->track_count);
-  for (uint32_t i = 0; i < t->track_count; i++) {
-    uint32_t id = process ? t->tracks[i].process : t->tracks[i].thread;
+static void by_track_text(const reading *r) {
+  bool process = r->field[0] == 'p';
+  uint8_t *wanted = texts(r);
+  uint8_t *allow = allow_array(r->L, &r->x->f.track, r->t->track_count);
+  for (uint32_t i = 0; i < r->t->track_count; i++) {
+    uint32_t id = process ? r->t->tracks[i].process : r->t->tracks[i].thread;
     allow[i] &= id != ETT_STRING_NONE && wanted[id];
   }
 }
 
-static const uint8_t *name_set(lua_State *L, int index, const ett_trace *t,
-                               const char *field) {
-  ett_lua_name_set *s = luaL_testudata(L, index, ETT_LUA_NAME_SET);
+static const uint8_t *name_set(const reading *r) {
+  ett_lua_name_set *s = luaL_testudata(r->L, r->index, ETT_LUA_NAME_SET);
   if (!s)
-    luaL_error(L, "filter '%s' must be a name set, got %s", field,
-               luaL_typename(L, index));
-  lua_getiuservalue(L, index, 1);
-  const ett_lua_trace_box *box = lua_touserdata(L, -1);
-  lua_pop(L, 1);
-  if (box->trace != t)
-    luaL_error(L, "filter '%s' is a name set of another trace", field);
+    luaL_error(r->L, "filter '%s' must be a name set, got %s", r->field,
+               luaL_typename(r->L, r->index));
+  lua_getiuservalue(r->L, r->index, 1);
+  ett_trace *const *box = lua_touserdata(r->L, -1);
+  lua_pop(r->L, 1);
+  if (*box != r->t)
+    luaL_error(r->L, "filter '%s' is a name set of another trace", r->field);
   return s->allow;
 }
 
@@ -200,114 +203,92 @@ static ett_arg_test *add_test(lua_State *L, const ett_trace *t, const char *name
   return a;
 }
 
-static void by_arg(lua_State *L, int index, const ett_trace *t, const char *field,
-                   ett_lua_filter *x) {
-  luaL_checktype(L, index, LUA_TTABLE);
-  for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
-    if (lua_type(L, -2) != LUA_TSTRING)
-      luaL_error(L, "filter '%s' must name args", field);
-    ett_arg_test *a = add_test(L, t, lua_tostring(L, -2), x);
-    if (lua_isinteger(L, -1)) {
+static void by_arg(const reading *r) {
+  luaL_checktype(r->L, r->index, LUA_TTABLE);
+  for (lua_pushnil(r->L); lua_next(r->L, r->index); lua_pop(r->L, 1)) {
+    if (lua_type(r->L, -2) != LUA_TSTRING)
+      luaL_error(r->L, "filter '%s' must name args", r->field);
+    ett_arg_test *a = add_test(r->L, r->t, lua_tostring(r->L, -2), r->x);
+    if (lua_isinteger(r->L, -1)) {
       a->value.type = ETT_ARG_INTEGER;
-      a->value.value.integer = lua_tointeger(L, -1);
-    } else if (lua_type(L, -1) == LUA_TNUMBER) {
+      a->value.value.integer = lua_tointeger(r->L, -1);
+    } else if (lua_type(r->L, -1) == LUA_TNUMBER) {
       a->value.type = ETT_ARG_FLOAT;
-      a->value.value.number = lua_tonumber(L, -1);
-    } else if (lua_type(L, -1) == LUA_TSTRING) {
+      a->value.value.number = lua_tonumber(r->L, -1);
+    } else if (lua_type(r->L, -1) == LUA_TSTRING) {
       size_t n;
-      const char *text = lua_tolstring(L, -1, &n);
+      const char *text = lua_tolstring(r->L, -1, &n);
       a->value.type = ETT_ARG_TEXT;
-      a->value.value.text = ett_strings_find(t->strings, text, n);
+      a->value.value.text = ett_strings_find(r->t->strings, text, n);
     } else {
-      luaL_error(L, "filter 'arg' tests numbers and strings, got %s",
-                 luaL_typename(L, -1));
+      luaL_error(r->L, "filter 'arg' tests numbers and strings, got %s",
+                 luaL_typename(r->L, -1));
     }
   }
 }
 
-static void by_has_arg(lua_State *L, int index, const ett_trace *t, const char *field,
-                       ett_lua_filter *x) {
-  (void)field;
-  add_test(L, t, luaL_checkstring(L, index), x)->any = true;
+static void by_has_arg(const reading *r) {
+  add_test(r->L, r->t, luaL_checkstring(r->L, r->index), r->x)->any = true;
 }
 
-static void by_category(lua_State *L, int index, const ett_trace *t, const char *field,
-                        ett_lua_filter *x) {
-  uint8_t *wanted = texts(L, index, t, field);
-  uint8_t *allow = allow_array(L, &x->f.category, t->category_count);
-  for (uint32_t c = 0; c < t->category_count; c++)
-    allow[c] &= wanted[t->categories[c]];
+static void by_category(const reading *r) {
+  uint8_t *wanted = texts(r);
+  uint8_t *allow = allow_array(r->L, &r->x->f.category, r->t->category_count);
+  for (uint32_t c = 0; c < r->t->category_count; c++)
+    allow[c] &= wanted[r->t->categories[c]];
 }
 
-static void by_phase(lua_State *L, int index, const ett_trace *t, const char *field,
-                     ett_lua_filter *x) {
-  (void)t;
-  uint8_t *allow = ett_lua_zeroes(L, 256);
+static void by_phase(const reading *r) {
+  uint8_t *allow = ett_lua_zeroes(r->L, 256);
   size_t n;
   const char *text;
-  for (lua_Integer j = 1; (text = ett_lua_text_item(L, index, j, field, &n)); j++)
+  for (lua_Integer j = 1; (text = ett_lua_text_item(r->L, r->index, j, r->field, &n));
+       j++)
     allow[(uint8_t)*text] = 1;
-  x->f.ph = allow;
+  r->x->f.ph = allow;
 }
 
-static void by_name(lua_State *L, int index, const ett_trace *t, const char *field,
-                    ett_lua_filter *x) {
-  bool set = strcmp(field, "names") == 0;
-  if (x->f.name)
-    luaL_error(L, "filter takes either 'name' or 'names'");
-  x->f.name = set ? name_set(L, index, t, field) : texts(L, index, t, field);
+static void by_name(const reading *r) {
+  bool set = strcmp(r->field, "names") == 0;
+  if (r->x->f.name)
+    luaL_error(r->L, "filter takes either 'name' or 'names'");
+  r->x->f.name = set ? name_set(r) : texts(r);
 }
 
-static void by_except_names(lua_State *L, int index, const ett_trace *t,
-                            const char *field, ett_lua_filter *x) {
-  x->f.not_name = name_set(L, index, t, field);
+static void by_except_names(const reading *r) {
+  r->x->f.not_name = name_set(r);
 }
 
-static void by_device(lua_State *L, int index, const ett_trace *t, const char *field,
-                      ett_lua_filter *x) {
-  (void)t;
-  x->f.devices = integers(L, index, field, &x->f.device_count);
+static void by_device(const reading *r) {
+  r->x->f.devices = integers(r, &r->x->f.device_count);
 }
 
-static void by_stream(lua_State *L, int index, const ett_trace *t, const char *field,
-                      ett_lua_filter *x) {
-  (void)t;
-  x->f.streams = integers(L, index, field, &x->f.stream_count);
+static void by_stream(const reading *r) {
+  r->x->f.streams = integers(r, &r->x->f.stream_count);
 }
 
-static void by_window(lua_State *L, int index, const ett_trace *t, const char *field,
-                      ett_lua_filter *x) {
-  (void)t;
-  window(L, index, field, &x->f.window_from, &x->f.window_to);
-  x->f.has_window = true;
+static void by_window(const reading *r) {
+  window(r, &r->x->f.window_from, &r->x->f.window_to);
+  r->x->f.has_window = true;
 }
 
-static void by_start(lua_State *L, int index, const ett_trace *t, const char *field,
-                     ett_lua_filter *x) {
-  (void)t;
-  window(L, index, field, &x->f.starts_from, &x->f.starts_to);
-  x->f.has_starts_in = true;
+static void by_start(const reading *r) {
+  window(r, &r->x->f.starts_from, &r->x->f.starts_to);
+  r->x->f.has_starts_in = true;
 }
 
-static void by_least_duration(lua_State *L, int index, const ett_trace *t,
-                              const char *field, ett_lua_filter *x) {
-  (void)t;
-  (void)field;
-  x->f.min_dur = luaL_checkinteger(L, index);
-  x->f.has_min_dur = true;
+static void by_least_duration(const reading *r) {
+  r->x->f.min_dur = luaL_checkinteger(r->L, r->index);
+  r->x->f.has_min_dur = true;
 }
 
-static void by_validity(lua_State *L, int index, const ett_trace *t, const char *field,
-                        ett_lua_filter *x) {
-  (void)t;
-  (void)field;
-  x->f.keep_invalid = !lua_toboolean(L, index);
+static void by_validity(const reading *r) {
+  r->x->f.keep_invalid = !lua_toboolean(r->L, r->index);
 }
 
 static const struct {
   const char *name;
-  void (*read)(lua_State *L, int index, const ett_trace *t, const char *field,
-               ett_lua_filter *x);
+  void (*read)(const reading *r);
 } fields[] = {
     {"class", by_class},        {"category", by_category},
     {"ph", by_phase},           {"name", by_name},
@@ -362,6 +343,6 @@ void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_fi
     if (k == sizeof fields / sizeof *fields)
       unknown_field(L, name);
     lua_getfield(L, index, name);
-    fields[k].read(L, lua_gettop(L), t, name, x);
+    fields[k].read(&(reading){L, lua_gettop(L), t, name, x});
   }
 }

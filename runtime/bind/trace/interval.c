@@ -11,6 +11,14 @@ void ett_lua_check_memory(lua_State *L, int status) {
   ett_lua_raise(L, &err);
 }
 
+int64_t ett_lua_integer_at(lua_State *L, int list, lua_Integer i) {
+  lua_rawgeti(L, list, i);
+  luaL_argcheck(L, lua_isinteger(L, -1), list, "must be a list of integers");
+  const int64_t value = lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return value;
+}
+
 static ett_intervals *check(lua_State *L, int index) {
   return luaL_checkudata(L, index, ETT_LUA_INTERVAL);
 }
@@ -57,37 +65,22 @@ static int set_new(lua_State *L) {
   return 1;
 }
 
-typedef int binary(ett_intervals *, const ett_intervals *, const ett_intervals *);
+enum { UNION, INTERSECT, SUBTRACT };
 
-static int apply(lua_State *L, binary *operation) {
-  ett_intervals *a = check(L, 1), *b = check(L, 2);
-  ett_lua_check_memory(L, operation(ett_lua_new_intervals(L), a, b));
+/* Upvalue 1 is one of the above. */
+static int set_combine(lua_State *L) {
+  const lua_Integer how = lua_tointeger(L, lua_upvalueindex(1));
+  const ett_intervals *a = check(L, 1), *b = check(L, 2);
+  ett_intervals *out = ett_lua_new_intervals(L);
+  ett_lua_check_memory(L, how == UNION       ? ett_intervals_union(out, a, b)
+                          : how == INTERSECT ? ett_intervals_intersect(out, a, b)
+                                             : ett_intervals_subtract(out, a, b));
   return 1;
-}
-
-static int set_union(lua_State *L) {
-  return apply(L, ett_intervals_union);
-}
-
-static int set_intersect(lua_State *L) {
-  return apply(L, ett_intervals_intersect);
-}
-
-static int set_subtract(lua_State *L) {
-  return apply(L, ett_intervals_subtract);
 }
 
 static int set_measure(lua_State *L) {
   lua_pushinteger(L, ett_intervals_measure(check(L, 1)));
   return 1;
-}
-
-static int64_t integer_at(lua_State *L, int list, lua_Integer i) {
-  lua_rawgeti(L, list, i);
-  luaL_argcheck(L, lua_isinteger(L, -1), list, "must be a list of integers");
-  const int64_t value = lua_tointeger(L, -1);
-  lua_pop(L, 1);
-  return value;
 }
 
 /* set:measure_in({ {from, to}, … }) or set:measure_in({ from, … }, { to, … }) */
@@ -102,7 +95,7 @@ static int set_measure_in(lua_State *L) {
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (lua_Integer i = 1; i <= n; i++) {
     ett_interval w =
-        flat ? (ett_interval){integer_at(L, 2, i), integer_at(L, 3, i)} : pair(L, 2, i);
+        flat ? (ett_interval){ett_lua_integer_at(L, 2, i), ett_lua_integer_at(L, 3, i)} : pair(L, 2, i);
     lua_pushinteger(L, ett_intervals_measure_in(s, w.from, w.to));
     lua_rawseti(L, 4, i);
   }
@@ -199,25 +192,25 @@ static const luaL_Reg methods[] = {
     {"at", set_at},
     {"span", set_span},
     {"iter", set_iter},
+    {"__len", set_len},
+    {"__eq", set_equal},
+    {"__tostring", set_tostring},
+    {"__gc", set_gc},
     {NULL, NULL},
 };
 
-static const luaL_Reg metamethods[] = {
-    {"__bor", set_union},    {"__band", set_intersect},
-    {"__sub", set_subtract}, {"__len", set_len},
-    {"__eq", set_equal},     {"__tostring", set_tostring},
-    {"__gc", set_gc},        {NULL, NULL},
+static const ett_lua_variant variants[] = {
+    {"__bor", set_combine, UNION},
+    {"__band", set_combine, INTERSECT},
+    {"__sub", set_combine, SUBTRACT},
+    {NULL, NULL, 0},
 };
 
 static const luaL_Reg functions[] = {{"new", set_new}, {NULL, NULL}};
 
 int luaopen_ett_interval(lua_State *L) {
-  if (luaL_newmetatable(L, ETT_LUA_INTERVAL)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
+  ett_lua_type(L, ETT_LUA_INTERVAL, methods, NULL);
+  ett_lua_variants(L, ETT_LUA_INTERVAL, variants);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -57,8 +57,7 @@ int ett_lua_trace_name_set(lua_State *L) {
       lua_pushvalue(L, 2);
       lua_pushlstring(L, t->strings->items[i].text, t->strings->items[i].length);
       lua_call(L, 1, 1);
-      if (!((ett_lua_trace_box *)lua_touserdata(L, 1))->trace)
-        return luaL_error(L, "the trace was closed meanwhile");
+      ett_lua_check_trace(L, 1); /* it may have been closed */
       s->allow[i] = (uint8_t)lua_toboolean(L, -1);
       s->held += s->allow[i];
       lua_pop(L, 1);
@@ -109,7 +108,9 @@ static int set_list(lua_State *L) {
   return 1;
 }
 
-static int set_combine(lua_State *L, int without) {
+/* Upvalue 1: whether the second set is subtracted. */
+static int set_combine(lua_State *L) {
+  const bool without = lua_tointeger(L, lua_upvalueindex(1)) != 0;
   ett_lua_name_set *a = luaL_checkudata(L, 1, ETT_LUA_NAME_SET);
   ett_lua_name_set *b = luaL_checkudata(L, 2, ETT_LUA_NAME_SET);
   lua_getiuservalue(L, 2, 1);
@@ -123,32 +124,20 @@ static int set_combine(lua_State *L, int without) {
   return 1;
 }
 
-static int set_union(lua_State *L) {
-  return set_combine(L, 0);
-}
-
-static int set_subtract(lua_State *L) {
-  return set_combine(L, 1);
-}
-
 static const luaL_Reg methods[] = {
     {"has", set_has},
     {"list", set_list},
+    {"__len", set_len},
     {NULL, NULL},
 };
 
-static const luaL_Reg metamethods[] = {
-    {"__len", set_len},
-    {"__bor", set_union},
-    {"__sub", set_subtract},
-    {NULL, NULL},
+static const ett_lua_variant variants[] = {
+    {"__bor", set_combine, false},
+    {"__sub", set_combine, true},
+    {NULL, NULL, 0},
 };
 
 void ett_lua_name_set_type(lua_State *L) {
-  if (luaL_newmetatable(L, ETT_LUA_NAME_SET)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
+  ett_lua_type(L, ETT_LUA_NAME_SET, methods, NULL);
+  ett_lua_variants(L, ETT_LUA_NAME_SET, variants);
 }

@@ -7,21 +7,21 @@
 ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index) {
   trace_index = lua_absindex(L, trace_index);
   ett_lua_selection *x = lua_newuserdatauv(L, sizeof *x, 1);
-  x->s = (ett_selection){0};
+  *x = (ett_lua_selection){0};
   luaL_setmetatable(L, ETT_LUA_SELECTION);
   lua_pushvalue(L, trace_index);
   lua_setiuservalue(L, -2, 1);
   return x;
 }
 
-ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t) {
+ett_lua_selection *ett_lua_check_selection(lua_State *L, int index) {
   ett_lua_selection *x = luaL_checkudata(L, index, ETT_LUA_SELECTION);
   lua_getiuservalue(L, index, 1);
-  ett_lua_trace_box *box = lua_touserdata(L, -1);
+  ett_trace **box = lua_touserdata(L, -1);
   lua_pop(L, 1);
-  if (!box || !box->trace)
+  if (!box || !*box)
     luaL_argerror(L, index, "its trace is closed");
-  *t = box->trace;
+  x->t = *box;
   return x;
 }
 
@@ -69,8 +69,7 @@ void ett_lua_push_selected(lua_State *L, int trace_index, const ett_selection *f
 }
 
 static int selection_where(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   lua_settop(L, 2);
   lua_getiuservalue(L, 1, 1);
   ett_lua_push_selected(L, 3, &x->s, 2);
@@ -78,57 +77,42 @@ static int selection_where(lua_State *L) {
 }
 
 /* Two selections of the same trace: returns the first. */
-static ett_lua_selection *two(lua_State *L, ett_trace **t, ett_lua_selection **r) {
-  ett_trace *u;
-  ett_lua_selection *s = ett_lua_check_selection(L, 1, t);
-  *r = ett_lua_check_selection(L, 2, &u);
-  luaL_argcheck(L, u == *t, 2, "a selection of the same trace expected");
+static ett_lua_selection *two(lua_State *L, ett_lua_selection **r) {
+  ett_lua_selection *s = ett_lua_check_selection(L, 1);
+  *r = ett_lua_check_selection(L, 2);
+  luaL_argcheck(L, s->t == (*r)->t, 2, "a selection of the same trace expected");
   return s;
 }
 
-static int combine(lua_State *L, ett_rows_op op) {
-  ett_trace *t;
-  ett_lua_selection *b, *a = two(L, &t, &b);
+/* Upvalue 1 is an ett_rows_op. */
+static int selection_combine(lua_State *L) {
+  ett_lua_selection *b, *a = two(L, &b);
   ett_lua_selection *x = sibling(L, 1);
-  ett_lua_check_memory(L, ett_selection_combine(&x->s, &a->s, &b->s, op));
+  const lua_Integer op = lua_tointeger(L, lua_upvalueindex(1));
+  ett_lua_check_memory(L, ett_selection_combine(&x->s, &a->s, &b->s, (ett_rows_op)op));
   return 1;
-}
-
-static int selection_add(lua_State *L) {
-  return combine(L, ETT_ROWS_OR);
-}
-
-static int selection_sub(lua_State *L) {
-  return combine(L, ETT_ROWS_WITHOUT);
-}
-
-static int selection_and(lua_State *L) {
-  return combine(L, ETT_ROWS_AND);
 }
 
 static int selection_sort(lua_State *L) {
   static const char *const names[] = {"ts", "end", "dur", "row", NULL};
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   int key = luaL_checkoption(L, 2, "ts", names);
   ett_lua_selection *y = sibling(L, 1);
   take_rows(L, y, x->s.rows, x->s.count);
-  ett_lua_check_memory(L, ett_selection_sort(&y->s, t, (ett_sort_key)key));
+  ett_lua_check_memory(L, ett_selection_sort(&y->s, x->t, (ett_sort_key)key));
   return 1;
 }
 
 static int selection_total(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  lua_pushinteger(L, ett_selection_total(&x->s, t));
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  lua_pushinteger(L, ett_selection_total(&x->s, x->t));
   return 1;
 }
 
 static int selection_span(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   int64_t from, to;
-  if (!ett_selection_span(&x->s, t, &from, &to))
+  if (!ett_selection_span(&x->s, x->t, &from, &to))
     return 0;
   lua_pushinteger(L, from);
   lua_pushinteger(L, to);
@@ -136,15 +120,13 @@ static int selection_span(lua_State *L) {
 }
 
 static int selection_intervals(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  ett_lua_check_memory(L, ett_selection_intervals(ett_lua_new_intervals(L), &x->s, t));
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  ett_lua_check_memory(L, ett_selection_intervals(ett_lua_new_intervals(L), &x->s, x->t));
   return 1;
 }
 
 static int selection_slice(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   lua_Integer i = luaL_checkinteger(L, 2), k = luaL_optinteger(L, 3, i);
   if (i < 1)
     i = 1;
@@ -161,8 +143,7 @@ static int selection_at(lua_State *L) {
 }
 
 static int selection_present(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   ett_lua_selection *y = sibling(L, 1);
   take_rows(L, y, x->s.rows, x->s.count);
   size_t n = 0;
@@ -258,16 +239,15 @@ static void push_labels(lua_State *L, const ett_trace *t, const ett_groups *g,
 }
 
 static int selection_group(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   uint32_t n;
-  ett_key *keys = ett_lua_keys(L, 2, t, &n);
+  ett_key *keys = ett_lua_keys(L, 2, x->t, &n);
   ett_groups *g = new_groups(L);
-  ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
+  ett_lua_check_memory(L, ett_group(g, x->t, &x->s, keys, n));
   lua_createtable(L, (int)g->count, 0);
   for (uint32_t i = 0; i < g->count; i++) {
     lua_createtable(L, 0, (int)n + 1);
-    push_labels(L, t, g, keys, i);
+    push_labels(L, x->t, g, keys, i);
     ett_lua_selection *y = sibling(L, 1);
     take_rows(L, y, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i]);
     lua_setfield(L, -2, "events");
@@ -279,13 +259,12 @@ static int selection_group(lua_State *L) {
 
 /* numbered(keys): the group of each row, from 1 on, and the first row of each group. */
 static int selection_numbered(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   uint32_t n;
-  ett_key *keys = ett_lua_keys(L, 2, t, &n);
+  ett_key *keys = ett_lua_keys(L, 2, x->t, &n);
   size_t count = x->s.count;
   uint32_t *group = (uint32_t *)(void *)ett_lua_zeroes(L, (count + 1) * sizeof *group);
-  int64_t groups = ett_group_numbers(group, t, &x->s, keys, n, true);
+  int64_t groups = ett_group_numbers(group, x->t, &x->s, keys, n, true);
   ett_lua_check_memory(L, groups < 0 ? -1 : 0);
   lua_createtable(L, count < 1 << 24 ? (int)count : 0, 0);
   lua_createtable(L, (int)groups, 0);
@@ -322,8 +301,7 @@ static int by_count(const void *a, const void *b) {
 
 static int selection_stats(lua_State *L) {
   static const char *const orders[] = {"key", "total", "count", NULL};
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   lua_settop(L, 2);
   if (lua_isnil(L, 2)) {
     lua_newtable(L);
@@ -332,7 +310,7 @@ static int selection_stats(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   uint32_t n;
   lua_getfield(L, 2, "by"); /* 3 */
-  ett_key *keys = ett_lua_keys(L, 3, t, &n);
+  ett_key *keys = ett_lua_keys(L, 3, x->t, &n);
   lua_getfield(L, 2, "order");
   int order = luaL_checkoption(L, -1, "key", orders);
   double percents[32];
@@ -350,13 +328,13 @@ static int selection_stats(lua_State *L) {
   lua_getfield(L, 2, "top");
   lua_Integer top = luaL_optinteger(L, -1, LUA_MAXINTEGER);
   ett_groups *g = new_groups(L);
-  ett_lua_check_memory(L, ett_group(g, t, &x->s, keys, n));
+  ett_lua_check_memory(L, ett_group(g, x->t, &x->s, keys, n));
   line *lines = lua_newuserdatauv(L, ((size_t)g->count + 1) * sizeof *lines, 0);
   int64_t *scratch = lua_newuserdatauv(L, (x->s.count + 1) * sizeof *scratch, 0);
   for (uint32_t i = 0; i < g->count; i++) { /* each group sorts its own range */
     lines[i].group = i;
-    ett_stats_of(&lines[i].stats, t, g->rows + g->begin[i], g->begin[i + 1] - g->begin[i],
-                 scratch + g->begin[i], percent_count > 0);
+    ett_stats_of(&lines[i].stats, x->t, g->rows + g->begin[i],
+                 g->begin[i + 1] - g->begin[i], scratch + g->begin[i], percent_count > 0);
   }
   if (order && g->count)
     qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
@@ -367,7 +345,7 @@ static int selection_stats(lua_State *L) {
     const ett_stats *s = &lines[i].stats;
     uint32_t from = lines[i].group;
     lua_createtable(L, 0, 8 + (int)n + (int)percent_count);
-    push_labels(L, t, g, keys, from);
+    push_labels(L, x->t, g, keys, from);
     ett_lua_set_integer(L, "count", s->count);
     ett_lua_set_integer(L, "total", s->total);
     ett_lua_set_integer(L, "min", s->min);
@@ -392,43 +370,22 @@ static int selection_stats(lua_State *L) {
 
 /* ---- links ---- */
 
-typedef int link_by_key(ett_selection *, const ett_trace *, const ett_selection *,
-                        const ett_selection *, ett_key);
+enum { LINK_MATCH, LINK_HAVING, LINK_ENCLOSING, LINK_PRECEDING };
 
-static int by_key(lua_State *L, link_by_key *find) {
-  ett_trace *t;
-  ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_key key = key_named(L, t, luaL_optstring(L, 3, "correlation"));
+/* Upvalue 1 is one of the above. */
+static int selection_link(lua_State *L) {
+  ett_lua_selection *r, *s = two(L, &r);
+  const lua_Integer how = lua_tointeger(L, lua_upvalueindex(1));
+  ett_key key = {0};
+  if (how == LINK_MATCH || how == LINK_HAVING)
+    key = key_named(L, s->t, luaL_optstring(L, 3, "correlation"));
   ett_lua_selection *x = sibling(L, 1);
-  ett_lua_check_memory(L, find(&x->s, t, &s->s, &r->s, key));
+  ett_lua_check_memory(
+      L, how == LINK_MATCH       ? ett_link_match(&x->s, s->t, &s->s, &r->s, key)
+         : how == LINK_HAVING    ? ett_link_having(&x->s, s->t, &s->s, &r->s, key)
+         : how == LINK_ENCLOSING ? ett_link_enclosing(&x->s, s->t, &s->s, &r->s)
+                                 : ett_link_preceding(&x->s, s->t, &s->s, &r->s));
   return 1;
-}
-
-static int selection_match(lua_State *L) {
-  return by_key(L, ett_link_match);
-}
-
-static int selection_having(lua_State *L) {
-  return by_key(L, ett_link_having);
-}
-
-typedef int link(ett_selection *, const ett_trace *, const ett_selection *,
-                 const ett_selection *);
-
-static int by_link(lua_State *L, link *find) {
-  ett_trace *t;
-  ett_lua_selection *r, *s = two(L, &t, &r);
-  ett_lua_selection *x = sibling(L, 1);
-  ett_lua_check_memory(L, find(&x->s, t, &s->s, &r->s));
-  return 1;
-}
-
-static int selection_enclosing(lua_State *L) {
-  return by_link(L, ett_link_enclosing);
-}
-
-static int selection_preceding(lua_State *L) {
-  return by_link(L, ett_link_preceding);
 }
 
 /* ---- single rows, and columns of rows ---- */
@@ -490,11 +447,10 @@ static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index) {
 }
 
 static int selection_get(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   uint32_t row = row_at(L, x, 2);
-  field f = check_field(L, t, luaL_checkstring(L, 3));
-  push_field(L, t, &f, row);
+  field f = check_field(L, x->t, luaL_checkstring(L, 3));
+  push_field(L, x->t, &f, row);
   return 1;
 }
 
@@ -523,22 +479,20 @@ static void push_event(lua_State *L, const ett_trace *t, uint32_t row) {
 }
 
 static int selection_event(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  push_event(L, t, row_at(L, x, 2));
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  push_event(L, x->t, row_at(L, x, 2));
   return 1;
 }
 
 static int next_event(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   lua_Integer i = luaL_checkinteger(L, 2);
   while (i >= 0 && (size_t)i < x->s.count && x->s.rows[i] == ETT_TRACE_NONE)
     i++;
   if (i < 0 || (size_t)i >= x->s.count)
     return 0;
   lua_pushinteger(L, i + 1);
-  push_event(L, t, x->s.rows[i]);
+  push_event(L, x->t, x->s.rows[i]);
   return 2;
 }
 
@@ -550,11 +504,10 @@ static int selection_iter(lua_State *L) {
   return 3;
 }
 
-static void push_column(lua_State *L, const ett_trace *t, const ett_lua_selection *x,
-                        const field *f) {
+static void push_column(lua_State *L, const ett_lua_selection *x, const field *f) {
   lua_createtable(L, x->s.count < 1 << 24 ? (int)x->s.count : 0, 0);
   for (size_t i = 0; i < x->s.count; i++) {
-    push_field(L, t, f, x->s.rows[i]);
+    push_field(L, x->t, f, x->s.rows[i]);
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       lua_pushboolean(L, 0);
@@ -564,40 +517,38 @@ static void push_column(lua_State *L, const ett_trace *t, const ett_lua_selectio
 }
 
 static int selection_columns(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_Integer n = luaL_len(L, 2);
   luaL_argcheck(L, n <= 64, 2, "at most 64 fields");
   luaL_checkstack(L, (int)n + 8, NULL);
   for (lua_Integer i = 1; i <= n; i++) {
     lua_geti(L, 2, i);
-    field f = check_field(L, t, luaL_checkstring(L, -1));
+    field f = check_field(L, x->t, luaL_checkstring(L, -1));
     lua_pop(L, 1);
-    push_column(L, t, x, &f);
+    push_column(L, x, &f);
   }
   return (int)n;
 }
 
 static int selection_values(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  field f = {FIELD_KEY, {ETT_KEY_ARG, ett_lua_arg_column(L, t, luaL_checkstring(L, 2))}};
-  push_column(L, t, x, &f);
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  field f = {FIELD_KEY,
+             {ETT_KEY_ARG, ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2))}};
+  push_column(L, x, &f);
   return 1;
 }
 
 static int selection_sum(lua_State *L) {
-  ett_trace *t;
-  ett_lua_selection *x = ett_lua_check_selection(L, 1, &t);
-  uint32_t arg = ett_lua_arg_column(L, t, luaL_checkstring(L, 2));
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  uint32_t arg = ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2));
   double sum = 0, v;
   lua_Integer count = 0;
   for (size_t i = 0; i < x->s.count; i++) {
     if (x->s.rows[i] == ETT_TRACE_NONE)
       continue;
-    const ett_trace_arg *a = ett_trace_arg_at(t, arg, x->s.rows[i]);
-    if (!a || !ett_arg_number(t, a, &v))
+    const ett_trace_arg *a = ett_trace_arg_at(x->t, arg, x->s.rows[i]);
+    if (!a || !ett_arg_number(x->t, a, &v))
       continue;
     sum += v;
     count++;
@@ -614,41 +565,43 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},         {"sort", selection_sort},
-    {"total", selection_total},         {"span", selection_span},
-    {"intervals", selection_intervals}, {"group", selection_group},
-    {"stats", selection_stats},         {"sum", selection_sum},
-    {"values", selection_values},       {"get", selection_get},
-    {"event", selection_event},         {"columns", selection_columns},
-    {"iter", selection_iter},           {"at", selection_at},
-    {"slice", selection_slice},         {"present", selection_present},
-    {"match", selection_match},         {"having", selection_having},
-    {"enclosing", selection_enclosing}, {"preceding", selection_preceding},
-    {"numbered", selection_numbered},   {NULL, NULL},
-};
-
-static const luaL_Reg metamethods[] = {
+    {"where", selection_where},
+    {"sort", selection_sort},
+    {"total", selection_total},
+    {"span", selection_span},
+    {"group", selection_group},
+    {"intervals", selection_intervals},
+    {"stats", selection_stats},
+    {"sum", selection_sum},
+    {"values", selection_values},
+    {"get", selection_get},
+    {"event", selection_event},
+    {"columns", selection_columns},
+    {"iter", selection_iter},
+    {"at", selection_at},
+    {"slice", selection_slice},
+    {"present", selection_present},
+    {"numbered", selection_numbered},
     {"__len", selection_len},
-    {"__add", selection_add},
-    {"__sub", selection_sub},
-    {"__band", selection_and},
     {"__gc", selection_gc},
     {"__tostring", selection_tostring},
     {NULL, NULL},
 };
 
-int luaopen_ett_selection(lua_State *L) {
-  if (luaL_newmetatable(L, "ett.groups")) {
-    lua_pushcfunction(L, groups_gc);
-    lua_setfield(L, -2, "__gc");
-  }
-  lua_pop(L, 1);
-  if (luaL_newmetatable(L, ETT_LUA_SELECTION)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
-  luaL_newlib(L, methods);
-  return 1;
+static const ett_lua_variant variants[] = {
+    {"__add", selection_combine, ETT_ROWS_OR},
+    {"__sub", selection_combine, ETT_ROWS_WITHOUT},
+    {"__band", selection_combine, ETT_ROWS_AND},
+    {"match", selection_link, LINK_MATCH},
+    {"having", selection_link, LINK_HAVING},
+    {"enclosing", selection_link, LINK_ENCLOSING},
+    {"preceding", selection_link, LINK_PRECEDING},
+    {NULL, NULL, 0},
+};
+
+void ett_lua_selection_type(lua_State *L) {
+  ett_lua_type(L, "ett.groups", (const luaL_Reg[]){{"__gc", groups_gc}, {NULL, NULL}},
+               NULL);
+  ett_lua_type(L, ETT_LUA_SELECTION, methods, NULL);
+  ett_lua_variants(L, ETT_LUA_SELECTION, variants);
 }

@@ -40,16 +40,16 @@ static void number_sorts(lua_State *L, int index, ett_sequence *s) {
   const lua_Integer sources = luaL_len(L, index);
   for (lua_Integer k = 1; k <= sources; k++) {
     const int top = lua_gettop(L);
-    ett_trace *t;
     lua_geti(L, index, k);
     luaL_argcheck(L, lua_istable(L, -1), index, "must be a list of { rows=, keys= }");
     lua_getfield(L, -1, "rows");
-    const ett_selection *rows = &ett_lua_check_selection(L, lua_gettop(L), &t)->s;
-    luaL_argcheck(L, rows->count == s->count, index, "must be rows of the same length");
+    const ett_lua_selection *x = ett_lua_check_selection(L, lua_gettop(L));
+    luaL_argcheck(L, x->s.count == s->count, index, "must be rows of the same length");
     lua_getfield(L, -2, "keys");
     uint32_t n;
-    const ett_key *keys = ett_lua_keys(L, lua_gettop(L), t, &n);
-    const int64_t groups = n ? ett_group_numbers(s->sorts, t, rows, keys, n, true) : 0;
+    const ett_key *keys = ett_lua_keys(L, lua_gettop(L), x->t, &n);
+    const int64_t groups =
+        n ? ett_group_numbers(s->sorts, x->t, &x->s, keys, n, true) : 0;
     ett_lua_check_memory(L, groups < 0 ? -1 : 0);
     lua_settop(L, top);
   }
@@ -65,16 +65,16 @@ static void number_sorts(lua_State *L, int index, ett_sequence *s) {
 
 /* sequence.of(rows, sources, arg, scale) -> sequence, first of each sort */
 static int sequence_of(lua_State *L) {
-  ett_trace *t;
-  const ett_selection *rows = &ett_lua_check_selection(L, 1, &t)->s;
+  const ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  const ett_selection *rows = &x->s;
   luaL_checktype(L, 2, LUA_TTABLE);
   const bool own = !lua_isnoneornil(L, 3);
-  const uint32_t arg = own ? ett_lua_arg_column(L, t, luaL_checkstring(L, 3)) : 0;
+  const uint32_t arg = own ? ett_lua_arg_column(L, x->t, luaL_checkstring(L, 3)) : 0;
   const double scale = luaL_optnumber(L, 4, 1);
   for (size_t i = 0; i < rows->count; i++)
     luaL_argcheck(L, rows->rows[i] != ETT_TRACE_NONE, 1, "must not have holes");
   ett_sequence *s = new_sequence(L, rows->count, own);
-  ett_sequence_fill(s, t, rows, arg, scale);
+  ett_sequence_fill(s, x->t, rows, arg, scale);
   memset(s->sorts, 0, s->count * sizeof *s->sorts);
   number_sorts(L, 2, s);
   return 2;
@@ -91,14 +91,6 @@ static int sequence_refined(lua_State *L) {
   return 2;
 }
 
-static int64_t list_integer(lua_State *L, int index, lua_Integer i) {
-  lua_rawgeti(L, index, i);
-  luaL_argcheck(L, lua_isinteger(L, -1), index, "must be a list of integers");
-  const int64_t value = lua_tointeger(L, -1);
-  lua_pop(L, 1);
-  return value;
-}
-
 /* sequence.new(starts, ends, sorts), lists of equal length; without sorts, all have one
  * sort */
 static int sequence_new(lua_State *L) {
@@ -113,9 +105,9 @@ static int sequence_new(lua_State *L) {
   ett_sequence *s = new_sequence(L, n, false);
   s->sort_count = n > 0;
   for (size_t i = 0; i < n; i++) {
-    s->starts[i] = list_integer(L, 1, (lua_Integer)i + 1);
-    s->ends[i] = list_integer(L, 2, (lua_Integer)i + 1);
-    const int64_t sort = with_sorts ? list_integer(L, 3, (lua_Integer)i + 1) : 1;
+    s->starts[i] = ett_lua_integer_at(L, 1, (lua_Integer)i + 1);
+    s->ends[i] = ett_lua_integer_at(L, 2, (lua_Integer)i + 1);
+    const int64_t sort = with_sorts ? ett_lua_integer_at(L, 3, (lua_Integer)i + 1) : 1;
     luaL_argcheck(L, sort >= 1 && sort <= UINT32_MAX, 3, "must hold numbers from 1");
     s->sorts[i] = (uint32_t)sort - 1;
     s->sort_count = s->sorts[i] < s->sort_count ? s->sort_count : s->sorts[i] + 1;
@@ -403,7 +395,7 @@ static int sequence_matches(lua_State *L) {
     lua_rawgeti(L, 1, (lua_Integer)r + 1);
     const int64_t n = (int64_t)check(L, -1)->count;
     lua_pop(L, 1);
-    const int64_t offset = list_integer(L, 2, (lua_Integer)r + 1);
+    const int64_t offset = ett_lua_integer_at(L, 2, (lua_Integer)r + 1);
     luaL_argcheck(L, offset > -(INT64_C(1) << 40) && offset < INT64_C(1) << 40, 2,
                   "must hold offsets of items");
     first = -offset > first ? -offset : first;
@@ -422,7 +414,7 @@ static int sequence_matches(lua_State *L) {
     lua_rawgeti(L, 3, (lua_Integer)r + 1);
     clocks[r] = lua_toboolean(L, -1) ? luaL_checkinteger(L, -1) : 0;
     lua_pop(L, 2);
-    firsts[r] = (size_t)(first + list_integer(L, 2, (lua_Integer)r + 1));
+    firsts[r] = (size_t)(first + ett_lua_integer_at(L, 2, (lua_Integer)r + 1));
   }
   ett_matches_fill(m);
   lua_createtable(L, (int)ranks, 0); /* a copy: the caller may change its list */

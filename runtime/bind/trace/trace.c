@@ -6,10 +6,6 @@
 #include "trace/read/open.h"
 #include "trace/table/strings.h"
 
-static ett_lua_trace_box *check_box(lua_State *L, int index) {
-  return luaL_checkudata(L, index, ETT_LUA_TRACE);
-}
-
 static int trace_events(lua_State *L) {
   lua_settop(L, 2);
   ett_lua_push_selected(L, 1, NULL, 2);
@@ -35,45 +31,43 @@ static int trace_string(lua_State *L) {
 }
 
 static int trace_close(lua_State *L) {
-  ett_lua_trace_box *box = check_box(L, 1);
-  ett_trace_free(box->trace);
-  box->trace = NULL;
+  ett_trace **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);
+  ett_trace_free(*box);
+  *box = NULL;
   return 0;
 }
 
 static int trace_tostring(lua_State *L) {
-  ett_lua_trace_box *box = check_box(L, 1);
-  if (!box->trace)
+  ett_trace **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);
+  if (!*box)
     lua_pushliteral(L, "trace (closed)");
   else
-    lua_pushfstring(L, "trace of %d files, %I events", (int)box->trace->file_count,
-                    (LUAI_UACINT)box->trace->event_count);
+    lua_pushfstring(L, "trace of %d files, %I events", (int)(*box)->file_count,
+                    (LUAI_UACINT)(*box)->event_count);
   return 1;
 }
 
 /* Fields are computed on access; methods are in upvalue 1. */
 static int trace_index(lua_State *L) {
+  static const char *const names[] = {
+      "event_count", "ticks_per_second", "origin_ns", "start", "stop", "memory_bytes"};
   lua_pushvalue(L, 2);
   if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
     return 1;
   const char *k = luaL_checkstring(L, 2);
   ett_trace *t = ett_lua_check_trace(L, 1);
+  const int64_t values[] = {
+      (int64_t)t->event_count, t->ticks_per_second, t->origin_ns, t->start, t->stop,
+      (int64_t)t->memory_bytes};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(k, names[i]) == 0) {
+      lua_pushinteger(L, values[i]);
+      return 1;
+    }
   if (strcmp(k, "files") == 0)
     ett_lua_push_files(L, t);
   else if (strcmp(k, "warnings") == 0)
     ett_lua_push_warnings(L, t);
-  else if (strcmp(k, "event_count") == 0)
-    lua_pushinteger(L, (lua_Integer)t->event_count);
-  else if (strcmp(k, "ticks_per_second") == 0)
-    lua_pushinteger(L, t->ticks_per_second);
-  else if (strcmp(k, "origin_ns") == 0)
-    lua_pushinteger(L, t->origin_ns);
-  else if (strcmp(k, "start") == 0)
-    lua_pushinteger(L, t->start);
-  else if (strcmp(k, "stop") == 0)
-    lua_pushinteger(L, t->stop);
-  else if (strcmp(k, "memory_bytes") == 0)
-    lua_pushinteger(L, (lua_Integer)t->memory_bytes);
   else if (strcmp(k, "bytes_per_event") == 0)
     lua_pushnumber(L, t->event_count ? (double)t->memory_bytes / (double)t->event_count
                                      : 0.0);
@@ -190,37 +184,23 @@ static int trace_open(lua_State *L) {
     c.progress = lua_gettop(L);
     o.progress = report;
   }
-  ett_lua_trace_box *box = lua_newuserdatauv(L, sizeof *box, 0);
-  box->trace = NULL;
-  luaL_setmetatable(L, ETT_LUA_TRACE);
+  void **box = ett_lua_box_new(L, ETT_LUA_TRACE);
   int self = lua_gettop(L);
   luaL_checkstack(L, 16, NULL);
   ett_err err;
-  box->trace = ett_trace_open(path, &o, &err);
+  *box = ett_trace_open(path, &o, &err);
   if (c.raised)
     return lua_error(L);
-  if (!box->trace)
+  if (!*box)
     return ett_lua_fail(L, &err);
   lua_pushvalue(L, self);
   return 1;
 }
 
 static const luaL_Reg methods[] = {
-    {"events", trace_events},
-    {"intervals", trace_intervals},
-    {"name_set", ett_lua_trace_name_set},
-    {"categories", ett_lua_trace_categories},
-    {"devices", ett_lua_trace_devices},
-    {"string", trace_string},
-    {"close", trace_close},
-    {NULL, NULL},
-};
-
-static const luaL_Reg metamethods[] = {
-    {"__close", trace_close},
-    {"__gc", trace_close},
-    {"__tostring", trace_tostring},
-    {NULL, NULL},
+    {"events", trace_events},       {"intervals", trace_intervals},
+    {"string", trace_string},       {"name_set", ett_lua_trace_name_set},
+    {"__tostring", trace_tostring}, {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
@@ -230,16 +210,13 @@ static const luaL_Reg functions[] = {
 
 int luaopen_ett_trace(lua_State *L) {
   luaL_requiref(L, "ett.interval", luaopen_ett_interval, 0);
-  luaL_requiref(L, "ett.selection", luaopen_ett_selection, 0);
-  lua_pop(L, 2);
-  if (luaL_newmetatable(L, ETT_LUA_TRACE)) {
-    luaL_setfuncs(L, metamethods, 0);
-    luaL_newlib(L, methods);
-    lua_pushcclosure(L, trace_index, 1);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
+  ett_lua_selection_type(L);
   ett_lua_name_set_type(L);
+  ett_lua_type(L, ETT_LUA_TRACE, methods, trace_close);
+  luaL_getmetatable(L, ETT_LUA_TRACE);
+  lua_pushvalue(L, -1);
+  lua_pushcclosure(L, trace_index, 1);
+  lua_setfield(L, -2, "__index");
   luaL_newlib(L, functions);
   return 1;
 }

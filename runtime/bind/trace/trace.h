@@ -15,15 +15,9 @@
 #define ETT_LUA_INTERVAL "ett.interval"
 #define ETT_LUA_SEQUENCE "ett.sequence"
 
-typedef struct ett_lua_trace_box {
-  ett_trace *trace; /* NULL once closed */
-} ett_lua_trace_box;
-
 /* The trace at an index; raises if it is closed. */
 static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
-  ett_lua_trace_box *box = luaL_checkudata(L, index, ETT_LUA_TRACE);
-  luaL_argcheck(L, box->trace != NULL, index, "the trace is closed");
-  return box->trace;
+  return ett_lua_box_check(L, index, ETT_LUA_TRACE, "trace");
 }
 
 /* ---- filter.c ---- */
@@ -65,18 +59,17 @@ void ett_lua_name_set_type(lua_State *L);
 
 void ett_lua_push_files(lua_State *L, const ett_trace *t);
 void ett_lua_push_warnings(lua_State *L, const ett_trace *t);
-int ett_lua_trace_categories(lua_State *L);
-int ett_lua_trace_devices(lua_State *L);
 
 /* ---- selection.c ---- */
 
 /* User value 1 holds the trace. */
 typedef struct ett_lua_selection {
   ett_selection s;
+  ett_trace *t; /* set by ett_lua_check_selection */
 } ett_lua_selection;
 
-/* The selection at an index and its trace; raises if the trace is closed. */
-ett_lua_selection *ett_lua_check_selection(lua_State *L, int index, ett_trace **t);
+/* The selection at an index; raises if its trace is closed. */
+ett_lua_selection *ett_lua_check_selection(lua_State *L, int index);
 
 /* Pushes an empty selection of the trace at trace_index; the caller fills its rows. */
 ett_lua_selection *ett_lua_new_selection(lua_State *L, int trace_index);
@@ -95,11 +88,14 @@ void ett_lua_push_selected(lua_State *L, int trace_index, const ett_selection *f
 /* Pushes an empty set; the caller fills its items. */
 ett_intervals *ett_lua_new_intervals(lua_State *L);
 
+/* Item i of the list of integers at an index. */
+int64_t ett_lua_integer_at(lua_State *L, int list, lua_Integer i);
+
 /* Raises an out-of-memory error if status is not 0. */
 void ett_lua_check_memory(lua_State *L, int status);
 
-/* Creates the metatables of selections and intervals, once per state. */
-int luaopen_ett_selection(lua_State *L);
+/* Creates the metatables of selections, and of intervals. */
+void ett_lua_selection_type(lua_State *L);
 int luaopen_ett_interval(lua_State *L);
 int luaopen_ett_trace(lua_State *L);
 
