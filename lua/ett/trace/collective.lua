@@ -95,7 +95,7 @@ local function deciding(lane, rows)
   local named = rows:where{ has_arg = "Collective name" }
   if #named == #rows and #named:where{ has_arg = "Group size" } == #rows then return kinds, sizes end
   local host = host_rows(lane.view)
-  local _, launch = lane:comm_launches()
+  local _, launch = lane:launches "comm"
   local around, params = launch:enclosing(host.annotations), launch:enclosing(host.params)
   kinds[2] = { rows = around, keys = { "name" }, fields = { "name" } }
   kinds[3] = { rows = params, keys = { table.unpack(row_keys, 2) }, fields = row_args }
@@ -277,7 +277,7 @@ end
 ---@return ett.Collectives
 function collective.kinds_of_lane(lane)
   if lane.tpu then return lane:collectives() end
-  local found = gpu_kinds(lane, (lane:comm_launches()))
+  local found = gpu_kinds(lane, (lane:launches "comm"))
   found.sequence = typed(found.sequence, found.sorts)
   return found
 end
@@ -285,7 +285,7 @@ end
 --- Collectives of a lane that start in its window.
 ---@return ett.Collectives
 function collective.of_lane(lane)
-  local rows = lane.tpu and lane:rows("comm"):sort("ts") or lane:comm_launches()
+  local rows = lane.tpu and lane:rows("comm"):sort("ts") or lane:launches "comm"
   local list, described
   if lane.tpu then
     list, described = tpu_collectives(lane, rows)

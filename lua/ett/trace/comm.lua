@@ -58,7 +58,8 @@ function comm.add(library)
   table.insert(comm.libraries(), checked(library, "ett.trace.comm.add"))
 end
 
-local function any_found(name, patterns)
+--- Whether a name matches one of some patterns.
+function comm.any_found(name, patterns)
   for _, pattern in ipairs(patterns) do
     if name:find(pattern) then return true end
   end
@@ -69,7 +70,7 @@ end
 ---@param name string name of a device row
 function comm.library_of(name)
   for _, library in ipairs(comm.libraries()) do
-    if any_found(name, library.patterns) and not (library.except and any_found(name, library.except)) then
+    if comm.any_found(name, library.patterns) and not comm.any_found(name, library.except or {}) then
       return library
     end
   end
@@ -153,11 +154,7 @@ local tpu_opcodes = { "^all%-reduce", "^all%-gather", "^reduce%-scatter", "^all%
 --- Whether an XLA category or opcode is communication.
 ---@param word string hlo_category or opcode
 function comm.is_tpu_opcode(word)
-  if type(word) ~= "string" then return false end
-  for _, pattern in ipairs(tpu_opcodes) do
-    if word:find(pattern) then return true end
-  end
-  return false
+  return type(word) == "string" and comm.any_found(word, tpu_opcodes)
 end
 
 --- Opcode of an HLO instruction's text: "%psum.8 = bf16[8]{0} all-reduce(...)" -> "all-reduce".

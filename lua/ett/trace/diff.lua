@@ -5,19 +5,54 @@ local stats = require "ett.trace.stats"
 
 local diff = {}
 
-local function kernels(view)
-  local out, lanes = {}, #view:lanes()
-  for _, lane in ipairs(view:lanes()) do
-    for _, row in ipairs((lane:rows("compute") + lane:rows("comm") + lane:rows("memory")):stats{ by = { "name" } }) do
-      local each = out[row.name] or { count = 0, ticks = 0 }
-      out[row.name] = each
-      each.count, each.ticks = each.count + row.count, each.ticks + row.total
-    end
-  end
+--- Adds counts and ticks to the entry of a key, which begins as `new`.
+local function add(out, key, new, count, ticks)
+  local each = out[key] or new
+  out[key] = each
+  each.count, each.ticks = (each.count or 0) + count, (each.ticks or 0) + ticks
+end
+
+--- Entries by key as means over some devices.
+local function means(view, out, devices)
   for _, each in pairs(out) do
-    each.count, each.ms = each.count / lanes, view:ms(each.ticks) / lanes
+    each.count, each.ms = each.count / devices, view:ms(each.ticks) / devices
   end
   return out
+end
+
+--- A row for each key of two maps of entries, the largest difference first: first_count, second_count, first_ms,
+--- second_ms, difference_ms and what keep(row, entry) sets. Also the numbers of keys, and of those of one map alone.
+local function joined(a, b, top, keep)
+  local keys, rows, only_first, only_second, none = {}, {}, 0, 0, { count = 0, ms = 0.0 }
+  for key in pairs(a) do keys[key] = true end
+  for key in pairs(b) do keys[key] = true end
+  for _, key in ipairs(stats.keys(keys)) do
+    if not b[key] then only_first = only_first + 1 end
+    if not a[key] then only_second = only_second + 1 end
+    local x, y = a[key] or none, b[key] or none
+    rows[#rows + 1] = { key = key, first_count = x.count, second_count = y.count, first_ms = x.ms, second_ms = y.ms,
+      difference_ms = y.ms - x.ms }
+    keep(rows[#rows], a[key] or b[key])
+  end
+  table.sort(rows, function(p, q)
+    local x, y = math.abs(p.difference_ms), math.abs(q.difference_ms)
+    if x ~= y then return x > y end
+    return p.key < q.key
+  end)
+  local count = #rows
+  for i = (top or 20) + 1, count do rows[i] = nil end
+  for _, row in ipairs(rows) do row.key = nil end
+  return rows, count, only_first, only_second
+end
+
+local function kernels(view)
+  local out, lanes = {}, view:lanes()
+  for _, lane in ipairs(lanes) do
+    for _, row in ipairs((lane:rows("compute") + lane:rows("comm") + lane:rows("memory")):stats{ by = { "name" } }) do
+      add(out, row.name, { name = row.name }, row.count, row.total)
+    end
+  end
+  return means(view, out, #lanes)
 end
 
 local function parts(view)
@@ -36,33 +71,17 @@ end
 --- Compares two views; all figures are means over the devices of each trace.
 ---@return table { parts = {…}, kernels = {…}, only_first, only_second }
 function diff.compare(first, second, options)
-  local out = { parts = {}, kernels = {}, first = first.path, second = second.path,
+  local out = { parts = {}, first = first.path, second = second.path,
     devices = { #first:lanes(), #second:lanes() } }
   local a, b = parts(first), parts(second)
   for _, name in ipairs{ "span", "busy", "compute", "communication", "exposed_communication", "memory", "idle" } do
     out.parts[#out.parts + 1] = { name = name, first_ms = a[name], second_ms = b[name],
       difference_ms = b[name] - a[name], ratio = stats.ratio(b[name], a[name]) }
   end
-  local k, l, names = kernels(first), kernels(second), {}
-  for name in pairs(k) do names[name] = true end
-  for name in pairs(l) do names[name] = true end
-  local rows, only_first, only_second = {}, 0, 0
-  for _, name in ipairs(stats.keys(names)) do
-    local x, y = k[name], l[name]
-    if not y then only_first = only_first + 1 end
-    if not x then only_second = only_second + 1 end
-    x, y = x or { count = 0, ms = 0.0 }, y or { count = 0, ms = 0.0 }
-    rows[#rows + 1] = { name = name, first_count = x.count, second_count = y.count, first_ms = x.ms, second_ms = y.ms,
-      difference_ms = y.ms - x.ms, kind = comm.library_of(name) and "communication" or "other" }
-  end
-  table.sort(rows, function(p, q)
-    local x, y = math.abs(p.difference_ms), math.abs(q.difference_ms)
-    if x ~= y then return x > y end
-    return p.name < q.name
-  end)
-  out.kernel_names = #rows
-  for i = 1, math.min(#rows, options and options.top or 20) do out.kernels[i] = rows[i] end
-  out.only_first, out.only_second = only_first, only_second
+  out.kernels, out.kernel_names, out.only_first, out.only_second = joined(kernels(first), kernels(second),
+    options and options.top, function(row, each)
+      row.name, row.kind = each.name, comm.library_of(each.name) and "communication" or "other"
+    end)
   return out
 end
 
@@ -70,36 +89,19 @@ local function shapes(view)
   local out, devices = {}, operators.of_view(view)
   for _, device in ipairs(devices) do
     for _, row in ipairs(operators.by_shape(device.runs)) do
-      local key = ("%s %s %s %s"):format(row.name, row.shape, row.pass, row.dtype or "")
-      local each = out[key] or { name = row.name, shape = row.shape, pass = row.pass, count = 0, ms = 0.0 }
-      out[key] = each
-      each.count, each.ms = each.count + row.count / #devices, each.ms + view:ms(row.ticks) / #devices
+      add(out, ("%s %s %s %s"):format(row.name, row.shape, row.pass, row.dtype or ""),
+        { name = row.name, shape = row.shape, pass = row.pass }, row.count, row.ticks)
     end
   end
-  return out
+  return means(view, out, #devices)
 end
 
 --- Operators by shape and pass in two views, by difference: { name, shape, pass, first_count, second_count, first_ms,
 --- second_ms, difference_ms }, means over devices. Raises "missing" where a trace has no shapes.
 function diff.operators(first, second, options)
-  local a, b, keys, rows = shapes(first), shapes(second), {}, {}
-  for key in pairs(a) do keys[key] = true end
-  for key in pairs(b) do keys[key] = true end
-  for _, key in ipairs(stats.keys(keys)) do
-    local x, y = a[key], b[key]
-    local one = x or y
-    rows[#rows + 1] = { name = one.name, shape = one.shape, pass = one.pass, first_count = x and x.count or 0,
-      second_count = y and y.count or 0, first_ms = x and x.ms or 0.0, second_ms = y and y.ms or 0.0,
-      difference_ms = (y and y.ms or 0.0) - (x and x.ms or 0.0), key = key }
-  end
-  table.sort(rows, function(p, q)
-    local x, y = math.abs(p.difference_ms), math.abs(q.difference_ms)
-    if x ~= y then return x > y end
-    return p.key < q.key
-  end)
-  for i = (options and options.top or 20) + 1, #rows do rows[i] = nil end
-  for _, row in ipairs(rows) do row.key = nil end
-  return rows
+  return (joined(shapes(first), shapes(second), options and options.top, function(row, each)
+    row.name, row.shape, row.pass = each.name, each.shape, each.pass
+  end))
 end
 
 return diff

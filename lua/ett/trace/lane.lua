@@ -75,19 +75,10 @@ function Lane:rows(what)
 end
 
 --- All rows that touch the window in order of start, and the launch call of each (a matched selection, with holes for
---- unrecorded calls).
-function Lane:launches()
-  local found = cached(self, "launches", function()
-    local rows = self:touching():sort("ts")
-    return { rows, rows:match(self.view:launch_calls(), "correlation") }
-  end)
-  return found[1], found[2]
-end
-
---- The communication rows that start in the window in order of start, and their launch calls.
-function Lane:comm_launches()
-  local found = cached(self, "comm_launches", function()
-    local rows = self:rows("comm"):sort("ts")
+--- unrecorded calls). With `what`: rows of that kind that start in the window.
+function Lane:launches(what)
+  local found = cached(self, "launches_" .. tostring(what), function()
+    local rows = (what and self:rows(what) or self:touching()):sort("ts")
     return { rows, rows:match(self.view:launch_calls(), "correlation") }
   end)
   return found[1], found[2]

@@ -53,9 +53,7 @@ end
 --- The dimension in a host range's name, or nil.
 function parallel.of_range(name)
   for _, rule in ipairs(range_patterns) do
-    for _, pattern in ipairs(rule[2]) do
-      if name:find(pattern) then return rule[1] end
-    end
+    if comm.any_found(name, rule[2]) then return rule[1] end
   end
   return nil
 end
@@ -86,7 +84,7 @@ local function cases_of(lane, all)
   if not lane.tpu then
     local host = lane.view:named_rows("parallel", { "annotation", "cpu_op" },
       function(name) return parallel.of_range(name) ~= nil end)
-    local _, calls = lane:comm_launches()
+    local _, calls = lane:launches "comm"
     ranges = calls:enclosing(host)
     sources[1] = { rows = ranges, keys = { "name" } }
   end

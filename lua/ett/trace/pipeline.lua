@@ -3,6 +3,7 @@
 -- Each file maps an iteration to { total, fwd_start[], fwd_end[], bwd_start[], bwd_end[] }, and
 -- wgrad_start / wgrad_end where weight gradients are separate units. Times are milliseconds from
 -- the start of the iteration on that rank.
+local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
 local pipeline = {}
@@ -115,12 +116,7 @@ local marker_patterns = { "forward_step", "backward_step", "forward_backward_ste
   "Forward_MB", "Backward_MB", "forward_one_chunk", "backward_one_chunk", "pipeline_stage", "fwd_microbatch",
   "bwd_microbatch", "F%d+_mb%d+", "B%d+_mb%d+", "Stage%s*%d+%s*[FBW]" }
 
-local function is_marker(name)
-  for _, pattern in ipairs(marker_patterns) do
-    if name:find(pattern) then return true end
-  end
-  return false
-end
+local function is_marker(name) return comm.any_found(name, marker_patterns) end
 
 local function summary(view, method, list, extra)
   local bubble, total, ranks = 0, 0, {}

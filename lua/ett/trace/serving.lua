@@ -4,6 +4,8 @@
 -- versions write the tokens of the step before "context". SGLang writes step[MODE bs=REQUESTS toks=TOKENS]. Other
 -- engines name their ranges prefill / decode; such a name counts only if the trace has no backward pass, because data
 -- loaders decode too. A step ends with its last launched kernel, or with its range if no launch is recorded.
+local comm = require "ett.trace.comm"
+
 local serving = {}
 
 --- Words for decoding by other programs than language models.
@@ -27,9 +29,7 @@ function serving.parse(name)
     return { prefill = mode ~= "decode" and n or 0, decode = mode ~= "prefill" and n or 0, exact = true,
       prefill_tokens = mode ~= "decode" and tonumber(lower:match("toks=(%d+)") or 0) or nil }
   end
-  for _, word in ipairs(other_decoding) do
-    if lower:find(word) then return nil end
-  end
+  if comm.any_found(lower, other_decoding) then return nil end
   if lower:find("^prefill") or lower:find("[%W_]prefill") then return { prefill = 1, decode = 0, exact = false } end
   if lower:find("^decode%f[^%a]") or lower:find("[%W_]decode[%W_]") or lower:find("[%W_]decode$") then
     return { prefill = 0, decode = 1, exact = false }

@@ -43,10 +43,15 @@ local function add_row(run, name, ts, stop)
   run.kernels[name] = (run.kernels[name] or 0) + stop - ts
 end
 
---- Key of a run: the owner; for several backward nodes of one forward operator, that operator.
-local function identity(tree, node)
-  if tree.pass[node] == "backward" and tree.source[node] then return -tree.source[node] end
-  return node
+--- The run of a node in a list, added if new. Several backward nodes of one forward operator are one run.
+local function run_of(list, by_owner, tree, node)
+  local id = tree.pass[node] == "backward" and tree.source[node] and -tree.source[node] or node
+  local run = by_owner[id]
+  if not run then
+    run = new_run(tree, node, tree.name[node], #list + 1)
+    list[#list + 1], by_owner[id] = run, run
+  end
+  return run
 end
 
 --- Runs of a lane that start in its window, by their first device row.
@@ -61,12 +66,10 @@ function operators.of_lane(lane)
     for i = 1, #rows do
       local node = home[i] and tree.of_row[home[i]]
       node = node and tree.owner[node]
-      local id = node and identity(tree, node)
-      local run = id and by_owner[id]
+      local run = node and run_of(list, by_owner, tree, node)
       if not run then
-        run = new_run(tree, node, node and tree.name[node] or columns.name[i], #list + 1)
+        run = new_run(tree, nil, columns.name[i], #list + 1)
         list[#list + 1] = run
-        if id then by_owner[id] = run end
       end
       add_row(run, columns.name[i], columns.ts[i], columns["end"][i])
     end
@@ -101,13 +104,7 @@ function operators.of_host(view, process)
     local tree = operators.tree(view, process)
     local list, by_owner = {}, {}
     for _, n in ipairs(outermost(tree, view:window(process))) do
-      local id = identity(tree, n)
-      local run = by_owner[id]
-      if not run then
-        run = new_run(tree, n, tree.name[n], #list + 1)
-        list[#list + 1], by_owner[id] = run, run
-      end
-      add_row(run, tree.name[n], tree.ts[n], tree.stop[n])
+      add_row(run_of(list, by_owner, tree, n), tree.name[n], tree.ts[n], tree.stop[n])
     end
     return list
   end)
@@ -127,14 +124,8 @@ function operators.of_stretch(view, process, from, to, charge)
   for i, n in ipairs(nodes) do
     local stop, events = nodes[i + 1] and tree.ts[nodes[i + 1]] or to, 0
     while starts[at] and starts[at] < stop do at, events = at + 1, events + 1 end
-    local id = identity(tree, n)
-    local run = by_owner[id]
-    if not run then
-      run = new_run(tree, n, tree.name[n], #list + 1)
-      list[#list + 1], by_owner[id] = run, run
-    end
-    local begin = i == 1 and from or tree.ts[n]
-    add_row(run, tree.name[n], begin, stop)
+    local run = run_of(list, by_owner, tree, n)
+    add_row(run, tree.name[n], i == 1 and from or tree.ts[n], stop)
     run.ticks = math.max(0, run.ticks - charge(events))
   end
   return list, #starts

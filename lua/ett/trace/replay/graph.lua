@@ -97,18 +97,21 @@ local function launch_delay(rows, calls)
   return least
 end
 
---- Starts of device rows follow their stream, their launch, and rows of other streams that end just before.
-local function link_rows(self, rows, calls)
-  local by_stream, ends = {}, {}
-  local delay = launch_delay(rows, calls)
-  local finished = {} -- rows by end, to find the last end before a start
-  for i, row in ipairs(rows) do finished[i] = row end
+--- Device rows by end, and their ends.
+local function by_end(rows)
+  local finished, ends = table.move(rows, 1, #rows, 1, {}), {}
   table.sort(finished, function(a, b)
     if a.stop ~= b.stop then return a.stop < b.stop end
     return a.start < b.start
   end)
   for i, row in ipairs(finished) do ends[i] = row.stop end
-  local consumed = {}
+  return finished, ends
+end
+
+--- Starts of device rows follow their stream, their launch, and rows of other streams that end just before.
+local function link_rows(self, rows, calls)
+  local by_stream, delay = {}, launch_delay(rows, calls)
+  local finished, ends = by_end(rows) -- to find the last end before a start
   for _, row in ipairs(rows) do
     local before = by_stream[row.stream]
     local ready
@@ -127,25 +130,17 @@ local function link_rows(self, rows, calls)
     local last = finished[last_before(ends, row.ts)]
     if last and last.stream ~= row.stream and last.start ~= row.start and last.stop > (ready or math.mininteger) then
       self:follow(row.start, last.finish)
-      consumed[last] = true
     end
     self:settle(row.start)
     self:follow(row.finish, row.start)
     self:settle(row.finish)
     by_stream[row.stream] = row
   end
-  return consumed
 end
 
 --- Synchronisations end with the device row that they waited for.
 local function link_waits(self, rows, calls)
-  local finished, ends = {}, {}
-  for i, row in ipairs(rows) do finished[i] = row end
-  table.sort(finished, function(a, b)
-    if a.stop ~= b.stop then return a.stop < b.stop end
-    return a.start < b.start
-  end)
-  for i, row in ipairs(finished) do ends[i] = row.stop end
+  local finished, ends = by_end(rows)
   for _, call in ipairs(calls.list) do
     local waited = is_wait(call.name) and finished[last_before(ends, call.stop_time)]
     self:follow(call.stop, call.start)

@@ -18,7 +18,7 @@ replay.graph = graph.build
 
 --- Events in topological order. Events of a cycle, which invalid data can cause, keep their recorded times.
 local function order_of(g)
-  if g.order then return g.order, g.after end
+  if g.order then return g.order end
   local count, after, open = #g.time, {}, {}
   for n = 1, count do
     open[n] = #g.from[n]
@@ -39,8 +39,8 @@ local function order_of(g)
     end
     at = at + 1
   end
-  g.order, g.after = order, after
-  return order, after
+  g.order = order
+  return order
 end
 
 local function spans(g, time)
