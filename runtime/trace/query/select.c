@@ -1,10 +1,10 @@
 #include "trace/query/select.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/large.h"
+#include "io/number.h"
 
 void ett_selection_free(ett_selection *s) {
   free(s->rows);
@@ -308,12 +308,10 @@ int ett_arg_number(const ett_trace *t, const ett_trace_arg *arg, double *value) 
     *value = arg->value.number;
     return 1;
   case ETT_ARG_TEXT: {
-    const char *text = t->strings->items[arg->value.text].text;
-    char *end;
-    if (!isdigit((unsigned char)*text) && *text != '-' && *text != '.')
-      return 0;
-    *value = strtod(text, &end);
-    return end != text && *end == 0;
+    const ett_string *text = &t->strings->items[arg->value.text];
+    const ett_number n = ett_number_parse(text->text, text->length);
+    *value = n.number;
+    return n.kind != ETT_NUMBER_NONE;
   }
   default:
     return 0;

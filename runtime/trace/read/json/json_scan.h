@@ -199,7 +199,8 @@ void ett_json_settle(ett_json_scan *s, int count);
 /* Removes the args of an event that became no row. */
 void ett_json_trim(ett_json_scan *s);
 
-/* A JSON number as a double. Returns its end; NULL if it is malformed. */
+/* A JSON number of at most ETT_NUMBER_MAX_LENGTH bytes as a double. Returns its end;
+ * NULL if it is malformed. */
 const char *ett_json_number(const char *p, const char *end, double *value);
 
 /* A time in microseconds, any form, as ticks of 10^-decimals µs: rounded half away from

@@ -3,7 +3,6 @@
 #include "io/utf8.h"
 #include "trace/read/json/json_scan.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,54 +204,11 @@ static const char *number_end(const char *p, const char *end) {
   return q;
 }
 
-/* Returns 1 if the digits and the power of ten are exact as doubles: one division or
- * multiplication then rounds correctly (Clinger 1990). */
-static int number_fast(const char *p, const char *q, double *value) {
-  static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-  int minus = *p == '-', point = 0, places = 0;
-  uint64_t v = 0;
-  if (q - p > 19)
-    return 0;
-  for (p += minus; p < q; p++) {
-    if (*p == '.') {
-      point = 1;
-      continue;
-    }
-    if (*p == 'e' || *p == 'E')
-      return 0;
-    v = v * 10 + (uint64_t)(*p - '0');
-    places += point;
-  }
-  if (v > (uint64_t)1 << 53)
-    return 0;
-  *value = (double)v / power[places];
-  if (minus)
-    *value = -*value;
-  return 1;
-}
-
 const char *ett_json_number(const char *p, const char *end, double *value) {
   const char *q = number_end(p, end);
-  if (q == p)
-    return NULL;
-  if (number_fast(p, q, value))
-    return q;
-  char copy[64];
-  size_t n = (size_t)(q - p);
-  if (n < sizeof copy) {
-    memcpy(copy, p, n);
-    copy[n] = 0;
-    *value = strtod(copy, NULL);
-  } else {
-    char *heap = strndup(p, n);
-    if (!heap)
-      return NULL;
-    *value = strtod(heap, NULL);
-    free(heap);
-  }
-  return q;
+  const ett_number n = ett_number_parse(p, (size_t)(q - p));
+  *value = n.number;
+  return n.kind == ETT_NUMBER_NONE ? NULL : q;
 }
 
 const char *ett_json_time_slow(const char *p, const char *end, unsigned decimals,
