@@ -134,7 +134,7 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
                    .ticks_per_second = shared->ticks_per_second};
   int status = s->kind == ETT_TRACE_NSYS
                    ? shared->nsys(s->path, &r, &t->err)
-                   : ett_read_parsed(parsers[s->kind], s->path, &r, &t->err);
+                   : ett_read_parsed(parsers[s->kind], s, &r, &t->err);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
 }

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "trace/read/source.h"
 #include "trace/read/whole.h"
 
 /* Reads all bytes of a source, NULL with *err; capacity is an initial guess. */
@@ -36,43 +34,34 @@ static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_er
 
 /* Reads and decompresses a whole file; the caller frees it; NULL with *err. If the
  * compressed data is damaged, returns the data before the damage and sets *cut. */
-static char *read_whole(const char *path, size_t *size, bool *cut, ett_err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct stat st;
-  char head[4], *bytes = NULL;
-  if (fd < 0 || fstat(fd, &st) != 0) {
-    ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", path, strerror(errno));
-    if (fd >= 0)
-      close(fd);
+static char *read_whole(const ett_source *s, size_t *size, bool *cut, ett_err *err) {
+  ett_file_source file = {open(s->path, O_RDONLY | O_CLOEXEC), 0};
+  ett_byte_source source = {&file, ett_file_source_read};
+  ett_inflate *in = NULL;
+  char *bytes = NULL;
+  if (file.fd < 0) {
+    ett_err_set(err, ETT_ERR_IO, "cannot read '%s': %s", s->path, strerror(errno));
     return NULL;
   }
-  ett_file_source file = {fd, 0};
-  ett_byte_source source = {&file, ett_file_source_read};
-  ptrdiff_t n = source.read(source.context, head, sizeof head, err);
-  if (n >= 0) {
-    ett_compression kind = ett_compression_of(head, (size_t)n);
-    ett_inflate *in = NULL;
-    file.offset = 0;
-    if (kind != ETT_COMPRESSION_NONE) {
-      in = ett_inflate_new(kind, source);
-      source = (ett_byte_source){in, ett_inflate_read};
-    }
-    if (kind != ETT_COMPRESSION_NONE && !in)
-      ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-    else
-      bytes = drain(source, (size_t)st.st_size + 4096, size, err);
-    *cut = in && ett_inflate_fault(in);
-    ett_inflate_free(in);
+  if (s->compression != ETT_COMPRESSION_NONE) {
+    in = ett_inflate_new(s->compression, source);
+    source = (ett_byte_source){in, ett_inflate_read};
   }
-  close(fd);
+  if (source.context)
+    bytes = drain(source, s->bytes + 4096, size, err);
+  else
+    ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  *cut = in && ett_inflate_fault(in);
+  ett_inflate_free(in);
+  close(file.fd);
   return bytes;
 }
 
-int ett_read_parsed(ett_trace_parser *parse, const char *path, ett_reading *r,
+int ett_read_parsed(ett_trace_parser *parse, const ett_source *s, ett_reading *r,
                     ett_err *err) {
   size_t size = 0;
   bool cut = false;
-  char *bytes = read_whole(path, &size, &cut, err);
+  char *bytes = read_whole(s, &size, &cut, err);
   if (!bytes)
     return -1;
   if (cut)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "trace/read/source.h"
 #include "trace/table/part.h"
 
 typedef struct slice {
@@ -30,7 +31,7 @@ ett_trace_parser ett_xplane_parse, ett_perfetto_parse, ett_rocprof_parse,
 
 /* Reads a file, decompresses gzip and zstd, and parses it; -1 with *err. If the
  * compressed data is damaged, the data before the damage is parsed. */
-int ett_read_parsed(ett_trace_parser *parse, const char *path, ett_reading *r,
+int ett_read_parsed(ett_trace_parser *parse, const ett_source *s, ett_reading *r,
                     ett_err *err);
 
 static inline slice slice_of(const char *text) {
