@@ -281,21 +281,15 @@ static int selection_numbered(lua_State *L) {
 }
 
 typedef struct line {
+  int64_t key; /* the largest first */
   uint32_t group;
   ett_stats stats;
 } line;
 
-static int by_total(const void *a, const void *b) {
+static int by_key(const void *a, const void *b) {
   const line *x = a, *y = b;
-  if (x->stats.total != y->stats.total)
-    return x->stats.total > y->stats.total ? -1 : 1;
-  return x->group < y->group ? -1 : x->group > y->group;
-}
-
-static int by_count(const void *a, const void *b) {
-  const line *x = a, *y = b;
-  if (x->stats.count != y->stats.count)
-    return x->stats.count > y->stats.count ? -1 : 1;
+  if (x->key != y->key)
+    return x->key > y->key ? -1 : 1;
   return x->group < y->group ? -1 : x->group > y->group;
 }
 
@@ -335,9 +329,10 @@ static int selection_stats(lua_State *L) {
     lines[i].group = i;
     ett_stats_of(&lines[i].stats, x->t, g->rows + g->begin[i],
                  g->begin[i + 1] - g->begin[i], scratch + g->begin[i], percent_count > 0);
+    lines[i].key = order == 1 ? lines[i].stats.total : lines[i].stats.count;
   }
   if (order && g->count)
-    qsort(lines, g->count, sizeof *lines, order == 1 ? by_total : by_count);
+    qsort(lines, g->count, sizeof *lines, by_key);
   const uint32_t shown =
       top < (lua_Integer)g->count ? (uint32_t)(top > 0 ? top : 0) : g->count;
   lua_createtable(L, (int)shown, 0);

@@ -38,12 +38,19 @@ static size_t place(uint64_t bits, uint32_t file, size_t mask) {
 /* A searched key without a row yet. */
 #define PENDING (ETT_TRACE_NONE - 1)
 
-/* The slot of a key, or the empty slot for it. */
-static entry *slot_of(entry *table, size_t mask, uint64_t bits, uint32_t file) {
+/* The slot of a row's key, or the empty slot for it, with the key; NULL without a key. */
+static inline entry *slot_of(entry *table, size_t mask, const ett_trace *t, ett_key key,
+                             uint32_t row) {
+  uint64_t bits;
+  if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
+    return NULL;
+  const uint32_t file = t->blocks[row >> 16].file;
   size_t p = place(bits, file, mask);
   while (table[p].row != ETT_TRACE_NONE &&
          (table[p].bits != bits || table[p].file != file))
     p = (p + 1) & mask;
+  table[p].bits = bits;
+  table[p].file = file;
   return &table[p];
 }
 
@@ -62,30 +69,19 @@ int ett_link_match(ett_selection *out, const ett_trace *t, const ett_selection *
     return -1;
   }
   memset(table, 0xFF, size * sizeof *table);
-  uint64_t bits;
   for (size_t i = 0; by_wanted && i < s->count; i++) {
-    uint32_t row = s->rows[i];
-    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
-      continue;
-    uint32_t file = t->blocks[row >> 16].file;
-    entry *e = slot_of(table, size - 1, bits, file);
-    *e = (entry){bits, file, PENDING};
+    entry *e = slot_of(table, size - 1, t, key, s->rows[i]);
+    if (e)
+      e->row = PENDING;
   }
   for (size_t i = 0; i < r->count; i++) {
-    uint32_t row = r->rows[i];
-    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
-      continue;
-    uint32_t file = t->blocks[row >> 16].file;
-    entry *e = slot_of(table, size - 1, bits, file);
-    if (e->row == (by_wanted ? PENDING : ETT_TRACE_NONE))
-      *e = (entry){bits, file, row};
+    entry *e = slot_of(table, size - 1, t, key, r->rows[i]);
+    if (e && e->row == (by_wanted ? PENDING : ETT_TRACE_NONE))
+      e->row = r->rows[i];
   }
   for (size_t i = 0; i < s->count; i++) {
-    uint32_t row = s->rows[i];
-    if (row == ETT_TRACE_NONE || !key_bits(t, key, row, &bits))
-      continue;
-    const entry *e = slot_of(table, size - 1, bits, t->blocks[row >> 16].file);
-    if (e->row < PENDING && e->row != row)
+    const entry *e = slot_of(table, size - 1, t, key, s->rows[i]);
+    if (e && e->row < PENDING && e->row != s->rows[i])
       out->rows[i] = e->row;
   }
   free(table);

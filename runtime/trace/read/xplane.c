@@ -41,19 +41,18 @@ static int by_id(const void *a, const void *b) {
   return *x < *y ? -1 : *x > *y;
 }
 
-static stat_name *stat_of(const plane *p, int64_t id) {
-  if (id > 0 && (uint64_t)id <= p->stat_count && p->stats[id - 1].id == id)
-    return &p->stats[id - 1];
-  return p->stat_count ? bsearch(&id, p->stats, p->stat_count, sizeof *p->stats, by_id)
-                       : NULL;
+/* The entry of an id in a sorted table, or NULL. Most ids are the entries' numbers. */
+static inline void *entry_of(void *table, uint32_t count, size_t size, int64_t id) {
+  if (id > 0 && (uint64_t)id <= count) {
+    char *guess = (char *)table + (size_t)(id - 1) * size;
+    if (by_id(guess, &id) == 0)
+      return guess;
+  }
+  return count ? bsearch(&id, table, count, size, by_id) : NULL;
 }
 
-static event_name *event_of(const plane *p, int64_t id) {
-  if (id > 0 && (uint64_t)id <= p->event_count && p->events[id - 1].id == id)
-    return &p->events[id - 1];
-  return p->event_count
-             ? bsearch(&id, p->events, p->event_count, sizeof *p->events, by_id)
-             : NULL;
+static stat_name *stat_of(const plane *p, int64_t id) {
+  return entry_of(p->stats, p->stat_count, sizeof *p->stats, id);
 }
 
 /* Adds an entry of the plane's stat_metadata (field 5) or event_metadata, unless it is
@@ -211,7 +210,7 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
     row.ts = row.ts / 1000;
     row.dur = row.dur / 1000;
   }
-  event_name *m = event_of(p, id);
+  event_name *m = entry_of(p->events, p->event_count, sizeof *p->events, id);
   if (m) {
     if (m->name == ETT_STRING_NONE && resolve(x, m))
       return -1;
