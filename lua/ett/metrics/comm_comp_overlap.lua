@@ -9,7 +9,6 @@ are means, ratios are those of the sums. A ratio over 0 is n/a.]],
   needs = "device rows",
   units = { comm_time_ms = "ms", comp_time_ms = "ms", overlap_time_ms = "ms", overlap_ratio_of_comm = "share",
     overlap_ratio_of_comp = "share" },
-  args = require("ett.trace.comm").args,
   differs = "the public tool reads one rank, adds durations without uniting them, and counts host rows named nccl:*",
   compute = function(view)
     local sums, ranks = { comm = 0, comp = 0, overlap = 0, comm_kernels = 0, comp_kernels = 0 }, {}

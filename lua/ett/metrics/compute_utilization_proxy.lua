@@ -7,7 +7,6 @@ return require("ett.trace.totals").metric {
   definition = "|K| / span of each device; mean over devices. It does not say how well the kernels use the device.",
   needs = "device rows",
   unit = "share",
-  args = require("ett.trace.comm").args,
   differs = "the public tool divides the compute of all chips together by the span of host and devices",
   value = function(lane) return stats.ratio(lane:compute():measure(), lane:span_ticks()) end,
 }

@@ -38,7 +38,6 @@ top_kernel_share: largest total of one kernel name over the total of all kernels
 unreadable rows and of rows of negative duration. gaps_gt_1ms_us: idle time in gaps of more than 1 ms.]],
   needs = "device rows; a process without them is listed with kernels = 0",
   units = { gpu_span_us = "us", busy_us = "us", idle_us = "us", top_kernel_share = "share" },
-  args = comm.args,
   differs = "tools that classify by name also count host rows and annotations as device time",
   compute = function(view)
     local ranks, with_lane = {}, {}

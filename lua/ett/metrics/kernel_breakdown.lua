@@ -9,7 +9,6 @@ copies), mean, p50, p95 (nearest rank), max. The first --top names (20), and the
 by hlo_category.]],
   needs = "device rows",
   units = { total_ms = "ms", mean_us = "us", share = "share" },
-  args = require("ett.trace.comm").args,
   options = { "top" },
   compute = function(view, options)
     local compute, communication = view:lane_sum("compute"), view:lane_sum("comm")

@@ -5,7 +5,6 @@ return require("ett.trace.totals").metric {
   definition = "Device rows that are communication; sum over devices.",
   needs = "device rows",
   unit = "count",
-  args = require("ett.trace.comm").args,
   differs = "the public tool counts every row, host included, whose name or category holds a collective's name",
   fold = "sum",
   value = function(lane) return #lane:rows("comm") end,

@@ -11,7 +11,7 @@ as 0 (sm_coverage_over_span). mean_warps_per_sm and est_achieved_occupancy are t
 the same way.]],
   needs = "kernels with the argument 'blocks per SM'",
   units = { mean_sm_coverage = "share", sm_coverage_over_span = "share", est_achieved_occupancy = "share" },
-  args = { "blocks per SM", "warps per SM", "est. achieved occupancy %", "hlo_category", "long_name" },
+  args = { "blocks per SM", "warps per SM", "est. achieved occupancy %" },
   differs = "the public tool averages the first files only, and excludes idle time from every figure",
   compute = function(view)
     local ranks, sums = {}, { covered = 0.0, ticks = 0, span = 0 }

@@ -18,7 +18,6 @@ idle_frac = 1 - busy / duration. max_step_ms is that of the slowest rank. gpu_st
 copies of the step markers, which are shorter: from the first kernel of the step to its last.]],
   needs = "ProfilerStep# markers on the host track, device rows",
   units = { step_ms = "ms", comm_union_us = "us", comp_union_us = "us", busy_us = "us", idle_frac = "share" },
-  args = require("ett.trace.comm").args,
   --- As text: one line for each step and rank.
   table = function(result)
     local rows = {}

@@ -11,7 +11,6 @@ began, "device" if before (dependency, stream order), "unknown" if its launch wa
 window time before the first and after the last row.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
   units = { compute_ms = "ms", exposed_comm_ms = "ms", memory_ms = "ms", idle_ms = "ms" },
-  args = require("ett.trace.comm").args,
   compute = function(view)
     local ranks, sums = {}, {}
     for _, lane in ipairs(view:lanes()) do

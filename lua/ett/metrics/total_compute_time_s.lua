@@ -5,7 +5,6 @@ return require("ett.trace.totals").metric {
   definition = "|K| of united intervals: device rows that are neither communication nor copies; mean over devices.",
   needs = "device rows",
   unit = "s",
-  args = require("ett.trace.comm").args,
   differs = "the public tool adds the durations of all rows that match a list of words, over all chips",
   value = function(lane, view) return view:s(lane:compute():measure()) end,
 }

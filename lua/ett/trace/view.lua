@@ -33,13 +33,14 @@ View.cached = cached
 
 --- Opens a trace for metrics.
 ---@param path string folder or file
----@param options table? profile_mode, args (list of arg names to keep), step, window = {from_ms, to_ms}, threads,
+---@param options table? profile_mode, args (names to keep beside comm.args), step, window = {from_ms, to_ms}, threads,
 ---  progress, and options of metrics (n_chips, model_params, peak_flops, align, top …; cluster: a cluster table)
 ---@return table? view, any? err
 function trace_view.open(path, options)
   options = options or {}
   local trace = require "ett.trace"
-  local opened, why = trace.open(path, { args = options.args, profile_mode = options.profile_mode,
+  local args = table.move(comm.args, 1, #comm.args, 1 + #(options.args or {}), { table.unpack(options.args or {}) })
+  local opened, why = trace.open(path, { args = args, profile_mode = options.profile_mode,
     threads = options.threads, progress = options.progress, memory_bytes = require("ett.host").memory_limit })
   local view = setmetatable({ path = path, options = options, trace = opened, cache = {} }, View)
   if not opened then

@@ -55,11 +55,6 @@ typedef struct ett_lua_name_set {
 int ett_lua_trace_name_set(lua_State *L);
 void ett_lua_name_set_type(lua_State *L);
 
-/* ---- tables.c ---- */
-
-void ett_lua_push_files(lua_State *L, const ett_trace *t);
-void ett_lua_push_warnings(lua_State *L, const ett_trace *t);
-
 /* ---- selection.c ---- */
 
 /* User value 1 holds the trace. */
