@@ -69,6 +69,13 @@ describe("the TPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("tell communication without args of the metric's own", function()
+    with_trace(function(folder)
+      local view <close> = assert(require("ett.trace.view").open(folder))
+      assert.equal(390.0, view:us(view:lanes()[1]:comm():measure()))
+    end)
+  end)
+
   it("count FLOPs and estimate tokens", function()
     with_trace(function(folder)
       assert.near(1e7, value(folder, "total_model_flops_from_args"), 1e-3)
