@@ -163,6 +163,14 @@ describe("selections", function()
     end
   end)
 
+  it("group by every column that get reads", function()
+    for _, field in ipairs { "ts", "dur", "end", "row" } do
+      for _, group in ipairs(t:events():group { field }) do
+        for i = 1, #group.events do assert.equal(group[field], group.events:get(i, field)) end
+      end
+    end
+  end)
+
   it("match by correlation, find what encloses and what came before", function()
     local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
     local ops = t:events { class = "cpu_op" }

@@ -161,10 +161,11 @@ static ett_key key_named(lua_State *L, const ett_trace *t, const char *name) {
     return (ett_key){ETT_KEY_ARG, ett_lua_arg_column(L, t, name + 4)};
   int kind = ett_key_find(name);
   if (kind < 0)
-    luaL_error(L,
-               "unknown key '%s' (file, rank, device, stream, track, pid, tid, process, "
-               "thread, name, category, class, ph, correlation, arg:NAME)",
-               name);
+    luaL_error(
+        L,
+        "unknown key '%s' (file, rank, device, stream, track, pid, tid, process, "
+        "thread, name, category, class, ph, correlation, ts, dur, end, row, arg:NAME)",
+        name);
   return (ett_key){(ett_key_kind)kind, 0};
 }
 
@@ -385,21 +386,11 @@ static int selection_link(lua_State *L) {
 
 /* ---- single rows, and columns of rows ---- */
 
-enum { FIELD_TS, FIELD_DUR, FIELD_END, FIELD_ROW, FIELD_KEY };
-
-typedef struct field {
-  int what;
-  ett_key key;
-} field;
-
-static field check_field(lua_State *L, const ett_trace *t, const char *name) {
-  static const char *const fixed[] = {"ts", "dur", "end", "row"};
-  for (int i = 0; i < 4; i++)
-    if (strcmp(fixed[i], name) == 0)
-      return (field){.what = i};
+/* A column, or an arg with or without "arg:". */
+static ett_key check_field(lua_State *L, const ett_trace *t, const char *name) {
   int kind = ett_key_find(name);
   if (kind >= 0)
-    return (field){FIELD_KEY, {(ett_key_kind)kind, 0}};
+    return (ett_key){(ett_key_kind)kind, 0};
   int arg = ett_trace_arg_find(t, strncmp(name, "arg:", 4) == 0 ? name + 4 : name);
   if (arg < 0)
     luaL_error(L,
@@ -407,32 +398,14 @@ static field check_field(lua_State *L, const ett_trace *t, const char *name) {
                "class, rank, file, device, stream, track, pid, tid, process, thread, ph, "
                "correlation) nor an arg requested when the trace was opened",
                name);
-  return (field){FIELD_KEY, {ETT_KEY_ARG, (uint32_t)arg}};
+  return (ett_key){ETT_KEY_ARG, (uint32_t)arg};
 }
 
-static void push_field(lua_State *L, const ett_trace *t, const field *f, uint32_t row) {
-  if (row == ETT_TRACE_NONE) {
-    lua_pushnil(L);
-    return;
-  }
-  switch (f->what) {
-  case FIELD_TS:
-    lua_pushinteger(L, ETT_ROW(t, ts, row));
-    break;
-  case FIELD_DUR:
-    lua_pushinteger(L, ETT_ROW(t, dur, row));
-    break;
-  case FIELD_END:
-    lua_pushinteger(L, ETT_ROW(t, ts, row) + ETT_ROW(t, dur, row));
-    break;
-  case FIELD_ROW:
-    lua_pushinteger(L, row);
-    break;
-  default: {
-    ett_key_value v = ett_key_of(t, f->key, row);
-    push_key(L, t, f->key, &v);
-  }
-  }
+static void push_field(lua_State *L, const ett_trace *t, ett_key key, uint32_t row) {
+  ett_key_value v = {.type = ETT_ARG_NONE};
+  if (row != ETT_TRACE_NONE)
+    v = ett_key_of(t, key, row);
+  push_key(L, t, key, &v);
 }
 
 static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index) {
@@ -444,30 +417,23 @@ static uint32_t row_at(lua_State *L, const ett_lua_selection *x, int index) {
 static int selection_get(lua_State *L) {
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
   uint32_t row = row_at(L, x, 2);
-  field f = check_field(L, x->t, luaL_checkstring(L, 3));
-  push_field(L, x->t, &f, row);
+  push_field(L, x->t, check_field(L, x->t, luaL_checkstring(L, 3)), row);
   return 1;
 }
 
 static void push_event(lua_State *L, const ett_trace *t, uint32_t row) {
-  static const char *const names[] = {
-      "ts",    "dur",  "end",     "row",    "name",   "category",
-      "class", "rank", "file",    "device", "stream", "track",
-      "pid",   "tid",  "process", "thread", "ph",     "correlation"};
   if (row == ETT_TRACE_NONE) {
     lua_pushnil(L);
     return;
   }
   lua_createtable(L, 0, 20);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    field f = check_field(L, t, names[i]);
-    push_field(L, t, &f, row);
-    lua_setfield(L, -2, names[i]);
+  for (int kind = 0; kind < ETT_KEY_ARG; kind++) {
+    push_field(L, t, (ett_key){(ett_key_kind)kind, 0}, row);
+    lua_setfield(L, -2, ett_key_name((ett_key_kind)kind));
   }
   lua_newtable(L);
   for (uint32_t a = 0; a < t->arg_count; a++) {
-    field f = {FIELD_KEY, {ETT_KEY_ARG, a}};
-    push_field(L, t, &f, row);
+    push_field(L, t, (ett_key){ETT_KEY_ARG, a}, row);
     lua_setfield(L, -2, t->arg_names[a]);
   }
   lua_setfield(L, -2, "args");
@@ -499,10 +465,10 @@ static int selection_iter(lua_State *L) {
   return 3;
 }
 
-static void push_column(lua_State *L, const ett_lua_selection *x, const field *f) {
+static void push_column(lua_State *L, const ett_lua_selection *x, ett_key key) {
   lua_createtable(L, x->s.count < 1 << 24 ? (int)x->s.count : 0, 0);
   for (size_t i = 0; i < x->s.count; i++) {
-    push_field(L, x->t, f, x->s.rows[i]);
+    push_field(L, x->t, key, x->s.rows[i]);
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
       lua_pushboolean(L, 0);
@@ -519,18 +485,17 @@ static int selection_columns(lua_State *L) {
   luaL_checkstack(L, (int)n + 8, NULL);
   for (lua_Integer i = 1; i <= n; i++) {
     lua_geti(L, 2, i);
-    field f = check_field(L, x->t, luaL_checkstring(L, -1));
+    ett_key key = check_field(L, x->t, luaL_checkstring(L, -1));
     lua_pop(L, 1);
-    push_column(L, x, &f);
+    push_column(L, x, key);
   }
   return (int)n;
 }
 
 static int selection_values(lua_State *L) {
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
-  field f = {FIELD_KEY,
-             {ETT_KEY_ARG, ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2))}};
-  push_column(L, x, &f);
+  push_column(
+      L, x, (ett_key){ETT_KEY_ARG, ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2))});
   return 1;
 }
 

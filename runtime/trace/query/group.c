@@ -21,6 +21,10 @@ static const char *const key_names[] = {
     [ETT_KEY_CLASS] = "class",
     [ETT_KEY_PH] = "ph",
     [ETT_KEY_CORRELATION] = "correlation",
+    [ETT_KEY_TS] = "ts",
+    [ETT_KEY_DUR] = "dur",
+    [ETT_KEY_END] = "end",
+    [ETT_KEY_ROW] = "row",
 };
 
 int ett_key_find(const char *name) {
@@ -86,6 +90,14 @@ ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row) {
     return integer(b->ph[i] & 0x7F);
   case ETT_KEY_CORRELATION:
     return b->correlation[i] < 0 ? missing : integer(b->correlation[i]);
+  case ETT_KEY_TS:
+    return integer(b->ts[i]);
+  case ETT_KEY_DUR:
+    return integer(b->dur[i]);
+  case ETT_KEY_END:
+    return integer(b->ts[i] + b->dur[i]);
+  case ETT_KEY_ROW:
+    return integer(row);
   case ETT_KEY_ARG: {
     const ett_trace_arg *a = ett_trace_arg_at(t, key.arg, row);
     return a ? *a : missing;

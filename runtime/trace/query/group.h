@@ -19,6 +19,10 @@ typedef enum ett_key_kind {
   ETT_KEY_CLASS,
   ETT_KEY_PH,
   ETT_KEY_CORRELATION,
+  ETT_KEY_TS,
+  ETT_KEY_DUR,
+  ETT_KEY_END,
+  ETT_KEY_ROW,
   ETT_KEY_ARG, /* then key.arg */
 } ett_key_kind;
 
