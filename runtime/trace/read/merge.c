@@ -761,7 +761,7 @@ static int merge_times(merge *m) {
   times x = {.m = m,
              .shift = calloc(m->t->file_count + 1, sizeof *x.shift),
              .found = calloc(m->t->block_count + 1, sizeof *x.found)};
-  int64_t base;
+  int64_t base = 0;
   const bool good = x.shift && x.found;
   const int status = good ? find_shifts(m, x.shift, &base) : no_memory(m);
   if (status == 0)
