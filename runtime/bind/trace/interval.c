@@ -95,7 +95,8 @@ static int set_measure_in(lua_State *L) {
   lua_createtable(L, n < 1 << 20 ? (int)n : 0, 0);
   for (lua_Integer i = 1; i <= n; i++) {
     ett_interval w =
-        flat ? (ett_interval){ett_lua_integer_at(L, 2, i), ett_lua_integer_at(L, 3, i)} : pair(L, 2, i);
+        flat ? (ett_interval){ett_lua_integer_at(L, 2, i), ett_lua_integer_at(L, 3, i)}
+             : pair(L, 2, i);
     lua_pushinteger(L, ett_intervals_measure_in(s, w.from, w.to));
     lua_rawseti(L, 4, i);
   }
