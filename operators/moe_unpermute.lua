@@ -91,6 +91,9 @@ function op.cpu(s, pass)
     cols = s.hidden, vocab = s.tokens } }
 end
 
+--- As ett.trace.operators.kinds names the host operators that un-permute.
+function op.recorded(s) return { what = "moe_unpermute", rows = s.tokens * s.top_k, cols = s.hidden } end
+
 op.torch = [[
 copies, weight = tensor(s.tokens * s.top_k, s.hidden), tensor(s.tokens, s.top_k)
 place = torch.randperm(s.tokens * s.top_k, device=copies.device)

@@ -26,10 +26,9 @@ function expected.operation(op, shape)
     return { family = family, rows = s.rows, cols = s.cols, vocab = s.vocab }
   elseif family == "cross_entropy" then
     return { family = family, rows = s.rows, cols = s.cols }
-  elseif op.name == "moe_permute" then
-    return { family = family, what = op.name, rows = shape.tokens, cols = shape.hidden }
-  elseif op.name == "moe_unpermute" then
-    return { family = family, what = op.name, rows = shape.tokens * shape.top_k, cols = shape.hidden }
+  elseif op.recorded then
+    local r = op.recorded(shape)
+    return { family = family, what = r.what, rows = r.rows, cols = r.cols }
   elseif said[op.name] and s.rows then
     return { family = "elementwise", what = said[op.name], rows = s.rows, cols = s.cols }
   end
