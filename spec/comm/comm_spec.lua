@@ -103,6 +103,21 @@ describe("ett.comm", function()
     end
   end)
 
+  it("answers every kind and cluster of one placement as on its own", function()
+    local curves = { all_reduce = { [8] = { 1e3, 1e9, 1e9, 3e11 } }, all_gather = { [8] = { 1e3, 5e8, 1e9, 2e11 } } }
+    local measured = { name = "measured", gpus_per_node = 8, links = { inter = inter,
+      intra = { bandwidth = 200e9, latency = 3e-6, curves = curves } } }
+    local kinds = { "all_reduce", "all_gather", "send_recv", "reduce_scatter", "send_recv", "all_to_all" }
+    for _, nodes in ipairs { 1, 2 } do
+      local one = { nodes = nodes, gpus_per_node = 8, groups_per_node = 1 } -- its tiers may be kept
+      for _, on in ipairs { cluster, measured, cluster } do
+        for _, kind in ipairs(kinds) do
+          assert.same(estimate(kind, 1e6, nodes, 8, 1, on), collectives.time(on, kind, 1e6, one), kind)
+        end
+      end
+    end
+  end)
+
   it("says what is missing or wrong", function()
     local function message(...)
       local ok, why = pcall(...)

@@ -290,7 +290,7 @@ end
 
 --- Timer of one kind of collective in one placement, for any number of bytes. Raises if no model serves the group.
 ---@param kind string standard name
----@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }
+---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; it must not change afterwards
 ---@return function function(bytes of the whole buffer): seconds, bus bandwidth, name of the model, whether measured
 ---@return function function(): the law of ett.comm that these are, and whether it is measured; or nil
 function collectives.timer(cluster, kind, topology)
