@@ -4,10 +4,10 @@
 
 WORLD processes train, forked since importing PyTorch takes seconds.
 
-JOB.json: {"threads", "out", "turns", "steps", "quiet", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab",
-"trace"}]}. The cases alternate, so that all of them run under the same states of the machine. A turn trains each case
-for `steps` / `turns` steps, until it has `steps` steps. With several ranks, a case needs `steps` undisturbed steps, and
-runs at most three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
+JOB.json: {"threads", "out", "steps", "quiet", "cases": [{"layers", "hidden", "heads", "seq", "batch", "vocab",
+"trace"}]}. The cases alternate, so that all of them run under the same states of the machine. A turn times one step of
+each case, until the case has `steps` steps. With several ranks, a case needs `steps` undisturbed steps, and runs at most
+three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
 
 A case with "trace" (a folder) also runs steps without gradient all-reduces. In each turn torch.profiler records one
 such step on every rank, so that each operator runs beside the same one of the other ranks. Rank 0 writes its own
@@ -96,6 +96,7 @@ class Training:
     def __init__(self, case, job, rank, world):
         torch.manual_seed(1)
         self.case, self.job, self.rank, self.world, self.trained = case, job, rank, world, 0
+        self.traced = "trace" in case
         self.model = GPT(case)
         if world > 1:
             self.model = nn.parallel.DistributedDataParallel(self.model)
@@ -154,20 +155,28 @@ class Training:
 
     def visit(self):
         """Runs one turn; false if the case has enough steps."""
-        traced = self.case.get("trace")
-        kinds = ["steps"] if not traced or self.world > 1 else []
-        kinds += ["alone"] if traced else []
+        kinds = ["steps"] if not self.traced or self.world > 1 else []
+        kinds += ["alone"] if self.traced else []
         if all(self.finished(kind) for kind in kinds):
             return False
         for _ in range(3 if self.trained == 0 else 1):  # the caches hold data of another case
             self.losses.append(float(self.step().detach()))
         for kind in kinds:
-            for _ in range(max(1, self.job["steps"] // self.job["turns"])):
-                with self.alone() if kind == "alone" else contextlib.nullcontext():
-                    self.losses.append(float(self.timed(kind, contextlib.nullcontext()).detach()))
-        if traced:  # profiled last: the profiler's lists evict the model from the caches
+            with self.alone() if kind == "alone" else contextlib.nullcontext():
+                self.losses.append(float(self.timed(kind, contextlib.nullcontext()).detach()))
+        if self.traced:  # profiled last: the profiler's lists evict the model from the caches
             self.record()
         return True
+
+
+def mixed(cases):
+    """The cases in the order of a turn: the recorded and the other ones evenly mixed, so that both meet the same states
+    of the machine."""
+    places = {}
+    for traced in (True, False):
+        same = [case for case in cases if case.traced == traced]
+        places.update((case, (i + 0.5) / len(same)) for i, case in enumerate(same))
+    return sorted(cases, key=places.get)
 
 
 def main():
@@ -180,7 +189,8 @@ def main():
         torch.distributed.init_process_group("gloo", "file://" + os.path.abspath(job["out"]) + ".store", rank=rank,
                                              world_size=world)
     cases = [Training(case, job, rank, world) for case in job["cases"]]
-    while any([case.visit() for case in cases]):
+    turn = mixed(cases)
+    while any([case.visit() for case in turn]):
         pass
     if rank == 0:
         results = [{**case.seen, "first_loss": case.losses[0], "last_loss": case.losses[-1]} for case in cases]

@@ -47,9 +47,6 @@ local function sampled_sizes(sizes, count)
 end
 validate_torch.sampled_sizes = sampled_sizes
 
---- Turns over which the steps of a case are spread.
-local turns = 6
-
 local function case_of(c, trace)
   return { layers = c[1], hidden = c[2], heads = c[3], vocab = c[4], batch = c[5], seq = c[7], trace = trace }
 end
@@ -57,8 +54,8 @@ end
 --- Runs the program on some cases in `world` processes; returns the results of each case.
 function Backend:run(cases, world)
   local job, out = ("%s/job%d.json"):format(self.out, world), ("%s/result%d.json"):format(self.out, world)
-  folders.write(job, json.encode { threads = 1, out = out, turns = math.min(turns, self.steps), steps = self.steps,
-    quiet = watch.foreign, cases = json.array(cases) })
+  folders.write(job, json.encode { threads = 1, out = out, steps = self.steps, quiet = watch.foreign,
+    cases = json.array(cases) })
   local log = ("%s/log%d"):format(self.out, world)
   -- torch.set_num_threads does not reach the threads of OpenBLAS
   local ok = os.execute(("OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo %s -B %s %s %d >%s 2>&1")
