@@ -11,6 +11,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local hyper_parameters = require "ett.model.hyper"
 local layers_of_list = require "ett.model.list"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
@@ -42,14 +43,6 @@ local function check_entry(entry)
   return entry
 end
 
--- The same entry for another operator.
-local function renamed(entry, name)
-  local same = {}
-  for key, value in pairs(entry) do same[key] = value end
-  same.op = name
-  return same
-end
-
 --- The entries of a layer, with the operators that move tokens to experts and back (`moves` of an operator file). A
 --- layer that lists its router and neither of the two gets both: one behind the router, the other behind the second
 --- all-to-all of experts, else behind the last operator of experts.
@@ -69,8 +62,8 @@ local function with_moves(entries)
     list[#list + 1] = entry
     if op and op.moves and not (named[op.moves[1]] or named[op.moves[2]]) then
       close()
-      list[#list + 1] = renamed(entry, op.moves[1])
-      back, exchanges, last = renamed(entry, op.moves[2]), 0, #list
+      list[#list + 1] = merged(entry, { op = op.moves[1] })
+      back, exchanges, last = merged(entry, { op = op.moves[2] }), 0, #list
     elseif op and op.experts then
       last = #list
     elseif entry.collective == "expert_exchange" then

@@ -234,7 +234,7 @@ function search.new(given)
   local function count(name) return sum[name] > 0 and sum[name] or nil end
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
     cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
-    effort = walk.counts, units = #space.units, fields = shown(space, own), rank = own.share and own.share.rank() or 0,
+    effort = walk.counts, units = #space.units, fields = shown(space, own),
     interrupted = walk.interrupted or nil, clusters = {} }
   for _, cluster in ipairs(own.clusters) do result.clusters[cluster.name] = cluster end
   if rows[1] then

@@ -26,7 +26,7 @@ local product = { gemm = true, bmm = true, attention = true }
 --- Roles distinguish operations only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
--- Fields of an operation that are not given; C has no defaults.
+-- Fields of an operation that are not given. C takes a missing field for the same values.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
   activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
   selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 }
