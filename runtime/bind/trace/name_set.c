@@ -46,7 +46,7 @@ int ett_lua_trace_name_set(lua_State *L) {
   }
   ett_lua_check_memory(L, ett_trace_index_classes(t, wanted));
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
-    for (uint32_t i = 0; wanted[c] && i < t->class_counts[c]; i++)
+    for (uint32_t i = 0; wanted[c] && i < ett_trace_class_count(t, c); i++)
       seen[ETT_ROW(t, name, t->class_rows[c][i])] = 1;
   ett_lua_name_set *s = new_name_set(L, 1, t);
   if (lua_type(L, 2) == LUA_TFUNCTION) {

@@ -5,6 +5,7 @@
 
 #include "base/large.h"
 #include "io/number.h"
+#include "trace/table/spread.h"
 
 void ett_selection_free(ett_selection *s) {
   free(s->rows);
@@ -65,51 +66,96 @@ static inline int passes(const ett_trace *t, const ett_filter *f,
   return 1;
 }
 
-static int push(ett_selection *s, size_t *capacity, uint32_t row) {
-  if (s->count == *capacity) {
-    size_t n = *capacity ? *capacity * 2 : 1024;
-    uint32_t *grown = realloc(s->rows, n * sizeof *grown);
-    if (!grown)
-      return -1;
-    s->rows = grown;
-    *capacity = n;
-  }
-  s->rows[s->count++] = row;
-  return 0;
+/* The rows that may pass, in pieces. A piece is a block, or as many rows of `from`. Its
+ * rows that pass are written where they would stand if all rows before passed. */
+typedef struct selecting {
+  const ett_trace *t;
+  const ett_filter *f;
+  const ett_selection *from;
+  const uint8_t *files, *wanted; /* wanted: classes; NULL: all */
+  uint32_t *rows;
+  size_t *start, *count; /* per piece: rows that may pass before it; rows that passed */
+} selecting;
+
+enum { PIECE = 1 << 16 };
+
+static inline void test_row(const selecting *s, uint32_t row, uint32_t **at) {
+  const ett_trace_block *b = &s->t->blocks[row >> 16];
+  if (s->files[b->file] && passes(s->t, s->f, b, row & 0xFFFF, row))
+    *(*at)++ = row;
 }
 
-/* Rows of the classes of the filter's categories, merged in order. */
-static int select_classes(ett_selection *out, ett_trace *t, const ett_filter *f,
-                          const uint8_t *files) {
-  struct {
-    const uint32_t *at, *end;
-  } lists[ETT_CLASS_COUNT];
-  size_t n = 0, most = 0;
-  uint8_t wanted[ETT_CLASS_COUNT] = {0};
-  for (uint32_t i = 0; i < t->category_count; i++)
-    wanted[t->category_class[i]] |= f->category[i];
-  if (ett_trace_index_classes(t, wanted))
-    return -1;
+/* The rows of the wanted classes in a block, in order. */
+static void select_classes(const selecting *s, uint32_t block, uint32_t **at) {
+  const uint32_t *from[ETT_CLASS_COUNT], *end[ETT_CLASS_COUNT];
+  const uint32_t *starts = s->t->class_starts + (size_t)block * ETT_CLASS_COUNT;
+  size_t n = 0;
   for (int c = 0; c < ETT_CLASS_COUNT; c++) {
-    if (!wanted[c] || !t->class_counts[c])
+    if (!s->wanted[c] || starts[c] == starts[ETT_CLASS_COUNT + c])
       continue;
-    lists[n].at = t->class_rows[c];
-    lists[n++].end = t->class_rows[c] + t->class_counts[c];
-    most += t->class_counts[c];
+    from[n] = s->t->class_rows[c] + starts[c];
+    end[n++] = s->t->class_rows[c] + starts[ETT_CLASS_COUNT + c];
   }
-  if (!(out->rows = ett_large_alloc((most ? most : 1) * sizeof *out->rows)))
-    return -1;
   while (n) {
     size_t best = 0;
     for (size_t k = 1; k < n; k++)
-      if (*lists[k].at < *lists[best].at)
+      if (*from[k] < *from[best])
         best = k;
-    uint32_t row = *lists[best].at++;
-    if (lists[best].at == lists[best].end)
-      lists[best] = lists[--n];
-    const ett_trace_block *b = &t->blocks[row >> 16];
-    if (files[b->file] && passes(t, f, b, row & 0xFFFF, row))
-      out->rows[out->count++] = row;
+    test_row(s, *from[best]++, at);
+    if (from[best] == end[best]) {
+      from[best] = from[--n];
+      end[best] = end[n];
+    }
+  }
+}
+
+static void select_piece(void *context, uint32_t i) {
+  const selecting *s = context;
+  uint32_t *first = s->rows + s->start[i], *at = first;
+  if (s->from) {
+    for (size_t k = s->start[i]; k < s->start[i + 1]; k++)
+      if (s->from->rows[k] != ETT_TRACE_NONE)
+        test_row(s, s->from->rows[k], &at);
+  } else if (s->files[s->t->blocks[i].file]) {
+    if (s->wanted)
+      select_classes(s, i, &at);
+    for (uint32_t k = 0; !s->wanted && k < s->t->blocks[i].count; k++)
+      test_row(s, i << 16 | k, &at);
+  }
+  s->count[i] = (size_t)(at - first);
+}
+
+static void fill_starts(const selecting *s, uint32_t pieces) {
+  for (uint32_t i = 0; i < pieces; i++) {
+    size_t rows = 0;
+    if (s->from) {
+      rows = s->from->count - s->start[i];
+      rows = rows < PIECE ? rows : PIECE;
+    } else {
+      const uint32_t *starts = s->t->class_starts + (size_t)i * ETT_CLASS_COUNT;
+      for (int c = 0; c < ETT_CLASS_COUNT; c++)
+        if (!s->wanted || s->wanted[c])
+          rows += starts[ETT_CLASS_COUNT + c] - starts[c];
+    }
+    s->start[i + 1] = s->start[i] + rows;
+  }
+}
+
+/* Runs the pieces and joins their rows. */
+static int select_all(ett_selection *out, selecting *s, uint32_t pieces) {
+  s->rows = ett_large_alloc((s->start[pieces] + 1) * sizeof *s->rows);
+  if (!s->rows)
+    return -1;
+  /* a look at an arg changes its hint */
+  ett_spread(s->f->arg_count ? 1 : s->t->threads, pieces, select_piece, s);
+  for (uint32_t i = 0; i < pieces; i++) {
+    memmove(s->rows + out->count, s->rows + s->start[i], s->count[i] * sizeof *s->rows);
+    out->count += s->count[i];
+  }
+  out->rows = s->rows;
+  if (s->start[pieces] > PIECE && out->count < s->start[pieces] / 2) {
+    uint32_t *less = realloc(out->rows, (out->count + 1) * sizeof *less);
+    out->rows = less ? less : out->rows;
   }
   return 0;
 }
@@ -128,34 +174,26 @@ static uint8_t *files_of(const ett_trace *t, const ett_filter *f) {
 
 int ett_select(ett_selection *out, ett_trace *t, const ett_selection *from,
                const ett_filter *f) {
-  size_t capacity = 0;
-  int status = 0;
+  uint8_t wanted[ETT_CLASS_COUNT] = {0}, *files = files_of(t, f);
+  const uint32_t pieces =
+      from ? (uint32_t)((from->count + PIECE - 1) / PIECE) : t->block_count;
+  size_t *start = calloc(2 * ((size_t)pieces + 1), sizeof *start);
+  int status = files && start ? 0 : -1;
+  selecting s = {.t = t, .f = f, .from = from, .files = files, .start = start};
   *out = (ett_selection){0};
-  uint8_t *files = files_of(t, f);
-  if (!files)
-    return -1;
-  if (from) {
-    for (size_t i = 0; i < from->count && !status; i++) {
-      const uint32_t row = from->rows[i];
-      if (row == ETT_TRACE_NONE)
-        continue;
-      const ett_trace_block *b = &t->blocks[row >> 16];
-      if (files[b->file] && passes(t, f, b, row & 0xFFFF, row))
-        status = push(out, &capacity, row);
-    }
-  } else if (f->category) {
-    status = select_classes(out, t, f, files);
-  } else {
-    for (uint32_t b = 0; b < t->block_count && !status; b++) {
-      const ett_trace_block *k = &t->blocks[b];
-      for (uint32_t i = 0; files[k->file] && i < k->count && !status; i++)
-        if (passes(t, f, k, i, b << 16 | i))
-          status = push(out, &capacity, b << 16 | i);
-    }
+  if (!from && f->category && !status) {
+    for (uint32_t i = 0; i < t->category_count; i++)
+      wanted[t->category_class[i]] |= f->category[i];
+    status = ett_trace_index_classes(t, wanted);
+    s.wanted = wanted;
   }
+  if (!status) {
+    s.count = start + pieces + 1;
+    fill_starts(&s, pieces);
+    status = select_all(out, &s, pieces);
+  }
+  free(start);
   free(files);
-  if (status)
-    ett_selection_free(out);
   return status;
 }
 

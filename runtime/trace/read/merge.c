@@ -20,7 +20,6 @@ typedef struct part_place {
   uint32_t block, blocks; /* its first block and their number */
   uint32_t *args;         /* index of its first arg of each column */
   uint64_t rows;
-  uint32_t class_counts[ETT_CLASS_COUNT];
   bool pairs; /* some of its rows are begin or end events */
 } part_place;
 
@@ -549,15 +548,16 @@ static int merge_pairs(merge *m) {
   return 0;
 }
 
-/* Translates the numbers in the rows of a block. */
-static void translate_rows(const merge *m, uint32_t part, ett_trace_block k) {
+/* Translates the numbers in the rows of a block; counts its classes. */
+static void translate_rows(const merge *m, uint32_t part, uint32_t block) {
   const ett_trace *t = m->t;
+  const ett_trace_block k = t->blocks[block];
   const ett_load *l = m->load;
   const ett_trace_part *p = &l->parts[part];
   const uint32_t *track = m->part_tracks[part];
   const uint32_t *string = p->lexicon ? m->string_map[p->lexicon - l->lexicons] : NULL;
   const uint16_t *cat = p->lexicon ? m->category_map[p->lexicon - l->lexicons] : NULL;
-  uint32_t counts[ETT_CLASS_COUNT] = {0};
+  uint32_t counts[ETT_CLASS_COUNT] = {0}; /* apart: other threads write beside */
   bool pairs = false;
   for (uint32_t r = 0; r < k.count; r++) {
     const uint32_t w = k.track[r] = track[k.track[r]];
@@ -577,8 +577,7 @@ static void translate_rows(const merge *m, uint32_t part, ett_trace_block k) {
   part_place *place = &m->places[part];
   place->rows += k.count;
   place->pairs |= pairs;
-  for (int c = 0; c < ETT_CLASS_COUNT; c++)
-    place->class_counts[c] += counts[c];
+  memcpy(t->class_starts + ((size_t)block + 1) * ETT_CLASS_COUNT, counts, sizeof counts);
 }
 
 /* Moves the blocks and args of a part to their places in the trace. */
@@ -589,7 +588,7 @@ static void move_part(void *context, uint32_t i) {
   const part_place *place = &m->places[i];
   for (uint32_t b = 0; b < place->blocks; b++) {
     t->blocks[place->block + b] = p->blocks[b];
-    translate_rows(m, i, p->blocks[b]);
+    translate_rows(m, i, place->block + b);
   }
   p->block_count = 0;
   for (uint32_t a = 0; p->args && a < t->arg_count; a++) {
@@ -619,9 +618,9 @@ static int make_places(merge *m) {
   t->args = calloc(columns, sizeof *t->args);
   t->arg_lengths = calloc(columns, sizeof *t->arg_lengths);
   t->arg_hints = calloc(columns, sizeof *t->arg_hints);
-  t->class_counts = calloc(ETT_CLASS_COUNT, sizeof *t->class_counts);
+  t->class_starts = calloc((blocks + 1) * ETT_CLASS_COUNT, sizeof *t->class_starts);
   m->places = calloc(l->part_count + 1, sizeof *m->places);
-  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints || !t->class_counts ||
+  if (!t->blocks || !t->args || !t->arg_lengths || !t->arg_hints || !t->class_starts ||
       !m->places)
     return no_memory(m);
   for (uint32_t i = 0; i < l->part_count; i++) {
@@ -658,9 +657,10 @@ static int merge_rows(merge *m) {
     t->files[l->parts[i].file].event_count += place->rows;
     t->files[l->parts[i].file].seen_count += l->parts[i].seen;
     t->event_count += place->rows;
-    for (int c = 0; c < ETT_CLASS_COUNT; c++)
-      t->class_counts[c] += place->class_counts[c];
   }
+  for (size_t i = ETT_CLASS_COUNT; i < (t->block_count + (size_t)1) * ETT_CLASS_COUNT;
+       i++)
+    t->class_starts[i] += t->class_starts[i - ETT_CLASS_COUNT];
   return 0;
 }
 
@@ -835,6 +835,7 @@ ett_trace *ett_merge(ett_load *load, const ett_sources *sources,
     return NULL;
   }
   m.t->ticks_per_second = ticks_per_second;
+  m.t->threads = m.threads;
   if (build(&m, options)) {
     ett_trace_free(m.t);
     m.t = NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/large.h"
+#include "trace/table/spread.h"
 
 void ett_trace_free(ett_trace *t) {
   if (!t)
@@ -37,7 +38,7 @@ void ett_trace_free(ett_trace *t) {
   for (int c = 0; t->class_rows && c < ETT_CLASS_COUNT; c++)
     free(t->class_rows[c]);
   free(t->class_rows);
-  free(t->class_counts);
+  free(t->class_starts);
   for (uint32_t i = 0; i < t->warning_count; i++)
     free(t->warnings[i].message);
   free(t->warnings);
@@ -83,29 +84,43 @@ const ett_trace_arg *ett_trace_arg_at(const ett_trace *t, uint32_t arg, uint32_t
   return low < n && items[low].row == row ? &items[low] : NULL;
 }
 
+typedef struct class_index {
+  const ett_trace *t;
+  uint32_t *rows[ETT_CLASS_COUNT]; /* NULL: not wanted */
+} class_index;
+
+static void index_block(void *context, uint32_t b) {
+  const class_index *x = context;
+  const ett_trace_block *k = &x->t->blocks[b];
+  uint32_t used[ETT_CLASS_COUNT];
+  memcpy(used, x->t->class_starts + (size_t)b * ETT_CLASS_COUNT, sizeof used);
+  for (uint32_t i = 0; i < k->count; i++) {
+    const uint8_t c = x->t->category_class[k->category[i]];
+    if (x->rows[c])
+      x->rows[c][used[c]++] = b << 16 | i;
+  }
+}
+
 int ett_trace_index_classes(ett_trace *t, const uint8_t *wanted) {
-  uint32_t *rows[ETT_CLASS_COUNT] = {0}, used[ETT_CLASS_COUNT] = {0};
+  class_index x = {.t = t};
   if (!t->class_rows && !(t->class_rows = calloc(ETT_CLASS_COUNT, sizeof *t->class_rows)))
     return -1;
   int missing = 0;
   for (int c = 0; c < ETT_CLASS_COUNT; c++) {
-    if (!wanted[c] || t->class_rows[c] || !t->class_counts[c])
+    const size_t count = ett_trace_class_count(t, c);
+    if (!wanted[c] || t->class_rows[c] || !count)
       continue;
     missing++;
-    if (!(rows[c] = ett_large_alloc(t->class_counts[c] * sizeof **rows))) {
+    if (!(x.rows[c] = ett_large_alloc(count * sizeof *x.rows[c]))) {
       while (c--)
-        free(rows[c]);
+        free(x.rows[c]);
       return -1;
     }
   }
-  for (uint32_t b = 0; missing && b < t->block_count; b++)
-    for (uint32_t i = 0; i < t->blocks[b].count; i++) {
-      const uint8_t c = t->category_class[t->blocks[b].category[i]];
-      if (rows[c])
-        rows[c][used[c]++] = b << 16 | i;
-    }
+  if (missing)
+    ett_spread(t->threads, t->block_count, index_block, &x);
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
-    if (rows[c])
-      t->class_rows[c] = rows[c];
+    if (x.rows[c])
+      t->class_rows[c] = x.rows[c];
   return 0;
 }

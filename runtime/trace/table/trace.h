@@ -132,7 +132,8 @@ typedef struct ett_trace {
   ett_trace_arg **args;
   uint32_t *arg_lengths;
   uint32_t *arg_hints; /* index of the last lookup: rows are mostly read in order */
-  uint32_t *class_counts;
+  /* [block_count + 1][ETT_CLASS_COUNT]: rows of each class in the blocks before */
+  uint32_t *class_starts;
   uint32_t **class_rows; /* sorted rows of each class, created at their first use */
   uint32_t arg_count;
   ett_trace_warning *warnings;
@@ -141,9 +142,15 @@ typedef struct ett_trace {
   int64_t start, stop; /* of all complete valid rows, in ticks; 0, 0 without rows */
   uint64_t event_count;
   size_t memory_bytes;
+  unsigned threads; /* for work on many rows */
 } ett_trace;
 
 void ett_trace_free(ett_trace *t);
+
+/* Number of rows of a class. */
+static inline uint32_t ett_trace_class_count(const ett_trace *t, int class) {
+  return t->class_starts[(size_t)t->block_count * ETT_CLASS_COUNT + (size_t) class];
+}
 
 /* Fills class_rows of the classes whose flag in wanted[ETT_CLASS_COUNT] is set; 0, or -1
  * when memory ran out. */
