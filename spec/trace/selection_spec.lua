@@ -171,6 +171,28 @@ describe("selections", function()
     end
   end)
 
+  it("nest by track: the innermost that holds a row is its parent", function()
+    for _, slack in ipairs { 0, 20000 } do
+      local ordered, parents = t:events():nested(slack)
+      local order = places(ordered)
+      assert.equal(#rows, #order)
+      for k, i in ipairs(order) do
+        local best
+        for j = 1, k - 1 do -- rows before it in the order may hold it
+          local o, r = rows[order[j]], rows[i]
+          local holds = o.tid == r.tid and o.pid == r.pid and o.stop > r.ts and o.stop + slack >= r.stop
+          for b = j + 1, k - 1 do -- a row that left the stack cannot return
+            local later = rows[order[b]]
+            holds = holds and not (later.tid == o.tid and later.pid == o.pid
+              and (o.stop <= later.ts or o.stop + slack < later.stop))
+          end
+          if holds then best = j end
+        end
+        assert.equal(best or 0, parents[k])
+      end
+    end
+  end)
+
   it("match by correlation, find what encloses and what came before", function()
     local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
     local ops = t:events { class = "cpu_op" }

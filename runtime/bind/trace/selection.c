@@ -384,6 +384,23 @@ static int selection_link(lua_State *L) {
   return 1;
 }
 
+/* Arguments: the selection, slack in ticks. The rows, outer before inner, and a list of
+ * the places of their parents. */
+static int selection_nested(lua_State *L) {
+  ett_lua_selection *s = ett_lua_check_selection(L, 1);
+  const lua_Integer slack = luaL_optinteger(L, 2, 0);
+  luaL_argcheck(L, slack >= 0 && slack <= INT32_MAX, 2, "0 to 2^31 - 1 ticks expected");
+  uint32_t *parents = lua_newuserdatauv(L, (s->s.count + 1) * sizeof *parents, 0);
+  ett_lua_selection *x = sibling(L, 1);
+  ett_lua_check_memory(L, ett_link_nest(&x->s, parents, s->t, &s->s, slack));
+  lua_createtable(L, (int)x->s.count, 0);
+  for (size_t i = 0; i < x->s.count; i++) {
+    lua_pushinteger(L, parents[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+  return 2;
+}
+
 /* ---- single rows, and columns of rows ---- */
 
 /* A column, or an arg with or without "arg:". */
@@ -525,27 +542,17 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},
-    {"sort", selection_sort},
-    {"total", selection_total},
-    {"span", selection_span},
-    {"group", selection_group},
-    {"intervals", selection_intervals},
-    {"stats", selection_stats},
-    {"sum", selection_sum},
-    {"values", selection_values},
-    {"get", selection_get},
-    {"event", selection_event},
-    {"columns", selection_columns},
-    {"iter", selection_iter},
-    {"at", selection_at},
-    {"slice", selection_slice},
-    {"present", selection_present},
-    {"numbered", selection_numbered},
-    {"__len", selection_len},
-    {"__gc", selection_gc},
-    {"__tostring", selection_tostring},
-    {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"group", selection_group},         {"intervals", selection_intervals},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"present", selection_present},
+    {"nested", selection_nested},       {"numbered", selection_numbered},
+    {"__len", selection_len},           {"__gc", selection_gc},
+    {"__tostring", selection_tostring}, {NULL, NULL},
 };
 
 static const ett_lua_variant variants[] = {

@@ -193,3 +193,29 @@ int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selecti
                        const ett_selection *r) {
   return sweep(out, t, s, r, 0);
 }
+
+int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
+                  const ett_selection *s, int64_t slack) {
+  size_t n, used = 0;
+  item *rows = items_of(t, s, &n);
+  uint32_t *stack = ett_large_alloc((n + 1) * sizeof *stack);
+  *out = (ett_selection){0};
+  const int status = rows && stack ? hollow(out, n) : -1;
+  for (size_t i = 0; !status && i < n; i++) {
+    const item *q = &rows[i];
+    int64_t least;
+    if (__builtin_sub_overflow(q->end, slack, &least))
+      least = INT64_MIN;
+    if (i && rows[i - 1].track != q->track)
+      used = 0;
+    while (used && (rows[stack[used - 1] - 1].end <= q->ts ||
+                    rows[stack[used - 1] - 1].end < least))
+      used--;
+    out->rows[i] = q->row;
+    parents[i] = used ? stack[used - 1] : 0;
+    stack[used++] = (uint32_t)i + 1;
+  }
+  free(rows);
+  free(stack);
+  return status;
+}

@@ -25,4 +25,11 @@ int ett_link_enclosing(ett_selection *out, const ett_trace *t, const ett_selecti
 int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selection *s,
                        const ett_selection *r);
 
+/* The rows of s without holes, outer before inner: by track, start, longer first, row. The
+ * parent of each, as its place from 1; 0: none. A parent starts at or before its child,
+ * ends after the child's start, and at most `slack` ticks before the child's end.
+ * parents[s->count]. */
+int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
+                  const ett_selection *s, int64_t slack);
+
 #endif

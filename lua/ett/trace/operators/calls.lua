@@ -16,9 +16,22 @@ local function is_backward(name)
   return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("Backward%d*$") ~= nil
 end
 
+--- A function of names that computes each answer once.
+local function once(fn)
+  local known = {}
+  return function(name)
+    local answer = known[name]
+    if answer == nil then
+      answer = fn(name)
+      known[name] = answer
+    end
+    return answer
+  end
+end
+
 --- The words of a backward node's name that also occur in its forward operator: "AddmmBackward0" -> "addmm".
 local function stem(name)
-  return name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower()
+  return (name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower())
 end
 
 local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
@@ -26,48 +39,41 @@ local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()
 --- Host operators by thread and start, with the parent of each: arrays by node. Times are rounded, so a child may end
 --- up to `slack` ticks after its parent.
 local function read_nodes(rows, slack)
-  local columns = stats.columns(rows, fields)
-  local order, count = {}, #rows
-  for i = 1, count do order[i] = i end
-  local track, ts, stop = columns.track, columns.ts, columns["end"]
-  table.sort(order, function(a, b)
-    if track[a] ~= track[b] then return track[a] < track[b] end
-    if ts[a] ~= ts[b] then return ts[a] < ts[b] end
-    if stop[a] ~= stop[b] then return stop[a] > stop[b] end
-    return a < b
-  end)
-  local tree = { count = count, name = {}, parent = {}, ts = {}, stop = {}, track = {}, dims = {}, types = {},
-    sequence = {}, of_row = {} }
-  local stack, depth, current = {}, 0, nil
-  for n, i in ipairs(order) do
-    if track[i] ~= current then depth, current = 0, track[i] end
-    while depth > 0 and (tree.stop[stack[depth]] <= ts[i]
-      or tree.stop[stack[depth]] + slack < stop[i]) do depth = depth - 1 end
-    tree.name[n], tree.ts[n], tree.stop[n], tree.track[n] = columns.name[i], ts[i], stop[i], track[i]
-    tree.parent[n] = depth > 0 and stack[depth] or 0
-    tree.dims[n] = columns["Input Dims"][i] or columns["Input dims"][i]
-    tree.types[n] = columns["Input type"][i]
-    local number = columns["Sequence number"][i]
-    number = number and math.tointeger(tonumber(number))
-    tree.sequence[n] = number and number >= 0 and number or false
-    tree.of_row[columns.row[i]] = n
-    depth = depth + 1
-    stack[depth] = n
+  local ordered, parent = rows:nested(slack)
+  local columns = stats.columns(ordered, fields)
+  local tree = { count = #ordered, name = columns.name, parent = parent, ts = columns.ts, stop = columns["end"],
+    track = columns.track, dims = columns["Input Dims"], types = columns["Input type"],
+    sequence = columns["Sequence number"], of_row = {}, backward = {} }
+  local dims, sequence = columns["Input dims"], tree.sequence
+  for n, row in ipairs(columns.row) do
+    tree.dims[n] = tree.dims[n] or dims[n]
+    local number = sequence[n] and math.tointeger(tonumber(sequence[n]))
+    sequence[n] = number and number >= 0 and number or false
+    tree.of_row[row] = n
   end
   return tree
+end
+
+local function kept_of(known, key)
+  local list = known[key]
+  if not list then
+    list = {}
+    known[key] = list
+  end
+  return list
 end
 
 --- The known operation of each node, or false; equal names and shapes share one.
 local function recognise(tree)
   local known, found = {}, {}
   for n = 1, tree.count do
-    local dims = tree.dims[n]
-    local id = tree.name[n] .. "\0" .. tostring(dims) .. "\0" .. tostring(tree.types[n])
-    local operation = known[id]
+    local name, dims, types = tree.name[n], tree.dims[n], tree.types[n]
+    local by_types = kept_of(kept_of(known, name), dims)
+    local operation = by_types[types]
     if operation == nil then
-      operation = dims and kinds.of(tree.name[n], dims, tree.types[n] or nil)
-        or tree.name[n]:find("^Optimizer%.step") and { family = "optimizer", key = "optimizer", dims = {} } or false
-      known[id] = operation
+      operation = dims and kinds.of(name, dims, types or nil)
+        or name:find("^Optimizer%.step") and { family = "optimizer", key = "optimizer", dims = {} } or false
+      by_types[types] = operation
     end
     found[n] = operation
   end
@@ -76,23 +82,23 @@ end
 
 --- The forward operator of each backward node, if any.
 local function link_passes(tree)
-  local by_sequence, forward = {}, {}
+  local by_sequence, forward, stem_of, plain_of = {}, {}, once(stem), once(plain)
   for n = 1, tree.count do
     local number = tree.sequence[n]
-    if number and not is_backward(tree.name[n]) then
+    if number and not tree.backward[n] then
       local list = by_sequence[number]
       if list then list[#list + 1] = n else by_sequence[number] = { n } end
     end
   end
   for n = 1, tree.count do
     local number = tree.sequence[n]
-    local list = number and is_backward(tree.name[n]) and by_sequence[number]
+    local list = number and tree.backward[n] and by_sequence[number]
     if list then
-      local words, best, best_score = stem(tree.name[n]), nil, -1
+      local words, best, best_score = stem_of(tree.name[n]), nil, -1
       for _, f in ipairs(list) do
         -- The forward operator is the last one to start with that number; names are compared because two threads may
         -- use equal numbers.
-        local score = (plain(tree.name[f]) == words and 2 or 0) + (tree.ts[f] <= tree.ts[n] and 1 or 0)
+        local score = (plain_of(tree.name[f]) == words and 2 or 0) + (tree.ts[f] <= tree.ts[n] and 1 or 0)
         if score > best_score or score == best_score and tree.ts[f] >= tree.ts[best] then
           best, best_score = f, score
         end
@@ -107,7 +113,7 @@ end
 --- node.
 local function book_node(tree, n, state)
   local owner, source, inside = state.owner, state.source, state.inside
-  local p, backward, operation = tree.parent[n], is_backward(tree.name[n]), tree.operation[n]
+  local p, backward, operation = tree.parent[n], tree.backward[n], tree.operation[n]
   inside[n] = backward and "backward" or p > 0 and inside[p] or "forward"
   local above = p > 0 and owner[p] or nil
   -- A differentiable forward operator inside a backward node is a recomputation.
@@ -135,7 +141,7 @@ end
 local function book(tree)
   local state, within = { owner = {}, pass = {}, source = {}, inside = {} }, {}
   for n = 1, tree.count do -- parents come before their children
-    within[n] = is_backward(tree.name[n]) or within[tree.parent[n]] or false
+    within[n] = tree.backward[n] or within[tree.parent[n]] or false
     if not within[n] then book_node(tree, n, state) end
   end
   for n = 1, tree.count do if within[n] then book_node(tree, n, state) end end
@@ -148,6 +154,8 @@ end
 ---@param slack integer? ticks by which rounding may move an end
 function calls.tree(rows, slack)
   local tree = read_nodes(rows, slack or 0)
+  local backward = once(is_backward)
+  for n, name in ipairs(tree.name) do tree.backward[n] = backward(name) end
   tree.operation = recognise(tree)
   tree.forward = link_passes(tree)
   local booked = book(tree)
