@@ -36,7 +36,8 @@ describe("ett.trace", function()
     if not t then return nil, err end
     local all = t:events { class = "kernel", names = t:name_set(function() return true end) }
     local result = { all:intervals():measure(), #all:group { "name", "tid" }, #all:stats { by = "arg:c",
-      percentiles = { 50 } }, #(all:match(all) + all:enclosing(all)), all:sort("dur"):total() }
+      percentiles = { 50 } }, #(all:match(all) + all:enclosing(all)), all:sort("dur"):total(),
+      #all:nested(), select(2, all:hulls(all:enclosing(all))) }
     t:close()
     return result[1]
   end

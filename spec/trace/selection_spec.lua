@@ -193,6 +193,24 @@ describe("selections", function()
     end
   end)
 
+  it("unite the rows of each home, from the first start to the last end", function()
+    local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
+    local matched = kernels:match(calls)
+    local set, count = kernels:hulls(matched)
+    local spans, list = {}, {}
+    for k, home in ipairs(places(matched)) do
+      local r = rows[places(kernels)[k]]
+      if home then
+        spans[home] = spans[home] or { r.ts, r.stop }
+        spans[home] = { math.min(spans[home][1], r.ts), math.max(spans[home][2], r.stop) }
+      end
+    end
+    for _, span in pairs(spans) do list[#list + 1] = span end
+    assert.is_true(#list > 10)
+    assert.equal(#list, count)
+    assert.equal(interval.new(list), set)
+  end)
+
   it("match by correlation, find what encloses and what came before", function()
     local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
     local ops = t:events { class = "cpu_op" }

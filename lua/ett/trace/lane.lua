@@ -158,21 +158,9 @@ end
 --- launched a kernel.
 ---@param ranges any a selection of host rows
 function Lane:launched_in(ranges)
-  local home = self.all:match(self.view:launch_calls(), "correlation"):enclosing(ranges):columns{ "row" }
-  local starts, ends = self.all:columns{ "ts", "end" }
-  local spans, list = {}, {}
-  for i, row in ipairs(home) do
-    if row then
-      local span = spans[row]
-      if not span then
-        span = { starts[i], ends[i] }
-        spans[row], list[#list + 1] = span, span
-      end
-      span[1], span[2] = math.min(span[1], starts[i]), math.max(span[2], ends[i])
-    end
-  end
-  local set = interval.new(list)
-  return self.from and set:clip(self.from, self.to) or set, #list
+  local calls = cached(self, "calls", function() return self.all:match(self.view:launch_calls(), "correlation") end)
+  local set, count = self.all:hulls(calls:enclosing(ranges))
+  return self.from and set:clip(self.from, self.to) or set, count
 end
 
 --- Columns that are a list of collectives, too: item i has ts, stop and dur beside the fields of its sort. An item is

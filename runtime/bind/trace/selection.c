@@ -384,6 +384,18 @@ static int selection_link(lua_State *L) {
   return 1;
 }
 
+/* Arguments: rows, the home of each. The united intervals of the rows of each home, and
+ * their number before. */
+static int selection_hulls(lua_State *L) {
+  ett_lua_selection *homes, *s = two(L, &homes);
+  luaL_argcheck(L, homes->s.count == s->s.count, 2, "a home for each row expected");
+  size_t count;
+  ett_intervals *out = ett_lua_new_intervals(L);
+  ett_lua_check_memory(L, ett_link_hulls(out, &count, s->t, &s->s, &homes->s));
+  lua_pushinteger(L, (lua_Integer)count);
+  return 2;
+}
+
 /* Arguments: the selection, slack in ticks. The rows, outer before inner, and a list of
  * the places of their parents. */
 static int selection_nested(lua_State *L) {
@@ -542,17 +554,29 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},         {"sort", selection_sort},
-    {"total", selection_total},         {"span", selection_span},
-    {"group", selection_group},         {"intervals", selection_intervals},
-    {"stats", selection_stats},         {"sum", selection_sum},
-    {"values", selection_values},       {"get", selection_get},
-    {"event", selection_event},         {"columns", selection_columns},
-    {"iter", selection_iter},           {"at", selection_at},
-    {"slice", selection_slice},         {"present", selection_present},
-    {"nested", selection_nested},       {"numbered", selection_numbered},
-    {"__len", selection_len},           {"__gc", selection_gc},
-    {"__tostring", selection_tostring}, {NULL, NULL},
+    {"where", selection_where},
+    {"sort", selection_sort},
+    {"total", selection_total},
+    {"span", selection_span},
+    {"group", selection_group},
+    {"intervals", selection_intervals},
+    {"stats", selection_stats},
+    {"sum", selection_sum},
+    {"values", selection_values},
+    {"get", selection_get},
+    {"event", selection_event},
+    {"columns", selection_columns},
+    {"iter", selection_iter},
+    {"at", selection_at},
+    {"slice", selection_slice},
+    {"present", selection_present},
+    {"nested", selection_nested},
+    {"hulls", selection_hulls},
+    {"numbered", selection_numbered},
+    {"__len", selection_len},
+    {"__gc", selection_gc},
+    {"__tostring", selection_tostring},
+    {NULL, NULL},
 };
 
 static const ett_lua_variant variants[] = {

@@ -32,4 +32,10 @@ int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selecti
 int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
                   const ett_selection *s, int64_t slack);
 
+/* For each row of homes (of the length of s, with holes) the interval from the first start
+ * to the last end of the rows of s at its places; united. *count: number of intervals
+ * before. */
+int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
+                   const ett_selection *s, const ett_selection *homes);
+
 #endif
