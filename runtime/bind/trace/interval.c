@@ -57,11 +57,12 @@ static int set_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   lua_Integer n = luaL_len(L, 1);
   ett_intervals *s = ett_lua_new_intervals(L);
-  ett_interval *items = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *items, 0);
-  for (lua_Integer i = 0; i < n; i++)
-    items[i] = pair(L, 1, i + 1);
-  ett_lua_check_memory(L, ett_intervals_unite(s, items, (size_t)n));
-  lua_pop(L, 1);
+  ett_lua_check_memory(L, ett_intervals_make(s, n > 0 ? (size_t)n : 0));
+  for (lua_Integer i = 0; i < n; i++) {
+    s->items[i] = pair(L, 1, i + 1);
+    s->count++;
+  }
+  ett_lua_check_memory(L, ett_intervals_unite(s));
   return 1;
 }
 

@@ -11,7 +11,7 @@ void ett_intervals_free(ett_intervals *s) {
   s->count = 0;
 }
 
-static int make(ett_intervals *out, size_t most) {
+int ett_intervals_make(ett_intervals *out, size_t most) {
   out->count = 0;
   out->items = ett_large_alloc((most ? most : 1) * sizeof *out->items);
   return out->items ? 0 : -1;
@@ -85,17 +85,19 @@ static int sort_by_from(ett_interval *items, size_t n) {
   return 0;
 }
 
-int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n) {
-  if (sort_by_from(items, n) || make(out, n))
+int ett_intervals_unite(ett_intervals *s) {
+  const size_t n = s->count;
+  if (sort_by_from(s->items, n))
     return -1;
+  s->count = 0;
   for (size_t i = 0; i < n; i++)
-    put(out, items[i].from, items[i].to);
-  return done(out);
+    put(s, s->items[i].from, s->items[i].to);
+  return done(s);
 }
 
 int ett_intervals_union(ett_intervals *out, const ett_intervals *a,
                         const ett_intervals *b) {
-  if (make(out, a->count + b->count))
+  if (ett_intervals_make(out, a->count + b->count))
     return -1;
   size_t i = 0, k = 0;
   while (i < a->count || k < b->count) {
@@ -110,7 +112,7 @@ int ett_intervals_union(ett_intervals *out, const ett_intervals *a,
 
 int ett_intervals_intersect(ett_intervals *out, const ett_intervals *a,
                             const ett_intervals *b) {
-  if (make(out, a->count + b->count))
+  if (ett_intervals_make(out, a->count + b->count))
     return -1;
   for (size_t i = 0, k = 0; i < a->count && k < b->count;) {
     const ett_interval x = a->items[i], y = b->items[k];
@@ -125,7 +127,7 @@ int ett_intervals_intersect(ett_intervals *out, const ett_intervals *a,
 
 int ett_intervals_subtract(ett_intervals *out, const ett_intervals *a,
                            const ett_intervals *b) {
-  if (make(out, a->count + b->count))
+  if (ett_intervals_make(out, a->count + b->count))
     return -1;
   size_t k = 0;
   for (size_t i = 0; i < a->count; i++) {
@@ -170,7 +172,7 @@ int ett_intervals_gaps(ett_intervals *out, const ett_intervals *a, int64_t from,
 }
 
 int ett_intervals_longer(ett_intervals *out, const ett_intervals *a, int64_t least) {
-  if (make(out, a->count))
+  if (ett_intervals_make(out, a->count))
     return -1;
   for (size_t i = 0; i < a->count; i++) {
     uint64_t length = (uint64_t)a->items[i].to - (uint64_t)a->items[i].from;

@@ -20,9 +20,12 @@ typedef struct ett_intervals {
 
 void ett_intervals_free(ett_intervals *s);
 
-/* Merges n intervals in any order; empty ones (from >= to) are dropped. Sorts items in
- * place. 0, or -1 if memory runs out (also for all functions below). */
-int ett_intervals_unite(ett_intervals *out, ett_interval *items, size_t n);
+/* Memory for `most` intervals, with a count of 0. 0, or -1 if memory runs out (also for
+ * all functions below). */
+int ett_intervals_make(ett_intervals *out, size_t most);
+
+/* Makes a set of intervals in any order, in place; empty ones (from >= to) are dropped. */
+int ett_intervals_unite(ett_intervals *s);
 
 int ett_intervals_union(ett_intervals *out, const ett_intervals *a,
                         const ett_intervals *b);

@@ -236,31 +236,29 @@ int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
   for (size_t i = 0; i < s->count; i++)
     pairs += s->rows[i] != ETT_TRACE_NONE && homes->rows[i] != ETT_TRACE_NONE;
   hull *all = ett_large_alloc((pairs + 1) * sizeof *all);
-  ett_interval *items = ett_large_alloc((pairs + 1) * sizeof *items);
-  int status = all && items ? 0 : -1;
-  for (size_t i = 0; !status && i < s->count; i++) {
+  if (!all || ett_intervals_make(out, pairs)) {
+    free(all);
+    return -1;
+  }
+  for (size_t i = 0; i < s->count; i++) {
     const uint32_t row = s->rows[i];
     if (row == ETT_TRACE_NONE || homes->rows[i] == ETT_TRACE_NONE)
       continue;
     const int64_t ts = ETT_ROW(t, ts, row);
     all[n++] = (hull){homes->rows[i], {ts, ts + ETT_ROW(t, dur, row)}};
   }
-  if (!status)
-    qsort(all, n, sizeof *all, by_home);
-  *count = 0;
+  qsort(all, n, sizeof *all, by_home);
   for (size_t i = 0; i < n; i++) {
     const ett_interval own = all[i].interval;
     if (i == 0 || all[i].home != all[i - 1].home) {
-      items[(*count)++] = own;
+      out->items[out->count++] = own;
       continue;
     }
-    ett_interval *last = &items[*count - 1];
+    ett_interval *last = &out->items[out->count - 1];
     last->from = own.from < last->from ? own.from : last->from;
     last->to = own.to > last->to ? own.to : last->to;
   }
-  if (!status)
-    status = ett_intervals_unite(out, items, *count);
   free(all);
-  free(items);
-  return status;
+  *count = out->count;
+  return ett_intervals_unite(out);
 }

@@ -321,20 +321,16 @@ int ett_selection_span(const ett_selection *s, const ett_trace *t, int64_t *from
 
 int ett_selection_intervals(ett_intervals *out, const ett_selection *s,
                             const ett_trace *t) {
-  ett_interval *items = ett_large_alloc((s->count ? s->count : 1) * sizeof *items);
-  if (!items)
+  if (ett_intervals_make(out, s->count))
     return -1;
-  size_t n = 0;
   for (size_t i = 0; i < s->count; i++) {
     uint32_t row = s->rows[i];
     if (row == ETT_TRACE_NONE || (ETT_ROW(t, ph, row) & ETT_PH_INVALID))
       continue;
     int64_t ts = ETT_ROW(t, ts, row);
-    items[n++] = (ett_interval){ts, ts + ETT_ROW(t, dur, row)};
+    out->items[out->count++] = (ett_interval){ts, ts + ETT_ROW(t, dur, row)};
   }
-  int status = ett_intervals_unite(out, items, n);
-  free(items);
-  return status;
+  return ett_intervals_unite(out);
 }
 
 int ett_arg_number(const ett_trace *t, const ett_trace_arg *arg, double *value) {

@@ -75,16 +75,12 @@ double ett_sequence_sum(const ett_sequence *s, const uint8_t *keep, bool positiv
 
 int ett_sequence_intervals(ett_intervals *out, const ett_sequence *s,
                            const uint8_t *keep) {
-  ett_interval *items = ett_large_alloc((s->count + 1) * sizeof *items);
-  if (!items)
+  if (ett_intervals_make(out, s->count))
     return -1;
-  size_t n = 0;
   for (size_t i = 0; i < s->count; i++)
     if (!keep || keep[s->sorts[i]])
-      items[n++] = (ett_interval){s->starts[i], s->ends[i]};
-  const int status = ett_intervals_unite(out, items, n);
-  free(items);
-  return status;
+      out->items[out->count++] = (ett_interval){s->starts[i], s->ends[i]};
+  return ett_intervals_unite(out);
 }
 
 static double at_share(const double *sorted, size_t n, double share) {
