@@ -9,9 +9,10 @@ JOB.json: {"threads", "out", "steps", "quiet", "cases": [{"layers", "hidden", "h
 each case, until the case has `steps` steps. With several ranks, a case needs `steps` undisturbed steps, and runs at most
 three times as many. A step is undisturbed if other programs delayed it by at most the share `quiet`.
 
-A case with "trace" (a folder) also runs steps without gradient all-reduces. In each turn torch.profiler records one
-such step on every rank, so that each operator runs beside the same one of the other ranks. Rank 0 writes its own
-recording to trace/worker0.N.pt.trace.json, and the seconds and the delayed share of every step to "out".
+A case with "trace" (a folder) also runs steps without gradient all-reduces. In each of the first `steps` turns
+torch.profiler records one such step on every rank, so that each operator runs beside the same one of the other ranks.
+Rank 0 writes its own recording to trace/worker0.N.pt.trace.json, and the seconds and the delayed share of every step to
+"out".
 """
 import contextlib
 import glob
@@ -164,8 +165,8 @@ class Training:
         for kind in kinds:
             with self.alone() if kind == "alone" else contextlib.nullcontext():
                 self.losses.append(float(self.timed(kind, contextlib.nullcontext()).detach()))
-        if self.traced:  # profiled last: the profiler's lists evict the model from the caches
-            self.record()
+        if self.traced and len(self.seen["recorded"]) < self.job["steps"]:
+            self.record()  # last: the profiler's lists evict the model from the caches
         return True
 
 
