@@ -293,21 +293,22 @@ local most_returned = 1e36
 --- NaN".
 function schema.returning(fn, kind, who, path)
   local check = kinds[kind]
+  local function checked(value)
+    if not check[2](value) then
+      error_module.raise("model", "%s: %s must return %s, got %s", schema.place(fn, path), who, check[1],
+        describe(value))
+    elseif type(value) == "number" and value > most_returned then
+      error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,
+        value)
+    end
+    return converted(check, value)
+  end
+  if kind == "table" then return function(a, b, c, d) return checked(fn(a, b, c, d)) end end
   local usual = kind == "natural" and "integer" or kind == "nonnegative" and "float" -- of most values
-  local is_table = kind == "table"
   return function(a, b, c, d)
     local value = fn(a, b, c, d)
-    if is_table and type(value) == "table" or usual and math_type(value) == usual and value >= 0
-      and value <= most_returned then return value end
-    if check[2](value) then
-      if type(value) == "number" and value > most_returned then
-        error_module.raise("model", "%s: %s must return at most %g, got %g", schema.place(fn, path), who, most_returned,
-          value)
-      end
-      return converted(check, value)
-    end
-    error_module.raise("model", "%s: %s must return %s, got %s", schema.place(fn, path), who, check[1],
-      describe(value))
+    if math_type(value) == usual and value >= 0 and value <= most_returned then return value end
+    return checked(value)
   end
 end
 

@@ -395,14 +395,40 @@ local function own_timer(self, kind, topology, dtype)
   end
 end
 
--- Timer over samples, checked against the links' times; `otherwise` answers where the samples do not. The second value
--- is a function that returns the law of the links and what C predicts with, with what the timer has found so far.
-local function held_timer(self, kind, topology, dtype, own, links, otherwise, smallest, compiled)
-  local links_time, over_links, find_law
-  local function find_links()
-    local _
-    _, links_time, find_law = cluster_module.collective_timer(self.cluster, kind, topology)
+-- Timers over the cluster's links (ett.profile.cluster), made at their first use: values of ett.profile.detail,
+-- seconds, the law.
+local function links_of(self, kind, topology)
+  local time, seconds, law
+  local function make() time, seconds, law = cluster_module.collective_timer(self.cluster, kind, topology) end
+  return function(bytes, told)
+    if not time then make() end
+    return time(bytes, told)
+  end, function(bytes)
+    if not time then make() end
+    return seconds(bytes)
+  end, function()
+    if not time then make() end
+    return law()
   end
+end
+
+--- Timer of a kind of collective in one group of ranks: from samples, checked against the links' times, else from the
+--- cluster's links.
+---@return function function(bytes of the whole buffer, told): values of ett.profile.detail
+---@return function|nil function(): the law that these are, as of ett.profile.cluster; if a regressor is held at that
+---  law, also what C predicts with (ett.profile.sampled), with what the timer has found so far
+function Profile:collective_timer(kind, topology, dtype)
+  local links, links_seconds, law = links_of(self, kind, topology)
+  local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
+  if void then own = function() return nil, void end end
+  local rest
+  local function find_rest()
+    rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
+    return rest
+  end
+  local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
+  if not own then return otherwise, function() if find_rest() == links then return law() end end end
+  local over_links
   local function of_links(bytes, told, format, said)
     local seconds, low, high, provenance, words, model, shared = links(bytes, told)
     return seconds, low, high, provenance, told and { format, said, words } or nil, model, shared
@@ -413,8 +439,7 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
     if seconds == nil or provenance == "assumed" then return otherwise(bytes, told) end
     -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
-    if not links_time then find_links() end
-    local by_links = links_time(bytes)
+    local by_links = links_seconds(bytes)
     if seconds < 0.5 * by_links and bytes >= 1e6 then
       return of_links(bytes, told, "samples say %.3g s, beyond the links; %s", seconds)
     end
@@ -422,40 +447,9 @@ local function held_timer(self, kind, topology, dtype, own, links, otherwise, sm
     over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
     return within_links(by_links, over_links, told, seconds, low, high, provenance, words)
   end, compiled and function()
-    if not links_time then find_links() end
-    local law, spread = find_law()
+    local own_law, spread = law()
     compiled.over_links = over_links
-    return law or nil, spread, compiled
-  end
-end
-
---- Timer of a kind of collective in one group of ranks: from samples, else from the cluster's links.
----@return function function(bytes of the whole buffer, told): values of ett.profile.detail
----@return function|nil function(): the law that these are, as of ett.profile.cluster; if a regressor is held at that
----  law, also what C predicts with (ett.profile.sampled)
-function Profile:collective_timer(kind, topology, dtype)
-  local time, law
-  local function find_links()
-    local _
-    time, _, law = cluster_module.collective_timer(self.cluster, kind, topology)
-  end
-  local function links(bytes, told)
-    if not time then find_links() end
-    return time(bytes, told)
-  end
-  local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
-  if void then own = function() return nil, void end end
-  local rest
-  local function find_rest()
-    rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
-    return rest
-  end
-  local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
-  if own then return held_timer(self, kind, topology, dtype, own, links, otherwise, smallest, compiled) end
-  return otherwise, function()
-    if find_rest() ~= links then return nil end
-    if not law then find_links() end
-    return law()
+    return own_law or nil, spread, compiled
   end
 end
 
