@@ -24,7 +24,8 @@ void ett_intervals_free(ett_intervals *s);
  * all functions below). */
 int ett_intervals_make(ett_intervals *out, size_t most);
 
-/* Makes a set of intervals in any order, in place; empty ones (from >= to) are dropped. */
+/* Makes a set of intervals in any order, in place; empty ones (from >= to) are dropped.
+ */
 int ett_intervals_unite(ett_intervals *s);
 
 int ett_intervals_union(ett_intervals *out, const ett_intervals *a,

@@ -36,6 +36,15 @@ end
 
 local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
 
+local function kept_of(known, key)
+  local list = known[key]
+  if not list then
+    list = {}
+    known[key] = list
+  end
+  return list
+end
+
 --- Host operators by thread and start, with the parent of each: arrays by node. Times are rounded, so a child may end
 --- up to `slack` ticks after its parent.
 local function read_nodes(rows, slack)
@@ -52,15 +61,6 @@ local function read_nodes(rows, slack)
     tree.of_row[row] = n
   end
   return tree
-end
-
-local function kept_of(known, key)
-  local list = known[key]
-  if not list then
-    list = {}
-    known[key] = list
-  end
-  return list
 end
 
 --- The known operation of each node, or false; equal names and shapes share one.
@@ -80,30 +80,49 @@ local function recognise(tree)
   return found
 end
 
---- The forward operator of each backward node, if any.
+--- Sorts a list of nodes by start. Those of one thread are in this order.
+local function sort_by_start(tree, list)
+  local ts = tree.ts
+  for i = 2, #list do
+    if ts[list[i]] < ts[list[i - 1]] then
+      table.sort(list, function(a, b)
+        if ts[a] ~= ts[b] then return ts[a] < ts[b] end
+        return a < b
+      end)
+      break
+    end
+  end
+end
+
+--- The last node of a sorted list that starts at or before a time; without one the last node.
+local function last_before(tree, list, at)
+  local low, high = 0, #list
+  while low < high do
+    local middle = (low + high + 1) // 2
+    if tree.ts[list[middle]] <= at then low = middle else high = middle - 1 end
+  end
+  return list[low > 0 and low or #list]
+end
+
+--- The forward operator of each backward node, if any: the last one to start with its sequence number. Those that have
+--- its name come first, because two threads may use equal numbers.
 local function link_passes(tree)
-  local by_sequence, forward, stem_of, plain_of = {}, {}, once(stem), once(plain)
+  local all, named, forward, stem_of, plain_of = {}, {}, {}, once(stem), once(plain)
   for n = 1, tree.count do
     local number = tree.sequence[n]
     if number and not tree.backward[n] then
-      local list = by_sequence[number]
-      if list then list[#list + 1] = n else by_sequence[number] = { n } end
+      local list, own = kept_of(all, number), kept_of(kept_of(named, number), plain_of(tree.name[n]))
+      list[#list + 1], own[#own + 1] = n, n
     end
+  end
+  for number, list in pairs(all) do
+    sort_by_start(tree, list)
+    for _, own in pairs(named[number]) do sort_by_start(tree, own) end
   end
   for n = 1, tree.count do
     local number = tree.sequence[n]
-    local list = number and tree.backward[n] and by_sequence[number]
-    if list then
-      local words, best, best_score = stem_of(tree.name[n]), nil, -1
-      for _, f in ipairs(list) do
-        -- The forward operator is the last one to start with that number; names are compared because two threads may
-        -- use equal numbers.
-        local score = (plain_of(tree.name[f]) == words and 2 or 0) + (tree.ts[f] <= tree.ts[n] and 1 or 0)
-        if score > best_score or score == best_score and tree.ts[f] >= tree.ts[best] then
-          best, best_score = f, score
-        end
-      end
-      forward[n] = best
+    if number and tree.backward[n] and all[number] then
+      forward[n] = last_before(tree, named[number][stem_of(tree.name[n])] or all[number], tree.ts[n])
     end
   end
   return forward
