@@ -1,4 +1,5 @@
 -- The shape of the tree: what a reader may rely on without looking.
+local command = require "command"
 local find = require "ett.base.find"
 local structure = require "structure"
 local tree = require "tree"
@@ -62,6 +63,19 @@ describe("the tree", function()
   end)
 
   it("has no arrow between rooms but the design's", function() assert_none(structure.wrong_arrows()) end)
+  it("has no other file or folder at its top", function()
+    local list, status = command.shell(("cd '%s' && git ls-files 2>/dev/null"):format(tree.root))
+    if status ~= 0 then pending "the tree is not a git checkout" return end
+    local known, wrong = {}, {}
+    for name in ([[.ci .clang-format .clang-tidy .editorconfig .gitignore .luacheckrc ACCURACY.md CHANGELOG.md
+      CMakeLists.txt Containerfile NOTICE README.md clusters cmake ett-scm-1.rockspec examples lua operators runtime
+      samplers setup.sh spec]]):gmatch "%S+" do known[name] = true end
+    for path in list:gmatch "[^\n]+" do
+      if not known[path:match "^[^/]+"] then wrong[#wrong + 1] = path end
+    end
+    assert_none(wrong)
+  end)
+
   it("has at most 20 files in a room", function() assert_none(structure.crowded_rooms(20)) end)
   it("has no function of more than 80 lines", function() assert_none(structure.long_functions(80)) end)
   it("names only files and modules that are there", function() assert_none(structure.missing_names()) end)
