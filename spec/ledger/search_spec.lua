@@ -219,6 +219,16 @@ describe("the layout search", function()
     assert.is_true(found.days <= 500)
     assert.is_true(search:best(found.devices_used - 1).days > 500)
     assert.is_nil((search:fewest_devices(1, 1000)))
+    -- One proof that a device less does not suffice, not one for each number tried (226,000 boxes).
+    local simple, boxes = optimize.new { model = "simple" }, 0
+    local best = simple.best
+    function simple.best(self, ...)
+      local result = best(self, ...)
+      boxes = boxes + result.boxes
+      return result
+    end
+    assert.equal(3840, simple:fewest_devices(7, 100000).devices_used)
+    assert.is_true(boxes < 60000, boxes)
     assert.is_true(search:fewest_devices(500, 1000, { real = true, gap = 0.005 }).days <= 500)
   end)
 

@@ -192,17 +192,27 @@ local function within(self, devices, days, options, fixed)
   return self:best(devices, merged(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
+-- Boxes of a search that looks for a layout without a proof that there is none. Layouts are found in some tens.
+local few_boxes = 1000
+
 --- The minimum number of devices that finish within `days`; nil and the best result on `most` devices if none suffices.
---- The best time never increases with more allowed devices, so bisection finds the number.
+--- The best time never increases with more allowed devices. So bisection with short searches finds the number, and one
+--- proof for a device less serves all numbers below.
 function optimize:fewest_devices(days, most, options)
-  local low, high = 1, 1
-  while not within(self, high, days, options) do
-    if high >= most then return nil, self:best(most, options) end
-    low, high = high + 1, math.min(2 * high, most)
+  local short = merged(options, { boxes = few_boxes })
+  local high = 1
+  while high < most and not within(self, high, days, short) do high = math.min(2 * high, most) end
+  if high == most and not within(self, most, days, options) then return nil, self:best(most, options) end
+  local function bisect(from, searching)
+    while from < high do
+      local middle = (from + high) // 2
+      if within(self, middle, days, searching) then high = middle else from = middle + 1 end
+    end
   end
-  while low < high do
-    local middle = (low + high) // 2
-    if within(self, middle, days, options) then high = middle else low = middle + 1 end
+  bisect(1, short)
+  if high > 1 and within(self, high - 1, days, options) then
+    high = high - 1
+    bisect(1, options)
   end
   return self:best(high, merged(options, { fixed = in_days(self, days, options) }))
 end
