@@ -3,20 +3,12 @@ local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
+local remembered = require "ett.base.remembered"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
 local rules = {}
-
---- A memoised function of one table or number.
-local function remembered(compute)
-  local known = setmetatable({}, { __mode = "k" })
-  return function(of)
-    if known[of] == nil then known[of] = compute(of) end
-    return known[of]
-  end
-end
 
 local divisors = remembered(function(n)
   local list = {}

@@ -427,7 +427,11 @@ function Profile:collective_timer(kind, topology, dtype)
     return rest
   end
   local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
-  if not own then return otherwise, function() if find_rest() == links then return law() end end end
+  if not own then
+    return otherwise, function()
+      if find_rest() == links then return law() end
+    end
+  end
   local over_links
   local function of_links(bytes, told, format, said)
     local seconds, low, high, provenance, words, model, shared = links(bytes, told)

@@ -16,6 +16,7 @@ local network_tiers = require "ett.profile.network.tiers"
 local in_step = require "ett.profile.in_step"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
+local table_at = require "ett.base.table_at"
 
 local lower = {}
 
@@ -102,15 +103,6 @@ local function parameters_of(op, s, p)
   return op.parameters(own)
 end
 
-local function kept_of(known, name)
-  local list = known[name]
-  if not list then
-    list = {}
-    known[name] = list
-  end
-  return list
-end
-
 --- An item's operation among those of its operator: equal keys are one operation of a program.
 local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
@@ -122,13 +114,13 @@ end
 
 local function add_operator(state, item, place)
   local op, id = item.operator, id_of_operator(state, item)
-  local indexes = kept_of(state.index, op)
+  local indexes = table_at(state.index, op)
   local index = indexes[id]
   if index then return index end
   local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
   -- What a shape is in one program it is in all of the same data type, but for what depends on more than the shape.
   local known = not (item.frozen or s.tied or op.model_flops or op.experts and c.expert_load ~= c.expert_kept
-    or stack and stack.cached_gradients) and kept_of(state.known, op)
+    or stack and stack.cached_gradients) and table_at(state.known, op)
   local operation = known and known[id]
   if not operation then
     local parameters = parameters_of(op, s, p)
@@ -241,7 +233,7 @@ local function add_collective(state, item, hides, whole)
   if item.operand and state.software.quantised_gathers then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
-  local known = kept_of(kept_of(state.index, id_of_collective(state, item)), bytes)
+  local known = table_at(table_at(state.index, id_of_collective(state, item)), bytes)
   local index = known[hides]
   if index then return index end
   local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
@@ -385,7 +377,7 @@ end
 -- Operations of a data type, by operator and what add_operator calls them; kept with their times.
 local function known_operations(times, dtype)
   if not rawget(times, "lowered") then rawset(times, "lowered", {}) end -- views of times have operations of their own
-  return kept_of(times.lowered, dtype)
+  return table_at(times.lowered, dtype)
 end
 
 -- Fields of a plan that a configuration and the items of layers depend on.
@@ -399,7 +391,7 @@ for _, name in ipairs(item_fields) do differing[name] = true end
 
 -- What a layer runs under a configuration. Each entry's items are kept for the values that its shapes depend on.
 local function operations_of(kept, layer, c)
-  local entries = kept_of(kept, layer)
+  local entries = table_at(kept, layer)
   return architecture.operations(layer, c, function(entry, _, k)
     local of = entries[k]
     if not of then
@@ -430,7 +422,7 @@ local function items_of(model, p, times)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items = frozen.layers(model.layers, p), {}
   local kept = times.lowered.programs > programs_before_keeping and layers == model.layers
-    and kept_of(times.lowered.items, p.dtype)
+    and table_at(times.lowered.items, p.dtype)
   for i, layer in ipairs(layers) do
     local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
     items[i] = frozen.items(own, layer.frozen, p)

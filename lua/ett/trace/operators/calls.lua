@@ -4,7 +4,9 @@
 -- is the outermost of that operator's ancestors with a known shape (ett.trace.operators.kinds). In the backward pass
 -- the operation is that of the forward operator with the same sequence number (assigned by PyTorch's autograd).
 local kinds = require "ett.trace.operators.kinds"
+local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
+local table_at = require "ett.base.table_at"
 
 local calls = {}
 
@@ -16,34 +18,12 @@ local function is_backward(name)
   return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("Backward%d*$") ~= nil
 end
 
---- A function of names that computes each answer once.
-local function once(fn)
-  local known = {}
-  return function(name)
-    local answer = known[name]
-    if answer == nil then
-      answer = fn(name)
-      known[name] = answer
-    end
-    return answer
-  end
-end
-
 --- The words of a backward node's name that also occur in its forward operator: "AddmmBackward0" -> "addmm".
 local function stem(name)
   return (name:gsub("^autograd::engine::evaluate_function: ", ""):gsub("Backward%d*$", ""):gsub("_", ""):lower())
 end
 
 local function plain(name) return (name:gsub("^%w+::", ""):gsub("_", ""):lower()) end
-
-local function kept_of(known, key)
-  local list = known[key]
-  if not list then
-    list = {}
-    known[key] = list
-  end
-  return list
-end
 
 --- Host operators by thread and start, with the parent of each: arrays by node. Times are rounded, so a child may end
 --- up to `slack` ticks after its parent.
@@ -68,7 +48,7 @@ local function recognise(tree)
   local known, found = {}, {}
   for n = 1, tree.count do
     local name, dims, types = tree.name[n], tree.dims[n], tree.types[n]
-    local by_types = kept_of(kept_of(known, name), dims)
+    local by_types = table_at(table_at(known, name), dims)
     local operation = by_types[types]
     if operation == nil then
       operation = dims and kinds.of(name, dims, types or nil)
@@ -107,11 +87,11 @@ end
 --- The forward operator of each backward node, if any: the last one to start with its sequence number. Those that have
 --- its name come first, because two threads may use equal numbers.
 local function link_passes(tree)
-  local all, named, forward, stem_of, plain_of = {}, {}, {}, once(stem), once(plain)
+  local all, named, forward, stem_of, plain_of = {}, {}, {}, remembered(stem), remembered(plain)
   for n = 1, tree.count do
     local number = tree.sequence[n]
     if number and not tree.backward[n] then
-      local list, own = kept_of(all, number), kept_of(kept_of(named, number), plain_of(tree.name[n]))
+      local list, own = table_at(all, number), table_at(table_at(named, number), plain_of(tree.name[n]))
       list[#list + 1], own[#own + 1] = n, n
     end
   end
@@ -173,7 +153,7 @@ end
 ---@param slack integer? ticks by which rounding may move an end
 function calls.tree(rows, slack)
   local tree = read_nodes(rows, slack or 0)
-  local backward = once(is_backward)
+  local backward = remembered(is_backward)
   for n, name in ipairs(tree.name) do tree.backward[n] = backward(name) end
   tree.operation = recognise(tree)
   tree.forward = link_passes(tree)
