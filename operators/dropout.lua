@@ -55,6 +55,8 @@ function op.kernel(k, s, pass)
   launch.elements(k, "dropout_" .. pass, op.cuda, s.rows * s.cols, { x, y, mask })
 end
 
+function op.recorded() return { what = "dropout" } end
+
 op.torch = [[
 x = tensor(s.rows, s.cols)
 return lambda: F.dropout(x, 0.1)

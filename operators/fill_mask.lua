@@ -6,7 +6,7 @@ local op = { name = "fill_mask", family = "elementwise",
   summary = "fill of the masked attention scores", selective = true, compiled = "mask_fill" }
 
 -- Forward copies the scores and overwrites masked ones; backward clears the gradients of masked scores.
-scores.define(op, {
+scores.define(op, "fill_mask", {
   forward = { reads = 1, writes = 1, flops = 1 },
   backward = { reads = 1, writes = 1, flops = 1 },
   saved = 0,

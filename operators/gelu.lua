@@ -28,6 +28,8 @@ launch.map(op, {
     double = function(x, dy) return dy * doubles.gelu_slope(x) end },
 })
 
+function op.recorded() return { what = "gelu" } end
+
 op.torch = [[
 x = tensor(s.tokens, s.width)
 return lambda: F.gelu(x, approximate="tanh")

@@ -5,7 +5,7 @@ local op = { name = "masked_softmax", family = "softmax",
   summary = "fused scale, causal mask and softmax", selective = true, masked = true }
 
 -- Half of the keys are masked: half of the scores are read, all are written.
-scores.define(op, {
+scores.define(op, "masked_softmax", {
   forward = { reads = 0.5, writes = 1, flops = 3.5 },
   backward = { reads = 1, writes = 1, flops = 2.5 },
   saved = 1,

@@ -67,7 +67,6 @@ end
 --- On the CPU: rows of a table are copied; backward adds to them.
 function op.cpu(s) return { { kind = "embedding", rows = s.tokens * s.top_k, cols = s.hidden, vocab = s.tokens } } end
 
---- As ett.trace.operators.kinds names the host operators that permute.
 function op.recorded(s) return { what = "moe_permute", rows = s.tokens, cols = s.hidden } end
 
 op.torch = [[

@@ -91,7 +91,6 @@ function op.cpu(s, pass)
     cols = s.hidden, vocab = s.tokens } }
 end
 
---- As ett.trace.operators.kinds names the host operators that un-permute.
 function op.recorded(s) return { what = "moe_unpermute", rows = s.tokens * s.top_k, cols = s.hidden } end
 
 op.torch = [[

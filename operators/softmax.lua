@@ -4,7 +4,7 @@ local scores = require "ett.operator.scores"
 local op = { name = "softmax", family = "softmax", summary = "softmax over the keys", selective = true }
 
 -- Forward reads the scores and writes the probabilities; backward reads both and writes the scores' gradient.
-scores.define(op, {
+scores.define(op, "softmax", {
   forward = { reads = 1, writes = 1, flops = 5 },
   backward = { reads = 2, writes = 1, flops = 4 },
   saved = 1,

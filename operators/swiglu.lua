@@ -35,6 +35,8 @@ launch.map(op, {
     end },
 })
 
+function op.recorded() return { what = "swiglu" } end
+
 op.torch = [[
 gate, up = tensor(s.tokens, s.width), tensor(s.tokens, s.width)
 return lambda: F.silu(gate) * up

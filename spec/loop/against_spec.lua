@@ -52,6 +52,13 @@ local function compare(list, given, fn)
   end)
 end
 
+--- The table of an operator file, for changes; by default the kernel's shape is the operator's.
+local function file_of(name)
+  local op = assert(loadfile(require("ett.host").root .. "/operators/" .. name .. ".lua"))()
+  op.kernel_shape = op.kernel_shape or function(s) return s end
+  return op
+end
+
 local function row_of(result, name, pass)
   for _, row in ipairs(result.operators) do if row.name == name and row.pass == pass then return row end end
 end
@@ -71,6 +78,33 @@ describe("ett.loop.against", function()
       assert.equal("plain", result.stack)
       assert.equal(2 * 2 * size.layers, row_of(result, "residual_add", "forward").count)
     end)
+  end)
+
+  it("knows operators by what their files declare, not by their names", function()
+    local expected, kinds = require "ett.loop.expected", require "ett.trace.operators.kinds"
+    local hosts = { -- operator, shape, the host operator that PyTorch, Megatron or vLLM record for it
+      { "layer_norm", { tokens = 6, hidden = 4 }, "aten::layer_norm", "[[2,3,4],[],[4],[4],[]]" },
+      { "rms_norm", { tokens = 6, hidden = 4 }, "aten::rms_norm", "[[2,3,4],[],[4],[]]" },
+      { "gelu", { tokens = 6, width = 8 }, "aten::gelu", "[[2,3,8],[]]" },
+      { "swiglu", { tokens = 6, width = 8 }, "_C::silu_and_mul", "[[6,8],[6,16]]" },
+      { "dropout", { rows = 6, cols = 8 }, "aten::dropout", "[[2,3,8],[],[]]" },
+      { "softmax", { batch = 1, heads = 2, seq_q = 3, seq_k = 8 }, "aten::softmax", "[[1,2,3,8],[],[]]" },
+      { "masked_softmax", { batch = 1, heads = 2, seq_q = 3, seq_k = 8 }, "ScaledUpperTriangMaskedSoftmax",
+        "[[2,3,8],[]]" },
+      { "fill_mask", { batch = 1, heads = 2, seq_q = 3, seq_k = 8 }, "aten::masked_fill", "[[1,2,3,8],[3,8],[]]" },
+      { "moe_permute", { tokens = 6, hidden = 4, top_k = 2 }, "_moe_permute_mask_map", "[[6,4],[6,8],[],[]]" },
+      { "moe_unpermute", { tokens = 6, hidden = 4, top_k = 2 }, "_moe_unpermute_mask_map", "[[12,4],[6,17],[],[]]" },
+    }
+    for _, host in ipairs(hosts) do
+      local name, shape, recorded, dims = table.unpack(host)
+      local copy = file_of(name)
+      copy.name = "mine"
+      assert.equal(kinds.of(recorded, dims).key, kinds.key(expected.operation(copy, shape)), name)
+    end
+    -- A file that declares nothing meets no host operator, whatever its name.
+    local silent = file_of "gelu"
+    silent.recorded = nil
+    assert.is_nil(expected.operation(silent, { tokens = 6, width = 8 }))
   end)
 
   it("splits the difference into parts that add up to it", function()

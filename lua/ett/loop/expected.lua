@@ -5,9 +5,6 @@ local kinds = require "ett.trace.operators.kinds"
 
 local expected = {}
 
---- Names of elementwise operators in the trace's host operators.
-local said = { gelu = "gelu", swiglu = "swiglu", dropout = "dropout", fill_mask = "fill_mask" }
-
 --- The recorded operation for an operator's shape; nil if no host operator has such a shape.
 function expected.operation(op, shape)
   local s = op.kernel_shape(shape)
@@ -18,19 +15,13 @@ function expected.operation(op, shape)
   elseif family == "attention" then
     return { family = family, batch = s.batch, heads = s.heads, kv_heads = s.kv_heads or s.heads, seq_q = s.seq_q,
       seq_k = s.seq_k, head_dim = s.head_dim }
-  elseif family == "norm" then
-    return { family = family, what = op.name, rows = s.rows, cols = s.cols }
-  elseif family == "softmax" then
-    return { family = family, what = op.name, rows = s.rows, cols = s.cols }
   elseif family == "embedding" then
     return { family = family, rows = s.rows, cols = s.cols, vocab = s.vocab }
   elseif family == "cross_entropy" then
     return { family = family, rows = s.rows, cols = s.cols }
   elseif op.recorded then
     local r = op.recorded(shape)
-    return { family = family, what = r.what, rows = r.rows, cols = r.cols }
-  elseif said[op.name] and s.rows then
-    return { family = "elementwise", what = said[op.name], rows = s.rows, cols = s.cols }
+    return { family = family, what = r.what, rows = r.rows or s.rows, cols = r.cols or s.cols }
   end
 end
 

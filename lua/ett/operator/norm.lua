@@ -115,6 +115,7 @@ function norm.define(op, facts)
     extra = function(s) return 8.0 * s.tokens end,
     saved = 1,
   })
+  function op.recorded() return { what = centred and "layer_norm" or "rms_norm" } end
   op.cuda = source:gsub("NAME", op.name):gsub("@(%b{})", function(text) return centred and text:sub(2, -2) or "" end)
   op.doubles = doubles_of(op.name, centred)
   function op.kernel(k, s, pass)

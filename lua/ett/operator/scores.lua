@@ -1,7 +1,7 @@
 --- Operators over attention scores, [batch, heads, seq_q, seq_k]: softmax and masks.
 --
---   scores.define(op, cost)      -- schema, shape and cost (ett.operator.memory)
---   scores.softmax(op, masked)   -- kernels: over all keys, or under a causal mask
+--   scores.define(op, what, cost)  -- schema, shape, name in traces, and cost (ett.operator.memory)
+--   scores.softmax(op, masked)     -- kernels: over all keys, or under a causal mask
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
@@ -9,14 +9,15 @@ local shapes = require "ett.operator.shapes"
 
 local scores = {}
 
---- Completes an operator: its shape, and its cost per score.
-function scores.define(op, cost)
+--- Completes an operator: its shape, its name in traces (ett.trace.operators.kinds), and its cost per score.
+function scores.define(op, what, cost)
   op.schema = { batch = "count", heads = "count", seq_q = "count", seq_k = "count" }
   function op.shape(c)
     local heads, _, rows = shapes.attention(c)
     return { batch = c.micro_batch, heads = heads, seq_q = rows, seq_k = c.seq }
   end
   function op.kernel_shape(s) return { rows = s.batch * s.heads * s.seq_q, cols = s.seq_k, seq_q = s.seq_q } end
+  function op.recorded() return { what = what } end
   memory.define(op, cost)
 end
 

@@ -78,6 +78,14 @@ local function rowwise(family, what, input)
   end
 end
 
+--- A gated activation, whose input is the gate beside the other half: rows and columns of the output.
+local function gated(input)
+  return function(dims)
+    local rows, cols = matrix(dims[input])
+    return rows and cols % 2 == 0 and { family = "elementwise", what = "swiglu", rows = rows, cols = cols // 2 } or nil
+  end
+end
+
 --- The rows are the dimensions that are not normalised; the gain's shape identifies the normalised ones.
 local function norm(what)
   return function(dims)
@@ -124,8 +132,8 @@ local exact = {
   ["ScaledUpperTriangMaskedSoftmax"] = rowwise("softmax", "masked_softmax"),
   ["ScaledMaskedSoftmax"] = rowwise("softmax", "masked_softmax"),
   ["aten::gelu"] = rowwise("elementwise", "gelu"), ["GeLUFunction"] = rowwise("elementwise", "gelu"),
-  ["aten::silu"] = rowwise("elementwise", "silu"), ["SwiGLUFunction"] = rowwise("elementwise", "swiglu"),
-  ["_C::silu_and_mul"] = rowwise("elementwise", "swiglu", 2),
+  ["aten::silu"] = rowwise("elementwise", "silu"), ["SwiGLUFunction"] = gated(1), -- Megatron
+  ["_C::silu_and_mul"] = gated(2), -- vLLM: the output is the first argument
   ["aten::dropout"] = rowwise("elementwise", "dropout"), ["aten::native_dropout"] = rowwise("elementwise", "dropout"),
   ["aten::embedding"] = embedding, ["aten::add"] = addition, ["aten::add_"] = addition,
   ["aten::cross_entropy_loss"] = rowwise("cross_entropy"), ["_VocabParallelCrossEntropy"] = rowwise("cross_entropy"),
