@@ -65,6 +65,19 @@ $ ett optimize --days 400 --max-days 100
 ett: optimize: 400 days cannot be reached with at most 100000 devices
 ?1
 
+# A layout of fewer devices than allowed is found at its own number: --exact-devices does not change the answer.
+$ ett optimize --model simple --days 0.5 --devices 123457 --exact-devices --objective devices
+devices ...
+  55296  55296  0.45 ...
+
+$ ett optimize --days 3 --devices 20000 --objective dollars
+ett: optimize: 3 days cannot be reached with at most 20000 devices; the cheapest layout takes 182763.93 days
+?1
+
+$ ett optimize --days 3 --devices 20000 --objective devices
+ett: optimize: 3 days cannot be reached with at most 20000 devices; the fastest layout takes 369.86 days
+?1
+
 $ ett optimize --objective speed
 ett: optimize: option '--objective' must be one of days, dollars, devices, got 'speed'
 ?2

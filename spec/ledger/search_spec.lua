@@ -230,6 +230,10 @@ describe("the layout search", function()
     assert.equal(3840, simple:fewest_devices(7, 100000).devices_used)
     assert.is_true(boxes < 60000, boxes)
     assert.is_true(search:fewest_devices(500, 1000, { real = true, gap = 0.005 }).days <= 500)
+    -- Layouts that use all devices: their best times rise and fall with the number, the fewest is the same.
+    local exact = simple:fewest_devices(7, 100000, { exact_devices = true })
+    assert.equal(3840, exact.devices_used)
+    assert.equal(exact.days, simple:best(3840, { exact_devices = true }).days)
   end)
 
   it("answers the least bandwidth for a utilization", function()

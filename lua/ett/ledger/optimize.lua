@@ -192,24 +192,29 @@ local function within(self, devices, days, options, fixed)
   return self:best(devices, merged(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
--- Boxes of a search that looks for a layout without a proof that there is none. Layouts are found in some tens.
+-- Boxes of a search that may miss a layout. Layouts are found in some tens; the proof that there is none takes most of
+-- the time of a full search.
 local few_boxes = 1000
 
 --- The minimum number of devices that finish within `days`; nil and the best result on `most` devices if none suffices.
---- The best time never increases with more allowed devices. So bisection with short searches finds the number, and one
---- proof for a device less serves all numbers below.
+--- exact_devices does not change the number: a layout that uses fewer devices than allowed is found at its own number.
 function optimize:fewest_devices(days, most, options)
+  options = merged(options, { exact_devices = false })
   local short = merged(options, { boxes = few_boxes })
-  local high = 1
-  while high < most and not within(self, high, days, short) do high = math.min(2 * high, most) end
+  local low, high = 1, 1 -- the number is at least low, if the short searches missed nothing, and at most high
+  while high < most and not within(self, high, days, short) do
+    low, high = high + 1, math.min(2 * high, most)
+  end
   if high == most and not within(self, most, days, options) then return nil, self:best(most, options) end
+  -- More devices allowed never make the best time longer, so bisection finds the number.
   local function bisect(from, searching)
     while from < high do
       local middle = (from + high) // 2
       if within(self, middle, days, searching) then high = middle else from = middle + 1 end
     end
   end
-  bisect(1, short)
+  bisect(low, short)
+  -- One full search with a device less proves the number for all below. If it finds a layout, the short ones missed it.
   if high > 1 and within(self, high - 1, days, options) then
     high = high - 1
     bisect(1, options)

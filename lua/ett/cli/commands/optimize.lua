@@ -190,7 +190,9 @@ local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
   local fixed = on_cluster(opts, assignments(positional))
-  local search = optimize.new { model = opts.model, objective = opts.objective, fixed = fixed,
+  -- With --days the number of devices is least already: the fastest layout on them is shown.
+  local objective = opts.days and opts.objective == "devices" and "days" or opts.objective
+  local search = optimize.new { model = opts.model, objective = objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
   local settings, done = watched({ gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }, opts.quiet)
   if opts.real and opts.gap == 0 then settings.gap = 0.005 end
@@ -198,8 +200,9 @@ local function run(opts, positional)
     local most = opts.devices and device_counts(opts.devices)
     local found, best = done(search:fewest_devices(opts.days, most and most[#most] or 100000, settings))
     if not found then
+      local layout = objective == "days" and "fastest layout" or "cheapest layout"
       error_module.raise("limit", "optimize: %g days cannot be reached with at most %d devices%s", opts.days,
-        most and most[#most] or 100000, best.found and ("; the best is %.2f days"):format(best.days) or "")
+        most and most[#most] or 100000, best.found and ("; the %s takes %.2f days"):format(layout, best.days) or "")
     end
     if not found.found then none(opts, found.devices) end
     show(opts, { found })
