@@ -384,8 +384,8 @@ static int selection_link(lua_State *L) {
   return 1;
 }
 
-/* Arguments: rows, the home of each. The united intervals of the rows of each home, and
- * their number before. */
+/* Arguments: rows; for each the row that it belongs to. Returns the union of the
+ * intervals of ett_link_hulls, and the number of these intervals. */
 static int selection_hulls(lua_State *L) {
   ett_lua_selection *homes, *s = two(L, &homes);
   luaL_argcheck(L, homes->s.count == s->s.count, 2, "a home for each row expected");

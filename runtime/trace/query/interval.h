@@ -24,7 +24,7 @@ void ett_intervals_free(ett_intervals *s);
  * all functions below). */
 int ett_intervals_make(ett_intervals *out, size_t most);
 
-/* Makes a set of intervals in any order, in place; empty ones (from >= to) are dropped.
+/* Sorts and unites intervals that stand in any order. Those with from >= to are dropped.
  */
 int ett_intervals_unite(ett_intervals *s);
 

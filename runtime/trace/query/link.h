@@ -25,16 +25,16 @@ int ett_link_enclosing(ett_selection *out, const ett_trace *t, const ett_selecti
 int ett_link_preceding(ett_selection *out, const ett_trace *t, const ett_selection *s,
                        const ett_selection *r);
 
-/* The rows of s without holes, outer before inner: by track, start, longer first, row.
- * The parent of each, as its place from 1; 0: none. A parent starts at or before its
- * child, ends after the child's start, and at most `slack` ticks before the child's end.
- * parents[s->count]. */
+/* out: the rows of s without holes, by track, then start, then longer first, then row: an
+ * outer row comes before its inner ones. parents[s->count]: the place of each row's
+ * parent in out, from 1; 0 if it has none. A parent starts at or before its child, ends
+ * after the child's start, and at most `slack` ticks before the child's end. */
 int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
                   const ett_selection *s, int64_t slack);
 
-/* For each row of homes (of the length of s, with holes) the interval from the first
- * start to the last end of the rows of s at its places; united. *count: number of
- * intervals before. */
+/* homes: for each row of s the row that it belongs to, or a hole. For each row in homes:
+ * the interval from the first start to the last end of what belongs to it. out: the union
+ * of these intervals; *count: their number. */
 int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
                    const ett_selection *s, const ett_selection *homes);
 

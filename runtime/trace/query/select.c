@@ -66,15 +66,15 @@ static inline int passes(const ett_trace *t, const ett_filter *f,
   return 1;
 }
 
-/* The rows that may pass, in pieces. A piece is a block, or as many rows of `from`. Its
- * rows that pass are written where they would stand if all rows before passed. */
+/* The rows to test, in pieces that threads share. A piece is the rows of a block, or
+ * 65536 rows of `from`. Each piece has a place in `rows` for all of its rows. */
 typedef struct selecting {
   const ett_trace *t;
   const ett_filter *f;
   const ett_selection *from;
   const uint8_t *files, *wanted; /* wanted: classes; NULL: all */
   uint32_t *rows;
-  size_t *start, *count; /* per piece: rows that may pass before it; rows that passed */
+  size_t *start, *count; /* per piece: its place in rows; the number that passed */
 } selecting;
 
 enum { PIECE = 1 << 16 };
@@ -141,12 +141,12 @@ static void fill_starts(const selecting *s, uint32_t pieces) {
   }
 }
 
-/* Runs the pieces and joins their rows. */
+/* Tests the rows of all pieces and moves those that passed together. */
 static int select_all(ett_selection *out, selecting *s, uint32_t pieces) {
   s->rows = ett_large_alloc((s->start[pieces] + 1) * sizeof *s->rows);
   if (!s->rows)
     return -1;
-  /* a look at an arg changes its hint */
+  /* reading an arg changes its hint in t: one thread */
   ett_spread(s->f->arg_count ? 1 : s->t->threads, pieces, select_piece, s);
   for (uint32_t i = 0; i < pieces; i++) {
     memmove(s->rows + out->count, s->rows + s->start[i], s->count[i] * sizeof *s->rows);
