@@ -13,6 +13,12 @@ function op.shape(c)
     stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
 
+function op.parts(c)
+  local dim = shapes.head_dim(c)
+  local keys = shapes.local_kv_heads(c) * dim
+  return { shapes.local_heads(c) * (c.attention_gate and 2 or 1) * dim, keys, keys }
+end
+
 gemm.define(op)
 
 return op

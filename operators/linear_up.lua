@@ -10,6 +10,8 @@ function op.shape(c)
     bias = shapes.bias(c, "mlp_bias"), stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
 end
 
+function op.parts(c) return c.gated_mlp and { shapes.local_ffn(c), shapes.local_ffn(c) } or {} end
+
 gemm.define(op)
 
 return op

@@ -107,6 +107,27 @@ describe("ett.loop.against", function()
     assert.is_nil(expected.operation(silent, { tokens = 6, width = 8 }))
   end)
 
+  it("expects the parts of a fused product where the trace ran the parts", function()
+    local expected = require "ett.loop.expected"
+    local model = require("ett.model").new("llama", { layers = 2, hidden = 64, heads = 4, kv_heads = 2, ffn = 96,
+      vocab = 512 })
+    local plan = require("ett.plan").new({ seq = 32, micro_batch = 1, micro_batches = 1 }, model)
+    local function widths(present)
+      local list = {}
+      for _, item in ipairs(expected.sequence(model, plan, present)) do
+        if item.name == "linear_qkv" or item.name == "linear_up" then
+          list[#list + 1] = ("%s %d"):format(item.name, item.shape.out_features)
+        end
+      end
+      return table.concat(list, ", ", 1, #list // 2) -- of one of two equal layers
+    end
+    assert.equal("linear_qkv 128, linear_up 192", widths {})
+    local parts = { ["gemm 1 32 64 64"] = true, ["gemm 1 32 32 64"] = true, ["gemm 1 32 96 64"] = true }
+    assert.equal("linear_qkv 64, linear_qkv 32, linear_qkv 32, linear_up 96, linear_up 96", widths(parts))
+    parts["gemm 1 32 128 64"] = true -- the fused product, too
+    assert.equal("linear_qkv 128, linear_up 96, linear_up 96", widths(parts))
+  end)
+
   it("splits the difference into parts that add up to it", function()
     local list = recordings(2, function() return 1.25 end)
     compare(list, { cluster = "dgx_h100" }, function(result)

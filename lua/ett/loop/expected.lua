@@ -2,6 +2,7 @@
 --- operator with the key of ett.trace.operators.kinds.
 local architecture = require "ett.model.architecture"
 local kinds = require "ett.trace.operators.kinds"
+local merged = require "ett.base.merged"
 
 local expected = {}
 
@@ -34,24 +35,12 @@ function expected.meet(o)
   return kinds.key(o)
 end
 
---- The products into which a fused product may be split: queries, keys and values, or gate and up; nil for all others.
+--- The products into which a fused product may be split, by the widths that its file declares; nil without them.
 local function parts_of(item, c)
-  local s, widths = item.shape, nil
-  if item.name == "linear_qkv" then
-    local shapes = require "ett.operator.shapes"
-    local dim = shapes.head_dim(c)
-    local kv = shapes.local_kv_heads(c) * dim
-    widths = { s.out_features - 2 * kv, kv, kv }
-  elseif item.name == "linear_up" and c.gated_mlp then
-    widths = { s.out_features // 2, s.out_features // 2 }
-  end
-  if not widths then return nil end
+  local widths = item.operator.parts and item.operator.parts(c)
+  if not widths or #widths == 0 then return nil end
   local list = {}
-  for i, width in ipairs(widths) do
-    list[i] = {}
-    for field, value in pairs(s) do list[i][field] = value end
-    list[i].out_features = width
-  end
+  for i, width in ipairs(widths) do list[i] = merged(item.shape, { out_features = width }) end
   return list
 end
 

@@ -27,14 +27,15 @@ local fields = {
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?",
   constraints = "list?", passes = "list?", moves = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
-  doubles = "table?", small = "function?", recorded = "function?", columns = "list?", sample_row = "table?",
+  doubles = "table?", small = "function?", recorded = "function?", columns = "list?",
+  parts = "function?", sample_row = "table?",
 }
 
 --- Kinds of the values that the functions of a file must return.
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
-  kernel_shape = "table", recorded = "table" }
+  kernel_shape = "table", recorded = "table", parts = "table" }
 
 --- The default dimensions of a kernel: the numbers of its shape.
 local function numbers_of(s)
