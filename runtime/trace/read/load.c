@@ -14,6 +14,8 @@
 
 #define CHUNK_LEAST ((uint64_t)4 << 20)
 #define CHUNK_MOST ((uint64_t)64 << 20)
+/* Bytes of files, perhaps compressed, from which threads pay for their start. */
+#define WORKERS_LEAST_BYTES ((uint64_t)1 << 20)
 
 /* One file, or a stretch of one: bytes from begin to stop. */
 typedef struct load_task {
@@ -386,7 +388,8 @@ static int read_within(run *r, ett_err *err) {
   return status;
 }
 
-unsigned ett_trace_threads(const ett_trace_options *options) {
+/* Number of threads: the option's, or that of cores; at most 64. */
+static unsigned threads_of(const ett_trace_options *options) {
   const long n =
       options->threads ? (long)options->threads : sysconf(_SC_NPROCESSORS_ONLN);
   return n < 1 ? 1 : n > 64 ? 64 : (unsigned)n;
@@ -405,7 +408,7 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   if (!r.shared.scanner)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "this machine has no '%s' instructions",
                        options->scanner);
-  const unsigned threads = ett_trace_threads(options);
+  const unsigned threads = threads_of(options);
   int status = -1;
   uint32_t compressed = 0;
   pthread_mutex_init(&r.lock, NULL);
@@ -442,6 +445,8 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
+  if (total_bytes(sources) >= WORKERS_LEAST_BYTES)
+    l->workers = ett_workers_new(threads);
   if (read_within(&r, err))
     goto done;
   for (uint32_t i = 0; i < r.task_count; i++) {
@@ -470,6 +475,7 @@ void ett_load_free(ett_load *l) {
   free(l->parts);
   free(l->lexicons);
   free(l->files);
+  ett_workers_free(l->workers);
   memset(l, 0, sizeof *l);
 }
 

@@ -19,10 +19,8 @@ typedef struct ett_load {
   ett_lexicon *lexicons;
   uint32_t lexicon_count;
   ett_load_file *files; /* parallel to the sources */
+  ett_workers *workers; /* may be NULL */
 } ett_load;
-
-/* Number of threads: the option's, or that of cores; at most 64. */
-unsigned ett_trace_threads(const ett_trace_options *options);
 
 /* Reads every source that is not ignored. -1 with *err if memory runs out, a thread
  * cannot start, or the progress function cancelled. */

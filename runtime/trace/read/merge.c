@@ -13,7 +13,6 @@
 #include "base/large.h"
 #include "io/utf8.h"
 #include "trace/read/walk.h"
-#include "trace/table/spread.h"
 
 /* Where the rows and args of a part lie in the trace. */
 typedef struct part_place {
@@ -36,7 +35,6 @@ typedef struct merge {
   int32_t *line_device;    /* per track: device of its rows, or -1 */
   uint8_t *zero_bad;       /* per file: its rows at ts 0 are invalid */
   part_place *places;      /* per part */
-  unsigned threads;
   ett_err *err;
 } merge;
 
@@ -651,7 +649,7 @@ static int merge_rows(merge *m) {
     t->block_count = 0; /* the parts still own the blocks */
     return -1;
   }
-  ett_spread(m->threads, l->part_count, move_part, m);
+  ett_workers_run(m->t->workers, l->part_count, move_part, m);
   for (uint32_t i = 0; i < l->part_count; i++) {
     const part_place *place = &m->places[i];
     t->files[l->parts[i].file].event_count += place->rows;
@@ -715,13 +713,13 @@ static void subtract_first(void *context, uint32_t b) {
 /* The first event of all becomes tick 0. */
 static void align_times(const merge *m, times *x, int64_t base) {
   ett_trace *t = m->t;
-  ett_spread(m->threads, t->block_count, shift_rows, x);
+  ett_workers_run(m->t->workers, t->block_count, shift_rows, x);
   x->first = INT64_MAX;
   for (uint32_t b = 0; b < t->block_count; b++)
     x->first = x->found[b] < x->first ? x->found[b] : x->first;
   if (x->first == INT64_MAX)
     x->first = 0;
-  ett_spread(m->threads, t->block_count, subtract_first, x);
+  ett_workers_run(m->t->workers, t->block_count, subtract_first, x);
   int64_t last = INT64_MIN;
   for (uint32_t b = 0; b < t->block_count; b++)
     last = x->found[b] > last ? x->found[b] : last;
@@ -825,17 +823,15 @@ static void free_merge(merge *m) {
 ett_trace *ett_merge(ett_load *load, const ett_sources *sources,
                      const ett_trace_options *options, int64_t ticks_per_second,
                      ett_err *err) {
-  merge m = {.load = load,
-             .sources = sources,
-             .err = err,
-             .threads = ett_trace_threads(options)};
+  merge m = {.load = load, .sources = sources, .err = err};
   m.t = calloc(1, sizeof *m.t);
   if (!m.t) {
     no_memory(&m);
     return NULL;
   }
   m.t->ticks_per_second = ticks_per_second;
-  m.t->threads = m.threads;
+  m.t->workers = load->workers;
+  load->workers = NULL;
   if (build(&m, options)) {
     ett_trace_free(m.t);
     m.t = NULL;

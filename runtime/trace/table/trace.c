@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/large.h"
-#include "trace/table/spread.h"
 
 void ett_trace_free(ett_trace *t) {
   if (!t)
     return;
+  ett_workers_free(t->workers);
   for (uint32_t i = 0; i < t->file_count; i++) {
     free(t->files[i].path);
     for (uint32_t k = 0; k < t->files[i].member_count; k++) {
@@ -118,7 +118,7 @@ int ett_trace_index_classes(ett_trace *t, const uint8_t *wanted) {
     }
   }
   if (missing)
-    ett_spread(t->threads, t->block_count, index_block, &x);
+    ett_workers_run(t->workers, t->block_count, index_block, &x);
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
     if (x.rows[c])
       t->class_rows[c] = x.rows[c];

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "trace/table/workers.h"
 
 struct ett_member;
 struct ett_strings;
@@ -142,7 +143,7 @@ typedef struct ett_trace {
   int64_t start, stop; /* of all complete valid rows, in ticks; 0, 0 without rows */
   uint64_t event_count;
   size_t memory_bytes;
-  unsigned threads; /* for work on many rows */
+  ett_workers *workers; /* for work on many rows; may be NULL */
 } ett_trace;
 
 void ett_trace_free(ett_trace *t);

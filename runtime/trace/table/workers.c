@@ -1,0 +1,104 @@
+#include "trace/table/workers.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { THREADS_MOST = 63 };
+
+struct ett_workers {
+  pthread_mutex_t lock;
+  pthread_cond_t wake, finished;
+  ett_piece *work;
+  void *context;
+  uint32_t count;
+  atomic_uint next;
+  uint64_t job; /* number of the last job */
+  bool open;    /* a thread may join the job */
+  bool stop;
+  unsigned busy; /* threads at work on the job */
+  unsigned thread_count;
+  pthread_t threads[THREADS_MOST];
+};
+
+static void work_on(ett_workers *w) {
+  for (uint32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;)
+    w->work(w->context, i);
+}
+
+static void *thread_main(void *argument) {
+  ett_workers *w = argument;
+  uint64_t seen = 0;
+  pthread_mutex_lock(&w->lock);
+  while (!w->stop) {
+    if (w->job == seen || !w->open) {
+      pthread_cond_wait(&w->wake, &w->lock);
+      continue;
+    }
+    seen = w->job;
+    w->busy++;
+    pthread_mutex_unlock(&w->lock);
+    work_on(w);
+    pthread_mutex_lock(&w->lock);
+    if (--w->busy == 0)
+      pthread_cond_signal(&w->finished);
+  }
+  pthread_mutex_unlock(&w->lock);
+  return NULL;
+}
+
+ett_workers *ett_workers_new(unsigned threads) {
+  ett_workers *w = threads > 1 ? calloc(1, sizeof *w) : NULL;
+  if (!w)
+    return NULL;
+  pthread_mutex_init(&w->lock, NULL);
+  pthread_cond_init(&w->wake, NULL);
+  pthread_cond_init(&w->finished, NULL);
+  while (w->thread_count + 1 < threads && w->thread_count < THREADS_MOST &&
+         !pthread_create(&w->threads[w->thread_count], NULL, thread_main, w))
+    w->thread_count++;
+  return w;
+}
+
+static void run_alone(uint32_t count, ett_piece *work, void *context) {
+  for (uint32_t i = 0; i < count; i++)
+    work(context, i);
+}
+
+void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *context) {
+  if (!w || count < 2) {
+    run_alone(count, work, context);
+    return;
+  }
+  pthread_mutex_lock(&w->lock);
+  w->work = work;
+  w->context = context;
+  w->count = count;
+  atomic_store(&w->next, 0);
+  w->job++;
+  w->open = true;
+  pthread_cond_broadcast(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+  work_on(w);
+  pthread_mutex_lock(&w->lock);
+  w->open = false;
+  while (w->busy)
+    pthread_cond_wait(&w->finished, &w->lock);
+  pthread_mutex_unlock(&w->lock);
+}
+
+void ett_workers_free(ett_workers *w) {
+  if (!w)
+    return;
+  pthread_mutex_lock(&w->lock);
+  w->stop = true;
+  pthread_cond_broadcast(&w->wake);
+  pthread_mutex_unlock(&w->lock);
+  for (unsigned i = 0; i < w->thread_count; i++)
+    pthread_join(w->threads[i], NULL);
+  pthread_cond_destroy(&w->finished);
+  pthread_cond_destroy(&w->wake);
+  pthread_mutex_destroy(&w->lock);
+  free(w);
+}

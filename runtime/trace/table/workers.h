@@ -1,0 +1,23 @@
+/* workers.h - threads that share independent pieces of work.
+ *
+ * The threads stay: a thread that is started anew waits on the core of its creator for
+ * some milliseconds, one that is woken begins at once on a free core. */
+#ifndef ETT_TRACE_WORKERS_H
+#define ETT_TRACE_WORKERS_H
+
+#include <stdint.h>
+
+typedef struct ett_workers ett_workers;
+typedef void ett_piece(void *context, uint32_t i);
+
+/* Starts threads, one fewer than `threads` because the caller takes part. NULL if there
+ * are none. */
+ett_workers *ett_workers_new(unsigned threads);
+
+/* Calls work(context, i) once for each i below count, and returns after the last call.
+ * Without workers (NULL) the caller does all. One caller at a time. */
+void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *context);
+
+void ett_workers_free(ett_workers *w);
+
+#endif

@@ -1,0 +1,83 @@
+/* Work shared by threads: every piece of every job is done once, whichever thread is
+ * late. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "trace/table/workers.h"
+
+#define PIECES_MOST 500
+
+typedef struct job {
+  atomic_uint done[PIECES_MOST];
+  atomic_uint calls;
+} job;
+
+static void count(void *context, uint32_t i) {
+  job *j = context;
+  atomic_fetch_add(&j->done[i], 1);
+  for (volatile unsigned wait = 0; wait < i % 7 * 20; wait++) {
+  }
+  atomic_fetch_add(&j->calls, 1);
+}
+
+static void run_jobs(ett_workers *w, unsigned jobs) {
+  job *j = malloc(sizeof *j);
+  assert_non_null(j);
+  for (unsigned n = 0; n < jobs; n++) {
+    const uint32_t pieces = n * 37 % (PIECES_MOST + 1);
+    memset(j, 0, sizeof *j);
+    ett_workers_run(w, pieces, count, j);
+    assert_int_equal(atomic_load(&j->calls), pieces); /* after the last call */
+    for (uint32_t i = 0; i < PIECES_MOST; i++)
+      assert_int_equal(atomic_load(&j->done[i]), i < pieces);
+  }
+  free(j);
+}
+
+static void every_piece_once(void **unused) {
+  (void)unused;
+  for (unsigned threads = 2; threads <= 9; threads += 7) {
+    ett_workers *w = ett_workers_new(threads);
+    assert_non_null(w);
+    run_jobs(w, 3000);
+    ett_workers_free(w);
+  }
+}
+
+static void without_workers(void **unused) {
+  (void)unused;
+  assert_null(ett_workers_new(0));
+  assert_null(ett_workers_new(1));
+  run_jobs(NULL, 20);
+  ett_workers_free(NULL);
+}
+
+static void more_threads_than_allowed(void **unused) {
+  (void)unused;
+  ett_workers *w = ett_workers_new(1000);
+  run_jobs(w, 20);
+  ett_workers_free(w);
+}
+
+static void idle_workers_end(void **unused) {
+  (void)unused;
+  for (int i = 0; i < 50; i++)
+    ett_workers_free(ett_workers_new(4));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_piece_once),
+      cmocka_unit_test(without_workers),
+      cmocka_unit_test(more_threads_than_allowed),
+      cmocka_unit_test(idle_workers_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
