@@ -197,7 +197,7 @@ local function add_critical_path(t, view, origin, list)
     if error_module.from(g).kind ~= "missing" then error(g, 0) end
     return
   end
-  local steps, start, duration, labels, before = replay.critical_path(g).steps, {}, {}, {}, nil
+  local steps, start, duration, labels, before = replay.steps(g, replay.critical_path(g)), {}, {}, {}, nil
   for i = #steps, 1, -1 do
     local step = steps[i]
     local at, stop = math.floor(step.from) - origin, math.floor(step.to) - origin

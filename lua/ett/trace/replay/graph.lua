@@ -8,6 +8,12 @@
 --   host call start    the call before it in the process, plus the host's own time
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
+--
+-- A run has a million events, so none has a table of its own: what is known of event n stands at index n of `time`,
+-- `delay`, `kind`, `name` and `rank`. Its predecessors are a chain of links, the last one first: `last_link[n]`, then
+-- `before_link` of each, 0 at the end.
+local bulk = require "ett.bulk"
+local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
 
 local graph = {}
@@ -16,32 +22,49 @@ local Graph = {}
 Graph.__index = Graph
 
 --- Adds an event with its recorded time and description. Returns its number.
-function Graph:event(time, what)
+---@param kind string "host", "call" (its end), "start" (of a device row), "row" (its end), "transfer" (of a collective)
+function Graph:event(time, kind, name, rank)
   local n = #self.time + 1
-  self.time[n], self.what[n], self.delay[n] = time, what, 0
-  self.from[n], self.lag[n] = {}, {}
+  self.time[n], self.delay[n], self.last_link[n] = time, 0, 0
+  self.kind[n], self.name[n], self.rank[n] = kind, name, rank
   return n
 end
 
 --- Event n follows event `of` by at least `lag`.
 function Graph:follow(n, of, lag)
-  local list = self.from[n]
-  list[#list + 1] = of
-  self.lag[n][#list] = lag or 0
+  local link = #self.of + 1
+  self.of[link], self.lag[link], self.before_link[link] = of, lag or 0, self.last_link[n]
+  self.last_link[n] = link
 end
 
---- Sets the delay of an event to reproduce its recorded time. Returns the delay.
-function Graph:settle(n)
-  local latest
-  for i, of in ipairs(self.from[n]) do
-    local ready = self.time[of] + self.lag[n][i]
-    if not latest or ready > latest then latest = ready end
+--- Event n follows event `of` only.
+function Graph:follow_only(n, of, lag)
+  self.last_link[n] = 0
+  self:follow(n, of, lag)
+end
+
+--- The time at which an event's last predecessor lets it happen, and that predecessor; nil without predecessors.
+---@param time integer[] of all events
+function Graph:ready(n, time)
+  local of, lag, before_link, link = self.of, self.lag, self.before_link, self.last_link[n]
+  local latest, binding
+  while link > 0 do
+    local at = time[of[link]] + lag[link]
+    if not latest or at >= latest then latest, binding = at, of[link] end -- of equal ones the first that was added
+    link = before_link[link]
   end
-  self.delay[n] = latest and self.time[n] - latest or 0
-  return self.delay[n]
+  return latest, binding
 end
 
-local function is_wait(name) return name:find("Synchronize", 1, true) ~= nil or name:find("^%w+Memcpy$") ~= nil end
+--- Sets the delay of an event to reproduce its recorded time.
+function Graph:settle(n)
+  local latest = self:ready(n, self.time)
+  self.delay[n] = latest and self.time[n] - latest or 0
+end
+
+local is_wait = remembered(function(name)
+  return name:find("Synchronize", 1, true) ~= nil or name:find("^%w+Memcpy$") ~= nil
+end)
 
 --- The last index of a sorted list whose value is <= at; 0 if none.
 local function last_before(list, at)
@@ -58,15 +81,15 @@ local function host_chain(self, rows, rank)
   local columns = stats.columns(rows, { "row", "ts", "end", "name" })
   local calls, before = { list = {}, of_row = {} }, nil
   for i, ts in ipairs(columns.ts) do
-    local start = self:event(ts, { kind = "host", rank = rank, name = columns.name[i] })
+    local start = self:event(ts, "host", columns.name[i], rank)
     if before then
       -- Calls of two threads may overlap; then the second follows the start of the first.
       local overlaps = before.stop_time > ts
       self:follow(start, overlaps and before.start or before.stop, 0)
     end
     self:settle(start)
-    local stop = self:event(columns["end"][i], { kind = "call", rank = rank, name = columns.name[i] })
-    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts, name = columns.name[i] }
+    local stop = self:event(columns["end"][i], "call", columns.name[i], rank)
+    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts }
     calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = before, before
   end
   return calls
@@ -78,11 +101,9 @@ local function device_rows(self, lane)
   local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream" })
   local call_rows, list = (launch:columns { "row" }), {}
   for i, ts in ipairs(columns.ts) do
-    local what = { kind = "row", rank = lane.key, name = columns.name[i], row = columns.row[i] }
-    list[i] = { ts = ts, stop = columns["end"][i], name = columns.name[i], stream = columns.stream[i] or -1,
-      call_row = call_rows[i] or nil, what = what, row = columns.row[i] }
-    list[i].start = self:event(ts, { kind = "start", rank = lane.key, name = columns.name[i] })
-    list[i].finish = self:event(columns["end"][i], what)
+    list[i] = { ts = ts, stop = columns["end"][i], stream = columns.stream[i] or -1, call_row = call_rows[i] or nil,
+      row = columns.row[i], start = self:event(ts, "start", columns.name[i], lane.key),
+      finish = self:event(columns["end"][i], "row", columns.name[i], lane.key) }
   end
   return list
 end
@@ -97,22 +118,26 @@ local function launch_delay(rows, calls)
   return least
 end
 
---- Device rows by end, and their ends.
+--- Device rows by end, those with equal ends in the order given, and their ends.
 local function by_end(rows)
-  local finished, ends = table.move(rows, 1, #rows, 1, {}), {}
-  table.sort(finished, function(a, b)
-    if a.stop ~= b.stop then return a.stop < b.stop end
-    return a.start < b.start
-  end)
-  for i, row in ipairs(finished) do ends[i] = row.stop end
+  local ends, finished, place = {}, {}, {}
+  for i, row in ipairs(rows) do ends[i] = row.stop end
+  ends = bulk.sorted(ends)
+  for i, at in ipairs(ends) do place[at], finished[i] = place[at] or i, false end
+  for _, row in ipairs(rows) do
+    finished[place[row.stop]] = row
+    place[row.stop] = place[row.stop] + 1
+  end
   return finished, ends
 end
 
 --- Starts of device rows follow their stream, their launch, and rows of other streams that end just before.
 local function link_rows(self, rows, calls)
   local by_stream, delay = {}, launch_delay(rows, calls)
-  local finished, ends = by_end(rows) -- to find the last end before a start
+  local finished, ends = by_end(rows)
+  local ended = 0 -- number of rows that end at or before the start of the row
   for _, row in ipairs(rows) do
+    while ended < #ends and ends[ended + 1] <= row.ts do ended = ended + 1 end
     local before = by_stream[row.stream]
     local ready
     if before and before.stop <= row.ts then
@@ -127,7 +152,7 @@ local function link_rows(self, rows, calls)
       self:follow(row.start, call.start, delay)
       ready = math.max(ready or call.ts, call.ts + delay)
     end
-    local last = finished[last_before(ends, row.ts)]
+    local last = finished[ended]
     if last and last.stream ~= row.stream and last.start ~= row.start and last.stop > (ready or math.mininteger) then
       self:follow(row.start, last.finish)
     end
@@ -142,7 +167,7 @@ end
 local function link_waits(self, rows, calls)
   local finished, ends = by_end(rows)
   for _, call in ipairs(calls.list) do
-    local waited = is_wait(call.name) and finished[last_before(ends, call.stop_time)]
+    local waited = is_wait(self.name[call.start]) and finished[last_before(ends, call.stop_time)]
     self:follow(call.stop, call.start)
     if waited and waited.stop > call.ts then self:follow(call.stop, waited.finish) end
     self:settle(call.stop)
@@ -174,7 +199,7 @@ local function link_collectives(self, view, by_lane)
         if row.stop >= latest then -- otherwise clocks differ: the row keeps its duration
           for k, other in ipairs(rows) do if k ~= r then self:follow(row.finish, other.start) end end
           self:settle(row.finish)
-          row.what.kind, row.what.transfer = "transfer", true
+          self.kind[row.finish] = "transfer"
         end
       end
     end
@@ -184,11 +209,10 @@ end
 --- Maximum number of events; larger graphs would take gigabytes.
 graph.most_events = 1000000
 
---- Builds the graph of a view: { time, what, delay, from, lag (by event), rows = { [lane key] = rows }, lanes }.
+--- Builds the graph of a view: lists by event and by link (above), rows = { [lane key] = rows }, lanes.
 function graph.build(view)
-  local self = setmetatable({ time = {}, what = {}, delay = {}, from = {}, lag = {}, rows = {}, calls = {},
-    lanes = {} },
-    Graph)
+  local self = setmetatable({ time = {}, delay = {}, kind = {}, name = {}, rank = {}, last_link = {}, of = {}, lag = {},
+    before_link = {}, rows = {}, calls = {}, lanes = {} }, Graph)
   local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
   for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
   if events > graph.most_events and not (view.options.step or view.options.window) then

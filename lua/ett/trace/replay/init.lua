@@ -16,26 +16,49 @@ local replay = {}
 --- The dependency graph of a view (ett.trace.replay.graph). Changes modify it, so each call builds a new one.
 replay.graph = graph.build
 
+--- For each event the place in a list where its successors begin, and the list. `many`: numbers of predecessors.
+local function successors(g)
+  local count, begin, list, many = #g.time, {}, {}, {}
+  for n = 1, count + 1 do begin[n] = 0 end
+  for n = 1, count do
+    local link, links = g.last_link[n], 0
+    while link > 0 do
+      begin[g.of[link]] = begin[g.of[link]] + 1
+      link, links = g.before_link[link], links + 1
+    end
+    many[n] = links
+  end
+  local place = 1
+  for n = 1, count + 1 do
+    place = place + begin[n]
+    begin[n] = place -- moves down to the begin as the list is filled
+  end
+  for link = 1, place - 1 do list[link] = 0 end
+  for n = count, 1, -1 do
+    local link = g.last_link[n]
+    while link > 0 do
+      local of = g.of[link]
+      begin[of] = begin[of] - 1
+      list[begin[of]] = n
+      link = g.before_link[link]
+    end
+  end
+  return begin, list, many
+end
+
 --- Events in topological order. Events of a cycle, which invalid data can cause, keep their recorded times.
 local function order_of(g)
   if g.order then return g.order end
-  local count, after, open = #g.time, {}, {}
-  for n = 1, count do
-    open[n] = #g.from[n]
-    for _, of in ipairs(g.from[n]) do
-      local list = after[of]
-      if list then list[#list + 1] = n else after[of] = { n } end
-    end
-  end
-  local order, ready = {}, {}
-  for n = 1, count do if open[n] == 0 then ready[#ready + 1] = n end end
+  local begin, list, open = successors(g)
+  local order = {}
+  for n = 1, #g.time do if open[n] == 0 then order[#order + 1] = n end end
   local at = 1
-  while at <= #ready do
-    local n = ready[at]
-    order[at] = n
-    for _, next_event in ipairs(after[n] or {}) do
+  while at <= #order do
+    local n = order[at]
+    for k = begin[n], begin[n + 1] - 1 do
+      local next_event = list[k]
       open[next_event] = open[next_event] - 1
-      if open[next_event] == 0 then ready[#ready + 1] = next_event end
+      if open[next_event] == 0 then order[#order + 1] = next_event end
     end
     at = at + 1
   end
@@ -56,19 +79,15 @@ local function spans(g, time)
   return list, sum / #g.lanes
 end
 
---- Times of all events: { time, binding (the event that each waited for, or nil), spans = { [lane] = ticks },
+--- Times of all events: { time, binding (the event that each waited for, or false), spans = { [lane] = ticks },
 --- span_ticks (mean), left_out (events of a cycle) }.
 function replay.run(g)
   local time, binding = {}, {}
   local order = order_of(g)
-  for n = 1, #g.time do time[n] = g.time[n] end
+  for n = 1, #g.time do time[n], binding[n] = g.time[n], false end
   for _, n in ipairs(order) do
-    local from, lag, latest = g.from[n], g.lag[n], nil
-    for i = 1, #from do
-      local ready = time[from[i]] + lag[i]
-      if not latest or ready > latest then latest, binding[n] = ready, from[i] end
-    end
-    if latest then time[n] = latest + g.delay[n] end
+    local latest, of = g:ready(n, time)
+    if latest then time[n], binding[n] = latest + g.delay[n], of end
   end
   local by_lane, mean = spans(g, time)
   return { time = time, binding = binding, spans = by_lane, span_ticks = mean, left_out = #g.time - #order }
@@ -135,7 +154,7 @@ local function scale_named(g, view, name, factor)
     for _, word in pairs(words_of(view, lane)[row.row] or {}) do
       if parts[word] then return factor end
     end
-    return row.name:find(name, 1, true) and factor or nil
+    return g.name[row.start]:find(name, 1, true) and factor or nil
   end)
 end
 
@@ -165,8 +184,8 @@ end
 
 local function scale_host(g, rank, factor)
   local changed = 0
-  for n, what in ipairs(g.what) do
-    if what.kind == "host" and (not rank or what.rank == rank) then
+  for n, kind in ipairs(g.kind) do
+    if kind == "host" and (not rank or g.rank[n] == rank) then
       g.delay[n] = g.delay[n] * factor
       changed = changed + 1
     end
@@ -188,7 +207,8 @@ local function not_late(g, key)
           if other == row then own = gap else others[#others + 1] = gap end
         end
         if #others > 0 and own and own > stats.median(others) then
-          g.from[row.start], g.lag[row.start], g.delay[row.start] = { last.row.finish }, { stats.median(others) }, 0
+          g:follow_only(row.start, last.row.finish, stats.median(others))
+          g.delay[row.start] = 0
           changed = changed + 1
         end
       end
@@ -266,48 +286,57 @@ end
 -- The critical path --------------------------------------------------------------------
 
 --- The name of a step on the path.
-local function label(what)
-  if what.kind == "transfer" then return "transfer: " .. what.name end
-  if what.kind == "row" then return "kernel: " .. what.name end
-  if what.kind == "host" or what.kind == "call" then return "host of rank " .. what.rank end
+local function label(g, n)
+  local kind = g.kind[n]
+  if kind == "transfer" then return "transfer: " .. g.name[n] end
+  if kind == "row" then return "kernel: " .. g.name[n] end
+  if kind == "host" or kind == "call" then return "host of rank " .. g.rank[n] end
   return "delay before kernels"
 end
 
 --- The critical path that ends with the last device row: { total_ticks, parts = { { name, ticks, count } } (longest
---- first), ranks = { [rank] = ticks }, changes_of_rank, steps = { { name, kind, rank, from, to } } (last first) }.
+--- first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), run }.
 function replay.critical_path(g, run)
   run = run or replay.run(g)
+  local time, binding = run.time, run.binding
   local n, stop = nil, -math.huge
   for _, lane in ipairs(g.lanes) do
     for _, row in ipairs(g.rows[lane.key]) do
-      if run.time[row.finish] > stop then n, stop = row.finish, run.time[row.finish] end
+      if time[row.finish] > stop then n, stop = row.finish, time[row.finish] end
     end
   end
-  local parts, list, ranks, hops, seen, total, steps = {}, {}, {}, 0, {}, 0, {}
-  while n and not seen[n] do
-    seen[n] = true
-    local before = run.binding[n]
-    local ticks = before and run.time[n] - run.time[before] or 0
-    local what = g.what[n]
-    local name = label(what)
+  local parts, list, ranks, hops, total, events = {}, {}, {}, 0, 0, {}
+  while n do
+    local before, rank = binding[n], g.rank[n]
+    local ticks = before and time[n] - time[before] or 0
+    local name = label(g, n)
     local part = parts[name]
     if not part then
       part = { name = name, ticks = 0, count = 0 }
       parts[name], list[#list + 1] = part, part
     end
     part.ticks, part.count, total = part.ticks + ticks, part.count + 1, total + ticks
-    ranks[what.rank] = (ranks[what.rank] or 0) + ticks
-    if before and g.what[before].rank ~= what.rank then hops = hops + 1 end
-    if ticks > 0 then
-      steps[#steps + 1] = { name = name, kind = what.kind, rank = what.rank, from = run.time[before], to = run.time[n] }
-    end
-    n = before
+    ranks[rank] = (ranks[rank] or 0) + ticks
+    if before and g.rank[before] ~= rank then hops = hops + 1 end
+    events[#events + 1], n = n, before
   end
   table.sort(list, function(a, b)
     if a.ticks ~= b.ticks then return a.ticks > b.ticks end
     return a.name < b.name
   end)
-  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, steps = steps }
+  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, events = events, run = run }
+end
+
+--- The steps of a critical path that take time: { { name, kind, rank, from, to } }, last first.
+function replay.steps(g, path)
+  local steps, time = {}, path.run.time
+  for _, n in ipairs(path.events) do
+    local before = path.run.binding[n]
+    if before and time[n] > time[before] then
+      steps[#steps + 1] = { name = label(g, n), kind = g.kind[n], rank = g.rank[n], from = time[before], to = time[n] }
+    end
+  end
+  return steps
 end
 
 return replay
