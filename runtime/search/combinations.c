@@ -316,7 +316,7 @@ int ett_combinations_add(ett_combinations *c, const ett_outcome *o, ett_err *err
 
 /* Evaluates the current plan. ETT_STOP_DONE: evaluated or refused; ETT_STOP_TIMES: some
  * demands have no time. */
-static ett_stop visit(ett_combinations *c, int told, ett_step_workspace *workspace,
+static ett_stop visit(ett_combinations *c, int is_set, ett_step_workspace *workspace,
                       ett_combinations_stop *stop, ett_err *err) {
   const ett_combinations_settings *s = &c->settings;
   const int64_t *size = c->size;
@@ -332,8 +332,8 @@ static ett_stop visit(ett_combinations *c, int told, ett_step_workspace *workspa
   int asked = ask(c, &stop->program, stop);
   if (asked != 0)
     return asked < 0 ? ETT_STOP_DONE : ETT_STOP_ANSWER;
-  if (s->told && !told)
-    return ETT_STOP_TOLD;
+  if (s->caller_sets && !is_set)
+    return ETT_STOP_SET;
   int64_t sequences = product(size[ETT_SIZE_DP], size[ETT_SIZE_MICRO_BATCH]);
   int64_t micro_batches = size[ETT_SIZE_GLOBAL_BATCH]
                               ? size[ETT_SIZE_GLOBAL_BATCH] / sequences
@@ -354,14 +354,14 @@ static ett_stop visit(ett_combinations *c, int told, ett_step_workspace *workspa
   return ett_combinations_add(c, &o, err) == 0 ? ETT_STOP_DONE : ETT_STOP_FAULT;
 }
 
-ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, int told,
+ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, int is_set,
                               int64_t last, ett_step_workspace *workspace,
                               ett_combinations_stop *stop, ett_err *err) {
   c->plan = *plan;
   c->number = 0;
-  for (; c->next <= last && c->next <= c->total; c->next++, told = 0) {
+  for (; c->next <= last && c->next <= c->total; c->next++, is_set = 0) {
     move_to(c, c->next);
-    ett_stop found = visit(c, told, workspace, stop, err);
+    ett_stop found = visit(c, is_set, workspace, stop, err);
     if (found != ETT_STOP_DONE)
       return found;
   }

@@ -66,7 +66,8 @@ typedef struct ett_combinations_settings {
   int64_t size[ETT_PLAN_SIZES]; /* of fields without an axis */
   int64_t devices;              /* plans on another number are skipped; 0: no limit */
   double memory_limit;          /* bytes of a device */
-  int told; /* the run stops at each plan: the caller sets orders and other members */
+  int caller_sets; /* the run stops at each plan: the caller sets orders and other members
+                    */
   /* Ranks of a job take turns with groups of `every` combinations. */
   int64_t share_rank, share_size, share_every;
 } ett_combinations_settings;
@@ -113,7 +114,7 @@ int ett_combinations_learn(ett_combinations *c, int function, const size_t *axes
 typedef enum ett_stop {
   ETT_STOP_DONE,
   ETT_STOP_ANSWER, /* the answer of a function is missing */
-  ETT_STOP_TOLD,   /* the caller sets members of the plan (settings.told) */
+  ETT_STOP_SET,    /* the caller sets members of the plan (settings.caller_sets) */
   ETT_STOP_TIMES,  /* demands of the program have no time */
   ETT_STOP_FAULT,  /* evaluating the plan failed; the caller refuses it */
 } ett_stop;
@@ -125,9 +126,9 @@ typedef struct ett_combinations_stop {
 } ett_combinations_stop;
 
 /* Evaluates plans up to number `last`; continues after a stop. plan: the members that no
- * axis and no function sets. told: the caller has set the members of the plan at the
+ * axis and no function sets. is_set: the caller has set the members of the plan at the
  * stop. */
-ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, int told,
+ett_stop ett_combinations_run(ett_combinations *c, const ett_step_plan *plan, int is_set,
                               int64_t last, ett_step_workspace *workspace,
                               ett_combinations_stop *stop, ett_err *err);
 

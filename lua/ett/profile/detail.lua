@@ -12,7 +12,7 @@ end
 
 --- An answer whose detail is text.
 ---@param answer table|nil
-function detail.told(answer)
+function detail.as_text(answer)
   if answer and type(answer.detail) == "table" then answer.detail = detail.text(answer.detail) end
   return answer
 end

@@ -322,7 +322,7 @@ end
 
 --- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
-  return detail.told(self:operator_timer(name, dtype, pass)(shape))
+  return detail.as_text(self:operator_timer(name, dtype, pass)(shape))
 end
 
 -- Timer of a collective with too few samples for a model: the samples scale the time over the cluster's links.
@@ -358,11 +358,12 @@ end
 
 -- Limits times outside the samples, where models of samples are constant. Upper limit: the links' time, times the ratio
 -- of sampled to links' time at the smallest sampled size if that exceeds 1. Lower limit: half of the links' time.
-local function within_links(by_links, over_links, told, seconds, low, high, provenance, words)
+local function within_links(by_links, over_links, with_detail, seconds, low, high, provenance, words)
   local most = by_links * math.max(1.0, over_links)
   local held = math.max(0.5 * by_links, math.min(seconds, most))
   if held == seconds then return seconds, low, high, provenance, words end
-  return held, 0.5 * held, 2 * held, "extrapolated", told and { "held near the links' time; %s", words or "" } or nil
+  return held, 0.5 * held, 2 * held, "extrapolated",
+    with_detail and { "held near the links' time; %s", words or "" } or nil
 end
 
 -- Timer from links and kernel tables, for collectives without samples.
@@ -372,12 +373,12 @@ local function unsampled_timer(self, kind, topology, links)
   if not intra or named and named[kind] then return links end
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
-  return function(bytes, told)
+  return function(bytes, with_detail)
     if not (curves and select(4, links(bytes)) == "calibrated") then
       local answer = tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
       if answer then return detail.values(answer) end
     end
-    return links(bytes, told)
+    return links(bytes, with_detail)
   end
 end
 
@@ -400,9 +401,9 @@ end
 local function links_of(self, kind, topology)
   local time, seconds, law
   local function make() time, seconds, law = cluster_module.collective_timer(self.cluster, kind, topology) end
-  return function(bytes, told)
+  return function(bytes, with_detail)
     if not time then make() end
-    return time(bytes, told)
+    return time(bytes, with_detail)
   end, function(bytes)
     if not time then make() end
     return seconds(bytes)
@@ -414,7 +415,7 @@ end
 
 --- Timer of a kind of collective in one group of ranks: from samples, checked against the links' times, else from the
 --- cluster's links.
----@return function function(bytes of the whole buffer, told): values of ett.profile.detail
+---@return function function(bytes of the whole buffer, with_detail): values of ett.profile.detail
 ---@return function|nil function(): the law that these are, as of ett.profile.cluster; if a regressor is held at that
 ---  law, also what C predicts with (ett.profile.sampled), with what the timer has found so far
 function Profile:collective_timer(kind, topology, dtype)
@@ -426,30 +427,30 @@ function Profile:collective_timer(kind, topology, dtype)
     rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
     return rest
   end
-  local function otherwise(bytes, told) return (rest or find_rest())(bytes, told) end
+  local function otherwise(bytes, with_detail) return (rest or find_rest())(bytes, with_detail) end
   if not own then
     return otherwise, function()
       if find_rest() == links then return law() end
     end
   end
   local over_links
-  local function of_links(bytes, told, format, said)
-    local seconds, low, high, provenance, words, model, shared = links(bytes, told)
-    return seconds, low, high, provenance, told and { format, said, words } or nil, model, shared
+  local function of_links(bytes, with_detail, format, said)
+    local seconds, low, high, provenance, words, model, shared = links(bytes, with_detail)
+    return seconds, low, high, provenance, with_detail and { format, said, words } or nil, model, shared
   end
-  return function(bytes, told)
-    local seconds, low, high, provenance, words, model, shared = own(bytes, told)
-    if seconds == nil and low then return of_links(bytes, told, "samples are void, %s; %s", low) end
-    if seconds == nil or provenance == "assumed" then return otherwise(bytes, told) end
+  return function(bytes, with_detail)
+    local seconds, low, high, provenance, words, model, shared = own(bytes, with_detail)
+    if seconds == nil and low then return of_links(bytes, with_detail, "samples are void, %s; %s", low) end
+    if seconds == nil or provenance == "assumed" then return otherwise(bytes, with_detail) end
     -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     local by_links = links_seconds(bytes)
     if seconds < 0.5 * by_links and bytes >= 1e6 then
-      return of_links(bytes, told, "samples say %.3g s, beyond the links; %s", seconds)
+      return of_links(bytes, with_detail, "samples say %.3g s, beyond the links; %s", seconds)
     end
     if provenance ~= "extrapolated" then return seconds, low, high, provenance, words, model, shared end
     over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
-    return within_links(by_links, over_links, told, seconds, low, high, provenance, words)
+    return within_links(by_links, over_links, with_detail, seconds, low, high, provenance, words)
   end, compiled and function()
     local own_law, spread = law()
     compiled.over_links = over_links
@@ -459,7 +460,7 @@ end
 
 --- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
-  return detail.told(detail.answer(self:collective_timer(kind, topology, dtype)(bytes, true)))
+  return detail.as_text(detail.answer(self:collective_timer(kind, topology, dtype)(bytes, true)))
 end
 
 --- Half-width of the interval, relative to the step, that using kernel tables instead of samples adds.

@@ -307,7 +307,7 @@ end
 --- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   local time = self:operator_timer(name, dtype, pass)
-  return time and detail_words.told(time(shape))
+  return time and detail_words.as_text(time(shape))
 end
 
 -- Elements per row of the sample files for a buffer of `bytes`. all_gather tables count the share of one rank.
@@ -392,7 +392,8 @@ end
 --- reason if the samples are void.
 ---@param kind string a collective or alias
 ---@param topology table { nodes=, gpus_per_node= }
----@return function|nil function(bytes of the whole buffer, told): values of ett.profile.detail; nil for zero bytes
+---@return function|nil function(bytes of the whole buffer, with_detail): values of ett.profile.detail; nil for zero
+--- bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
 ---@return table|nil what C predicts with: { model, element_bytes, ranks } (ett_message_price); nil: it cannot
@@ -417,12 +418,12 @@ function Profile:collective_timer(kind, topology, dtype)
   local only, origin = #models == 1 and models[1], self.origin
   local compiled = only and only.compiled and { model = only:compiled(), element_bytes = schema.dtype_bytes[dtype],
     ranks = kind == "all_gather" and nodes * gpus or 1 } or nil
-  return function(bytes, told)
+  return function(bytes, with_detail)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
-    return seconds, low, high, origin(provenance), told and words_of(details[model], provenance, outside) or nil
+    return seconds, low, high, origin(provenance), with_detail and words_of(details[model], provenance, outside) or nil
   end, nil, least, compiled
 end
 
@@ -430,7 +431,7 @@ end
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end
-  return detail_words.told(detail_words.answer(timer(bytes, true)))
+  return detail_words.as_text(detail_words.answer(timer(bytes, true)))
 end
 
 local function few_collectives(self, kind, topology, dtype)

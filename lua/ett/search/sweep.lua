@@ -150,9 +150,9 @@ end
 local orders_follow = "1f1b"
 
 --- Sets the fields of a combination's plan that C cannot decode, and the orders of its schedule file, which it returns.
-local function tell(run, number)
+local function set_plan(run, number)
   local p = set_fields(run.axes, number, run.plan)
-  for _, axis in ipairs(run.told) do
+  for _, axis in ipairs(run.set_by_lua) do
     local value = p[axis.name]
     if axis.last ~= value then
       axis.last = value
@@ -167,16 +167,16 @@ end
 
 --- Evaluates the plans up to number `last`. All demands that are new with a plan are timed together.
 local function evaluate(run, last)
-  local list, told, orders = run.list, false, nil
+  local list, is_set, orders = run.list, false, nil
   while true do
-    local need, number, what = list:run(run.c_plan, run.workspace, last, told, orders)
+    local need, number, what = list:run(run.c_plan, run.workspace, last, is_set, orders)
     if not need then break end
     local ok, fault = true, nil
-    told = need == "told"
+    is_set = need == "set"
     if need == "answer" then
       learn(run, what, number)
-    elseif told then
-      ok, fault = pcall(tell, run, number)
+    elseif is_set then
+      ok, fault = pcall(set_plan, run, number)
       orders = ok and fault or nil
     elseif need == "times" then
       local dtype = run.programs[what].dtype
@@ -186,7 +186,7 @@ local function evaluate(run, last)
     end
     if not ok then
       refuse(run, refusal_of(fault), number)
-      told = false
+      is_set = false
     end
   end
   if run.keep and list:count() >= 2 * run.keep + 1000 then list:sort(run.objective, run.keep) end
@@ -232,10 +232,10 @@ end
 
 --- The swept fields: name, values, `every` (number of consecutive combinations with equal values), and how C gets the
 --- value: `field` with all values (in_c), or `c`, converted for each plan.
----@param tells boolean whether all fields are converted for each plan
-local function axes_of(names, values, tells)
-  local axes, told, of_c, every = {}, {}, {}, 1
-  for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not tells end
+---@param for_each_plan boolean whether all fields are converted for each plan
+local function axes_of(names, values, for_each_plan)
+  local axes, set_by_lua, of_c, every = {}, {}, {}, 1
+  for _, name in ipairs(step_core.plan_fields()) do of_c[name] = not for_each_plan end
   for i = #names, 1, -1 do
     local name = names[i]
     local field = fields.list[fields.position[name]]
@@ -247,22 +247,23 @@ local function axes_of(names, values, tells)
       axis.c, axis.convert = table.unpack(field.c)
     end
     axis.field = of_c[axis.c] and axis.c or nil
-    if axis.c and not axis.field then told[#told + 1] = axis end
+    if axis.c and not axis.field then set_by_lua[#set_by_lua + 1] = axis end
     for k, value in ipairs(axis.field and axis.values or {}) do
       if axis.convert then value = axis.convert(value) end
       axis.in_c[k] = value
     end
     axes[i], every = axis, every * axis.count
   end
-  return axes, told
+  return axes, set_by_lua
 end
 
 --- Settings that C uses for all plans (ett_combinations_settings).
 local function settings_of(run, base, devices)
   local every, share = run.combinations, run.share
   for _, axis in ipairs(run.axes) do every = axis.program and math.min(every, axis.every) or every end
-  local settings = { devices = devices, memory_limit = run.memory_limit, told = run.own_orders or #run.told > 0,
-    share_rank = share and share.rank(), share_size = share and share.size(), share_every = every }
+  local settings = { devices = devices, memory_limit = run.memory_limit, share_every = every,
+    caller_sets = run.own_orders or #run.set_by_lua > 0, share_rank = share and share.rank(),
+    share_size = share and share.size() }
   for _, name in ipairs { "pp", "tp", "cp", "dp", "micro_batch", "seq", "micro_batches", "global_batch" } do
     settings[name] = base[name]
   end
@@ -365,14 +366,15 @@ function sweep.new(given)
   local base, values = checked_plan(given, names, cluster)
   local workspace <close> = step_core.workspace()
   local orders = own_orders(base, values)
-  local axes, told = axes_of(names, values, orders or base.split or values.split)
+  local axes, set_by_lua = axes_of(names, values, orders or base.split or values.split)
   local placement = cluster_module.placement(cluster)
   local c_plan = fields.to_c(base, placement)
   c_plan.micro_batches = 1 -- orders are passed with each plan
   if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    axes = axes, told = told, positions = {}, plan = {}, placement = placement, c_plan = step_core.kept_plan(c_plan),
-    workspace = workspace, memory_limit = require("ett.profile.network.parts").memory(cluster),
+    axes = axes, set_by_lua = set_by_lua, positions = {}, plan = {}, placement = placement,
+    c_plan = step_core.kept_plan(c_plan), workspace = workspace,
+    memory_limit = require("ett.profile.network.parts").memory(cluster),
     schedules = schedules.memo(), own_orders = orders, functions = {}, sentences = {}, numbers = {}, programs = {},
     demands = {}, refused = 0, share = given.share, objective = objective, keep = given.keep,
     progress = given.progress, combinations = axes[1] and axes[1].every * axes[1].count or 1 }

@@ -195,12 +195,12 @@ local function timer_of(self, kind, topology, dtype)
     own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
   end
   local ratio, share, groups, bandwidth = uneven(kind, topology), network_share(kind, topology, self.cluster)
-  return function(bytes, told)
+  return function(bytes, with_detail)
     local seconds, low, high, provenance, words, model, shared
-    if own then seconds, low, high, provenance, words, model, shared = own(bytes, told) end
+    if own then seconds, low, high, provenance, words, model, shared = own(bytes, with_detail) end
     if not seconds then
       links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
-      seconds, low, high, provenance, words, model, shared = links(bytes, told)
+      seconds, low, high, provenance, words, model, shared = links(bytes, with_detail)
     end
     seconds, low, high = check(seconds, low, high, kind)
     if shared == "placed" then return seconds, low, high, provenance, words, model end
@@ -209,7 +209,7 @@ local function timer_of(self, kind, topology, dtype)
     if least and seconds < least then
       local slower = least / seconds
       seconds, low, high = slower * seconds, slower * low, slower * high
-      words = told and { "%d groups share the node's network; %s",
+      words = with_detail and { "%d groups share the node's network; %s",
         topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" } or nil
     end
     return seconds, low, high, provenance, words, model

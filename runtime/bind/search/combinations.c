@@ -83,7 +83,7 @@ static ett_combinations_settings get_settings(lua_State *L, int index) {
     s.size[k] = ett_lua_integer_field(L, index, size_names[k], 0);
   s.devices = ett_lua_integer_field(L, index, "devices", 0);
   s.memory_limit = ett_lua_number_field(L, index, "memory_limit", 0);
-  s.told = ett_lua_boolean_field(L, index, "told", 0);
+  s.caller_sets = ett_lua_boolean_field(L, index, "caller_sets", 0);
   s.share_rank = ett_lua_integer_field(L, index, "share_rank", 0);
   s.share_size = ett_lua_integer_field(L, index, "share_size", 1);
   s.share_every = ett_lua_integer_field(L, index, "share_every", 1);
@@ -94,7 +94,7 @@ static ett_combinations_settings get_settings(lua_State *L, int index) {
 /* combinations({{name=, count=, values=, field=, in_c={…}}, …}, settings): the last axis
  * changes fastest. in_c[k] is value k of the plan field that C reads; without a field the
  * axis does not change the plan. settings: sizes without an axis, devices, memory_limit,
- * told, share_rank, share_size, share_every. */
+ * caller_sets, share_rank, share_size, share_every. */
 static int combinations_new(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -203,12 +203,12 @@ static int list_learn(lua_State *L) {
                  &err);
 }
 
-/* combinations:run(plan, workspace, last [, told [, orders]]): evaluates plans up to
+/* combinations:run(plan, workspace, last [, is_set [, orders]]): evaluates plans up to
  * number `last`. Returns nothing when all are done; else "answer" (a function must be
- * learned), "told", "times" or "fault", the plan's number, and: the function's number,
+ * learned), "set", "times" or "fault", the plan's number, and: the function's number,
  * the program's, or the error. */
 static int list_run(lua_State *L) {
-  static const char *const names[] = {NULL, "answer", "told", "times", "fault"};
+  static const char *const names[] = {NULL, "answer", "set", "times", "fault"};
   ett_combinations *c = to_combinations(L);
   ett_step_plan plan;
   lua_settop(L, 6);
