@@ -7,6 +7,9 @@
 
 enum { THREADS_MOST = 63 };
 
+/* Bytes of a thread's stack: 63 of the usual 8 MB would not fit into the sandbox. */
+#define STACK_BYTES ((size_t)512 << 10)
+
 struct ett_workers {
   pthread_mutex_t lock;
   pthread_cond_t wake, finished;
@@ -55,9 +58,13 @@ ett_workers *ett_workers_new(unsigned threads) {
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->finished, NULL);
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, STACK_BYTES);
   while (w->thread_count + 1 < threads && w->thread_count < THREADS_MOST &&
-         !pthread_create(&w->threads[w->thread_count], NULL, thread_main, w))
+         !pthread_create(&w->threads[w->thread_count], &small, thread_main, w))
     w->thread_count++;
+  pthread_attr_destroy(&small);
   return w;
 }
 
