@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -66,6 +68,25 @@ static void more_threads_than_allowed(void **unused) {
   ett_workers_free(w);
 }
 
+static void a_child_works_alone(void **unused) {
+  (void)unused;
+  ett_workers *w = ett_workers_new(3);
+  run_jobs(w, 20);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    alarm(20);
+    run_jobs(w, 20);
+    ett_workers_free(w);
+    _exit(0);
+  }
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  run_jobs(w, 20);
+  ett_workers_free(w);
+}
+
 static void idle_workers_end(void **unused) {
   (void)unused;
   for (int i = 0; i < 50; i++)
@@ -74,9 +95,8 @@ static void idle_workers_end(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_piece_once),
-      cmocka_unit_test(without_workers),
-      cmocka_unit_test(more_threads_than_allowed),
+      cmocka_unit_test(every_piece_once),          cmocka_unit_test(without_workers),
+      cmocka_unit_test(more_threads_than_allowed), cmocka_unit_test(a_child_works_alone),
       cmocka_unit_test(idle_workers_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

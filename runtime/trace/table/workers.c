@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { THREADS_MOST = 63 };
 
@@ -21,6 +22,7 @@ struct ett_workers {
   bool open;    /* a thread may join the job */
   bool stop;
   unsigned busy; /* threads at work on the job */
+  pid_t process; /* a child by fork has no threads */
   unsigned thread_count;
   pthread_t threads[THREADS_MOST];
 };
@@ -55,6 +57,7 @@ ett_workers *ett_workers_new(unsigned threads) {
   ett_workers *w = threads > 1 ? calloc(1, sizeof *w) : NULL;
   if (!w)
     return NULL;
+  w->process = getpid();
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   pthread_cond_init(&w->finished, NULL);
@@ -74,7 +77,7 @@ static void run_alone(uint32_t count, ett_piece *work, void *context) {
 }
 
 void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *context) {
-  if (!w || count < 2) {
+  if (!w || count < 2 || w->process != getpid()) {
     run_alone(count, work, context);
     return;
   }
@@ -96,8 +99,10 @@ void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *cont
 }
 
 void ett_workers_free(ett_workers *w) {
-  if (!w)
+  if (!w || w->process != getpid()) {
+    free(w);
     return;
+  }
   pthread_mutex_lock(&w->lock);
   w->stop = true;
   pthread_cond_broadcast(&w->wake);
