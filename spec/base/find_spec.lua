@@ -2,6 +2,7 @@
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
 local host = require "ett.host"
+local lfs = require "lfs"
 
 local function message(fn, ...)
   local ok, why = pcall(fn, ...)
@@ -80,6 +81,17 @@ describe("ett.find", function()
     assert.equal("unknown cluster 'perlmuter'; did you mean 'perlmutter'?", message(find.load, "clusters", "perlmuter"))
     assert.equal("unknown cluster 'zzzzzz'; `ett list clusters` names them all",
       message(find.load, "clusters", "zzzzzz"))
+  end)
+
+  it("names a file of the current folder, which is not searched", function()
+    write("zzzzzz.lua", "return {}")
+    write("collectives/mine.lua", "return {}")
+    local here = lfs.currentdir()
+    assert(lfs.chdir(folder))
+    local cluster, collective = message(find.load, "clusters", "zzzzzz"), message(find.load, "lua/collectives", "mine")
+    assert(lfs.chdir(here))
+    assert.equal("unknown cluster 'zzzzzz'; `--path .` finds zzzzzz.lua", cluster)
+    assert.equal("unknown collective 'mine'; `--path .` finds collectives/mine.lua", collective)
   end)
 
   it("finds clusters, devices and models in other spellings and by part of their names, other kinds exactly", function()

@@ -268,6 +268,17 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
+--- What a message adds for an unknown name. The current folder is not searched, but a file of that name there is
+--- probably meant.
+local function hint_for(kind, leaf, name)
+  for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
+    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
+  end
+  local nearest = error_module.suggestion(name, find.names(kind))
+  if nearest ~= "" or find.folders[leaf] ~= kind then return nearest end
+  return ("; `ett list %s` names them all"):format(leaf)
+end
+
 --- Finds and loads the description of `name` (find.meant); raises with the nearest valid name.
 ---@return any value, string path
 function find.load(kind, name)
@@ -283,11 +294,8 @@ function find.load(kind, name)
       error_module.raise("missing", "the %s '%s' may be %s; give one of them", (leaf:gsub("s$", "")), name,
         table.concat(several, ", "))
     end
-    local hint = error_module.suggestion(name, find.names(kind))
-    if hint == "" and find.folders[leaf] == kind then
-      hint = ("; `ett list %s` names them all"):format(leaf)
-    end
-    error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name), hint)
+    error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name),
+      hint_for(kind, leaf, tostring(name)))
   end
   return find.load_file(path), path
 end
