@@ -192,8 +192,8 @@ local function within(self, devices, days, options, fixed)
   return self:best(devices, merged(options, { fixed = all, gap = 1 - 1e-9 })).found
 end
 
--- Boxes of a search that may miss a layout. Layouts are found in some tens; the proof that there is none takes most of
--- the time of a full search.
+-- Boxes of a short search. It mostly finds a layout within some tens of boxes. It does not prove that there is none:
+-- the proof takes most of the time of a full search.
 local few_boxes = 1000
 
 --- The minimum number of devices that finish within `days`; nil and the best result on `most` devices if none suffices.

@@ -9,9 +9,9 @@
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
 --
--- A run has a million events, so none has a table of its own: what is known of event n stands at index n of `time`,
--- `delay`, `kind`, `name` and `rank`. Its predecessors are a chain of links, the last one first: `last_link[n]`, then
--- `before_link` of each, 0 at the end.
+-- A run may have a million events, so an event is a number n, not a table: its fields are time[n], delay[n], kind[n],
+-- name[n] and rank[n]. Its predecessors are a linked list: link last_link[n] was added last, before_link[l] is the link
+-- before l, and 0 ends the list. Link l stands for the predecessor of[l] with the lag lag[l].
 local bulk = require "ett.bulk"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
@@ -118,7 +118,7 @@ local function launch_delay(rows, calls)
   return least
 end
 
---- Device rows by end, those with equal ends in the order given, and their ends.
+--- Device rows sorted by end (stable), and the list of their ends.
 local function by_end(rows)
   local ends, finished, place = {}, {}, {}
   for i, row in ipairs(rows) do ends[i] = row.stop end

@@ -16,7 +16,8 @@ local replay = {}
 --- The dependency graph of a view (ett.trace.replay.graph). Changes modify it, so each call builds a new one.
 replay.graph = graph.build
 
---- For each event the place in a list where its successors begin, and the list. `many`: numbers of predecessors.
+--- The successors of event n are list[begin[n]] to list[begin[n + 1] - 1]. many[n]: its number of predecessors.
+---@return integer[] begin, integer[] list, integer[] many
 local function successors(g)
   local count, begin, list, many = #g.time, {}, {}, {}
   for n = 1, count + 1 do begin[n] = 0 end
