@@ -271,12 +271,12 @@ end
 --- What a message adds for an unknown name. The current folder is not searched, but a file of that name there is
 --- probably meant.
 local function hint_for(kind, leaf, name)
+  local nearest = error_module.suggestion(name, find.names(kind))
+  if find.folders[leaf] ~= kind then return nearest end -- of ett itself, not of users
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
     if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
   end
-  local nearest = error_module.suggestion(name, find.names(kind))
-  if nearest ~= "" or find.folders[leaf] ~= kind then return nearest end
-  return ("; `ett list %s` names them all"):format(leaf)
+  return nearest ~= "" and nearest or ("; `ett list %s` names them all"):format(leaf)
 end
 
 --- Finds and loads the description of `name` (find.meant); raises with the nearest valid name.

@@ -64,6 +64,7 @@ local command = {
   description = "Any unambiguous prefix of an option's name is accepted.",
   prefixes = true,
   words = false,
+  finds = true,
 }
 
 local function version_of(argv)
@@ -182,6 +183,7 @@ end
 function command.run(argv)
   local version = version_of(argv)
   local o = options_module.parse(command, argv)
+  if o.path then require("ett.base.find").set_folders(o.path) end
   front.check_tokens("simple-transformer", o)
   local m, r, chip = described(o, version)
   local rows = o.sensitivities and simple.sensitivities(m)

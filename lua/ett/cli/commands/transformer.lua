@@ -164,6 +164,7 @@ return {
   description = "Any unambiguous prefix of an option's name is accepted.",
   prefixes = true,
   words = false,
+  finds = true,
   options = options,
   run = run,
 }
