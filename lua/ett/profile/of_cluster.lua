@@ -27,6 +27,7 @@ local operator = require "ett.operator"
 local profile = require "ett.profile"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
+local table_at = require "ett.base.table_at"
 
 local cluster_profile = {}
 local Profile = {}
@@ -190,11 +191,7 @@ end
 
 -- The memoised result of `make` for an operator, data type and pass.
 local function kept(list, make, self, op, dtype, pass)
-  local by_dtype = list[op]
-  if not by_dtype then
-    by_dtype = {}
-    list[op] = by_dtype
-  end
+  local by_dtype = table_at(list, op)
   local id = dtype .. " " .. pass
   local known = by_dtype[id]
   if not known then

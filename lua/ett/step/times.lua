@@ -11,6 +11,7 @@ local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local step_core = require "ett.step"
+local table_at = require "ett.base.table_at"
 
 local huge, math_type, pack, unpack = math.huge, math.type, string.pack, table.unpack
 
@@ -89,12 +90,7 @@ end
 
 -- The cached answers of an operator and data type by shape, and the function that computes them.
 local function known_of(self, op, dtype, pass)
-  local by_operator = self.operators[pass]
-  local by_dtype = by_operator[op]
-  if not by_dtype then
-    by_dtype = {}
-    by_operator[op] = by_dtype
-  end
+  local by_dtype = table_at(self.operators[pass], op)
   local known = by_dtype[dtype]
   if not known then
     known = { answers = {}, time = sampled_timer(self.profile, op.name, dtype, pass) }
@@ -227,11 +223,7 @@ end
 -- answers by bytes, with and without details.
 local function collective_of(self, kind, topology, dtype)
   local place = self.of_topology[topology] or place_of(self, topology)
-  local by_dtype = place.kinds[kind]
-  if not by_dtype then
-    by_dtype = {}
-    place.kinds[kind] = by_dtype
-  end
+  local by_dtype = table_at(place.kinds, kind)
   local known = by_dtype[dtype]
   if not known then
     known = { answers = {}, messages = {} }

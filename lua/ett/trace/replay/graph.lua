@@ -212,7 +212,7 @@ graph.most_events = 1000000
 --- Builds the graph of a view: lists by event and by link (above), rows = { [lane key] = rows }, lanes.
 function graph.build(view)
   local self = setmetatable({ time = {}, delay = {}, kind = {}, name = {}, rank = {}, last_link = {}, of = {}, lag = {},
-    before_link = {}, rows = {}, calls = {}, lanes = {} }, Graph)
+    before_link = {}, rows = {}, lanes = {} }, Graph)
   local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
   for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
   if events > graph.most_events and not (view.options.step or view.options.window) then
@@ -229,7 +229,7 @@ function graph.build(view)
     link_rows(self, rows, calls)
     calls.rows = calls.rows or {}
     table.move(rows, 1, #rows, #calls.rows + 1, calls.rows)
-    self.rows[lane.key], self.lanes[#self.lanes + 1], self.calls[lane.key] = rows, lane, calls
+    self.rows[lane.key], self.lanes[#self.lanes + 1] = rows, lane
   end
   for _, calls in pairs(chains) do link_waits(self, calls.rows or {}, calls) end
   if #self.lanes > 1 then link_collectives(self, view, self.rows) end
