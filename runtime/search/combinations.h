@@ -66,8 +66,7 @@ typedef struct ett_combinations_settings {
   int64_t size[ETT_PLAN_SIZES]; /* of fields without an axis */
   int64_t devices;              /* plans on another number are skipped; 0: no limit */
   double memory_limit;          /* bytes of a device */
-  int caller_sets; /* the run stops at each plan: the caller sets orders and other members
-                    */
+  int caller_sets; /* the run stops at each plan for the caller to set orders and more */
   /* Ranks of a job take turns with groups of `every` combinations. */
   int64_t share_rank, share_size, share_every;
 } ett_combinations_settings;

@@ -24,8 +24,7 @@ void ett_intervals_free(ett_intervals *s);
  * all functions below). */
 int ett_intervals_make(ett_intervals *out, size_t most);
 
-/* Sorts and unites intervals that stand in any order. Those with from >= to are dropped.
- */
+/* Sorts and unites intervals in any order; drops those with from >= to. */
 int ett_intervals_unite(ett_intervals *s);
 
 int ett_intervals_union(ett_intervals *out, const ett_intervals *a,

@@ -8,7 +8,8 @@
 
 enum { THREADS_MOST = 63 };
 
-/* Bytes of a thread's stack: 63 of the usual 8 MB would not fit into the sandbox. */
+/* Bytes of a thread's stack. 63 of the usual 8 MB would take half a GB of addresses,
+ * which the sandbox limits. */
 #define STACK_BYTES ((size_t)512 << 10)
 
 struct ett_workers {

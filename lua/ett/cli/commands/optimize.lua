@@ -190,9 +190,9 @@ local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
   local fixed = on_cluster(opts, assignments(positional))
-  -- With --days or --exact-devices the number of devices is known without this search: it looks for the fastest layout.
-  local known = opts.days or opts.exact_devices
-  local objective = known and opts.objective == "devices" and "days" or opts.objective
+  -- --days finds the number of devices first, --exact-devices gives it. The fastest layout on that number is shown.
+  local devices_known = opts.days or opts.exact_devices
+  local objective = devices_known and opts.objective == "devices" and "days" or opts.objective
   local search = optimize.new { model = opts.model, objective = objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
   local settings, done = watched({ gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }, opts.quiet)
