@@ -37,5 +37,5 @@ $ mkdir -p here/clusters; sed 's/name = "dgx_h100"/name = "own"/' "$ETT_ROOT/clu
 ett: unknown cluster 'own'; `--path .` finds clusters/own.lua
 Model Shape: ...
 
-$ cd here; ett transformer --dataset_size 1e9 --num_layers 8 --d_model 1024 --cluster own --path . | head -1
+$ mkdir clusters; sed 's/name = "dgx_h100"/name = "own"/' "$ETT_ROOT/clusters/dgx_h100.lua" > clusters/own.lua; ett transformer --dataset_size 1e9 --num_layers 8 --d_model 1024 --cluster own --path . | head -1
 N: 8.493e+07 ...
