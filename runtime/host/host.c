@@ -85,10 +85,19 @@ static int interrupt_patience(lua_State *L) {
   return 0;
 }
 
+/* host.interrupt_grace(seconds): as host_interrupt_grace */
+static int interrupt_grace(lua_State *L) {
+  const lua_Number seconds = luaL_checknumber(L, 1);
+  luaL_argcheck(L, seconds > 0 && seconds <= 3600, 1, "must be above 0 and at most 3600");
+  host_interrupt_grace(seconds);
+  return 0;
+}
+
 static const luaL_Reg functions[] = {
     {"interrupt_reset", interrupt_reset},
     {"interrupt_within", interrupt_within},
     {"interrupt_patience", interrupt_patience},
+    {"interrupt_grace", interrupt_grace},
     {NULL, NULL},
 };
 

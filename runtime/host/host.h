@@ -33,10 +33,14 @@ extern volatile sig_atomic_t host_allocations;
 
 /* From now on SIGINT and SIGTERM raise an error object of kind "interrupt" in the running
  * Lua code, coroutines and string patterns included. More than `patience` signals before
- * the next host_interrupt_reset kill the process. SIGTERM kills it after 1.5 s at most.
- */
+ * the next host_interrupt_reset kill the process. SIGTERM kills it after 1.5 s unless
+ * host_interrupt_grace asks for more. */
 void host_interrupt_catch(lua_State *L, int patience);
 void host_interrupt_patience(int patience);
+
+/* If SIGTERM came, it kills the process this many seconds from now. For clean-up that
+ * waits for other processes. */
+void host_interrupt_grace(double seconds);
 
 /* Whether a SIGINT came since the last reset. After a SIGTERM it does not return. */
 int host_interrupt_reset(void);

@@ -102,7 +102,20 @@ static void find_matchers(lua_State *L) {
 
 /* Grace period after SIGTERM for removing temporary files. Then the signal kills the
  * process, because code that catches every error would continue. */
-#define TERMINATION_MILLISECONDS 1500
+#define TERMINATION_SECONDS 1.5
+
+static void set_grace(double seconds) {
+  const time_t whole = (time_t)seconds;
+  const struct itimerspec grace = {
+      .it_value = {.tv_sec = whole, .tv_nsec = (long)(1e9 * (seconds - (double)whole))}};
+  if (has_timer) /* not SIGALRM: samplers/cpu uses it */
+    timer_settime(again, 0, &grace, NULL);
+}
+
+void host_interrupt_grace(double seconds) {
+  if (terminating)
+    set_grace(seconds);
+}
 
 static void hold(int how) {
   sigset_t set;
@@ -148,12 +161,8 @@ static void on_signal(int number) {
     return;
   }
   if (number == SIGTERM) {
-    const struct itimerspec grace = {
-        .it_value = {.tv_sec = TERMINATION_MILLISECONDS / 1000,
-                     .tv_nsec = TERMINATION_MILLISECONDS % 1000 * 1000000L}};
     terminating = 1;
-    if (has_timer) /* not SIGALRM: samplers/cpu uses it */
-      timer_settime(again, 0, &grace, NULL);
+    set_grace(TERMINATION_SECONDS);
   }
   if (running)
     lua_sethook(running, raise_interrupt, HOOK_EVENTS, 1);

@@ -48,6 +48,17 @@ describe("ett.mpirun", function()
     assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: signal 9\n", (launch("kill -9 $$\n")))
   end)
 
+  it("waits for an mpirun that takes seconds to end after SIGTERM", function()
+    command.write(folder, "mpirun", "#!/bin/sh\ntrap 'sleep 3; touch cleaned; exit' TERM\nsleep 100 & wait\n")
+    command.shell(("chmod +x '%s/mpirun'"):format(folder))
+    command.write(folder, "launch.lua",
+      "require('ett.sampling.mpirun').run(2, 'list', { what = 'a spec', log = 'log' })\n")
+    local text, status = command.ett(folder, "run launch.lua", ("PATH='%s':\"$PATH\" timeout 2"):format(folder))
+    assert.equal("ett: launch.lua:1: terminated\n", text)
+    assert.equal(124, status)
+    assert.equal("", command.read(folder, "cleaned"))
+  end)
+
   it("ends an mpirun that goes on without its ranks", function()
     local dies = "echo 'mpirun noticed that process rank 1 with PID 5 on node n exited on signal 9 (Killed).'\n"
     assert.equal("ett: a spec, 2 ranks: rank 1 died: signal 9 (Killed); the other ranks were ended\n",

@@ -13,6 +13,7 @@ local mpirun = {}
 mpirun.patience_seconds = 20
 
 local poll_seconds = 0.2
+local end_seconds = 5 -- that mpirun may take to end after SIGTERM
 
 local function works(command) return os.execute(("%s >/dev/null 2>&1"):format(command)) == true end
 
@@ -43,8 +44,9 @@ end
 
 --- Ends mpirun, which ends its ranks; kills the process and its children if that fails.
 local function stop(process)
+  host.interrupt_grace(end_seconds + 2)
   os.execute(("kill -TERM %d 2>/dev/null"):format(process))
-  local last = sample.now() + 5
+  local last = sample.now() + end_seconds
   while runs(process) and sample.now() < last do sample.pause(0.05) end
   if not runs(process) then return end
   for _, child in ipairs(children(process) or {}) do os.execute(("kill -KILL %d 2>/dev/null"):format(child)) end
