@@ -1,8 +1,11 @@
 #include "samplers/mpi/dist.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -96,6 +99,18 @@ static void find_node(ett_dist_job *j) {
   MPI_Comm_free(&shared);
 }
 
+/* Small messages to mpirun's daemon go out at once. PMIx leaves Nagle's algorithm on,
+ * which makes MPI_Finalize take 45 ms instead of 3. */
+static void send_at_once(void) {
+  for (int fd = 3, one = 1; fd < 64; fd++) {
+    int protocol = 0;
+    socklen_t bytes = sizeof protocol;
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) == 0 &&
+        protocol == IPPROTO_TCP)
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  }
+}
+
 const ett_dist_job *ett_dist_open(ett_err *err) {
   if (opened)
     return &job;
@@ -110,6 +125,7 @@ const ett_dist_job *ett_dist_open(ett_err *err) {
     ett_err_set(err, ETT_ERR_MISSING, "this MPI has no MPI_THREAD_MULTIPLE");
     return NULL;
   }
+  send_at_once();
   on_exit(finalize, NULL);
   memset(&job, 0, sizeof job);
   MPI_Comm_dup(MPI_COMM_WORLD, &job.world.comm);
