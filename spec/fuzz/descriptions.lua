@@ -256,13 +256,16 @@ local function called(words)
   return object.kind == "usage" and 2 or 1, ("ett: %s\n"):format(tostring(object))
 end
 
+local line -- the last command line
+
 -- One command line in a hundred starts a process.
 function subjects.words()
   local words = random_words()
+  line = line_of(words)
   local status, text = (random(100) == 1 and started or called)(words)
   if not (status == 0 or status == 1 or status == 2) or text:find "internal error" or text:find "stack traceback"
     or text:find("lua/ett/", 1, true) and status ~= 0 then
-    error(("%s: status %s: %s"):format(line_of(words), status, text:sub(1, 400)), 0)
+    error(("%s: status %s: %s"):format(line, status, text:sub(1, 400)), 0)
   end
 end
 
@@ -328,9 +331,10 @@ end
 local function try(what, seed)
   math.randomseed(seed)
   local began = os.clock()
+  line = ""
   local ok, raised = pcall(subjects[what])
   local took = os.clock() - began
-  if took > 10 then return ("took %.0f s"):format(took) end
+  if took > 10 then return ("took %.0f s: %s"):format(took, line) end
   if ok then return nil, true end
   local object = ett.error.from(raised)
   local message = tostring(object)
