@@ -24,6 +24,7 @@ describe("ranges of the ledger's commands", function()
     [simple .. "--base_utilization 50"] =
       "simple-transformer: option '--base_utilization' must be at most 1, got '50'",
     ["optimize --gap -1"] = "optimize: option '--gap' must be at least 0, got '-1'",
+    ["optimize --real --gap 1e-300"] = "optimize: --gap must be at least 1e-06 with --real, got 1e-300",
     ["optimize --utilization 0.5 --max-days 1"] =
       { "optimize: no layout of at most 1024 devices meets the limits of model 'pods' and 1 days", 1 },
     ["picture --dp 9223372036854775807"] =

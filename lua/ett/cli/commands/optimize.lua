@@ -186,6 +186,17 @@ local function watched(settings, quiet)
   end
 end
 
+local real_gap, least_real_gap = 0.005, 1e-6 -- with --real a smaller one may take minutes
+
+--- The gap of a search.
+local function gap_of(opts)
+  if not opts.real then return opts.gap end
+  if opts.gap > 0 and opts.gap < least_real_gap then
+    error_module.raise("usage", "optimize: --gap must be at least %g with --real, got %g", least_real_gap, opts.gap)
+  end
+  return opts.gap > 0 and opts.gap or real_gap
+end
+
 local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
@@ -195,8 +206,8 @@ local function run(opts, positional)
   local objective = devices_known and opts.objective == "devices" and "days" or opts.objective
   local search = optimize.new { model = opts.model, objective = objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
-  local settings, done = watched({ gap = opts.gap, exact_devices = opts.exact_devices, real = opts.real }, opts.quiet)
-  if opts.real and opts.gap == 0 then settings.gap = 0.005 end
+  local settings, done = watched({ gap = gap_of(opts), exact_devices = opts.exact_devices, real = opts.real },
+    opts.quiet)
   if opts.days then
     local most = opts.devices and device_counts(opts.devices)
     local found, best = done(search:fewest_devices(opts.days, most and most[#most] or 100000, settings))
@@ -260,7 +271,7 @@ return {
       most = 1 },
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
-    { "gap", "G", "stop when proven within this fraction", kind = "number", least = 0, most = 1,
+    { "gap", "G", "stop when proven within this fraction; 0 with --real: 0.005", kind = "number", least = 0, most = 1,
       default = 0 },
     { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
     { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
