@@ -166,6 +166,29 @@ model("llava-7b text", 6738415616, "weights as stored on its hub page", { model_
     model_type = "llama", hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32, num_attention_heads
     = 32, vocab_size = 32000 }, vision_config = {} })
 
+-- Nested parts state what differs from their class only.
+model("gemma3-4b text, as published", 3880263168, "weights as stored on its hub page", { model_type = "gemma3",
+  text_config = { model_type = "gemma3_text", hidden_size = 2560, intermediate_size = 10240, num_hidden_layers = 34,
+    sliding_window = 1024 }, vision_config = {} })
+model("llava-1.5-7b text, as published", 6738939904, "Llama 7B with 64 more tokens", { model_type = "llava",
+  text_config = { model_type = "llama", max_position_embeddings = 4096, vocab_size = 32064 }, vision_config = {} })
+model("llava-1.6-mistral-7b text, as published", 7242256384, "Mistral 7B with 64 more tokens", {
+  model_type = "llava_next", text_config = { model_type = "mistral", intermediate_size = 14336,
+    num_key_value_heads = 8, sliding_window = json.null, vocab_size = 32064 }, vision_config = {} })
+model("paligemma-3b text, as published", 2508662784, "Gemma 2B with 1216 more tokens", { model_type = "paligemma",
+  text_config = { model_type = "gemma", hidden_size = 2048, intermediate_size = 16384, num_attention_heads = 8,
+    num_hidden_layers = 18, num_key_value_heads = 1, vocab_size = 257216 }, vision_config = {} })
+model("qwen2.5-omni-7b text", 7615616512, "Qwen2 7B", { model_type = "qwen2_5_omni", thinker_config = { text_config = {
+  model_type = "qwen2_5_omni_text", hidden_size = 3584, intermediate_size = 18944, num_hidden_layers = 28,
+  num_attention_heads = 28, num_key_value_heads = 4, vocab_size = 152064 } } })
+model("phi-4-multimodal text", 3836021760, "weights of phi-4-mini", { model_type = "phi4mm", hidden_size = 3072,
+  intermediate_size = 8192, num_hidden_layers = 32, num_attention_heads = 24, num_key_value_heads = 8,
+  vocab_size = 200064, tie_word_embeddings = true, partial_rotary_factor = 0.75, img_processor = {} })
+model("glm-4.1v-9b text", 9400279040, "weights of glm-4-9b-0414", { model_type = "glm4v", text_config = {
+  model_type = "glm4v_text", hidden_size = 4096, intermediate_size = 13696, num_hidden_layers = 40,
+  num_attention_heads = 32, num_key_value_heads = 2, vocab_size = 151552, attention_bias = true,
+  partial_rotary_factor = 0.5 } })
+
 local function add_all(list)
   for _, m in ipairs(list) do model(m[1], m[2], m[3] or "weights as stored on its hub page", m[4]) end
 end
@@ -420,6 +443,18 @@ describe("a Hugging Face configuration", function()
     assert.same(m.notes, e.notes)
     assert.matches("\nnote: only 'text_config' of this gemma3 model", tostring(e), 1, true)
     assert.same({}, built(changed("bloom", {})).notes)
+    m = built { model_type = "qwen2_vl", hidden_size = 3584, intermediate_size = 18944, num_hidden_layers = 28,
+      num_attention_heads = 28, num_key_value_heads = 4, vocab_size = 152064, vision_config = { depth = 32 } }
+    assert.same({ "'vision_config' is not estimated, only the language model" }, m.notes)
+  end)
+
+  it("notes values that a nested part leaves to its class; null is a value", function()
+    local m = built(changed("gemma3-4b text, as published", {}))
+    assert.equal("'text_config' leaves these to the class of gemma3_text: head_dim = 256, num_attention_heads = 8, "
+      .. "num_key_value_heads = 4, vocab_size = 262208", m.notes[2])
+    assert.is_nil(built(changed("llava-1.6-mistral-7b text, as published", {})).hyper.window)
+    assert.matches("missing field 'vocab_size'", message { model_type = "llama", hidden_size = 64,
+      num_hidden_layers = 1, num_attention_heads = 1 })
   end)
 
   it("refuses models that it cannot estimate, with their type", function()

@@ -47,11 +47,13 @@ local booleans = { tied_embeddings = true, parallel_block = true, attention_bias
 local mixture = { "experts", "top_k", "moe_ffn", "shared_experts", "shared_ffn", "first_dense_layers", "moe_every" }
 local latent = { "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" }
 
---- The part of a configuration that describes the language model; multi-modal models nest it.
+--- The part of a configuration that describes the language model; multi-modal models nest it. Also returns the key of
+--- a nested part.
 local function text_part(config, label, notes)
   local kind = config.model_type
+  local outer = type(config.thinker_config) == "table" and config.thinker_config or config -- speech beside a thinker
   for _, key in ipairs { "text_config", "llm_config", "language_config" } do
-    local inner = config[key]
+    local inner = outer[key]
     if type(inner) == "table" then
       notes[#notes + 1] = ("only '%s' of this %s model is estimated; its other parts are not"):format(key,
         tostring(kind))
@@ -63,15 +65,31 @@ local function text_part(config, label, notes)
       if type(part.model_type) ~= "string" then
         error_module.raise("model", "%s: field '%s': missing field 'model_type' (a string)", label, key)
       end
-      return part
+      return part, key
     end
   end
-  for _, key in ipairs { "vision_config", "audio_config" } do
+  for _, key in ipairs { "vision_config", "audio_config", "img_processor", "audio_processor" } do
     if type(config[key]) == "table" then
       notes[#notes + 1] = ("'%s' is not estimated, only the language model"):format(key)
     end
   end
   return config
+end
+
+--- Adds what a nested part leaves out because its class has the same value.
+local function add_values_of_class(config, kind, key, hyper, notes)
+  local words = {}
+  for _, name in ipairs(schema.keys(types.of_class[kind] or {})) do
+    local stated = false
+    for _, field in ipairs(common[name]) do stated = stated or config[field] ~= nil end -- null counts
+    if not stated then
+      hyper[name] = types.of_class[kind][name]
+      words[#words + 1] = ("%s = %d"):format(common[name][1], hyper[name])
+    end
+  end
+  if #words > 0 then
+    notes[#notes + 1] = ("'%s' leaves these to the class of %s: %s"):format(key, kind, table.concat(words, ", "))
+  end
 end
 
 local function type_of(config, label)
@@ -210,9 +228,11 @@ end
 ---@return string architecture, table hyper, string[] notes
 function huggingface.hyper(config, label)
   local notes, found, hyper = {}, {}, {}
-  if not types.known[config.model_type] or config.text_config then config = text_part(config, label, notes) end
+  local key
+  config, key = text_part(config, label, notes)
   local kind, known = type_of(config, label)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
+  if key then add_values_of_class(config, kind, key, hyper, notes) end
   read_common(config, hyper, found)
   check_activation(config, found)
   local functions = config.encoder_function_list

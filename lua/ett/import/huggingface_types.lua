@@ -17,10 +17,10 @@ end
 local function number(value) return type(value) == "number" and value or nil end
 
 --- RMS norm, rotary positions, gated MLP.
-add("llama mistral ministral phi3 yi internlm2 granite smollm3 arcee", "llama")
-add("qwen2 qwen2_5_vl_text qwen2_vl_text qwen2_vl qwen2_5_vl", "llama", { qkv_bias = true }, { read = function(_, hyper)
-  hyper.attention_bias = nil
-end })
+add("llama mistral ministral phi3 phi3_v phi4mm yi internlm2 granite smollm3 arcee", "llama")
+add("qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text", "llama", { qkv_bias = true }, {
+  read = function(_, hyper) hyper.attention_bias = nil end,
+})
 add("qwen3 qwen3_vl_text exaone4 hunyuan_v1_dense", "llama", { qk_norm = true })
 add("glm", "llama", { qkv_bias = true, attention_bias = false, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, false
@@ -107,7 +107,7 @@ end })
 --- Mixtures of experts.
 add("mixtral", "mixtral")
 add("qwen2_moe", "mixtral", { qkv_bias = true }, { read = function(_, hyper) hyper.attention_bias = nil end })
-add("qwen3_moe qwen3_vl_moe_text", "mixtral", { qk_norm = true })
+add("qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text", "mixtral", { qk_norm = true })
 add("olmoe", "mixtral", { qk_norm = true, qk_norm_whole = true })
 add("granitemoe granitemoeshared", "mixtral", { tied_embeddings = true })
 add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
@@ -141,10 +141,10 @@ add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = f
 end })
 
 --- Other families of 2023 to 2025.
-add("glm4", "llama", { post_norms = true, rotary_fraction = 0.5 }, { read = function(config, hyper)
+add("glm4 glm4v_text", "llama", { post_norms = true, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
 end })
-add("glm4_moe", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, hyper)
+add("glm4_moe glm4v_moe_text", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
   hyper.qk_norm = config.use_qk_norm == true or nil
 end })
@@ -210,6 +210,19 @@ require "ett.import.huggingface_hybrids"(add)
 types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
   mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
   video_llava = "llama", vipllama = "llama" }
+
+--- Values of the configuration classes. A nested part states only what differs from them; a file of one model states
+--- all.
+types.of_class = {
+  llama = { hidden = 4096, ffn = 11008, layers = 32, heads = 32, vocab = 32000 },
+  mistral = { hidden = 4096, ffn = 14336, layers = 32, heads = 32, kv_heads = 8, vocab = 32000, window = 4096 },
+  qwen2 = { hidden = 4096, ffn = 22016, layers = 32, heads = 32, vocab = 151936 },
+  gemma = { hidden = 3072, ffn = 24576, layers = 28, heads = 16, head_dim = 256, vocab = 256000 },
+  gemma2 = { hidden = 2304, ffn = 9216, layers = 26, heads = 8, kv_heads = 4, head_dim = 256, vocab = 256000,
+    window = 4096 },
+  gemma3_text = { hidden = 2304, ffn = 9216, layers = 26, heads = 8, kv_heads = 4, head_dim = 256, vocab = 262208,
+    window = 4096 },
+}
 
 --- Refused model types, with the reason.
 local encoder_decoder, state_space = "an encoder-decoder other than T5", "a recurrent model"
