@@ -83,9 +83,62 @@ fi
 if [ "$KIND" == whole ]; then X="--wrong 1"; elif [ "$KIND" != whole ]; then X="--lr 1"; fi
 python pretrain_gpt.py $GPT_ARGS $X]])
   end)
+
+  it("are those of the first branch that holds", function()
+    local function chosen(first)
+      return flags(("KIND=7B\nTP=2\nif %s; then\nX='--first'\nelif [ $KIND = 7B ]; then\nX='--second'\n"
+        .. "else\nX='--third'\nfi\n"):format(first))
+    end
+    local yes, no, unknown = "[ $KIND = 7B ]", '[[ "$KIND" == 70B ]]', "[ -f file ]"
+    for _, condition in ipairs { yes, unknown, yes .. " && [ $TP -gt 1 ]", no .. " || " .. yes, "[ ! $KIND = 70B ]",
+      "[ -z $UNSET ]", unknown .. " || " .. no } do
+      assert.equal("first=", chosen(condition), condition)
+    end
+    for _, condition in ipairs { no, yes .. " && " .. no, no .. " || " .. no, "[ ! $KIND = 7B ]", "[ -n ${UNSET} ]",
+      '[ "$UNSET" = "1" ]', unknown .. " && " .. no } do
+      assert.equal("second=", chosen(condition), condition)
+    end
+    local neither = "if [ 1 = 2 ]; then\nX='--first'\nelif [ 1 = 3 ]; then\nX='--second'\nelse\nX='--third'\nfi"
+    assert.equal("third=", flags(neither))
+  end)
+
+  it("hold what commands print as unknown", function()
+    assert.equal("nnodes=$(sinfo -h | wc -l) nproc-per-node=$(python3 -c \"print(8)\"),x.py seq-length=4096", flags [=[
+NODES=$(sinfo -h | wc -l)
+GPUS=`python3 -c "print(8)"`
+torchrun --nnodes $NODES --nproc_per_node $GPUS x.py --seq-length ${1:-"4096"}]=])
+  end)
 end)
 
 describe("Megatron-LM's flags", function()
+  it("take the devices of a Slurm job, which torchrun's flags replace", function()
+    local function replicas(lines, flags) return read(lines .. "\n" .. small .. (flags or "")).plan.dp end
+    assert.equal(32, replicas "#!/bin/bash\n#SBATCH --nodes=4 --exclusive\n#SBATCH --gres=gpu:8")
+    assert.equal(32, replicas "#SBATCH -N 4\n#SBATCH --gpus-per-node=h100:8 # all\n#SBATCH --ntasks-per-node=1")
+    assert.equal(6, replicas "#SBATCH --nodes 2\n#SBATCH --ntasks-per-node 3")
+    assert.equal(8, replicas("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8", "--nnodes 1 --nproc-per-node 8"))
+    assert.matches("states no number of devices", message("#SBATCH --nodes=4\n" .. small))
+    local unset = "--nproc-per-node: the value '$N' is not set in the file; write it there, or give dp=N"
+    assert.matches(unset, message(small .. "--nproc-per-node $N"), 1, true)
+    assert.equal(3, read(small .. "--nproc-per-node $N", { dp = 3 }).plan.dp)
+  end)
+
+  it("of Megatron-DeepSpeed have its names and defaults", function()
+    local deepspeed = small .. "--deepspeed --deepspeed_config x.json --num_nodes=2 --num_gpus=8 --fp16 "
+    local run = read(deepspeed .. "--zero-stage 2 --checkpoint-activations --no-pipeline-parallel")
+    local p = run.plan
+    assert.same({ 16, 2, "full", "megatron_deepspeed" }, { p.dp, p.zero, p.recompute, p.stack })
+    assert.same({ "2 flags have no effect on the step" }, run.model.notes)
+    run = read(deepspeed .. "--num-experts 16 --moe-expert-parallel-size 16 --moe-train-capacity-factor 1.25")
+    local h = run.model.hyper
+    assert.same({ 16, 1, 2, 1024 }, { h.experts, h.top_k, h.moe_every, h.moe_ffn })
+    assert.same({ 16, 1.25, true, 1 }, { run.plan.ep, run.plan.capacity_factor, run.plan.pad_to_capacity,
+      run.plan.zero })
+    h = read(deepspeed .. "--num-experts 16 --topk 2 --expert-interval 1").model.hyper
+    assert.same({ 2, 1 }, { h.top_k, h.moe_every or 1 })
+    assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
+  end)
+
   it("have Megatron-LM's defaults", function()
     local run = read(small .. "--swiglu --nproc-per-node 8 --nnodes 2 --tensor-model-parallel-size 2")
     local h, p = run.model.hyper, run.plan
@@ -191,6 +244,34 @@ describe("Megatron-LM's flags", function()
 end)
 
 describe("a YAML file of NeMo", function()
+  it("may have lists of tables, functions of references, FSDP and the attention of other models", function()
+    local common = [[
+defaults:
+  - _self_
+  - optional tp_overlap@model.ub_tp_comm_overlap_cfg: ub_cfg
+trainer: { devices: 8, num_nodes: 2, precision: bf16 }
+model:
+  encoder_seq_length: 2048
+  num_layers: 4
+  hidden_size: 256
+  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
+  num_attention_heads: 4
+  own_list: [ { a: 1 } ]
+]]
+    local function of(lines) return read(common .. lines, nil, { vocab = 1000 }, ".yaml") end
+    local run = of "  position_embedding_type: ALiBi\n  fsdp: False\n  fsdp_sharding_strategy: full\n"
+    assert.same({ 1024, "alibi", 0, 16 }, { run.model.hyper.ffn, run.model.hyper.position, run.plan.zero, run.plan.dp })
+    local p = of("  fsdp: True\n  fsdp_sharding_strategy: grad\n").plan
+    assert.same({ 2, "megatron" }, { p.zero, p.stack })
+    p = of("  fsdp: True\n  fsdp_sharding_strategy: full\n").plan
+    assert.same({ 3, "megatron_fsdp" }, { p.zero, p.stack })
+    local h = of("  mcore_customization_config: { new_decoder_architecture: false, parallel_attention: true }\n")
+      .model.hyper
+    assert.same({ true, true }, { h.parallel_block, h.shared_norm })
+    assert.matches("the value '${.kv_channels}' is not set in the file", message(common
+      .. "  kv_channels: ${.kv_channels}\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
+  end)
+
   it("is read by its keys, references and activations", function()
     local run = read([[
 name: mine
@@ -221,6 +302,7 @@ model:
   activations_checkpoint_granularity: selective
   gradient_accumulation_fusion: false
   grad_allreduce_chunk_size_mb: 125
+  own_field: 3
   data: { seq_length: 2048, num_workers: 2 }
   optim: { name: mcore_distributed_optim, lr: 2e-4, sched: { name: CosineAnnealing } }
 ]], nil, { vocab = 32000 }, ".yaml")
@@ -229,7 +311,7 @@ model:
       h.position, h.gated_mlp, h.bias, h.tied_embeddings, h.vocab })
     assert.same({ 4, 2, 4, 2, 128, 4096, "bf16", "selective", 1, true, true }, { p.tp, p.pp, p.dp, p.micro_batch,
       p.global_batch, p.seq, p.dtype, p.recompute, p.zero, p.sequence_parallel, p.accumulate_gradients })
-    assert.equal("unknown flags, ignored: --grad-allreduce-chunk-size-mb", run.model.notes[1])
+    assert.equal("unknown flags, ignored: --own-field", run.model.notes[1])
     local llama = model_module.new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 11008,
       vocab = 32000 })
     local parameters = require("ett.model.architecture").parameters

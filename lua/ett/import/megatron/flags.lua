@@ -22,10 +22,13 @@ flags.values = set [[
   recompute-num-layers recompute-modules data-parallel-sharding-strategy fp8-format fp8-recipe fp4-format
   ddp-bucket-size cp-comm-type optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
-  microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout]]
+  microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout
+  num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
+  activations-checkpoint-method]]
 
 --- Switches that ett reads.
 flags.switches = set [[
+  deepspeed checkpoint-activations disable-moe-token-dropping parallel-attention new-decoder-architecture
   group-query-attention use-rotary-position-embeddings swiglu squared-relu quick-geglu disable-bias-linear add-qkv-bias
   qk-layernorm untie-embeddings-and-output-weights multi-latent-attention moe-enable-deepep moe-shared-expert-overlap
   moe-pad-expert-input-to-capacity
@@ -86,6 +89,8 @@ flags.without_effect = set [[
   one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
   legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
   no-initialization
+  deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
+  moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
   fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]
 

@@ -29,6 +29,7 @@ local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel
   top_k = "moe-router-topk", moe_ffn = "moe-ffn-hidden-size" }
 local word_of = {}
 for word, flag in pairs(words) do word_of[flag] = word end
+for _, flag in ipairs { "nproc-per-node", "nnodes", "num-gpus", "num-nodes", "world-size" } do word_of[flag] = "dp" end
 
 function Arguments:text(name, default)
   local values = self.given[name]
@@ -126,10 +127,12 @@ end
 local function set_experts(hyper, args)
   hyper.experts = args:number "num-experts"
   if not hyper.experts then return end
-  hyper.top_k, hyper.moe_ffn = args:number("moe-router-topk", 2), args:number("moe-ffn-hidden-size", hyper.ffn)
+  local deepspeed = args:has "deepspeed" -- Megatron-DeepSpeed has flags and defaults of its own
+  hyper.top_k = deepspeed and args:number("topk", 1) or args:number("moe-router-topk", 2)
+  hyper.moe_ffn = args:number("moe-ffn-hidden-size", hyper.ffn)
   hyper.shared_ffn = args:number "moe-shared-expert-intermediate-size"
   hyper.expert_groups, hyper.top_groups = args:number "moe-router-num-groups", args:number "moe-router-group-topk"
-  set_expert_layers(hyper, args)
+  if deepspeed then hyper.moe_every = args:number("expert-interval", 2) else set_expert_layers(hyper, args) end
 end
 
 local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe" }
@@ -209,8 +212,10 @@ local function hyper_of(args)
   hyper.tied_embeddings = not args:has "untie-embeddings-and-output-weights"
   local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
   hyper.position = args:choice("position-embedding-type", usual_position, { learned_absolute = "learned", rope = "rope",
-    mrope = "rope", yarn = "rope", relative = "none", none = "none" })
+    mrope = "rope", yarn = "rope", relative = "none", none = "none", alibi = "alibi", ALiBi = "alibi" })
   local latent = args:has "multi-latent-attention" -- the two YaRN factors of latent attention cancel
+  hyper.parallel_block = args:has "parallel-attention" or nil -- NeMo's Falcon
+  hyper.shared_norm = hyper.parallel_block and not args:has "new-decoder-architecture" or nil
   hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
   hyper.clamped_mlp = args:text "activation-func-clamp-value" ~= nil or nil
   hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil
@@ -226,12 +231,28 @@ local function hyper_of(args)
   return hyper, set_hybrid(hyper, args) and "hybrid" or hyper.experts and "mixtral" or "gpt"
 end
 
+--- Adds the devices of a Slurm script's #SBATCH lines, in front, so that the flags of torchrun replace them.
+local function add_devices_of_job(list, text)
+  local lines = {}
+  for line in text:gmatch "#SBATCH%s+([^\n]*)" do lines[#lines + 1] = " " .. line .. " " end
+  local job = table.concat(lines)
+  local nodes = job:match " %-%-nodes[= ](%d+) " or job:match " %-N ?(%d+) "
+  local each = job:match " %-%-gpus%-per%-node[= ](%d+) " or job:match " %-%-gpus%-per%-node[= ]%w+:(%d+) "
+    or job:match " %-%-gres[= ]gpu:(%d+) " or job:match " %-%-gres[= ]gpu:[%w_%-]+:(%d+) "
+    or job:match " %-%-ntasks%-per%-node[= ](%d+) "
+  if nodes and each then
+    table.insert(list, 1, { name = "nnodes", values = { nodes } })
+    table.insert(list, 1, { name = "nproc-per-node", values = { each } })
+  end
+end
+
 local function read_flags(path)
   local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
   if path:match "%.ya?ml$" then return nemo.flags(path) end
   local list = script.flags(text)
   if #list == 0 then error_module.raise("format", "holds no flag that begins with --") end
+  add_devices_of_job(list, text)
   return list
 end
 

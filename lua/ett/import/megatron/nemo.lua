@@ -13,7 +13,7 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   ub_tp_comm_overlap = "tp-comm-overlap", num_gpus_per_node = "nproc-per-node", overlap_grad_sync =
   "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
   sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
-  window_size = "window-size", clip_grad = "clip-grad" }
+  window_size = "window-size", clip_grad = "clip-grad", fp8_params = "fp8-param-gather" }
 
 -- NeMo's keys without effect on the step, and keys of unrelated sections.
 local ignored = {}
@@ -38,9 +38,11 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   rampup_batch_size_increment fold_padding_mask nccl_communicator_config_path num_layers_in_first_stage
   target_class onnx_safe data_type variable_seq_lengths do_layer_norm_weight_decay batch_p2p_comm ffn_dropout
   enable_model_summary rope_scaling _target_ activation_func masked_softmax_fusion autocast_dtype pipeline_dtype
-  params_dtype fp8_param_dtype]]):gmatch "%S+" do ignored[name] = true end
+  params_dtype fp8_param_dtype gc_interval grad_allreduce_chunk_size_mb contiguous_grad_buffer contiguous_param_buffer
+  scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
+  torch_distributed_checkpoint]]):gmatch "%S+" do ignored[name] = true end
 
-local skipped_sections = { ENV_VARS = true,
+local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
   megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true }
 
@@ -53,7 +55,7 @@ local function leaves(config, into)
     local value = config[key]
     if type(value) == "table" and value[1] == nil then
       if not skipped_sections[key] then leaves(value, into) end
-    else
+    elseif key ~= "defaults" then -- Hydra's list of further files
       into[#into + 1] = { key = key, value = value }
     end
   end
@@ -100,13 +102,34 @@ local special = {
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
 
---- Resolves a reference such as ${model.encoder_seq_length} by its last key; other values are returned unchanged.
-local function resolved(value, all)
-  local key = type(value) == "string" and value:match "^%$%{[%w_%.]-([%w_]+)%}$"
+-- Functions of NeMo's references: ${multiply:4, ${.hidden_size}}.
+local functions = { multiply = function(a, b) return a * b end, divide_floor = function(a, b) return a // b end,
+  divide_ceil = function(a, b) return -(-a // b) end }
+
+--- Resolves references by their last key, and functions of them; other values are returned unchanged.
+---@param depth integer? of a reference inside others; cyclic ones are not resolved
+local function resolved(value, all, depth)
+  depth = depth or 0
+  if type(value) ~= "string" or depth > 8 then return value end
+  local name, a, b = value:match "^%${([%a_]+):%s*(.-)%s*,%s*(.-)%s*}$"
+  if functions[name] then
+    local x, y = tonumber(resolved(a, all, depth + 1)), tonumber(resolved(b, all, depth + 1))
+    local ok, result = pcall(functions[name], x, y)
+    return ok and result or value
+  end
+  local key = value:match "^%${[%w_%.]-([%w_]+)}$"
   for _, leaf in ipairs(key and all or {}) do
-    if leaf.key == key and not tostring(leaf.value):find("${", 1, true) then return leaf.value end
+    local found = leaf.key == key and leaf.value ~= value and resolved(leaf.value, all, depth + 1) or nil
+    if found ~= nil and not tostring(found):find("${", 1, true) then return found end
   end
   return value
+end
+
+--- The text of a value; nil if it is no text, number, switch or list of them.
+local function text_of(value)
+  if type(value) ~= "table" then return tostring(value) end
+  for _, each in ipairs(value) do if type(each) == "table" then return nil end end
+  return table.concat(value, " ")
 end
 
 --- Flags of a NeMo file, in the form of ett.import.megatron.script.
@@ -115,14 +138,20 @@ function nemo.flags(path)
   local config, err = require("ett.yaml").read(path)
   if config == nil then error(error_module.from(err), 0) end
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
-  local list, distributed = {}, false
+  local list, distributed, sharded, strategy = {}, false, false, nil
   local function add(name, text) list[#list + 1] = { name = name, values = { text } } end
   local all = leaves(config, {})
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
-    local text = type(value) == "table" and table.concat(value, " ") or tostring(value)
+    local text = text_of(value)
     local name = renamed[key] or key:gsub("_", "-")
-    if text:find("${", 1, true) then
+    if not text then
+      add "seed" -- a list of tables
+    elseif key == "fsdp" then
+      sharded = value == true
+    elseif key == "fsdp_sharding_strategy" then
+      strategy = text
+    elseif text:find("${", 1, true) then
       add(name, text) -- an unresolved reference: an error if its value is needed
     elseif key == "name" and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
       distributed = true
@@ -137,6 +166,9 @@ function nemo.flags(path)
     end
   end
   if distributed then add "use-distributed-optimizer" end
+  if sharded then
+    add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
+  end
   return list
 end
 

@@ -39,9 +39,10 @@ local function set_sharding(p, args)
     p.zero = args:choice("data-parallel-sharding-strategy", fsdp and "optim_grads_params" or "no_shard", shards)
   end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
+  if args:has "deepspeed" then p.zero = math.tointeger(args:number("zero-stage", 1)) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
-  return p.zero == 3
+  return p.zero == 3 and not args:has "deepspeed"
 end
 
 -- The names of a list that are in a set, in the order of the list.
@@ -53,7 +54,8 @@ local function kept(list, names)
 end
 
 local function set_recompute(p, args)
-  p.recompute = args:has "recompute-activations" and "selective" or "none"
+  p.recompute = args:has "recompute-activations" and "selective"
+    or (args:has "checkpoint-activations" or args:has "activations-checkpoint-method") and "full" or "none" -- of 2021
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   local modules = args.given["recompute-modules"]
   if p.recompute == "selective" and modules then
@@ -130,6 +132,8 @@ local function set_overlaps(p, args)
   if capacity and capacity > 0 then -- negative: no capacity limit
     p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
   end
+  capacity = not args:has "disable-moe-token-dropping" and args:number "moe-train-capacity-factor"
+  if capacity then p.capacity_factor, p.pad_to_capacity = capacity, true end -- DeepSpeed pads
   if args:text "moe-token-dispatcher-type" == "allgather" then
     args:note "--moe-token-dispatcher-type allgather is taken as alltoall"
   end
@@ -140,13 +144,16 @@ end
 
 --- Sets the number of replicas: as given, or from the number of devices in the file.
 local function set_replicas(p, args, given)
-  local ranks = p.tp * p.pp * p.cp
-  local world = args:number "world-size"
-  local each, nodes = args:number "nproc-per-node", args:number("nnodes", 1)
-  if not world and each then world = each * nodes end
   if given.dp then
     p.dp = given.dp
-  elseif not world then
+    return
+  end
+  local ranks = p.tp * p.pp * p.cp
+  local world = args:number "world-size"
+  local each = args:number "nproc-per-node" or args:number "num-gpus"
+  local nodes = args:number "nnodes" or args:number("num-nodes", 1)
+  if not world and each then world = each * nodes end
+  if not world then
     error_module.raise("format", "states no number of devices (--nnodes, --nproc-per-node); give dp=N")
   elseif world % ranks ~= 0 then
     error_module.raise("format", "tp * pp * cp = %d must divide its %d devices; give dp=N for another number", ranks,
@@ -162,7 +169,8 @@ end
 ---@param given table
 return function(args, hyper, given)
   local p = { tp = args:number("tensor-model-parallel-size", 1), pp = args:number("pipeline-model-parallel-size", 1),
-    cp = args:number("context-parallel-size", 1), ep = args:number("expert-model-parallel-size", 1),
+    cp = args:number("context-parallel-size", 1),
+    ep = args:number "expert-model-parallel-size" or args:number("moe-expert-parallel-size", 1),
     etp = args:number "expert-tensor-parallel-size", seq = args:number "seq-length",
     micro_batch = args:number("micro-batch-size", 1), sequence_parallel = args:has "sequence-parallel" }
   if p.tp == 1 then p.sequence_parallel = false end
@@ -184,7 +192,7 @@ return function(args, hyper, given)
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
   p.stack = sharded and "megatron_fsdp" or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
-    or p.deduplicate_tokens and "megatron_moe" or "megatron"
+    or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   for name, value in pairs(given) do p[name] = value end
   return p
 end

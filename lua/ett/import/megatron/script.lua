@@ -3,7 +3,8 @@
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
 -- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
--- if-blocks that compare texts. Other conditions count as true. Other shell syntax is kept as text.
+-- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true. What commands print is
+-- unknown. Other shell syntax is kept as text.
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -15,7 +16,7 @@ local function arithmetic(text)
 end
 
 local function expand(text, variables)
-  text = text:gsub("%$%{([%a_][%w_]*):?%-([^{}]*)%}", function(name, default)
+  text = text:gsub("%$%{([%w_]+):?%-([^{}]*)%}", function(name, default)
     local value = variables[name]
     return value and value ~= "" and value or (default:gsub("[\"']", ""))
   end)
@@ -26,9 +27,13 @@ local function expand(text, variables)
   end))
 end
 
---- Reads a quoted text or $(…) that begins at `at`: returns its content, its kind and the position after it.
+--- Reads a quoted text, $(…) or `…` that begins at `at`: returns its content, its kind and the position after it.
 local function enclosed(text, at)
   local first = text:sub(at, at)
+  if first == "`" then
+    local last = text:find("`", at + 1, true) or #text + 1
+    return "$(" .. text:sub(at + 1, last - 1) .. ")", "command", last + 1
+  end
   if first == "'" then
     local last = text:find("'", at + 1, true) or #text + 1
     return text:sub(at + 1, last - 1), "single", last + 1
@@ -56,7 +61,7 @@ local function tokens_of(text)
     local ch = text:sub(at, at)
     if ch == "#" and not word then
       at = (text:find("\n", at, true) or #text + 1) - 1
-    elseif ch == "'" or ch == '"' or text:match("^%$%(", at) then
+    elseif ch == "'" or ch == '"' or ch == "`" or text:match("^%$%(", at) then
       local inside, kind, behind = enclosed(text, at)
       if kind == "single" then inside = inside:gsub("%$", "\1") end
       word, quoted, at = (word or "") .. inside, quoted or kind ~= "command", behind - 1
@@ -85,17 +90,43 @@ local numeric = { ["-eq"] = function(a, b) return a == b end, ["-ne"] = function
   ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
   ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end }
 
---- Evaluates the condition of an `if`: one comparison of texts or numbers; nil if it is unknown.
-local function holds(words)
-  local text = table.concat(words, " ")
+--- Whether one test in brackets holds; nil: unknown.
+local function test_holds(text)
+  local denied = text:match "^%[+ ! (.*)"
+  if denied then
+    local held = test_holds("[ " .. denied)
+    if held == nil then return nil end
+    return not held
+  end
+  text = text:gsub(" %$%{?[%a_][%w_]*%}? ", " '' ") -- variables that the file does not set are empty
   if text:find("$", 1, true) then return nil end
+  local kind, word = text:match "^%[+ %-([nz]) (%S+) %]+$"
+  if kind then return (word == "''") == (kind == "z") end
   local a, sign, b = text:match "^%[+ (%S*) ([=!]=?) (%S*) %]+$"
   if a then return (a == b) == (sign ~= "!=") end
   a, sign, b = text:match "^%[+ (%S+) (%-%a%a) (%S+) %]+$"
   if numeric[sign] and tonumber(a) and tonumber(b) then return numeric[sign](tonumber(a), tonumber(b)) end
-  sign, a = text:match "^%[+ %-([nz]) (%S+) %]+$"
-  if sign then return (a == "''") == (sign == "z") end
   return nil
+end
+
+--- Whether the condition of an `if` holds: tests joined by && and ||; nil: unknown.
+local function holds(words)
+  local held, join, from = nil, nil, 1
+  for i = 1, #words + 1 do
+    local word = words[i]
+    if word == nil or word == "&&" or word == "||" then
+      local own = test_holds(table.concat(words, " ", from, i - 1))
+      if join == nil then
+        held = own
+      elseif held == (join == "||") or own == (join == "||") then
+        held = join == "||" -- one side decides
+      elseif held ~= nil then
+        held = own
+      end
+      join, from = word, i + 1
+    end
+  end
+  return held
 end
 
 -- Commands whose words are not training flags.
@@ -103,8 +134,12 @@ local other_commands = { echo = true, printf = true, mkdir = true, cd = true, so
 
 --- The active words, expanded, in order; NAME=VALUE sets `variables`.
 local function words_of(tokens, variables)
-  local words, start, condition, skips, leave = {}, true, nil, {}, nil -- leave: the token that ends a skipped part
-  local function skipped() for _, skip in ipairs(skips) do if skip then return true end end return false end
+  -- leave: the token that ends a skipped part. chains: the open if-blocks, with the state of the current branch.
+  local words, start, condition, chains, leave = {}, true, nil, {}, nil
+  local function skipped()
+    for _, chain in ipairs(chains) do if chain.skips then return true end end
+    return false
+  end
   for _, token in ipairs(tokens) do
     local text = type(token) == "table" and expand(token.text, variables):gsub("\1", "$") or nil
     if leave then
@@ -113,18 +148,20 @@ local function words_of(tokens, variables)
       leave = text == "case" and "esac" or "\n"
     elseif condition then
       if text == "then" then
-        skips[#skips + 1] = holds(condition) == false
+        local chain = chains[#chains]
+        chain.skips = chain.taken or holds(condition) == false
+        chain.taken = chain.taken or not chain.skips
         condition = nil
       elseif text then
         condition[#condition + 1] = text == "" and "''" or text
       end
     elseif start and (text == "if" or text == "elif") then
-      if text == "elif" then table.remove(skips) end
+      if text == "if" or not chains[1] then chains[#chains + 1] = {} end
       condition = {}
     elseif start and text == "else" then
-      skips[#skips] = not skips[#skips]
+      if chains[1] then chains[#chains].skips = chains[#chains].taken end
     elseif start and text == "fi" then
-      table.remove(skips)
+      table.remove(chains)
     elseif not skipped() then
       local name, value
       if text and start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
