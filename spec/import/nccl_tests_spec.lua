@@ -66,6 +66,7 @@ describe("an output of nccl-tests", function()
         .. "    N/A\n"):gsub("[^\n]+", " 0: %0")
       local run = read(labelled)
       assert.same({ "all_gather", 4 }, { run.kind, run.ranks })
+      assert.same(run.curve, read((labelled:gsub(" 0: ", "[1,0]<stdout>:"))).curve) -- mpirun --tag-output
       assert.near(75.38e9, run.curve[2], 0.01e9)
       -- Tesla K80, version 2.0: no root, `error` in place of `#wrong`, one host a rank.
       local old = "all_reduce_perf\n#   Rank  0 Pid    195 on a device  0 [0x00] Tesla K80\n"

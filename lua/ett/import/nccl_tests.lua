@@ -5,7 +5,8 @@
 --   run.curve                                    --> { bytes, bytes/s, … }
 --
 -- The format is that of NVIDIA/nccl-tests src/util.cu (before version 2.17: src/common.cu): lines of devices, a
--- heading, one row per size. Lines of other programs, and the rank prefix of `srun -l`, are skipped.
+-- heading, one row per size. Lines of other programs, and the rank prefixes of `srun -l` and `mpirun --tag-output`, are
+-- skipped.
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local median = require "ett.base.median"
@@ -61,7 +62,7 @@ end
 
 -- Parses one line into `found`.
 local function read_line(found, line, number)
-  local text = line:gsub("^%s*%d+:%s", ""):gsub("\r$", "") -- removes the rank prefix of `srun -l`
+  local text = line:gsub("^%s*%d+:%s", ""):gsub("^%[%d+,%d+%]<%a+>:%s?", ""):gsub("\r$", "")
   local label = ("%s:%d"):format(found.path, number)
   local rank, host, device = text:match "^#%s+Rank%s+(%d+)%s.-%son%s+(%S+)%s+device%s+%d+%s+%[[^%]]*%]%s*(.-)%s*$"
   if rank then
