@@ -91,11 +91,11 @@ python pretrain_gpt.py $GPT_ARGS $X]])
     end
     local yes, no, unknown = "[ $KIND = 7B ]", '[[ "$KIND" == 70B ]]', "[ -f file ]"
     for _, condition in ipairs { yes, unknown, yes .. " && [ $TP -gt 1 ]", no .. " || " .. yes, "[ ! $KIND = 70B ]",
-      "[ -z $UNSET ]", unknown .. " || " .. no } do
+      "[ -z $UNSET ]", '[[ "$KIND" = "7B" && $TP -eq 2 ]]', "[[ $TP = 3 || $TP = 2 ]]", unknown .. " || " .. no } do
       assert.equal("first=", chosen(condition), condition)
     end
     for _, condition in ipairs { no, yes .. " && " .. no, no .. " || " .. no, "[ ! $KIND = 7B ]", "[ -n ${UNSET} ]",
-      '[ "$UNSET" = "1" ]', unknown .. " && " .. no } do
+      '[ "$UNSET" = "1" ]', '[[ "$KIND" = "7B" && $TP -eq 3 ]]', unknown .. " && " .. no } do
       assert.equal("second=", chosen(condition), condition)
     end
     local neither = "if [ 1 = 2 ]; then\nX='--first'\nelif [ 1 = 3 ]; then\nX='--second'\nelse\nX='--third'\nfi"
@@ -136,6 +136,7 @@ describe("Megatron-LM's flags", function()
       run.plan.zero })
     h = read(deepspeed .. "--num-experts 16 --topk 2 --expert-interval 1").model.hyper
     assert.same({ 2, 1 }, { h.top_k, h.moe_every or 1 })
+    assert.equal(12, read(small .. "--bf16 --optimizer fusedadamw", { dp = 1 }).plan.optimizer_bytes)
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)
 

@@ -51,6 +51,7 @@ flags.unmodelled = set [[
   linear-attention-freq apply-residual-connection-post-layernorm fp32-residual-connection
   distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
   encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length use-gated-attention
+  no-async-tensor-model-parallel-allreduce
   spec moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
   align-grad-reduce no-align-grad-reduce no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag
   nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
@@ -89,7 +90,7 @@ flags.without_effect = set [[
   one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
   legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
   no-initialization
-  deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
+  allow-run-as-root bind-to deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
   moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
   fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]

@@ -17,7 +17,9 @@ end
 
 --- Bytes of optimizer state per parameter: master weight and moments.
 local function optimizer_bytes(args, dtype)
-  local kind = args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
+  local forks = args:text("optimizer", ""):lower():find("adam", 1, true) -- adamw, fusedadamw
+  local kind = forks and "adam"
+    or args:choice("optimizer", "adam", { adam = "adam", sgd = "sgd", muon = "muon", dist_muon = "muon" })
   local master = dtype == "fp32" and 0 or 4
   if kind ~= "adam" then return master + 4 end
   local of = require("ett.base.schema").dtype_bytes

@@ -90,32 +90,32 @@ local numeric = { ["-eq"] = function(a, b) return a == b end, ["-ne"] = function
   ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
   ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end }
 
---- Whether one test in brackets holds; nil: unknown.
+--- Whether one test, without its brackets, holds; nil: unknown.
 local function test_holds(text)
-  local denied = text:match "^%[+ ! (.*)"
+  local denied = text:match "^! (.*)"
   if denied then
-    local held = test_holds("[ " .. denied)
+    local held = test_holds(denied)
     if held == nil then return nil end
     return not held
   end
-  text = text:gsub(" %$%{?[%a_][%w_]*%}? ", " '' ") -- variables that the file does not set are empty
+  text = (" " .. text .. " "):gsub(" %$%{?[%a_][%w_]*%}? ", " '' ") -- variables that the file does not set are empty
   if text:find("$", 1, true) then return nil end
-  local kind, word = text:match "^%[+ %-([nz]) (%S+) %]+$"
+  local kind, word = text:match "^ %-([nz]) (%S+) $"
   if kind then return (word == "''") == (kind == "z") end
-  local a, sign, b = text:match "^%[+ (%S*) ([=!]=?) (%S*) %]+$"
+  local a, sign, b = text:match "^ (%S*) ([=!]=?) (%S*) $"
   if a then return (a == b) == (sign ~= "!=") end
-  a, sign, b = text:match "^%[+ (%S+) (%-%a%a) (%S+) %]+$"
+  a, sign, b = text:match "^ (%S+) (%-%a%a) (%S+) $"
   if numeric[sign] and tonumber(a) and tonumber(b) then return numeric[sign](tonumber(a), tonumber(b)) end
   return nil
 end
 
---- Whether the condition of an `if` holds: tests joined by && and ||; nil: unknown.
+--- Whether the condition of an `if` holds: tests joined by && and ||, outside or inside of [[ ]]; nil: unknown.
 local function holds(words)
   local held, join, from = nil, nil, 1
   for i = 1, #words + 1 do
     local word = words[i]
     if word == nil or word == "&&" or word == "||" then
-      local own = test_holds(table.concat(words, " ", from, i - 1))
+      local own = test_holds((table.concat(words, " ", from, i - 1):gsub("^%[+ ", ""):gsub(" %]+$", "")))
       if join == nil then
         held = own
       elseif held == (join == "||") or own == (join == "||") then
