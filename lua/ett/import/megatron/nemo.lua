@@ -39,7 +39,7 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   target_class onnx_safe data_type variable_seq_lengths do_layer_norm_weight_decay batch_p2p_comm ffn_dropout
   enable_model_summary rope_scaling _target_ activation_func masked_softmax_fusion autocast_dtype pipeline_dtype
   params_dtype fp8_param_dtype gc_interval grad_allreduce_chunk_size_mb contiguous_grad_buffer contiguous_param_buffer
-  scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
+  TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
   torch_distributed_checkpoint]]):gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
