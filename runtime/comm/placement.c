@@ -337,6 +337,7 @@ int ett_place_pairs(const ett_ranks *r, ett_axis a, int level, ett_placement *p,
   for (int k = 0; k < r->tiers.count; k++) {
     p->tier[k].units = k < level ? 2 : 1;
     p->tier[k].branches = k == level ? 2 : 1;
+    p->tier[k].inside = k <= level ? 1 : 2;
     if (k > level)
       continue;
     p->tier[k].members = p->tier[k].most = p->tier[k].cards = 1;

@@ -75,6 +75,18 @@ describe("a sweep", function()
     end
   end)
 
+  it("times an all-to-all behind a send of as many ranks as in a single prediction", function()
+    local mixture = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
+      ffn = 1024, experts = 4, top_k = 2 })
+    local plan = { seq = 512, pp = 2, dp = 2, micro_batches = 4 }
+    for _, row in ipairs(sweep.new({ model = mixture, cluster = "perlmutter", plan = plan, over = { ep = { 1, 2 } } })
+      .rows) do
+      local e = estimate.new { model = mixture, cluster = "perlmutter", plan = { seq = 512, pp = 2, dp = 2,
+        micro_batches = 4, ep = row.ep } }
+      assert.equal(e.step_seconds, row.step_seconds, "ep " .. row.ep)
+    end
+  end)
+
   it("evaluates fields that C alone reads together, until a rule reads one of them", function()
     local mixture = require("ett.model").new("mixtral", { layers = 4, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 4, top_k = 2, tied_embeddings = true })

@@ -163,6 +163,7 @@ local function place_key(topology)
     local n = #words
     words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
     words[n + 4], words[n + 5], words[n + 6] = place.cards, place.sharing, place.most
+    words[n + 7], words[n + 8] = place.branches or 0, place.inside or 0
   end
   return pack(("n"):rep(#words), unpack(words))
 end
