@@ -174,9 +174,12 @@ ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, 
 
 # Ranks and tiers: an order, a map, a network of three levels with a model of communication of one's own.
 
-$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 rank_order=tp-dp-pp
-ett: plan: field 'rank_order': cp, ep are missing; an order names every axis, like tp-cp-ep-dp-pp
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 pp=2 rank_order=tp-pp
+ett: plan: field 'rank_order': dp is missing; an order names every axis of several ranks, like tp-cp-ep-dp-pp
 ?1
+
+$ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 pp=2 rank_order=pp-dp --json | grep rank_order
+    "rank_order": "tp-cp-ep-pp-dp",
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 rank_map=0,2
 ett: plan: field 'rank_map[2]' must be a device from 0 to 1, got 2

@@ -102,7 +102,8 @@ local fields = {
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
         .. "moe_act (Megatron-LM)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },
-      program = ranks_module.inner, help = "order of the parallel axes in the rank numbers, the innermost first" },
+      program = ranks_module.inner,
+      help = "order of the parallel axes in the rank numbers, the innermost first; axes of one rank may be left out" },
     { "rank_map", "list", optional = true, c = { "rank_map", ranks_module.map }, program = true,
       help = "device of each rank, both counted from 0 (default: rank i is on device i)" },
     { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,

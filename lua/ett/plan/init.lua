@@ -61,7 +61,10 @@ function plan.violations(given, model, cluster)
     found[#found + 1] = "missing field 'micro_batches' (a positive integer), or 'global_batch' in its place"
   end
   local before = #found
-  if usable then check_fields(clean, found) end
+  if usable then
+    clean.rank_order = ranks.completed(clean.rank_order, clean)
+    check_fields(clean, found)
+  end
   if not usable or #found > before then return found, clean end
   local broken = plan_rules.broken(clean, model, cluster)
   table.move(broken, 1, #broken, #found + 1, found)

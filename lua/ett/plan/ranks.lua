@@ -37,8 +37,27 @@ function ranks.fault(order)
     if not seen[axis] then missing[#missing + 1] = axis end
   end
   if #missing == 0 then return nil end
-  return ("%s %s missing; an order names every axis, like %s"):format(table.concat(missing, ", "),
+  return ("%s %s missing; an order names every axis of several ranks, like %s"):format(table.concat(missing, ", "),
     #missing == 1 and "is" or "are", ranks.default)
+end
+
+--- An order with the unnamed axes of one rank added, where the default order has them; other orders as they are.
+---@param p table degrees by axis
+function ranks.completed(order, p)
+  local list, place = {}, {}
+  for axis in (order .. "-"):gmatch "(.-)%-" do list[#list + 1] = axis end
+  for _, axis in ipairs(list) do
+    if not code_of[axis] then return order end
+    place[axis] = true
+  end
+  for i, axis in ipairs(ranks.axes) do
+    if not place[axis] and (p[axis] or 1) == 1 then
+      local behind = 0
+      for k, known in ipairs(list) do if known == ranks.axes[i - 1] then behind = k end end
+      table.insert(list, behind + 1, axis)
+    end
+  end
+  return table.concat(list, "-")
 end
 
 --- Code of an order for C: one octal digit per axis, the innermost axis last.
