@@ -48,6 +48,16 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
+  it("bounds programs of experts where nodes are no multiple of the groups", function()
+    local given = { model = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
+      ffn = 1024, experts = 8, top_k = 2 }), cluster = "gb200_nvl72", times = false, devices = 64, keep = 20,
+      plan = { seq = 1024, global_batch = 64, pp = 2, recompute = "none", zero = 1, schedule = "1f1b" },
+      vary = { tp = { 1, 2, 4, 8 }, cp = { 1, 2 }, ep = { 1, 2 }, micro_batch = { 1, 2, 4 } } }
+    local bounded = small(given)
+    given.exhaustive = true
+    assert.same(small(given).rows, bounded.rows)
+  end)
+
   it("holds the plans of each schedule and number of chunks apart", function()
     local s = small { where = "tp == 1 and pp == 2 and micro_batch == 1 and recompute == 'none' and zero == 0",
       vary = { rank_order = { "tp-cp-ep-dp-pp" } } }
