@@ -38,6 +38,15 @@ describe("bundled profiles", function()
     end
   end)
 
+  it("answer far outside their samples, at the limits of the device", function()
+    local op, device = operator.get "embedding", cluster_module.get("vista").device
+    local s = op.shape { tp = 1, cp = 1, micro_batch = 1 << 14, seq = 8192, hidden = 4096, vocab = 128256 }
+    for _, pass in ipairs { "forward", "backward" } do
+      local answer = open("vista"):operator("embedding", s, "bf16", pass)
+      assert.is_true(answer.seconds >= cluster_profile.least_seconds(device, op, s, "bf16", pass), pass)
+    end
+  end)
+
   it("let no product run faster than the device sustains on random data", function()
     for _, name in ipairs { "perlmutter", "vista", "dgx_h100", "dgx_b200" } do
       local p = open(name)

@@ -289,7 +289,7 @@ function Profile:operator_timer(name, dtype, pass)
     if #dims ~= facts.dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
     local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
-      detail = words_of(detail, provenance, outside) }
+      detail = words_of(detail, provenance, outside), outside = outside }
     if op.family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end
