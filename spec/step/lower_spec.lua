@@ -122,3 +122,20 @@ describe("expert operators under other names", function()
     end
   end)
 end)
+
+describe("layers that alternate", function()
+  local function alternating(layers)
+    return model_module.new("llama", { layers = layers, hidden = 512, heads = 8, ffn = 1024, vocab = 1000, window = 128,
+      window_every = 2 })
+  end
+
+  it("are lowered once for each kind: errors of equal layers are one error", function()
+    local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100")
+    local p = require("ett.plan").new({ seq = 512, micro_batches = 4, stack = "megatron", accumulate_gradients = true })
+    local four, eight = lower.program(alternating(4), p, times), lower.program(alternating(8), p, times)
+    assert.equal(10, #eight.kinds) -- embedding, eight layers, head
+    assert.equal(#four.operations, #eight.operations)
+    assert.equal(eight.kinds[2].uses, eight.kinds[4].uses)
+    assert.not_equal(eight.kinds[2].uses, eight.kinds[3].uses)
+  end)
+end)

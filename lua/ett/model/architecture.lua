@@ -84,7 +84,7 @@ local function check_built(built, label)
     error_module.raise("model", "%s: must return a table with a non-empty list 'layers'", label)
   end
   schema.check(built, { layers = "list" }, label)
-  local checked, last_place = {}, 1
+  local checked, last_place, known = {}, 1, {} -- layers that share a list of entries share the checked one
   for i, layer in ipairs(built.layers) do
     local where = ("%s: layer %d"):format(label, i)
     local clean = schema.check(layer, layer_fields, where)
@@ -92,11 +92,14 @@ local function check_built(built, label)
       error_module.raise("model", "%s: place '%s' must not follow a later place", where, clean.place)
     end
     last_place = places[clean.place]
-    local ops = {}
-    for k, entry in ipairs(clean.ops) do
-      ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry)
+    if not known[layer.ops] then
+      local ops = {}
+      for k, entry in ipairs(clean.ops) do
+        ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry)
+      end
+      known[layer.ops] = with_moves(ops)
     end
-    clean.ops = with_moves(ops)
+    clean.ops = known[layer.ops]
     checked[i] = clean
   end
   return checked

@@ -6,6 +6,7 @@
 -- whole layer, host waits and gradient accumulation, can be omitted.
 local lower = require "ett.step.lower"
 local operator = require "ett.operator"
+local table_at = require "ett.base.table_at"
 
 local floor = {}
 local Floor = {}
@@ -32,24 +33,31 @@ local function separable(ops, among)
   return true
 end
 
+--- The entries of a layer between exchanges of experts, the others, and which is which.
+local function split_entries(entries)
+  local parts, inside = { own = {}, others = {}, among = {} }, false
+  for k, entry in ipairs(entries) do
+    local exchange = entry.collective == "expert_exchange"
+    parts.among[k] = exchange or inside
+    inside = inside ~= exchange
+    table.insert(parts.among[k] and parts.own or parts.others, entry)
+  end
+  return parts
+end
+
 --- The two parts of a model; nil without experts, or if a collective of one part may hide behind the other.
 local function split(model)
   local experts, rest = { hyper = model.hyper, layers = {} }, { hyper = model.hyper, layers = {} }
   local layer_of = {} -- for each layer with experts, its index in the model
+  local known = {} -- both parts of a list of entries
   for i, layer in ipairs(model.layers) do
-    local own, others, among, inside = {}, {}, {}, false
-    for k, entry in ipairs(layer.ops) do
-      local exchange = entry.collective == "expert_exchange"
-      among[k] = exchange or inside
-      inside = inside ~= exchange
-      local list = among[k] and own or others
-      list[#list + 1] = entry
-    end
-    local function part(ops) return { name = layer.name, count = layer.count, place = layer.place, ops = ops } end
-    rest.layers[i] = part(others)
-    if #own > 0 then
-      if not separable(layer.ops, among) then return nil end
-      layer_of[#layer_of + 1], experts.layers[#layer_of + 1] = i, part(own)
+    local ops = known[layer.ops] or split_entries(layer.ops)
+    known[layer.ops] = ops
+    local function part(list) return { name = layer.name, count = layer.count, place = layer.place, ops = list } end
+    rest.layers[i] = part(ops.others)
+    if #ops.own > 0 then
+      if not separable(layer.ops, ops.among) then return nil end
+      layer_of[#layer_of + 1], experts.layers[#layer_of + 1] = i, part(ops.own)
     end
   end
   if #layer_of == 0 then return nil end
@@ -75,22 +83,30 @@ local function view_of(self, times, name)
   return views[name]
 end
 
+--- Seconds of a layer by pass and role, and their sum.
+local function layer_seconds(operations, uses)
+  local passes, sum = { forward = {}, backward = {} }, 0.0
+  for index, n in pairs(uses) do
+    local o = operations[index]
+    for pass, by_role in pairs(o.name ~= "host" and o.name ~= "gradient_accumulation" and passes or {}) do
+      local seconds = o[pass] and n * o[pass].seconds or 0.0
+      by_role[o.role], sum = (by_role[o.role] or 0.0) + seconds, sum + seconds
+    end
+  end
+  return passes, sum
+end
+
 --- Seconds of each layer of a part by pass and role, and the sum over its layers.
 local function seconds_of(self, name, p, times)
-  local lowered, list, sum = lower.program(self.parts[name], p, view_of(self, times:for_stack(p.stack), name)), {}, 0.0
+  local lowered = lower.program(self.parts[name], p, view_of(self, times:for_stack(p.stack), name))
+  local list, whole, of, sums = {}, 0.0, {}, {}
   for i, kind in ipairs(lowered.kinds) do
-    local passes = { forward = {}, backward = {} }
-    for index, n in pairs(kind.uses) do
-      local o = lowered.operations[index]
-      for pass, by_role in pairs(o.name ~= "host" and o.name ~= "gradient_accumulation" and passes or {}) do
-        local seconds = o[pass] and n * o[pass].seconds or 0.0
-        by_role[o.role], sum = (by_role[o.role] or 0.0) + seconds, sum + kind.count * seconds
-      end
-    end
-    list[i] = passes
+    local uses = kind.uses -- one table for equal layers
+    if not of[uses] then of[uses], sums[uses] = layer_seconds(lowered.operations, uses) end
+    list[i], whole = of[uses], whole + kind.count * sums[uses]
   end
   lowered.program:close()
-  return list, sum
+  return list, whole
 end
 
 --- The rest of a model under a plan: per layer, and the sum.
@@ -138,9 +154,11 @@ function Floor:of(p, times, setting, enough)
   if enough(sum) then return function() return sum end end
   local experts, more = seconds_of(self, "experts", p, times)
   return function(how)
-    local seconds = sum + more
+    local seconds, known = sum + more, {}
     for k, i in ipairs(self.parts.layer_of) do
-      seconds = seconds - self.parts.rest.layers[i].count * hidden(rest[i], experts[k], how)
+      local of_rest = table_at(known, rest[i])
+      of_rest[experts[k]] = of_rest[experts[k]] or hidden(rest[i], experts[k], how)
+      seconds = seconds - self.parts.rest.layers[i].count * of_rest[experts[k]]
     end
     return seconds
   end

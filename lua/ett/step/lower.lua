@@ -423,10 +423,15 @@ local function items_of(model, p, times)
   local layers, items = frozen.layers(model.layers, p), {}
   local kept = times.lowered.programs > programs_before_keeping and layers == model.layers
     and table_at(times.lowered.items, p.dtype)
+  local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do
-    local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
-    items[i] = frozen.items(own, layer.frozen, p)
-    if times.stack and times.stack.stops_early then mark_last(items[i]) end
+    local shared = table_at(of_ops, layer.frozen or "")
+    if not shared[layer.ops] then
+      local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
+      shared[layer.ops] = frozen.items(own, layer.frozen, p)
+      if times.stack and times.stack.stops_early then mark_last(shared[layer.ops]) end
+    end
+    items[i] = shared[layer.ops]
   end
   local now = { model = model, generation = generation, configuration = c, layers = layers, items = items }
   for i, name in ipairs(item_fields) do now[i] = p[name] end
@@ -439,6 +444,20 @@ local function software_of(times)
   if times.stack then return times.stack end
   times.lowered.plain = times.lowered.plain or stacks.get()
   return times.lowered.plain
+end
+
+-- What one layer runs: `uses`, how often it runs each operation, and `order`, { operation, times } in turn.
+local function run_of(state, items, place)
+  local uses, order = {}, {}
+  for k, item in ipairs(items) do
+    local index = item.kind == "operator" and add_operator(state, item, place)
+      or add_collective(state, item, beside(state, items, k))
+    uses[index] = (uses[index] or 0) + item.times
+    order[k] = { index, item.times }
+  end
+  if state.plan.accumulate_gradients then add_accumulation(state, uses) end
+  add_host_wait(state, uses)
+  return { uses = uses, order = order }
 end
 
 -- The description of a program for devices of one kind, and what it was made from.
@@ -456,21 +475,18 @@ local function describe(model, p, times, placed)
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
-  local kinds = {}
+  local kinds, runs = {}, {}
   for i, layer in ipairs(layers) do
-    local uses, order, items = {}, {}, items_of_layers[i]
-    for k, item in ipairs(items) do
-      local index = item.kind == "operator" and add_operator(state, item, layer.place or "middle")
-        or add_collective(state, item, beside(state, items, k))
-      uses[index] = (uses[index] or 0) + item.times
-      order[k] = { index, item.times }
+    local place = layer.place or "middle"
+    local run = table_at(runs, place)[items_of_layers[i]]
+    if not run then
+      run = run_of(state, items_of_layers[i], place)
+      runs[place][items_of_layers[i]] = run
     end
-    if p.accumulate_gradients then add_accumulation(state, uses) end
-    add_host_wait(state, uses)
-    kinds[i] = { name = layer.name, place = layer.place or "middle", count = layer.count,
+    kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or shared,
       boundary = layer.sends and layer.sends(c) / c.seq or 1,
-      uses = uses, order = order }
+      uses = run.uses, order = run.order }
   end
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
