@@ -58,6 +58,16 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
+  it("keeps what fits though a smaller micro-batch that hides its all-to-alls in another does not", function()
+    local given = { model = require("ett.model").new("mixtral", { layers = 8, hidden = 2048, heads = 16, kv_heads = 8,
+      ffn = 4096, vocab = 32000, experts = 8, top_k = 2 }), cluster = "dgx_a100", times = false, devices = 36, keep = 4,
+      objective = "memory_bytes", plan = { seq = 1024, global_batch = 144, pp = 1, tp = 1, recompute = "none",
+        schedule = "1f1b" }, vary = { micro_batch = { 1, 2 }, zero = { 3, 0 } } }
+    local bounded = small(given)
+    given.exhaustive = true
+    assert.same(small(given).rows, bounded.rows)
+  end)
+
   it("holds the plans of each schedule and number of chunks apart", function()
     local s = small { where = "tp == 1 and pp == 2 and micro_batch == 1 and recompute == 'none' and zero == 0",
       vary = { rank_order = { "tp-cp-ep-dp-pp" } } }

@@ -147,8 +147,8 @@ end
 --- Key of everything that the memory of parts depends on except the micro-batch. shared: under sequence parallelism,
 --- which needs no more memory.
 local function memory_key(part, shared)
-  return ("%d %d %d %d %d %d %d %s"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp, part.pp,
-    part.dp, tostring(shared))
+  return ("%d %d %d %d %d %d %d %s %s"):format(part.setting.index, part.tp, part.cp, part.ep, part.etp or part.tp,
+    part.pp, part.dp, tostring(shared), part.overlap_all_to_all)
 end
 
 --- Records the least micro-batch that is too large; fresh: where other processes read it.
