@@ -111,6 +111,12 @@ torchrun --nnodes $NODES --nproc_per_node $GPUS x.py --seq-length ${1:-"4096"}]=
 end)
 
 describe("Megatron-LM's flags", function()
+  it("do not list 10^12 layers", function()
+    assert.matches("field 'layers' must be at most 65536, got 1000000000000", message(
+      "--num-layers 1000000000000 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
+      .. "--num-experts 4 --moe-layer-freq 1", { dp = 1 }), 1, true)
+  end)
+
   it("take the devices of a Slurm job, which torchrun's flags replace", function()
     local function replicas(lines, flags) return read(lines .. "\n" .. small .. (flags or "")).plan.dp end
     assert.equal(32, replicas "#!/bin/bash\n#SBATCH --nodes=4 --exclusive\n#SBATCH --gres=gpu:8")

@@ -90,7 +90,8 @@ flags.without_effect = set [[
   one-logger-run-name app-tag-run-name app-tag-run-version enable-ft-package run-workload-inspector-server
   legacy-tokenizer trust-remote-code no-data-sharding no-load-optim no-load-rng no-save-optim no-save-rng
   no-initialization
-  allow-run-as-root bind-to deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
+  deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
+  allow-run-as-root bind-to
   moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
   fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]

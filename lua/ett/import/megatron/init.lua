@@ -96,6 +96,7 @@ local function set_expert_layers(hyper, args)
   if not text then return end
   local every = math.tointeger(tonumber(text))
   local list = {}
+  if hyper.layers > 1 << 16 then return end -- the model refuses it
   if every then
     for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 and 1 or 0 end
   else
