@@ -8,8 +8,8 @@ local bench = { summary = "searches: optima, layouts a second, ranks, kills" }
 
 local large = "search --model llama3-70b --cluster dgx_h100 --devices 512 --global-batch 1024 --seq 8192 --json"
 
--- Searches for ranks, in seconds of one core. mpirun and MPI start and end in 0.07 to 0.12 s: a tenth of the time of two
--- ranks in the short search, and 1 % in the long one, which is what several ranks are for.
+-- Searches for ranks, in seconds of one core. mpirun and MPI start and end in 0.07 to 0.12 s: a tenth of the time of
+-- two ranks in the short search, and 1 % in the long one, which is what several ranks are for.
 local for_ranks = {
   { "short", 2, "search --model deepseek-v3 --cluster dgx_h100 --devices 256 --global-batch 1024 --seq 4096 --fix cp=1 "
     .. "--json" },
