@@ -91,18 +91,20 @@ python pretrain_gpt.py $GPT_ARGS $X]])
     end
     local yes, no, unknown = "[ $KIND = 7B ]", '[[ "$KIND" == 70B ]]', "[ -f file ]"
     for _, condition in ipairs { yes, unknown, yes .. " && [ $TP -gt 1 ]", no .. " || " .. yes, "[ ! $KIND = 70B ]",
-      "[ -z $UNSET ]", '[[ "$KIND" = "7B" && $TP -eq 2 ]]', "[[ $TP = 3 || $TP = 2 ]]", unknown .. " || " .. no } do
+      "[ -z $UNSET ]", '[[ "$KIND" = "7B" && $TP -eq 2 ]]', "[[ $TP = 3 || $TP = 2 ]]", unknown .. " || " .. no,
+      "[[ $TP = 2 || $TP = 2 && $TP = 3 ]]", "! " .. no } do
       assert.equal("first=", chosen(condition), condition)
     end
     for _, condition in ipairs { no, yes .. " && " .. no, no .. " || " .. no, "[ ! $KIND = 7B ]", "[ -n ${UNSET} ]",
-      '[ "$UNSET" = "1" ]', '[[ "$KIND" = "7B" && $TP -eq 3 ]]', unknown .. " && " .. no } do
+      '[ "$UNSET" = "1" ]', '[[ "$KIND" = "7B" && $TP -eq 3 ]]', unknown .. " && " .. no,
+      "[ $TP = 2 ] || [ $TP = 2 ] && [ $TP = 3 ]", "! " .. yes, "[[ -f file && $TP = 3 || $TP = 4 ]]" } do
       assert.equal("second=", chosen(condition), condition)
     end
     local neither = "if [ 1 = 2 ]; then\nX='--first'\nelif [ 1 = 3 ]; then\nX='--second'\nelse\nX='--third'\nfi"
     assert.equal("third=", flags(neither))
   end)
 
-  it("hold what commands print as unknown", function()
+  it("keep the output of commands as unknown text", function()
     assert.equal("nnodes=$(sinfo -h | wc -l) nproc-per-node=$(python3 -c \"print(8)\"),x.py seq-length=4096", flags [=[
 NODES=$(sinfo -h | wc -l)
 GPUS=`python3 -c "print(8)"`
@@ -140,8 +142,13 @@ describe("Megatron-LM's flags", function()
     assert.same({ 16, 1, 2, 1024 }, { h.experts, h.top_k, h.moe_every, h.moe_ffn })
     assert.same({ 16, 1.25, true, 1 }, { run.plan.ep, run.plan.capacity_factor, run.plan.pad_to_capacity,
       run.plan.zero })
-    h = read(deepspeed .. "--num-experts 16 --topk 2 --expert-interval 1").model.hyper
-    assert.same({ 2, 1 }, { h.top_k, h.moe_every or 1 })
+    run = read(deepspeed .. "--num-experts 16 --topk 2 --expert-interval 1")
+    h, p = run.model.hyper, run.plan
+    assert.same({ 2, 1, 1.0, true }, { h.top_k, h.moe_every or 1, p.capacity_factor, p.pad_to_capacity })
+    p = read(deepspeed .. "--num-experts 16 --disable-moe-token-dropping").plan
+    assert.same({ nil, nil }, { p.capacity_factor, p.pad_to_capacity })
+    run = read(deepspeed .. "--num-experts 1")
+    assert.same({ nil, nil, "gpt" }, { run.model.hyper.experts, run.plan.capacity_factor, run.architecture })
     assert.equal(12, read(small .. "--bf16 --optimizer fusedadamw", { dp = 1 }).plan.optimizer_bytes)
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)
@@ -268,6 +275,7 @@ model:
     local function of(lines) return read(common .. lines, nil, { vocab = 1000 }, ".yaml") end
     local run = of "  position_embedding_type: ALiBi\n  fsdp: False\n  fsdp_sharding_strategy: full\n"
     assert.same({ 1024, "alibi", 0, 16 }, { run.model.hyper.ffn, run.model.hyper.position, run.plan.zero, run.plan.dp })
+    assert.matches("unknown flags, ignored: --own-list", table.concat(run.model.notes, "\n"), 1, true)
     local p = of("  fsdp: True\n  fsdp_sharding_strategy: grad\n").plan
     assert.same({ 2, "megatron" }, { p.zero, p.stack })
     p = of("  fsdp: True\n  fsdp_sharding_strategy: full\n").plan

@@ -6,6 +6,7 @@
 -- notes.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
+local max_layers = require("ett.model.hyper").fields.layers.most
 local schema = require "ett.base.schema"
 local types = require "ett.import.huggingface_types"
 
@@ -166,7 +167,7 @@ local function read_window(config, hyper)
     local from = config.use_sliding_window and config.max_window_layers
     if type(from) == "number" and type(hyper.layers) == "number" then
       hyper.layer_types, hyper.window_every = {}, nil
-      for i = 1, math.min(hyper.layers, 1 << 16) do
+      for i = 1, math.min(hyper.layers, max_layers) do
         hyper.layer_types[i] = i <= from and "full_attention" or "sliding_attention"
       end
     end

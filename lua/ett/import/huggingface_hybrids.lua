@@ -1,6 +1,8 @@
 --- Hugging Face model types with state-space or linear-attention layers, and encoders.
 --
 -- Returns a function that fills the table of ett.import.huggingface_types; its argument `add` registers one type.
+local max_layers = require("ett.model.hyper").fields.layers.most
+
 local function number(value) return type(value) == "number" and value or nil end
 
 local function text_is(value, wanted) return type(value) == "string" and value == wanted end
@@ -21,7 +23,7 @@ end
 --- A list of layer kinds: attention for the layers (counted from 0) that is_attention accepts, `other` for the rest.
 local function kinds(layers, other, is_attention)
   local list = {}
-  for i = 1, math.min(number(layers) or 0, 1 << 16) do list[i] = is_attention(i - 1) and "full_attention" or other end
+  for i = 1, math.min(number(layers) or 0, max_layers) do list[i] = is_attention(i - 1) and "full_attention" or other end
   return #list > 0 and list or nil
 end
 

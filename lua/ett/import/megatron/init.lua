@@ -7,6 +7,7 @@
 -- with effects that are not modelled; it gives the number of flags without effect on the step.
 local error_module = require "ett.base.error"
 local flags = require "ett.import.megatron.flags"
+local max_layers = require("ett.model.hyper").fields.layers.most
 local model_module = require "ett.model"
 local nemo = require "ett.import.megatron.nemo"
 local plan_of = require "ett.import.megatron.plan_of"
@@ -96,12 +97,12 @@ local function set_expert_layers(hyper, args)
   if not text then return end
   local every = math.tointeger(tonumber(text))
   local list = {}
-  if hyper.layers > 1 << 16 then return end -- the model refuses it
+  if hyper.layers > max_layers then return end -- the model refuses it
   if every then
     for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 and 1 or 0 end
   else
     for digits, times in text:gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
-      for _ = 1, math.min(tonumber(times) or 1, 1 << 16) do
+      for _ = 1, math.min(tonumber(times) or 1, max_layers) do
         for digit in digits:gmatch "%d+" do list[#list + 1] = tonumber(digit) end
       end
     end
@@ -129,6 +130,10 @@ local function set_experts(hyper, args)
   hyper.experts = args:number "num-experts"
   if not hyper.experts then return end
   local deepspeed = args:has "deepspeed" -- Megatron-DeepSpeed has flags and defaults of its own
+  if deepspeed and hyper.experts == 1 then -- a dense model
+    hyper.experts = nil
+    return
+  end
   hyper.top_k = deepspeed and args:number("topk", 1) or args:number("moe-router-topk", 2)
   hyper.moe_ffn = args:number("moe-ffn-hidden-size", hyper.ffn)
   hyper.shared_ffn = args:number "moe-shared-expert-intermediate-size"

@@ -57,7 +57,7 @@ end
 
 local function set_recompute(p, args)
   p.recompute = args:has "recompute-activations" and "selective"
-    or (args:has "checkpoint-activations" or args:has "activations-checkpoint-method") and "full" or "none" -- of 2021
+    or (args:has "checkpoint-activations" or args:has "activations-checkpoint-method") and "full" or "none" -- older names
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   local modules = args.given["recompute-modules"]
   if p.recompute == "selective" and modules then
@@ -123,6 +123,19 @@ local function set_pipeline(p, args, layers)
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
 end
 
+--- Tokens that an expert takes at most, and whether its input is padded to them.
+local function set_capacity(p, args, has_experts)
+  local capacity = args:number "moe-expert-capacity-factor"
+  if capacity and capacity > 0 then -- negative: no capacity limit
+    p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
+  end
+  -- Megatron-DeepSpeed drops tokens by default, and pads.
+  capacity = args:number("moe-train-capacity-factor", args:has "deepspeed" and 1.0 or nil)
+  if capacity and has_experts and not args:has "disable-moe-token-dropping" then
+    p.capacity_factor, p.pad_to_capacity = capacity, true
+  end
+end
+
 local function set_overlaps(p, args)
   p.overlap_tensor = args:has "tp-comm-overlap"
   p.overlap_all_to_all = args:has "overlap-moe-expert-parallel-comm" and "batch"
@@ -130,12 +143,6 @@ local function set_overlaps(p, args)
   if p.ep == 1 then p.overlap_all_to_all = "none" end
   local backend = args:text "moe-flex-dispatcher-backend"
   p.deduplicate_tokens = args:has "moe-enable-deepep" or backend == "deepep" or backend == "hybridep"
-  local capacity = args:number "moe-expert-capacity-factor"
-  if capacity and capacity > 0 then -- negative: no capacity limit
-    p.capacity_factor, p.pad_to_capacity = capacity, args:has "moe-pad-expert-input-to-capacity"
-  end
-  capacity = not args:has "disable-moe-token-dropping" and args:number "moe-train-capacity-factor"
-  if capacity then p.capacity_factor, p.pad_to_capacity = capacity, true end -- DeepSpeed pads
   if args:text "moe-token-dispatcher-type" == "allgather" then
     args:note "--moe-token-dispatcher-type allgather is taken as alltoall"
   end
@@ -185,6 +192,7 @@ return function(args, hyper, given)
   set_recompute(p, args)
   local sharded = set_sharding(p, args)
   set_overlaps(p, args)
+  set_capacity(p, args, hyper.experts ~= nil)
   p.optimizer_bytes = optimizer_bytes(args, p.dtype)
   p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
   p.clip_gradients = args:number("clip-grad", 1.0) > 0

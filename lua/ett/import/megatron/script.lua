@@ -3,7 +3,7 @@
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
 -- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
--- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true. What commands print is
+-- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true. The output of commands is
 -- unknown. Other shell syntax is kept as text.
 local script = {}
 
@@ -109,21 +109,53 @@ local function test_holds(text)
   return nil
 end
 
---- Whether the condition of an `if` holds: tests joined by && and ||, outside or inside of [[ ]]; nil: unknown.
+-- And, or of values of which nil is unknown.
+local function both(a, b)
+  if a == false or b == false then return false end
+  return a and b
+end
+
+local function either(a, b)
+  if a or b then return true end
+  if a == nil or b == nil then return nil end
+  return false
+end
+
+--- Folds the parts of words[first..last] between the given sign: value of each part, joined by `join`.
+local function folded(words, sign, join, value_of)
+  local held, part, any = nil, {}, false
+  for i = 1, #words + 1 do
+    if words[i] == nil or words[i] == sign then
+      local own = value_of(part)
+      if any then held = join(held, own) else held = own end
+      part, any = {}, true
+    else
+      part[#part + 1] = words[i]
+    end
+  end
+  return held
+end
+
+--- Whether tests between brackets hold: && binds tighter than ||.
+local function bracket_holds(words)
+  return folded(words, "||", either, function(part)
+    return folded(part, "&&", both, function(test) return test_holds(table.concat(test, " ")) end)
+  end)
+end
+
+--- Whether the condition of an `if` holds: bracketed tests joined by && and ||, from left to right; nil: unknown.
 local function holds(words)
-  local held, join, from = nil, nil, 1
+  local held, join, part, inside = nil, nil, {}, false
   for i = 1, #words + 1 do
     local word = words[i]
-    if word == nil or word == "&&" or word == "||" then
-      local own = test_holds((table.concat(words, " ", from, i - 1):gsub("^%[+ ", ""):gsub(" %]+$", "")))
-      if join == nil then
-        held = own
-      elseif held == (join == "||") or own == (join == "||") then
-        held = join == "||" -- one side decides
-      elseif held ~= nil then
-        held = own
-      end
-      join, from = word, i + 1
+    if word == nil or not inside and (word == "&&" or word == "||") then
+      local own = bracket_holds(part)
+      if join == nil then held = own else held = (join == "&&" and both or either)(held, own) end
+      join, part = word, {}
+    elseif word:match "^%[%[?$" or word:match "^%]%]?$" then
+      inside = word:sub(1, 1) == "["
+    else
+      part[#part + 1] = word
     end
   end
   return held
