@@ -175,7 +175,7 @@ ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, 
 # Ranks and tiers: an order, a map, a network of three levels with a model of communication of one's own.
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 pp=2 rank_order=tp-pp
-ett: plan: field 'rank_order': dp is missing; an order names every axis of several ranks, like tp-cp-ep-dp-pp
+ett: plan: field 'rank_order': dp is missing; an order must name every axis with more than one rank, like tp-cp-ep-dp-pp
 ?1
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 pp=2 rank_order=pp-dp --json | grep rank_order

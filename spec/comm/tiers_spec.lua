@@ -412,8 +412,8 @@ describe("tiers that are wrong", function()
     local model = model_module.new("mixtral", { layers = 8, hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816,
       vocab = 32000, experts = 8, top_k = 2 })
     for wanted, p in pairs {
-      ["field 'rank_order': tp, dp are missing; an order names every axis of several ranks, like tp-cp-ep-dp-pp"] =
-        { tp = 2, dp = 2, rank_order = "pp" },
+      ["field 'rank_order': tp, dp are missing; an order must name every axis with more than one rank, like "
+        .. "tp-cp-ep-dp-pp"] = { tp = 2, dp = 2, rank_order = "pp" },
       ["field 'rank_order': unknown axis 'tb'; did you mean 'tp'?"] = { rank_order = "tb-cp-ep-dp-pp" },
       ["field 'rank_order': 'tp' is named twice"] = { rank_order = "tp-tp-ep-dp-pp" },
       ["'rank_map[2]' must be a device from 0 to 3, got 4"] = { dp = 4, rank_map = { 0, 4, 1, 2 } },

@@ -448,10 +448,10 @@ describe("a Hugging Face configuration", function()
     assert.same({ "'vision_config' is not estimated, only the language model" }, m.notes)
   end)
 
-  it("notes values that a nested part leaves to its class; null is a value", function()
+  it("notes the defaults used for values that a nested part does not state; null is a value", function()
     local m = built(changed("gemma3-4b text, as published", {}))
-    assert.equal("'text_config' leaves these to the class of gemma3_text: head_dim = 256, num_attention_heads = 8, "
-      .. "num_key_value_heads = 4, vocab_size = 262208", m.notes[2])
+    assert.equal("'text_config' does not state these; the defaults of gemma3_text are used: head_dim = 256, "
+      .. "num_attention_heads = 8, num_key_value_heads = 4, vocab_size = 262208", m.notes[2])
     assert.is_nil(built(changed("llava-1.6-mistral-7b text, as published", {})).hyper.window)
     assert.matches("missing field 'vocab_size'", message { model_type = "llama", hidden_size = 64,
       num_hidden_layers = 1, num_attention_heads = 1 })

@@ -58,7 +58,7 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
-  it("keeps what fits though a smaller micro-batch that hides its all-to-alls in another does not", function()
+  it("keeps plans that fit where the same plans with overlap_all_to_all=batch do not", function()
     local given = { model = require("ett.model").new("mixtral", { layers = 8, hidden = 2048, heads = 16, kv_heads = 8,
       ffn = 4096, vocab = 32000, experts = 8, top_k = 2 }), cluster = "dgx_a100", times = false, devices = 36, keep = 4,
       objective = "memory_bytes", plan = { seq = 1024, global_batch = 144, pp = 1, tp = 1, recompute = "none",

@@ -52,7 +52,8 @@ local latent = { "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_hea
 --- a nested part.
 local function text_part(config, label, notes)
   local kind = config.model_type
-  local outer = type(config.thinker_config) == "table" and config.thinker_config or config -- speech beside a thinker
+  -- Qwen Omni has its text model inside 'thinker_config', beside the speech model.
+  local outer = type(config.thinker_config) == "table" and config.thinker_config or config
   for _, key in ipairs { "text_config", "llm_config", "language_config" } do
     local inner = outer[key]
     if type(inner) == "table" then
@@ -77,19 +78,20 @@ local function text_part(config, label, notes)
   return config
 end
 
---- Adds what a nested part leaves out because its class has the same value.
-local function add_values_of_class(config, kind, key, hyper, notes)
+--- Adds the defaults of values that a nested part does not state.
+local function add_defaults(config, kind, key, hyper, notes)
   local words = {}
-  for _, name in ipairs(schema.keys(types.of_class[kind] or {})) do
+  for _, name in ipairs(schema.keys(types.defaults[kind] or {})) do
     local stated = false
     for _, field in ipairs(common[name]) do stated = stated or config[field] ~= nil end -- null counts
     if not stated then
-      hyper[name] = types.of_class[kind][name]
+      hyper[name] = types.defaults[kind][name]
       words[#words + 1] = ("%s = %d"):format(common[name][1], hyper[name])
     end
   end
   if #words > 0 then
-    notes[#notes + 1] = ("'%s' leaves these to the class of %s: %s"):format(key, kind, table.concat(words, ", "))
+    notes[#notes + 1] = ("'%s' does not state these; the defaults of %s are used: %s"):format(key, kind,
+      table.concat(words, ", "))
   end
 end
 
@@ -233,7 +235,7 @@ function huggingface.hyper(config, label)
   config, key = text_part(config, label, notes)
   local kind, known = type_of(config, label)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
-  if key then add_values_of_class(config, kind, key, hyper, notes) end
+  if key then add_defaults(config, kind, key, hyper, notes) end
   read_common(config, hyper, found)
   check_activation(config, found)
   local functions = config.encoder_function_list

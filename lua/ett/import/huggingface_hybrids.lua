@@ -23,7 +23,9 @@ end
 --- A list of layer kinds: attention for the layers (counted from 0) that is_attention accepts, `other` for the rest.
 local function kinds(layers, other, is_attention)
   local list = {}
-  for i = 1, math.min(number(layers) or 0, max_layers) do list[i] = is_attention(i - 1) and "full_attention" or other end
+  for i = 1, math.min(number(layers) or 0, max_layers) do
+    list[i] = is_attention(i - 1) and "full_attention" or other
+  end
   return #list > 0 and list or nil
 end
 

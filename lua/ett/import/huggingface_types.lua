@@ -211,9 +211,9 @@ types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama",
   mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
   video_llava = "llama", vipllama = "llama" }
 
---- Values of the configuration classes. A nested part states only what differs from them; a file of one model states
---- all.
-types.of_class = {
+--- Default values of the configuration classes in Hugging Face transformers. A nested part of a file states only what
+--- differs from them.
+types.defaults = {
   llama = { hidden = 4096, ffn = 11008, layers = 32, heads = 32, vocab = 32000 },
   mistral = { hidden = 4096, ffn = 14336, layers = 32, heads = 32, kv_heads = 8, vocab = 32000, window = 4096 },
   qwen2 = { hidden = 4096, ffn = 22016, layers = 32, heads = 32, vocab = 151936 },

@@ -21,10 +21,16 @@ function ranks.inner(order) return order and order:sub(1, 9) == "tp-cp-ep-" and 
 local codes, code_of = {}, {}
 for i, axis in ipairs(ranks.axes) do code_of[axis] = i - 1 end
 
+local function axes_of(order)
+  local list = {}
+  for axis in (order .. "-"):gmatch "(.-)%-" do list[#list + 1] = axis end
+  return list
+end
+
 --- The error in the text of an order; nil if it is valid.
 function ranks.fault(order)
   local seen, missing = {}, {}
-  for axis in (order .. "-"):gmatch "(.-)%-" do
+  for _, axis in ipairs(axes_of(order)) do
     if not code_of[axis] then
       return ("unknown axis '%s'%s; an order is like %s"):format(axis,
         error_module.suggestion(axis, ranks.axes), ranks.default)
@@ -37,15 +43,14 @@ function ranks.fault(order)
     if not seen[axis] then missing[#missing + 1] = axis end
   end
   if #missing == 0 then return nil end
-  return ("%s %s missing; an order names every axis of several ranks, like %s"):format(table.concat(missing, ", "),
-    #missing == 1 and "is" or "are", ranks.default)
+  return ("%s %s missing; an order must name every axis with more than one rank, like %s"):format(
+    table.concat(missing, ", "), #missing == 1 and "is" or "are", ranks.default)
 end
 
 --- An order with the unnamed axes of one rank added, where the default order has them; other orders as they are.
 ---@param p table degrees by axis
 function ranks.completed(order, p)
-  local list, place = {}, {}
-  for axis in (order .. "-"):gmatch "(.-)%-" do list[#list + 1] = axis end
+  local list, place = axes_of(order), {}
   for _, axis in ipairs(list) do
     if not code_of[axis] then return order end
     place[axis] = true

@@ -128,8 +128,9 @@ local function with_table(self, op, shape, dtype, pass, answer)
 end
 
 -- Raises an error if a time is far below the limits of peak and memory: it is probably in the wrong unit. Caches may be
--- ten times as fast as memory. Outside the samples a model may be constant while its operator grows in several
--- dimensions (assumed: in two). Marks samples of another device that the user accepted.
+-- ten times as fast as memory. `outside` is the number of doublings beyond the samples. There a model may stay constant
+-- while the work of its operator grows fourfold with each doubling (assumed: two dimensions grow). Marks samples of
+-- another device that the user accepted.
 local function checked(self, op, shape, dtype, pass, answer)
   local device = self.cluster.device
   local peak = device_module.peak(device, dtype)

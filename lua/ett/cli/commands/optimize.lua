@@ -186,7 +186,8 @@ local function watched(settings, quiet)
   end
 end
 
-local real_gap, least_real_gap = 0.005, 1e-6 -- with --real a smaller one may take minutes
+-- The gap of --real, and the least one: with 1e-300 searches of 10 to 17 s were seen.
+local real_gap, least_real_gap = 0.005, 1e-6
 
 --- The gap of a search.
 local function gap_of(opts)
@@ -271,8 +272,8 @@ return {
       most = 1 },
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
-    { "gap", "G", "stop when proven within this fraction; 0 with --real: 0.005", kind = "number", least = 0, most = 1,
-      default = 0 },
+    { "gap", "G", "stop when proven within this fraction (with --real, 0 means 0.005)", kind = "number", least = 0,
+      most = 1, default = 0 },
     { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
     { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
     { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep", writes = true },

@@ -56,8 +56,8 @@ local function kept(list, names)
 end
 
 local function set_recompute(p, args)
-  p.recompute = args:has "recompute-activations" and "selective"
-    or (args:has "checkpoint-activations" or args:has "activations-checkpoint-method") and "full" or "none" -- older names
+  local full_in_older_names = args:has "checkpoint-activations" or args:has "activations-checkpoint-method"
+  p.recompute = args:has "recompute-activations" and "selective" or full_in_older_names and "full" or "none"
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   local modules = args.given["recompute-modules"]
   if p.recompute == "selective" and modules then
