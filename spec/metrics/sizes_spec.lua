@@ -54,4 +54,20 @@ describe("damaged times", function()
       assert.same({ long_dur = 1, no_ts = 2 }, counts)
     end)
   end)
+
+  it("of complete events without a duration count as 0 and are named", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    for i = 1, 5 do r:kernel("gemm", 100 * i, 50) end
+    r.events[2].dur = nil
+    r.events[3].dur = json.null
+    r:add{ ph = "i", cat = "cpu_instant_event", name = "[memory]", pid = 100, tid = 1, ts = 500 } -- has none
+    maker.with({ r }, function(folder)
+      local view <close> = assert(require("ett.trace.view").open(folder, {}))
+      local found = metrics.compute(metrics.load("device_time"), view).ranks["0"]
+      assert.same({ 150, 450, 5 }, { found.busy_us, found.gpu_span_us, found.kernels })
+      local counts = {}
+      for _, warning in ipairs(view.trace.warnings) do counts[warning.code] = warning.count end
+      assert.same({ no_dur = 2 }, counts)
+    end)
+  end)
 end)

@@ -33,6 +33,7 @@ static const struct {
     [ETT_DAMAGE_LONG_DUR] = {"long_dur", "an event lasts longer than 30 days, as after a "
                                          "wrapped subtraction; its row is excluded"},
     [ETT_DAMAGE_NO_TS] = {"no_ts", "an event has no ts; its row is excluded"},
+    [ETT_DAMAGE_NO_DUR] = {"no_dur", "a complete event has no duration; it counts as 0"},
     [ETT_DAMAGE_ARGS_NOT_OBJECT] = {"args_not_object",
                                     "an event's args are not an object; ignored"},
     [ETT_DAMAGE_UNMATCHED_BEGIN] = {"unmatched_begin",

@@ -6,7 +6,7 @@ typedef struct event_state {
   int64_t ts, dur, pid, tid, correlation, stream, device;
   uint32_t has; /* ETT_JSON_ARG_… seen */
   uint16_t category_id;
-  uint8_t ph, pid_type, tid_type, has_ts, bad_time;
+  uint8_t ph, pid_type, tid_type, has_ts, has_dur, bad_time;
   uint8_t has_category; /* 1: in category, 2: in category_id */
 } event_state;
 

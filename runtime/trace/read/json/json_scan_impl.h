@@ -157,6 +157,8 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   }
   if (!e->has_ts)
     ett_json_hurt(s, ETT_DAMAGE_NO_TS, offset);
+  if (!e->has_dur && e->ph == 'X')
+    ett_json_hurt(s, ETT_DAMAGE_NO_DUR, offset);
   if (e->bad_time || !e->has_ts)
     row.ph |= ETT_PH_INVALID;
   if (__builtin_add_overflow(row.ts, row.dur, &(int64_t){0}))
@@ -227,6 +229,7 @@ static inline const char *event_time(ett_json_scan *s, const char *p, const char
     e->has_ts = 1;
   } else {
     e->dur = value;
+    e->has_dur = 1;
   }
   return q;
 }
@@ -305,7 +308,7 @@ static inline const char *member(ett_json_scan *s, const char *p, const char *en
 static inline void no_event(event_state *e, const char *p) {
   e->has = 0;
   e->ph = e->pid_type = e->tid_type = e->has_category = 0;
-  e->has_ts = e->bad_time = 0;
+  e->has_ts = e->has_dur = e->bad_time = 0;
   e->name = (span){p, 0, 0, 0};
   e->ts = e->dur = e->pid = e->tid = 0;
 }

@@ -29,6 +29,7 @@ static inline const char *known_time(ett_json_scan *s, const char *p, const char
     e->has_ts = 1;
   } else {
     e->dur = (int64_t)whole;
+    e->has_dur = 1;
   }
   return q;
 }
