@@ -208,6 +208,18 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("sm: kernels that run at the same time cover a multiprocessor once", function()
+    local r = maker.new{ rank = 0 }
+    local function on(stream, blocks) return { stream = stream, args = { ["blocks per SM"] = blocks } } end
+    r:step(1, 60, 100)
+    r:kernel("a", 0, 100, on(7, 0.5)):kernel("b", 50, 100, on(8, 0.75)):kernel("c", 50, 50, on(9, 0.25))
+    r:kernel("d", 180, 20, on(7, 3)):kernel("e", 190, 0, on(8, 3))
+    maker.with({ r }, function(folder)
+      near((0.5 * 50 + 1 * 50 + 0.75 * 50 + 1 * 20) / 200, assert(maker.metric(folder, "sm")).sm_coverage_over_span)
+      near((1 * 40 + 0.75 * 50) / 100, assert(maker.metric(folder, "sm", { step = 1 })).sm_coverage_over_span)
+    end)
+  end)
+
   it("pipeline_bubble: device time outside the stage's ranges", function()
     local r = maker.new{ rank = 0 }
     r:host("user_annotation", "forward_step", 0, 20)
@@ -387,6 +399,18 @@ describe("the GPU metrics on a hand-made trace", function()
       assert.equal(1, found.short_rows)
       -- Queue over 0-502: 1 for 0-50, 2 for 50-200, 1 for 200-300, 0, 1 for 490-502.
       near((50 + 300 + 100 + 12) / 502, found.mean_queue)
+    end)
+  end)
+
+  it("launch_stats: a kernel that ends before its launch call does not shorten the queue of others", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("early", 100, 20, { launch = { ts = 180, dur = 5 } }) -- a device clock behind the host's
+    r:kernel("a", 200, 100, { launch = { ts = 100, dur = 5 } })
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "launch_stats")).ranks["0"]
+      assert.equal(1, found.max_queue)
+      near(1, found.mean_queue) -- 1 over 100-300
+      near((100 - 80) / 2, found.mean_delay_us)
     end)
   end)
 

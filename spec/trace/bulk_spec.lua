@@ -52,7 +52,8 @@ describe("ett.bulk", function()
         -- The mean queue is the rows' waiting time over the whole time.
         local from, to, waiting, most = math.huge, -math.huge, 0, 0
         for _, p in ipairs(points) do
-          from, to, waiting = math.min(from, p[1], p[2]), math.max(to, p[1], p[2]), waiting + p[2] - p[1]
+          local stop = math.max(p[1], p[2]) -- a row that ends before its call starts counts nowhere
+          from, to, waiting = math.min(from, p[1]), math.max(to, stop), waiting + stop - p[1]
           local depth = 0
           for _, q in ipairs(points) do
             if q[1] <= p[1] and q[2] > p[1] then depth = depth + 1 end
@@ -73,6 +74,23 @@ describe("ett.bulk", function()
           end
         end
         assert.same({ causes.host, causes.device, causes.unknown }, { bulk.idle(rows, calls, gaps) })
+        local cuts, covered = { from + 100000, to - 100000 }, 0
+        for i = 1, #rows do
+          for _, at in ipairs{ own.ts[i], own["end"][i] } do
+            if at > cuts[1] and at < cuts[2] then cuts[#cuts + 1] = at end
+          end
+        end
+        local low, high = cuts[1], cuts[2]
+        table.sort(cuts)
+        for k = 1, #cuts - 1 do
+          local sum = 0
+          for i = 1, #rows do
+            local runs = own.ts[i] <= cuts[k] and cuts[k] < own["end"][i]
+            sum = sum + (runs and math.min(1, own["blocks per SM"][i] or 0) or 0)
+          end
+          covered = covered + math.min(1, sum) * (cuts[k + 1] - cuts[k])
+        end
+        assert.near(covered, bulk.covered(rows, "blocks per SM", 1, low, high), 1e-3)
         for _, order in ipairs{ "ts", "dur" } do
           local weighted, ticks, picked = 0, 0, rows:sort(order)
           local columns = stats.columns(picked, { "dur", "blocks per SM" })

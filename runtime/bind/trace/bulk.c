@@ -64,6 +64,20 @@ static int bulk_weighted(lua_State *L) {
   return 2;
 }
 
+/* bulk.covered(rows, arg, cap, from, to) -> sum over time of min(cap, sum of the arg over
+ * the rows that run) (ticks) */
+static int bulk_covered(lua_State *L) {
+  const ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  const uint32_t arg = ett_lua_arg_column(L, x->t, luaL_checkstring(L, 2));
+  const double cap = luaL_checknumber(L, 3);
+  double covered;
+  ett_lua_check_memory(L, ett_arg_covered(x->t, x->s.rows, x->s.count, arg, cap,
+                                          luaL_checkinteger(L, 4),
+                                          luaL_checkinteger(L, 5), &covered));
+  lua_pushnumber(L, covered);
+  return 1;
+}
+
 /* bulk.sorted(list of integers or of floats) -> a sorted copy; nil for other lists */
 static int bulk_sorted(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
@@ -100,11 +114,8 @@ static int bulk_sorted(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"sorted", bulk_sorted},
-    {"launches", bulk_launches},
-    {"idle", bulk_idle},
-    {"weighted", bulk_weighted},
-    {NULL, NULL},
+    {"sorted", bulk_sorted},     {"launches", bulk_launches}, {"idle", bulk_idle},
+    {"weighted", bulk_weighted}, {"covered", bulk_covered},   {NULL, NULL},
 };
 
 int luaopen_ett_bulk(lua_State *L);

@@ -73,7 +73,7 @@ int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_
     const int64_t call = ETT_ROW(t, ts, calls[i]), call_dur = ETT_ROW(t, dur, calls[i]);
     delays[m] = ts - call;
     launches[m] = call;
-    ends[m] = ts + dur;
+    ends[m] = ts + dur > call ? ts + dur : call; /* it was never in the queue */
     out->delay_sum += (double)(ts - call);
     out->call_sum += (double)call_dur;
     out->short_rows += dur < call_dur;
@@ -111,32 +111,82 @@ void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t
   }
 }
 
-void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
-                      double cap, double *weighted, double *ticks) {
+/* The number in a row's arg. Selections are almost always in row order, so that the next
+ * entry is close to the last one, *at. */
+static int number_of(const ett_trace *t, uint32_t arg, uint32_t row, uint32_t *at,
+                     double *value) {
   const ett_trace_arg *args = t->args[arg];
   const uint32_t length = t->arg_lengths[arg];
+  if (row == ETT_TRACE_NONE)
+    return 0;
+  for (uint32_t step = 0; step < 64 && *at < length && args[*at].row < row; step++)
+    (*at)++;
+  if (*at == length || args[*at].row != row) {
+    const ett_trace_arg *found = ett_trace_arg_at(t, arg, row);
+    if (!found)
+      return 0;
+    *at = (uint32_t)(found - args);
+  }
+  return ett_arg_number(t, &args[*at], value);
+}
+
+void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
+                      double cap, double *weighted, double *ticks) {
   uint32_t at = 0;
   *weighted = *ticks = 0;
   for (size_t i = 0; i < n; i++) {
-    if (rows[i] == ETT_TRACE_NONE)
-      continue;
-    /* Selections are almost always in row order, so the next entry is close. */
-    uint32_t step = 0;
-    while (at < length && args[at].row < rows[i] && step < 64)
-      at++, step++;
-    if (at == length || args[at].row != rows[i]) {
-      const ett_trace_arg *found = ett_trace_arg_at(t, arg, rows[i]);
-      if (!found)
-        continue;
-      at = (uint32_t)(found - args);
-    }
     double value;
-    if (!ett_arg_number(t, &args[at], &value))
+    if (!number_of(t, arg, rows[i], &at, &value))
       continue;
     const double dur = (double)ETT_ROW(t, dur, rows[i]);
     *weighted += (value < cap ? value : cap) * dur;
     *ticks += dur;
   }
+}
+
+/* A value that begins or ends. */
+typedef struct change {
+  int64_t at;
+  double by;
+} change;
+
+static int by_time(const void *a, const void *b) {
+  const change *x = a, *y = b;
+  return x->at != y->at ? (x->at < y->at ? -1 : 1) : (x->by > y->by) - (x->by < y->by);
+}
+
+int ett_arg_covered(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
+                    double cap, int64_t from, int64_t to, double *covered) {
+  *covered = 0;
+  if (n == 0)
+    return 0;
+  change *changes = malloc(2 * n * sizeof *changes);
+  if (!changes)
+    return -1;
+  uint32_t at = 0;
+  size_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    double value;
+    if (!number_of(t, arg, rows[i], &at, &value))
+      continue;
+    int64_t start = ETT_ROW(t, ts, rows[i]), end = start + ETT_ROW(t, dur, rows[i]);
+    start = start > from ? start : from;
+    end = end < to ? end : to;
+    value = value < cap ? value : cap; /* bounds the rounding of the sum */
+    if (start < end && value > 0) {
+      changes[count++] = (change){start, value};
+      changes[count++] = (change){end, -value};
+    }
+  }
+  qsort(changes, count, sizeof *changes, by_time);
+  double sum = 0;
+  for (size_t i = 0; i + 1 < count; i++) {
+    sum += changes[i].by;
+    const double value = sum < cap ? sum : cap;
+    *covered += value * (double)(changes[i + 1].at - changes[i].at);
+  }
+  free(changes);
+  return 0;
 }
 
 /* Bits of a double, mapped so that they sort as integers in the order of the numbers. */

@@ -15,7 +15,8 @@ typedef struct ett_launch_stats {
   size_t short_rows; /* shorter than their launch call */
   double delay_sum, call_sum;
   int64_t delay_p50, delay_p95, delay_max; /* start of the row - start of the call */
-  int64_t queue_most; /* maximum number of launched, unfinished rows */
+  int64_t queue_most; /* maximum number of launched, unfinished rows; a row that ends
+                       * before its call starts, as with skewed clocks, is none */
   double queue_mean;  /* time average of that number; NAN if no time passed */
 } ett_launch_stats;
 
@@ -37,6 +38,11 @@ void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t
 /* Sum over the rows that have the arg of min(cap, value) x duration, and of duration. */
 void ett_arg_weighted(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
                       double cap, double *weighted, double *ticks);
+
+/* The sum of the arg over the rows that run at a time, at most cap, summed over the ticks
+ * from `from` to `to`. 0, or -1 when memory ran out. */
+int ett_arg_covered(const ett_trace *t, const uint32_t *rows, size_t n, uint32_t arg,
+                    double cap, int64_t from, int64_t to, double *covered);
 
 /* Sorts numbers without NaN; spare has count entries. */
 void ett_sort_numbers(double *numbers, double *spare, size_t count);
