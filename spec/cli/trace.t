@@ -121,6 +121,11 @@ $ cd $SPEC && ett trace --diff trace_run trace_run | head -2
 first  trace_run: 1 file (kineto), 3 events, ... MB
 second trace_run: 1 file (kineto), 3 events, ... MB
 
+$ mkdir cut && head -c -40 $SPEC/trace_run/rank0.json > cut/rank0.json && ett trace --diff $SPEC/trace_run cut | grep -c ends
+ett: trace: cut/rank0.json at byte ...: the file ends inside a value; the data before it was read
+0
+?1
+
 # Samples of operators by the targets of a sampling configuration.
 $ ett samples
 ett: samples: expected from-trace or merge; `ett samples --help` explains both

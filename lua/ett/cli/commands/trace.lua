@@ -226,6 +226,8 @@ local function print_diff(paths, opts, chosen)
   if #paths ~= 2 then error_module.raise("usage", "trace: --diff takes two traces, got %d", #paths) end
   local first <close> = open(paths[1], opts, chosen)
   local second <close> = open(paths[2], opts, chosen)
+  warn(first, opts)
+  warn(second, opts)
   local diff = require "ett.trace.diff"
   local result = diff.compare(first, second, opts)
   local shaped, operators = pcall(diff.operators, first, second, opts)
