@@ -95,6 +95,11 @@ describe("ett.trace.operators", function()
     maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
     assert.is_nil(result)
     assert.matches("record_shapes=True", why)
+    r:host("cpu_op", "aten::relu", 50, 10, { args = { ["Input Dims"] = "[[64, 16]]" } })
+    maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
+    assert.is_nil(result)
+    assert.equal("needs operators with shapes on the host; none with shapes is one that ett knows (aten::mm …)",
+      why.message or why)
   end)
 
   it("counts FLOPs and bytes of a product by hand", function()

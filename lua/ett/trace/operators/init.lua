@@ -157,7 +157,9 @@ function operators.of_view(view, any)
     return { list, shaped }
   end)
   if found[2] == 0 and not any then
-    view:missing("needs operators with shapes on the host; record with record_shapes=True")
+    local shaped = #view:class_rows("cpu_op"):where { has_arg = "Input Dims" } > 0
+    view:missing("needs operators with shapes on the host; %s", shaped
+      and "none with shapes is one that ett knows (aten::mm …)" or "record with record_shapes=True")
   end
   return found[1]
 end
