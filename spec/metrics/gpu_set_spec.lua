@@ -193,6 +193,19 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("device_time: only complete events are device rows", function()
+    local r = maker.new{ rank = 0 }
+    r:kernel("gemm", 100, 50, { launch = { ts = 90, dur = 5 } })
+    for i, ph in ipairs{ "b", "e", "n", "i", "C" } do
+      r:kernel("range", 100 * i, nil, { launch = { ts = 90, dur = 5 } })
+      r.events[#r.events].ph = ph
+    end
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "device_time")).ranks["0"]
+      assert.same({ 1, 1, 50 }, { found.device_ops, found.comp_kernels, found.gpu_span_us })
+    end)
+  end)
+
   it("sm: coverage weighted by time", function()
     local r = maker.new{ rank = 0 }
     local function args(blocks, warps, occupancy)

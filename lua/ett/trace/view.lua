@@ -168,12 +168,13 @@ local function only_launched(self, rows)
   return launched
 end
 
---- All device rows; with options.launched_only those launched by a recorded call. On MTIA, whose rows have one
+--- All complete device rows; with options.launched_only those launched by a recorded call. On MTIA, whose rows have one
 --- category, excludes rows that wait for an event or record one.
 function View:device_rows()
   return cached(self, "device_rows", function()
     local t = self:events_needed()
-    local rows, mtia = t:events{ class = device_classes }, t:events{ category = "mtia_ccp_events" }
+    local rows = t:events{ class = device_classes, ph = "X" }
+    local mtia = t:events{ category = "mtia_ccp_events", ph = "X" }
     if #mtia > 0 then rows = rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } }) end
     return self.options.launched_only and only_launched(self, rows) or rows
   end)
@@ -420,7 +421,9 @@ function View:tolerance()
 end
 
 --- Launch calls of the trace.
-function View:launch_calls() return self:class_rows("runtime") end
+function View:launch_calls()
+  return cached(self, "launch_calls", function() return self:class_rows("runtime"):where{ ph = "X" } end)
+end
 
 --- Rows of a kind of all lanes that start in the window.
 function View:lane_sum(what)
