@@ -88,3 +88,24 @@ describe("several recordings of one rank", function()
     end)
   end)
 end)
+
+describe("a file merged from several ranks", function()
+  it("is named, for its correlation ids are of several processes", function()
+    local one, merged = maker.new{ rank = 0 }, maker.new{ rank = 0 }
+    for i, r in ipairs{ one, merged } do
+      r:kernel("gemm", 100, 50, { launch = { ts = 90, dur = 5 } })
+      r:kernel("gemm", 200, 50, { launch = { ts = 190, dur = 5 } })
+      for _, event in ipairs(r.events) do
+        if i == 2 and event.ts > 1000180 then event.pid = "[TP01] " .. event.pid end
+      end
+    end
+    for count, r in pairs{ [0] = one, [1] = merged } do
+      maker.with({ r }, function(folder)
+        local view <close> = assert(require("ett.trace.view").open(folder, {}))
+        local list = view:warnings()
+        assert.equal(count, #list)
+        if count > 0 then assert.matches("calls are of 2 processes, as in a file merged", list[1].message) end
+      end)
+    end
+  end)
+end)

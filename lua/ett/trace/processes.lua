@@ -120,4 +120,21 @@ function processes.recordings(view)
   return home, #set
 end
 
+--- Warnings on files that other tools merged from several ranks: their launch calls are of several processes. Equal
+--- correlation ids of two ranks cannot be told apart. (MTIA's calls are of two processes in one recording.)
+function processes.merged(view)
+  local calls, counts, list = view:launch_calls(), {}, {}
+  for _, group in ipairs((calls - calls:where{ category = "mtia_runtime" }):group{ "file", "pid" }) do
+    counts[group.file] = (counts[group.file] or 0) + 1
+  end
+  for _, file in ipairs(view.trace.files) do
+    if file.kind == "kineto" and (counts[file.index] or 0) > 1 then
+      list[#list + 1] = { file = file.path, code = "merged", count = 1, message =
+        ("its launch calls are of %d processes, as in a file merged from several ranks; launch delays, operators and "
+          .. "ranks may be wrong; read the file of each rank instead"):format(counts[file.index]) }
+    end
+  end
+  return list
+end
+
 return processes

@@ -185,7 +185,7 @@ function View:processes()
   return cached(self, "processes", function() return processes.list(self) end)
 end
 
---- Warnings of the reader, without those on a rank's further recordings (ett.trace.processes).
+--- Warnings of the reader, without those on a rank's further recordings, and on merged files (ett.trace.processes).
 function View:warnings()
   local list, twice = {}, {}
   for _, w in ipairs(self.trace.warnings) do
@@ -196,6 +196,7 @@ function View:warnings()
     end
     if w.code ~= "duplicate_rank" or twice[w.file] then list[#list + 1] = w end
   end
+  for _, w in ipairs(processes.merged(self)) do list[#list + 1] = w end
   return list
 end
 
