@@ -179,21 +179,27 @@ describe("ett.trace readers", function()
     end
   end)
 
-  it("tells ranks from distributedInfo, then the file name, else says it does not know", function()
+  it("tells ranks from distributedInfo, then the file name, then the folder, else says it does not know", function()
     write("rank-7.json", document({ event {} }, '"distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, '))
     write("kineto_trace_5.json", document({ event {} }, ""))
     write("other.json", document({ event {} }, ""))
     write("worker5.json", document({ event {} }, ""))
+    for _, name in ipairs { "rank11", "worker_12", "rank-13 old", "gpu14" } do
+      assert(require("lfs").mkdir(folder .. "/" .. name))
+      write(name .. "/step_" .. name:match("%d+") .. ".json", document({ event {} }, ""))
+    end
     local t = open(folder)
     local found = {}
     for _, f in ipairs(t.files) do
       found[f.path:match("[^/]*$")] = { f.rank or "none", f.rank_source }
     end
     assert.same({ ["rank-7.json"] = { 3, "distributedInfo" }, ["kineto_trace_5.json"] = { 5, "file name" },
-      ["worker5.json"] = { 5, "file name" }, ["other.json"] = { "none", "unknown" } }, found)
-    assert.same({ "duplicate_rank", "unknown_rank" }, codes(t))
-    assert.equal(8, t.files[3].world_size)
-    assert.equal(4, #t:events())
+      ["worker5.json"] = { 5, "file name" }, ["other.json"] = { "none", "unknown" },
+      ["step_11.json"] = { 11, "folder name" }, ["step_12.json"] = { 12, "folder name" },
+      ["step_13.json"] = { "none", "unknown" }, ["step_14.json"] = { "none", "unknown" } }, found)
+    assert.same({ "duplicate_rank", "unknown_rank", "unknown_rank", "unknown_rank" }, codes(t))
+    assert.equal(8, t.files[5].world_size)
+    assert.equal(8, #t:events())
   end)
 
   describe("with damage", function()

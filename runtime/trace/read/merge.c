@@ -112,9 +112,10 @@ static int describe_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t p
       f->base_ns = strtoll(x->value + (x->value[0] == '"'), NULL, 10);
     }
   }
-  if (!f->has_rank && ett_rank_of_name(s->path, &f->rank)) {
+  const char *source = f->has_rank ? NULL : ett_rank_of_path(s->path, &f->rank);
+  if (source) {
     f->has_rank = true;
-    f->rank_source = "file name";
+    f->rank_source = source;
   }
   return 0;
 }
@@ -165,7 +166,7 @@ static int warn_of_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t pa
     return -1;
   if (!t->has_rank &&
       merge_warn(m, i, "unknown_rank", 1, 0, 0,
-                 "neither distributedInfo nor the file name has its rank"))
+                 "neither distributedInfo nor the name of the file or its folder has its rank"))
     return -1;
   for (uint32_t k = 0; k < i; k++)
     if (t->has_rank && m->t->files[k].has_rank && m->t->files[k].rank == t->rank &&

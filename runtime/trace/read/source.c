@@ -396,28 +396,51 @@ static int number_before(const char *name, const char *tail, int64_t *rank) {
   return 1;
 }
 
-int ett_rank_of_name(const char *path, int64_t *rank) {
+/* The digits at d, at most 6, as a number; their end, or NULL. */
+static const char *rank_digits(const char *d, int64_t *rank) {
+  const char *e = d;
+  while (isdigit((unsigned char)*e))
+    e++;
+  if (e == d || e - d > 6)
+    return NULL;
+  *rank = strtoll(d, NULL, 10);
+  return e;
+}
+
+/* The rank of a folder rank3, rank_3, worker-3. */
+static int rank_of_folder(const char *path, const char *file, int64_t *rank) {
+  const char *name = file == path ? file : file - 1;
+  while (name > path && name[-1] != '/')
+    name--;
+  static const char *const before[] = {"rank", "worker"};
+  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+    const size_t length = strlen(before[i]);
+    if (strncasecmp(name, before[i], length) != 0)
+      continue;
+    const char *d = name + length;
+    const char *e = rank_digits(d + (*d == '-' || *d == '_'), rank);
+    if (e && *e == '/')
+      return 1;
+  }
+  return 0;
+}
+
+const char *ett_rank_of_path(const char *path, int64_t *rank) {
   const char *name = strrchr(path, '/');
   name = name ? name + 1 : path;
   if (number_before(name, ".et", rank) || number_before(name, ".et.gz", rank) ||
       number_before(name, ".et.zst", rank))
-    return 1;
+    return "file name";
   static const char *const before[] = {"rank", "worker", "-w-", "trace"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     for (const char *p = name; (p = strcasestr(p, before[i])) != NULL; p++) {
       const char *d = p + strlen(before[i]);
       if (*d == '-' || *d == '_' || *d == '.')
         d++;
-      const char *e = d;
-      while (isdigit((unsigned char)*e))
-        e++;
-      if (e == d || e - d > 6)
-        continue;
-      if (i == 3 && *e != '.')
-        continue; /* trace_12.json, not trace_12_of.json */
-      *rank = strtoll(d, NULL, 10);
-      return 1;
+      const char *e = rank_digits(d, rank);
+      if (e && (i < 3 || *e == '.')) /* trace_12.json, not trace_12_of.json */
+        return "file name";
     }
   }
-  return 0;
+  return rank_of_folder(path, name, rank) ? "folder name" : NULL;
 }

@@ -24,8 +24,9 @@ typedef struct ett_sources {
 int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode, ett_err *err);
 void ett_sources_free(ett_sources *s);
 
-/* The rank in a file name: rank3, rank-3, worker3, kineto_trace_3.json, host-w-3. Returns
- * 1 if there is one. */
-int ett_rank_of_name(const char *path, int64_t *rank);
+/* The rank in a file name: rank3, rank-3, worker3, kineto_trace_3.json, host-w-3; else
+ * that of a folder rank3, worker_3. Returns "file name", "folder name", or NULL if there
+ * is none. */
+const char *ett_rank_of_path(const char *path, int64_t *rank);
 
 #endif
