@@ -283,13 +283,19 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
-  it("a window may have no end", function()
+  it("a window is cut to the trace: time before and after it is not idle", function()
     local r = maker.new{ rank = 0, world = 1 }
-    r:kernel("gemm", 10, 20):kernel("gemm", 50, 20)
+    r:host("cpu_op", "aten::mm", 0, 5):kernel("gemm", 10, 20):kernel("gemm", 50, 20):host("cpu_op", "last", 90, 10)
     maker.with({ r }, function(folder)
-      local whole = assert(maker.metric(folder, "device_time", { window = { 0, 1 } }))
-      local endless = assert(maker.metric(folder, "device_time", { window = { 0, 1e300 } }))
-      assert.equal(whole.ranks["0"].busy_us, endless.ranks["0"].busy_us)
+      for _, each in ipairs{ { 0, 1e300, 40, 100 }, { -1e300, 1e300, 40, 100 }, { -3, 0.02, 10, 20 },
+        { 0.06, 0.5, 10, 40 }, { 0.02, 0.06, 20, 40 } } do
+        local found = assert(maker.metric(folder, "device_time", { window = { each[1], each[2] } })).ranks["0"]
+        assert.same({ each[3], each[4], each[4] - each[3] }, { found.busy_us, found.gpu_span_us, found.idle_us })
+      end
+      for _, metric in ipairs(require("ett.trace.metrics").names()) do -- nothing in it
+        local result, why = maker.metric(folder, metric, { window = { 0.1, 1 } })
+        assert.is_true(result ~= nil or type(why) == "string")
+      end
     end)
   end)
 

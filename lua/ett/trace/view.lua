@@ -245,11 +245,12 @@ function View:steps()
   end)
 end
 
---- The window of options.window in ticks: from, to.
+--- The window of options.window in ticks: from, to. It is cut to the trace, because no time outside it was recorded.
 function View:given_window()
   local tick, window = self.trace.ticks_per_second // 1000, self.options.window
-  local function at(ms) -- clamped to the range of ticks: 1e300 means no end
-    return self.trace.start + math.floor(math.max(-2.0 ^ 61, math.min(2.0 ^ 61, ms * tick + 0.5)))
+  local length = self.trace.stop - self.trace.start
+  local function at(ms)
+    return self.trace.start + math.floor(math.max(0.0, math.min(length, ms * tick + 0.5)))
   end
   return at(window[1]), at(window[2])
 end

@@ -165,8 +165,9 @@ static int warn_of_file(merge *m, uint32_t i, ett_trace_part *first, uint32_t pa
   if (t->event_count == 0 && merge_warn(m, i, "no_events", 1, 0, 0, "it holds no events"))
     return -1;
   if (!t->has_rank &&
-      merge_warn(m, i, "unknown_rank", 1, 0, 0,
-                 "neither distributedInfo nor the name of the file or its folder has its rank"))
+      merge_warn(
+          m, i, "unknown_rank", 1, 0, 0,
+          "neither distributedInfo nor the name of the file or its folder has its rank"))
     return -1;
   for (uint32_t k = 0; k < i; k++)
     if (t->has_rank && m->t->files[k].has_rank && m->t->files[k].rank == t->rank &&
