@@ -80,7 +80,7 @@ static int tensor_new(lua_State *L) {
   return 1;
 }
 
-/* tensor:view(first from 1, count) shares memory and keeps the owner alive. */
+/* tensor:view(first from 1, count) shares the memory, also after the tensor is closed. */
 static int tensor_view(lua_State *L) {
   ett_tensor *t = ett_lua_tensor(L, 1);
   lua_Integer first = luaL_checkinteger(L, 2), count = luaL_checkinteger(L, 3);
@@ -93,8 +93,8 @@ static int tensor_view(lua_State *L) {
   luaL_setmetatable(L, ETT_TENSOR_TYPE);
   v->data = t->data + first - 1;
   v->count = (size_t)count;
-  lua_pushvalue(L, 1);
-  lua_setiuservalue(L, -2, 1);
+  lua_getiuservalue(L, 1, 1);
+  lua_setiuservalue(L, -2, 1); /* the block, as in tensor_new */
   return 1;
 }
 
