@@ -135,8 +135,9 @@ static bool within(double value, const double range[2]) {
 }
 
 /* Coordinate search over the logarithms of the scales, limited to a factor of 4 around
- * the start (16 for a variance): few points do not separate structure from noise. */
-static void search(ett_sample_surface *s) {
+ * the start (16 for a variance): few points do not separate structure from noise. Returns
+ * as factorise() does. */
+static double search(ett_sample_surface *s) {
   scale list[MOST_WIDTH + 3];
   const size_t scales = scales_of(s, list);
   double best = factorise(s), step = 2.0;
@@ -156,7 +157,7 @@ static void search(ett_sample_surface *s) {
       }
     }
   }
-  factorise(s);
+  return factorise(s);
 }
 
 /* Creates a surface of scaled points with the initial scales of the search. */
@@ -216,23 +217,20 @@ static ett_sample_surface *place(const ett_sample_points *points, ett_err *err) 
 ett_sample_surface *ett_sample_surface_fit(const ett_sample_points *points,
                                            const double *scales, ett_err *err) {
   ett_sample_surface *s = place(points, err);
-  if (s && !scales)
-    search(s);
-  if (!s || !scales)
-    return s;
+  if (!s)
+    return NULL;
   scale list[MOST_WIDTH + 3];
   const size_t n = scales_of(s, list);
   bool sound = true;
-  for (size_t k = 0; k < n; k++) {
+  for (size_t k = 0; scales && k < n; k++) {
     *list[k].value = scales[k];
     sound = sound && within(scales[k], list[k].range);
   }
-  if (!sound || factorise(s) == INFINITY) {
-    ett_err_set(err, ETT_ERR_ARGUMENT, "cannot fit a surface to these points");
-    ett_sample_surface_free(s);
-    return NULL;
-  }
-  return s;
+  if (sound && isfinite(scales ? factorise(s) : search(s)))
+    return s;
+  ett_err_set(err, ETT_ERR_ARGUMENT, "cannot fit a surface to these points");
+  ett_sample_surface_free(s);
+  return NULL;
 }
 
 size_t ett_sample_surface_scale_count(size_t width, bool rough) {

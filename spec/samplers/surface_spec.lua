@@ -113,6 +113,18 @@ describe("a surface through measurements", function()
     assert.error_matches(without_rough, "wrong number of scales for this surface")
   end)
 
+  it("refuses points that are not numbers, with or without scales", function()
+    for _, bad in ipairs { 0 / 0, math.huge } do
+      for _, case in ipairs { { { bad, 1, 2 }, { 1, 2, 3 } }, { { 0, 1, 2 }, { 1, bad, 3 } } } do
+        for _, scales in ipairs { false, { 1, 0.01 } } do
+          local none, err = sample.surface(case[1], 1, case[2], scales or nil)
+          assert.is_nil(none)
+          assert.equal("cannot fit a surface to these points", err.message)
+        end
+      end
+    end
+  end)
+
   it("a design refuses what cannot be one", function()
     local none, err = sample.design {}
     assert.is_nil(none)
