@@ -71,9 +71,9 @@ static int listed_operands(const ett_cpu_shape *shape, const int64_t *d,
 
 int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pass,
                      ett_cpu_operand *out, ett_err *err) {
-  /* Below this value the product of dimensions is exact, so operand sizes do not
-   * overflow. */
-  const double largest = 1e15;
+  /* An operand has at most four times the product of dimensions, which fits 64 bits below
+   * this limit. */
+  const double largest_product = 1e18, largest = 1e15;
   double product = 1;
   for (int i = 0; kind->dims[i]; i++) {
     if (d[i] < 1)
@@ -86,7 +86,7 @@ int ett_cpu_operands(const ett_cpu_kind *kind, const int64_t *d, ett_cpu_pass pa
                          "%s: dimension '%s' must be below 2^31 for the BLAS, got %lld",
                          kind->name, kind->dims[i], (long long)d[i]);
   }
-  if (product > 1e24)
+  if (product > largest_product)
     return ett_err_set(err, ETT_ERR_LIMIT, "%s: the shape has %.3g elements in all",
                        kind->name, product);
   int n = kind->operands            ? kind->operands(d, pass, out)

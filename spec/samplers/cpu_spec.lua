@@ -319,6 +319,25 @@ describe("the CPU kernels", function()
     assert.is_true(two >= 8e-3 and two < 16e-3, tostring(two))
   end)
 
+  it("refuses a shape whose number of elements exceeds 64 bits", function()
+    -- The product is 2^64 + 4.
+    local _, err = pcall(cpu.operands, "softmax", "forward", { batch = 769546, rows = 494770, cols = 48448661,
+      visible = 1 })
+    assert.equal("limit", err.kind)
+    assert.matches("the shape has 1.84e%+19 elements", err.message)
+  end)
+
+  it("keeps the memory of a view after its tensor is closed", function()
+    local tensor = sample.tensor(1 << 23):fill(3)
+    local view = tensor:view(5, 10)
+    tensor:close()
+    local _ = sample.tensor(1 << 23) -- the block of new tensors; nothing else holds the old one
+    collectgarbage()
+    collectgarbage()
+    assert.equal(3, view:get(1))
+    assert.error_matches(function() tensor:get(1) end, "the tensor is closed")
+  end)
+
   it("runs every operator of the library, each pass", function()
     local pool = assert(cpu.pool(1 << 20, 1))
     local c = { tp = 2, cp = 1, ep = 1, micro_batch = 2, seq = 16, hidden = 32, heads = 4, kv_heads = 4, head_dim = 8,
