@@ -1,6 +1,7 @@
 #include "bind/common.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 
 void ett_lua_push_error(lua_State *L, const ett_err *err) {
   lua_createtable(L, 0, 2);
@@ -70,6 +71,21 @@ void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *w
   if (!*box)
     luaL_error(L, "the %s is closed", what);
   return *box;
+}
+
+static int push_text(lua_State *L) {
+  lua_pushlstring(L, lua_touserdata(L, 1), (size_t)lua_tointeger(L, 2));
+  return 1;
+}
+
+void ett_lua_push_freed(lua_State *L, void *text, size_t length) {
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, text);
+  lua_pushinteger(L, text ? (lua_Integer)length : 0);
+  const int status = lua_pcall(L, 2, 1, 0);
+  free(text);
+  if (status != LUA_OK)
+    lua_error(L);
 }
 
 void ett_lua_set_number(lua_State *L, const char *name, lua_Number value) {
@@ -147,6 +163,16 @@ lua_Integer ett_lua_integer_field(lua_State *L, int index, const char *name,
   }
   lua_pop(L, 1);
   return fallback;
+}
+
+lua_Integer ett_lua_range_field(lua_State *L, int index, const char *name,
+                                lua_Integer fallback, lua_Integer least,
+                                lua_Integer most) {
+  const lua_Integer value = ett_lua_integer_field(L, index, name, fallback);
+  if (value < least || value > most)
+    luaL_error(L, "field '%s' must be %I to %I, got %I", name, (LUAI_UACINT)least,
+               (LUAI_UACINT)most, (LUAI_UACINT)value);
+  return value;
 }
 
 int ett_lua_boolean_field(lua_State *L, int index, const char *name, int fallback) {

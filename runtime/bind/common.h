@@ -61,6 +61,10 @@ void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *w
  * that an error does not leak it. Sets *count. Raises if an element is not a number. */
 double *ett_lua_doubles(lua_State *L, int index, size_t *count);
 
+/* Pushes a copy of text (NULL: an empty string) and frees text, also when memory runs
+ * out, which raises. */
+void ett_lua_push_freed(lua_State *L, void *text, size_t length);
+
 /* Set a field of the table on top of the stack. */
 void ett_lua_set_number(lua_State *L, const char *name, lua_Number value);
 void ett_lua_set_integer(lua_State *L, const char *name, lua_Integer value);
@@ -77,6 +81,11 @@ lua_Number ett_lua_number_field(lua_State *L, int index, const char *name,
 lua_Integer ett_lua_integer_field(lua_State *L, int index, const char *name,
                                   lua_Integer fallback);
 int ett_lua_boolean_field(lua_State *L, int index, const char *name, int fallback);
+
+/* An integer field from least to most; raises for any other value. */
+lua_Integer ett_lua_range_field(lua_State *L, int index, const char *name,
+                                lua_Integer fallback, lua_Integer least,
+                                lua_Integer most);
 
 /* The table owns the string. */
 const char *ett_lua_string_field(lua_State *L, int index, const char *name,

@@ -13,6 +13,7 @@
 
 struct ett_sample_journal {
   int file, lock;
+  int users; /* calls of open and share that close() has not undone */
   off_t bytes;
   char path[4096];
 };
@@ -105,6 +106,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     return NULL;
   }
+  j->users = 1;
   snprintf(j->path, sizeof j->path, "%s", path);
   char lock[4200];
   const char *slash = strrchr(path, '/');
@@ -149,8 +151,8 @@ failed:
 
 int ett_sample_journal_append(ett_sample_journal *j, const char *lines, size_t bytes,
                               int sync, ett_err *err) {
-  for (size_t i = 0; i < bytes; i++)
-    if (lines[i] == '\n' && (i == 0 || i + 1 == bytes || lines[i - 1] == '\n'))
+  for (size_t i = 0; i <= bytes; i++)
+    if ((i == bytes || lines[i] == '\n') && (i == 0 || lines[i - 1] == '\n'))
       return ett_err_set(err, ETT_ERR_ARGUMENT, "a line must not be empty");
   char *text = malloc(bytes + 1);
   if (!text)
@@ -177,8 +179,14 @@ int ett_sample_journal_sync(ett_sample_journal *j, ett_err *err) {
   return 0;
 }
 
+ett_sample_journal *ett_sample_journal_share(ett_sample_journal *j) {
+  if (j)
+    j->users++;
+  return j;
+}
+
 void ett_sample_journal_close(ett_sample_journal *j) {
-  if (!j)
+  if (!j || --j->users > 0)
     return;
   if (j->file >= 0)
     close(j->file);

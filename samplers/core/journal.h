@@ -28,6 +28,9 @@ int ett_sample_journal_append(ett_sample_journal *journal, const char *lines,
 /* Returns 0, or -1 with err set. */
 int ett_sample_journal_sync(ett_sample_journal *journal, ett_err *err);
 
-void ett_sample_journal_close(ett_sample_journal *journal);
+/* Returns the journal, which then stays open until one more close. NULL is allowed. */
+ett_sample_journal *ett_sample_journal_share(ett_sample_journal *journal);
+
+void ett_sample_journal_close(ett_sample_journal *journal); /* NULL is allowed */
 
 #endif

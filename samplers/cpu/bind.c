@@ -11,7 +11,7 @@
 
 #define POOL_TYPE "ett.cpu.pool"
 
-enum { MOST_RAW = 4096 };
+enum { MOST_RAW = 4096, MOST_REPEATS = 4000 };
 
 static const ett_cpu_kind *check_kind(lua_State *L, const char *name) {
   const ett_cpu_kind *kind = ett_cpu_find(name);
@@ -126,15 +126,16 @@ static int pool_measure(lua_State *L) {
   const ett_cpu_options options = {
       .budget_seconds = ett_lua_number_field(L, 3, "budget_seconds", d->budget_seconds),
       .target = ett_lua_number_field(L, 3, "target", d->target),
-      .min_repeats = (int)ett_lua_integer_field(L, 3, "min_repeats", d->min_repeats),
-      .max_repeats = (int)ett_lua_integer_field(L, 3, "max_repeats", d->max_repeats),
-      .threads = (int)ett_lua_integer_field(L, 3, "threads", d->threads),
+      .min_repeats =
+          (int)ett_lua_range_field(L, 3, "min_repeats", d->min_repeats, 0, MOST_REPEATS),
+      .max_repeats =
+          (int)ett_lua_range_field(L, 3, "max_repeats", d->max_repeats, 1, MOST_REPEATS),
+      .threads = (int)ett_lua_range_field(L, 3, "threads", d->threads, 1,
+                                          ETT_SAMPLE_MOST_THREADS),
       .known_seconds = ett_lua_number_field(L, 3, "known_seconds", d->known_seconds),
       .limit_bytes = ett_lua_number_field(L, 3, "limit_bytes", d->limit_bytes),
       .limit_seconds = ett_lua_number_field(L, 3, "limit_seconds", d->limit_seconds),
   };
-  luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 4000, 3,
-                "max_repeats must be 1 to 4000");
   double *raw = lua_newuserdatauv(L, MOST_RAW * sizeof *raw, 0);
   ett_cpu_result result;
   ett_err err = {0};

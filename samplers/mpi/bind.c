@@ -1,13 +1,14 @@
 /* ett.dist: ranks, groups, collectives on tensors, shared work. */
 #include "samplers/core/bind.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "samplers/mpi/dist.h"
 
 #define GROUP_TYPE "ett.dist.group"
 #define WORK_TYPE "ett.dist.work"
+
+enum { MOST_REPEATS = 1 << 20 };
 
 typedef struct {
   ett_dist_group group;
@@ -134,10 +135,10 @@ static int agree(lua_State *L) {
 
 /* The rank at index, another one of the group. */
 static int check_other(lua_State *L, int index, const ett_dist_group *g) {
-  const int other = (int)luaL_checkinteger(L, index);
+  const lua_Integer other = luaL_checkinteger(L, index);
   luaL_argcheck(L, other >= 0 && other < g->size && other != g->rank, index,
                 "no such rank");
-  return other;
+  return (int)other;
 }
 
 /* group:send(tensor, rank), group:receive(tensor, rank) */
@@ -213,14 +214,12 @@ static int time_collective(lua_State *L) {
   lua_Integer count = ett_lua_integer_field(L, 2, "count", 0);
   luaL_argcheck(L, count >= 1, 2, "count must be positive");
   ett_dist_time_options options = {
-      .min_repeats = (int)ett_lua_integer_field(L, 2, "min_repeats", 0),
-      .max_repeats = (int)ett_lua_integer_field(L, 2, "max_repeats", 0),
+      .min_repeats = (int)ett_lua_range_field(L, 2, "min_repeats", 0, 0, MOST_REPEATS),
+      .max_repeats = (int)ett_lua_range_field(L, 2, "max_repeats", 0, 1, MOST_REPEATS),
       .budget_seconds = ett_lua_number_field(L, 2, "budget_seconds", 0),
       .target = ett_lua_number_field(L, 2, "target", 0),
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),
   };
-  luaL_argcheck(L, options.max_repeats >= 1 && options.max_repeats <= 1 << 20, 2,
-                "max_repeats must be 1 to 1048576");
   const int keep = ett_lua_boolean_field(L, 2, "keep_raw", 0);
   if (keep)
     options.raw =
@@ -254,8 +253,6 @@ static int work_new(lua_State *L) {
     journal = ett_lua_box_check(L, 2, ETT_JOURNAL_TYPE, "journal");
   lua_Integer count = luaL_checkinteger(L, 3);
   void **box = ett_lua_box_new(L, WORK_TYPE);
-  lua_pushvalue(L, 2);
-  lua_setiuservalue(L, -2, 1); /* the work keeps the journal alive */
   ett_err err = {0};
   *box = ett_dist_work_open(g, journal, count, &err);
   return *box ? 1 : ett_lua_raise(L, &err);
@@ -263,21 +260,6 @@ static int work_new(lua_State *L) {
 
 static ett_dist_work *check_work(lua_State *L) {
   return ett_lua_box_check(L, 1, WORK_TYPE, "work");
-}
-
-static int push_text(lua_State *L) {
-  lua_pushlstring(L, lua_touserdata(L, 1), (size_t)lua_tointeger(L, 2));
-  return 1;
-}
-
-/* Pushes and frees the hints of other ranks; returns 2. */
-static int push_others(lua_State *L, char *others, size_t length) {
-  lua_pushcfunction(L, push_text);
-  lua_pushlightuserdata(L, others);
-  lua_pushinteger(L, others ? (lua_Integer)length : 0);
-  int status = lua_pcall(L, 2, 1, 0);
-  free(others);
-  return status == LUA_OK ? 2 : lua_error(L);
 }
 
 /* work:take([hints [, ahead]]) -> position or nil, hints of the other ranks */
@@ -295,7 +277,8 @@ static int work_take(lua_State *L) {
     lua_pushnil(L);
   else
     lua_pushinteger(L, position);
-  return push_others(L, others, length);
+  ett_lua_push_freed(L, others, length);
+  return 2;
 }
 
 /* work:tell(hints) -> whether the hints were sent, hints of the other ranks */
@@ -309,7 +292,8 @@ static int work_tell(lua_State *L) {
   if (taken < 0)
     return ett_lua_raise(L, &err);
   lua_pushboolean(L, taken);
-  return push_others(L, others, length);
+  ett_lua_push_freed(L, others, length);
+  return 2;
 }
 
 static int work_commit(lua_State *L) {

@@ -18,12 +18,22 @@ int ett_dist_collective_find(const char *name) {
   return -1;
 }
 
-int ett_dist_run(const ett_dist_group *g, ett_dist_collective kind, const float *in,
-                 float *out, size_t count, ett_err *err) {
+/* MPI ends the process at a rank or a count that it does not have. */
+static int check(const ett_dist_group *g, ett_dist_collective kind, size_t count,
+                 ett_err *err) {
   if (count > INT_MAX)
     return ett_err_set(err, ETT_ERR_LIMIT,
                        "%s: %zu elements are beyond MPI's 2^31 - 1 of one call",
                        names[kind], count);
+  if (kind == ETT_DIST_SEND_RECV && g->size < 2)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "send_recv needs two ranks");
+  return 0;
+}
+
+int ett_dist_run(const ett_dist_group *g, ett_dist_collective kind, const float *in,
+                 float *out, size_t count, ett_err *err) {
+  if (check(g, kind, count, err) != 0)
+    return -1;
   const int n = (int)count, share = n / g->size;
   const void *from = in == out ? MPI_IN_PLACE : (const void *)in;
   int status = MPI_SUCCESS;
@@ -105,8 +115,8 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "%s: %zu elements cannot be shared by %d ranks", names[kind],
                        count, g->size);
-  if (kind == ETT_DIST_SEND_RECV && g->size < 2)
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "send_recv needs two ranks");
+  if (check(g, kind, count, err) != 0)
+    return -1;
   buffers b = {0};
   ett_err mine = {.message = "out of memory"};
   const int most = options->max_repeats > 0 ? options->max_repeats : 100;

@@ -90,8 +90,8 @@ double ett_dist_agree(const ett_dist_group *group, double number);
  * by one and appends the returned lines to its journal. */
 typedef struct ett_dist_work ett_dist_work;
 
-/* Collective over the group. journal: that of rank 0 (borrowed; must outlive the work),
- * ignored on other ranks. */
+/* Collective over the group. journal: that of rank 0, which stays open as long as the
+ * work; NULL on other ranks. */
 ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
                                   ett_sample_journal *journal, int64_t count,
                                   ett_err *err);

@@ -220,6 +220,7 @@ static void *serve(void *argument) {
 static ett_dist_work *discarded(ett_dist_work *w) {
   if (!w)
     return NULL;
+  ett_sample_journal_close(w->journal);
   for (size_t i = 0; i < w->log_count; i++)
     free(w->log[i].text);
   free(w->log);
@@ -244,11 +245,11 @@ ett_dist_work *ett_dist_work_open(const ett_dist_group *group,
   MPI_Comm_dup(group->comm, &w->comm);
   w->rank = group->rank;
   w->size = group->size;
-  w->journal = journal;
   w->count = count;
   w->left = w->size - 1;
   pthread_mutex_init(&w->mutex, NULL);
   pthread_mutex_init(&w->receiving, NULL);
+  w->journal = ett_sample_journal_share(journal); /* before the thread uses it */
   if (w->rank == 0 && w->size > 1) {
     if (pthread_create(&w->server, NULL, serve, w) != 0) {
       ett_err_set(err, ETT_ERR_INTERNAL, "cannot start a thread");

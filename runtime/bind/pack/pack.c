@@ -89,15 +89,6 @@ static void push_lane(lua_State *L, const ett_lane *lane) {
   lua_setfield(L, -2, "chunks");
 }
 
-static lua_Integer wanted(lua_State *L, const char *name, lua_Integer least,
-                          lua_Integer most) {
-  lua_Integer value = ett_lua_integer_field(L, 1, name, -1);
-  if (value < least || value > most)
-    luaL_error(L, "field '%s' must be %I to %I", name, (LUAI_UACINT)least,
-               (LUAI_UACINT)most);
-  return value;
-}
-
 /* lane{ start=, duration=, label= (from 1), kind= of each label (from 0), wait=?, from=,
  * to=, bins=, chunk_events= }: { rows, overview, chunks = { {from, to, count, text} } }.
  */
@@ -123,8 +114,8 @@ static int lane(lua_State *L) {
   lua_getfield(L, 1, "from");
   lua_getfield(L, 1, "to");
   int64_t from = luaL_checkinteger(L, -2), to = luaL_checkinteger(L, -1);
-  uint32_t bins = (uint32_t)wanted(L, "bins", 1, 1 << 20);
-  size_t chunk = (size_t)wanted(L, "chunk_events", 0, 1 << 24);
+  uint32_t bins = (uint32_t)ett_lua_range_field(L, 1, "bins", -1, 1, 1 << 20);
+  size_t chunk = (size_t)ett_lua_range_field(L, 1, "chunk_events", -1, 0, 1 << 24);
   ett_err err = {ETT_OK, ""};
   lane_box *box = new_box(L);
   if (ett_lane_pack(&box->lane, &e, from, to, bins, chunk, &err))

@@ -1,0 +1,54 @@
+--- The MPI binding on a job of one rank: wrong requests are errors, and closed objects are not used.
+local sample = require "ett.sample"
+local there, dist = pcall(require, "ett.dist")
+
+describe("ett.dist on one rank", function()
+  if not there then
+    it("is left out", function() pending "the MPI back end is not built here" end)
+    return
+  end
+  local world = dist.open().world
+
+  it("refuses to send without a receiver: MPI would end the process", function()
+    local ok, err = pcall(world.run, world, "send_recv", sample.tensor(4))
+    assert.is_false(ok)
+    assert.equal("send_recv needs two ranks", err.message)
+  end)
+
+  it("refuses counts whose bytes exceed 64 bits, and numbers of repeats that exceed its own", function()
+    local function time(count, least)
+      return world:time { kind = "all_reduce", count = count, min_repeats = least, max_repeats = 3 }
+    end
+    for _, count in ipairs { (1 << 61) - 32, math.maxinteger, 1 << 31 } do
+      local none, err = time(count, 1)
+      assert.is_nil(none)
+      assert.matches("elements are beyond MPI's 2%^31 %- 1 of one call", err.message)
+    end
+    assert.error_matches(function() time(8, 1 << 30) end, "field 'min_repeats' must be 0 to 1048576, got 1073741824")
+    assert.error_matches(function() time(8, (1 << 32) + 1) end, "'min_repeats'")
+    assert.error_matches(function() world:send(sample.tensor(1), 1 << 32) end, "no such rank")
+    assert.is_true(time(8, 1).seconds > 0)
+  end)
+
+  it("keeps the journal of shared work open until the work is closed", function()
+    local path = os.tmpname()
+    os.remove(path)
+    local journal = assert(sample.journal(path, "a,b\n"))
+    local work = world:work(journal, 1)
+    assert.equal(1, (work:take()))
+    journal:close()
+    work:commit "1,2"
+    local _, locked = sample.journal(path, "a,b\n")
+    assert.equal("limit", locked.kind)
+    work:close()
+    local again = assert(sample.journal(path, "a,b\n"))
+    local none, err = again:append ""
+    assert.is_nil(none)
+    assert.equal("a line must not be empty", err.message)
+    again:close()
+    local file <close> = assert(io.open(path))
+    assert.equal("a,b\n1,2\n", file:read "a")
+    os.remove(path)
+    os.remove((path:gsub("([^/]+)$", ".%1.lock")))
+  end)
+end)
