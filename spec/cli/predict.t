@@ -164,9 +164,10 @@ ett: nowhere.sh: cannot read 'nowhere.sh': no such file or directory
 ?1
 
 $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatron | grep -E 'layers|tensor|devices'
+ett: note: the plan names no stack, so its time has no launch costs; try stack=megatron
 --num-layers 32
 --tensor-model-parallel-size 8
-# 8 devices
+# ett: 8 devices, no stack
 
 $ ett predict --model llama3-8b --cluster h100 seq=8192 tp=8 micro_batches=4 --export megatorn
 ett: predict: option '--export' must be one of deepspeed, megatron, torchtitan, got 'megatorn'; did you mean 'megatron'?

@@ -52,9 +52,10 @@ ett: search: give --json or --csv, not both
 # The best plan as a trainer's configuration.
 
 $ ett search --model llama3-8b --cluster h100 --devices 8 --global-batch 8 --seq 2048 --export megatron | grep -E 'layers|devices|global'
+ett: note: the plan names no stack, so its time has no launch costs; try stack=megatron
 --num-layers 32
 --global-batch-size 8
-# 8 devices
+# ett: 8 devices, no stack
 
 $ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 --where 'zero == 0' --html new/search.html --quiet && ls new
 seq=1024 ...

@@ -375,6 +375,52 @@ describe("a plan as Megatron-LM's flags", function()
     assert.is_true(compared >= 20, compared)
   end)
 
+  it("reads back with its devices and its stack", function()
+    local model = model_module.new "llama3-8b"
+    for _, stack in ipairs { false, "plain", "torchtitan", "megatron" } do
+      local e = estimate.new { model = model, cluster = "dgx_h100",
+        plan = { seq = 2048, tp = 2, dp = 12, micro_batches = 2, stack = stack or nil } }
+      local text = export.text("megatron", model, e.plan)
+      local run = read(text)
+      assert.same({ 12, stack or nil }, { run.plan.dp, run.plan.stack })
+      local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+      for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "memory_bytes" } do
+        assert.equal(e[name], again[name], name)
+      end
+      assert.same({ 4, "megatron" }, { read("--nnodes 1 --nproc-per-node 8\n" .. text, { stack = "megatron" }).plan.dp,
+        read(text, { stack = "megatron" }).plan.stack })
+    end
+  end)
+
+  it("states stages with unlike numbers of layers", function()
+    local function both(name, plan, flags)
+      plan.seq, plan.micro_batches, plan.dp = 1024, 16, 8
+      local model = model_module.new(name)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      local text, left_out = export.text("megatron", model, e.plan)
+      assert.same({}, left_out)
+      local found = {}
+      for line in text:gmatch "[^\n]+" do
+        if line:find "pipeline%-num" or line:find "layout" or line:find "virtual" then found[#found + 1] = line end
+      end
+      assert.same(flags, found)
+      local run = read(text)
+      local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
+      assert.same({ e.step_seconds, e.memory_bytes }, { again.step_seconds, again.memory_bytes })
+    end
+    both("llama3-8b", { pp = 4 }, {})
+    both("llama3-8b", { pp = 4, split = { 7, 9, 9, 7 } },
+      { "--decoder-first-pipeline-num-layers 7", "--decoder-last-pipeline-num-layers 7" })
+    both("llama3-8b", { pp = 4, split = { 6, 9, 10, 7 } }, { "--pipeline-model-parallel-layout 'Et*6|t*9|t*10|t*7L'" })
+    both("llama3-8b", { pp = 6 }, { "--pipeline-model-parallel-layout 'Et*5|(t*6|)*2(t*5|)*2t*5L'" })
+    both("llama3-8b", { pp = 4, vp = 2, schedule = "interleaved", split = { 1, 5, 5, 5, 5, 5, 5, 1 } },
+      { "--pipeline-model-parallel-layout 'Et|(t*5|)*6tL'" })
+    both("deepseek-v3", { pp = 8, ep = 8, split = { 0, 8, 8, 8, 9, 9, 9, 10 } },
+      { "--pipeline-model-parallel-layout 'E|(t*8|)*3(t*9|)*3t*10L'" })
+    both("qwen3-235b-a22b", { pp = 8, ep = 8, vp = 12, schedule = "interleaved" },
+      { "--pipeline-model-parallel-layout 'E|(t|)*94L'" })
+  end)
+
   it("gives hybrids back by their pattern of layers", function()
     for _, case in ipairs { { "nemotron-h-8b" }, { "mamba2-2.7b" }, { "nemotron-h-8b", { layers = 26 } } } do
       local model = model_module.new(case[1], case[2])

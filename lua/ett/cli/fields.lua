@@ -92,6 +92,10 @@ function fields.write_plan(format, model, plan)
   for _, sentence in ipairs(format == "deepspeed" and left_out or {}) do
     io.stderr:write(("ett: not stated here: %s\n"):format(sentence))
   end
+  if not plan.stack then
+    io.stderr:write(("ett: note: the plan names no stack, so its time has no launch costs; try %s\n"):format(
+      format == "deepspeed" and "stack=megatron_deepspeed" or "stack=" .. format))
+  end
   return 0
 end
 

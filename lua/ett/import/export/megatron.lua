@@ -1,5 +1,6 @@
 --- Exports a model and a plan as Megatron-LM launch flags, one per line; ett.import.megatron reads them back.
 local devices = require("ett.plan").devices
+local even_split = require("ett.step").split
 
 --- Returns a function that appends "--name value", or "--name" for true; it ignores nil and false.
 local function adder(lines)
@@ -157,33 +158,54 @@ local function precision(p, add, leave_out)
   end
 end
 
-local function pipeline(p, layers, add, leave_out)
+-- Layers of the slices, in model order, in the syntax of --pipeline-model-parallel-layout: 'Et*4|(t*4|)*14t*2L'.
+local function layout_of(slices, predicted)
+  local text, at = {}, 1
+  local function layers(n) return n == 0 and "" or n == 1 and "t" or "t*" .. n end
+  while at < #slices do
+    local part, last = (at == 1 and "E" or "") .. layers(slices[at]) .. "|", at
+    while at > 1 and last + 1 < #slices and slices[last + 1] == slices[at] do last = last + 1 end
+    text[#text + 1] = last == at and part or ("(%s)*%d"):format(part, last - at + 1)
+    at = last + 1
+  end
+  return ("'%s%s%sL'"):format(table.concat(text), layers(slices[#slices]), ("m"):rep(predicted or 0))
+end
+
+-- Flags of slices with unlike numbers of layers; returns whether they also state the number of slices.
+local function unlike_slices(p, h, add, leave_out)
+  local slices = p.split or even_split(h.layers, p.pp * p.vp)
+  local even, alike = true, p.vp == 1
+  for i, n in ipairs(slices) do
+    even = even and n == slices[1]
+    alike = alike and (i == 1 or i == #slices or n == slices[2])
+  end
+  if even then return false end
+  if alike then
+    add("decoder-first-pipeline-num-layers", slices[1])
+    add("decoder-last-pipeline-num-layers", slices[#slices])
+  elseif h.layer_types then
+    leave_out "split: Megatron-LM's flags state no unlike stages of a hybrid"
+  else
+    add("pipeline-model-parallel-layout", layout_of(slices, h.mtp_layers))
+  end
+  return not alike and not h.layer_types
+end
+
+local function pipeline(p, h, add, leave_out)
+  local stated = p.pp > 1 and unlike_slices(p, h, add, leave_out)
   if p.schedule == "interleaved" then
-    add("num-virtual-stages-per-pipeline-rank", p.vp)
+    add("num-virtual-stages-per-pipeline-rank", not stated and p.vp)
     add("no-overlap-p2p-communication", not p.overlap_sends)
     add("microbatch-group-size-per-virtual-pipeline-stage", p.interleave_group)
   elseif p.schedule ~= "1f1b" and p.pp > 1 then
     leave_out("schedule = '%s': Megatron-LM has no flag for it", p.schedule)
   end
-  if not p.split or p.pp == 1 then return end
-  local even = true
-  for _, n in ipairs(p.split) do even = even and n * p.pp * p.vp == layers end
-  if even then return end
-  local each = p.split[2]
-  for i = 2, #p.split - 1 do
-    if p.split[i] ~= each or p.vp > 1 then
-      leave_out "split: only the first and the last stage may differ"
-      return
-    end
-  end
-  add("decoder-first-pipeline-num-layers", p.split[1])
-  add("decoder-last-pipeline-num-layers", p.split[#p.split])
 end
 
 local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
 local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 
-local function plan_flags(p, layers, add, leave_out)
+local function plan_flags(p, h, add, leave_out)
   add("tensor-model-parallel-size", p.tp)
   add("pipeline-model-parallel-size", p.pp)
   add("context-parallel-size", p.cp)
@@ -198,7 +220,7 @@ local function plan_flags(p, layers, add, leave_out)
   add("seq-length", p.seq)
   add("micro-batch-size", p.micro_batch)
   add("global-batch-size", p.global_batch)
-  pipeline(p, layers, add, leave_out)
+  pipeline(p, h, add, leave_out)
   if p.recompute == "half" then leave_out "recompute = 'half': full recomputation is written" end
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
   add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
@@ -237,11 +259,11 @@ megatron.states = [[
   overlap_gradients overlap_parameters overlap_sends clip_gradients split rank_order]]
 
 function megatron.write(model, p, leave_out)
-  local lines, h = {}, model.hyper
+  local lines = {}
   local add = adder(lines)
   model_flags(model, add, leave_out)
-  plan_flags(p, h.layers, add, leave_out)
-  lines[#lines + 1] = ("# %d devices"):format(devices(p))
+  plan_flags(p, model.hyper, add, leave_out)
+  lines[#lines + 1] = ("# ett: %d devices, %s"):format(devices(p), p.stack and "stack " .. p.stack or "no stack")
   return lines
 end
 

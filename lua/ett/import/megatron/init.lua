@@ -252,6 +252,17 @@ local function add_devices_of_job(list, text)
   end
 end
 
+--- Adds the devices of the last line of ett's own export, in front, so that all other flags replace them. Returns the
+--- line's stack: a name, false for none, nil without such a line.
+local function add_export(list, text)
+  local devices, stack = ("\n" .. text):match "\n# ett: (%d+) devices, ([%w_ ]+)"
+  if not devices then return nil end
+  table.insert(list, 1, { name = "nnodes", values = { "1" } })
+  table.insert(list, 1, { name = "nproc-per-node", values = { devices } })
+  return stack:match "^stack (.*)" or false
+end
+
+--- The flags of a file, and the stack that it states.
 local function read_flags(path)
   local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
@@ -259,7 +270,7 @@ local function read_flags(path)
   local list = script.flags(text)
   if #list == 0 then error_module.raise("format", "holds no flag that begins with --") end
   add_devices_of_job(list, text)
-  return list
+  return list, add_export(list, text)
 end
 
 local function overlaid(own, given)
@@ -271,7 +282,8 @@ local function overlaid(own, given)
 end
 
 local function read(path, plan, hyper)
-  local args = arguments_of(read_flags(path))
+  local list, stack = read_flags(path)
+  local args = arguments_of(list)
   for word, value in pairs(overlaid(plan or {}, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
@@ -284,7 +296,7 @@ local function read(path, plan, hyper)
   built.name = path:match "([^/]+)$"
   local notes = args.notes
   built.notes = table.move(built.notes, 1, #built.notes, #notes + 1, notes)
-  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}) }
+  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, stack) }
 end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.

@@ -176,7 +176,8 @@ end
 ---@param args table of ett.import.megatron
 ---@param hyper table
 ---@param given table
-return function(args, hyper, given)
+---@param stack string|boolean|nil the stack that the file states; false: none; nil: Megatron-LM's
+return function(args, hyper, given, stack)
   local p = { tp = args:number("tensor-model-parallel-size", 1), pp = args:number("pipeline-model-parallel-size", 1),
     cp = args:number("context-parallel-size", 1),
     ep = args:number "expert-model-parallel-size" or args:number("moe-expert-parallel-size", 1),
@@ -201,8 +202,10 @@ return function(args, hyper, given)
   if p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
-  p.stack = sharded and "megatron_fsdp" or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
+  p.stack = stack or sharded and "megatron_fsdp"
+    or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
+  if stack == false then p.stack = nil end
   for name, value in pairs(given) do p[name] = value end
   return p
 end
