@@ -3,7 +3,7 @@
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024
 llama: ... layouts, by step_seconds
 .
-best: ... on 8 x H100-SXM-80GB (dgx_h100)
+best: ... on 8 x H100-SXM-80GB (dgx_h100), stack plain
   seq=1024 ...
   90 % interval ... MFU ...
 .

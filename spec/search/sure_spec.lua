@@ -41,6 +41,23 @@ describe("the chance that a plan is faster", function()
     assert.is_true(sure.rows(rows, estimate_of).best_percent > 95) -- 3 % apart, the devices 20 %
   end)
 
+  it("is settled by measuring an operator or a collective whose shares differ, if any", function()
+    local function settles(first, second)
+      local function estimate_of(row)
+        local seconds = row.values[1]
+        return { device = "x", plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = seconds,
+          low_seconds = 0.8, high_seconds = 1.2, idle_seconds = seconds - row.products - row.messages,
+          operators = { { name = "linear_qkv", seconds = row.products } },
+          collectives = { { name = "send_recv", group = "pp", seconds = row.messages } } }
+      end
+      return sure.rows({ first, second }, estimate_of).settles
+    end
+    local one = { values = { 1 }, products = 0.7, messages = 0.1 }
+    assert.is_nil(settles(one, { values = { 1 }, products = 0.7, messages = 0.1 }))
+    local x = settles(one, { values = { 1 }, products = 0.69, messages = 0.05 })
+    assert.same({ "send_recv (pp)", "10 5" }, { x.line, ("%.0f %.0f"):format(x.best_percent, x.other_percent) })
+  end)
+
   it("is that of drawing the errors of two plans", function()
     for _, other in ipairs { plan(1.03, 0.12, "a"), plan(1.03, 0.12, "b"), plan(1.2, 0.5, "a") } do
       local one = plan(1, 0.1, "a")

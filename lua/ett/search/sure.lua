@@ -75,7 +75,7 @@ end
 
 --- Shares of an estimate's lines, by name and group.
 local function lines_of(e)
-  local list = { ["bubble and waits"] = e.idle_seconds / e.step_seconds }
+  local list = {}
   for _, lines in ipairs { e.operators, e.collectives } do
     for _, line in ipairs(lines) do
       local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
@@ -85,7 +85,8 @@ local function lines_of(e)
   return list
 end
 
---- The line whose share differs most between two plans; measuring it is most informative about their order.
+--- The line whose share differs most between two plans; measuring it is most informative about their order. Nil if no
+--- share differs by 0.1 %.
 local function settles(x, y)
   local names, best = {}, nil
   for name in pairs(x) do names[name] = true end
@@ -97,6 +98,7 @@ local function settles(x, y)
         difference = difference }
     end
   end
+  if not best or best.difference < 0.001 then return nil end
   best.difference = nil
   return best
 end

@@ -98,7 +98,8 @@ local part_names = { compute = "computing (products and attention)", memory = "m
 local function add_best(lines, s)
   local x = s.best
   local e, parts, order = x.estimate, x.parts, require("ett.search.explain").part_order
-  lines[#lines + 1] = ("best: %s on %d x %s (%s)"):format(time_text(e.step_seconds), e.devices, e.device, e.cluster)
+  lines[#lines + 1] = ("best: %s on %d x %s (%s), stack %s"):format(time_text(e.step_seconds), e.devices,
+    e.device, e.cluster, e.stack)
   lines[#lines + 1] = "  " .. text.plan(e.plan)
   lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
@@ -140,6 +141,7 @@ local function add_sure(lines, sure)
   local x = sure.settles
   lines[#lines + 1] = ("the first is the best of %d with a chance of %.0f %%; %d cannot be told apart from it"):format(
     sure.of, sure.best_percent, #sure.alike)
+  if not x then return end
   lines[#lines + 1] = ("to settle it, measure %s: %.1f %% of the step of the first, %.1f %% of row %d"):format(x.line,
     x.best_percent, x.other_percent, sure.alike[1].row)
 end
