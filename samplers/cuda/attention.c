@@ -248,13 +248,19 @@ static int check(const ett_cuda_work *work, const ett_cuda_attention *a, ett_err
       {"dk", a->dk, a->backward, keys},
       {"dv", a->dv, a->backward, keys},
   };
-  for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
-    if (operands[i].used &&
-        ett_cuda_work_count(work, operands[i].tensor) < operands[i].wanted)
+  for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
+    if (!operands[i].used)
+      continue;
+    if (ett_cuda_work_count(work, operands[i].tensor) < operands[i].wanted)
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "attention: %s needs %lld elements, the tensor has %lld",
                          operands[i].name, operands[i].wanted,
                          ett_cuda_work_count(work, operands[i].tensor));
+    if (ett_cuda_work_address(work, operands[i].tensor) % ETT_CUDA_DNN_ALIGNMENT != 0)
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "attention: %s must begin at a multiple of %d bytes",
+                         operands[i].name, ETT_CUDA_DNN_ALIGNMENT);
+  }
   if (ett_cuda_work_tensor_dtype(work, a->stats) != ETT_CUDA_FP32)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "attention: stats must be fp32");
   return 0;

@@ -1,6 +1,6 @@
 /* ett.cuda: devices, compilation at run time, work lists. */
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bind/common.h"
@@ -32,6 +32,18 @@ static ett_cuda_fill fill_field(lua_State *L, int index) {
   return (ett_cuda_fill)index_of(L, name, fills, "fill");
 }
 
+/* The number of a tensor in a field; -1 without the field. */
+static int tensor_field(lua_State *L, int index, const char *name) {
+  return (int)ett_lua_range_field(L, index, name, -1, -1, INT_MAX);
+}
+
+/* The number of a tensor among the arguments. */
+static int check_tensor(lua_State *L, int index) {
+  const lua_Integer tensor = luaL_checkinteger(L, index);
+  luaL_argcheck(L, tensor >= 0 && tensor <= INT_MAX, index, "no such tensor");
+  return (int)tensor;
+}
+
 /* Pushes a non-negative number, or nil and err if it is negative. */
 static int push_count(lua_State *L, int number, const ett_err *err) {
   if (number < 0)
@@ -52,29 +64,25 @@ static int compile(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   const char *source = ett_lua_string_field(L, 1, "source", NULL);
   const char *label = ett_lua_string_field(L, 1, "label", "kernel");
-  int first_line = (int)ett_lua_integer_field(L, 1, "first_line", 1);
-  lua_Integer capability = ett_lua_integer_field(L, 1, "capability", 90);
+  int first_line = (int)ett_lua_range_field(L, 1, "first_line", 1, 1, INT_MAX);
+  int capability = (int)ett_lua_range_field(L, 1, "capability", 90, 1, 999);
   ett_cuda_dtype dtype = dtype_field(L, 1, "bf16");
   luaL_argcheck(L, source != NULL, 1, "missing field 'source'");
-  luaL_argcheck(L, capability > 0 && capability < 1000, 1, "impossible 'capability'");
   ett_err err = {ETT_OK, ""};
   void *cubin = NULL;
   char *log = NULL;
   size_t bytes = 0;
-  int status = ett_cuda_compile(source, label, first_line, dtype, (int)capability, &cubin,
+  int status = ett_cuda_compile(source, label, first_line, dtype, capability, &cubin,
                                 &bytes, &log, &err);
-  if (status != 0) {
-    int results = ett_lua_fail(L, &err);
-    if (log) { /* would leak the log if memory runs out here */
-      lua_pushstring(L, log);
-      lua_setfield(L, -2, "log");
-    }
-    free(log);
-    return results;
+  if (status == 0) {
+    ett_lua_push_freed(L, cubin, bytes);
+    return 1;
   }
-  lua_pushlstring(L, cubin, bytes);
-  free(cubin);
-  return 1;
+  ett_lua_push_freed(L, log, log ? strlen(log) : 0);
+  const int results = ett_lua_fail(L, &err);
+  lua_pushvalue(L, -1 - results);
+  lua_setfield(L, -2, "log");
+  return results;
 }
 
 /* prelude() -> the CUDA C that is placed before every source */
@@ -116,13 +124,13 @@ static ett_cuda_device *check_device(lua_State *L, int index) {
 
 /* open(ordinal=0) -> device | nil, error object */
 static int open_device(lua_State *L) {
-  lua_Integer ordinal = luaL_optinteger(L, 1, 0);
+  const lua_Integer given = luaL_optinteger(L, 1, 0);
+  const int ordinal = given < 0 ? -1 : given > INT_MAX ? INT_MAX : (int)given;
   ett_cuda_device *device = lua_newuserdatauv(L, sizeof *device, 0);
   memset(device, 0, sizeof *device);
   luaL_setmetatable(L, DEVICE_TYPE);
   ett_err err = {ETT_OK, ""};
-  if (ordinal < 0 || ordinal > 1024 ||
-      ett_cuda_device_open(device, (int)ordinal, &err) != 0)
+  if (ett_cuda_device_open(device, ordinal, &err) != 0)
     return ett_lua_fail(L, &err);
   return 1;
 }
@@ -160,11 +168,9 @@ static int device_lost(lua_State *L) {
 static int device_peer(lua_State *L) {
   ett_cuda_device *from = check_device(L, 1), *to = check_device(L, 2);
   luaL_checktype(L, 3, LUA_TTABLE);
-  lua_Integer bytes = ett_lua_integer_field(L, 3, "bytes", 0);
-  lua_Integer repeats = ett_lua_integer_field(L, 3, "repeats", 5);
+  lua_Integer bytes = ett_lua_range_field(L, 3, "bytes", 0, 1, LUA_MAXINTEGER);
+  lua_Integer repeats = ett_lua_range_field(L, 3, "repeats", 5, 1, 10000);
   double limit = ett_lua_number_field(L, 3, "time_limit_seconds", 60);
-  luaL_argcheck(L, bytes > 0, 3, "'bytes' must be positive");
-  luaL_argcheck(L, repeats > 0 && repeats <= 10000, 3, "'repeats' must be 1 to 10000");
   ett_err err = {ETT_OK, ""};
   ett_cuda_peer peer;
   if (ett_cuda_peer_measure(from, to, (size_t)bytes, (int)repeats, limit, &peer, &err) !=
@@ -232,22 +238,32 @@ static int work_tensor(lua_State *L) {
 /* work:view(tensor, first from 1, count) -> number of the view | nil, error object */
 static int work_view(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
-  int tensor = (int)luaL_checkinteger(L, 2);
+  int tensor = check_tensor(L, 2);
   long long first = luaL_checkinteger(L, 3), count = luaL_checkinteger(L, 4);
   ett_err err = {ETT_OK, ""};
   int index = ett_cuda_work_view(work, tensor, first - 1, count, &err);
   return push_count(L, index, &err);
 }
 
+/* The number on top of the stack as a size of a grid or a block. */
+static unsigned check_size(lua_State *L, const char *field) {
+  int is_integer;
+  const lua_Integer size = lua_tointegerx(L, -1, &is_integer);
+  if (!is_integer || size < 1 || size > INT_MAX)
+    luaL_error(L, "field '%s' must be 1 to 2^31 - 1, got %s", field,
+               luaL_tolstring(L, -1, NULL));
+  return (unsigned)size;
+}
+
 static void read_sizes(lua_State *L, const char *field, unsigned sizes[3]) {
   int type = lua_getfield(L, 2, field);
   sizes[0] = sizes[1] = sizes[2] = 1;
   if (type == LUA_TNUMBER) {
-    sizes[0] = (unsigned)luaL_checkinteger(L, -1);
+    sizes[0] = check_size(L, field);
   } else if (type == LUA_TTABLE) {
     for (int i = 0; i < 3; i++) {
       if (lua_rawgeti(L, -1, i + 1) != LUA_TNIL)
-        sizes[i] = (unsigned)luaL_checkinteger(L, -1);
+        sizes[i] = check_size(L, field);
       lua_pop(L, 1);
     }
   } else {
@@ -269,7 +285,7 @@ static void read_args(lua_State *L, ett_cuda_kernel *kernel) {
     int type = lua_rawgeti(L, -1, i + 1);
     if (type == LUA_TTABLE) {
       arg->kind = ETT_CUDA_ARG_TENSOR;
-      arg->tensor = (int)ett_lua_integer_field(L, -1, "tensor", -1);
+      arg->tensor = tensor_field(L, -1, "tensor");
     } else if (lua_isinteger(L, -1)) {
       arg->kind = ETT_CUDA_ARG_INTEGER;
       arg->integer = lua_tointeger(L, -1);
@@ -292,9 +308,9 @@ static int work_kernel(lua_State *L) {
   kernel.source = ett_lua_string_field(L, 2, "source", NULL);
   kernel.name = ett_lua_string_field(L, 2, "name", NULL);
   kernel.label = ett_lua_string_field(L, 2, "label", kernel.name);
-  kernel.first_line = (int)ett_lua_integer_field(L, 2, "first_line", 1);
+  kernel.first_line = (int)ett_lua_range_field(L, 2, "first_line", 1, 1, INT_MAX);
   luaL_argcheck(L, kernel.source && kernel.name, 2, "needs 'source' and 'name'");
-  kernel.shared_bytes = (unsigned)ett_lua_integer_field(L, 2, "shared", 0);
+  kernel.shared_bytes = (unsigned)ett_lua_range_field(L, 2, "shared", 0, 0, INT_MAX);
   read_sizes(L, "grid", kernel.grid);
   read_sizes(L, "block", kernel.block);
   read_args(L, &kernel);
@@ -308,9 +324,9 @@ static int work_gemm(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   ett_cuda_gemm gemm = {
-      .a = (int)ett_lua_integer_field(L, 2, "a", -1),
-      .b = (int)ett_lua_integer_field(L, 2, "b", -1),
-      .c = (int)ett_lua_integer_field(L, 2, "c", -1),
+      .a = tensor_field(L, 2, "a"),
+      .b = tensor_field(L, 2, "b"),
+      .c = tensor_field(L, 2, "c"),
       .m = ett_lua_integer_field(L, 2, "m", 0),
       .n = ett_lua_integer_field(L, 2, "n", 0),
       .k = ett_lua_integer_field(L, 2, "k", 0),
@@ -333,15 +349,15 @@ static int work_attention(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_Integer heads = ett_lua_integer_field(L, 2, "heads", 0);
   ett_cuda_attention attention = {
-      .q = (int)ett_lua_integer_field(L, 2, "q", -1),
-      .k = (int)ett_lua_integer_field(L, 2, "k", -1),
-      .v = (int)ett_lua_integer_field(L, 2, "v", -1),
-      .out = (int)ett_lua_integer_field(L, 2, "out", -1),
-      .stats = (int)ett_lua_integer_field(L, 2, "stats", -1),
-      .dout = (int)ett_lua_integer_field(L, 2, "dout", -1),
-      .dq = (int)ett_lua_integer_field(L, 2, "dq", -1),
-      .dk = (int)ett_lua_integer_field(L, 2, "dk", -1),
-      .dv = (int)ett_lua_integer_field(L, 2, "dv", -1),
+      .q = tensor_field(L, 2, "q"),
+      .k = tensor_field(L, 2, "k"),
+      .v = tensor_field(L, 2, "v"),
+      .out = tensor_field(L, 2, "out"),
+      .stats = tensor_field(L, 2, "stats"),
+      .dout = tensor_field(L, 2, "dout"),
+      .dq = tensor_field(L, 2, "dq"),
+      .dk = tensor_field(L, 2, "dk"),
+      .dv = tensor_field(L, 2, "dv"),
       .batch = ett_lua_integer_field(L, 2, "batch", 0),
       .heads = heads,
       .kv_heads = ett_lua_integer_field(L, 2, "kv_heads", heads),
@@ -372,10 +388,9 @@ static int work_ready(lua_State *L) {
 static int work_time(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
-  lua_Integer repeats = ett_lua_integer_field(L, 2, "repeats", 10);
+  lua_Integer repeats = ett_lua_range_field(L, 2, "repeats", 10, 1, 100000);
   int flush = ett_lua_boolean_field(L, 2, "flush", 1);
   double limit = ett_lua_number_field(L, 2, "time_limit_seconds", 60);
-  luaL_argcheck(L, repeats > 0 && repeats <= 100000, 2, "'repeats' must be 1 to 100000");
   double *seconds = lua_newuserdatauv(L, (size_t)repeats * sizeof *seconds, 0);
   ett_err err = {ETT_OK, ""};
   if (ett_cuda_work_time(work, (int)repeats, flush, limit, seconds, &err) != 0)
@@ -387,7 +402,7 @@ static int work_time(lua_State *L) {
 /* work:read(tensor [, count]) -> {values} */
 static int work_read(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
-  int index = (int)luaL_checkinteger(L, 2);
+  int index = check_tensor(L, 2);
   long long count = luaL_optinteger(L, 3, ett_cuda_work_count(work, index));
   luaL_argcheck(L, count > 0 && count <= ett_cuda_work_count(work, index), 3,
                 "no such tensor, or not that many elements");
@@ -402,7 +417,7 @@ static int work_read(lua_State *L) {
 /* work:write(tensor, values): sets the first elements, for checks */
 static int work_write(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
-  int index = (int)luaL_checkinteger(L, 2);
+  int index = check_tensor(L, 2);
   size_t count;
   double *values = ett_lua_doubles(L, 3, &count);
   ett_err err = {ETT_OK, ""};
@@ -414,7 +429,7 @@ static int work_write(lua_State *L) {
  * launch of the list */
 static int work_fill(lua_State *L) {
   ett_cuda_work *work = check_work(L, 1);
-  int tensor = (int)luaL_checkinteger(L, 2);
+  int tensor = check_tensor(L, 2);
   luaL_checktype(L, 3, LUA_TTABLE);
   ett_cuda_fill fill = fill_field(L, 3);
   long long high = ett_lua_integer_field(L, 3, "high", 0);
@@ -453,7 +468,8 @@ static int work_time_parts(lua_State *L) {
   int *ends = lua_newuserdatauv(L, (size_t)parts * sizeof *ends, 0);
   for (lua_Integer i = 0; i < parts; i++) {
     lua_geti(L, 2, i + 1);
-    ends[i] = (int)luaL_checkinteger(L, -1);
+    const lua_Integer end = luaL_checkinteger(L, -1);
+    ends[i] = end < 0 || end > INT_MAX ? -1 : (int)end;
     lua_pop(L, 1);
   }
   double *seconds = lua_newuserdatauv(L, (size_t)parts * sizeof *seconds, 0);

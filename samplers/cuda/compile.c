@@ -102,10 +102,9 @@ static int compile(const ett_cuda_nvrtc *nvrtc, nvrtcProgram program, const char
   nvrtcResult status = nvrtc->nvrtcCompileProgram(program, 5, options);
   if (status != NVRTC_SUCCESS) {
     char *text = read_log(nvrtc, program);
-    int width = text ? (int)strcspn(text, "\n") : 0;
+    const char *why = text ? text : nvrtc->nvrtcGetErrorString(status);
     ett_err_set(err, ETT_ERR_FORMAT, "%s: the kernel does not compile for sm_%d: %.*s",
-                label, capability, width,
-                text ? text : nvrtc->nvrtcGetErrorString(status));
+                label, capability, (int)strcspn(why, "\n"), why);
     if (log)
       *log = text;
     else

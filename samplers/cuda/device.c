@@ -134,13 +134,15 @@ int ett_cuda_device_use(const ett_cuda_device *device, ett_err *err) {
 
 /* --- failures ------------------------------------------------------------------- */
 
-/* The error of a corrupted context is permanent: every later call returns it. */
+/* The error of a corrupted context is permanent: every later call returns it. A stream
+ * that is being captured answers with the two errors of a capture. */
 static CUresult sticky(ett_cuda_device *device) {
   if (!device->stream)
     return CUDA_SUCCESS;
   CUresult status = device->driver->cuStreamQuery(device->stream);
   return status == CUDA_ERROR_NOT_READY || status == CUDA_ERROR_OUT_OF_MEMORY ||
-                 status == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                 status == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ||
+                 status == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
              ? CUDA_SUCCESS
              : status;
 }

@@ -116,7 +116,7 @@ static ett_cuda_operand operand(ett_cuda_graph *graph, const int64_t dims[4],
                                 const int64_t strides[4], cudnnDataType_t type,
                                 void *address, bool by_value) {
   ett_cuda_operand made;
-  int64_t id = graph->next_id++, alignment = 16;
+  int64_t id = graph->next_id++, alignment = ETT_CUDA_DNN_ALIGNMENT;
   bool is_virtual = address == NULL;
   memcpy(made.dims, dims, sizeof made.dims);
   memcpy(made.strides, strides, sizeof made.strides);

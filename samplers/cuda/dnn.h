@@ -11,6 +11,7 @@
 typedef cudnnBackendDescriptor_t ett_cuda_descriptor;
 
 enum {
+  ETT_CUDA_DNN_ALIGNMENT = 16, /* bytes, of the tensors in memory */
   ETT_CUDA_DNN_DESCRIPTORS = 160,
   ETT_CUDA_DNN_OPERATIONS = 40,
   ETT_CUDA_DNN_BOUND = 16,

@@ -131,17 +131,45 @@ static float time_algorithm(gemm_launch *launch, const cublasLtMatmulAlgo_t *alg
   return best;
 }
 
+/* The largest power of two, up to 256, that divides an address. */
+static uint32_t alignment_of(CUdeviceptr address) {
+  uint32_t alignment = 256;
+  while (address % alignment != 0)
+    alignment /= 2;
+  return alignment;
+}
+
+/* Limits of the algorithm: the workspace, and the alignment of the operands, of which
+ * views may have less than the 256 bytes that are the default. */
+static cublasStatus_t prefer(const gemm_launch *launch,
+                             cublasLtMatmulPreference_t preference) {
+  const ett_cuda_blas *blas = launch->blas;
+  const uint64_t workspace = ETT_CUDA_WORKSPACE_BYTES;
+  const struct {
+    cublasLtMatmulPreferenceAttributes_t name;
+    CUdeviceptr address; /* in the order of the swapped operands */
+  } operands[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, launch->b},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, launch->a},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, launch->c},
+                  {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, launch->c}};
+  cublasStatus_t status = blas->cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+  for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++) {
+    const uint32_t bytes = alignment_of(operands[i].address);
+    status = blas->cublasLtMatmulPreferenceSetAttribute(preference, operands[i].name,
+                                                        &bytes, sizeof bytes);
+  }
+  return status;
+}
+
 static int choose(gemm_launch *launch, int autotune, ett_err *err) {
   const ett_cuda_blas *blas = launch->blas;
   cublasLtMatmulPreference_t preference = NULL;
-  uint64_t workspace = ETT_CUDA_WORKSPACE_BYTES;
   cublasLtMatmulHeuristicResult_t candidates[CANDIDATES];
   int found = 0;
   cublasStatus_t status = blas->cublasLtMatmulPreferenceCreate(&preference);
   if (status == CUBLAS_STATUS_SUCCESS)
-    status = blas->cublasLtMatmulPreferenceSetAttribute(
-        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-        sizeof workspace);
+    status = prefer(launch, preference);
   if (status == CUBLAS_STATUS_SUCCESS)
     status = blas->cublasLtMatmulAlgoGetHeuristic(
         launch->device->blas, launch->operation, launch->first, launch->second,
@@ -180,8 +208,7 @@ static int holds(long long count, long long a, long long b, long long batch) {
          !__builtin_mul_overflow(wanted, batch, &wanted) && count >= wanted;
 }
 
-static int check_counts(const ett_cuda_work *work, const ett_cuda_gemm *gemm,
-                        ett_err *err) {
+static int check(const ett_cuda_work *work, const ett_cuda_gemm *gemm, ett_err *err) {
   if (gemm->m <= 0 || gemm->n <= 0 || gemm->k <= 0 || gemm->batch <= 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "gemm: m, n, k and batch must be positive, got %lld, %lld, %lld, "
@@ -205,7 +232,14 @@ static int check_counts(const ett_cuda_work *work, const ett_cuda_gemm *gemm,
           "gemm: %s needs %lld x %lld x %lld elements, the tensor has %lld",
           operands[i].name, gemm->batch, operands[i].rows, operands[i].columns, count);
   }
-  if (ett_cuda_work_tensor_dtype(work, gemm->a) == ETT_CUDA_FP8 &&
+  ett_cuda_dtype a = ett_cuda_work_tensor_dtype(work, gemm->a);
+  ett_cuda_dtype c = ett_cuda_work_tensor_dtype(work, gemm->c);
+  if (a != ett_cuda_work_tensor_dtype(work, gemm->b) || a == ETT_CUDA_INT64 ||
+      c == ETT_CUDA_INT64 || c == ETT_CUDA_FP8)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "gemm: a and b must have the same type, fp8, fp16, bf16 or fp32, "
+                       "and c fp16, bf16 or fp32");
+  if (a == ETT_CUDA_FP8 &&
       (gemm->k % 16 != 0 || gemm->n % 16 != 0 || gemm->trans_a || !gemm->trans_b))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
@@ -219,8 +253,8 @@ int ett_cuda_work_gemm(ett_cuda_work *work, const ett_cuda_gemm *gemm, int autot
                        ett_err *err) {
   ett_cuda_device *device = work->device;
   const ett_cuda_blas *blas = ett_cuda_blas_open(err);
-  if (!blas || check_counts(work, gemm, err) != 0 ||
-      ett_cuda_device_use(device, err) != 0 || ett_cuda_workspace(device, err) != 0)
+  if (!blas || check(work, gemm, err) != 0 || ett_cuda_device_use(device, err) != 0 ||
+      ett_cuda_workspace(device, err) != 0)
     return -1;
   if (!device->blas) {
     cublasStatus_t status = blas->cublasLtCreate(&device->blas);

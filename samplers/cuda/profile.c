@@ -37,9 +37,10 @@ static void CUPTIAPI request(uint8_t **buffer, size_t *bytes, size_t *records) {
   *records = 0;
 }
 
+/* A record without times has 0 for both (cupti_activity.h). */
 static void receive(const CUpti_ActivityKernel9 *kernel) {
   pthread_mutex_lock(&lock);
-  if (receiver.times) {
+  if (receiver.times && kernel->end > kernel->start) {
     if (receiver.count < receiver.room) {
       ett_cuda_kernel_time *slot = &receiver.times[receiver.count];
       memset(slot, 0, sizeof *slot);

@@ -30,8 +30,6 @@ void ett_cuda_work_free(ett_cuda_work *work) {
   if (alive) {
     if (work->executable)
       driver->cuGraphExecDestroy(work->executable);
-    if (work->graph)
-      driver->cuGraphDestroy(work->graph);
     for (int i = 0; i < work->tensor_count; i++)
       if (!work->tensors[i].is_view)
         driver->cuMemFree(work->tensors[i].address);
@@ -42,6 +40,11 @@ void ett_cuda_work_free(ett_cuda_work *work) {
 }
 
 int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err) {
+  if (work->executable) {
+    launch->free(launch);
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the list is ready: its graph takes no more launches");
+  }
   if (ett_cuda_grow(&work->launches, work->launch_count, &work->launch_room,
                     sizeof *work->launches, err) != 0) {
     launch->free(launch);
@@ -68,10 +71,28 @@ static int enqueue(ett_cuda_work *work, ett_err *err) {
   return ett_cuda_device_check(device, status, "launching a graph", err);
 }
 
+/* Records the list into a graph and instantiates it. */
+static int capture(ett_cuda_work *work, ett_err *err) {
+  ett_cuda_device *device = work->device;
+  const ett_cuda_driver *driver = device->driver;
+  CUgraph graph = NULL;
+  CUresult status =
+      driver->cuStreamBeginCapture(device->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  if (status != CUDA_SUCCESS)
+    return ett_cuda_device_check(device, status, "capturing a graph", err);
+  int recorded = enqueue_all(work, err);
+  status = driver->cuStreamEndCapture(device->stream, &graph);
+  if (recorded == 0 && status == CUDA_SUCCESS)
+    status = driver->cuGraphInstantiateWithFlags(&work->executable, graph, 0);
+  if (graph)
+    driver->cuGraphDestroy(graph);
+  return recorded == 0 ? ett_cuda_device_check(device, status, "capturing a graph", err)
+                       : -1;
+}
+
 int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_seconds,
                         ett_err *err) {
   ett_cuda_device *device = work->device;
-  const ett_cuda_driver *driver = device->driver;
   if (work->launch_count == 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "the kernel function launched nothing");
   if (ett_cuda_device_use(device, err) != 0)
@@ -83,18 +104,7 @@ int ett_cuda_work_ready(ett_cuda_work *work, int graph, double time_limit_second
     return -1;
   if (!graph || work->executable)
     return 0;
-  CUresult status =
-      driver->cuStreamBeginCapture(device->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  if (status != CUDA_SUCCESS)
-    return ett_cuda_device_check(device, status, "capturing a graph", err);
-  int recorded = enqueue_all(work, err);
-  status = driver->cuStreamEndCapture(device->stream, &work->graph);
-  if (recorded != 0)
-    return -1;
-  if (status == CUDA_SUCCESS)
-    status = driver->cuGraphInstantiateWithFlags(&work->executable, work->graph, 0);
-  if (ett_cuda_device_check(device, status, "capturing a graph", err) != 0 ||
-      enqueue(work, err) != 0)
+  if (capture(work, err) != 0 || enqueue(work, err) != 0)
     return -1;
   return ett_cuda_device_wait(device, time_limit_seconds, 0, err);
 }

@@ -152,8 +152,7 @@ struct ett_cuda_work {
   ett_cuda_launch **launches;
   int tensor_count, launch_count;
   uint32_t tensor_room, launch_room;
-  CUgraph graph;
-  CUgraphExec executable;
+  CUgraphExec executable; /* NULL until ready(), and without a graph */
 };
 
 int ett_cuda_work_add(ett_cuda_work *work, ett_cuda_launch *launch, ett_err *err);

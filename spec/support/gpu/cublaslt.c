@@ -24,8 +24,10 @@ typedef struct operation {
   int8_t fast;
 } operation;
 
+/* Alignments of A, B, C and D in bytes, as the attributes are numbered. */
 typedef struct preference {
   uint64_t workspace;
+  uint32_t alignment[4];
 } preference;
 
 _Static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
@@ -142,8 +144,11 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *made) {
-  *made = make(sizeof(cublasLtMatmulPreferenceOpaque_t));
-  return *made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+  preference *p = make(sizeof(cublasLtMatmulPreferenceOpaque_t));
+  for (int i = 0; p && i < 4; i++)
+    p->alignment[i] = 256; /* the default */
+  *made = (cublasLtMatmulPreference_t)(void *)p;
+  return p ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
@@ -154,9 +159,14 @@ cublasStatus_t
 cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                      cublasLtMatmulPreferenceAttributes_t name,
                                      const void *value, size_t bytes) {
-  if (name != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || bytes != 8)
+  preference *p = (preference *)(void *)handle;
+  const int operand = (int)name - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+  if (name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && bytes == 8)
+    memcpy(&p->workspace, value, 8);
+  else if (operand >= 0 && operand < 4 && bytes == 4)
+    memcpy(&p->alignment[operand], value, 4);
+  else
     return CUBLAS_STATUS_INVALID_VALUE;
-  memcpy(&((preference *)(void *)handle)->workspace, value, 8);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -236,6 +246,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t o,
     memset(&results[i], 0, sizeof results[i]);
     memcpy(&results[i].algo, magic, sizeof magic);
     results[i].algo.data[7] = (uint64_t)i;
+    memcpy(&results[i].algo.data[2], ((preference *)(void *)p)->alignment,
+           sizeof(uint32_t[4]));
     /* The fourth needs a workspace larger than any preference: its state says that it is
      * no algorithm. */
     results[i].state = i == 3 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -289,8 +301,7 @@ static void multiply(void *data) {
 static int inside(const layout *l, const void *data) {
   size_t last = (l->columns - 1) * (size_t)l->leading + l->rows +
                 (size_t)(l->batch - 1) * (size_t)l->stride;
-  return ((uintptr_t)data & 15) == 0 &&
-         ett_stand_in_holds((CUdeviceptr)data, last * ett_stand_in_bytes(l->type));
+  return ett_stand_in_holds((CUdeviceptr)data, last * ett_stand_in_bytes(l->type));
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o,
@@ -327,6 +338,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t o,
       ((uintptr_t)workspace & 255 || !ett_stand_in_holds((CUdeviceptr)workspace, bytes)))
     ett_stand_in_abort(
         "cublasLtMatmul: the workspace is not %zu aligned bytes of the device", bytes);
+  const void *operands[] = {a, b, c, d};
+  for (int i = 0; algorithm && i < 4; i++) {
+    const uint32_t *alignment = (const uint32_t *)&algorithm->data[2];
+    if ((uintptr_t)operands[i] % alignment[i])
+      ett_stand_in_abort("cublasLtMatmul: operand %d is not aligned to the %u bytes that "
+                         "the heuristic was told",
+                         i, alignment[i]);
+  }
   if (!inside(&p.a, a) || !inside(&p.b, b) || !inside(&p.c, c) || !inside(&p.d, d))
     ett_stand_in_abort("cublasLtMatmul: an operand leaves its allocation");
   uint64_t k = p.o.first == CUBLAS_OP_T ? p.a.rows : p.a.columns;

@@ -72,6 +72,13 @@ CUptiResult CUPTIAPI cuptiActivityFlushAll(uint32_t flag) {
     records[count].end = kept[i].end;
     records[count++].name = kept[i].name;
   }
+  /* "A value of 0 for both the start and end timestamps indicates that timestamp
+   * information could not be collected for the kernel." */
+  if ((size_t)(count + 1) * sizeof *records <= bytes) {
+    records[count] = records[0];
+    records[count].start = records[count].end = 0;
+    count++;
+  }
   complete(NULL, 0, buffer, bytes, (size_t)count * sizeof *records);
   return CUPTI_SUCCESS;
 }

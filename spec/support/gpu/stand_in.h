@@ -15,6 +15,8 @@
  *
  *   ETT_GPU_NO_CUPTI: CUPTI refuses to profile
  *
+ *   ETT_GPU_NO_CAPTURE: a capture forbids every launch
+ *
  *   ETT_GPU_CUDNN_VERSION: what cudnnGetVersion returns, as 91900
  *
  *   ETT_GPU_ALLOCATION_FAILS=n: the n-th allocation and all later ones fail

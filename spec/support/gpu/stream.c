@@ -122,9 +122,12 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+/* A call that a capture forbids; after the first one the capture is invalid. */
 static CUresult spoil(CUstream stream) {
+  const int before = stream->spoilt;
   stream->spoilt = 1;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return before ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+                : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream) {
@@ -166,8 +169,8 @@ CUresult ett_stand_in_enqueue(CUstream stream, const ett_stand_in_work *work) {
     execute(stream, work);
     return CUDA_SUCCESS;
   }
-  if (stream->spoilt)
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (stream->spoilt || getenv("ETT_GPU_NO_CAPTURE"))
+    return spoil(stream);
   graph *g = stream->capture;
   if (g->count == g->room) {
     g->room = g->room ? 2 * g->room : 8;
