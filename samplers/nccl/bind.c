@@ -1,4 +1,5 @@
 /* ett.nccl: collectives of samplers/nccl. */
+#include <limits.h>
 #include <string.h>
 
 #include "bind/common.h"
@@ -47,10 +48,9 @@ static int unique_id(lua_State *L) {
 /* open{device=0, rank=, size=, id=} -> communicator | nil, error object */
 static int open_comm(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
-  int ordinal = (int)ett_lua_integer_field(L, 1, "device", 0);
-  int rank = (int)ett_lua_integer_field(L, 1, "rank", -1);
-  int size = (int)ett_lua_integer_field(L, 1, "size", 0);
-  luaL_argcheck(L, size > 0 && rank >= 0 && rank < size, 1, "needs 'rank' below 'size'");
+  int ordinal = (int)ett_lua_range_field(L, 1, "device", 0, 0, INT_MAX);
+  int size = (int)ett_lua_range_field(L, 1, "size", 0, 1, INT_MAX);
+  int rank = (int)ett_lua_range_field(L, 1, "rank", -1, 0, size - 1);
   size_t length = 0;
   lua_getfield(L, 1, "id");
   const char *id = lua_tolstring(L, -1, &length);
@@ -87,11 +87,9 @@ static ett_nccl_request read_request(lua_State *L) {
       .count = ett_lua_integer_field(L, 2, "count", 0),
       .dtype = (ett_cuda_dtype)index_field(L, "dtype", "bf16", dtypes),
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),
-      .repeats = (int)ett_lua_integer_field(L, 2, "repeats", 10),
+      .repeats = (int)ett_lua_range_field(L, 2, "repeats", 10, 1, 100000),
       .time_limit_seconds = ett_lua_number_field(L, 2, "time_limit_seconds", 60),
   };
-  luaL_argcheck(L, request.repeats > 0 && request.repeats <= 100000, 2,
-                "'repeats' must be 1 to 100000");
   return request;
 }
 

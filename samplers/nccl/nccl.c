@@ -130,10 +130,14 @@ ett_nccl *ett_nccl_open(ett_cuda_device *device, int rank, int size,
 void ett_nccl_close(ett_nccl *comm) {
   if (!comm)
     return;
-  if (comm->comm)
-    nccl.ncclCommDestroy(comm->comm);
   const ett_cuda_device *device = comm->device;
-  if (device->driver && device->death == ETT_CUDA_ALIVE) {
+  /* Also when another device was used since: the calls below act in its context. */
+  const int alive = device->driver && ett_cuda_device_use(device, NULL) == 0;
+  if (comm->comm && alive)
+    nccl.ncclCommDestroy(comm->comm);
+  else if (comm->comm)
+    nccl.ncclCommAbort(comm->comm); /* a destroy would wait for the lost device */
+  if (alive) {
     const CUdeviceptr buffers[] = {comm->meeting, comm->in, comm->out};
     for (int i = 0; i < 3; i++)
       if (buffers[i])
