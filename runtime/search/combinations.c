@@ -201,6 +201,12 @@ static int32_t add_node(ett_combinations *c, size_t i, ett_err *err) {
 int ett_combinations_learn(ett_combinations *c, int number, const size_t *axes,
                            size_t count, ett_member_value value, int32_t refusal,
                            ett_err *err) {
+  int known = number >= 0 && (size_t)number < c->functions.count;
+  for (size_t k = 0; k < count; k++)
+    known = known && axes[k] < c->axes;
+  if (!known)
+    return ett_err_set(err, ETT_ERR_INTERNAL,
+                       "internal error: a function or field that does not exist");
   function *f = &((function *)c->functions.items)[number];
   size_t in = SIZE_MAX, leaf = 0; /* the next link is links[in]; SIZE_MAX: the root */
   for (size_t k = 0; k < count; k++) {
@@ -335,11 +341,16 @@ static ett_stop visit(ett_combinations *c, int is_set, ett_step_workspace *works
   if (s->caller_sets && !is_set)
     return ETT_STOP_SET;
   int64_t sequences = product(size[ETT_SIZE_DP], size[ETT_SIZE_MICRO_BATCH]);
-  int64_t micro_batches = size[ETT_SIZE_GLOBAL_BATCH]
-                              ? size[ETT_SIZE_GLOBAL_BATCH] / sequences
-                              : size[ETT_SIZE_MICRO_BATCHES];
+  int64_t micro_batches = size[ETT_SIZE_MICRO_BATCHES];
+  if (size[ETT_SIZE_GLOBAL_BATCH]) /* 0 is refused below */
+    micro_batches = sequences > 0 ? size[ETT_SIZE_GLOBAL_BATCH] / sequences : 0;
   o.tokens = (double)product(product(sequences, micro_batches), size[ETT_SIZE_SEQ]);
   c->plan.micro_batches = micro_batches;
+  if (stop->program < 0 || (size_t)stop->program >= c->programs.count) {
+    ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no program %d",
+                stop->program + 1);
+    return ETT_STOP_FAULT;
+  }
   const lowered *own = &((const lowered *)c->programs.items)[stop->program];
   ett_step_result r;
   int status =

@@ -141,6 +141,8 @@ static void a_model_answers_as_it_was_made(void **state) {
   assert_int_equal(ett_model_predict(&model, wrong, &p, &err), -1);
   ett_model_close(&model);
   ett_model_close(&model);
+  assert_int_equal(ett_model_predict(&model, gemm, &p, &err), -1);
+  assert_string_equal(err.message, "the regressor is closed");
 }
 
 static void text_keeps_a_model(void **state) {

@@ -145,6 +145,17 @@ describe("the layout search", function()
     assert.has_error(function() search:best(2000, options) end, "stopped")
   end)
 
+  it("ends if the progress function closes the program", function()
+    -- x mod 1000003: its bounds exclude no box.
+    local program = require("ett.ledger_program").new { inputs = { "x" }, defaults = { 1 }, constants = { 1000003 },
+      code = { 5, 0, 1, 0 }, outputs = { "1 objective" }, registers = { 2 } }
+    assert.error_matches(function()
+      program:search { variables = { x = { low = 1, high = 1e6 } }, boxes = 1000000, progress = function()
+        program:close()
+      end }
+    end, "the program was closed during its search")
+  end)
+
   it("uses exactly the given devices with experts, too", function()
     local found = optimize.new { model = "simple", fixed = { n_experts = 4, n_routed_experts = 1, n_layers = 8,
       d_model = 1024, batch_size = 64, seq_len = 512 } }:best(64, { exact_devices = true })

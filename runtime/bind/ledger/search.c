@@ -29,6 +29,7 @@ static ett_variable read_variable(lua_State *L, int keep, const char *name) {
 
 typedef struct caller {
   lua_State *L;
+  const ett_lua_program_box *program;
   bool raised; /* an error value is on top of the stack */
 } caller;
 
@@ -40,6 +41,10 @@ static int report(void *context, const ett_search_result *so_far) {
   lua_pushnumber(c->L, so_far->best);
   lua_pushnumber(c->L, so_far->bound);
   c->raised = lua_pcall(c->L, 3, 0, 0) != LUA_OK;
+  if (!c->raised && !c->program->tape) {
+    lua_pushliteral(c->L, "the program was closed during its search");
+    c->raised = true;
+  }
   return c->raised;
 }
 
@@ -90,7 +95,7 @@ int ett_lua_program_search(lua_State *L) {
       .product_equal = ett_lua_boolean_field(L, 2, "product_equal", 0),
       .tolerance = ett_lua_number_field(L, 2, "tolerance", 0),
   };
-  caller c = {.L = L};
+  caller c = {.L = L, .program = p};
   if (lua_getfield(L, 2, "progress") != LUA_TNIL) { /* 9 */
     luaL_checktype(L, 9, LUA_TFUNCTION);
     options.progress = report;

@@ -1,4 +1,5 @@
 /* Combinations of ett.search: the plans of a sweep, and its results. */
+#include <limits.h>
 #include <string.h>
 
 #include "bind/search/search.h"
@@ -173,12 +174,19 @@ static int list_program(lua_State *L) {
   return 1;
 }
 
+/* The index of a program; -1, which is none, for a number beyond an int. */
+static int program_number(lua_Integer number) {
+  return number >= 1 && number <= INT_MAX ? (int)number - 1 : -1;
+}
+
 /* combinations:learn(function, axes, answer [, refusal]): what a function says where
  * run() stopped. axes: numbers of those that it read, in their order; refusal: number of
  * its sentence. */
 static int list_learn(lua_State *L) {
   ett_combinations *c = to_combinations(L);
   lua_Integer number = luaL_checkinteger(L, 2), refusal = luaL_optinteger(L, 5, 0);
+  luaL_argcheck(L, number >= 1 && number <= INT_MAX, 2, "must be a function's number");
+  luaL_argcheck(L, refusal >= 0 && refusal <= INT32_MAX, 5, "must be a refusal's number");
   luaL_checktype(L, 3, LUA_TTABLE);
   lua_settop(L, 4);
   size_t count = lua_rawlen(L, 3), axes[AXES_MOST];
@@ -195,12 +203,21 @@ static int list_learn(lua_State *L) {
   if (refusal == 0 && field)
     ett_step_lua_read_field(L, field, &value);
   else if (refusal == 0 && lua_isinteger(L, 4))
-    value.integer = (int)lua_tointeger(L, 4) - 1;
+    value.integer = program_number(lua_tointeger(L, 4));
   ett_err err;
   return checked(L,
                  ett_combinations_learn(c, (int)number - 1, axes, count, value,
                                         (int32_t)refusal, &err),
                  &err);
+}
+
+/* Raises if a program or its demands, which the user value holds, are closed. */
+static void check_programs(lua_State *L) {
+  keep(L);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+    if (lua_type(L, -2) == LUA_TUSERDATA && !*(void **)lua_touserdata(L, -2))
+      luaL_error(L, "a program of the combinations is closed");
+  lua_pop(L, 1);
 }
 
 /* combinations:run(plan, workspace, last [, is_set [, orders]]): evaluates plans up to
@@ -215,6 +232,7 @@ static int list_run(lua_State *L) {
   ett_step_lua_plan(L, 2, &plan);
   ett_step_workspace *workspace = ett_lua_box_check(L, 3, ETT_LUA_WORKSPACE, "workspace");
   ett_step_lua_give_orders(L, 6, &plan);
+  check_programs(L);
   ett_combinations_stop stop = {0};
   ett_err err;
   ett_stop found = ett_combinations_run(c, &plan, lua_toboolean(L, 5),

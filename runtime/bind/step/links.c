@@ -87,9 +87,9 @@ static void get_links(lua_State *L, size_t slots, ett_links *l) {
   const double *outermost = ett_step_lua_seconds(L, "send_lane", slots, 0);
   int32_t *send = lua_newuserdatauv(L, slots * sizeof *send, 0);
   for (size_t v = 0; v < slots; v++) {
-    send[v] = outermost ? (int32_t)outermost[v] - 1 : 0;
-    if (send[v] < 0 || send[v] >= l->lanes)
+    if (outermost && !(outermost[v] >= 1 && outermost[v] <= l->lanes))
       luaL_error(L, "field 'send_lane' must hold lanes from 1 to %d", l->lanes);
+    send[v] = outermost ? (int32_t)outermost[v] - 1 : 0;
   }
   l->send_lane = send;
   l->gradients = get_gradients(L, slots);

@@ -125,8 +125,11 @@ static void get_split(lua_State *L, int index, ett_step_plan *plan) {
     luaL_error(L, "field 'split' must hold pp * vp = %d numbers of layers, got %d",
                plan->pp * plan->vp, (int)count);
   int64_t *split = lua_newuserdatauv(L, (count + 1) * sizeof *split, 0);
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = 0; i < count; i++) {
+    if (!(given[i] >= 0 && given[i] < 0x1p62))
+      luaL_error(L, "field 'split' must hold numbers of layers, got %f", given[i]);
     split[i] = (int64_t)given[i];
+  }
   plan->split = split;
 }
 

@@ -319,6 +319,8 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
                       ett_err *err) {
   double columns[ETT_DESIGN_COLUMNS], near[ETT_DESIGN_DIMS];
   float features[ETT_DESIGN_FEATURES];
+  if (!model->memory)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "the regressor is closed");
   if (ett_design_row_check(&model->design, dims, err) != 0)
     return -1;
   const ett_model_facts *f = &model->facts;
