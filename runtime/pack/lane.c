@@ -14,9 +14,20 @@ void ett_lane_free(ett_lane *lane) {
   *lane = (ett_lane){0};
 }
 
-static int check(const ett_lane_events *e, ett_err *err) {
+/* Times are at most half of what 64 bits hold, so that their differences fit. */
+static int is_time(int64_t t) {
+  return t >= INT64_MIN / 2 && t <= INT64_MAX / 2;
+}
+
+static int check(const ett_lane_events *e, int64_t from, int64_t to, ett_err *err) {
+  if (!is_time(from) || !is_time(to))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "a lane ends beyond 2^62");
   for (size_t i = 0; i < e->count; i++) {
-    int64_t d = e->duration[i];
+    int64_t d = e->duration[i], end;
+    if (!is_time(e->start[i]) || __builtin_add_overflow(e->start[i], d, &end) ||
+        !is_time(end))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "event %zu of a lane ends beyond 2^62",
+                         i + 1);
     if (d < 0 || e->label[i] >= e->labels)
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "event %zu of a lane has a wrong duration or label", i + 1);
@@ -210,7 +221,7 @@ static int make_chunks(ett_lane *lane, const ett_lane_events *e, size_t most,
 int ett_lane_pack(ett_lane *out, const ett_lane_events *events, int64_t from, int64_t to,
                   uint32_t bins, size_t chunk_events, ett_err *err) {
   *out = (ett_lane){0};
-  if (check(events, err))
+  if (check(events, from, to, err))
     return -1;
   ett_lane_events sorted;
   void *block = sort_events(&sorted, events);

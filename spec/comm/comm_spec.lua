@@ -68,6 +68,16 @@ describe("ett.comm", function()
     assert.near(60e9, comm.curve_at(curve, 1e7), 1)
   end)
 
+  it("refuses a law whose fields differ at their second reading", function()
+    local read = 0
+    local stream = setmetatable({ moved = 1, bandwidth = 1 }, { __index = function(_, name)
+      if name ~= "curve" then return nil end
+      read = read + 1
+      return read > 1 and { 1, 1, 2, 2 } or nil
+    end })
+    assert.error_matches(function() comm.law { stream } end, "a line of the law changed while it was read")
+  end)
+
   it("takes the fastest of some laws, each by its slowest stream", function()
     local curve = { 1e4, 5e9, 1e6, 20e9, 1e9, 25e9 }
     for seed = 1, 50 do

@@ -105,7 +105,8 @@ describe("ett.pack", function()
     assert.has_error(lane { duration = {} }, "field 'duration' must hold 1 integers, got 0")
     assert.has_error(lane { start = { 0.5 } }, "field 'start[1]' must be an integer")
     for _, change in ipairs { { duration = { -1 } }, { label = { 2 } }, { label = { 0 } }, { wait = { 2 } },
-      { kind = { 99 } }, { bins = 0 } } do
+      { kind = { 99 } }, { bins = 0 }, { start = { math.mininteger } }, { duration = { math.maxinteger } },
+      { start = { math.maxinteger } }, { from = math.mininteger, to = math.maxinteger } } do
       assert.is_false((pcall(lane(change))))
     end
   end)

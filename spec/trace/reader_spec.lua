@@ -455,5 +455,7 @@ describe("ett.trace readers", function()
     assert.has_error(function() return all:total() end)
     assert.has_error(function() return t.event_count end)
     assert.has_error(function() trace.open(folder, { thread = 2 }) end)
+    assert.error_matches(function() trace.open(folder, { args = { 12345 } }) end,
+      "option 'args' must hold names, got number")
   end)
 end)

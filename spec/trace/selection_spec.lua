@@ -156,6 +156,10 @@ describe("selections", function()
         { s.count, s.total, s.min, s.max, s.p50, s.p95 })
       assert.is_true(math.abs(s.std - math.sqrt(squares / n)) < 1e-6)
     end
+    for _, bad in ipairs { 0 / 0, -1, 101, math.huge } do
+      assert.error_matches(function() t:events():stats { percentiles = { bad } } end,
+        "percentiles must be 0 to 100, got ")
+    end
     local sizes = {}
     for _, g in ipairs(t:events():stats { by = "arg:size" }) do sizes[g.size or "none"] = g.count end
     for value, count in pairs(sizes) do

@@ -53,13 +53,22 @@ static int comm_kinds(lua_State *L) {
   return 1;
 }
 
-/* Reads the stream on top of the stack, whose curve goes to *curve, if it has one. */
-static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **curve) {
+/* Fields are counted and then read; with a metatable they may differ. */
+static void changed(lua_State *L) {
+  luaL_error(L, "a line of the law changed while it was read");
+}
+
+/* Reads the stream on top of the stack, whose curve, if it has one, goes to *curve, below
+ * `end`. */
+static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **curve,
+                       const ett_comm_curve *end) {
   stream->moved = ett_lua_number_field(L, -1, "moved", 1);
   stream->bandwidth = ett_lua_number_field(L, -1, "bandwidth", 1);
   stream->curve = NULL;
   if (lua_getfield(L, -1, "curve") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
+    if (*curve == end)
+      changed(L);
     get_curve(L, lua_gettop(L), *curve);
     stream->curve = (*curve)++;
   }
@@ -94,7 +103,9 @@ static int comm_law(lua_State *L) {
                                         0);
   luaL_setmetatable(L, ETT_LUA_LAW);
   ett_comm_stream *stream = (ett_comm_stream *)(law + 1);
+  const ett_comm_stream *last = stream + streams;
   ett_comm_curve *curve = (ett_comm_curve *)(stream + streams);
+  const ett_comm_curve *end = curve + curves;
   law->lines = lines;
   for (int i = 0; i < lines; i++) {
     ett_comm_line *line = &law->line[i];
@@ -105,7 +116,9 @@ static int comm_law(lua_State *L) {
     line->stream = stream;
     for (int k = 0; k < line->streams; k++, lua_pop(L, 1)) {
       lua_rawgeti(L, i + 1, k + 1);
-      get_stream(L, stream++, &curve);
+      if (stream == last || !lua_istable(L, -1))
+        changed(L);
+      get_stream(L, stream++, &curve, end);
     }
   }
   return 1;

@@ -12,8 +12,9 @@ static int enter(lua_State *L) {
   const size_t count = lua_rawlen(L, 1);
   const char **paths = lua_newuserdatauv(L, (count + 1) * sizeof *paths, 0);
   for (size_t i = 0; i < count; i++) {
-    lua_rawgeti(L, 1, (lua_Integer)i + 1);
-    paths[i] = luaL_checkstring(L, -1);
+    if (lua_rawgeti(L, 1, (lua_Integer)i + 1) != LUA_TSTRING)
+      return luaL_error(L, "paths must be strings, got %s", luaL_typename(L, -1));
+    paths[i] = lua_tostring(L, -1);
     lua_pop(L, 1); /* the table holds it */
   }
   const ett_sandbox_limits limits = {.readable = paths,

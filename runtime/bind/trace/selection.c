@@ -174,14 +174,14 @@ ett_key *ett_lua_keys(lua_State *L, int index, const ett_trace *t, uint32_t *cou
   lua_Integer n = single ? 1 : 0;
   if (!single && !lua_isnoneornil(L, index)) {
     luaL_checktype(L, index, LUA_TTABLE);
-    n = luaL_len(L, index);
+    n = (lua_Integer)lua_rawlen(L, index);
   }
   ett_key *keys = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *keys, 0);
   for (lua_Integer i = 0; i < n; i++) {
     if (single)
       lua_pushvalue(L, index);
     else
-      lua_geti(L, index, i + 1);
+      lua_rawgeti(L, index, i + 1);
     keys[i] = key_named(L, t, luaL_checkstring(L, -1));
     lua_pop(L, 1);
   }
@@ -317,6 +317,8 @@ static int selection_stats(lua_State *L) {
     for (size_t i = 0; i < percent_count; i++) {
       lua_geti(L, -1, (lua_Integer)i + 1);
       percents[i] = luaL_checknumber(L, -1);
+      if (!(percents[i] >= 0 && percents[i] <= 100))
+        luaL_error(L, "percentiles must be 0 to 100, got %f", percents[i]);
       lua_pop(L, 1);
     }
   }

@@ -216,12 +216,13 @@ static int trace_open(lua_State *L) {
   o.memory_bytes = (size_t)memory;
   if (lua_getfield(L, 2, "args") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
-    lua_Integer n = luaL_len(L, -1);
-    const char **names = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *names, 0);
+    const size_t n = lua_rawlen(L, -1);
+    const char **names = lua_newuserdatauv(L, (n + 1) * sizeof *names, 0);
     uint32_t count = 0;
-    for (lua_Integer i = 1; i <= n; i++) {
-      lua_geti(L, -2, i);
-      const char *name = luaL_checkstring(L, -1);
+    for (size_t i = 1; i <= n; i++) { /* the list anchors its strings */
+      if (lua_rawgeti(L, -2, (lua_Integer)i) != LUA_TSTRING)
+        luaL_error(L, "option 'args' must hold names, got %s", luaL_typename(L, -1));
+      const char *name = lua_tostring(L, -1);
       uint32_t k = 0;
       while (k < count && strcmp(names[k], name) != 0)
         k++;
