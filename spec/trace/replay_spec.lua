@@ -55,6 +55,21 @@ describe("a replay", function()
     end
   end)
 
+  it("takes ranks whose clocks differ by years", function()
+    local recordings = {}
+    for rank = 0, 1 do
+      local r = maker.new { rank = rank, world = 2 }
+      local from = 1.7e15 * rank
+      for i = 1, 3 do r:kernel("gemm", from + 100 * i, 50, { launch = { ts = from + 90 * i, dur = 5 } }) end
+      recordings[rank + 1] = r
+    end
+    with_view(recordings, function(view)
+      local g = replay.graph(view)
+      assert.equal(250000, select(2, replay.recorded(g)))
+      assert.equal(250000, replay.run(g).span_ticks)
+    end)
+  end)
+
   it("with faster or slower kernels is the run that has them: on the device, and on the host", function()
     math.randomseed(5)
     for _, case in ipairs { { "attention*0.5", "attention", 0.5 }, { "attention*3", "attention", 3 },

@@ -12,7 +12,6 @@
 -- A run may have a million events, so an event is a number n, not a table: its fields are time[n], delay[n], kind[n],
 -- name[n] and rank[n]. Its predecessors are a linked list: link last_link[n] was added last, before_link[l] is the link
 -- before l, and 0 ends the list. Link l stands for the predecessor of[l] with the lag lag[l].
-local bulk = require "ett.bulk"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
 
@@ -122,7 +121,7 @@ end
 local function by_end(rows)
   local ends, finished, place = {}, {}, {}
   for i, row in ipairs(rows) do ends[i] = row.stop end
-  ends = bulk.sorted(ends)
+  ends = stats.sorted(ends)
   for i, at in ipairs(ends) do place[at], finished[i] = place[at] or i, false end
   for _, row in ipairs(rows) do
     finished[place[row.stop]] = row
