@@ -204,3 +204,9 @@ An option of other commands says where it is.
 $ ett predict --model llama3-70b --cluster h100 --devices 256
 ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N
 ?2
+
+# The days of a run say when they leave out failures.
+
+$ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -o '^run.*steps'; done
+run         1e+09 tokens in ... days (30518 steps
+run         1e+09 tokens in ... days without failures (30518 steps

@@ -65,3 +65,12 @@ A script that searches is a job as a campaign is.
 $ echo 'return ett.search { model = ett.model.new "llama3-8b" }' > s.lua; ett submit s.lua --nodes 2 --ranks 4 --print | grep -e job-name -e srun.*ett
 #SBATCH --job-name=ett-search
 srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua
+
+# Days leave out failures where a cluster states no rate, and say so.
+
+$ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep failures
+days without failures: dgx_b200; failures_per_device_day=N sets their rate
+
+$ ett search --model llama3-8b --cluster dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 tp=8 pp=1 zero=1 failures_per_device_day=1e-3 2>new.err | grep -c 'days without'
+0
+?1

@@ -151,8 +151,10 @@ local function outlook_rows(rows, e)
       about(e.checkpoint_interval_seconds)) }
   end
   if e.run_seconds then
-    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days (%d steps)%s%s"):format(e.run_tokens, e.run_seconds / 86400,
-      e.run_steps, e.run_price and (", USD %.0f"):format(e.run_price)
+    local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
+    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days%s (%d steps)%s%s"):format(e.run_tokens,
+      e.run_seconds / 86400, unknown and " without failures" or "", e.run_steps,
+      e.run_price and (", USD %.0f"):format(e.run_price)
         or e.price_source and ", price " .. e.price_source or "",
       e.run_kwh and (", %.4g MWh, %.3g t CO2"):format(e.run_kwh / 1e3, e.run_co2_kg / 1e3) or "") }
   end

@@ -146,6 +146,21 @@ local function add_sure(lines, sure)
     x.best_percent, x.other_percent, sure.alike[1].row)
 end
 
+--- The clusters among the shown rows whose days leave out failures, because their rate is unknown.
+local function add_failures(lines, s, limit)
+  local plan, unknown = s.best.estimate.plan, {}
+  for i = 1, math.min(limit, #s.rows) do
+    local row = s.rows[i]
+    if row.days and not (row.goodput_percent or row.failures_per_device_day or plan.failures_per_device_day) then
+      unknown[row.cluster or s.best.estimate.cluster] = true
+    end
+  end
+  local names = require("ett.base.schema").keys(unknown)
+  if #names == 0 then return end
+  lines[#lines + 1] = ("days without failures: %s; failures_per_device_day=N sets their rate"):format(
+    table.concat(names, ", "))
+end
+
 --- How the plans of a search were settled, as text. The counts depend on the order, and thus on the ranks.
 function text.effort(s)
   local e = s.effort
@@ -175,7 +190,9 @@ function text.result(s, options)
   end
   add_best(lines, s)
   lines[#lines + 1] = ""
-  for _, line in ipairs(text.rows(s, options.limit or 10, width)) do lines[#lines + 1] = line end
+  local limit = options.limit or 10
+  for _, line in ipairs(text.rows(s, limit, width)) do lines[#lines + 1] = line end
+  add_failures(lines, s, limit)
   if s.sure then add_sure(lines, s.sure) end
   add_neighbours(lines, s, options.neighbours or 8)
   return table.concat(lines, "\n")
