@@ -32,13 +32,25 @@ static size_t bytes_of(size_t class) {
   return class * CLASS_BYTES + 8;
 }
 
+/* realloc, or free for a size of 0. host_allocating tells the handler of Ctrl-C. */
+static void *of_system(void *block, size_t size) {
+  void *moved = NULL;
+  host_allocating = 1;
+  if (size > 0)
+    moved = realloc(block, size);
+  else
+    free(block);
+  host_allocating = 0;
+  return moved;
+}
+
 static void *take(size_t size) {
   if (size > small_most)
-    return malloc(size);
+    return of_system(NULL, size);
   size_t class = class_of(size);
   kept_block *block = kept[class];
   if (!block)
-    return malloc(bytes_of(class));
+    return of_system(NULL, bytes_of(class));
   kept[class] = block->next;
   __builtin_prefetch(block->next); /* the next of this size; kept blocks are cold */
   kept_bytes -= bytes_of(class);
@@ -48,7 +60,7 @@ static void *take(size_t size) {
 static void give(void *block, size_t size) {
   size_t class = class_of(size);
   if (!block || size > small_most || kept_bytes + bytes_of(class) > KEPT_MOST) {
-    free(block);
+    of_system(block, 0);
     return;
   }
   kept_block *one = block;
@@ -61,7 +73,7 @@ static void *resize(void *block, size_t old_size, size_t size) {
   if (!block)
     return take(size);
   if (old_size > small_most && size > small_most)
-    return realloc(block, size);
+    return of_system(block, size);
   if (old_size <= small_most && size <= small_most &&
       class_of(old_size) == class_of(size))
     return block;

@@ -31,6 +31,9 @@ int host_call(lua_State *L, int arguments, int results);
 /* Counts the calls of Lua's allocator; wraps around. */
 extern volatile sig_atomic_t host_allocations;
 
+/* Whether the system's malloc, realloc or free runs for it. */
+extern volatile sig_atomic_t host_allocating;
+
 /* From now on SIGINT and SIGTERM raise an error object of kind "interrupt" in the running
  * Lua code, coroutines and string patterns included. More than `patience` signals before
  * the next host_interrupt_reset kill the process. SIGTERM kills it after 1.5 s unless

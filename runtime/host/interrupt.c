@@ -23,7 +23,7 @@ static int has_timer;
 static volatile sig_atomic_t terminating; /* SIGTERM came */
 static timer_t ticks;                     /* from a signal until its error is raised */
 static int has_ticks;
-volatile sig_atomic_t host_allocations;
+volatile sig_atomic_t host_allocations, host_allocating;
 
 /* Raises in the Lua code. After a second signal it stays armed, so that code that catches
  * every error ends too. */
@@ -66,7 +66,8 @@ static int is_matching(lua_State *L) {
 }
 
 /* If two ticks pass without an allocation inside a matcher, only matching ran between
- * them. */
+ * them. A call of the system's allocator may also last longer, as when gigabytes are
+ * freed. */
 static void on_tick(int number) {
   static sig_atomic_t before;
   if (!pthread_equal(pthread_self(), lua_thread)) {
@@ -78,7 +79,7 @@ static void on_tick(int number) {
     return;
   }
   const sig_atomic_t now = host_allocations;
-  const int quiet = now == before;
+  const int quiet = now == before && !host_allocating;
   before = now;
   if (quiet && is_matching(running))
     raise_interrupt(running, NULL);

@@ -84,7 +84,7 @@ char *ett_call(ett_state *ett, const char *function, const char *json) {
   lua_pushlightuserdata(L, (void *)json);
   const int status = host_call(L, 2, 1);
   const char *text = status == LUA_ERRMEM ? no_memory : no_answer;
-  if (status == LUA_OK && lua_isstring(L, -1))
+  if (status == LUA_OK && lua_type(L, -1) == LUA_TSTRING) /* converts nothing here */
     text = lua_tostring(L, -1);
   char *copy = strdup(text);
   lua_settop(L, 0);

@@ -205,10 +205,12 @@ static volatile pid_t child;
 static volatile sig_atomic_t forwarded; /* the last signal forwarded */
 
 static void forward(int number) {
+  const int kept = errno; /* of the waitpid that it interrupts */
   if (number != SIGALRM)
     forwarded = number;
   kill(child, number == SIGALRM ? SIGKILL : number);
   alarm(PATIENCE_SECONDS);
+  errno = kept;
 }
 
 static _Noreturn void die_of(int number) {

@@ -12,7 +12,7 @@
 #include "host/allocator.h"
 #include "host/host.h"
 
-volatile sig_atomic_t host_allocations; /* of interrupt.c */
+volatile sig_atomic_t host_allocations, host_allocating; /* of interrupt.c */
 
 enum { BLOCKS = 300, TURNS = 200000 };
 

@@ -116,6 +116,47 @@ static void another_thread_hands_it_to_the_one_that_runs_lua(void **state) {
   assert_int_equal(host_interrupt_reset(), 1);
 }
 
+static int is_slow, has_returned;
+
+/* An allocator of Lua. Once is_slow is set, its next large call lasts for several ticks,
+ * and a signal comes at its beginning. */
+static void *allocate_slowly(void *context, void *block, size_t old_size, size_t size) {
+  (void)context, (void)old_size;
+  host_allocating = 1;
+  void *moved = NULL;
+  if (size > 0)
+    moved = realloc(block, size);
+  else
+    free(block);
+  if (is_slow && size > 1 << 20) {
+    is_slow = 0;
+    press();
+    struct timespec left = {.tv_nsec = 300000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+    has_returned = 1;
+  }
+  host_allocating = 0;
+  return moved;
+}
+
+static void it_never_leaves_the_allocator(void **state) {
+  (void)state;
+  lua_State *own = lua_newstate(allocate_slowly, NULL);
+  assert_non_null(own);
+  luaL_openlibs(own);
+  host_interrupt_catch(own, 100);
+  assert_int_equal(luaL_dostring(own, "text = ('x'):rep(1 << 22)"), LUA_OK);
+  assert_int_equal(luaL_loadstring(own, "text:gsub('x', 'yy')"), LUA_OK);
+  has_returned = 0;
+  is_slow = 1;
+  lua_pcall(own, 0, 0, 0);
+  assert_int_equal(has_returned, 1);
+  assert_int_equal(host_interrupt_reset(), 1);
+  host_interrupt_catch(L, 100);
+  lua_close(own);
+}
+
 #define WITH_LUA(test) cmocka_unit_test_setup_teardown(test, open_state, close_state)
 
 int main(void) {
@@ -123,6 +164,7 @@ int main(void) {
       WITH_LUA(it_is_raised_in_what_runs),
       WITH_LUA(between_two_calls_it_waits_for_the_second),
       WITH_LUA(what_came_too_late_is_forgotten),
+      WITH_LUA(it_never_leaves_the_allocator),
       WITH_LUA(another_thread_hands_it_to_the_one_that_runs_lua),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
