@@ -144,6 +144,14 @@ describe("ett.trace.align", function()
     assert.is_nil(none.suspected[2])
   end)
 
+  it("refuses offsets that no sequence has", function()
+    local a = recording(1, 9, 0)
+    for _, offset in ipairs { math.mininteger, math.maxinteger, 1 << 40 } do
+      assert.error_matches(function() a:align(a, false, offset) end, "must hold offsets of items")
+    end
+    assert.equal(0, a:align(a, false, 0).median)
+  end)
+
   it("refuses different kernels", function()
     local result, reason = align.match({ recording(1, 9, 0), recording(1, 9, 0, 2) }, { tolerance = 50 })
     assert.is_nil(result)

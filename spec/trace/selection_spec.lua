@@ -167,6 +167,35 @@ describe("selections", function()
     end
   end)
 
+  it("groups integers and floats by their exact order, and adds durations beyond 64 bits up to their limit", function()
+    local function opened(events)
+      local path = os.tmpname()
+      local file = assert(io.open(path, "w"))
+      file:write('{"traceEvents":[', table.concat(events, ","), "]}")
+      file:close()
+      local one = assert(trace.open(path, { args = { "size" }, profile_mode = "tpu" }))
+      os.remove(path)
+      return one
+    end
+    local texts = { "9007199254740992", "9007199254740993", "9007199254740992.0", "-1.5", "-1" }
+    for first = 1, #texts do
+      local given = {}
+      for i = 1, #texts do
+        given[i] = ('{"ph":"X","cat":"kernel","name":"a","ts":%d,"dur":2500000000000,"args":{"size":%s}}'):format(i,
+          texts[(first + i) % #texts + 1])
+      end
+      local one <close> = opened(given)
+      local sizes = {}
+      for i, g in ipairs(one:events():group "arg:size") do sizes[i] = g.size end
+      assert.same({ -1.5, -1 }, { sizes[1], sizes[2] })
+      assert.equal(9007199254740993, sizes[5])
+      assert.equal(math.maxinteger, one:events():total())
+      local all = one:events():stats()[1]
+      assert.equal(math.maxinteger, all.total)
+      assert.equal(2.5e18, all.mean)
+    end
+  end)
+
   it("group by every column that get reads", function()
     for _, field in ipairs { "ts", "dur", "end", "row" } do
       for _, group in ipairs(t:events():group { field }) do

@@ -131,6 +131,13 @@ static uint32_t *numbers_at(lua_State *L, int index, uint32_t count) {
   return out;
 }
 
+/* An offset of items: no sequence has 2^40. */
+static int64_t check_offset(lua_State *L, int64_t offset, int index) {
+  luaL_argcheck(L, offset > -(INT64_C(1) << 40) && offset < INT64_C(1) << 40, index,
+                "must hold offsets of items");
+  return offset;
+}
+
 /* One byte per sort: whether it is kept. NULL without a list. */
 static uint8_t *kept_at(lua_State *L, int index, uint32_t count) {
   if (lua_isnoneornil(L, index))
@@ -319,7 +326,8 @@ static int sequence_changes(lua_State *L) {
 static int sequence_align(lua_State *L) {
   const ett_sequence *a = check(L, 1), *b = check(L, 2);
   const bool by_spread = lua_toboolean(L, 3), given = !lua_isnoneornil(L, 4);
-  ett_alignment out = {.found = true, .offset = luaL_optinteger(L, 4, 0)};
+  ett_alignment out = {.found = true,
+                       .offset = given ? check_offset(L, luaL_checkinteger(L, 4), 4) : 0};
   ett_lua_check_memory(L, given ? ett_align_at(&out, a, b, out.offset, by_spread)
                                 : ett_align(&out, a, b, by_spread));
   if (!out.found)
@@ -396,8 +404,7 @@ static int sequence_matches(lua_State *L) {
     const int64_t n = (int64_t)check(L, -1)->count;
     lua_pop(L, 1);
     const int64_t offset = ett_lua_integer_at(L, 2, (lua_Integer)r + 1);
-    luaL_argcheck(L, offset > -(INT64_C(1) << 40) && offset < INT64_C(1) << 40, 2,
-                  "must hold offsets of items");
+    check_offset(L, offset, 2);
     first = -offset > first ? -offset : first;
     last = n - offset < last ? n - offset : last;
   }

@@ -106,6 +106,31 @@ ett_key_value ett_key_of(const ett_trace *t, ett_key key, uint32_t row) {
   return missing;
 }
 
+/* Exact: a double does not hold every integer. NaN comes last. */
+static int compare_mixed(int64_t a, double b) {
+  if (isnan(b) || b >= 0x1p63)
+    return -1;
+  if (b < -0x1p63)
+    return 1;
+  const int64_t whole = (int64_t)b;
+  const double rest = b - (double)whole;
+  if (a != whole)
+    return a < whole ? -1 : 1;
+  return rest > 0 ? -1 : rest < 0;
+}
+
+static int compare_numbers(const ett_key_value *a, const ett_key_value *b) {
+  const int x = a->type == ETT_ARG_INTEGER, y = b->type == ETT_ARG_INTEGER;
+  if (x && y)
+    return a->value.integer < b->value.integer ? -1 : a->value.integer > b->value.integer;
+  if (x)
+    return compare_mixed(a->value.integer, b->value.number);
+  if (y)
+    return -compare_mixed(b->value.integer, a->value.number);
+  const double p = a->value.number, q = b->value.number;
+  return p < q ? -1 : p > q ? 1 : (isnan(p) != 0) - (isnan(q) != 0);
+}
+
 int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_value *b) {
   int x = a->type == ETT_ARG_NONE ? 0 : a->type == ETT_ARG_TEXT ? 2 : 1;
   int y = b->type == ETT_ARG_NONE ? 0 : b->type == ETT_ARG_TEXT ? 2 : 1;
@@ -117,13 +142,7 @@ int ett_key_compare(const ett_trace *t, const ett_key_value *a, const ett_key_va
     return strcmp(t->strings->items[a->value.text].text,
                   t->strings->items[b->value.text].text);
   }
-  if (x == 0)
-    return 0;
-  if (a->type == ETT_ARG_INTEGER && b->type == ETT_ARG_INTEGER)
-    return a->value.integer < b->value.integer ? -1 : a->value.integer > b->value.integer;
-  double p = a->type == ETT_ARG_INTEGER ? (double)a->value.integer : a->value.number;
-  double q = b->type == ETT_ARG_INTEGER ? (double)b->value.integer : b->value.number;
-  return p < q ? -1 : p > q;
+  return x == 0 ? 0 : compare_numbers(a, b);
 }
 
 /* A previous group and a value: the key of a new group. */
@@ -296,7 +315,8 @@ void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size
                   int64_t *scratch, int sort) {
   memset(out, 0, sizeof *out);
   size_t n = 0;
-  int64_t total = 0, least = INT64_MAX, most = INT64_MIN;
+  int64_t least = INT64_MAX, most = INT64_MIN;
+  __int128_t total = 0;
   for (size_t i = 0; i < count; i++) {
     if (rows[i] == ETT_TRACE_NONE)
       continue;
@@ -310,7 +330,7 @@ void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size
   out->count = (int64_t)n;
   if (!n)
     return;
-  out->total = total;
+  out->total = ett_ticks_within(total);
   out->min = least;
   out->max = most;
   out->mean = (double)total / (double)n;

@@ -294,11 +294,11 @@ int ett_selection_sort(ett_selection *s, const ett_trace *t, ett_sort_key key) {
 }
 
 int64_t ett_selection_total(const ett_selection *s, const ett_trace *t) {
-  uint64_t n = 0;
+  __int128_t n = 0;
   for (size_t i = 0; i < s->count; i++)
     if (s->rows[i] != ETT_TRACE_NONE)
-      n += (uint64_t)ETT_ROW(t, dur, s->rows[i]);
-  return (int64_t)n;
+      n += ETT_ROW(t, dur, s->rows[i]);
+  return ett_ticks_within(n);
 }
 
 int ett_selection_span(const ett_selection *s, const ett_trace *t, int64_t *from,

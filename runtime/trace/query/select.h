@@ -51,7 +51,12 @@ typedef enum ett_sort_key {
 /* Sorts in place, ties by row; holes last. 0 or -1. */
 int ett_selection_sort(ett_selection *s, const ett_trace *t, ett_sort_key key);
 
-/* Sum of durations; first start and last end (0 without rows). */
+/* A sum of ticks, or the nearest number that 64 bits hold. */
+static inline int64_t ett_ticks_within(__int128_t sum) {
+  return sum > INT64_MAX ? INT64_MAX : sum < INT64_MIN ? INT64_MIN : (int64_t)sum;
+}
+
+/* Sum of durations, as ett_ticks_within; first start and last end (0 without rows). */
 int64_t ett_selection_total(const ett_selection *s, const ett_trace *t);
 int ett_selection_span(const ett_selection *s, const ett_trace *t, int64_t *from,
                        int64_t *to);
