@@ -1,4 +1,5 @@
 -- Metrics on traces small enough to do the sums by hand. All times in microseconds.
+local json = require "ett.json"
 local maker = require "trace_maker"
 
 local function near(want, got, slack)
@@ -629,5 +630,36 @@ describe("the GPU metrics on a hand-made trace", function()
       for _, rank in pairs(page.data.device_time.ranks) do assert.is_nil(rank.gpu_span_us) end
       assert.matches("gpu_span_us !== undefined", page:text(), 1, true)
     end)
+  end)
+end)
+
+describe("the GPU metrics on an XLA trace of a GPU", function()
+  it("count the kernels of the streams once, copies on the same line apart, and NCCL", function()
+    local events = {}
+    local function meta(name, value, tid)
+      events[#events + 1] = { ph = "M", name = name, pid = 1, tid = tid, args = { name = value } }
+    end
+    meta("process_name", "/device:GPU:0")
+    meta("thread_name", "Stream #13(MemcpyD2H,Memset,Compute)", 13)
+    meta("thread_name", "Stream #14(MemcpyH2D)", 14)
+    meta("thread_name", "XLA Ops", 3)
+    local function add(name, tid, ts, dur) events[#events + 1] = { ph = "X", name = name, pid = 1, tid = tid, ts = ts,
+      dur = dur } end
+    add("gemm_fusion_dot_1", 13, 1000, 100)
+    add("gemm_fusion_dot.1", 3, 1000, 110)
+    add("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 13, 1200, 50)
+    add("all-reduce.1", 3, 1200, 60)
+    add("MemcpyD2H", 13, 1300, 10)
+    add("MemcpyH2D", 14, 1000, 20)
+    local folder = maker.folder()
+    local file <close> = io.open(folder .. "/host.trace.json", "w")
+    file:write(json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
+      traceEvents = json.array(events) })
+    file:close()
+    local found = assert(maker.metric(folder, "device_time")).ranks["/device:GPU:0"]
+    assert.same({ 4, 1, 1, 2 }, { found.device_ops, found.comp_kernels, found.comm_kernels, found.mem_ops })
+    assert.same({ 100, 50, 30, 160 }, { found.comp_sum_us, found.comm_sum_us, found.mem_union_us, found.busy_us })
+    assert.equal("all_reduce", assert(maker.metric(folder, "collective_table")).collectives[1].kind)
+    maker.remove(folder)
   end)
 end)

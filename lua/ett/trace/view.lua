@@ -337,12 +337,15 @@ end
 
 local function is_copy(name)
   return name:find("^__amd_rocclr_copy") ~= nil or name:find("^__amd_rocclr_fill") ~= nil or name == "dma_request"
+    or name:find("^Memcpy%u2%u$") ~= nil or name == "MemcpyOther" or name == "Memset"
 end
 
---- Names of kernels that copy or fill memory: ROCm's run as kernels, MTIA's have the category of kernels.
+--- Names of kernels that copy or fill memory: ROCm's run as kernels, MTIA's have the category of kernels, XLA's may be
+--- on one line with the kernels of a stream.
 function View:copy_names()
   return cached(self, "copy_names", function()
-    return self.trace:name_set(is_copy, { "kernel", "device_async" }, { "amd_rocclr", "dma_request" })
+    return self.trace:name_set(is_copy, { "kernel", "device_async" },
+      { "amd_rocclr", "dma_request", "Memcpy", "Memset" })
   end)
 end
 
@@ -357,8 +360,9 @@ function View:lane_list()
         local groups = all:where{ file = process.files }:group{ "device" }
         for _, group in ipairs(groups) do
           local key, name = process.key, group.events:get(1, "process")
-          local tpu = process.kind == "tpu_json" or (process.kind == "xplane" and (name or ""):find("TPU") ~= nil)
-          if process.kind == "tpu_json" or process.kind == "xplane" then
+          local xla = process.kind == "tpu_json" or process.kind == "xplane"
+          local tpu = xla and (name or ""):find("TPU") ~= nil
+          if xla then
             key = name or key
             if #self:processes() > 1 then key = process.key .. ":" .. key end
           elseif #groups > 1 then

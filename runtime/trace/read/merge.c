@@ -335,12 +335,26 @@ static int number_behind(const char *text, const char *mark) {
   return v >= 0 && v <= INT16_MAX ? (int)v : -1;
 }
 
-/* XLA writes no categories; the class follows from the device's line. */
-static ett_trace_class line_class(const char *process, const char *thread) {
+/* Whether the kernels of a track's process are on lines of streams, as on a GPU. */
+static int has_streams(const ett_trace *t, const ett_track *x) {
+  for (uint32_t i = 0; i < t->track_count; i++) {
+    const ett_track *y = &t->tracks[i];
+    if (y->file == x->file && y->pid == x->pid && y->pid_type == x->pid_type &&
+        y->thread != ETT_STRING_NONE &&
+        strncmp(t->strings->items[y->thread].text, "Stream #", 8) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+/* XLA writes no categories; the class follows from the device's line. On a GPU the line
+ * of XLA ops repeats the kernels of the streams. */
+static ett_trace_class line_class(const ett_trace *t, const ett_track *x,
+                                  const char *process, const char *thread) {
   if (strncmp(process, "/device:", 8) != 0)
     return ETT_CLASS_HOST;
   if (strcmp(thread, "XLA Ops") == 0)
-    return ETT_CLASS_KERNEL;
+    return has_streams(t, x) ? ETT_CLASS_DEVICE_ANNOTATION : ETT_CLASS_KERNEL;
   if (strcmp(thread, "XLA Modules") == 0)
     return ETT_CLASS_DEVICE_MODULE;
   if (strcmp(thread, "Steps") == 0)
@@ -450,7 +464,7 @@ static int merge_lines(merge *m) {
     if (m->line_device[i] < 0)
       m->line_device[i] = number_behind(process, "GPU:");
     m->line_category[i] =
-        category(m, thread, strlen(thread), line_class(process, thread));
+        category(m, thread, strlen(thread), line_class(t, x, process, thread));
     if (m->line_category[i] == ETT_CATEGORY_NONE)
       return no_memory(m);
   }
