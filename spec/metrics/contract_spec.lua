@@ -41,6 +41,33 @@ describe("the metric files", function()
     end
   end)
 
+  it("give lists as lists in JSON, empty ones too", function()
+    local json = require "ett.json"
+    local recordings = {}
+    for rank = 0, 1 do
+      local r = maker.new{ rank = rank, world = 2 }
+      r:step(1, 0, 1000)
+      r:kernel("gemm", 100, 100, { launch = { ts = 90, dur = 5 } })
+      r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 300 + rank, 300 - rank, { stream = 20 })
+      recordings[rank + 1] = r:host("cpu_op", "aten::relu", 900, 100)
+    end
+    local lists = {}
+    local function walk(path, value, empty)
+      if type(value) ~= "table" then return end
+      if #value > 0 then lists[path] = true end
+      if empty and next(value) == nil and lists[path] then assert.equal("[]", json.encode(value):match("%S+"), path) end
+      for key, each in pairs(value) do
+        walk(path .. "." .. (math.type(key) and "n" or key), each, empty)
+      end
+    end
+    maker.with(recordings, function(folder)
+      for _, options in ipairs{ {}, { window = { 0.85, 0.86 } } } do -- nothing in the window
+        for _, name in ipairs(metrics.names()) do walk(name, (maker.metric(folder, name, options)), options.window) end
+      end
+    end)
+    assert.is_true(lists["kernel_breakdown.kernels"] and lists["step_table.ranks.0.per_step"])
+  end)
+
   it("take --step and --window, every one", function()
     local r = maker.new{ rank = 0, world = 1 }
     for step = 1, 3 do

@@ -22,7 +22,7 @@ through what each event waited for. Time is booked on the event that waited. hos
   compute = function(view, options)
     local g = replay.graph(view)
     local path = replay.critical_path(g)
-    local parts, ranks = {}, {}
+    local parts, ranks = stats.list(), {}
     for i = 1, math.min(#path.parts, options.top or 20) do
       local part = path.parts[i]
       parts[i] = { name = part.name, time_ms = view:ms(part.ticks), count = part.count,

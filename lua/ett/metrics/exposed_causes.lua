@@ -17,7 +17,7 @@ unexplained. Collectives that run at once share their time.]],
   options = { "align", "tolerance_us" },
   compute = function(view)
     local total, lanes = exposed.causes(view, true), view:lanes()
-    local ranks, kinds = {}, {}
+    local ranks, kinds = {}, stats.list()
     for _, lane in ipairs(lanes) do
       local caused = total.ranks[lane.key] or 0
       ranks[lane.key] = { caused_ms = view:ms(caused), waited_ms = view:ms(total.waiting[lane.key] or 0),

@@ -32,13 +32,13 @@ copies of the step markers, which are shorter: from the first kernel of the step
   end,
   compute = function(view)
     if #view:steps() == 0 then view:missing("needs ProfilerStep# markers on the host track; the trace has none") end
-    local by_step, out = {}, { ranks = {}, steps = {} }
+    local by_step, out = {}, { ranks = {}, steps = stats.list() }
     for _, lane in ipairs(view:lanes()) do
       local steps, windows = lane:steps(), {}
       for i, step in ipairs(steps) do windows[i] = { step.from, step.to } end
       local C, K = lane:comm():measure_in(windows), lane:compute():measure_in(windows)
       local B, X = lane:busy():measure_in(windows), (lane:comm() & lane:compute()):measure_in(windows)
-      local rank = { steps = {}, step_ms = {}, per_step = {} }
+      local rank = { steps = stats.list(), step_ms = stats.list(), per_step = stats.list() }
       for i, step in ipairs(steps) do
         local length = step.to - step.from
         rank.steps[i], rank.step_ms[i] = step.name, view:ms(length)

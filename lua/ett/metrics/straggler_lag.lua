@@ -47,7 +47,7 @@ recorded, clocks subtracts any constant difference, force never refuses.]],
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
     local total = { lags = {}, spread = 0, transfer = 0, negative = 0, last = {}, last_lowest = {}, waits = {},
       counts = {}, offsets = {}, end_diff = {}, clocks = {}, suspected = {}, groups = 0 }
-    local refused = {}
+    local refused = stats.list()
     local matched, alone = view:matched_groups(options.align or "auto", view:tolerance())
     for _, each in ipairs(matched) do
       if each.result then gather(view, each.group, each.result, total) else

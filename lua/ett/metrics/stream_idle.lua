@@ -11,7 +11,7 @@ between them. The row after a gap gives the cause: "host" if it was launched aft
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
   units = { span_ms = "ms", busy_ms = "ms", idle_ms = "ms", host_ms = "ms", device_ms = "ms", unknown_ms = "ms" },
   compute = function(view)
-    local list = {}
+    local list = stats.list()
     for _, lane in ipairs(view:lanes()) do
       for _, group in ipairs(lane:touching():group{ "stream" }) do
         local rows, busy = group.events:sort("ts"), group.events:intervals()

@@ -20,6 +20,9 @@ function stats.ratio(a, b)
   return a / b
 end
 
+--- A list for a result: also an empty one is a list in JSON.
+stats.list = json.array
+
 --- Sum of a list (float).
 function stats.sum(list)
   local sum = 0.0
