@@ -35,7 +35,9 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
     error_module.raise("missing", "cluster %s: device %s states no peak rate for %s", cluster.name, device.name, dtype)
   end
   local moving = op.bytes(shape, dtype, pass) / (bandwidth or cluster_module.stream_bandwidth(device))
-  local seconds = math.max(op.flops(shape, pass) / rate, moving)
+  local computing = op.flops(shape, pass) / rate
+  if computing > moving then bandwidth = nil end -- which then does not say how sure the time is
+  local seconds = math.max(computing, moving)
     + assumed_launch_seconds[assumed.products[op.family] and "product" or "memory"]
   local low, high = 1 / assumed_factor, assumed_factor
   if bandwidth then low, high = 1 - assumed_stream_spread, 1 + assumed_stream_spread end

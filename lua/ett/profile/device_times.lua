@@ -2,7 +2,8 @@
 --
 -- A linear layer consists of its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention uses
 -- the training models; grouped experts use one product over all their rows, times a factor. A memory-bound operator
--- takes its bytes divided by the device's streaming rate.
+-- takes its bytes divided by the device's streaming rate. Products and attention without the dimensions of their
+-- kernels have no time here.
 local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
@@ -22,6 +23,9 @@ local stream_start = 2e-6
 
 -- Assumed: the ends of the 90 % intervals of streaming kernels and of collectives by a curve, over the time.
 local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
+
+-- Assumed, as in ett.profile.assumed: the factor from the time of arithmetic to each end of its interval.
+local computing_spread = 1.6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
@@ -134,6 +138,7 @@ end
 
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
+  if not (s.m and s.n and s.k) then return nil end
   local batch, expert_rows = s.batch or 1, op.experts and s.m
   local slower = misaligned(self, dtype, s.n, s.k)
   if pass == "backward" then
@@ -168,7 +173,7 @@ local function padded(dim) return (dim + 15) // 16 * 16 end
 
 local function attention(self, op, shape, pass)
   local laws = self:laws()
-  if not laws then return nil end
+  if not (laws and shape.batch and shape.heads and shape.seq_q and shape.seq_k and shape.head_dim) then return nil end
   local s = op.kernel_shape(shape)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
@@ -201,7 +206,7 @@ local function streamed(self, op, shape, dtype, pass)
   if shape.clamped == 1 then bytes = bytes * self.stack.clamped_mlp end
   if shape.scaled == 1 then bytes = bytes * self.stack.scaled_rope end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
-  if op.family == "optimizer" and not self.burst then
+  if op.family == "optimizer" and shape.params and not self.burst then
     local beside = in_step.update_bytes[dtype] or in_step.update_bytes.other
     bytes = bytes + (beside + self.stack.gradient_copy_bytes) * shape.params
   end
@@ -212,6 +217,14 @@ local function streamed(self, op, shape, dtype, pass)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
     or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
+  -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
+  local rate = self.device.peak_flops.fp32 or self.device:peak(dtype)
+  local computing = rate and op.family == "elementwise" and stream_start + op.flops(shape, pass) / rate or 0.0
+  if computing > seconds then
+    return { seconds = computing, low_seconds = computing / computing_spread,
+      high_seconds = computing * computing_spread, provenance = "assumed",
+      detail = "FLOPs at the device's peak rate outside products" }
+  end
   return { seconds = seconds, low_seconds = seconds * stream_low, high_seconds = seconds * stream_high,
     provenance = "calibrated", detail = "bytes moved at the device's streaming bandwidth" }
 end
