@@ -37,6 +37,18 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2]}, hidden=1024
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("runs the lines of its own help", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett, re
+lines = re.findall(r"^    (.*)$", ett.__doc__, re.M)
+assert len(lines) > 4
+exec("\n".join(lines).replace("devices=512", "devices=64").replace("global_batch=1024", "global_batch=128"))
+]]
+    assert.equal(0, status, output)
+    assert.matches("^[%d.]+ [%d.]+\n{.*'step_seconds': [%d.]+.*}\n$", output)
+  end)
+
   it("keeps the decimal point where the program has a comma, and so do scripts", function()
     if missing then pending(missing) return end
     command.write(folder, "comma", 'LC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3;3\nEND LC_NUMERIC\n'

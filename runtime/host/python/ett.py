@@ -2,13 +2,14 @@
 
     import ett
     step = ett.predict("llama3-70b", "dgx_h100", seq=8192, tp=8, pp=4, dp=8, global_batch=256, zero=1)
-    print(step["step_seconds"], step["mfu"])
+    print(step["step_seconds"], step["mfu_percent"])
 
     best = ett.search("llama3-70b", "dgx_h100", devices=512, seq=8192, global_batch=1024)
     print(best["rows"][0])
 
 Keywords are fields of the plan and hyper-parameters; `ett predict --help MODEL` lists them. Results are those of
-`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process.
+`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. Operators and other
+files of your own are found in the folders of ETT_PATH; a model or a cluster may be FILE.lua.
 """
 import ctypes
 import json

@@ -11,7 +11,8 @@ return {
   summary = "evaluate every combination of plan fields",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)
-    return "A field with several values (1,2,4, or 1..64 for doublings) is swept, others are set.\n\n"
+    return "A field of the plan with several values (1,2,4, or 1..64 for doublings) is swept, others are set.\n"
+      .. "A hyper-parameter has one value.\n\n"
       .. fields.help(opts)
   end,
   options = {
@@ -36,7 +37,8 @@ return {
       if #list > 1 then over[name] = list else plan[name] = list[1] end
     end
     if not next(over) then
-      error_module.raise("usage", "sweep: no field of the plan has several values, such as pp=1,2,4")
+      error_module.raise("usage", "sweep: no field of the plan has several values, such as pp=1,2,4; a hyper-parameter "
+        .. "has one")
     end
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
