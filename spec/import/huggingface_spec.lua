@@ -246,6 +246,85 @@ add_all {
   { "seed-oss-36b", 36151104512, nil, { model_type = "seed_oss", hidden_size = 5120, intermediate_size = 27648,
     num_hidden_layers = 64, num_attention_heads = 80, num_key_value_heads = 8, head_dim = 128, vocab_size = 155136,
     attention_bias = true, attention_out_bias = false, tie_word_embeddings = false } },
+  { "smollm3-3b", 3075098624, nil, { model_type = "smollm3", hidden_size = 2048, intermediate_size = 11008,
+    num_hidden_layers = 36, num_attention_heads = 16, num_key_value_heads = 4, vocab_size = 128256,
+    no_rope_layer_interval = 4, use_sliding_window = false } },
+  { "exaone-3.5-7.8b", 7818448896, nil, { model_type = "exaone", hidden_size = 4096, intermediate_size = 14336,
+    num_layers = 32, num_attention_heads = 32, num_key_value_heads = 8, vocab_size = 102400,
+    activation_function = "silu", tie_word_embeddings = false } },
+  { "internlm3-8b", 8804241408, nil, { model_type = "internlm3", hidden_size = 4096, intermediate_size = 10240,
+    num_hidden_layers = 48, num_attention_heads = 32, num_key_value_heads = 2, head_dim = 128, vocab_size = 128512,
+    bias = false, qkv_bias = false, tie_word_embeddings = false } },
+  { "minicpm-2b", 2724880896, nil, { model_type = "minicpm", hidden_size = 2304, intermediate_size = 5760,
+    num_hidden_layers = 40, num_attention_heads = 36, num_key_value_heads = 36, vocab_size = 122753 } },
+  { "minicpm3-4b", 4073875968, "by hand; its hub page: 4B", { model_type = "minicpm3", hidden_size = 2560,
+    intermediate_size = 6400, num_hidden_layers = 62, num_attention_heads = 40, num_key_value_heads = 40,
+    q_lora_rank = 768, kv_lora_rank = 256, qk_nope_head_dim = 64, qk_rope_head_dim = 32, vocab_size = 73448 } },
+  { "ling-lite", 16801974272, "by hand; arXiv 2503.05139: 16.8B", { model_type = "bailing_moe", hidden_size = 2048,
+    intermediate_size = 5632, moe_intermediate_size = 1408, num_hidden_layers = 28, num_attention_heads = 16,
+    num_key_value_heads = 4, num_experts = 64, num_shared_experts = 2, num_experts_per_tok = 6,
+    first_k_dense_replace = 0, use_bias = false, use_qkv_bias = false, vocab_size = 126464,
+    tie_word_embeddings = false } },
+  { "ling-mini-2.0", 16255643392, nil, { model_type = "bailing_moe_v2", hidden_size = 2048, intermediate_size = 5120,
+    moe_intermediate_size = 512, num_hidden_layers = 20, num_attention_heads = 16, num_key_value_heads = 4,
+    head_dim = 128, num_experts = 256, num_shared_experts = 1, num_experts_per_tok = 8, first_k_dense_replace = 1,
+    n_group = 8, topk_group = 4, use_qk_norm = true, use_bias = false, use_qkv_bias = false,
+    partial_rotary_factor = 0.5, vocab_size = 157184, tie_word_embeddings = false } },
+  { "ling-1t", 999705309184, "by hand; its model card: 1T", { model_type = "bailing_moe_v2", hidden_size = 8192,
+    intermediate_size = 18432, moe_intermediate_size = 2048, num_hidden_layers = 80, num_attention_heads = 64,
+    num_key_value_heads = 8, head_dim = 128, num_experts = 256, num_shared_experts = 1, num_experts_per_tok = 8,
+    first_k_dense_replace = 4, n_group = 8, topk_group = 4, use_qk_norm = true, vocab_size = 157184,
+    tie_word_embeddings = false } },
+  { "grok-1", 315684820992, "by hand; its model card: 314B", { model_type = "grok-1",
+    hidden_size = 6144, intermediate_size = 32768,
+    num_hidden_layers = 64, num_attention_heads = 48, num_key_value_heads = 8, num_experts = 8,
+    num_experts_per_tok = 2, vocab_size = 131072, tie_word_embeddings = true } },
+  { "arctic", 478584608768, "by hand; its model card: 480B", { model_type = "arctic",
+    hidden_size = 7168, intermediate_size = 4864,
+    num_hidden_layers = 35, num_attention_heads = 56, num_key_value_heads = 8, num_local_experts = 128,
+    num_experts_per_tok = 2, moe_layer_frequency = 1, parallel_attn_mlp_res = true, use_residual = true,
+    vocab_size = 32000, tie_word_embeddings = false } },
+  { "trinity-mini", 26123970560, "by hand; its hub page: 26B", { model_type = "afmoe", hidden_size = 2048,
+    intermediate_size = 6144, moe_intermediate_size = 1024, num_dense_layers = 2, num_hidden_layers = 32,
+    num_attention_heads = 32, num_key_value_heads = 4, head_dim = 128, num_experts = 128, num_experts_per_tok = 8,
+    num_shared_experts = 1, vocab_size = 200192, sliding_window = 2048, global_attn_every_n_layers = 4,
+    tie_word_embeddings = false } },
+  { "solar-open-100b", 102651793408, "by hand; its model card: 102.6B", { model_type = "solar_open", hidden_size = 4096,
+    intermediate_size = 10240, moe_intermediate_size = 1280, num_hidden_layers = 48, num_attention_heads = 64,
+    num_key_value_heads = 8, head_dim = 128, n_routed_experts = 128, n_shared_experts = 1, num_experts_per_tok = 8,
+    first_k_dense_replace = 0, vocab_size = 196608, tie_word_embeddings = false } },
+  { "k-exaone-236b", 236571150336, "by hand; its model card: 236B", { model_type = "exaone_moe", hidden_size = 6144,
+    intermediate_size = 18432, moe_intermediate_size = 2048, num_hidden_layers = 48, num_attention_heads = 64,
+    num_key_value_heads = 8, head_dim = 128, num_experts = 128, num_shared_experts = 1, num_experts_per_tok = 8,
+    first_k_dense_replace = 1, vocab_size = 153600, sliding_window = 128, layer_types = { "sliding_attention",
+    "sliding_attention", "sliding_attention", "full_attention" }, tie_word_embeddings = false } },
+  { "glm-4.7-flash", 29943390976, "by hand; its hub page: 31B with multi-token prediction", {
+    model_type = "glm4_moe_lite", hidden_size = 2048, intermediate_size = 10240, moe_intermediate_size = 1536,
+    num_hidden_layers = 47, num_attention_heads = 20, num_key_value_heads = 20, n_routed_experts = 64,
+    n_shared_experts = 1, num_experts_per_tok = 4, first_k_dense_replace = 1, q_lora_rank = 768, kv_lora_rank = 512,
+    qk_nope_head_dim = 192, qk_rope_head_dim = 64, v_head_dim = 256, vocab_size = 154880,
+    tie_word_embeddings = false } },
+  { "glm-5", 743911199232, "by hand; its model card: 744B", { model_type = "glm_moe_dsa", hidden_size = 6144,
+    intermediate_size = 12288, moe_intermediate_size = 2048, num_hidden_layers = 78, num_attention_heads = 64,
+    num_key_value_heads = 64, n_routed_experts = 256, n_shared_experts = 1, num_experts_per_tok = 8,
+    first_k_dense_replace = 3, moe_layer_freq = 1, q_lora_rank = 2048, kv_lora_rank = 512, qk_nope_head_dim = 192,
+    qk_rope_head_dim = 64, v_head_dim = 256, vocab_size = 154880, tie_word_embeddings = false } },
+  { "kimi-k2.5 text", 1026408209408, "weights of Kimi K2", { model_type = "kimi_k25", text_config = {
+    hidden_size = 7168, intermediate_size = 18432, moe_intermediate_size = 2048, num_hidden_layers = 61,
+    num_attention_heads = 64, n_routed_experts = 384, n_shared_experts = 1, num_experts_per_tok = 8, first_k_dense_replace = 1,
+    q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
+    vocab_size = 163840 } } },
+  { "qwen3.5-27b text", 26895998464, "by hand; 27B with its vision encoder", { model_type = "qwen3_5", text_config = {
+    model_type = "qwen3_5_text", hidden_size = 5120, intermediate_size = 17408, num_hidden_layers = 64,
+    num_attention_heads = 24, num_key_value_heads = 4, head_dim = 256, vocab_size = 248320,
+    linear_num_key_heads = 16, linear_num_value_heads = 48, linear_key_head_dim = 128, linear_value_head_dim = 128,
+    linear_conv_kernel_dim = 4, full_attention_interval = 4 }, tie_word_embeddings = false } },
+  { "qwen3.5-397b-a17b text", 396346350336, "by hand; its model card: 397B", { model_type = "qwen3_5_moe",
+    text_config = { model_type = "qwen3_5_moe_text", hidden_size = 4096, moe_intermediate_size = 1024,
+    shared_expert_intermediate_size = 1024, num_hidden_layers = 60, num_attention_heads = 32, num_key_value_heads = 2,
+    head_dim = 256, num_experts = 512, num_experts_per_tok = 10, vocab_size = 248320, linear_num_key_heads = 16,
+    linear_num_value_heads = 64, linear_key_head_dim = 128, linear_value_head_dim = 128, linear_conv_kernel_dim = 4,
+    full_attention_interval = 4 }, tie_word_embeddings = false } },
   { "t5-small", 60506624, nil, { model_type = "t5", d_model = 512, d_ff = 2048, d_kv = 64, num_layers = 6,
     num_heads = 8, relative_attention_num_buckets = 32, vocab_size = 32128 } },
   { "t5-11b", 11307321344, nil, { model_type = "t5", d_model = 1024, d_ff = 65536, d_kv = 128, num_layers = 24,
@@ -315,8 +394,9 @@ describe("a Hugging Face configuration", function()
 
     it(("of %s can be estimated"):format(m.name), function()
       local built_model = built(m.config)
+      local h = built_model.hyper
       local e = estimate.new { model = built_model, cluster = "dgx_h100",
-        plan = { seq = 2048, micro_batches = 2, dp = 8, ep = built_model.hyper.kv_lora_rank and 8 or 1 } }
+        plan = { seq = 2048, micro_batches = 2, dp = 8, ep = h.experts and h.kv_lora_rank and 8 or 1 } }
       assert.is_true(e.step_seconds > 0 and e.step_seconds < math.huge)
       assert.is_true(e.low_seconds <= e.step_seconds and e.step_seconds <= e.high_seconds)
       assert.is_true(e.mfu_percent > 0 and e.mfu_percent < 100)
@@ -448,6 +528,54 @@ describe("a Hugging Face configuration", function()
     assert.same({ "'vision_config' is not estimated, only the language model" }, m.notes)
   end)
 
+  it("notes dropout and multi-token prediction under each of their names", function()
+    local m = built(changed("seed-oss-36b", { attention_dropout = 0.1, residual_dropout = 0.1 }))
+    assert.same({ "without dropout (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of the "
+      .. "residual stream" }, m.notes)
+    assert.same({}, built(changed("seed-oss-36b", { attention_dropout = 0 })).notes)
+    m = built(changed("minimax-m2", { num_mtp_modules = 3 }))
+    assert.same({ "without multi-token prediction; mtp_layers=3 adds it" }, m.notes)
+  end)
+
+  it("has no rotary positions in the layers where its model has none", function()
+    local function ropes(config)
+      local m, list = built(config), {}
+      local c = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 })
+      for _, layer in ipairs(m.layers) do
+        local found = 0
+        for _, item in ipairs(architecture.operations(layer, c)) do found = found + (item.name == "rope" and 1 or 0) end
+        if layer.place == "middle" then list[#list + 1] = ("%dx%d"):format(layer.count, found) end
+      end
+      return table.concat(list, " ", 1, math.min(4, #list))
+    end
+    assert.equal("3x1 1x0 3x1 1x0", ropes(changed("smollm3-3b", {})))
+    local named = {}
+    for i = 1, 36 do named[i] = i == 2 and 0 or 1 end
+    assert.equal("1x1 1x0 34x1", ropes(changed("smollm3-3b", { no_rope_layers = named })))
+    assert.equal("3x1 1x0 3x1 1x0", ropes(changed("llama4-scout text", {})))
+    assert.equal("64x1", ropes(changed("exaone-4.0-32b", { sliding_window = json.null })))
+    assert.equal("3x1 1x0 3x1 1x0", ropes(changed("exaone-4.0-32b", { sliding_window = 4096, layer_types = {
+      "sliding_attention", "sliding_attention", "sliding_attention", "full_attention" } })))
+    assert.equal("2x1 1x1 1x0 3x1", ropes(changed("trinity-mini", {})))
+  end)
+
+  it("may list the layers with experts", function()
+    local kinds = { "dense", "dense", "dense" }
+    for i = 4, 61 do kinds[i] = "sparse" end
+    local config = changed("deepseek-v3", { mlp_layer_types = kinds })
+    config.first_k_dense_replace = nil
+    assert.equal(architecture.parameters(built(changed("deepseek-v3", {}))), architecture.parameters(built(config)))
+    local m = built(changed("qwen3-30b-a3b", { mlp_only_layers = { 0, 1 } }))
+    assert.same({ 2, 1 }, { m.hyper.first_dense_layers, m.hyper.moe_every })
+    assert.matches("field 'mlp_only_layers': must name all 48 layers; the dense ones first, then experts in each n-th",
+      message(changed("qwen3-30b-a3b", { mlp_only_layers = { 0, 7 } })), 1, true)
+  end)
+
+  it("reads the rotated part of a head where transformers 5 states it", function()
+    local m = built(changed("seed-oss-36b", { rope_parameters = { partial_rotary_factor = 0.5 } }))
+    assert.equal(0.5, m.hyper.rotary_fraction)
+  end)
+
   it("notes the defaults used for values that a nested part does not state; null is a value", function()
     local m = built(changed("gemma3-4b text, as published", {}))
     assert.equal("'text_config' does not state these; the defaults of gemma3_text are used: head_dim = 256, "
@@ -462,6 +590,15 @@ describe("a Hugging Face configuration", function()
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)
     assert.matches("'clip' is a pair of encoders;", message { model_type = "clip" }, 1, true)
+    assert.matches("'minimax_m1' is a model with lightning attention;", message { model_type = "minimax_m1" }, 1, true)
+    assert.matches("'step3_vl' is a model with multi-matrix factorization attention;",
+      message { model_type = "step3_vl", text_config = { hidden_size = 8 } }, 1, true)
+    assert.matches("field 'moe_latent_size' means experts that are narrower than the residual stream; ett does not "
+      .. "have them", message(changed("nemotron-h-8b", { moe_latent_size = 1024 })), 1, true)
+    assert.matches("field 'use_cla' means layers that share keys and values",
+      message(changed("hunyuan-a13b", { use_cla = true })), 1, true)
+    assert.matches("field 'num_attention_heads_per_layer' means layers with different numbers of heads",
+      message(changed("qwen3-8b", { num_attention_heads_per_layer = { 32, 48 } })), 1, true)
     assert.matches("field 'hybrid_override_pattern' must have a letter M, -, * or E for each layer",
       message(changed("nemotron-h-8b", { num_hidden_layers = 51 })), 1, true)
     assert.matches("field 'expert_layer_offset' must be expert_layer_period - 1 = 1, got 0",

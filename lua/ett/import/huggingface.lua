@@ -5,6 +5,7 @@
 -- Defaults of each model type are in ett.import.huggingface_types. Settings that the estimate ignores are returned as
 -- notes.
 local error_module = require "ett.base.error"
+local expert_layers = require "ett.import.expert_layers"
 local json = require "ett.json"
 local max_layers = require("ett.model.hyper").fields.layers.most
 local schema = require "ett.base.schema"
@@ -27,9 +28,9 @@ local common = {
   experts = { "num_local_experts", "num_experts", "n_routed_experts" },
   top_k = { "num_experts_per_tok", "moe_topk" },
   moe_ffn = { "moe_intermediate_size" },
-  shared_experts = { "n_shared_experts", "num_shared_expert" },
+  shared_experts = { "n_shared_experts", "num_shared_expert", "num_shared_experts" },
   shared_ffn = { "shared_expert_intermediate_size", "shared_intermediate_size" },
-  first_dense_layers = { "first_k_dense_replace" },
+  first_dense_layers = { "first_k_dense_replace", "num_dense_layers" },
   moe_every = { "decoder_sparse_step", "interleave_moe_layer_step" },
   rotary_fraction = { "rotary_pct", "partial_rotary_factor" },
   parallel_block = { "use_parallel_residual" },
@@ -61,7 +62,7 @@ local function text_part(config, label, notes)
         tostring(kind))
       local part = {}
       for name, value in pairs(inner) do part[name] = value end
-      part.model_type = part.model_type or types.text_of[kind]
+      part.model_type = part.model_type or types.text_of[kind] or types.refused[kind] and kind
       -- Some configurations state this outside the nested part.
       if part.tie_word_embeddings == nil then part.tie_word_embeddings = config.tie_word_embeddings end
       if type(part.model_type) ~= "string" then
@@ -111,6 +112,26 @@ local function type_of(config, label)
     error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
 end
 
+-- Fields of layers that ett does not have, and what such a layer is.
+local structures = {
+  use_cla = "layers that share keys and values", num_kv_shared_layers = "layers that share keys and values",
+  moe_latent_size = "experts that are narrower than the residual stream",
+  num_attention_heads_per_layer = "layers with different numbers of heads", block_configs = "layers that all differ",
+  swa_num_attention_heads = "windowed layers with heads of their own",
+  swa_num_key_value_heads = "windowed layers with heads of their own",
+  global_head_dim = "full-attention layers with heads of their own",
+  num_global_key_value_heads = "full-attention layers with heads of their own",
+}
+
+local function check_structures(config, found)
+  for _, key in ipairs(schema.keys(structures)) do
+    local value = config[key]
+    if value == true or type(value) == "number" and value > 0 or type(value) == "table" and next(value) then
+      found[#found + 1] = ("field '%s' means %s; ett does not have them"):format(key, structures[key])
+    end
+  end
+end
+
 -- Fields that may be stated per layer.
 local for_layers = { moe_ffn = true, top_k = true, shared_experts = true }
 
@@ -142,6 +163,10 @@ local function read_common(config, hyper, found)
         break
       end
     end
+  end
+  local rope = config.rope_parameters -- transformers 5
+  if type(rope) == "table" and not from.rotary_fraction and type(rope.partial_rotary_factor) == "number" then
+    hyper.rotary_fraction = rope.partial_rotary_factor
   end
   for _, name in ipairs { "moe_ffn", "shared_ffn", "q_lora_rank" } do
     if hyper[name] == 0 then hyper[name] = nil end -- 0 means "none"
@@ -189,6 +214,51 @@ local function read_window(config, hyper)
   end
 end
 
+--- Layers without rotary positions: those that no_rope_layers (or its interval) names, or the full-attention layers of
+--- models with windows or chunks.
+local function read_nope(config, hyper, rule)
+  if not rule or type(hyper.layers) ~= "number" or hyper.layers > max_layers then return end
+  local named = type(config.no_rope_layers) == "table" and #config.no_rope_layers > 0 and config.no_rope_layers
+  local each = type(config.no_rope_layer_interval) == "number" and config.no_rope_layer_interval or 4
+  local kinds, list = hyper.layer_types, {}
+  if rule == "full layers" and not (kinds or hyper.window_every) then return end
+  for i = 1, hyper.layers do
+    local full = not hyper.window_every or i % hyper.window_every == 0
+    local kind = kinds and kinds[(i - 1) % #kinds + 1] or full and "full_attention" or "sliding_attention"
+    local without = kind == "full_attention"
+    if rule == "named layers" then without = named and named[i] == 0 or not named and i % each == 0 end
+    list[i] = without and kind == "full_attention" and "nope_attention" or kind
+  end
+  hyper.layer_types, hyper.window_every = list, nil
+end
+
+--- The layers with experts, where a list says which: mlp_only_layers, mlp_layer_types, or a list moe_layer_freq.
+local function read_expert_layers(config, hyper, found)
+  if type(hyper.layers) ~= "number" or hyper.layers > max_layers then return end
+  local list, field = {}, nil
+  local function is_table(key)
+    field = type(config[key]) == "table" and #config[key] > 0 and key or nil
+    return field and config[key]
+  end
+  local given = is_table "mlp_layer_types"
+  for i, kind in ipairs(given or {}) do list[i] = kind == "sparse" end
+  given = not given and is_table "moe_layer_freq" or nil
+  for i, one in ipairs(given or {}) do list[i] = one == 1 end
+  given = #list == 0 and is_table "mlp_only_layers" or nil
+  if given then
+    local every = hyper.moe_every or 1
+    for i = 1, hyper.layers do list[i] = i % every == 0 end
+    for _, i in ipairs(given) do if list[i + 1] ~= nil then list[i + 1] = false end end
+  end
+  if #list == 0 then return end
+  local exact
+  hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
+  if not exact or #list ~= hyper.layers then
+    found[#found + 1] = ("field '%s': must name all %d layers; the dense ones first, then experts in each n-th")
+      :format(field, hyper.layers)
+  end
+end
+
 -- Names of activations in transformers (activations.py). The estimate uses the time of gelu, or of swiglu if gated.
 local activations = {}
 for name in ([[gelu gelu_10 gelu_accurate gelu_fast gelu_new gelu_python gelu_python_tanh gelu_pytorch_tanh geglu
@@ -211,17 +281,27 @@ local function add_notes(config, hyper, notes)
     notes[#notes + 1] = ("quantization_config%s describes stored weights; the estimate uses the plan's dtype"):format(
       type(method) == "string" and (" (%s)"):format(method) or "")
   end
-  local extra = config.num_nextn_predict_layers
-  if type(extra) == "number" and extra > 0 then
-    notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%d adds it"):format(extra)
+  for _, key in ipairs { "num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers" } do
+    local extra = config[key]
+    if type(extra) == "number" and extra > 0 then
+      notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%d adds it"):format(extra)
+      break
+    end
+  end
+  local dropouts = {}
+  for _, key in ipairs { "attention_dropout", "attention_probs_dropout_prob", "attn_pdrop", "dropout_rate",
+    "embd_pdrop", "hidden_dropout", "hidden_dropout_prob", "resid_pdrop", "residual_dropout" } do
+    local rate = config[key]
+    if type(rate) == "number" and rate > 0 then dropouts[#dropouts + 1] = ("%s = %g"):format(key, rate) end
+  end
+  if #dropouts > 0 then
+    notes[#notes + 1] = ("without dropout (%s); dropout=true adds that of the residual stream"):format(
+      table.concat(dropouts, ", "))
   end
   local project = config.word_embed_proj_dim
   if type(project) == "number" and project ~= hyper.hidden then
     notes[#notes + 1] = ("word_embed_proj_dim = %d is taken as %d, the width of the layers"):format(project,
       hyper.hidden)
-  end
-  if type(config.mlp_only_layers) == "table" and #config.mlp_only_layers > 0 then
-    notes[#notes + 1] = "mlp_only_layers is ignored: those layers are taken as mixtures, too"
   end
 end
 
@@ -237,11 +317,13 @@ function huggingface.hyper(config, label)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
   if key then add_defaults(config, kind, key, hyper, notes) end
   read_common(config, hyper, found)
+  check_structures(config, found)
   check_activation(config, found)
   local functions = config.encoder_function_list
   if functions ~= nil and functions ~= json.null then hyper.encoder_function_list = functions end
   local name = known[1]
   if known.read then known.read(config, hyper, notes, found) end
+  if hyper.experts then read_expert_layers(config, hyper, found) end
   if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end
   name = hyper.architecture or name
   hyper.architecture = nil
@@ -251,6 +333,7 @@ function huggingface.hyper(config, label)
   if hyper.position ~= "learned" and not known.learned then hyper.max_positions = nil end
   if hyper.rotary_fraction == 1 then hyper.rotary_fraction = nil end
   read_window(config, hyper)
+  read_nope(config, hyper, known.nope)
   add_notes(config, hyper, notes)
   return name, hyper, notes, kind
 end

@@ -17,16 +17,25 @@ end
 local function number(value) return type(value) == "number" and value or nil end
 
 --- RMS norm, rotary positions, gated MLP.
-add("llama mistral ministral phi3 phi3_v phi4mm yi internlm2 granite smollm3 arcee", "llama")
+add("llama mistral ministral phi3 phi3_v phi4mm yi internlm2 granite exaone", "llama")
+add("smollm3", "llama", { tied_embeddings = true }, { nope = "named layers" })
+add("minicpm", "llama", { tied_embeddings = true })
 add("qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text", "llama", { qkv_bias = true }, {
   read = function(_, hyper) hyper.attention_bias = nil end,
 })
-add("qwen3 qwen3_vl_text exaone4 hunyuan_v1_dense", "llama", { qk_norm = true })
+add("qwen3 qwen3_vl_text hunyuan_v1_dense", "llama", { qk_norm = true })
+add("exaone4", "llama", { qk_norm = true }, { nope = "full layers" })
+add("mimo", "llama", nil, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
+end })
 add("glm", "llama", { qkv_bias = true, attention_bias = false, rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias ~= false, false
 end })
 add("olmo2 olmo3", "llama", { qk_norm = true, qk_norm_whole = true })
-known.arcee = { "llama", { gated_mlp = false } }
+add("arcee", "llama", { gated_mlp = false })
+add("internlm3", "llama", nil, { read = function(config, hyper)
+  hyper.qkv_bias, hyper.bias = config.qkv_bias == true, config.bias == true
+end })
 known.internlm2 = { "llama", nil, read = function(config, hyper)
   hyper.attention_bias, hyper.bias = config.bias == true, false
 end }
@@ -50,7 +59,7 @@ end
 add("cohere", "llama", { norm = "layer_norm", norm_bias = false, tied_embeddings = true, parallel_block = true,
   shared_norm = true }, { read = cohere })
 add("cohere2", "llama", { norm = "layer_norm", norm_bias = false, tied_embeddings = true, parallel_block = true,
-  shared_norm = true, window_every = 4 }, { read = cohere })
+  shared_norm = true, window_every = 4 }, { read = cohere, nope = "full layers" })
 
 --- Layer norm, GELU.
 add("gpt2", "gpt", { tied_embeddings = true })
@@ -109,13 +118,14 @@ add("mixtral", "mixtral")
 add("qwen2_moe", "mixtral", { qkv_bias = true }, { read = function(_, hyper) hyper.attention_bias = nil end })
 add("qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text", "mixtral", { qk_norm = true })
 add("olmoe", "mixtral", { qk_norm = true, qk_norm_whole = true })
-add("granitemoe granitemoeshared", "mixtral", { tied_embeddings = true })
+add("granitemoe granitemoeshared", "mixtral")
 add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
   hyper.head_bias = config.lm_head_bias == true
 end })
 add("gpt_oss", "mixtral", { bias = true, window_every = 2, attention_sinks = true, clamped_mlp = true,
   scaled_rope = true })
-add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, hyper)
+add("llama4_text", "mixtral", { shared_experts = 1 }, { nope = "full layers", read = function(config, hyper)
+  hyper.qk_norm = config.use_qk_norm == true or nil
   hyper.attention_chunk = number(config.attention_chunk_size)
   if hyper.attention_chunk and not config.layer_types then -- every fourth layer has global attention
     hyper.layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "full_attention" }
@@ -124,16 +134,23 @@ add("llama4_text", "mixtral", { shared_experts = 1 }, { read = function(config, 
   hyper.moe_ffn = hyper.ffn
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
 end })
-add("deepseek_v2 deepseek_v3 kimi_k2", "mixtral", nil, { latent = true, read = function(config, hyper, notes, found)
+
+--- Routers that choose groups of experts first.
+local function groups(config, hyper)
+  if (number(config.n_group) or 1) > 1 then
+    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
+  end
+end
+
+add("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite", "mixtral", nil, { latent = true, read = function(config, hyper,
+  notes, found)
   local every = number(config.moe_layer_freq)
   if every and every ~= 1 then
     found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s; no published model has another value"):format(every)
   end
   hyper.kv_heads, hyper.head_dim, hyper.rotary_fraction = nil, nil, nil
   hyper.moe_every, hyper.attention_bias = nil, nil
-  if (number(config.n_group) or 1) > 1 then
-    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
-  end
+  groups(config, hyper)
   if not number(hyper.experts) then
     hyper.architecture = "llama" -- no experts: dense layers with the same attention
     notes[#notes + 1] = "no field 'n_routed_experts': every layer is taken as dense"
@@ -147,10 +164,37 @@ end })
 add("glm4_moe glm4v_moe_text", "mixtral", { rotary_fraction = 0.5 }, { read = function(config, hyper)
   hyper.qkv_bias, hyper.attention_bias = config.attention_bias == true, false
   hyper.qk_norm = config.use_qk_norm == true or nil
+  groups(config, hyper)
 end })
-add("dots1", "mixtral", { qk_norm = true })
-add("hunyuan_v1_moe", "mixtral", { qk_norm = true, shared_experts = 1, top_k = 1 }, { read = function(_, hyper)
-  hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
+add("dots1", "mixtral", { qk_norm = true }, { read = groups })
+add("solar_open", "mixtral", nil, { read = groups })
+--- Ling and Ring: version 2 has a norm of queries and keys, and groups of experts.
+add("bailing_moe bailing_moe_v2", "mixtral", nil, { read = function(config, hyper)
+  hyper.qk_norm = config.use_qk_norm == true or nil
+  groups(config, hyper)
+end })
+add("exaone_moe", "mixtral", { qk_norm = true }, { nope = "full layers", read = groups })
+add("afmoe", "mixtral", { qk_norm = true, post_norms = true, attention_gate = true }, { nope = "full layers",
+  read = function(config, hyper)
+    hyper.window_every = number(config.global_attn_every_n_layers) or 4
+    groups(config, hyper)
+  end })
+add("hunyuan_v1_moe hunyuan", "mixtral", { qk_norm = true, shared_experts = 1, top_k = 1 }, {
+  read = function(config, hyper)
+    hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
+    hyper.first_dense_layers = number(config.moe_layer_num_skipped)
+    if hyper.experts == 1 then hyper.architecture = "llama" end
+  end })
+--- Grok-1: norms behind each block, too.
+add("grok-1", "mixtral", { post_norms = true, tied_embeddings = true })
+--- Arctic: an MLP as wide as the residual stream beside the experts.
+add("arctic", "mixtral", nil, { read = function(config, hyper, notes, found)
+  hyper.moe_ffn, hyper.moe_every = hyper.ffn, number(config.moe_layer_frequency)
+  if config.parallel_attn_mlp_res ~= true then
+    found[#found + 1] = "field 'parallel_attn_mlp_res' must be true; ett has no other Arctic"
+  end
+  hyper.shared_ffn = hyper.hidden
+  notes[#notes + 1] = "the residual MLP is estimated as a shared expert, without its norm"
 end })
 add("apertus", "llama", { gated_mlp = false, qk_norm = true })
 add("seed_oss", "llama", { qkv_bias = true }, { read = function(config, hyper)
@@ -204,12 +248,23 @@ add("deepseek_v32", "mixtral", nil, { latent = true, read = function(config, hyp
   hyper.index_head_dim = number(config.index_head_dim) or 128
   hyper.index_top_k = number(config.index_topk) or 2048
 end })
+add("glm_moe_dsa", "mixtral", nil, { latent = true, read = function(config, hyper, notes, found)
+  known.deepseek_v32.read(config, hyper, notes, found)
+  hyper.index_heads = number(config.index_n_heads) or 32
+end })
+add("minicpm3", "llama", { tied_embeddings = true }, { latent = true, read = function(_, hyper)
+  hyper.kv_heads = nil
+  if not hyper.v_head_dim and number(hyper.hidden) and number(hyper.heads) and hyper.heads > 0 then
+    hyper.v_head_dim = hyper.hidden // hyper.heads
+  end
+end })
 require "ett.import.huggingface_hybrids"(add)
 
 --- Default model type of the language model inside multi-modal models.
-types.text_of = { gemma3 = "gemma3_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
-  mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
-  video_llava = "llama", vipllama = "llama" }
+types.text_of = { gemma3 = "gemma3_text", kimi_k25 = "kimi_k2", kimi_vl = "deepseek_v3", qwen3_5 = "qwen3_5_text",
+  qwen3_5_moe = "qwen3_5_moe_text", qwen3_vl = "qwen3_vl_text", qwen3_vl_moe = "qwen3_vl_moe_text",
+  llava = "llama", llava_next = "llama", llama4 = "llama4_text", mistral3 = "mistral", idefics3 = "llama",
+  paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2", video_llava = "llama", vipllama = "llama" }
 
 --- Default values of the configuration classes in Hugging Face transformers. A nested part of a file states only what
 --- differs from them.
@@ -225,16 +280,28 @@ types.defaults = {
 }
 
 --- Refused model types, with the reason.
-local encoder_decoder, state_space = "an encoder-decoder other than T5", "a recurrent model"
-types.refused = {
-  longt5 = encoder_decoder,
-  bart = encoder_decoder, mbart = encoder_decoder, pegasus = encoder_decoder, marian = encoder_decoder,
-  m2m_100 = encoder_decoder, whisper = encoder_decoder, switch_transformers = encoder_decoder,
-  deberta = "an encoder with disentangled attention", ["deberta-v2"] = "an encoder with disentangled attention",
-  distilbert = "a distilled encoder", electra = "a pair of encoders", clip = "a pair of encoders",
+types.refused = {}
+for names, why in pairs {
+  ["longt5 bart mbart pegasus marian m2m_100 whisper switch_transformers"] = "an encoder-decoder other than T5",
+  ["deberta deberta-v2"] = "an encoder with disentangled attention",
+  distilbert = "a distilled encoder", ["electra clip"] = "a pair of encoders",
   modernbert = "an encoder that unpads its sequences",
-  rwkv = state_space, recurrent_gemma = state_space, zamba2 = "a hybrid whose attention layers share weights",
-  mllama = "a model with cross-attention layers", mllama_text_model = "a model with cross-attention layers",
-}
+  ["rwkv rwkv7 recurrent_gemma"] = "a recurrent model",
+  zamba2 = "a hybrid whose attention layers share weights",
+  ["mllama mllama_text_model"] = "a model with cross-attention layers",
+  ["minimax minimax_m1 minimax_text_01 bailing_moe_linear bailing_moe_v2_5"] = "a model with lightning attention",
+  kimi_linear = "a model with Kimi delta attention",
+  ["gemma3n gemma3n_text gemma4 gemma4_text"] = "a model with an embedding for each layer",
+  ["step3_vl step3_text"] = "a model with multi-matrix factorization attention",
+  ["ernie4_5_moe_vl ernie4_5_vl_moe"] = "a model with separate experts for text and images",
+  ["falcon_h1 hymba"] = "a model with attention and Mamba side by side in each layer",
+  ["lfm2 lfm2_moe lfm2_vl"] = "a model with short convolutions in place of attention",
+  ["nemotron-nas deci"] = "a model whose layers all differ",
+  ["mimo_v2_flash step3p5 laguna"] = "a model whose layers differ in their heads",
+  ["longcat_flash"] = "a model with two attention blocks in each layer",
+  deepseek_v4 = "a model with compressed attention and several residual streams",
+} do
+  for name in names:gmatch "%S+" do types.refused[name] = why end
+end
 
 return types

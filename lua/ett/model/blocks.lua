@@ -179,6 +179,7 @@ end
 -- Fields that replace hyper-parameters in layers of each kind.
 local types = {
   full_attention = { full_attention = true }, attention = { full_attention = true }, sliding_attention = {},
+  nope_attention = { full_attention = true, position = "none" },
   chunked_attention = { chunked = true }, linear_attention = { mixer = "gated_delta" }, mamba = { mixer = "mamba" },
   mamba2 = { mixer = "mamba2" }, mlp = {}, moe = {},
 }
@@ -204,6 +205,7 @@ function blocks.type_of(h, i)
 end
 
 local type_names = { full_attention = "full attention", attention = "full attention", sliding_attention = "window",
+  nope_attention = "full attention without positions",
   chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2" }
 
 --- Every layer of a model in order; equal neighbours are counted. kind_of(i) names the kind of layer i. ops_of(name,

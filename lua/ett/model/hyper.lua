@@ -46,7 +46,8 @@ hyper.fields = {
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },
   layer_types = { "list", optional = true, help = "kind of each layer, repeated: full_attention, sliding_attention, "
-    .. "chunked_attention, linear_attention, mamba, mamba2; mlp, moe (hybrid)" },
+    .. "chunked_attention, nope_attention (full, without positions), linear_attention, mamba, mamba2; "
+    .. "mlp, moe (hybrid)" },
   mixer = { "string", optional = true, one_of = { "gated_delta", "mamba", "mamba2" },
     help = "mixer of every layer in place of attention" },
   attention_chunk = count("tokens of a chunk; attention stays within its chunk", 40),

@@ -6,6 +6,7 @@
 -- Defaults are those of Megatron-LM (megatron/training/arguments.py). run.model.notes lists unknown flags and flags
 -- with effects that are not modelled; it gives the number of flags without effect on the step.
 local error_module = require "ett.base.error"
+local expert_layers = require "ett.import.expert_layers"
 local flags = require "ett.import.megatron.flags"
 local max_layers = require("ett.model.hyper").fields.layers.most
 local model_module = require "ett.model"
@@ -99,11 +100,11 @@ local function set_expert_layers(hyper, args)
   local list = {}
   if hyper.layers > max_layers then return end -- the model refuses it
   if every then
-    for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 and 1 or 0 end
+    for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 end
   else
     for digits, times in text:gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
       for _ = 1, math.min(tonumber(times) or 1, max_layers) do
-        for digit in digits:gmatch "%d+" do list[#list + 1] = tonumber(digit) end
+        for digit in digits:gmatch "%d+" do list[#list + 1] = digit ~= "0" end
       end
     end
     if #list ~= hyper.layers then
@@ -111,18 +112,10 @@ local function set_expert_layers(hyper, args)
         text)
     end
   end
-  local first = 0
-  while list[first + 1] == 0 do first = first + 1 end
-  local period = 1
-  while list[first + 1 + period] == 0 do period = period + 1 end
-  -- ett places the layer with experts last in each group.
-  hyper.first_dense_layers, hyper.moe_every = math.max(0, first - (period - 1)), period
-  for i, one in ipairs(list) do
-    local own = i > hyper.first_dense_layers and (i - hyper.first_dense_layers - 1) % period == period - 1
-    if own ~= (one == 1) then
-      args:note("--moe-layer-freq: experts are taken in the last layer of each group of %d", period)
-      break
-    end
+  local exact
+  hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
+  if not exact then
+    args:note("--moe-layer-freq: experts are taken in the last layer of each group of %d", hyper.moe_every)
   end
 end
 
