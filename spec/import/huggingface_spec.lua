@@ -311,8 +311,9 @@ add_all {
     qk_rope_head_dim = 64, v_head_dim = 256, vocab_size = 154880, tie_word_embeddings = false } },
   { "kimi-k2.5 text", 1026408209408, "weights of Kimi K2", { model_type = "kimi_k25", text_config = {
     hidden_size = 7168, intermediate_size = 18432, moe_intermediate_size = 2048, num_hidden_layers = 61,
-    num_attention_heads = 64, n_routed_experts = 384, n_shared_experts = 1, num_experts_per_tok = 8, first_k_dense_replace = 1,
-    q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
+    num_attention_heads = 64, n_routed_experts = 384, n_shared_experts = 1, num_experts_per_tok = 8,
+    first_k_dense_replace = 1, q_lora_rank = 1536, kv_lora_rank = 512,
+    qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
     vocab_size = 163840 } } },
   { "qwen3.5-27b text", 26895998464, "by hand; 27B with its vision encoder", { model_type = "qwen3_5", text_config = {
     model_type = "qwen3_5_text", hidden_size = 5120, intermediate_size = 17408, num_hidden_layers = 64,

@@ -104,6 +104,58 @@ python pretrain_gpt.py $GPT_ARGS $X]])
     assert.equal("third=", flags(neither))
   end)
 
+  it("are those of the branch of a case that matches; an unknown word matches none", function()
+    local text = [=[
+case "$SIZE" in
+  "800M"|tiny) LAYERS=48 ;;
+  8?)
+    LAYERS=56
+    if [ $LAYERS -gt 50 ]; then MORE="--bf16"; fi
+    ;;
+  *) LAYERS=1; echo "case (of no size)" ;;
+esac
+torchrun x.py --num-layers $LAYERS --swiglu]=]
+    assert.equal("num-layers=48 swiglu=", flags("SIZE=tiny\n" .. text))
+    assert.equal("bf16= num-layers=56 swiglu=", flags("SIZE=8B\n" .. text))
+    assert.equal("num-layers=1 swiglu=", flags("SIZE=70B\n" .. text))
+    assert.equal("num-layers=$LAYERS swiglu=", flags("SIZE=$1\n" .. text))
+  end)
+
+  it("are those of a variable's last value", function()
+    assert.equal("bf16= lr=1", flags [[
+A="--swiglu"
+B="--fp16 --lr 2"
+A=""
+B="--bf16"
+B="${B} --lr 1"
+torchrun x.py $A $B]])
+  end)
+
+  it("count under unknown conditions, which are returned", function()
+    local _, unknown = script.flags [=[
+if [ $1 = 7B ]; then L=32; elif [ $1 = 70B ]; then L=80; fi
+if [ ! -f x ]; then echo "no --file"; fi
+if [ $L -gt 40 ]; then M="--swiglu"; fi
+torchrun x.py --num-layers $L]=]
+    assert.same({ "[ $1 = 7B ]" }, unknown)
+  end)
+
+  it("take the list of layers with experts from slime's loop", function()
+    assert.equal("moe-layer-freq=[0]*3+[1]*58", flags [[
+NLAYERS=61
+FIRST_K_DENSE_REPLACE=3
+arr=()
+for ((i=0; i<NLAYERS; i++)); do
+  if (( i < FIRST_K_DENSE_REPLACE )); then
+    arr+=(0)
+  else
+    arr+=(1)
+  fi
+done
+printf -v MOE_LAYER_FREQ "[%s]" "$(IFS=', '; echo "${arr[*]}")"
+MODEL_ARGS=(--moe-layer-freq $MOE_LAYER_FREQ)]])
+  end)
+
   it("keep the output of commands as unknown text", function()
     assert.equal("nnodes=$(sinfo -h | wc -l) nproc-per-node=$(python3 -c \"print(8)\"),x.py seq-length=4096", flags [=[
 NODES=$(sinfo -h | wc -l)
@@ -205,6 +257,76 @@ describe("Megatron-LM's flags", function()
     end
   end)
 
+  it("notes conditions on values outside the file", function()
+    local text = "if [ $1 = big ]; then\nWIDTH=256\nfi\nx.py --num-layers 4 --hidden-size $WIDTH "
+      .. "--num-attention-heads 4 --vocab-size 1000 --seq-length 128 --nproc-per-node 1"
+    assert.same({ "conditions on values outside the file, taken as true: [ $1 = big ]" }, read(text).model.notes)
+  end)
+
+  it("repeats a whole list of layers, and takes given layers with experts in its place", function()
+    local text = small .. "--num-experts 2 --num-layers 8 --nproc-per-node 1 --moe-layer-freq "
+    local h = read(text .. "'([0]+[1])*4'").model.hyper
+    assert.same({ 0, 2 }, { h.first_dense_layers, h.moe_every })
+    assert.matches("--moe-layer-freq: the value '$FREQ' is not set in the file; write it there, or give "
+      .. "first_dense_layers=N", message(text .. "$FREQ"), 1, true)
+    h = read(text .. "$FREQ", nil, { first_dense_layers = 3 }).model.hyper
+    assert.same({ 3, 1 }, { h.first_dense_layers, h.moe_every or 1 })
+  end)
+
+  it("of Megatron-DeepSpeed name norms and key heads as it does", function()
+    local run = read(small .. "--deepspeed --normalization rmsnorm --num-key-value-heads 2 --num-gpus 1")
+    assert.same({ "rms_norm", 2 }, { run.model.hyper.norm, run.model.hyper.kv_heads })
+    assert.same({}, run.model.notes)
+  end)
+
+  it("place the layers of a hybrid by their shares, or by a pattern with pipeline stages and MTP", function()
+    local text = "--hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 "
+      .. "--vocab-size 256000 --seq-length 4096 --disable-bias-linear --normalization RMSNorm "
+      .. "--untie-embeddings-and-output-weights --position-embedding-type none --nproc-per-node 1 "
+    local kinds = { mamba2 = "M", mlp = "-", full_attention = "*", linear_attention = "G" }
+    local function pattern(more)
+      local letters = {}
+      for i, kind in ipairs(read(text .. more).model.hyper.layer_types) do letters[i] = kinds[kind] end
+      return table.concat(letters)
+    end
+    -- Nemotron's 8B hybrid (arXiv 2406.07887): 24 Mamba-2, 4 attention and 28 MLP layers; 8.66e9 parameters
+    local letters = pattern "--num-layers 56 --hybrid-attention-ratio 0.08 --hybrid-mlp-ratio 0.5"
+    assert.same({ 24, 4, 28 }, { select(2, letters:gsub("M", "")), select(2, letters:gsub("%*", "")),
+      select(2, letters:gsub("%-", "")) })
+    assert.equal("M-M-M--M-M*-M-M-M-M--M*-M-M-M-M-M*--M-M-M-M-M*-M--M-M-M-", letters)
+    assert.equal("MM*MM*MM", pattern "--num-layers 8 --hybrid-attention-ratio 0.25")
+    assert.equal("MMMM", pattern "--num-layers 4 pretrain_mamba.py")
+    assert.equal("MG*-", pattern "--hybrid-layer-pattern MG|*-/M*/M*")
+    assert.same({ "without multi-token prediction; mtp_layers=2 adds it" },
+      { read(text .. "--hybrid-layer-pattern M-|*-/M*/M*").model.notes[1] })
+    assert.matches("--hybrid-layer-pattern: names 4 layers, but --num-layers is 5",
+      message(text .. "--num-layers 5 --hybrid-layer-pattern MM*-"), 1, true)
+  end)
+
+  it("make gated delta nets of --linear-attention-freq and of slime's specs", function()
+    -- Qwen3-Next 80B A3B; its published count is 79674391296 (spec/import/huggingface_spec.lua)
+    local text = "--num-layers 48 --hidden-size 2048 --num-attention-heads 16 --group-query-attention "
+      .. "--num-query-groups 2 --kv-channels 256 --ffn-hidden-size 5120 --num-experts 512 --moe-ffn-hidden-size 512 "
+      .. "--moe-shared-expert-intermediate-size 512 --moe-router-topk 10 --swiglu --qk-layernorm "
+      .. "--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 151936 "
+      .. "--position-embedding-type rope --attention-output-gate --seq-length 4096 --nproc-per-node 1 "
+    local flagged = read(text .. "--experimental-attention-variant gated_delta_net --linear-attention-freq 4")
+    assert.is_true(math.abs(architecture.parameters(flagged.model) / 79674391296 - 1) < 1e-4)
+    local named = read(text .. "--spec slime_plugins.models.qwen3_next get_qwen3_next_spec")
+    assert.equal(architecture.parameters(flagged.model), architecture.parameters(named.model))
+    assert.same({ "--spec qwen3_next: the file has no sizes of its linear attention; those of Qwen3-Next are used" },
+      { named.model.notes[1] })
+    assert.same({ "flags that change the step and are not modelled: --spec my.layers get_spec" },
+      { read(text .. "--spec my.layers get_spec").model.notes[1] })
+  end)
+
+  it("of programs that train no decoder are refused", function()
+    assert.matches("pretrain_bert.py: trains no decoder; ett reads the flags of decoders and hybrids only",
+      message("torchrun pretrain_bert.py " .. small), 1, true)
+    local run = read("# not pretrain_t5.py\ntorchrun --nproc-per-node 1 pretrain_gpt.py " .. small)
+    assert.equal("gpt", run.architecture)
+  end)
+
   it("names unknown flags and flags that are not modelled, and counts flags without effect", function()
     local text = small .. "--lr 1e-4 --frobnicate 3 --rampup-batch-size 1 1 10 --log-interval 1 --tvist"
     local run = read(text, { dp = 2 })
@@ -285,6 +407,12 @@ model:
     assert.same({ true, true }, { h.parallel_block, h.shared_norm })
     assert.matches("the value '${.kv_channels}' is not set in the file", message(common
       .. "  kv_channels: ${.kv_channels}\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
+  end)
+
+  it("may name its attention as a value of an enumeration", function()
+    local run = read("model:\n  num_layers: 2\n  hidden_size: 64\n  num_attention_heads: 2\n  seq_length: 32\n"
+      .. "  vocab_size: 100\n  attention_backend: AttnBackend.unfused\n", { dp = 1 }, nil, ".yaml")
+    assert.equal("fused_softmax", run.model.hyper.attention)
   end)
 
   it("is read by its keys, references and activations", function()

@@ -23,6 +23,10 @@ flags.values = set [[
   ddp-bucket-size cp-comm-type optimizer main-params-dtype exp-avg-dtype exp-avg-sq-dtype clip-grad
   decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers nproc-per-node nnodes world-size
   microbatch-group-size-per-virtual-pipeline-stage pipeline-model-parallel-layout
+  hybrid-layer-pattern hybrid-attention-ratio hybrid-mlp-ratio spec experimental-attention-variant
+  linear-attention-freq linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads
+  linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk num-key-value-heads
+  qk-nope-head-dim qk-rope-head-dim num-mtp-predictor
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method]]
 
@@ -36,7 +40,8 @@ flags.switches = set [[
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
   no-overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
-  attention-output-gate account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
+  attention-output-gate use-gated-attention use-multi-token-prediction
+  account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
@@ -47,12 +52,12 @@ flags.unmodelled = set [[
   cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit
   num-distributed-optimizer-instances
   fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
-  hierarchical-context-parallel-sizes hybrid-attention-ratio hybrid-mlp-ratio experimental-attention-variant
-  linear-attention-freq apply-residual-connection-post-layernorm fp32-residual-connection
+  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets
+  apply-residual-connection-post-layernorm fp32-residual-connection
   distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
-  encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length use-gated-attention
+  encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length
   no-async-tensor-model-parallel-allreduce
-  spec moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
+  moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
   align-grad-reduce no-align-grad-reduce no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag
   nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
   fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
@@ -93,6 +98,10 @@ flags.without_effect = set [[
   deepspeed-config deepspeed-activation-checkpointing no-pipeline-parallel hostfile force-multi create-moe-param-group
   allow-run-as-root bind-to
   moe-loss-coeff moe-eval-capacity-factor moe-min-capacity checkpoint-num-layers DDP-impl data-impl
+  average-in-collective ddp-average-in-collective ddp-reduce-scatter-with-fp32-accumulation extra-vocab-size
+  max-padding-length patch-tokenizer-type apply-query-key-layer-scaling no-query-key-layer-scaling
+  dsa-indexer-loss-coeff per-split-data-args-path num-dataset-builder-threads disable-gloo-process-groups dataset
+  no-ckpt-fully-parallel-save custom-model-provider-path
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
   fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]
 

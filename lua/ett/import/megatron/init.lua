@@ -8,6 +8,7 @@
 local error_module = require "ett.base.error"
 local expert_layers = require "ett.import.expert_layers"
 local flags = require "ett.import.megatron.flags"
+local hybrid_allocation = require "ett.import.megatron.hybrid_allocation"
 local max_layers = require("ett.model.hyper").fields.layers.most
 local model_module = require "ett.model"
 local nemo = require "ett.import.megatron.nemo"
@@ -31,6 +32,7 @@ local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel
   top_k = "moe-router-topk", moe_ffn = "moe-ffn-hidden-size" }
 local word_of = {}
 for word, flag in pairs(words) do word_of[flag] = word end
+word_of["moe-layer-freq"] = "first_dense_layers"
 for _, flag in ipairs { "nproc-per-node", "nnodes", "num-gpus", "num-nodes", "world-size" } do word_of[flag] = "dp" end
 
 function Arguments:text(name, default)
@@ -92,26 +94,33 @@ end
 
 local tokenizer_vocab = { GPT2BPETokenizer = 50257, Llama2Tokenizer = 32000, BertWordPieceLowerCase = 30522 }
 
---- --moe-layer-freq: N, or a list such as ([0]*3+[1]*58). Sets first_dense_layers and moe_every.
-local function set_expert_layers(hyper, args)
-  local text = args:text "moe-layer-freq"
-  if not text then return end
-  local every = math.tointeger(tonumber(text))
-  local list = {}
-  if hyper.layers > max_layers then return end -- the model refuses it
-  if every then
-    for i = 0, hyper.layers - 1 do list[i + 1] = i % every == 0 end
-  else
-    for digits, times in text:gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
+--- Whether each layer is meant by a flag: N (each N-th layer, by `meant`), or a list such as ([0]*3+[1]*58), also
+--- repeated as a whole: ([1]*3+[0])*12.
+local function layers_of(args, name, layers, meant)
+  local text = args:text(name)
+  if not text or layers > max_layers then return nil end -- the model refuses so many layers
+  local every, list = math.tointeger(tonumber(text)), {}
+  for i = 0, every and layers - 1 or -1 do list[i + 1] = meant(i, every) end
+  if every then return list end
+  local inner, all = text:match "^%((.*)%)%*(%d+)$"
+  for _ = 1, math.min(tonumber(all) or 1, max_layers) do
+    for digits, times in (inner or text):gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
       for _ = 1, math.min(tonumber(times) or 1, max_layers) do
         for digit in digits:gmatch "%d+" do list[#list + 1] = digit ~= "0" end
       end
-    end
-    if #list ~= hyper.layers then
-      error_module.raise("format", "--moe-layer-freq: must say 0 or 1 for each of %d layers, got '%s'", hyper.layers,
-        text)
+      if #list > layers then break end
     end
   end
+  if #list ~= layers then
+    error_module.raise("format", "--%s: must say 0 or 1 for each of %d layers, got '%s'", name, layers, text)
+  end
+  return list
+end
+
+--- --moe-layer-freq sets first_dense_layers and moe_every.
+local function set_expert_layers(hyper, args)
+  local list = layers_of(args, "moe-layer-freq", hyper.layers, function(i, every) return i % every == 0 end)
+  if not list then return end
   local exact
   hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
   if not exact then
@@ -134,44 +143,88 @@ local function set_experts(hyper, args)
   if deepspeed then hyper.moe_every = args:number("expert-interval", 2) else set_expert_layers(hyper, args) end
 end
 
-local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe" }
+local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe", G = "linear_attention" }
 
-local function set_hybrid(hyper, args)
-  local pattern = args:text "hybrid-override-pattern"
-  if not pattern then
-    if args:has "is-hybrid-model" then
-      error_module.raise("format", "--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind")
-    end
-    return false
+--- Letters of the layers in a hybrid model, or nil for other models.
+local function hybrid_pattern(args)
+  local name = args:has "hybrid-layer-pattern" and "hybrid-layer-pattern" or "hybrid-override-pattern"
+  local text = args:text(name)
+  local attention, mlp = args:number "hybrid-attention-ratio", args:number "hybrid-mlp-ratio"
+  if text then
+    local main, extra = text:match "^([^/]*)(.*)$" -- the patterns of multi-token prediction follow
+    local count = select(2, extra:gsub("/", ""))
+    if count > 0 then args:note("without multi-token prediction; mtp_layers=%d adds it", count) end
+    return (main:gsub("|", "")), name
+  elseif attention or mlp or args.program == "pretrain_mamba.py" then
+    return hybrid_allocation(args:number "num-layers" or 0, attention or 0, mlp or 0), "hybrid-attention-ratio"
+  elseif args:has "is-hybrid-model" then
+    error_module.raise("format", "--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind")
   end
+end
+
+local function set_hybrid(hyper, args, pattern, flag)
   hyper.layer_types = {}
-  for letter in pattern:gmatch "[^|]" do
+  for letter in pattern:gmatch "." do
     local kind = letters[letter]
     if not kind then
-      error_module.raise("format", "--hybrid-override-pattern: unknown letter '%s'; known are *, -, E, M", letter)
+      error_module.raise("format", "--%s: unknown letter '%s'; known are *, -, E, G, M", flag, letter)
     end
     table.insert(hyper.layer_types, kind)
+  end
+  if #hyper.layer_types ~= hyper.layers then
+    error_module.raise("format", "--%s: names %d layers, but --num-layers is %d", flag, #hyper.layer_types,
+      hyper.layers)
   end
   hyper.ssm_state, hyper.ssm_head_dim = args:number("mamba-state-dim", 128), args:number("mamba-head-dim", 64)
   hyper.ssm_groups = args:number("mamba-num-groups", 8)
   hyper.ssm_heads = args:number("mamba-num-heads", 2 * hyper.hidden // hyper.ssm_head_dim)
   hyper.ssm_inner = hyper.ssm_heads * hyper.ssm_head_dim
   hyper.scan_chunk = 128 -- megatron/core/ssm/mamba_mixer.py
-  return true
+end
+
+--- Gated delta nets: attention stays in each N-th layer of --linear-attention-freq N. Specs of slime leave the sizes to
+--- the checkpoint.
+local function set_linear_attention(hyper, args)
+  local spec = table.concat(args.given.spec or {}, " ")
+  local named = spec:match "qwen3_next" or spec:match "qwen3_5"
+  if args:has "spec" and not named and not spec:match "_stack_spec" then
+    args:note("flags that change the step and are not modelled: --spec %s", spec)
+  end
+  local variant = args:choice("experimental-attention-variant", nil, { gated_delta_net = "gated_delta", dsa = "dsa" })
+  if variant == "dsa" then
+    hyper.index_heads, hyper.index_head_dim = args:number "dsa-indexer-n-heads", args:number "dsa-indexer-head-dim"
+    hyper.index_top_k = args:number "dsa-indexer-topk"
+  end
+  local given = args:has "linear-attention-freq"
+  if named and not given then args.given["linear-attention-freq"] = { "4" } end
+  local list = layers_of(args, "linear-attention-freq", hyper.layers,
+    function(i, every) return (i + 1) % every ~= 0 end)
+  if not (list or hyper.layer_types) then return end
+  if named and not args:has "linear-num-value-heads" then
+    args:note("--spec %s: the file has no sizes of its linear attention; those of Qwen3-Next are used", named)
+  end
+  for i, linear in ipairs(list or {}) do list[i] = linear and "linear_attention" or "full_attention" end
+  hyper.layer_types = hyper.layer_types or list
+  hyper.linear_key_heads = args:number("linear-num-key-heads", 16)
+  hyper.linear_value_heads = args:number("linear-num-value-heads", 32)
+  hyper.linear_key_dim = args:number("linear-key-head-dim", 128)
+  hyper.linear_value_dim = args:number("linear-value-head-dim", 128)
+  hyper.conv_kernel = args:number "linear-conv-kernel-dim"
 end
 
 local function set_attention(hyper, args)
   if args:has "group-query-attention" then hyper.kv_heads = args:number("num-query-groups", 1) end
+  hyper.kv_heads = args:number("num-key-value-heads", hyper.kv_heads) -- Megatron-DeepSpeed
   hyper.head_dim = args:number "kv-channels"
   hyper.qkv_bias = args:has "add-qkv-bias" or nil
   hyper.qk_norm = args:has "qk-layernorm" or nil
-  hyper.attention_gate = args:has "attention-output-gate" or nil
+  hyper.attention_gate = args:has "attention-output-gate" or args:has "use-gated-attention" or nil
   hyper.attention = args:choice("attention-backend", "auto", { auto = "flash", flash = "flash", fused = "flash",
     unfused = "fused_softmax", ["local"] = "fused_softmax" })
   if args:has "multi-latent-attention" then
     hyper.q_lora_rank, hyper.kv_lora_rank = args:number "q-lora-rank", args:number("kv-lora-rank", 32)
-    hyper.qk_nope_head_dim = args:number("qk-head-dim", 128)
-    hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", 64)
+    hyper.qk_nope_head_dim = args:number("qk-head-dim", args:number("qk-nope-head-dim", 128))
+    hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", args:number("qk-rope-head-dim", 64))
     hyper.v_head_dim = args:number("v-head-dim", 128)
     hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- its norms are those of the compressed vectors
   end
@@ -193,20 +246,20 @@ end
 
 --- The hyper-parameters of the flags, and their architecture.
 local function hyper_of(args)
-  local missing = {}
+  local missing, pattern, flag = {}, hybrid_pattern(args)
   for _, name in ipairs { "num-layers", "hidden-size", "num-attention-heads" } do
-    if not args:has(name) and not (name == "num-layers" and args:has "hybrid-override-pattern") then
-      missing[#missing + 1] = "--" .. name
-    end
+    if not args:has(name) and not (name == "num-layers" and pattern) then missing[#missing + 1] = "--" .. name end
   end
   if #missing > 0 then error_module.raise("format", "missing %s", table.concat(missing, ", ")) end
   local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
-  hyper.layers = args:number("num-layers", #(args:text("hybrid-override-pattern", "")))
+  hyper.layers = args:number("num-layers", pattern and #pattern)
   hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
   if args:has "squared-relu" then args:note "--squared-relu is taken as gelu, which moves the same bytes" end
   local usual = args:has "swiglu" and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
   hyper.ffn = args:number("ffn-hidden-size", usual)
-  hyper.norm = args:choice("normalization", "LayerNorm", { LayerNorm = "layer_norm", RMSNorm = "rms_norm" })
+  hyper.norm = args:has "deepspeed"
+    and args:choice("normalization", "layernorm", { layernorm = "layer_norm", rmsnorm = "rms_norm" })
+    or args:choice("normalization", "LayerNorm", { LayerNorm = "layer_norm", RMSNorm = "rms_norm" })
   hyper.bias = not args:has "disable-bias-linear"
   hyper.tied_embeddings = not args:has "untie-embeddings-and-output-weights"
   local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
@@ -225,9 +278,12 @@ local function hyper_of(args)
   hyper.vocab_multiple = args:number "make-vocab-size-divisible-by"
   set_dropout(hyper, args)
   hyper.mtp_layers = args:number "mtp-num-layers"
+    or args:has "use-multi-token-prediction" and args:number("num-mtp-predictor", 1) or nil -- Pai-Megatron-Patch
   set_attention(hyper, args)
   set_experts(hyper, args)
-  return hyper, set_hybrid(hyper, args) and "hybrid" or hyper.experts and "mixtral" or "gpt"
+  if pattern then set_hybrid(hyper, args, pattern, flag) end
+  set_linear_attention(hyper, args)
+  return hyper, pattern and "hybrid" or hyper.experts and "mixtral" or "gpt"
 end
 
 --- Adds the devices of a Slurm script's #SBATCH lines, in front, so that the flags of torchrun replace them.
@@ -255,15 +311,44 @@ local function add_export(list, text)
   return stack:match "^stack (.*)" or false
 end
 
---- The flags of a file, and the stack that it states.
+-- Training programs of Megatron-LM for models other than decoders.
+local other_programs = { bert = true, t5 = true, ict = true, retro = true, vision_classify = true, vision_dino = true,
+  vision_inpaint = true }
+
+--- The training program that a script starts, such as pretrain_gpt.py.
+local function program_of(text)
+  local program, kind
+  for line in text:gmatch "[^\n]+" do
+    if not line:match "^%s*#" then
+      program, kind = line:match "(pretrain_([%w_]+)%.py)"
+      if program then break end
+    end
+  end
+  if other_programs[kind] then
+    error_module.raise("format", "%s: trains no decoder; ett reads the flags of decoders and hybrids only", program)
+  end
+  return program
+end
+
+--- The flags of a file, and { program =, unknown = conditions that count as true, stack = of ett's own export }.
 local function read_flags(path)
   local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
-  if path:match "%.ya?ml$" then return nemo.flags(path) end
-  local list = script.flags(text)
+  if path:match "%.ya?ml$" then return nemo.flags(path), { unknown = {} } end
+  local list, unknown = script.flags(text)
   if #list == 0 then error_module.raise("format", "holds no flag that begins with --") end
   add_devices_of_job(list, text)
-  return list, add_export(list, text)
+  return list, { program = program_of(text), unknown = unknown, stack = add_export(list, text) }
+end
+
+--- Notes the conditions of a script that depend on values outside it.
+local function note_conditions(args, unknown)
+  local seen, list = {}, {}
+  for _, condition in ipairs(unknown) do
+    if not seen[condition] then list[#list + 1] = condition end
+    seen[condition] = true
+  end
+  if #list > 0 then args:note("conditions on values outside the file, taken as true: %s", table.concat(list, "; ")) end
 end
 
 local function overlaid(own, given)
@@ -275,11 +360,14 @@ local function overlaid(own, given)
 end
 
 local function read(path, plan, hyper)
-  local list, stack = read_flags(path)
+  local list, file = read_flags(path)
   local args = arguments_of(list)
+  args.program = file.program
+  note_conditions(args, file.unknown)
   for word, value in pairs(overlaid(plan or {}, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
+  if hyper and (hyper.first_dense_layers or hyper.moe_every) then args.given["moe-layer-freq"] = nil end
   local own, architecture = hyper_of(args)
   own = overlaid(own, hyper)
   if own.vocab == nil then
@@ -289,7 +377,7 @@ local function read(path, plan, hyper)
   built.name = path:match "([^/]+)$"
   local notes = args.notes
   built.notes = table.move(built.notes, 1, #built.notes, #notes + 1, notes)
-  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, stack) }
+  return { model = built, architecture = architecture, plan = plan_of(args, own, plan or {}, file.stack) }
 end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.

@@ -40,7 +40,8 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   enable_model_summary rope_scaling _target_ activation_func masked_softmax_fusion autocast_dtype pipeline_dtype
   params_dtype fp8_param_dtype gc_interval grad_allreduce_chunk_size_mb contiguous_grad_buffer contiguous_param_buffer
   TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
-  torch_distributed_checkpoint]]):gmatch "%S+" do ignored[name] = true end
+  torch_distributed_checkpoint path_to_cache skip_getting_attention_mask_from_dataset
+  enable_megatron_core_experimental throughput_window_size]]):gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
@@ -70,6 +71,7 @@ local special = {
     return text:match "16" and { { "fp16" } } or {}
   end,
   params_dtype = function() return {} end,
+  attention_backend = function(value) return { { "attention-backend", tostring(value):match "[^.]*$" } } end,
   fp8 = function(value)
     if value == false then return {} end
     return { { "fp8-format", type(value) == "string" and value or "hybrid" } }

@@ -2,9 +2,9 @@
 --
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
--- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, and
--- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true. The output of commands is
--- unknown. Other shell syntax is kept as text.
+-- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, case, and
+-- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true, and are returned. The output
+-- of commands is unknown. Other shell syntax is kept as text.
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -67,7 +67,8 @@ local function tokens_of(text)
       word, quoted, at = (word or "") .. inside, quoted or kind ~= "command", behind - 1
     elseif ch == "\n" or ch == ";" then
       finish()
-      list[#list + 1] = "\n"
+      list[#list + 1] = text:match("^;;", at) or "\n"
+      at = at + #list[#list] - 1
     elseif ch:match "%s" then
       finish()
     elseif (ch == "(" or ch == ")") and not (word and word:match "^%[" ) then
@@ -164,75 +165,165 @@ end
 -- Commands whose words are not training flags.
 local other_commands = { echo = true, printf = true, mkdir = true, cd = true, source = true, set = true, rm = true }
 
---- The active words, expanded, in order; NAME=VALUE sets `variables`.
-local function words_of(tokens, variables)
-  -- leave: the token that ends a skipped part. chains: the open if-blocks, with the state of the current branch.
-  local words, start, condition, chains, leave = {}, true, nil, {}, nil
-  local function skipped()
-    for _, chain in ipairs(chains) do if chain.skips then return true end end
-    return false
-  end
-  for _, token in ipairs(tokens) do
-    local text = type(token) == "table" and expand(token.text, variables):gsub("\1", "$") or nil
-    if leave then
-      if token == leave or text == leave then leave = nil end
-    elseif start and (text == "case" or other_commands[text]) then
-      leave = text == "case" and "esac" or "\n"
-    elseif condition then
-      if text == "then" then
-        local chain = chains[#chains]
-        chain.skips = chain.taken or holds(condition) == false
-        chain.taken = chain.taken or not chain.skips
-        condition = nil
-      elseif text then
-        condition[#condition + 1] = text == "" and "''" or text
-      end
-    elseif start and (text == "if" or text == "elif") then
-      if text == "if" or not chains[1] then chains[#chains + 1] = {} end
-      condition = {}
-    elseif start and text == "else" then
-      if chains[1] then chains[#chains].skips = chains[#chains].taken end
-    elseif start and text == "fi" then
-      table.remove(chains)
-    elseif not skipped() then
-      local name, value
-      if text and start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
-      if name and not value:match "%-%-%a" then
-        variables[name] = value
-      elseif name then -- a variable with flags: they count at the assignment, not at each use
-        variables[name] = ""
-        for part in value:gmatch "%S+" do words[#words + 1] = part end
-      elseif text and token.quoted and text:match "^%-%-%S+%s" then
-        for part in text:gmatch "%S+" do words[#words + 1] = part end
-      elseif text and text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[@%]%}?$" then
-        words[#words + 1] = text
-      elseif not text then
-        words[#words + 1] = token == "\n" and "\n" or nil
-      end
-    end
-    start = token == "\n" or text == "export" or text == "then" or text == "else"
-  end
-  return words
+--- Replaces the loop of slime's scripts, which fills an array with 0 for the first layers and 1 for the others, and the
+--- printf behind it by a variable in the syntax of --moe-layer-freq.
+local function with_lists_of_loops(text)
+  local loop = "for %(%(%s*i%s*=%s*0;%s*i%s*<%s*([%w_]+);[^\n]*\n%s*if %(%(%s*i%s*<%s*([%w_]+)%s*%)%).-\n%s*done"
+  local layers, dense = text:match(loop)
+  if not layers then return text end
+  return (text:gsub(loop, ""):gsub('printf %-v ([%w_]+) "%[%%s%]"[^\n]*', function(name)
+    return ('%s="[0]*$((%s))+[1]*$((%s-%s))"'):format(name, dense, layers, dense)
+  end))
 end
 
---- All flags in order: { name =, values = { text, … } }.
+--- Whether a text matches one of the alternatives of a `case` pattern. An unknown text matches none.
+local function matches(text, pattern)
+  if text:find("$", 1, true) then return false end
+  for each in pattern:gmatch "[^|]+" do
+    local escaped = each:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".")
+    if text:match("^" .. escaped .. "$") then return true end
+  end
+  return false
+end
+
+--- Reads a script's tokens one by one: the open if- and case-blocks, variables, active words.
+local Reader = {}
+Reader.__index = Reader
+
+function Reader:skipped()
+  for _, chain in ipairs(self.chains) do if chain.skips then return true end end
+  return false
+end
+
+--- Enters a branch of the innermost block. held: whether its condition holds; nil: unknown, counted as true.
+function Reader:branch(held, condition)
+  local chain = self.chains[#self.chains]
+  chain.skips = chain.taken or held == false
+  chain.taken = chain.taken or not chain.skips
+  chain.unknown = held == nil and not chain.skips and condition or nil
+end
+
+--- Adds a word, or the words of a variable's value. A branch with an unknown condition that adds any is noted.
+function Reader:add(text, owner)
+  for _, chain in ipairs(self.chains) do
+    if chain.unknown then self.unknown[#self.unknown + 1] = chain.unknown end
+    chain.unknown = nil
+  end
+  if text then self.words[#self.words + 1] = { text = text, owner = owner } end
+end
+
+--- Sets a variable. Flags in its value count at the assignment, not at each use. They replace those of an earlier
+--- value, unless the new value contains the earlier one.
+function Reader:assign(name, value, raw)
+  local kept = raw:match("^" .. name .. "%+=") or raw:find("%$" .. name .. "%f[^%w_]") or raw:find("%${" .. name .. "}")
+  self:add()
+  for _, word in ipairs(kept and {} or self.words) do
+    if word.owner == name then word.text = nil end
+  end
+  self.variables[name] = value:match "%-%-%a" and "" or value
+  if not value:match "%-%-%a" then return end
+  for part in value:gmatch "%S+" do self:add(part, name) end
+end
+
+--- A token inside the condition of an if, or the word and the patterns of a case. Returns false for others.
+function Reader:control(token, text)
+  local chain = self.chains[#self.chains]
+  if self.condition then
+    if text == "then" then
+      self:branch(holds(self.condition), table.concat(self.condition, " "))
+      self.condition = nil
+    elseif text then
+      self.condition[#self.condition + 1] = text == "" and "''" or text
+    end
+  elseif chain and chain.patterns and text ~= "esac" then
+    if not chain.word then
+      chain.word = text or chain.word
+    elseif token == ")" then
+      self:branch(matches(chain.word, chain.patterns))
+      chain.patterns = nil
+    elseif text and text ~= "in" then
+      chain.patterns = chain.patterns .. text
+    end
+  elseif token == ";;" and chain and chain.word then
+    chain.patterns, chain.skips = "", true
+  else
+    return false
+  end
+  return true
+end
+
+--- The first word of a command that opens, continues or closes a block. Returns false for others.
+function Reader:block(text)
+  local chains = self.chains
+  if text == "if" or text == "elif" then
+    if text == "if" or not chains[1] then chains[#chains + 1] = {} end
+    self.condition = {}
+  elseif text == "case" then
+    chains[#chains + 1] = { patterns = "", skips = true }
+  elseif text == "else" then
+    if chains[1] then self:branch(true) end
+  elseif text == "fi" or text == "esac" then
+    table.remove(chains)
+  else
+    return false
+  end
+  return true
+end
+
+--- A word of an active command.
+function Reader:word(token, text, start)
+  local name, value
+  if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
+  if name then
+    self:assign(name, value, token.text)
+  elseif token.quoted and text:match "^%-%-%S+%s" then
+    for part in text:gmatch "%S+" do self:add(part) end
+  elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[@%]%}?$" then
+    self:add(text)
+  end
+end
+
+--- The active words, expanded, in order, and the conditions that are unknown. NAME=VALUE sets variables.
+local function words_of(tokens)
+  local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = {} }, Reader)
+  local start, skips_line = true, false
+  for _, token in ipairs(tokens) do
+    local text = type(token) == "table" and expand(token.text, reader.variables):gsub("\1", "$") or nil
+    if skips_line then
+      skips_line = token ~= "\n" and token ~= ";;"
+    elseif start and other_commands[text] then
+      skips_line = true
+    elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
+      if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
+    end
+    start = token == "\n" or token == ";;" or token == ")" or text == "export" or text == "then" or text == "else"
+  end
+  return reader.words, reader.unknown
+end
+
+--- All flags in order: { name =, values = { text, … } }, and the conditions that count as true though they are unknown.
 ---@param text string
----@return table[]
+---@return table[] flags, string[] unknown
 function script.flags(text)
-  local flags, current = {}, nil
-  for _, word in ipairs(words_of(tokens_of(text), {})) do
-    local name, value = word:match "^%-%-([%w_%-]+)=(.*)$"
-    name = name or word:match "^%-%-([%a][%w_%-]*)$"
-    if name then
-      current = { name = name:gsub("_", "-"), values = { value } }
-      flags[#flags + 1] = current
-    elseif word == "\n" then
+  local flags, current, owner = {}, nil, nil
+  local words, unknown = words_of(tokens_of(with_lists_of_loops(text)))
+  for _, entry in ipairs(words) do
+    if entry == "\n" then
       if current and #current.values > 0 then current = nil end
-    elseif current then
-      current.values[#current.values + 1] = word:gsub("^['\"]", ""):gsub("['\"]$", "")
+    elseif entry.text then -- else replaced by a later value of its variable
+      local word = entry.text
+      if entry.owner ~= owner then current, owner = nil, entry.owner end
+      local name, value = word:match "^%-%-([%w_%-]+)=(.*)$"
+      name = name or word:match "^%-%-([%a][%w_%-]*)$"
+      if name then
+        current = { name = name:gsub("_", "-"), values = { value } }
+        flags[#flags + 1] = current
+      elseif current then
+        current.values[#current.values + 1] = word:gsub("^['\"]", ""):gsub("['\"]$", "")
+      end
     end
   end
-  return flags
+  return flags, unknown
 end
 
 return script
