@@ -120,7 +120,7 @@ describe("the library, called wrongly,", function()
     assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (int8 "
       .. "does not train), got 'int8'", in_precision("dgx_h100", "int8"))
     assert.matches("field 'gradient_dtype' must be one of bf16", in_precision("dgx_h100", "bf16", "int8"))
-    assert.equal("plan: dtype = 'fp8' needs a device with a rate for it in peak_flops; NVIDIAA100-SXM4-80GB has "
+    assert.equal("plan: dtype = 'fp8' needs a rate in the device's peak_flops; NVIDIAA100-SXM4-80GB has only "
       .. "bf16, fp16, fp32, int8, tf32", in_precision("perlmutter", "fp8"))
   end)
 

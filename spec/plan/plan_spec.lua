@@ -64,7 +64,7 @@ describe("plan", function()
     assert.same({}, violations { pp = 4, vp = 2, schedule = "interleaved", micro_batches = 6 })
     assert.equal("interleave_group must be at least pp = 4, got 3",
       violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 3 })[1])
-    assert.equal("interleave_group = 5 leaves a last group of 3 micro-batches; it must have pp = 4 at least, or none",
+    assert.equal("interleave_group = 5 leaves a last group of 3 micro-batches; it must have at least pp = 4, or none",
       violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 5, micro_batches = 8 })[1])
     assert.equal("vp = 2 needs schedule = 'interleaved', got '1f1b'", violations({ pp = 2, vp = 2 })[1])
     assert.equal("split must add up to the model's 12 layers, got 11", violations({ pp = 2, split = { 5, 6 } })[1])
@@ -73,7 +73,7 @@ describe("plan", function()
       violations({ pp = 2, rank_map = { 0, 1, 7 } })[1])
     assert.equal("field 'rank_map[2]' must be a device from 0 to 1, got 7",
       violations({ pp = 2, rank_map = { 0, 7 } })[1])
-    assert.equal("overlap_tensor needs a stack that has it; 'gpt_neox' does not",
+    assert.equal("overlap_tensor is not supported by the stack 'gpt_neox'",
       violations({ tp = 2, overlap_tensor = true, stack = "gpt_neox" })[1])
     assert.same({}, violations { tp = 2, overlap_tensor = true, stack = "megatron" })
     assert.same({}, violations { tp = 2, stack = "gpt_neox" })

@@ -418,7 +418,7 @@ describe("estimate", function()
     assert.equal(of("gpt_neox").memory_bytes, implied.memory_bytes)
     assert.equal("plain", of("plain").stack)
     assert.error_matches(function() of(nil, { sequence_parallel = true, overlap_tensor = true }) end,
-      "overlap_tensor needs a stack that has it; 'gpt_neox' does not")
+      "overlap_tensor is not supported by the stack 'gpt_neox'")
     with_stack.stack = "gpt_neo"
     assert.error_matches(function() of(nil) end, "unknown stack 'gpt_neo'; did you mean 'gpt_neox'?", 1, true)
     with_stack.stack = "megatron"

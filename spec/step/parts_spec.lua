@@ -156,7 +156,7 @@ describe("refused clusters of unlike nodes", function()
     assert.matches("ranks 3 and 4 of one tensor%-parallel group are on unlike devices", why({ tp = 2, pp = 4,
       rank_map = { 0, 1, 2, 4, 3, 5, 6, 7 } }):gsub("ranks %d and %d", "ranks 3 and 4"))
     assert.matches("the plan needs 16 devices, both has 8", why { dp = 16 })
-    assert.matches("dtype = 'fp8' needs a device with a rate for it in peak_flops; slow has", why({ dtype = "fp8" },
+    assert.matches("dtype = 'fp8' needs a rate in the device's peak_flops; slow has", why({ dtype = "fp8" },
       both { { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_a100", nodes = 1 } }):gsub("NVIDIA[%w%-]+", "slow"))
     for _, given in ipairs { { require("ett.profile.of_cluster").open, "a profile" },
       { require("ett.ledger.links").chip, "the ledger" } } do

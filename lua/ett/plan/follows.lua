@@ -68,7 +68,7 @@ local function compute(one, p, changing, read)
   return answer
 end
 
---- The cached answer of one function; nil if unknown.
+--- The cached answer of one function; nil if none is cached.
 local function known_answer(one, p)
   local node = one.root
   while node do
@@ -145,7 +145,7 @@ function All:changed(name)
   if not readers then return end
   for i = 1, #readers do
     local one = readers[i]
-    -- An answer does not depend on functions that are still stale: an earlier function gave it.
+    -- Stale functions that follow in the list do not change the first answer.
     if not one.stale then one.stale, one.of.stale = true, true end
   end
 end

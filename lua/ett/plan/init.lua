@@ -118,7 +118,7 @@ function plan.deepspeed_split(layers, pp)
   for stage = 1, pp do split[stage] = slots // pp + (stage <= slots % pp and 1 or 0) end
   split[1], split[pp] = split[1] - 2, split[pp] - 3
   if split[1] < 0 or split[pp] < 0 then
-    error_module.raise("plan", "pp = %d cuts %d layers into stages without room for embedding or head; at most pp = %d",
+    error_module.raise("plan", "pp = %d is too large: with %d layers, DeepSpeed's split has at most pp = %d",
       pp, layers, math.max(1, slots // 3))
   end
   return split

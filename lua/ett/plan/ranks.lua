@@ -47,7 +47,7 @@ function ranks.fault(order)
     table.concat(missing, ", "), #missing == 1 and "is" or "are", ranks.default)
 end
 
---- An order with the unnamed axes of one rank added, where the default order has them; other orders as they are.
+--- The order, with missing axes of one rank inserted as in the default order. Other orders are unchanged.
 ---@param p table degrees by axis
 function ranks.completed(order, p)
   local list, place = axes_of(order), {}

@@ -213,7 +213,7 @@ local function batches(p, add)
     add("dp * micro_batch = %d must divide global_batch = %d%s", unit, p.global_batch,
       nearest(p.global_batch, { below > 0 and below or below + unit, below + unit }))
   elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
-    add("micro_batches = %d contradicts global_batch = %d, which makes %d; give one of them", p.micro_batches,
+    add("micro_batches = %d contradicts global_batch = %d, which gives %d; give only one of them", p.micro_batches,
       p.global_batch, p.global_batch // unit)
   end
 end
@@ -223,7 +223,7 @@ local function overlap(p, add, context)
   local how, model = p.overlap_all_to_all, context.model
   if how == "none" then return end
   local text = ("overlap_all_to_all = '%s'"):format(how)
-  if p.ep < 2 then add("%s needs ep of at least 2, got %d; without it nothing is exchanged", text, p.ep) end
+  if p.ep < 2 then add("%s needs ep of at least 2, got %d; with ep = 1 there is no all-to-all", text, p.ep) end
   if how == "shared_experts" then
     if model and not rules.has_shared_experts(model) then
       add("%s needs a model with shared experts (shared_experts or shared_ffn)", text)
@@ -247,7 +247,7 @@ end
 --- overlap_tensor and the stack.
 local function tensor_overlap(p, add)
   if p.overlap_tensor and not rules.overlaps_tensor(p) then
-    add("overlap_tensor needs a stack that has it; '%s' does not", p.stack)
+    add("overlap_tensor is not supported by the stack '%s'", p.stack)
   end
 end
 
@@ -276,13 +276,13 @@ local function schedule(p, add, context)
   if p.pp < 2 then add("schedule = 'interleaved' needs pp of at least 2, got %d", p.pp) end
   if p.vp < 2 then add("schedule = 'interleaved' needs vp of at least 2, got %d", p.vp) end
   if micro_batches and micro_batches < p.pp then
-    add("schedule = 'interleaved' needs pp = %d micro-batches at least, got %d", p.pp, micro_batches)
+    add("schedule = 'interleaved' needs at least pp = %d micro-batches, got %d", p.pp, micro_batches)
   end
   local group = p.interleave_group
   if group and group < p.pp then
     add("interleave_group must be at least pp = %d, got %d", p.pp, group)
   elseif group and micro_batches and micro_batches % group > 0 and micro_batches % group < p.pp then
-    add("interleave_group = %d leaves a last group of %d micro-batches; it must have pp = %d at least, or none", group,
+    add("interleave_group = %d leaves a last group of %d micro-batches; it must have at least pp = %d, or none", group,
       micro_batches % group, p.pp)
   end
 end
@@ -357,7 +357,7 @@ local function shards(p, add)
   end
   local replicas, expert_data = data // p.shard, data * p.tp // (p.ep * (p.etp or p.tp))
   if p.ep > 1 and expert_data % replicas ~= 0 then
-    add("shard = %d makes %d replicas, which must divide the %d ranks that share experts", p.shard, replicas,
+    add("shard = %d makes %d replicas; their number must divide the %d ranks that share experts", p.shard, replicas,
       expert_data)
   end
 end
@@ -376,7 +376,7 @@ local function cluster_parts(p, add, context)
   for _, part in ipairs(cluster.parts or { cluster }) do
     local known = part.device and part.device.peak_flops and dtypes_of(part.device)
     if known and not known[p.dtype] then
-      add("dtype = '%s' needs a device with a rate for it in peak_flops; %s has %s", p.dtype,
+      add("dtype = '%s' needs a rate in the device's peak_flops; %s has only %s", p.dtype,
         tostring(part.device.name), table.concat(schema.keys(known), ", "))
     end
     for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
