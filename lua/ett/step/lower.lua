@@ -20,20 +20,20 @@ local table_at = require "ett.base.table_at"
 
 local lower = {}
 
---- Families whose FLOPs count as model FLOPs: the matrix products. The backward pass of a
---- product counts as two of its size, also for attention that recomputes its scores.
+--- Families whose FLOPs count as model FLOPs: the matrix products. A backward pass counts twice the forward FLOPs, also
+--- for attention that recomputes its scores.
 local product = { gemm = true, bmm = true, attention = true }
 
 --- Roles distinguish operations only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
--- Fields of an operation that are not given. C takes a missing field for the same values.
+-- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
   activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
   selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 }
 
---- Share of an operator's backward pass that a schedule may delay: the gradient of a product's weight, one of two
---- products of its size, and all of a lookup's. Norms find theirs beside the input's.
+--- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
+--- two equal products; for a lookup it is everything. Norms compute both gradients in one kernel.
 local function weight_share(op, parameters)
   if parameters == 0 then return 0 end
   return op.family == "embedding" and 1 or product[op.family] and 0.5 or 0
@@ -41,7 +41,7 @@ end
 
 local Operation = { __index = nothing }
 
--- The times of a pass: those of an answer of ett.step.times. `source`: the answer that they follow from.
+-- Time fields of a pass, as in an answer of ett.step.times. A changed time names the original answer in `source`.
 local time_names = { "seconds", "low_seconds", "high_seconds" }
 
 --- Adds an operation to the program; returns its index.
@@ -51,16 +51,16 @@ local function add(state, operation)
   return index
 end
 
---- Bytes of a weight gradient that stays allocated; 0 where another weight of its shape shares it.
+--- Bytes of a cached weight-gradient buffer; 0 if a weight of the same shape already has one.
 local function cached_gradient(state, s, bytes)
   local id = ("%s %s"):format(s.out_features, s.in_features)
   if state.cached[id] then return 0.0 end
   state.cached[id] = true
-  return bytes / (s.batch or 1) -- experts share one
+  return bytes / (s.batch or 1) -- experts share one buffer
 end
 
---- Bytes that need not be kept where selective recomputation runs an operator again: of attention's core what is not
---- its input, else its output, which the operator behind keeps.
+--- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For
+--- others: the output, which the next operator would store.
 local function dropped_bytes(op, item, s, p, activation)
   if item.module == "core_attn" then
     return activation - (op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0)
@@ -68,9 +68,9 @@ local function dropped_bytes(op, item, s, p, activation)
   return op.output_bytes and op.output_bytes(s, p.dtype) or 0
 end
 
---- The operation of an item: what one run of its operator takes and holds.
----@param key string its shape as text
----@param gradient number bytes of its weight's gradient while it runs
+--- The operation of an item: times, bytes and FLOPs of one run of its operator.
+---@param key string the shape as text
+---@param gradient number bytes of the weight gradient during the run
 local function operation_of(state, item, key, role, parameters, gradient)
   local op, p, s, c, stack = item.operator, state.plan, item.shape, state.configuration, state.times.stack
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
@@ -97,13 +97,13 @@ end
 local function parameters_of(op, s, p)
   if not op.parameters then return 0 end
   if not (s.tied and p.pp > 1) then return op.parameters(s) end
-  local own = {} -- the last stage holds a copy of the embedding
+  local own = {} -- with a pipeline, the last stage has its own copy of a tied embedding
   for name, value in pairs(s) do own[name] = value end
   own.tied = nil
   return op.parameters(own)
 end
 
---- An item's operation among those of its operator: equal keys are one operation of a program.
+--- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
 local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
@@ -118,7 +118,7 @@ local function add_operator(state, item, place)
   local index = indexes[id]
   if index then return index end
   local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
-  -- What a shape is in one program it is in all of the same data type, but for what depends on more than the shape.
+  -- Programs of one data type share operations that depend only on the shape.
   local known = not (item.frozen or s.tied or op.model_flops or op.experts and c.expert_load ~= c.expert_kept
     or stack and stack.cached_gradients) and table_at(state.known, op)
   local operation = known and known[id]
@@ -139,22 +139,23 @@ local function add_operator(state, item, place)
   return index
 end
 
---- Marks the product whose output nothing of a layer's backward pass needs: the last one of a dense layer. PyTorch's
---- checkpoint stops in front of it (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on).
+--- Marks the last product of a dense layer. The backward pass does not need its output, so PyTorch's checkpoint does
+--- not recompute it (torch.utils.checkpoint, early_stop; from PyTorch 2.1 on).
 local function mark_last(items)
   local last
   for _, item in ipairs(items) do
     local op = item.kind == "operator" and item.operator
-    if op and op.experts then return end -- the combination of experts needs their outputs
+    if op and op.experts then return end -- combining the experts needs their outputs
     if op and op.family == "gemm" then last = item end
   end
   if last then last.last = true end
 end
 
---- Seconds of the product that hides collective i of a list of items, 0 where nothing does; and whether it hides it in
---- one piece. A region's gather runs beside the product behind it, the sum beside the product before it; backward the
---- other way. Backward, one of the two gradients hides it: half of the time. The sum of an input's gradient needs
---- nothing of the weight's gradient, and some software starts it before that product.
+--- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
+--- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
+--- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
+--- half of the time counts. Some software also overlaps the all-reduce of the input gradient with the weight-gradient
+--- product, which does not depend on it (stack field hides_sums).
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
   local gathers = item.name == "all_gather"
@@ -172,14 +173,14 @@ local function beside(state, items, i)
     local o = items[k]
     if o.kind == "operator" and product[o.operator.family] then
       local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
-      if item.pieces then return seconds / item.pieces end -- one step of a ring, beside both gradients
+      if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
       return item.pass == "forward" and seconds or seconds / 2
     end
   end
   return 0
 end
 
---- The place of a send to the next rank of a group: one of each group leaves a unit.
+--- Placement of a send to the next rank of a group: one message per group leaves each unit.
 local function neighbours(topology)
   local tiers = {}
   for k, t in ipairs(topology.tiers) do
@@ -190,7 +191,7 @@ local function neighbours(topology)
     tiers = tiers, lanes = topology.lanes }
 end
 
---- Where a group lies, or a send to the next of its ranks.
+--- Placement of a group on the tiers; with `sends`, of a send to the group's next rank.
 local function topology_of(state, group, sends)
   local known = sends and state.send_topologies or state.topologies
   local topology = known[group]
@@ -201,10 +202,10 @@ local function topology_of(state, group, sends)
   return topology
 end
 
--- Assumed ends of the interval of a dispatcher's own kernels, over the time.
+-- Assumed interval of a dispatcher's own kernels, relative to the time.
 local dispatched_low, dispatched_high = 0.8, 1.25
 
---- Time of experts' all-to-alls inside a node whose stack has separate kernels for them, or nil.
+--- Time of an experts' all-to-all inside a node if the stack has its own kernels for it (DeepEP); else nil.
 local function dispatched(state, item, bytes, nodes)
   local share, links = state.software.exchange_share, state.times.cluster.links
   if share == 0 or item.role ~= "exchange" or nodes > 1 or not (links and links.intra) then return nil end
@@ -214,13 +215,14 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
---- A collective as text, without its bytes and what hides it.
+--- A collective as text, without its bytes and its overlap.
 local function id_of_collective(state, item)
   return item.name .. " " .. item.group .. " " .. item.degree .. " " .. item.pass .. " "
     .. (role_of(item, state.plan) or "")
 end
 
---- hides: seconds of the product that hides the collective; whole: in one piece.
+---@param hides number seconds of the product that overlaps the collective; 0: none
+---@param whole boolean? the whole collective may overlap, not only chunks of it
 local function add_collective(state, item, hides, whole)
   local p = state.plan
   local topology = topology_of(state, item.stride and "shares" or item.group, item.name == "send_recv")
@@ -240,7 +242,7 @@ local function add_collective(state, item, hides, whole)
   local time, hidden = answer, 0
   if hides > 0 and answer.seconds > 0 then
     hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
-    -- In pieces beside a product, the first or the last piece is waited for.
+    -- The first or the last chunk of a chunked collective cannot overlap the product.
     if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
     local share = 1 - hidden / answer.seconds
     time = { source = answer }
@@ -259,8 +261,9 @@ local function add_collective(state, item, hides, whole)
   return index
 end
 
---- What a stage receives in parts of all tensor-parallel ranks is gathered before its pass. DeepSpeed's stages keep
---- their output in parts, too, and gather it for the backward pass (PipelineEngine._exec_backward_pass).
+--- Under scatter_sends a stage gathers the received activations over its tensor-parallel ranks before its pass.
+--- DeepSpeed's stages also partition their output, and gather it for the backward pass
+--- (PipelineEngine._exec_backward_pass).
 ---@return number index of the operation; 0: nothing is gathered
 local function add_gather(state, bytes)
   local p = state.plan
@@ -274,8 +277,8 @@ local function add_gather(state, bytes)
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
---- Adds a micro-batch's gradients to the accumulated ones. Timed as a residual addition of as many bytes: it reads
---- both and writes one.
+--- Adds the accumulation of a micro-batch's gradients. Its time is that of a residual addition that moves as many
+--- bytes: two operands read, one written.
 local function add_accumulation(state, uses)
   local p, parameters = state.plan, 0.0
   for index, n in pairs(uses) do
@@ -293,10 +296,10 @@ local function add_accumulation(state, uses)
     weight_share = 1, shape = shape, backward = answer })] = 1
 end
 
--- Launches of a quantised product of an expert over those of a 16-bit one: its operands are quantised apart.
+-- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
 local quantised_launches = 3
 
---- All-to-alls of a pair of micro-batches that computing does not hide, as `hide` of runtime/step/program.c.
+--- Exposed all-to-all seconds of a pair of micro-batches, as computed by `hide` of runtime/step/program.c.
 local function exposed_exchange(by_role, share)
   local forward, backward = by_role.forward, by_role.backward
   local f, b = (1 - share) * (forward.exchange or 0) / 2, (1 - share) * (backward.exchange or 0) / 2
@@ -305,9 +308,9 @@ local function exposed_exchange(by_role, share)
     - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
 end
 
---- What a device waits for its host in a layer: a kernel cannot start before it is launched. The host's queue hides
---- the launches behind the kernels of a layer, so that only the excess over the layer's device time is waited for.
---- A pair of micro-batches that runs all-to-alls beside computing is launched as one.
+--- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
+--- is the excess of the layer's launch time over its device time. A pair of micro-batches (overlap_all_to_all =
+--- "batch") is launched together.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local slower = in_step.host[state.times.cluster.device.host] or 1
@@ -324,7 +327,7 @@ local function add_host_wait(state, uses)
       of[role] = (of[role] or 0.0) + seconds
       device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
     end
-    -- An operator that joins another launches small kernels: the host cost of the other includes them.
+    -- An operator with `joins` has no host cost of its own: the other operator's includes it.
     local launched = o.operator and o.operator.joins and 0.0 or n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
     host.forward = host.forward + (o.forward and launched or 0.0)
@@ -348,7 +351,7 @@ local function add_host_wait(state, uses)
     forward = answer(forward), backward = answer(backward) })] = 1
 end
 
---- Whether blocks of that many ranks align with the units of every tier, and with their cards.
+--- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
 local function aligned(tiers, block)
   for i = 1, #tiers do
     local size = tiers[i]
@@ -357,10 +360,10 @@ local function aligned(tiers, block)
   return true
 end
 
---- What the program of a plan depends on, as text, and whether its numbers of stages and replicas are among it: groups
---- that do not align with nodes lie elsewhere in each stage, and other orders of ranks put stages between them.
+--- Cache key of a plan's program as text, and whether the key contains pp and dp. It does if groups do not align with
+--- nodes, because their placement then differs between stages, and if the rank order puts stages between groups.
 ---@param placement table of ett.profile.cluster
----@param model table? without it as if its embedding were tied: then one stage has no copy of it, several have
+---@param model table? nil: a tied embedding is assumed (with several stages the last one holds a copy)
 ---@param key_of function? of fields.program_keys
 function lower.key(p, placement, model, key_of)
   local untied = model and not model.hyper.tied_embeddings
@@ -374,9 +377,9 @@ function lower.key(p, placement, model, key_of)
   return ("%s %d %d %s"):format(key, p.pp, p.dp, p.rank_order), true
 end
 
--- Operations of a data type, by operator and what add_operator calls them; kept with their times.
+-- Cached operations of a data type, by operator and key (id_of_operator). The cache belongs to `times`.
 local function known_operations(times, dtype)
-  if not rawget(times, "lowered") then rawset(times, "lowered", {}) end -- views of times have operations of their own
+  if not rawget(times, "lowered") then rawset(times, "lowered", {}) end -- a view of times has its own cache
   return table_at(times.lowered, dtype)
 end
 
@@ -389,7 +392,7 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
 local differing = { expert_load = true, expert_kept = true }
 for _, name in ipairs(item_fields) do differing[name] = true end
 
--- What a layer runs under a configuration. Each entry's items are kept for the values that its shapes depend on.
+-- The items of a layer under a configuration. The items of each entry are cached by the fields that its shapes read.
 local function operations_of(kept, layer, c)
   local entries = table_at(kept, layer)
   return architecture.operations(layer, c, function(entry, _, k)
@@ -402,12 +405,12 @@ local function operations_of(kept, layer, c)
   end)
 end
 
--- Programs of a model before the items of its entries are kept for others: keeping them costs as much as making them
--- twice, and few programs share enough.
+-- Number of programs of a model after which items are cached. Caching costs as much as making items twice, so it pays
+-- only in large searches.
 local programs_before_keeping = 64
 
--- The configuration of a plan, its layers, and what each of them runs. Those of the plan before are kept with the
--- times: neighbours of a search often differ in other fields alone.
+-- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
+-- consecutive plans of a search often agree in item_fields.
 local function items_of(model, p, times)
   local before = times.lowered.before
   local same = before and before.model == model and before.generation == operators.generation()
@@ -439,14 +442,14 @@ local function items_of(model, p, times)
   return c, layers, items
 end
 
--- The stack that runs a step; without one the plain one, read once.
+-- The stack that runs a step; by default `plain`, read once.
 local function software_of(times)
   if times.stack then return times.stack end
   times.lowered.plain = times.lowered.plain or stacks.get()
   return times.lowered.plain
 end
 
--- What one layer runs: `uses`, how often it runs each operation, and `order`, { operation, times } in turn.
+-- The operations of one layer: `uses` maps an operation's index to its number of runs; `order` lists { index, times }.
 local function run_of(state, items, place)
   local uses, order = {}, {}
   for k, item in ipairs(items) do
@@ -460,7 +463,7 @@ local function run_of(state, items, place)
   return { uses = uses, order = order }
 end
 
--- The description of a program for devices of one kind, and what it was made from.
+-- The lowered model for devices of one kind, and its description for C.
 local function describe(model, p, times, placed)
   local known = known_operations(times, p.dtype)
   local c, layers, items_of_layers = items_of(model, p, times)
@@ -513,8 +516,8 @@ end
 ---@param model table from ett.model
 ---@param p table from ett.plan
 ---@param times table from ett.step.times
----@return table { program = userdata, operations = list, kinds = list (order: of the items), configuration = c, stack,
----  parts = list of the same of each part of the cluster, the first of them these }
+---@return table { program = userdata, operations = list, kinds = list of layers { uses, order, … }, configuration = c,
+---  stack, gather?, parts = the same fields for each part of the cluster }; the outer fields are those of parts[1]
 function lower.program(model, p, times)
   times = times:for_stack(p.stack)
   local parts, descriptions = {}, {}

@@ -3,19 +3,19 @@ local memory = {}
 
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
---- Field of a stage, name of the line, source: a text, or a function of the stack.
+--- { field of a stage (bytes), name of the line, source: a text or a function of the stack }.
 memory.kinds = {
   { "weight_bytes", "weights", "model and plan" },
   { "gradient_bytes", "gradients", "model and plan" },
   { "optimizer_bytes", "optimizer states", "model and plan" },
   { "activation_bytes", "activations in flight", "operators, recomputation and schedule" },
-  { "loss_bytes", "logits", "the loss, stack; their gradient takes their place or is at work" },
+  { "loss_bytes", "logits", "kernel of the loss; without their gradient" },
   { "temporary_bytes", "gathered layer, its gradient", "ZeRO stage of the plan" },
   { "working_bytes", "largest operator at work", "operators: gradients of inputs, outputs and weights" },
   { "update_bytes", "update", "fp32 copies of 16-bit gradients" },
   { "cached_bytes", "cached gradients", of_stack "kept allocated" },
   { "workspace_bytes", "workspaces of libraries", of_stack "assumed" },
-  { "fragment_bytes", "rounding and fragments", of_stack "share of what comes and goes" },
+  { "fragment_bytes", "rounding and fragments", of_stack "share of activations and temporaries" },
   { "communicator_bytes", "communicators", of_stack "buffers of each group" },
   { "context_bytes", "context of the driver", of_stack "measured" },
 }

@@ -136,8 +136,8 @@ local function uneven(kind, topology)
   return comm.factor(kind, ranks) / comm.factor(kind, n * inside)
 end
 
---- A lower bound by the node's network for messages of which several leave a node at once: bytes * share * groups /
---- bandwidth.
+--- Inputs of a lower bound for messages of several groups that leave a node at once: bytes * share * groups / bandwidth
+--- seconds.
 ---@return number|nil share; nil for single messages
 ---@return number|nil groups
 ---@return number|nil bandwidth
@@ -182,7 +182,7 @@ local function place_of(self, topology)
 end
 
 --- Timer of a kind of collective in a placement, for any number of bytes; from the links if the profile has no answer.
----@return function, function|nil function(): their law, and what C predicts with (Profile:collective_timer)
+---@return function, function|nil function(): the law of the times, and data for C (Profile:collective_timer)
 local function timer_of(self, kind, topology, dtype)
   local profile, own, links, law = self.profile, nil, nil, nil
   if profile and profile.collective_timer then
@@ -235,7 +235,7 @@ local function collective_of(self, kind, topology, dtype)
 end
 
 --- Seconds of one collective; `bytes` of the whole buffer (nccl-tests' convention).
----@param topology table nodes, gpus_per_node; ranks, if they are not the product of both; it must not change
+---@param topology table { nodes, gpus_per_node, ranks (default: their product) }; the caller must not change it
 function Times:collective(kind, bytes, topology, dtype)
   local known = collective_of(self, kind, topology, dtype)
   local answer = known.answers[bytes]
@@ -281,7 +281,7 @@ local function set_time(demands, index, seconds, low, high) demands:set(index, s
 local function answer_message(demands, index, amount, known)
   local law, spread, compiled
   if known.find_law then law, spread, compiled = known.find_law() end
-  -- A regressor that did not give this time before cannot, unless more is known of it.
+  -- A regressor that could not time a message before is tried again only if its data changed (over_links).
   local knows = compiled and (compiled.over_links or 0)
   if law and not (compiled and known.priced and known.priced[demands] == knows) then
     if compiled then
@@ -293,7 +293,7 @@ local function answer_message(demands, index, amount, known)
   set_time(demands, index, known.timer(amount))
 end
 
--- Lets C time the updates of a place of stages, if it has their regressor. Returns whether it has.
+-- Gives C the regressor for the updates of first, middle or last stages. Returns false if there is none.
 local function price_updates(self, demands, where, dtype, hidden)
   local profile, op = self.profile, operator.get(update_operators[where])
   local tried = self.priced_updates[demands] or {}
@@ -405,7 +405,7 @@ function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, la
   return slowest, low, high, provenance, nil, model
 end
 
--- Raises: a kernel or message is timed on a single part.
+-- Raises an error: a kernel or message needs a single part.
 local function refuse(self) require("ett.profile.network.parts").refuse(self.cluster, "a time of its own") end
 OfParts.operator, OfParts.collective, OfParts.message = refuse, refuse, refuse
 
