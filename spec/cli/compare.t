@@ -23,7 +23,7 @@ $ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=
 quantity,metered ledger,"simple, corrected",ett predict
 
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
-ett: compare: the first two views are of decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
+ett: compare: the first two views describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
 ?1
 
 Two sides stand line by line.

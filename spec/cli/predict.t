@@ -94,7 +94,7 @@ twofold (... M parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
 
 $ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
 ...
-ett: predict: the plan needs ... GB on its fullest device, which has 85.09 GB; recompute=full pp=2 tp=8 too would fit, with ... GB
+ett: predict: the plan needs ... GB on its fullest device, which has 85.09 GB; with recompute=full pp=2 tp=8 it would fit, in ... GB
 ?1
 
 # Public models and clusters are found by name, in any spelling; `--help NAME` prints their hyper-parameters.

@@ -217,8 +217,8 @@ describe("three views of one step", function()
       assert.is_true(grouped[1].data_seconds < whole[1].data_seconds)
       assert.equal(whole[1].tensor_seconds, grouped[1].tensor_seconds)
       local said
-      for _, reason in ipairs(reasons) do said = said or reason.text:match("grouped queries %(%d+ of 16%).*") end
-      assert.equal(kv == 2, said:find("one for each of 4 tensor ranks", 1, true) ~= nil)
+      for _, reason in ipairs(reasons) do said = said or reason.text:match("grouped queries %(%d+ of 16 heads%).*") end
+      assert.equal(kv == 2, said:find("on each of 4 tensor ranks", 1, true) ~= nil)
     end
   end)
 

@@ -43,7 +43,7 @@ describe("the page of a search in a browser", function()
         { ["print"] = true },
       })
       assert.same({}, said)
-      for _, text in ipairs { "Side by side", "Best of each pair", "Summary", "What binds", "sources" } do
+      for _, text in ipairs { "Side by side", "Best of each pair", "Summary", "Bottleneck", "sources" } do
         assert.is_truthy(results[2]:find(text, 1, true), text)
       end
       -- Points are stored in 16-bit steps: ties in a step may join or split a front's plan.

@@ -196,8 +196,8 @@ describe("money, energy, days and memory", function()
   end)
 end)
 
-describe("how sure a search is", function()
-  it("names rows that cannot be told apart, and what to measure", function()
+describe("the probability that the best plan is the best", function()
+  it("names rows that are not clearly worse than the best, and what to measure", function()
     local s = small()
     local sum = 0
     for i = 1, s.sure.of do sum = sum + s.rows[i].best_percent end
@@ -328,7 +328,7 @@ describe("a search that cannot be", function()
 
   it("says which limits left nothing, and the nearest plan that would pass", function()
     says(small { plan = { seq = 1024, global_batch = 63, tp = 1, pp = 1, cp = 1 } }.nothing,
-      "every one breaks a rule; the first: dp * micro_batch = 8")
+      "each one violates a rule; the first violation: dp * micro_batch = 8")
     local third = small { plan = { seq = 1024, global_batch = 64, micro_batch = 3 } }
     says(third.nothing, "must divide global_batch = 64; nearest are 63 and 66; the fastest plan without micro_batch: ")
     local places = small { cluster = { "dgx_h100", "dgx_a100" }, vary = { devices = { 4, 8 } }, tokens = 1e12,
@@ -338,15 +338,16 @@ describe("a search that cannot be", function()
     says(where.nothing, "no layout: --where 'tp > 100' refuses all")
     says(where.nothing, "; the fastest plan without it: seq=1024 ")
     local late = small { tokens = 1e12, days = 0.001 }
-    says(late.nothing, "nothing keeps the limit of days, 0.001; the least is")
+    says(late.nothing, "no plan meets the limit of days, 0.001; the least is")
     local both = small { tokens = 1e9, vary = { devices = { 8, 16 } } }
     local few, many = both.rows[1].devices == 8 and both.rows[1] or nil, both.rows[1]
     for _, row in ipairs(both.rows) do few = few or row.devices == 8 and row end
     local between = (few.days + many.days) / 2 -- more than 16 devices need, less than 8
     local joint = small { tokens = 1e9, vary = { devices = { 8, 16 } }, days = between, budget = few.dollars * 1.0001 }
     assert.is_true(many.dollars > few.dollars * 1.0001)
-    says(joint.nothing, "each limit can be kept, but not all of days, budget; within the others the least of ")
+    says(joint.nothing, "each limit alone can be met, but not days, budget together; under the other limits the least "
+      .. "of ")
     local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }
-    says(large.nothing, "nothing fits the 0.8 GB of a device less the headroom of 99 %; the least is")
+    says(large.nothing, "no plan fits the 0.8 GB of a device less the headroom of 99 %; the least is")
   end)
 end)

@@ -182,7 +182,7 @@ describe("a sweep", function()
   end)
 end)
 
-describe("a sweep in which nothing fits", function()
+describe("a sweep in which no plan fits", function()
   local own = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
     vocab = 128256 })
   local function swept(plan, over)
@@ -192,9 +192,9 @@ describe("a sweep in which nothing fits", function()
   it("says so first, and names a change that fits", function()
     local s = swept({ seq = 4096, micro_batches = 4 }, { tp = { 2, 4 }, pp = { 1, 2 } })
     local first = tostring(s):match("^[^\n]*")
-    assert.matches("^nothing fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
+    assert.matches("^no plan fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
     local plan = { seq = 4096, micro_batches = 4, tp = 4, pp = 2 }
-    for name, value in first:match("; (.-) too would fit"):gmatch "(%w+)=(%w+)" do
+    for name, value in first:match("; with (.-) it would fit"):gmatch "(%w+)=(%w+)" do
       plan[name] = math.tointeger(tonumber(value)) or value
     end
     assert.is_true(require("ett.step.estimate").new { model = own, cluster = "dgx_h100", plan = plan }.fits)

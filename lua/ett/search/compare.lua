@@ -26,8 +26,8 @@ local function check_model(model)
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do
       if entry.op and not shared[entry.op] and is_product(entry.op) then
-        architecture_error.raise("model", "compare: the first two views are of decoders of attention and MLPs; %s also "
-          .. "has the product '%s'", model.name, entry.op)
+        architecture_error.raise("model", "compare: the first two views describe only decoders of attention and MLPs; "
+          .. "%s also has the product '%s'", model.name, entry.op)
       end
     end
   end
@@ -151,52 +151,52 @@ local function reasons(s, p, views, settings)
   local function add(seconds, format, ...) list[#list + 1] = { seconds = seconds, text = format:format(...) } end
   local a, b, c = table.unpack(views)
   local tokens = p.global_batch * p.seq
-  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP a step are in ett predict only",
+  add(c.vocabulary_seconds, "embeddings and logits: %.3g FLOP a step, in ett predict only",
     6.0 * s.d * s.vocab * tokens)
-  add(c.other_seconds, "norms, activations, residuals, rotary positions, loss: in ett predict only")
+  add(c.other_seconds, "norms, activations, residuals, rotary positions and loss: in ett predict only")
   local scores = 12.0 * s.layers * s.heads * s.head_dim * p.seq * tokens
   add(nil, "attention scores: %.3g FLOP in the ledger (whole square, no causal mask), none in the simple model",
     scores)
   if s.kv_heads > 1 and s.kv_heads < s.heads then
-    add(nil, "grouped queries (%d of %d): the ledger %s; the simple model has only their weights", s.kv_heads, s.heads,
-      not key_heads(s, p) and "takes all heads for keys and values"
-      or p.tp > s.kv_heads and ("has their keys and values, one for each of %d tensor ranks"):format(p.tp)
-      or "has their keys and values")
+    add(nil, "grouped queries (%d of %d heads): the ledger counts %s; the simple model counts only the weights",
+      s.kv_heads, s.heads, not key_heads(s, p) and "one key/value head per query head"
+      or p.tp > s.kv_heads and ("one key/value head on each of %d tensor ranks"):format(p.tp)
+      or ("%d key/value heads"):format(s.kv_heads))
   end
   if s.experts > 1 then
-    add(nil, "experts: the ledger views hold the %d routed of %d as one wide feed-forward; routing and all-to-all are "
+    add(nil, "experts: the ledger views count %d of %d experts as one wide feed-forward; routing and all-to-all are "
       .. "in ett predict only", s.top_k, s.experts)
   end
   if p.recompute == "full" then
-    add(nil, "recompute: the ledger's FLOP hold the repeated forward pass; the other views count a step's FLOP without")
+    add(nil, "recompute: the FLOP of the ledger include the repeated forward pass, those of the other views do not")
   end
   if p.cp > 1 then
     add(a.other_traffic_seconds - c.other_traffic_seconds, "context parallelism (%d): the ledger gathers keys and "
       .. "values over its sequence axis; the simple model has only more replicas", p.cp)
   end
   if p.pp > 1 then
-    add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model has one phase for "
-      .. "it, ett predict runs the schedule")
+    add(b.bubble_seconds, "pipeline bubble: the ledger counts work, not waiting; the simple model adds one idle "
+      .. "phase, ett predict simulates the schedule")
   end
-  add(nil, "matmul speed: the ledger views take %.2f of peak for all; ett predict asks the cluster's profile "
+  add(nil, "matmul speed: the ledger views assume %.2f of peak; ett predict uses the cluster's profile "
     .. "(its matmuls take %.4f s against %.4f s)", settings.utilization, c.compute_seconds, a.compute_seconds)
   if p.tp > 1 then
-    add(a.tensor_seconds - c.tensor_seconds, "tensor traffic: the ledger sums each direction over the link's rate and "
-      .. "%.0f %% may hide behind compute; ett predict times each all-reduce by size and hides none",
+    add(a.tensor_seconds - c.tensor_seconds, "tensor traffic: the ledger divides the bytes by the link's rate and "
+      .. "hides up to %.0f %% behind compute; ett predict times each all-reduce by size and hides none",
       settings.overlap * 100)
   end
   if p.dp > 1 then
     add(a.data_seconds - c.data_seconds, "data-parallel traffic: the ledger gathers 16-bit weights and reduces their "
       .. "gradients once a batch (as ZeRO-1 does); ett predict reduces %s gradients, ZeRO %d", p.gradient_dtype, p.zero)
   end
-  add(nil, "memory: embeddings and logits are in ett predict only; the metered ledger shares the optimizer's state "
-    .. "among replicas (ZeRO 1), the others follow ZeRO %d", p.zero)
+  add(nil, "memory: embeddings and logits are in ett predict only; the metered ledger shards the optimizer's state "
+    .. "over replicas (ZeRO 1), the others follow ZeRO %d", p.zero)
   if c.optimizer_seconds then add(c.optimizer_seconds, "optimizer: not in the metered ledger") end
   return list
 end
 
---- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization,
---- overlap (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
+--- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization = fraction of peak,
+--- overlap = fraction of traffic (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
 function compare.new(given)
   local estimate = require("ett.step.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
   check_model(given.model)
@@ -209,7 +209,7 @@ function compare.new(given)
   p.micro_batches = p.micro_batches or p.global_batch // (p.dp * p.micro_batch)
   local s = shapes(hyper)
   local views = { metered(s, p, chip, settings), simplified(s, p, chip, settings), predicted(estimate) }
-  -- Weights per rank of experts that do not process the token; the single wide layer of the simple model omits them.
+  -- Weights per rank of the experts beyond top_k; the wide layer of the ledger views omits them.
   local idle = s.layers / p.pp * (s.experts / p.ep - s.top_k) * (s.gated and 3 or 2) * s.d * s.ffn / p.tp
   if s.experts > 1 and idle > 0 then
     local gradient, replicas = p.gradient_dtype == "fp32" and 4 or 2, p.dp * p.cp / p.ep

@@ -58,8 +58,8 @@ local function of_degrees(self)
   local why = "no values of tp, cp, pp and dp"
   if #words > 0 then why = table.concat(words, ", ") end
   local plan = relaxed(self, { plan = without(self.own.plan, given), vary = without(self.own.vary, given) })
-  return ("no layout: %s on %d devices: tp * cp * pp * dp must be the devices%s%s"):format(why, devices,
-    devices % product > 0 and ("; the next numbers are %d and %d"):format(
+  return ("no layout: %s on %d devices: tp * cp * pp * dp must equal the number of devices%s%s"):format(why, devices,
+    devices % product > 0 and ("; the nearest numbers are %d and %d"):format(
       math.max(1, devices // product) * product, (devices // product + 1) * product) or "",
     plan and ("; the fastest plan without " .. table.concat(given, ", ") .. ": " .. plan) or "")
 end
@@ -72,7 +72,7 @@ local function of_rules(self, rule)
       if plan then rule = ("%s; the fastest plan without %s: %s"):format(rule, name, plan) break end
     end
   end
-  return "no layout: every one breaks a rule; the first: " .. rule
+  return "no layout: each one violates a rule; the first violation: " .. rule
 end
 
 --- A limit as the user gave it, with the value of a row.
@@ -92,15 +92,15 @@ local function of_limits(self)
     local plan, row = best_of(self, changed(self.own, changes), self.space)
     if not plan then return nil end
     if row[objective.limits[name]] > self.own[name] then
-      return ("nothing keeps the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
+      return ("no plan meets the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
         limit_text(name, row), plan)
     end
     last = name
   end
   local plan, row = best_of(self, changed(self.own, { [last] = false, objectives = { objective.limits[last] },
     wants_energy = self.own.wants_energy }), self.space)
-  if not plan then return ("no plan keeps the limits of %s together"):format(table.concat(names, ", ")) end
-  return ("each limit can be kept, but not all of %s; within the others the least of %s is %s: %s"):format(
+  if not plan then return ("no plan meets the limits of %s together"):format(table.concat(names, ", ")) end
+  return ("each limit alone can be met, but not %s together; under the other limits the least of %s is %s: %s"):format(
     table.concat(names, ", "), last, limit_text(last, row), plan)
 end
 
@@ -110,7 +110,7 @@ local function of_memory(self)
   local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
     kwh = false, headroom = -1e6 }), self.space)
   if not plan then return "no layout could be evaluated" end
-  return ("nothing fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
+  return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
     setting.cluster.device.memory_bytes * (1 - own.headroom) / 1e9, own.headroom > 0
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan)
 end
@@ -127,7 +127,7 @@ function emptied.sentence(space, result, own, settle)
   if plans == 0 then return of_degrees(self) end
   if plans == broken + refused and refused > 0 then
     local plan = relaxed(self, { where = false })
-    return ("no layout: --where '%s' refuses all %s that break no rule%s"):format(space.where.text,
+    return ("no layout: --where '%s' refuses all %s valid ones%s"):format(space.where.text,
       text.count(refused), plan and ("; the fastest plan without it: " .. plan) or "")
   end
   if plans == broken then return of_rules(self, result.first_rule) end

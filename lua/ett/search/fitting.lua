@@ -44,10 +44,10 @@ function fitting.change(model, cluster, times, plan)
   end
 end
 
---- "zero=1 too would fit, with 68.24 GB", or the advice to take more devices.
+--- "with zero=1 it would fit, in 68.24 GB", or the advice to take more devices.
 function fitting.sentence(model, cluster, times, plan)
   local words, bytes = fitting.change(model, cluster, times, plan)
-  return words and ("%s too would fit, with %.2f GB"):format(words, bytes / 1e9) or "give it more devices"
+  return words and ("with %s it would fit, in %.2f GB"):format(words, bytes / 1e9) or "give it more devices"
 end
 
 return fitting

@@ -1,4 +1,4 @@
---- The journal of a search: the settled units and their rows. A killed search resumes from it.
+--- The journal of a search: the finished units and their rows. A killed search resumes from it.
 --
 -- DIR/HASH/rows-RANK.jsonl has one line per unit. HASH covers all inputs of the rows: model, clusters, plan, lists,
 -- objectives, limits. The first line names the version of ett. Each rank appends to its own file and reads all files.
@@ -12,7 +12,7 @@ local journal = {}
 local Journal = {}
 Journal.__index = Journal
 
--- Lines survive a crash of the process immediately, a crash of the machine after this time.
+-- Seconds after which a line survives a crash of the machine. It survives a crash of the process at once.
 local sync_seconds = 1.0
 
 --- A canonical text of a value; functions and C objects are ignored.
@@ -72,7 +72,7 @@ end
 ---@param rank integer of this process
 function journal.open(path, space, given, rank)
   if space.where and not space.where.by_values then
-    error_module.raise("argument", "search: a journal cannot know a function: give 'where' as an expression")
+    error_module.raise("argument", "search: with a journal, 'where' must be an expression, not a function")
   end
   local own = ("%s/%s"):format(path, hash_of(space, given))
   folder.make(own)
@@ -90,12 +90,12 @@ function Journal:begin()
   self.file = error_module.must(require("ett.sample").journal(self.path, ("# ett search %s\n"):format(host.version)))
 end
 
---- Records a settled unit.
----@param settled table { rows, plans, rule, where } of ett.search.walk
-function Journal:commit(unit, settled)
+--- Records a finished unit.
+---@param finished table { rows, plans, rule, where } of ett.search.walk
+function Journal:commit(unit, finished)
   local sample = require "ett.sample"
-  error_module.must(self.file:write(json.encode { unit = unit.index, rows = settled.rows, plans = settled.plans,
-    rule = settled.rule, where = settled.where }))
+  error_module.must(self.file:write(json.encode { unit = unit.index, rows = finished.rows, plans = finished.plans,
+    rule = finished.rule, where = finished.where }))
   if sample.now() - self.synced > sync_seconds then
     error_module.must(self.file:sync())
     self.synced = sample.now()

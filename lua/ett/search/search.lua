@@ -4,7 +4,7 @@
 --     plan = { seq = 8192, global_batch = 1024 } }
 --   s.rows[1].step_seconds, s.rows[1].tp
 --
--- ett.search.space builds the space, ett.search.walk settles it, ett.search.keeper holds the best.
+-- ett.search.space builds the space, ett.search.walk searches it, ett.search.keeper holds the best rows.
 local error_module = require "ett.base.error"
 local explain = require "ett.search.explain"
 local journal_module = require "ett.search.journal"
@@ -169,7 +169,7 @@ local function add(sum, more)
   for _, name in ipairs(totals) do sum[name] = sum[name] + more[name] end
 end
 
---- Settles every unit of the space, together with other ranks of a job. Returns the kept rows, the walk and the totals.
+--- Searches every unit of the space, together with other ranks of a job. Returns the kept rows, the walk, the totals.
 local function settle(space, own)
   for _, setting in ipairs(space.settings) do objective.prepare(setting, own) end
   local keeper = keeper_module.new(own)

@@ -5,7 +5,7 @@
 --   program   one step program, with its remaining inputs such as sequence_parallel
 --   part      a setting, pp and dp under a program, with the chunks { schedule, vp }
 --
--- A unit is opened by the process that settles it, so that several processes share this work.
+-- A unit is opened by the process that searches it, so that several processes share this work.
 --
 -- C walks the fields below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A
 -- field without effect takes only one value, so no plan is counted twice.
@@ -288,7 +288,7 @@ end
 --- Adds the parts of a setting's plan with fixed degrees: its overlaps and rank orders.
 local function add_flags(self, opened, setting)
   local p = setting.p
-  -- Hiding costs no time in the model: overlap with shared experts is never slower than no overlap.
+  -- In the model, overlap with shared experts is never slower than no overlap.
   local exchange = p.ep == 1 and { "none" } or { self.beside and "shared_experts" or "none", "batch" }
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do

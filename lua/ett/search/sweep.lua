@@ -340,7 +340,7 @@ local function nothing_fits(run, base)
   for i, axis in ipairs(run.axes) do
     own[i] = ("%s=%s"):format(axis.name, tostring(axis.values[(number - 1) // axis.every % axis.count + 1]))
   end
-  return ("nothing fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
+  return ("no plan fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
     bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))
 end
 

@@ -105,7 +105,7 @@ local function add_best(lines, s)
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
   lines[#lines + 1] = ""
-  lines[#lines + 1] = ("what binds: %s"):format(part_names[x.binds])
+  lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.binds])
   local rows = {}
   local gain = {}
   for _, g in ipairs(x.gains) do gain[g.part] = g.gain end
@@ -128,21 +128,21 @@ local function add_neighbours(lines, s, limit)
     end
   end
   lines[#lines + 1] = ""
-  lines[#lines + 1] = "one field away:"
+  lines[#lines + 1] = "plans with one field changed:"
   for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
 end
 
 local function add_sure(lines, sure)
   lines[#lines + 1] = ""
   if #sure.alike == 0 then
-    lines[#lines + 1] = ("the first is the best of %d with a chance of %.0f %%"):format(sure.of, sure.best_percent)
+    lines[#lines + 1] = ("row 1 is the best of %d with a probability of %.0f %%"):format(sure.of, sure.best_percent)
     return
   end
   local x = sure.settles
-  lines[#lines + 1] = ("the first is the best of %d with a chance of %.0f %%; %d cannot be told apart from it"):format(
+  lines[#lines + 1] = ("row 1 is the best of %d with a probability of %.0f %%; %d are not clearly worse"):format(
     sure.of, sure.best_percent, #sure.alike)
   if not x then return end
-  lines[#lines + 1] = ("to settle it, measure %s: %.1f %% of the step of the first, %.1f %% of row %d"):format(x.line,
+  lines[#lines + 1] = ("to compare them, measure %s: %.1f %% of the step in row 1, %.1f %% in row %d"):format(x.line,
     x.best_percent, x.other_percent, sure.alike[1].row)
 end
 
@@ -161,10 +161,10 @@ local function add_failures(lines, s, limit)
     table.concat(names, ", "))
 end
 
---- How the plans of a search were settled, as text. The counts depend on the order, and thus on the ranks.
+--- Counts of excluded and evaluated plans, as text. They depend on the order, and thus on the number of ranks.
 function text.effort(s)
   local e = s.effort
-  return ("settled %s layouts: %s need too much memory, %s are slower by a bound, %s evaluated%s"):format(
+  return ("searched %s layouts: %s need too much memory, %s are excluded by time bounds, %s evaluated%s"):format(
     count_text(e.plans), count_text(e.too_large), count_text(e.bounded), count_text(e.evaluated),
     e.refused + e.forbidden > 0 and (", %s refused"):format(count_text(e.refused + e.forbidden)) or "")
 end
@@ -179,7 +179,7 @@ function text.result(s, options)
   local cut = s.cut
   local reasons = {}
   if (cut.rule or 0) > 0 then
-    reasons[1] = ("%s break a rule (the first: %s)"):format(count_text(cut.rule), s.first_rule)
+    reasons[1] = ("%s violate a rule (such as: %s)"):format(count_text(cut.rule), s.first_rule)
   end
   if (cut.where or 0) > 0 then reasons[#reasons + 1] = count_text(cut.where) .. " fail --where" end
   if #reasons > 0 then lines[2] = table.concat(reasons, "; ") end

@@ -39,7 +39,7 @@ walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batche
   "zero", "rank_order", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
   "overlap_gradients", "overlap_sends" }
 
---- Those in which plans of one layout may differ.
+--- Fields in which plans of one layout may differ.
 walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
   overlap_sends = true }
 
@@ -79,7 +79,7 @@ function Walk:times_of(cluster)
   return times
 end
 
---- Demands of the plans of one cluster and dtype: a message may take another time elsewhere.
+--- Demands of the plans of one cluster and dtype. Messages of other clusters and dtypes may take other times.
 local function demands_of(self, cluster, dtype, hidden)
   local key = ("%s %s %d"):format(cluster.name, dtype, hidden)
   local demands = self.demands[key]
@@ -124,7 +124,7 @@ local function ask(self, question, branch, ...)
     if answer ~= nil then return answer end
     times:answer(demands, p.dtype, hidden)
   end
-  error_module.raise("internal", "internal error: search: untimed demands after they were answered")
+  error_module.raise("internal", "internal error: search: demands without times; please report the command")
 end
 
 local products = { gemm = true, bmm = true, attention = true }
@@ -168,7 +168,7 @@ function Walk:news()
   return json.encode { rows = rows, too_large = fresh.too_large } .. "\n"
 end
 
---- Adds results of other processes: their rows cut plans here too.
+--- Adds results of other processes; their rows lower the thresholds here too.
 function Walk:hear(text)
   for line in text:gmatch "[^\n]+" do
     local news = json.decode(line)
@@ -183,10 +183,10 @@ local function takes_too_long(self, part, seconds)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2]
 end
 
---- Whether a part is settled before its program is lowered. Either its products alone take too long, or it is too large
---- even with smaller micro-batches (a larger micro-batch needs no less memory).
+--- The reason to exclude a part before its program is lowered, else false. "bounded": its products alone take too long.
+--- "too_large": it already exceeded the memory with a smaller micro-batch.
 ---@param seconds number? of the products of a micro-batch
-local function settled_early(self, part, seconds)
+local function excluded_early(self, part, seconds)
   if self.limits.exhaustive then return false end
   for _, shared in ipairs { true, part.sequence_parallel } do
     local small = self.too_large[memory_key(part, shared)]
@@ -238,7 +238,7 @@ local function exchange(self)
   self.next_exchange = sample.now() + exchange_seconds
 end
 
---- Settles the plans of a part that bounds exclude; adds the other chunks to the queue.
+--- Excludes plans of a part by bounds; adds the remaining chunks to the queue.
 local function survey_part(self, common, queue)
   local counts, part, p, left = self.counts, common.part, common.plan, queue.count
   local plans, too_large = counts.plans, counts.too_large
@@ -255,8 +255,8 @@ local function survey_part(self, common, queue)
   end
 end
 
---- The unsettled parts of a program.
----@param how_of function(part) name of the count for the plans of a settled part; false: not settled
+--- The parts of a program that how_of does not exclude.
+---@param how_of function(part) false, or the reason for exclusion: the name of the count to which its plans are added
 local function unsettled(self, parts, how_of)
   local left = {}
   for _, part in ipairs(parts) do
@@ -279,7 +279,7 @@ local function plan_of(part)
   return p
 end
 
---- The parts that a lower bound of their passes does not exclude, before their program is lowered.
+--- The parts that remain after a lower bound of their passes, computed before their program is lowered.
 local function above_floor(self, parts)
   local setting = parts[1].setting
   if not self.floor or self.keeper:steps(setting, self.limits, 0.0)[2] == math.huge then return parts end
@@ -295,7 +295,7 @@ end
 --- Lowers the program of parts; adds the chunks that bounds do not exclude to the queue. Returns the program, or nil.
 ---@param unit table { rows, seconds? = of the products of a micro-batch }
 local function survey(self, parts, unit, queue)
-  local left = unsettled(self, parts, function(part) return settled_early(self, part, unit.seconds) end)
+  local left = unsettled(self, parts, function(part) return excluded_early(self, part, unit.seconds) end)
   if left[1] then left = above_floor(self, left) end
   local first = left[1]
   if not first then return nil end
@@ -327,8 +327,8 @@ local function evaluate(self, entry)
   end
 end
 
---- Walks units together, lowest bound first, so that early results cut the rest. Returns for each unit { rows = rows
---- that the keeper accepted; plans, rule, where = as opened by ett.search.space }.
+--- Walks units together, lowest bound first, so that early results exclude later plans. Returns for each unit { rows =
+--- rows that the keeper accepted; plans, rule, where = counts of ett.search.space }.
 function Walk:units(units)
   local queue, programs, settled = { count = 0, pushed = 0 }, {}, {}
   for i, unit in ipairs(units) do

@@ -195,7 +195,7 @@ function summary() {
       + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is the optimum of " + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
     el("p", { class: "command" }, best.plan), data.told_apart ? el("p", {}, data.told_apart) : null,
     el("div", { class: "columns" },
-      el("div", {}, el("h3", {}, "What binds"), table([{ key: "name", title: "part", text: true, as: String }, { key: "seconds", title: "time", as: v => seconds(v) },
+      el("div", {}, el("h3", {}, "Bottleneck"), table([{ key: "name", title: "part", text: true, as: String }, { key: "seconds", title: "time", as: v => seconds(v) },
         { key: "share", title: "of the step", as: v => percent(v) }, { key: "gain", title: "a tenth faster", as: v => missing(v) ? "" : "−" + percent(v) }],
         data.part_names.filter(n => best.parts[n] > 0).map(n => ({ name: partTitles[n], seconds: best.parts[n], share: best.parts[n] / total, gain: gain[n] })))),
       el("div", {}, el("h3", {}, "One field away"), table([{ key: "change", title: "change", text: true, as: String }, { key: "percent", title: "step", as: v => (v > 0 ? "+" : "") + v.toFixed(1) + " %" },
@@ -212,7 +212,7 @@ async function start() {
   await loadColumns();
   tiles([best && [seconds(best.step_seconds), "best step"], best && [seconds(best.low_seconds, 3) + " – " + seconds(best.high_seconds, 3), best.interval_percent + " % interval"],
     best && [show(Math.round(best.tokens_per_second)), "tokens a second"], best && best.mfu_percent && [best.mfu_percent.toFixed(1) + " %", "MFU"],
-    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.binds] || best.binds, "binds"]]);
+    best && [bytes(best.memory_bytes, 3), "of " + bytes(best.memory_limit_bytes, 3)], [show(data.plans), "layouts searched"], best && [partTitles[best.binds] || best.binds, "bottleneck"]]);
   main.querySelector(".tiles").classList.add("screen");
   scatter();
   const side = screenSection("Side by side", legend(data.part_names.map(n => [partTitles[n], partColors[n]])), compared);
