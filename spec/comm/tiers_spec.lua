@@ -316,7 +316,7 @@ describe("models of communication", function()
       assert.same({ 4.0, 5.0 }, { timed "return { start = 3, { moved = 2, bandwidth = 4 }, { bandwidth = 1 } }" })
       assert.same({ 101.0, 204.0 }, { timed "local n = 100; return function() n = n + 1; return n * r.bytes end" })
       for body, wanted in pairs {
-        ["return nil"] = "none of the models of all_reduce serves a group of 16 ranks: own",
+        ["return nil"] = "no model of all_reduce supports a group of 16 ranks: own",
         ["return 3"] = "own.lua:1: collective 'own': timer must return a function, a law, or nil, got 3",
         ["return { start = -1 }"] = "own.lua:1: collective 'own': law: 'start' must be at least 0 s, got -1",
         ["return { { bandwidth = 0 } }"] = "collective 'own': law: a stream needs 'moved' of at least 0 and a positive",
@@ -335,7 +335,7 @@ describe("models of communication", function()
       for body, wanted in pairs {
         ["return 0/0"] = number .. "NaN", ["return -1"] = number .. "-1", ["return 'fast'"] = number .. "'fast'",
         ["return r.tears[1]"] = "own.lua:2: attempt to index a nil value (field 'tears')",
-        ["return nil"] = "cluster pods: none of the models of all_reduce serves a group of 16 ranks: own",
+        ["return nil"] = "cluster pods: no model of all_reduce supports a group of 16 ranks: own",
         ["x = 1"] = "own.lua:2: assignment to undeclared global 'x'",
       } do
         assert.matches(wanted, message(own, body), 1, true)
@@ -353,7 +353,7 @@ describe("models of communication", function()
         message(pods, nil, { collectives = "own" }), 1, true)
       for given, wanted in pairs {
         [{ all_reduce = "rings" }] = "all_reduce: unknown collective 'rings'; did you mean 'ring'?",
-        [{ all_reduce = "send" }] = "collectives: the model 'send' does not serve all_reduce, only send_recv",
+        [{ all_reduce = "send" }] = "collectives: the model 'send' does not support all_reduce, only send_recv",
         [{ allreduced = "ring" }] = "collectives: unknown collective 'allreduced'",
         [{ all_reduce = {} }] = "collectives: all_reduce must name a model or a list of them, got a table",
       } do
@@ -380,7 +380,7 @@ describe("tiers that are wrong", function()
       ["cluster: tiers[3]: two tiers are named 'leaf'"] = { [3] = { name = "leaf" } },
       ["cluster: tiers[1]: curves[9]: the key must be at most size = 8"] = { { curves = { [9] = { 1, 2 } } } },
       ["cluster: tiers[1]: curves: unknown cluster 'dgx_h10'"] = { { curves = "dgx_h10" } },
-      ["cluster: tiers[1]: curves: cluster 'vista' states no curves of its own"] = { { curves = "vista" } },
+      ["cluster: tiers[1]: curves: cluster 'vista' has no curves of its own"] = { { curves = "vista" } },
     } do
       assert.matches(wanted, message(pods, changes), 1, true)
     end
@@ -402,7 +402,7 @@ describe("tiers that are wrong", function()
       refused { tiers = { spine = node } }, 1, true)
     assert.matches("cluster: tiers[1]: missing field 'size' (only the last tier joins all)",
       refused { tiers = { { name = "node", bandwidth = 1e11, source = "x" }, node } }, 1, true)
-    assert.matches("cluster: gpus_per_node = 4 is the size of none of the tiers",
+    assert.matches("cluster: gpus_per_node = 4 must be the size of a tier",
       refused { tiers = { node }, gpus_per_node = 4 }, 1, true)
     assert.matches("cluster: tiers[1]: missing field 'bandwidth' (a positive number)",
       refused { tiers = { { name = "node", size = 8, source = "x" } } }, 1, true)

@@ -271,8 +271,8 @@ describe("a cluster file", function()
     local status, _, err = refusal.run(fp16)
     assert.equal(0, status, err)
     samples("D1000", 1.5e-6)
-    refused(fp16, "^the samples of residual_add %(forward%) say %S+ s, but the device 'D1000' needs at least %S+ s; "
-      .. "are their times in seconds%? they must be in microseconds$")
+    refused(fp16, "^the samples of residual_add %(forward%) give %S+ s, but the device 'D1000' needs at least %S+ s; "
+      .. "times in sample tables must be in microseconds$")
     folders.remove(refusal.folder .. "/s")
   end)
 end)

@@ -302,7 +302,7 @@ describe("a law in an operator's file", function()
     local shape = { batch = 1, seq = 8192, heads = 32, key_heads = 16, key_dim = 128, value_dim = 128, chunk = 64 }
     local cluster = require("ett.profile.cluster").get "dgx_h100"
     local answer = open(cluster):operator(op.name, shape, "bf16", "forward")
-    assert.equal("law of the operator's file", answer.detail)
+    assert.equal("function 'law' of the operator's file", answer.detail)
     assert.equal((op.law(shape, cluster.device, "forward")), answer.seconds)
     -- 26 us, 128 chunks of 1.44 us, and 0.18 TFLOP at 0.563 TFLOP/s on each of 132 multiprocessors.
     local flops = 2.0 * 8192 * 32 * (64 * (3 * 128 + 2 * 128) + 64 ^ 2 / 3 + 3 * 128 * 128)

@@ -304,11 +304,11 @@ describe("a coefficient file", function()
   end)
 
   it("runs nothing but its own table", function()
-    assert.matches("gemm.bf16.coefficients.lua: it does not run: .*attempt to index a nil value",
+    assert.matches("gemm.bf16.coefficients.lua: cannot be loaded: .*attempt to index a nil value",
       say("os.execute 'touch " .. folder .. "/PWN'"))
     assert.is_nil(files.read(folder .. "/PWN"))
-    assert.matches("it does not run: .*attempt to call a nil value", say "return require 'lfs'")
-    assert.matches("it does not run: .*unexpected symbol", say "return {")
+    assert.matches("cannot be loaded: .*attempt to call a nil value", say "return require 'lfs'")
+    assert.matches("cannot be loaded: .*unexpected symbol", say "return {")
   end)
 
   it("with one other character in its trees is named and not served", function()

@@ -100,7 +100,8 @@ describe("ett.profile.plot", function()
     end
     assert.matches("line 3 of NVIDIAA100-SXM4-80GB_gelu_fp16.csv: measured 150 us, predicted 140 us, in another mode",
       xml.all(crosses[1], "title")[1].text, 1, true)
-    assert.matches("2 rows set aside by the gate, 1 of them held out", fit_plot.chart(result(points), lines), 1, true)
+    assert.matches("2 rows dropped by the outlier gate, 1 of them held out", fit_plot.chart(result(points), lines), 1,
+      true)
   end)
 
   it("draws intervals where they can be read, never outside of the frame", function()

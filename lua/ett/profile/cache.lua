@@ -114,7 +114,7 @@ local function keep(key, texts)
   if not ok and not warned then
     warned = true
     local why = err and tostring(err) or "neither XDG_CACHE_HOME nor HOME is set"
-    cache.warn("fitted models are not kept: " .. why)
+    cache.warn("cannot write fitted models to the cache: " .. why)
   end
 end
 

@@ -64,7 +64,7 @@ local function check_tiers(clean, label)
   clean.gpus_per_node = clean.gpus_per_node or clean.tiers[1].size or 1
   clean.node_tier = tiers.node(clean.tiers, clean.gpus_per_node)
   if not clean.node_tier then
-    error_module.raise("model", "%s: gpus_per_node = %d is the size of none of the tiers", label, clean.gpus_per_node)
+    error_module.raise("model", "%s: gpus_per_node = %d must be the size of a tier", label, clean.gpus_per_node)
   end
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end

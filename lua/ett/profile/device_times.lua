@@ -21,7 +21,7 @@ DeviceTimes.__index = DeviceTimes
 -- Assumed fixed time of a streaming kernel, seconds.
 local stream_start = 2e-6
 
--- Assumed: the ends of the 90 % intervals of streaming kernels and of collectives by a curve, over the time.
+-- Assumed 90 % intervals of streaming kernels and of collectives timed by a curve, relative to the time.
 local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
 
 -- Assumed, as in ett.profile.assumed: the factor from the time of arithmetic to each end of its interval.
@@ -29,10 +29,10 @@ local computing_spread = 1.6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
--- Time in a step at the device's power limit over the time at the reference power of its generation.
+-- Ratio of times in a step: at the device's power limit over at the reference power of its generation.
 local function power_factor(device)
   local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
-  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- not H20
+  local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- false for H20
   return crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
 end
 
@@ -55,8 +55,8 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
--- Time of `batch` products over the time of one product of all their rows. A stack runs the products of experts on a
--- few CUDA streams (Transformer Engine, nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams
+-- Time of `batch` expert products over the time of one product of all their rows. A stack runs them on a few CUDA
+-- streams (Transformer Engine, nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams
 -- lies between one product of all rows and the sum of the separate products. A tile that holds rows of two experts is
 -- computed for both: a kernel that packs rows (Megablox) computes up to batch - 1 more tiles.
 local function expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
@@ -71,8 +71,8 @@ end
 
 -- Time of `batch` equal products: { seconds, low, high }. expert_rows: tokens of one expert, for expert products.
 -- slower: a factor on the time.
--- Products per head run in one batched kernel: 4,860 samples of A100 are 0.9 to 1.1 of its analytic time, by head
--- dimension. The in-step factor applies only to the arithmetic share of their time.
+-- Products of attention heads run in one batched kernel. 4,860 samples of A100 are 0.9 to 1.1 times its analytic time,
+-- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
 local function product(self, dtype, batch, m, n, k, expert_rows, slower)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
@@ -100,7 +100,7 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Time of the small kernels beside a product that move `bytes`: { seconds, low, high }.
+-- Time of small streaming kernels that move `bytes`: { seconds, low, high }.
 local function moved(self, bytes)
   local seconds = bytes / (self.device.memory_bandwidth * in_step.stream_share)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
@@ -125,12 +125,12 @@ local function quantised(self, dtype, input, gradient)
   return moved(self, bytes)
 end
 
--- Factor on a product on GPUs whose rows are not aligned to 16 bytes: each load fetches fewer elements. Fully
--- misaligned rows take twice as long: nanoGPT's author reports 25 % faster steps with a vocabulary of 50,304 than with
--- 50,257, and the head is about a third of that step; Netflix reports a factor of three for the head. Partial
--- misalignment: assumed.
+-- Factor on the time of a product whose rows are not aligned to 16 bytes, on GPUs: each load fetches fewer elements.
+-- Fully misaligned rows take twice as long. Sources: nanoGPT's author reports 25 % faster steps with a vocabulary of
+-- 50,304 than with 50,257, where the head is about a third of the step; Netflix reports a factor of three for the head.
+-- The factor of partial misalignment is assumed.
 local function misaligned(self, dtype, n, k)
-  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- the scales of block formats do not count
+  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- without the scales of block formats
   local lost = 0
   while width > 1 and (n % width ~= 0 or k % width ~= 0) do width, lost = width // 2, lost + 1 end
   return self.device.generation == "tpu" and 1.0 or 2.0 ^ math.min(1, lost / 3)
@@ -184,7 +184,7 @@ local function attention(self, op, shape, pass)
   local seconds = training.seconds(self.device, laws.laws, dtype, pass, x)
     or training.seconds(self.device, laws.laws, "bf16", pass, x)
   if not seconds then return nil end
-  -- Each context-parallel rank holds one early and one late piece of the sequence: half of all pairs.
+  -- Each context-parallel rank holds one early and one late chunk of the sequence: half of all pairs.
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
@@ -246,16 +246,16 @@ local function alone(self, name, shape, dtype, pass)
   if op.law then seconds, spread, provenance = op.law(shape, self.device, pass) end
   if seconds then
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
-      provenance = provenance or "calibrated", detail = "law of the operator's file" }
+      provenance = provenance or "calibrated", detail = "function 'law' of the operator's file" }
   end
   local found = by_family(self, op, shape, dtype, pass)
   if not (found and op.unmeasured) then return found end
   return { seconds = found.seconds, low_seconds = found.seconds / 2, high_seconds = found.seconds * 2,
-    provenance = "assumed", detail = "no kernel of it was measured; " .. found.detail }
+    provenance = "assumed", detail = "no measured kernel; " .. found.detail }
 end
 
---- Time of a collective inside a node, or nil. Links that the cluster states bound the bandwidth: curves measured on a
---- faster node do not apply.
+--- Time of a collective inside a node, or nil. The bandwidth is at most that of the cluster's links, because the curves
+--- may come from a faster node.
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s of all_reduce inside the node
@@ -270,7 +270,7 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   if not bandwidth or bytes * share / seconds > 1.25 * bandwidth then return nil end
   return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
-    provenance = "calibrated", detail = "curve of its kind inside a node", model = "curve" }
+    provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
 end
 
 -- Factor on a kernel that runs while weights are gathered and gradients reduced. A layer communicates the same bytes

@@ -4,7 +4,7 @@
 --   grouped        holds out a fifth of the kernels: all rows of a shape, in every file of the pool
 --   extrapolation  holds out the rows above the 80th percentile of each file's sizes, and their shapes in every file
 --                  of the pool
---   tenth          holds out a tenth of the rows
+--   tenth          holds out all but a tenth of the rows
 --
 -- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
 local profile_fit = require "ett.profile.fit"
@@ -143,7 +143,7 @@ local function evaluate(members, tests, pass, options, group, blocked, points)
     return not tests[m][i] and not (blocked and blocked[members[m].kernels[i]])
   end, options.threads)
   if #train.seconds < profile_fit.least_rows then
-    return nil, ("%d rows to learn from; %d are needed: measure more shapes"):format(#train.seconds,
+    return nil, ("%d rows to fit; at least %d are needed: measure more shapes"):format(#train.seconds,
       profile_fit.least_rows)
   end
   local model, outliers = profile_fit.fit(choice, train, options.fit)

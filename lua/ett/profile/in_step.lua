@@ -1,12 +1,12 @@
---- Factors between a kernel's time in a training step and its time measured alone. Products (but Ampere's), grouped
---- products and attention are fitted to published steps (spec/bench/support/fit_published.lua); each fit is pulled
---- towards the prior value in its comment.
+--- Factors between a kernel's time in a training step and its time measured alone. Those of products (except on
+--- Ampere), grouped products and attention are fitted to published steps (spec/bench/support/fit_published.lua). The
+--- fits are regularised towards the prior values in the comments.
 local in_step = {}
 
 --- Time of a large product in a step over its time in a kernel table, by generation and data type. Tables are measured
 --- in short bursts. Sustained over a second, bf16 products are 11 to 17 % slower on H200 and 12 to 15 % on B200, fp8 0
---- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also hold all other slowdowns of products in
---- a step: bf16 on Blackwell is far above the sustained tables.
+--- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also contain all other slowdowns of products
+--- in a step: bf16 on Blackwell is far above the sustained tables.
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
   blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
@@ -28,8 +28,8 @@ in_step.stream_share = 0.80
 
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
 --- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
---- causal, head dimension 128. Kernels without an entry for a generation are as fast as cuDNN's: FlashAttention 3 and 4
---- (assumed), and the kernels that libraries run in place of older ones there.
+--- causal, head dimension 128. A generation without an entry counts as fast as the newest kernel. That is assumed for
+--- FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
   flash2 = { hopper = { 1.78, 1.57 } },
@@ -72,17 +72,16 @@ in_step.reference_watts = { ampere = 400, hopper = 700, blackwell = 1200 }
 
 --- Factor on kernels that run while weights are gathered and gradients reduced, by generation: communication takes
 --- multiprocessors, memory bandwidth and power. The factor is constant up to `sharded_tokens` per micro-batch. It falls
---- beyond, since a layer's computation grows and its communication does not. At that count both take equally long on
---- H100 (550 TFLOP/s, 34 GB/s); assumed.
+--- beyond, since a layer's computation grows with the tokens and its communication does not. At that count both take
+--- equally long on an H100 (550 TFLOP/s, 34 GB/s); assumed.
 in_step.sharded = { ampere = 1.08, hopper = 1.11, blackwell = 1.08, other = 1.1 }
 in_step.sharded_tokens = 16384
 
---- Half-width of a step's 90 % interval, apart from the kernels' own errors: of the generation of the device, of what
---- it spends in attention, in collectives that are not hidden and in experts (times the share of the step), of nvfp4,
---- and of a stack that is not named. The parts are independent. Set on what remains of published steps when their
---- source is left out of the fit, near the least interval score. Set on half of the sources (experts then 0.5) they
---- cover 88 % of the others' steps. A generation without published steps (other) and a stack without a name are
---- assumed.
+--- Relative half-width of a step's 90 % interval, in addition to the kernels' own errors. It has independent parts: one
+--- by the device's generation; attention, exposed collectives and experts, each times its share of the step; nvfp4; a
+--- plan without a named stack. The values nearly minimise the interval score of published steps, each predicted without
+--- its own source. Values chosen on half of the sources (then 0.5 for experts) cover 88 % of the other half's steps.
+--- `other` (no published steps) and `unnamed` are assumed.
 in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 0.25, other = 0.28, attention = 0.12,
   collectives = 0.85, experts = 0.42, nvfp4 = 0.06, unnamed = 0.15 }
 

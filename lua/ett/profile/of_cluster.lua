@@ -127,18 +127,18 @@ local function with_table(self, op, shape, dtype, pass, answer)
   return answer
 end
 
--- Raises an error if a time is far below the limits of peak and memory: it is probably in the wrong unit. Caches may be
--- ten times as fast as memory. `outside` is the number of doublings beyond the samples. There a model may stay constant
--- while the work of its operator grows fourfold with each doubling (assumed: two dimensions grow). Marks samples of
--- another device that the user accepted.
+-- Raises an error if a time is far below the limits of peak and memory bandwidth: it is probably in the wrong unit.
+-- Caches may be ten times as fast as memory. Beyond the samples a regressor may be constant, while the work grows at
+-- most fourfold with each doubling of the size (two dimensions; assumed). `outside` is the number of doublings.
+-- Answers from accepted samples of another device get a wider interval and a note.
 local function checked(self, op, shape, dtype, pass, answer)
   local device = self.cluster.device
   local peak = device_module.peak(device, dtype)
   local least = math.max(peak and products[op.family] and op.flops(shape, pass) / peak or 0,
     0.1 * op.bytes(shape, dtype, pass) / device.memory_bandwidth)
   if answer.seconds * 4 ^ math.max(0, answer.outside or 0) < 0.1 * least then
-    error_module.raise("model", "the samples of %s (%s) say %.3g s, but the device '%s' needs at least %.3g s; "
-      .. "are their times in seconds? they must be in microseconds", op.name, pass, answer.seconds, device.name, least)
+    error_module.raise("model", "the samples of %s (%s) give %.3g s, but the device '%s' needs at least %.3g s; "
+      .. "times in sample tables must be in microseconds", op.name, pass, answer.seconds, device.name, least)
   end
   if not self.own.accepted then return answer end
   return widened(answer, 1, assumed_scaled_spread, ("samples of %s, accepted for %s"):format(self.own.accepted,
@@ -152,7 +152,7 @@ local function own_times(self, op, dtype, pass)
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
--- A checked answer of the cluster's own samples, whether it is within the limits of the device, and its FLOPs if so.
+-- A checked answer of the cluster's own samples; true if it is within the limits of the device; then also its FLOPs.
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
@@ -165,7 +165,7 @@ local function own_answer(self, op, shape, dtype, pass, answer, peak)
 end
 
 -- Timer over samples: the cluster's own, else the other cluster's; without a profile, over the kernel tables of the
--- device. The second value is true if the device can be that fast.
+-- device. The timer's second value is true if the answer is within the limits of the device.
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
@@ -255,7 +255,7 @@ local function sustained(op, shape, pass, answer, measured, flops)
   held.low_seconds = math.min(answer.low_seconds or least, least)
   held.high_seconds = math.max(answer.high_seconds or least, least * sustained_high)
   held.provenance = "calibrated"
-  held.detail = { "held at the sustained %.1f TFLOP/s", measured / 1e12 }
+  held.detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 }
   return held
 end
 
@@ -304,8 +304,8 @@ function Profile:operator_timer(name, dtype, pass)
   return kept(self.timers, timer, self, operator.get(name), dtype, pass)
 end
 
---- What C needs to time the updates of an optimizer as operator_timer does (ett_update_price), without `hidden`. nil:
---- it cannot.
+--- The data with which C times the updates of an optimizer as operator_timer does (ett_update_price without `hidden`);
+--- nil if C cannot time them.
 function Profile:updates_compiled(op, dtype)
   local own = self.own
   if self.device_times or not (own and own.operator_compiled) or own.accepted or op.least_bytes
@@ -355,14 +355,14 @@ local function links_ratio(self, kind, topology, dtype, own, links, least)
   return self.ratios[id]
 end
 
--- Limits times outside the samples, where models of samples are constant. Upper limit: the links' time, times the ratio
--- of sampled to links' time at the smallest sampled size if that exceeds 1. Lower limit: half of the links' time.
+-- Limits times outside the samples, where regressors are constant. Upper limit: the links' time, or more if the
+-- smallest sample exceeds it (over_links: ratio of sampled to links' time there). Lower limit: half of the links' time.
 local function within_links(by_links, over_links, with_detail, seconds, low, high, provenance, words)
   local most = by_links * math.max(1.0, over_links)
   local held = math.max(0.5 * by_links, math.min(seconds, most))
   if held == seconds then return seconds, low, high, provenance, words end
   return held, 0.5 * held, 2 * held, "extrapolated",
-    with_detail and { "held near the links' time; %s", words or "" } or nil
+    with_detail and { "limited by the links' time; %s", words or "" } or nil
 end
 
 -- Timer from links and kernel tables, for collectives without samples.
@@ -382,8 +382,8 @@ local function unsampled_timer(self, kind, topology, links)
 end
 
 -- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Further
--- values: bytes of the smallest sample, if known, and what C predicts with, if it can. The timer returns nil and a
--- reason for sizes whose samples are void.
+-- values: bytes of the smallest sample, if known, and data for C (Sampled:collective_timer). For sizes whose samples
+-- are void, the timer returns nil and a reason.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -415,8 +415,8 @@ end
 --- Timer of a kind of collective in one group of ranks: from samples, checked against the links' times, else from the
 --- cluster's links.
 ---@return function function(bytes of the whole buffer, with_detail): values of ett.profile.detail
----@return function|nil function(): the law that these are, as of ett.profile.cluster; if a regressor is held at that
----  law, also what C predicts with (ett.profile.sampled), with what the timer has found so far
+---@return function|nil function(): the law of the links (ett.profile.cluster), if times follow one. If a regressor is
+---  limited by that law: also its data for C (ett.profile.sampled), with `over_links` if already known
 function Profile:collective_timer(kind, topology, dtype)
   local links, links_seconds, law = links_of(self, kind, topology)
   local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
@@ -445,7 +445,7 @@ function Profile:collective_timer(kind, topology, dtype)
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     local by_links = links_seconds(bytes)
     if seconds < 0.5 * by_links and bytes >= 1e6 then
-      return of_links(bytes, with_detail, "samples say %.3g s, beyond the links; %s", seconds)
+      return of_links(bytes, with_detail, "samples of %.3g s are faster than the links; %s", seconds)
     end
     if provenance ~= "extrapolated" then return seconds, low, high, provenance, words, model, shared end
     over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)

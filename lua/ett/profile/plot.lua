@@ -79,7 +79,7 @@ function fit_plot.chart(result, lines)
   local bars = #result.points <= fit_plot.most_bars
   local held_aside = 0
   for _, p in ipairs(result.points) do
-    local reason = lines[fit_plot.key(result.path, p.line, p.seconds)] or p.dropped and "set aside while learning"
+    local reason = lines[fit_plot.key(result.path, p.line, p.seconds)] or p.dropped and "dropped from the fit"
     if reason then
       aside[#aside + 1] = point_of(result, p, bars, low, high, reason)
       if p.held_out then held_aside = held_aside + 1 end
@@ -93,7 +93,7 @@ function fit_plot.chart(result, lines)
     end
   end
   if #aside > 0 then
-    clouds[#clouds + 1] = { label = "set aside by the gate", shape = "cross", color = "#d55e00", points = aside }
+    clouds[#clouds + 1] = { label = "dropped by the outlier gate", shape = "cross", color = "#d55e00", points = aside }
     for i = 1, #clouds - 1 do -- only the crosses have their colour
       local k = (i - 1) % (#svg.colors - 1) + 1
       clouds[i].color = svg.colors[k >= 2 and k + 1 or k]
@@ -101,9 +101,9 @@ function fit_plot.chart(result, lines)
   end
   local notes = { ("held out, a fifth of the kernels: %d rows; error median %s, 90th percentile %s"):format(
     result.rows, percent(result.median), percent(result.ninety)),
-    ("the 90 %% interval holds %.1f %% of them"):format(100 * result.coverage) .. (#aside > 0
-      and ("; crosses: %d row%s set aside by the gate, %d of them held out"):format(#aside, #aside == 1 and "" or "s",
-        held_aside) or "") }
+    ("the 90 %% interval contains %.1f %% of them"):format(100 * result.coverage) .. (#aside > 0
+      and ("; crosses: %d row%s dropped by the outlier gate, %d of them held out"):format(#aside,
+        #aside == 1 and "" or "s", held_aside) or "") }
   notes[3] = result.fault
   return svg.chart { title = fit_plot.title(result), notes = notes, width = width, height = height,
     x = { label = "measured, us", log = true, low = low, high = high, minor = true },

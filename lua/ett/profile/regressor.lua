@@ -124,7 +124,7 @@ local function wrap(model) return setmetatable({ model = model, facts_ = model:f
 ---@return number value, number low, number high, string provenance, number outside (log2 of the distance), number base
 function Regressor:values(dims) return self.model:predict(dims) end
 
---- What C predicts with (ett.regress).
+--- The model for C (ett.regress).
 function Regressor:compiled() return self.model end
 
 --- The prediction as a table { value, low, high, base (seconds), provenance, outside }.

@@ -17,7 +17,7 @@ local schema = require "ett.base.schema"
 
 local sampled = {}
 
---- Half-width added to an interval that is derived from another pass, device, data type or window: a judgement.
+--- Relative half-width added to an interval derived from another pass, device, data type or window; assumed.
 sampled.assumed_scaled_spread = 0.15
 
 local Profile = { __name = "ett.profile" }
@@ -297,7 +297,7 @@ function Profile:operator_timer(name, dtype, pass)
   end
 end
 
---- What C predicts times of an operator with (ett.regress); nil: it cannot.
+--- The regressor with which C predicts times of an operator (ett.regress); nil if C cannot.
 function Profile:operator_compiled(name, dtype, pass)
   local key = samples.pool(operator.get(name)) .. " " .. dtype_key(dtype)
   local model = self.pools[key] and self:model(key, self.pools[key], pass)
@@ -396,7 +396,7 @@ end
 --- bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
----@return table|nil what C predicts with: { model, element_bytes, ranks } (ett_message_price); nil: it cannot
+---@return table|nil data with which C predicts: { model, element_bytes, ranks } (ett_message_price)
 function Profile:collective_timer(kind, topology, dtype)
   local asked = collective_names.kind(kind)
   kind, dtype = asked, dtype or "fp16"

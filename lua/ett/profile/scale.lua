@@ -5,10 +5,10 @@ local scale = {}
 --- Squared distance (in log2 of the dimensions) below which a shape counts as sampled.
 local same = 1e-6
 
---- Half-width with a single sample, and the lower limit with several: judgements.
+--- Relative half-width with a single sample, and the least one with several samples; assumed.
 local assumed_spread, least_spread = 0.15, 0.03
 
---- Without kernel tables: nominal rates; they set only how the time grows with the shape.
+--- Nominal rates for devices without kernel tables. They determine only how the time grows with the shape.
 local flops_per_second, bytes_per_second, start_seconds = 2e13, 1e12, 3e-6
 
 --- The time that the factors refer to: of the kernel tables, else of a roofline.
@@ -24,7 +24,7 @@ local function distance(a, b)
   return sum
 end
 
---- Mean log factor of the points, weighted towards `dims`, and the squared distance of the nearest point.
+--- Mean log factor of the points, weighted by inverse squared distance to `dims`; the squared distance of the nearest.
 ---@param points table[] { dims, factor }
 ---@param without integer? index of the point to leave out
 local function factor_at(points, dims, without)

@@ -206,7 +206,7 @@ function regressor_surface.fit(given)
   end
   local outliers = {}
   for k, i in ipairs(dropped) do
-    outliers[k] = { row = i, seconds = given.seconds[i], reason = "far from what its neighbours say" }
+    outliers[k] = { row = i, seconds = given.seconds[i], reason = "far from the prediction of its neighbours" }
   end
   for k, i in ipairs(kept) do size[k] = size[i] end -- ascending: i is never below k
   size = table.move(size, 1, #kept, 1, {})

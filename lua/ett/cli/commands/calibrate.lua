@@ -29,13 +29,13 @@ return {
     .. "       ett calibrate --kernels TABLES [DEVICE ...] [--into FOLDER] [--json]",
   description = "Fits every operator and collective sampled in the folders, and writes small coefficient files into\n"
     .. "the profile folder of the cluster. The cluster's file must be a folder with init.lua.\n"
-    .. "Then predictions need no samples. Each file holds its source, date of fit and held-out error.",
+    .. "Predictions then need no samples. Each file states its source, date of fit and held-out error.",
   options = {
     { "source", "WORDS", "where the samples come from; written into every file" },
     { "kernels", "TABLES", "folder of measured kernel tables; writes the coefficients of devices" },
     { "into", "FOLDER", "where to write (default: the cluster's own profile folder)" },
     { "date", "YYYY-MM-DD", "date of the fit (default: today)" },
-    { "accept-device", "take samples of another device than the cluster's" },
+    { "accept-device", "accept samples of a device other than the cluster's" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
@@ -74,7 +74,7 @@ return {
       end
       print(tables.text(rows, "lrrrrl"))
       local lines = require("ett.samples.dropped").lines(dropped)
-      if #lines > 0 then print("\nset aside by the gate:") end
+      if #lines > 0 then print("\ndropped by the outlier gate:") end
       for _, line in ipairs(lines) do print(line) end
     end
     return 0

@@ -160,7 +160,7 @@ local function print_table(found)
     print(tables.text(rows, "lllrrrrl"))
   end
   local lines = require("ett.samples.dropped").lines(found.outliers)
-  if #lines > 0 then print("\nset aside by the gate:") end
+  if #lines > 0 then print("\ndropped by the outlier gate:") end
   for _, line in ipairs(lines) do print(line) end
 end
 
@@ -214,14 +214,14 @@ return {
   summary = "fit every operator and collective of a folder of samples",
   usage = "fit FOLDER|FILE.csv ... [--fresh] [--splits] [--svg FOLDER] [--json] [--quiet]",
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
-    .. "they exist. Errors are held-out errors of cross-validation. Rows that the gate drops are counted\n"
-    .. "and listed by file, reason and line. A pass is void when most of its rows are faster than the\n"
-    .. "device; a void pass gets no model. Fewer than 8 rows scale the kernel tables of their device, if it\n"
-    .. "has some, and the times of the links. Exit status 1 when no table could be fitted.\n\n"
-    .. "--splits makes four splits of every file. Held out are: a fifth of the rows, a fifth of the kernels,\n"
+    .. "they exist. Errors are held-out errors of cross-validation. Rows dropped as outliers are listed\n"
+    .. "by file, reason and line. A pass is void if most of its rows are faster than the device could be;\n"
+    .. "it gets no model. Tables with fewer than 8 rows only scale the kernel tables of their device, or\n"
+    .. "the times of the links. The exit status is 1 if no table could be fitted.\n\n"
+    .. "--splits tests four splits of every file. They hold out a fifth of the rows, a fifth of the kernels,\n"
     .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
     .. "--svg plots the rows of the second split, measured against predicted, for each table and pass.\n"
-    .. "The lines are equality and 10 % on either side; crosses are rows that the gate dropped.\n"
+    .. "The lines are equality and 10 % on either side; crosses are dropped rows.\n"
     .. "FOLDER/index.html shows all plots.",
   options = {
     { "fresh", "fit again, without the cache" },

@@ -1,11 +1,11 @@
---- Attention in training, a separate law for forward and backward: cuDNN's fused kernels.
+--- Attention in training: separate formulas ("laws") for forward and backward of cuDNN's fused kernels.
 --
 -- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query attends to. Each data
 -- type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long sequences; b
 -- is the fixed cost of a query.
 local csv = require "ett.csv"
 
-local training = { name = "attention_training", summary = "fused attention, forward and backward apart",
+local training = { name = "attention_training", summary = "fused attention, forward and backward separately",
   table = "attention_training.csv" }
 
 local max = math.max
@@ -42,7 +42,7 @@ local function two_columns(rows)
   return first, second
 end
 
---- Measured rows of a device from cuDNN, deterministic or not as the source ran them; nil if the device has no table.
+--- Rows of a device measured with cuDNN, deterministic or not; nil if the device has no table.
 ---@param folder string one folder a device
 ---@param device ett.Device
 ---@return table[]?

@@ -1,8 +1,8 @@
 --- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
 --
 -- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant.
--- Above the largest size the line of the two largest continues, since a part of its time is still the start's. Bytes
--- count the whole buffer, as in nccl-tests.
+-- Above the largest size the line through the two largest sizes continues. Bytes count the whole buffer, as in
+-- nccl-tests.
 local csv = require "ett.csv"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
@@ -10,8 +10,7 @@ local collectives = { name = "collectives", summary = "collectives inside a node
 
 local log = math.log
 
--- Assumed: above the largest size of a curve, seconds per byte are at least this share of that size's: the bandwidth at
--- most doubles.
+-- Assumed: above the largest size of a curve, the bandwidth is at most twice that of the largest size.
 local least_slope = 0.5
 
 --- Bytes that each rank sends, divided by the bytes of the buffer.

@@ -116,7 +116,7 @@ local function read_file(device, name, dtype)
   file:close()
   local label = find.label(path)
   local given, own = sealed.load(path)
-  if type(own) == "string" then error_module.raise("format", "%s: it does not run: %s", label, own) end
+  if type(own) == "string" then error_module.raise("format", "%s: cannot be loaded: %s", label, own) end
   local format = type(given) == "table" and given.format
   if format ~= kernels.format then
     error_module.raise("format", "%s: expected a coefficient file of format '%s', found %s", label, kernels.format,
@@ -236,7 +236,7 @@ function kernels.laws(device)
   local own = read_file(device, "attention_training")
   if own then
     return { laws = own.laws, factor = function() return 1.0 end, spread = assumed_spread,
-      detail = "laws of attention in training" }
+      detail = "fitted formula of fused attention" }
   end
   for _, neighbour in ipairs(device.neighbours or {}) do
     local other = devices.get(neighbour)
@@ -244,7 +244,7 @@ function kernels.laws(device)
     if found then
       local known = {}
       return { laws = found.laws, spread = assumed_spread_of_neighbour,
-        detail = "laws of attention in training, from " .. neighbour,
+        detail = "fitted formula of fused attention, from " .. neighbour,
         factor = function(head_dim)
           known[head_dim] = known[head_dim] or law_factor(device, other, found.laws, head_dim)
           return known[head_dim]

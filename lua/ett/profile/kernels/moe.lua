@@ -1,7 +1,8 @@
 --- The fused expert layer of one rank, forward: grouped products of gated or plain experts.
 --
 -- The analytic time follows from the tokens of each local expert: the weights of experts with tokens, the rows padded
--- to whole tiles, and the activations. Routing is balanced or follows a power law; a power law times the busiest rank.
+-- to whole tiles, and the activations. Routing is balanced or follows a power law, for which the time is that of the
+-- busiest rank.
 local regress = require "ett.regress"
 
 local moe = { name = "moe", summary = "fused layer of experts, forward", table = "moe_forward.csv",
@@ -24,8 +25,8 @@ local function add_expert(load, count)
 end
 
 -- One sample of a power law: the tokens of each expert, and the index of the busiest rank's first expert.
--- aiconfigurator draws a weight per expert from x^-alpha and times the rank with the largest sum. The range of x is
--- recalled from its collector, not verified: 1 to 0.8 of the tokens, and 0.01 to 2 with fewer copies than experts.
+-- aiconfigurator draws a weight per expert from x^-alpha and measures the rank with the largest sum. The range of x was
+-- written from memory of its collector, not verified: 1 to 0.8 of the tokens; 0.01 to 2 with fewer copies than experts.
 local function drawn(x, alpha, own, state)
   local power, experts, wanted = 1 - alpha, x.experts, x.tokens * x.top_k
   local least, most = 1.0, 0.8 * x.tokens

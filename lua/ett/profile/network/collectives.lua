@@ -1,4 +1,4 @@
---- Models of communication: one file of lua/collectives each, found by name. The fastest applicable model answers.
+--- Models of communication: one file of lua/collectives each, found by name. The fastest applicable model counts.
 --
 --   local answer = collectives.time(cluster, "all_reduce", 1e8, topology)
 --   answer.seconds, answer.model
@@ -69,7 +69,7 @@ function collectives.check(given, label)
     for _, name in ipairs(list) do
       local model = error_module.wrap(("%s: collectives: %s"):format(label, kind), collectives.load, name)
       if not model.serves[names.find(kind)] then
-        error_module.raise("model", "%s: collectives: the model '%s' does not serve %s, only %s", label, name, kind,
+        error_module.raise("model", "%s: collectives: the model '%s' does not support %s, only %s", label, name, kind,
           table.concat(model.kinds, ", "))
       end
     end
@@ -120,7 +120,7 @@ end
 
 local function refuse_missing(k, node, cluster, topology)
   if cluster.tiers then
-    error_module.raise("plan", "a group of %d ranks reaches beyond the last tier of cluster %s", topology.ranks or 0,
+    error_module.raise("plan", "a group of %d ranks is larger than the last tier of cluster %s", topology.ranks or 0,
       cluster.name)
   elseif k == node then
     error_module.raise("missing", "%d ranks in a node need the cluster's links.intra.bandwidth", topology.gpus_per_node)
@@ -129,8 +129,8 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
--- The tiers of a request, and the curves of those in use. shared: no tier has curves, so that the same tiers serve all
--- kinds but send_recv.
+-- The tiers of a request, and the curves of those in use. shared: no tier has curves, so all kinds except send_recv use
+-- the same tiers.
 local function tiers_of(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)
@@ -168,7 +168,7 @@ local function tiers_of(cluster, kind, topology)
   return found
 end
 
--- Tiers of requests by placement. Reductions and gathers of one group follow each other.
+-- Cached tiers of requests by placement: a group's gathers and reductions use the same ones.
 local tiers_by_topology = setmetatable({}, { __mode = "k" })
 
 -- A request with zero bytes.
@@ -311,7 +311,7 @@ function collectives.timer(cluster, kind, topology)
     fill(own, bytes)
     local best, bus, name = ask(own)
     if not best then
-      error_module.raise("model", "cluster %s: none of the models of %s serves a group of %d ranks: %s", cluster.name,
+      error_module.raise("model", "cluster %s: no model of %s supports a group of %d ranks: %s", cluster.name,
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
         or collectives.default[kind], ", "))
     end

@@ -50,7 +50,7 @@ function tiers.curves(curves, where)
   local other = error_module.wrap(where .. ": curves", find.load, "clusters", curves)
   local first = type(other) == "table" and (other.tiers and other.tiers[1] or other.links and other.links.intra)
   if not first or type(first.curves) ~= "table" then
-    error_module.raise("model", "%s: curves: cluster '%s' states no curves of its own", where, curves)
+    error_module.raise("model", "%s: curves: cluster '%s' has no curves of its own", where, curves)
   end
   return first.curves
 end
