@@ -519,14 +519,14 @@ describe("a Hugging Face configuration", function()
     assert.same({ "quantization_config (fp8) describes stored weights; the estimate uses the plan's dtype",
       "without multi-token prediction; mtp_layers=1 adds it" }, m.notes)
     m = built(changed("gemma3-27b text", {}))
-    assert.same({ "only 'text_config' of this gemma3 model is estimated; its other parts are not" }, m.notes)
+    assert.same({ "only the part 'text_config' of this gemma3 model is estimated" }, m.notes)
     local e = estimate.new { model = m, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1 } }
     assert.same(m.notes, e.notes)
-    assert.matches("\nnote: only 'text_config' of this gemma3 model", tostring(e), 1, true)
+    assert.matches("\nnote: only the part 'text_config' of this gemma3 model", tostring(e), 1, true)
     assert.same({}, built(changed("bloom", {})).notes)
     m = built { model_type = "qwen2_vl", hidden_size = 3584, intermediate_size = 18944, num_hidden_layers = 28,
       num_attention_heads = 28, num_key_value_heads = 4, vocab_size = 152064, vision_config = { depth = 32 } }
-    assert.same({ "'vision_config' is not estimated, only the language model" }, m.notes)
+    assert.same({ "'vision_config' is ignored: only the language model is estimated" }, m.notes)
   end)
 
   it("notes dropout and multi-token prediction under each of their names", function()
@@ -579,7 +579,7 @@ describe("a Hugging Face configuration", function()
 
   it("notes the defaults used for values that a nested part does not state; null is a value", function()
     local m = built(changed("gemma3-4b text, as published", {}))
-    assert.equal("'text_config' does not state these; the defaults of gemma3_text are used: head_dim = 256, "
+    assert.equal("'text_config' lacks some fields; the defaults of gemma3_text are used: head_dim = 256, "
       .. "num_attention_heads = 8, num_key_value_heads = 4, vocab_size = 262208", m.notes[2])
     assert.is_nil(built(changed("llava-1.6-mistral-7b text, as published", {})).hyper.window)
     assert.matches("missing field 'vocab_size'", message { model_type = "llama", hidden_size = 64,

@@ -177,8 +177,8 @@ describe("Megatron-LM's flags", function()
     assert.equal(32, replicas "#SBATCH -N 4\n#SBATCH --gpus-per-node=h100:8 # all\n#SBATCH --ntasks-per-node=1")
     assert.equal(6, replicas "#SBATCH --nodes 2\n#SBATCH --ntasks-per-node 3")
     assert.equal(8, replicas("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8", "--nnodes 1 --nproc-per-node 8"))
-    assert.matches("states no number of devices", message("#SBATCH --nodes=4\n" .. small))
-    local unset = "--nproc-per-node: the value '$N' is not set in the file; write it there, or give dp=N"
+    assert.matches("does not give the number of devices", message("#SBATCH --nodes=4\n" .. small))
+    local unset = "--nproc-per-node: the file does not define '$N'; define it there, or give dp=N"
     assert.matches(unset, message(small .. "--nproc-per-node $N"), 1, true)
     assert.equal(3, read(small .. "--nproc-per-node $N", { dp = 3 }).plan.dp)
   end)
@@ -351,19 +351,19 @@ describe("Megatron-LM's flags", function()
   it("are refused where a value is missing, wrong or not set", function()
     for wanted, text in pairs {
       ["FILE: missing --hidden-size, --num-attention-heads"] = "--num-layers 4",
-      ["FILE: holds no flag that begins with --"] = "num-layers 4",
-      ["FILE: --seq-length: the value '$SEQ' is not set in the file; write it there, or give seq=N"] =
+      ["FILE: contains no flag that begins with --"] = "num-layers 4",
+      ["FILE: --seq-length: the file does not define '$SEQ'; define it there, or give seq=N"] =
         "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 9 --seq-length $SEQ",
       ["FILE: --clip-grad: must be a number, got 'one'"] = small .. "--clip-grad one --nproc-per-node 1",
       ["FILE: --normalization: unknown value 'RMS'; did you mean 'RMSNorm'?; known are LayerNorm, RMSNorm"] =
         small .. "--normalization RMS",
       ["FILE: --micro-batch-size: needs a value"] = small .. "--micro-batch-size --bf16",
-      ["FILE: states no number of devices (--nnodes, --nproc-per-node); give dp=N"] = small,
+      ["FILE: does not give the number of devices (--nnodes, --nproc-per-node); give dp=N"] = small,
       ["FILE: tp * pp * cp = 4 must divide its 6 devices; give dp=N for another number"] =
         small .. "--nproc-per-node 6 --tensor-model-parallel-size 4",
-      ["FILE: states no --vocab-size (the tokenizer defines it); give vocab=N"] =
+      ["FILE: has no --vocab-size (the tokenizer defines it); give vocab=N"] =
         "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --seq-length 128",
-      ["FILE: --moe-layer-freq: must say 0 or 1 for each of 4 layers, got '[1]*3'"] =
+      ["FILE: --moe-layer-freq: must give 0 or 1 for each of 4 layers, got '[1]*3'"] =
         small .. "--num-experts 2 --moe-layer-freq [1]*3 --nproc-per-node 1",
     } do
       assert.equal(wanted, message(text))
@@ -405,7 +405,7 @@ model:
     local h = of("  mcore_customization_config: { new_decoder_architecture: false, parallel_attention: true }\n")
       .model.hyper
     assert.same({ true, true }, { h.parallel_block, h.shared_norm })
-    assert.matches("the value '${.kv_channels}' is not set in the file", message(common
+    assert.matches("the file does not define '${.kv_channels}'", message(common
       .. "  kv_channels: ${.kv_channels}\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
   end)
 
@@ -570,8 +570,8 @@ describe("a plan as Megatron-LM's flags", function()
       plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
     local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
     assert.same({ "activation = 'geglu': Megatron-LM's quick-geglu is written",
-      "post_norms: ett writes no flag for it", "schedule = 'gpipe': Megatron-LM has no flag for it",
-      "optimizer_bytes = 6: Adam's 12 bytes are written", "serial_sends = true: this format has no field for it" },
+      "post_norms: not exported", "schedule = 'gpipe': Megatron-LM has no flag for it",
+      "optimizer_bytes = 6: the flags mean Adam's 12 bytes", "serial_sends = true: this format has no field for it" },
       left_out)
     assert.equal("# not stated here: activation = 'geglu': Megatron-LM's quick-geglu is written",
       text:match "^[^\n]*")
@@ -631,7 +631,7 @@ describe("a plan for other trainers", function()
     assert.same({ 2, true }, { config.zero_optimization.stage, config.zero_optimization.overlap_comm })
     assert.same({ true, false }, { config.bf16.enabled, config.fp16.enabled })
     local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1 })
-    assert.same({ "seq = 4096, tp = 8: DeepSpeed takes them from the program that calls it" }, left_out)
+    assert.same({ "seq = 4096, tp = 8: set by the training script, not by DeepSpeed's configuration" }, left_out)
   end)
 
   it("of an unknown format is refused", function()
@@ -655,16 +655,16 @@ describe("flags that ett claims to read", function()
     end
   end)
 
-  it("are named where they are taken for something else", function()
+  it("are named if they are modelled as something else", function()
     local function notes(more) return table.concat(read(small .. "--bf16 " .. more, { dp = 1 }).model.notes, "; ") end
-    assert.matches("--attention-dropout 0.1 is taken as 0, the value of --hidden-dropout", notes "--hidden-dropout 0",
-      1, true)
-    assert.matches("--attention-dropout 0 is taken as 0.1, the value of --hidden-dropout",
+    assert.matches("--attention-dropout 0.1 is modelled as 0, the value of --hidden-dropout",
+      notes "--hidden-dropout 0", 1, true)
+    assert.matches("--attention-dropout 0 is modelled as 0.1, the value of --hidden-dropout",
       notes "--attention-dropout 0.0", 1, true)
     local without = notes "--attention-dropout 0.0 --hidden-dropout 0.0 --overlap-p2p-communication"
     assert.is_nil(without:find("dropout", 1, true))
     assert.matches("1 flag has no effect on the step", without, 1, true)
-    assert.matches("--squared-relu is taken as gelu, which moves the same bytes", notes "--squared-relu", 1, true)
+    assert.matches("--squared-relu is modelled as gelu, which moves the same bytes", notes "--squared-relu", 1, true)
     assert.matches("--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind",
       message(small .. "--bf16 --is-hybrid-model", { dp = 1 }), 1, true)
   end)

@@ -165,7 +165,7 @@ describe("a curve of nccl-tests in a cluster file", function()
     assert.equal("tier node", select(2, add(tiers, read(all_reduce))))
     assert.equal("tier spine", select(2, add(tiers, read(all_reduce), { tier = "spine" })))
     assert.matches("mine.lua has no tier 'rack'", message(add, tiers, read(all_reduce), { tier = "rack" }), 1, true)
-    assert.matches("8 ranks on 2 hosts measure the network, and only 'tiers' hold its curves",
+    assert.matches("8 ranks on 2 hosts measure the network, whose curves need 'tiers'",
       message(add, mine, read(two_hosts)), 1, true)
   end)
 

@@ -125,7 +125,7 @@ local function place_of(cluster, run, asked, label)
   if not cluster.tiers then
     if asked then error_module.raise("usage", "%s has links, not tiers; omit --tier", label) end
     if run.hosts and run.hosts > 1 then
-      error_module.raise("model", "%s: %d ranks on %d hosts measure the network, and only 'tiers' hold its curves; "
+      error_module.raise("model", "%s: %d ranks on %d hosts measure the network, whose curves need 'tiers'; "
         .. "clusters/README.md shows them", label, run.ranks, run.hosts)
     end
     return 0
@@ -158,7 +158,7 @@ end
 local function put(value, run, place)
   local holder = place == 0 and value.links.intra or value.tiers[place]
   if type(holder.curves) == "string" then
-    error_module.raise("model", "%s: its curves are those of cluster '%s'; write a table in their place", run.target,
+    error_module.raise("model", "%s: 'curves' names the cluster '%s'; replace the name by a table first", run.target,
       holder.curves)
   end
   holder.curves = holder.curves or {}

@@ -58,7 +58,7 @@ local function text_part(config, label, notes)
   for _, key in ipairs { "text_config", "llm_config", "language_config" } do
     local inner = outer[key]
     if type(inner) == "table" then
-      notes[#notes + 1] = ("only '%s' of this %s model is estimated; its other parts are not"):format(key,
+      notes[#notes + 1] = ("only the part '%s' of this %s model is estimated"):format(key,
         tostring(kind))
       local part = {}
       for name, value in pairs(inner) do part[name] = value end
@@ -73,7 +73,7 @@ local function text_part(config, label, notes)
   end
   for _, key in ipairs { "vision_config", "audio_config", "img_processor", "audio_processor" } do
     if type(config[key]) == "table" then
-      notes[#notes + 1] = ("'%s' is not estimated, only the language model"):format(key)
+      notes[#notes + 1] = ("'%s' is ignored: only the language model is estimated"):format(key)
     end
   end
   return config
@@ -91,7 +91,7 @@ local function add_defaults(config, kind, key, hyper, notes)
     end
   end
   if #words > 0 then
-    notes[#notes + 1] = ("'%s' does not state these; the defaults of %s are used: %s"):format(key, kind,
+    notes[#notes + 1] = ("'%s' lacks some fields; the defaults of %s are used: %s"):format(key, kind,
       table.concat(words, ", "))
   end
 end
@@ -300,7 +300,7 @@ local function add_notes(config, hyper, notes)
   end
   local project = config.word_embed_proj_dim
   if type(project) == "number" and project ~= hyper.hidden then
-    notes[#notes + 1] = ("word_embed_proj_dim = %d is taken as %d, the width of the layers"):format(project,
+    notes[#notes + 1] = ("word_embed_proj_dim = %d is modelled as %d, the width of the layers"):format(project,
       hyper.hidden)
   end
 end

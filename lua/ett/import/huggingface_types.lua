@@ -153,7 +153,7 @@ add("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite", "mixtral", nil, { latent = 
   groups(config, hyper)
   if not number(hyper.experts) then
     hyper.architecture = "llama" -- no experts: dense layers with the same attention
-    notes[#notes + 1] = "no field 'n_routed_experts': every layer is taken as dense"
+    notes[#notes + 1] = "no field 'n_routed_experts': all layers are modelled as dense"
   end
 end })
 
@@ -208,7 +208,7 @@ add("ernie4_5_moe", "mixtral", { tied_embeddings = true }, { read = function(con
   hyper.moe_every = number(config.moe_layer_interval)
   local last = number(config.moe_layer_end_index)
   if last and last >= 0 and number(hyper.layers) and last < hyper.layers - 1 then
-    notes[#notes + 1] = ("the layers behind moe_layer_end_index = %d are taken as mixtures, too"):format(last)
+    notes[#notes + 1] = ("the layers after moe_layer_end_index = %d are also modelled with experts"):format(last)
   end
 end })
 add("minimax_m2", "mixtral", nil, { read = function(config, hyper)

@@ -1,4 +1,4 @@
---- Reads the output of nccl-tests and rccl-tests: bus bandwidth of one collective by message size.
+--- Reads the output of nccl-tests and rccl-tests: bus bandwidth of one collective by message size (bytes/s).
 --
 --   local run = nccl_tests.read "all_reduce.txt"
 --   run.kind, run.ranks, run.hosts, run.device   --> "all_reduce", 8, 1, "NVIDIA A100-SXM4-40GB"

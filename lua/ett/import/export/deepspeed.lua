@@ -26,12 +26,14 @@ function deepspeed.write(_, p, leave_out)
     if p[name] > 1 then degrees[#degrees + 1] = ("%s = %d"):format(name, p[name]) end
   end
   if #degrees > 0 then
-    leave_out("%s: DeepSpeed takes them from the program that calls it", table.concat(degrees, ", "))
+    leave_out("%s: set by the training script, not by DeepSpeed's configuration", table.concat(degrees, ", "))
   end
-  if p.pp > 1 and p.zero > 1 then leave_out("zero = %d with pp = %d: DeepSpeed allows stage 1", p.zero, p.pp) end
+  if p.pp > 1 and p.zero > 1 then
+    leave_out("zero = %d with pp = %d: DeepSpeed's pipelines allow at most stage 1", p.zero, p.pp)
+  end
   if p.pp > 1 and p.schedule ~= "1f1b" then leave_out("schedule = '%s': DeepSpeed runs 1f1b", p.schedule) end
   if p.recompute ~= "none" then
-    leave_out("recompute = '%s': the program chooses the layers that it checkpoints", p.recompute)
+    leave_out("recompute = '%s': the training script chooses the checkpointed layers", p.recompute)
   end
   if p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then leave_out("dtype = '%s'", p.dtype) end
   return json.encode(config, { indent = 2 }) .. "\n"

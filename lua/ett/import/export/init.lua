@@ -2,8 +2,8 @@
 --
 --   local text, left_out = require("ett.import.export").text("megatron", model, plan)
 --
--- left_out: sentences on settings that the configuration cannot state. In formats with comments the text starts with
--- them.
+-- left_out: one sentence for each setting that the format cannot express. In formats with comments they also begin the
+-- text.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"

@@ -119,11 +119,11 @@ local function model_flags(model, add, leave_out)
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
     "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "mixer", "encoder_function_list",
     "head_bias" } do
-    if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: ett writes no flag for it", name) end
+    if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: not exported", name) end
   end
   if (h.attention_bias ~= nil and h.attention_bias or h.bias or false) ~= (h.bias or false)
     or (h.mlp_bias ~= nil and h.mlp_bias or h.bias or false) ~= (h.bias or false) then
-    leave_out "biases of attention or MLP alone: Megatron-LM has one flag for all linears"
+    leave_out "biases of only attention or only the MLP: Megatron-LM has one flag for all linears"
   end
 end
 
@@ -154,7 +154,7 @@ local function precision(p, add, leave_out)
     add("exp-avg-dtype", "bf16")
     add("exp-avg-sq-dtype", "bf16")
   elseif p.optimizer_bytes ~= usual then
-    leave_out("optimizer_bytes = %g: Adam's %d bytes are written", p.optimizer_bytes, usual)
+    leave_out("optimizer_bytes = %g: the flags mean Adam's %d bytes", p.optimizer_bytes, usual)
   end
 end
 
@@ -221,7 +221,7 @@ local function plan_flags(p, h, add, leave_out)
   add("micro-batch-size", p.micro_batch)
   add("global-batch-size", p.global_batch)
   pipeline(p, h, add, leave_out)
-  if p.recompute == "half" then leave_out "recompute = 'half': full recomputation is written" end
+  if p.recompute == "half" then leave_out "recompute = 'half': exported as full recomputation" end
   add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
   add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
   if p.recompute == "full" or p.recompute == "half" then

@@ -53,11 +53,11 @@ function torchtitan.write(model, p, leave_out)
     section(lines, "model", { { "converters", converter } })
   end
   if pipelined and not schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
-  if p.recompute == "half" then leave_out "recompute = 'half': full is written" end
+  if p.recompute == "half" then leave_out "recompute = 'half': exported as full recomputation" end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: torchtitan's tensor parallelism always has it"
   end
-  if p.zero == 1 then leave_out "zero = 1: torchtitan shards gradients and weights, too, and keeps gathered weights" end
+  if p.zero == 1 then leave_out "zero = 1: torchtitan also shards gradients and weights; gathered weights stay" end
   if p.split then leave_out "split" end
   return lines
 end

@@ -41,7 +41,7 @@ function Arguments:text(name, default)
   local value = values[1]
   if value == nil then error_module.raise("format", "--%s: needs a value", name) end
   if value:find("$", 1, true) then
-    error_module.raise("format", "--%s: the value '%s' is not set in the file; write it there%s", name, value,
+    error_module.raise("format", "--%s: the file does not define '%s'; define it there%s", name, value,
       word_of[name] and (", or give %s=N"):format(word_of[name]) or "")
   end
   return value
@@ -112,7 +112,7 @@ local function layers_of(args, name, layers, meant)
     end
   end
   if #list ~= layers then
-    error_module.raise("format", "--%s: must say 0 or 1 for each of %d layers, got '%s'", name, layers, text)
+    error_module.raise("format", "--%s: must give 0 or 1 for each of %d layers, got '%s'", name, layers, text)
   end
   return list
 end
@@ -124,14 +124,14 @@ local function set_expert_layers(hyper, args)
   local exact
   hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
   if not exact then
-    args:note("--moe-layer-freq: experts are taken in the last layer of each group of %d", hyper.moe_every)
+    args:note("--moe-layer-freq: modelled with experts in the last layer of each group of %d", hyper.moe_every)
   end
 end
 
 local function set_experts(hyper, args)
   hyper.experts = args:number "num-experts"
   if not hyper.experts then return end
-  local deepspeed = args:has "deepspeed" -- Megatron-DeepSpeed has flags and defaults of its own
+  local deepspeed = args:has "deepspeed" -- Megatron-DeepSpeed has its own flags and defaults
   if deepspeed and hyper.experts == 1 then -- a dense model
     hyper.experts = nil
     return
@@ -226,7 +226,7 @@ local function set_attention(hyper, args)
     hyper.qk_nope_head_dim = args:number("qk-head-dim", args:number("qk-nope-head-dim", 128))
     hyper.qk_rope_head_dim = args:number("qk-pos-emb-head-dim", args:number("qk-rope-head-dim", 64))
     hyper.v_head_dim = args:number("v-head-dim", 128)
-    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- its norms are those of the compressed vectors
+    hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- norms of compressed vectors
   end
   local window = args:text "window-size"
   if window then
@@ -240,7 +240,7 @@ local function set_dropout(hyper, args)
   local hidden, scores = args:number("hidden-dropout", 0.1), args:number("attention-dropout", 0.1)
   hyper.dropout = hidden > 0 or nil
   if (hidden > 0) ~= (scores > 0) then
-    args:note("--attention-dropout %g is taken as %g, the value of --hidden-dropout", scores, hidden)
+    args:note("--attention-dropout %g is modelled as %g, the value of --hidden-dropout", scores, hidden)
   end
 end
 
@@ -254,7 +254,7 @@ local function hyper_of(args)
   local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
   hyper.layers = args:number("num-layers", pattern and #pattern)
   hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
-  if args:has "squared-relu" then args:note "--squared-relu is taken as gelu, which moves the same bytes" end
+  if args:has "squared-relu" then args:note "--squared-relu is modelled as gelu, which moves the same bytes" end
   local usual = args:has "swiglu" and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
   hyper.ffn = args:number("ffn-hidden-size", usual)
   hyper.norm = args:has "deepspeed"
@@ -265,7 +265,7 @@ local function hyper_of(args)
   local usual_position = args:has "use-rotary-position-embeddings" and "rope" or "learned_absolute"
   hyper.position = args:choice("position-embedding-type", usual_position, { learned_absolute = "learned", rope = "rope",
     mrope = "rope", yarn = "rope", relative = "none", none = "none", alibi = "alibi", ALiBi = "alibi" })
-  local latent = args:has "multi-latent-attention" -- the two YaRN factors of latent attention cancel
+  local latent = args:has "multi-latent-attention" -- YaRN with latent attention: its two scale factors cancel
   hyper.parallel_block = args:has "parallel-attention" or nil -- NeMo's Falcon
   hyper.shared_norm = hyper.parallel_block and not args:has "new-decoder-architecture" or nil
   hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
@@ -336,7 +336,7 @@ local function read_flags(path)
   if not text then error(error_module.from(err), 0) end
   if path:match "%.ya?ml$" then return nemo.flags(path), { unknown = {} } end
   local list, unknown = script.flags(text)
-  if #list == 0 then error_module.raise("format", "holds no flag that begins with --") end
+  if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, text)
   return list, { program = program_of(text), unknown = unknown, stack = add_export(list, text) }
 end
@@ -371,7 +371,7 @@ local function read(path, plan, hyper)
   local own, architecture = hyper_of(args)
   own = overlaid(own, hyper)
   if own.vocab == nil then
-    error_module.raise("format", "states no --vocab-size (the tokenizer defines it); give vocab=N")
+    error_module.raise("format", "has no --vocab-size (the tokenizer defines it); give vocab=N")
   end
   local built = model_module.new(architecture, own)
   built.name = path:match "([^/]+)$"

@@ -70,7 +70,7 @@ local function set_recompute(p, args)
   end
   local count, method = args:number "recompute-num-layers", args:text "recompute-method"
   if p.recompute == "full" and count and not (method == "uniform" and count == 1) then
-    args:note("--recompute-method %s --recompute-num-layers %d is taken as recomputing every layer",
+    args:note("--recompute-method %s --recompute-num-layers %d is modelled as recomputation of every layer",
       method or "uniform", count)
   end
 end
@@ -144,7 +144,7 @@ local function set_overlaps(p, args)
   local backend = args:text "moe-flex-dispatcher-backend"
   p.deduplicate_tokens = args:has "moe-enable-deepep" or backend == "deepep" or backend == "hybridep"
   if args:text "moe-token-dispatcher-type" == "allgather" then
-    args:note "--moe-token-dispatcher-type allgather is taken as alltoall"
+    args:note "--moe-token-dispatcher-type allgather is modelled as alltoall"
   end
   if p.cp > 1 then
     p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather" })
@@ -163,7 +163,7 @@ local function set_replicas(p, args, given)
   local nodes = args:number "nnodes" or args:number("num-nodes", 1)
   if not world and each then world = each * nodes end
   if not world then
-    error_module.raise("format", "states no number of devices (--nnodes, --nproc-per-node); give dp=N")
+    error_module.raise("format", "does not give the number of devices (--nnodes, --nproc-per-node); give dp=N")
   elseif world % ranks ~= 0 then
     error_module.raise("format", "tp * pp * cp = %d must divide its %d devices; give dp=N for another number", ranks,
       world)
