@@ -160,8 +160,8 @@ options of the script:
 options:
   --json        print the returned value as JSON
   --quiet       do not print the returned value
-  --csv         print the tables as CSV, each below a line # NAME if there are several
-  --table NAME  with --csv: print this table alone; all prints all
+  --csv         print tables as CSV; with several tables, a line # NAME begins each
+  --table NAME  with --csv: print only this table (all: every table)
   --help        print this help
   --traceback   print where an error was raised
 

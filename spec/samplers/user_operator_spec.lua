@@ -131,7 +131,7 @@ return op
       1, true)
     text, status = ett "sample c.lua --quiet"
     assert.equal(1, status, text)
-    assert.matches("0 measured, 0 failed.*\n  2 left out, failed before %(#! failed%); "
+    assert.matches("0 measured, 0 failed.*\n  2 skipped, failed before %(#! failed%); "
       .. "%-%-retry%-failed tries them again", text)
     operator ", trans_b = true"
     text, status = ett "sample c.lua --quiet"

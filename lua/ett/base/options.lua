@@ -87,8 +87,8 @@ local kinds = {
 
 --- The options that a command with --json also gets (lua/ett/report/output.lua).
 options.csv = {
-  { "csv", "print the tables as CSV, each below a line # NAME if there are several", extension = true },
-  { "table", "NAME", "with --csv: print this table alone; all prints all", extension = true },
+  { "csv", "print tables as CSV; with several tables, a line # NAME begins each", extension = true },
+  { "table", "NAME", "with --csv: print only this table (all: every table)", extension = true },
 }
 
 --- The field name of an option's value.
@@ -118,7 +118,7 @@ local function all_of(command)
       many = true, extension = true }
   end
   if command.sandbox then
-    list[#list + 1] = { "sandbox", "run untrusted files: no files, programs or network (ETT_SANDBOX=1)",
+    list[#list + 1] = { "sandbox", "for untrusted Lua files: no writing, programs or network (ETT_SANDBOX=1)",
       extension = true }
   end
   if not has.help then list[#list + 1] = { "help", "print this help", extension = true } end

@@ -7,7 +7,7 @@ local shared = {
   cluster = { "cluster", "NAME", "cluster by name or file: its device and links", extension = true },
   overlap = { "overlap", "F", "fraction of traffic that may hide behind compute", kind = "number", least = 0,
     most = 1, default = 1, extension = true },
-  schedule = { "schedule", "NAME", "gpipe holds the activations of every microbatch, 1f1b of one pipeline depth",
+  schedule = { "schedule", "NAME", "gpipe keeps the activations of all microbatches, 1f1b of at most pp",
     choices = { "1f1b", "gpipe" }, default = "1f1b", extension = true },
   optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", least = 0,
     most = 1024, default = simple.corrections.optimizer_bytes, extension = true },

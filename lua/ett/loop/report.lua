@@ -109,7 +109,7 @@ end
 ---@param subject table of ett.loop.subject
 function report.against(result, subject)
   local lines = { ("against %s on %s: %s"):format(subject.model.name, subject.cluster.name, said(subject)),
-    "(a question mark: read off the trace, not certain)" }
+    "(a question mark: inferred from the trace, not certain)" }
   local function section(more)
     lines[#lines + 1] = ""
     append(lines, more)

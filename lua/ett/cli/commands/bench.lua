@@ -1,20 +1,20 @@
---- Runs the measures of spec/bench and prints them as a table or as JSON.
+--- Runs the benchmarks of spec/bench and prints them as a table or as JSON.
 local find = require "ett.base.find"
 local error_module = require "ett.base.error"
 
 return {
   name = "bench",
   starts = true,
-  summary = "run the measures of spec/bench (all, or those named)",
+  summary = "run the benchmarks of spec/bench (all, or the given names)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
-  options = { { "json", "print JSON" }, { "quiet", "print only what missed its target" },
+  options = { { "json", "print JSON" }, { "quiet", "print only rows that missed their target" },
     { "rows", "published: print one JSON object for each row" },
     { "page", "FILE", "published: write the figures to a Markdown file" } },
   run = function(opts, names)
     local known = find.names "spec/bench"
     if #names == 0 then names = known end
     if #names == 0 then
-      error_module.raise("missing", "bench: no measures here: spec/bench is part of the source tree, not of an "
+      error_module.raise("missing", "bench: no benchmarks found: spec/bench is part of the source tree, not of an "
         .. "installed one")
     end
     local all = {}

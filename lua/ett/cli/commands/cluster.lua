@@ -53,13 +53,13 @@ return {
     .. "reduce_scatter_perf, alltoall_perf, sendrecv_perf or broadcast_perf, one file each. Writes the bandwidths by\n"
     .. "message size into the cluster file. Collectives of that kind then use the measured bandwidth.",
   options = {
-    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda where it finds a device)",
+    { "backend", "NAME", "init: cuda for the GPUs, cpu for the processors (default: cuda if it finds a device)",
       choices = { "cpu", "cuda" } },
     { "out", "DIR", "init: folder of the file", default = "clusters" },
-    { "kind", "NAME", "add-curve: the collective, where the output does not name its test" },
-    { "ranks", "N", "add-curve: the number of ranks, where the output does not list them", kind = "count", least = 2 },
+    { "kind", "NAME", "add-curve: the collective, if the output does not name its test" },
+    { "ranks", "N", "add-curve: the number of ranks, if the output does not list them", kind = "count", least = 2 },
     { "tier", "NAME", "add-curve: the tier that was measured (default: the node, or the network for several hosts)" },
-    { "in-place", "add-curve: take the times in place, not those out of place" },
+    { "in-place", "add-curve: use the in-place times, not the out-of-place times" },
     { "replace", "add-curve: replace a curve of the same kind and number of ranks" },
     { "json", "print what was found as JSON" },
     { "quiet", "print nothing" },

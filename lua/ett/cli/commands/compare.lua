@@ -101,7 +101,7 @@ return {
     { "json", "print JSON" },
     { "csv", "print CSV" },
     options.csv[2], -- --table
-    { "quiet", "print the seconds of the step in each view only" },
+    { "quiet", "print only the step time of each view, seconds" },
   },
   run = function(opts, words)
     if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end

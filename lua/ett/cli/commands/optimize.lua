@@ -272,7 +272,7 @@ return {
       most = 1 },
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
-    { "gap", "G", "stop when proven within this fraction (with --real, 0 means 0.005)", kind = "number", least = 0,
+    { "gap", "G", "stop when proven to this fraction (with --real, 0 means 0.005)", kind = "number", least = 0,
       most = 1, default = 0 },
     { "pareto", "FIELD", "print only Pareto-optimal rows of a sweep; fields: days, dollars, devices (default)" },
     { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },

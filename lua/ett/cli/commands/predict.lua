@@ -9,7 +9,7 @@ local function reference(opts, given)
     error_module.raise("usage", "predict: --composition reference needs --config FILE.yml")
   end
   if next(given) then
-    error_module.raise("usage", "predict: --composition reference takes all from --config, got '%s='", next(given))
+    error_module.raise("usage", "predict: --composition reference reads only --config, got '%s='", next(given))
   end
   local module = require "ett.import.estimate_train_time"
   local config = module.check(module.read(opts.config), opts.config)
@@ -85,7 +85,7 @@ return {
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
     { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names; with --megatron-args "
       .. "dgx_h100)" },
-    { "accept-device", "use the cluster's samples even if they are of another device" },
+    { "accept-device", "accept samples of a device other than the cluster's" },
     { "composition", "NAME", "default, or reference: as in estimate-train-time, with its errors", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },
     { "tokens", "N", "also print the time and cost of a run over N tokens", kind = "positive" },

@@ -157,7 +157,7 @@ local function print_report(report, target_error)
   end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
   if (report.left or 0) > 0 then
-    print(("  %d left out, failed before (#! failed); --retry-failed tries them again"):format(report.left))
+    print(("  %d skipped, failed before (#! failed); --retry-failed tries them again"):format(report.left))
   end
 end
 
@@ -287,9 +287,9 @@ return {
   summary = "measure a campaign (Lua file, estimate-train-time YAML, or a bundled name)",
   usage = "sample CAMPAIGN [--out DIR] [option ...]",
   description = "Rows are appended and synced one by one. Run the same command again to continue after an\n"
-    .. "interruption. Visits of shapes without a row yet are kept in TABLE.visits.\n"
-    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work and keep\n"
-    .. "only rows; mpirun kills ranks 1 s after SIGTERM.",
+    .. "interruption. TABLE.visits keeps the measurements of shapes that have no row yet.\n"
+    .. "Ctrl-C and SIGTERM finish the running shape. Under mpirun or srun the ranks share the work; only\n"
+    .. "finished rows survive an interruption, and mpirun kills the ranks 1 s after SIGTERM.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "backend", "NAME", "cpu, mpi, cuda, nccl or torch (default: the campaign's)" },
@@ -297,23 +297,23 @@ return {
     { "parts", "N", "split the campaign into N parts", kind = "count", default = 1 },
     { "part", "K", "measure part K of N", kind = "count", default = 1 },
     { "device", "K", "processor or GPU to use", kind = "integer" },
-    { "device_num", "K", "the same, under estimate-train-time's name", kind = "integer" },
+    { "device_num", "K", "same as --device (estimate-train-time)", kind = "integer" },
     { "threads", "N", "threads of the CPU back end", kind = "count", most = sample.most_threads },
-    { "run", "MODE", "all shapes, or one (default: the campaign's)", choices = modes },
+    { "run", "MODE", "get_all: all shapes; others: one shape (default: the campaign's)", choices = modes },
     { "seconds", "S", "stop after S seconds", kind = "positive" },
     { "budget", "S", "seconds of repeats for one shape and pass", kind = "positive" },
     { "limit", "N", "at most N shapes a table", kind = "count" },
-    { "memory", "BYTES", "largest operands (80G)", kind = "positive" },
+    { "memory", "BYTES", "largest operands of a shape (80G)", kind = "positive" },
     { "retry-failed", "try the shapes that failed again" },
     { "continue-changed", "continue although the campaign or its settings were changed" },
     { "active", "choose the next shape where the regressor is least certain" },
-    { "target-error", "E", "with --active: stop at this held-out error (0.05), or 'grid': near the whole grid's" },
+    { "target-error", "E", "with --active: stop at this held-out error (0.05), or at the whole grid's: grid" },
     { "autotune", "with cuda: time cuBLASLt's candidates and keep the best" },
     { "profile", "with cuda: per-kernel times from CUPTI, as marks above each row" },
     { "raw", "keep every repeat's time, as a mark above each row" },
     { "no-check", "do not compare each operator's outputs with double precision first" },
     { "list", "print the shapes and stop" },
-    { "json", "print what was measured as JSON" },
+    { "json", "print the results as JSON" },
     { "quiet", "no progress, only a line for each table" },
   },
   run = function(opts, positional)

@@ -162,9 +162,9 @@ return {
     .. "       ett samples from-trace DIR DIR ... --left-out [--cluster NAME] [--json]\n"
     .. "       ett samples from-trace DIR [DIR ...] CONFIG.yml [--shape N,N,...] [--output FOLDER]\n"
     .. "       ett samples merge TABLE|FOLDER ... --output FOLDER",
-  description = "from-trace DIR makes a table of every operator with a shape, one row a shape, forward and backward\n"
-    .. "(record with record_shapes=True), and of every collective, without waiting for late ranks.\n"
-    .. "--left-out predicts each trace without samples and with those of the others.\n"
+  description = "from-trace DIR makes a table of every operator with a shape (record with record_shapes=True) and of\n"
+    .. "every collective. Times of collectives exclude the waiting for late ranks.\n"
+    .. "--left-out predicts each trace without samples, and with samples of the other traces.\n"
     .. "CONFIG.yml is a sampling configuration of estimate-train-time. Its 'targets' are paths of event\n"
     .. "names, one for each measured column. The shape comes from --shape, else from the end of the folder's\n"
     .. "name, else from 'shapes'. merge joins the tables of a campaign's parts: it checks their headers\n"
@@ -175,7 +175,7 @@ return {
     { "precision", "NAME", "precision in the file's name (fp16)" },
     { "device", "NAME", "device in the file's name instead of the trace's" },
     { "cluster", "NAME", "cluster whose nodes hold the ranks (default: the devices that the trace lists)" },
-    { "left-out", "how much the samples of the other traces improve the prediction of each" },
+    { "left-out", "predict each trace with samples of the others" },
     { "json", "with merge or --left-out: print JSON" },
     { "quiet", "print the table only, or nothing" },
   },

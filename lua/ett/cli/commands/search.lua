@@ -79,7 +79,7 @@ return {
     { "kwh", "E", "only plans of at most E kWh for --tokens", kind = "positive" },
     { "headroom", "F", "fraction of the memory to leave free", kind = "number", least = 0, most = 0.99, default = 0 },
     { "top", "N", "layouts to keep (default 100, with --html 1000)", kind = "count" },
-    { "each", "the best plan of every cluster, number of devices and varied field" },
+    { "each", "keep the best plan of each combination of cluster, devices and varied values" },
     { "exhaustive", "evaluate every plan that fits, without bounds" },
     { "journal", "DIR", "store finished parts in this folder: a killed search continues from it", writes = true },
     { "json", "print JSON" },

@@ -17,7 +17,7 @@ return {
   usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",
   description = "Writes a batch script into the folder of the samples and submits it; --print only shows it.\n"
     .. "The ranks share the shapes of operators. For collectives they form every topology of nodes and ranks.\n"
-    .. "A script that calls ett.search is run by all ranks, which share its units.",
+    .. "A script that calls ett.search runs on all ranks, which divide the search.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
     { "nodes", "N", "nodes", kind = "count", default = 1 },
@@ -29,7 +29,7 @@ return {
     { "backend", "NAME", "back end (default: the campaign's)" },
     { "mpi", "NAME", "how srun starts MPI", default = "pmix" },
     { "precision", "LIST", "precisions, separated by commas", kind = "list" },
-    { "wait", "wait for the job's end; the exit status is 1 when it failed" },
+    { "wait", "wait for the end of the job; exit 1 if it failed" },
     { "print", "print the script and stop" },
     { "json", "print the job's number and script as JSON" },
     { "quiet", "print the job's number only" },

@@ -18,7 +18,7 @@ return {
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
-    { "accept-device", "use the cluster's samples even if they are of another device" },
+    { "accept-device", "accept samples of a device other than the cluster's" },
     { "devices", "N", "keep only plans on this many devices", kind = "count" },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device or memory_bytes",
       default = "step_seconds" },

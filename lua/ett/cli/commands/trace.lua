@@ -400,8 +400,8 @@ return {
     .. "                     [--json | --csv] [--html FILE]\n"
     .. "       ett trace --all DIR DIR ...     one row per trace\n"
     .. "       ett trace --diff DIR DIR        compare two traces\n"
-    .. "       ett trace DIR --against PLAN.lua|NAME=VALUE ...   measured beside predicted\n"
-    .. "       ett trace DIR --read-plan       the plan that the trace shows\n"
+    .. "       ett trace DIR --against PLAN.lua|NAME=VALUE ...   compare with an estimate\n"
+    .. "       ett trace DIR --read-plan       the plan inferred from the trace\n"
     .. "       ett trace DIR --what-if CHANGE  the recorded run with a change\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
@@ -411,12 +411,12 @@ return {
     { "all", "every metric; with several folders, one row for each" },
     { "list-metrics", "list the metrics (--json: with definitions and units)" },
     { "diff", "compare two traces" },
-    { "against", "PLAN", "compare with an estimate: PLAN.lua, fields NAME=VALUE, or auto (read off the trace)",
+    { "against", "PLAN", "compare with an estimate: PLAN.lua, fields NAME=VALUE, or auto (inferred from the trace)",
       many = true },
     { "samples", "FOLDER", "with --against: predict from these sample tables first (ett samples from-trace)" },
     { "what-if", "CHANGE", "replay the run with a change: 'attention*0.5', 'link.intra*2', 'host*0.5', "
       .. "'rank 0 not late', 'dp=8->64'", many = true },
-    { "read-plan", "print the plan and the model read off the trace, and the certainty of each field" },
+    { "read-plan", "print the plan and the model inferred from the trace, with the certainty of each field" },
     { "json", "print JSON" },
     { "output-json", "same as --json" },
     { "csv", "print CSV: field and value of metrics; with several folders, one line for each" },
@@ -424,12 +424,12 @@ return {
     { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives; with --against predictions" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
-    { "launched-only", "exclude device rows that no recorded call launched, as at the start of a recording" },
+    { "launched-only", "exclude device rows without a recorded launch call, as at the start of a recording" },
     { "profile-mode", "MODE", "format of the files; auto detects it by content",
       choices = { "auto", "torch", "nsys", "tpu" } },
     { "align", "MODE", "how to match collectives over ranks (none: as recorded)",
       choices = { "auto", "none", "clocks", "force" } },
-    { "tolerance-us", "US", "greatest median difference of ends between ranks when matching", kind = "number",
+    { "tolerance-us", "US", "largest median difference between the ends of matched collectives", kind = "number",
       least = 0, most = 1e9 },
     { "collective", "KIND", "collective for the Hockney fit (all_reduce)" },
     { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },

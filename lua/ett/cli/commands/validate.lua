@@ -34,7 +34,7 @@ local function print_group(group)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
   if group.fields_read then
-    print(("# %s: %d of %d fields of the sampled models and plans were read right off the traces"):format(
+    print(("# %s: %d of %d fields of the sampled models and plans were inferred correctly from the traces"):format(
       group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
@@ -136,10 +136,10 @@ return {
   starts = true,
   summary = "train small transformers on this machine and compare with their prediction",
   usage = "validate [--backend NAME] [--layouts LIST] [--out DIR] [option ...]",
-  description = "Samples operators and collectives, predicts training steps from the samples, executes them, and\n"
+  description = "Samples operators and collectives, predicts training steps from the samples, runs them, and\n"
     .. "prints both times. A layout is data x tensor parallel ranks; pp2 is a pipeline of two stages.\n"
-    .. "On processors, samples and steps alternate. Surplus ranks share processors. All layouts take 6 GB.\n"
-    .. "'others' is the share of the steps in which other programs had a processor.\n"
+    .. "On CPUs, samples and steps alternate. Surplus ranks share processors. All layouts need 6 GB.\n"
+    .. "'others' is the share of processor time that other programs used during the steps.\n"
     .. "With torch, a plain PyTorch GPT is trained by one process and by two with\n"
     .. "DistributedDataParallel, alternating with models of other sizes. These are recorded; the predictions\n"
     .. "use samples that ett takes from their traces.\n"
@@ -149,18 +149,18 @@ return {
       choices = { "cpu", "cuda", "torch" } },
     { "layouts", "LIST", "of 1x1, 2x1, 1x2, 2x2, pp2 (default: 1x1 and 2x1; without MPI, and with cuda, 1x1)",
       kind = "list" },
-    { "thorough", "on processors: all layouts, twice the steps, and the whole sampling campaign" },
+    { "thorough", "on CPUs: all layouts, twice the steps, and the whole sampling campaign" },
     { "device", "K", "with cuda: the GPU to use", kind = "integer", least = 0 },
-    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 where the GPU and cuDNN have it); cpu: fp32" },
+    { "precision", "NAME", "with cuda: bf16 or fp32 (default: bf16 if the GPU and cuDNN support it); cpu: fp32" },
     { "no-check", "skip the check of each operator's outputs against double precision" },
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
-    { "configurations", "N", "how many of the twelve", kind = "count", default = 12 },
-    { "steps", "N", "undisturbed steps of each (default: 12; on processors without --thorough 6, of at most 3 N)",
+    { "configurations", "N", "number of model configurations, at most twelve", kind = "count", default = 12 },
+    { "steps", "N", "undisturbed steps of a configuration (default: 12; on CPUs without --thorough 6; at most 3 N run)",
       kind = "count", most = 10000 },
-    { "scale", "X", "relative size of the sampling campaign (default: 1; on processors without --thorough 0.2)",
+    { "scale", "X", "relative size of the sampling campaign (default: 1; on CPUs without --thorough 0.2)",
       kind = "positive", most = 100 },
     { "lines", "print every operator and collective of each configuration" },
-    { "worker", "FILE", "used by the ranks of a layout" },
+    { "worker", "FILE", "internal: run as a rank of a layout" },
     { "json", "print JSON" },
     { "quiet", "print nothing" },
   },
