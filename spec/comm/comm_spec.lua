@@ -22,7 +22,7 @@ describe("ett.comm", function()
     assert.near(bytes * 7 / 8 / 200e9, estimate("all_to_all", bytes, 1, 8).seconds, 1e-3)
   end)
 
-  it("is free for one rank and for nothing", function()
+  it("takes no time for one rank or for zero bytes", function()
     assert.equal(0, estimate("all_reduce", 1e9, 1, 1).seconds)
     assert.equal(0, estimate("all_gather", 0, 4, 8).seconds)
   end)
@@ -44,7 +44,7 @@ describe("ett.comm", function()
     assert.equal("ring", estimate("all_reduce", 1e9, 2, 8).model)
   end)
 
-  it("shares a node's cards between the groups that stand on it", function()
+  it("shares a node's cards between the groups on it", function()
     local alone = estimate("all_reduce", 1e10, 4, 1, 1)
     local shared = estimate("all_reduce", 1e10, 4, 1, 8)
     assert.near(25e9, alone.bus_bandwidth, 1)
@@ -55,7 +55,7 @@ describe("ett.comm", function()
     inter.bandwidth_per_node = 200e9
   end)
 
-  it("reads a measured curve, and goes on below it along the line of its first two points", function()
+  it("reads a measured curve, and extends it below by the line through its first two points", function()
     local curve = { 1e6, 20e9, 1e8, 180e9 }
     local measured = { name = "measured", gpus_per_node = 8,
       links = { intra = { bandwidth = 200e9, curves = { [8] = curve } } } }
@@ -78,7 +78,7 @@ describe("ett.comm", function()
     assert.error_matches(function() comm.law { stream } end, "a line of the law changed while it was read")
   end)
 
-  it("takes the fastest of some laws, each by its slowest stream", function()
+  it("takes the fastest of several laws, each limited by its slowest stream", function()
     local curve = { 1e4, 5e9, 1e6, 20e9, 1e9, 25e9 }
     for seed = 1, 50 do
       local function between(a, b) return a + (b - a) * (seed * (a + 3) * 0.618 % 1) end
@@ -113,7 +113,7 @@ describe("ett.comm", function()
     end
   end)
 
-  it("answers every kind and cluster of one placement as on its own", function()
+  it("gives one placement the same times for every kind and cluster, in any order", function()
     local curves = { all_reduce = { [8] = { 1e3, 1e9, 1e9, 3e11 } }, all_gather = { [8] = { 1e3, 5e8, 1e9, 2e11 } } }
     local measured = { name = "measured", gpus_per_node = 8, links = { inter = inter,
       intra = { bandwidth = 200e9, latency = 3e-6, curves = curves } } }
@@ -128,7 +128,7 @@ describe("ett.comm", function()
     end
   end)
 
-  it("says what is missing or wrong", function()
+  it("reports missing and wrong arguments", function()
     local function message(...)
       local ok, why = pcall(...)
       assert.is_false(ok)

@@ -46,7 +46,7 @@ end
 local function near(wanted, got) assert.near(wanted, got, 2e-3 * wanted) end
 
 describe("a cluster of tiers", function()
-  it("of the two of `links` has the same digits", function()
+  it("with the two tiers of `links` gives the same digits", function()
     local pick = random_plans.generator(3)
     for _ = 1, 300 do
       local size, node, card = pick { 2, 4, 8 }, pick { 2e11, 4e11 }, pick { 1e10, 5e10 }
@@ -64,7 +64,7 @@ describe("a cluster of tiers", function()
     end
   end)
 
-  it("gives a group its share of what leaves a leaf", function()
+  it("gives a group its share of a leaf's uplinks", function()
     local c = pods(nil, { collectives = { all_reduce = "ring" } })
     -- 32 rings of one rank a leaf: 32 cards of 50 GB/s leave it, oversubscribed twice.
     near(big * 2 * 3 / 4 / (32 * 50e9 / 2 / 32), seconds(c, "all_reduce", big, "data", { tp = 32, dp = 4 }))
@@ -90,7 +90,7 @@ describe("a cluster of tiers", function()
     near(big / 12.5e9, seconds(c, "send_recv", big, "pp", { tp = 8, pp = 4 }))
   end)
 
-  it("counts groups inside a unit of links of its own, where others leave it", function()
+  it("counts groups inside a unit with separate links (through = false)", function()
     local function racks(node, rack)
       return cluster_module.get { name = "racks", summary = "x", source = "x", device = "h100_sxm", tiers = {
         { name = "node", size = node, bandwidth = 400e9, latency = 0, source = "x" },
@@ -113,7 +113,7 @@ describe("a cluster of tiers", function()
     near(big / 400e9, seconds(c, "send_recv", big, "pp", { pp = 8, dp = 8, order = "pp-tp-cp-ep-dp" }))
   end)
 
-  it("answers by a measured curve where a group is alone", function()
+  it("uses a measured curve if a group is alone in its unit", function()
     local c = pods({ [2] = { curves = { [16] = { 1e6, 1e10, 1e9, 4e10 } } } })
     local two = collectives.time(c, "all_reduce", 1e9, place(c, "data", { dp = 16 }))
     assert.is_true(two.measured)
@@ -135,7 +135,7 @@ describe("a cluster of tiers", function()
       + 2e-5 + bytes / 32 / 2 / 25e9), seconds(c, "all_reduce", bytes, "data", { dp = 64 }), 1e-9)
   end)
 
-  it("takes a number of nodes for neighbouring nodes, as the rank map has them", function()
+  it("places a number of nodes as neighbouring nodes of the rank map", function()
     for _, rails in ipairs { 8, 2, 1 } do
       local c = pods({ [2] = { rails = rails } })
       for _, kind in ipairs(require("ett.comm").kinds()) do
@@ -158,7 +158,7 @@ describe("a cluster of tiers", function()
     assert.equal(2, place(c, "data", { dp = 32 }).tiers[2].units) -- leaves of four nodes are 16 devices now
   end)
 
-  it("ends where its last tier does", function()
+  it("refuses groups beyond its last tier", function()
     local c = pods({ [3] = { size = 64 } })
     local model = random_plans.llama(8)
     assert.matches("the plan needs 128 devices, pods has 64", message(estimate.new, { model = model, cluster = c,
@@ -197,7 +197,7 @@ local function needed(kind, lists, below, tier, bytes, in_switch)
 end
 
 describe("every model of communication", function()
-  it("takes no less than all groups at once must move, on 300 random layouts of two to four tiers", function()
+  it("is at least the transfer time of all concurrent groups: 300 random layouts, two to four tiers", function()
     local pick, ranks, tried = random_plans.generator(11), require "ett.plan.ranks", 0
     for _ = 1, 300 do
       local p, sizes, cards = rank_map.random(pick, false)
@@ -240,7 +240,7 @@ describe("every model of communication", function()
 end)
 
 describe("models of communication", function()
-  it("in switches move each buffer once, and the halves by direction", function()
+  it("in switches move each buffer once per direction", function()
     local reduces = { reduces = true, bandwidth = { send = 100e9, receive = 300e9 } }
     local c = pods({ reduces })
     local function at(kind) return collectives.time(c, kind, big, place(c, "tp", { tp = 8 })) end
@@ -253,7 +253,7 @@ describe("models of communication", function()
     assert.is_true(collectives.time(c, "all_reduce", big, place(c, "data", { dp = 16 })).model ~= "in_switch")
   end)
 
-  it("regroup an all-to-all by node where messages cost more than bytes", function()
+  it("regroup an all-to-all by node if messages cost more than bytes", function()
     local slow = { { message_latency = 1e-6 }, { message_latency = 1e-5 }, { message_latency = 1e-5 } }
     local function at(bytes, model)
       local c = pods(slow, { collectives = { all_to_all = model } })
@@ -292,7 +292,7 @@ describe("models of communication", function()
       os.execute("rm -r " .. folder)
     end)
 
-    it("answer where a cluster names them, with the tiers at hand", function()
+    it("are used if a cluster names them, and get its tiers", function()
       local answer = own "return r.ranks + r.tiers[2].members + r.tiers[3].below / 1000, 7e9"
       assert.equal("own", answer.model)
       assert.near(16 + 1 + 4 / 1000, answer.seconds, 1e-12) -- 16 ranks, one a node, on four leaves
@@ -305,7 +305,7 @@ describe("models of communication", function()
       assert.matches("all_reduce %(dp%)[^\n]*assumed %(own, links of leaf%)", tostring(e))
     end)
 
-    it("may be timers, made once for a place", function()
+    it("may be timers, made once per placement", function()
       local function timed(body)
         write("own", ("return { name = 'own', summary = 's', kinds = { 'all_reduce' }, timer = function(r)\n%s end }")
           :format(body))
@@ -330,7 +330,7 @@ describe("models of communication", function()
         message(pods, nil, { collectives = "own" }), 1, true)
     end)
 
-    it("are refused by file and line for what they return", function()
+    it("are refused for wrong results, with file and line", function()
       local number = "own.lua:2: collective 'own': seconds must return a number of at least 0, or nil, got "
       for body, wanted in pairs {
         ["return 0/0"] = number .. "NaN", ["return -1"] = number .. "-1", ["return 'fast'"] = number .. "'fast'",
@@ -342,7 +342,7 @@ describe("models of communication", function()
       end
     end)
 
-    it("are refused when they are found but cannot serve", function()
+    it("are refused for kinds that they do not support", function()
       assert.matches("own.lua: kinds: unknown collective 'all_reduces'; did you mean 'all_reduce'?",
         message(own, "return 1", "{ 'all_reduces' }"), 1, true)
       write("own", "return 3")

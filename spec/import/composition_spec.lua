@@ -26,7 +26,7 @@ describe("the composition of estimate-train-time", function()
     end
   end)
 
-  it("refuses sizes whose product leaves 64 bits", function()
+  it("refuses sizes whose product exceeds 64 bits", function()
     local ok, raised = pcall(composition.layout, plan { b = 10000000, l = 10000000, dim = 10000000 })
     assert.is_false(ok)
     assert.equal("b * l * dim must be below 9e18, got 1e+21", tostring(raised))

@@ -23,7 +23,7 @@ local function copy_rows(from, to)
   end
 end
 
-describe("every configuration that crashed the reference", function()
+describe("every configuration that crashed estimate-train-time", function()
   local golden = json.read(reference .. "/golden.json")
   if not golden or not package.searchpath("ett.profile", package.path) then
     it("is skipped", function() pending("reference data are not at " .. reference) end)

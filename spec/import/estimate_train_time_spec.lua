@@ -56,9 +56,9 @@ describe("reference composition", function()
     end
   end
 
-  it("saw the working configurations", function() assert.equal(16, working) end)
+  it("includes the working configurations", function() assert.equal(16, working) end)
 
-  it("says which layers the tool loses", function()
+  it("reports the layers that the tool loses", function()
     local run = configs.q01_pp16_negative_tail
     local result = reference.predict(reference.check(run.config, "q01"),
       reference.timings(run.model_calls, "calls.json"))
@@ -89,12 +89,12 @@ describe("reference composition", function()
     end)
   end
 
-  it("takes 1.26e9 for a number", function()
+  it("reads 1.26e9 as a number", function()
     local config = reference.check(configs["x_bucket_string_1.26e9"].config, "plan.yml")
     assert.equal(1260000000, config.plan.comm_bucket)
   end)
 
-  it("names the call that a list of times lacks", function()
+  it("names a call missing from a list of times", function()
     local run = configs.llemma_7b_4_2_2_P
     local calls = table.move(run.model_calls, 2, #run.model_calls, 1, {})
     local ok, raised = pcall(reference.predict, reference.check(run.config, "a.yml"),
@@ -103,7 +103,7 @@ describe("reference composition", function()
     assert.equal("calls.json: has no time of operator 'embedding_fp16_fwd'", tostring(raised))
   end)
 
-  it("keeps a recorded negative time and says so", function()
+  it("keeps a recorded negative time and reports it", function()
     local run = configs.p17_mp3_dp3_nondivisible
     local result = reference.predict(reference.check(run.config, "p17"),
       reference.timings(run.model_calls, "calls.json"))

@@ -404,7 +404,7 @@ describe("a Hugging Face configuration", function()
     end)
   end
 
-  it("counts to the last weight where its class has no odd one", function()
+  it("gives the exact parameter count of regular model classes", function()
     for _, name in ipairs { "bloom-560m", "bloom", "falcon-7b", "falcon-40b", "falcon-rw-1b", "deepseek-v2",
       "deepseek-v2-lite", "gpt-neox-20b", "gpt2-xl", "opt-6.7b", "qwen3-8b", "gemma2-9b", "phi-2", "olmoe", "starcoder",
       "starcoder2-7b", "command-r-plus", "stablelm-2-1_6b", "gpt-j-6b", "glm-4-9b-0414", "glm-4-32b-0414", "dbrx",
@@ -508,7 +508,7 @@ describe("a Hugging Face configuration", function()
     assert.matches("window of 4096 tokens: 0.75 of attention to all", inside.detail, 1, true)
   end)
 
-  it("follows routers that choose groups of experts first", function()
+  it("supports routers that choose groups of experts first", function()
     local m = built(changed("deepseek-v3", { n_group = 8, topk_group = 4 }))
     assert.same({ 8, 4 }, { m.hyper.expert_groups, m.hyper.top_groups })
     assert.is_nil(built(changed("deepseek-v3", { n_group = 1, topk_group = 1 })).hyper.expert_groups)
@@ -611,7 +611,7 @@ describe("a Hugging Face configuration", function()
       message(changed("deepseek-v3", { v_head_dim = json.null })), 1, true)
   end)
 
-  it("with absurd, null or wrong values names each", function()
+  it("with impossible, null or wrong values is refused with each of them", function()
     local base = "mistral-7b"
     assert.matches("missing field 'num_hidden_layers' or 'n_layer'",
       message(changed(base, { num_hidden_layers = json.null })), 1, true)

@@ -34,7 +34,7 @@ describe("flags of a script", function()
     return table.concat(words, " ")
   end
 
-  it("are expanded as a shell does", function()
+  it("are expanded as in a shell", function()
     local wanted = "num-layers=32 hidden-size=4096 nnodes=4,x.py seq-length=2048 save=$1 split=9,1 bf16= x=$HOME"
     assert.equal(wanted, flags [=[
 #!/bin/bash
@@ -48,7 +48,7 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
-  it("are those of branches that hold, never of messages and options of the script itself", function()
+  it("are those of active branches, not of messages or the script's own options", function()
     assert.equal("num-layers=61 vp=2 fp8-format=hybrid", flags [=[
 VPP=2
 NAME=
@@ -68,7 +68,7 @@ if [ -z "$NAME" ]; then ARGS+=" --fp8-format hybrid"; fi
 torchrun x.py $ARGS]=])
   end)
 
-  it("may stand in a text, on several lines, and behind conditions", function()
+  it("may be in quoted text, on several lines, and after conditions", function()
     assert.equal("num-layers=24 swiglu= fp16= lr=1", flags [[
 GPT_ARGS="
     --num-layers 24 \
@@ -84,7 +84,7 @@ if [ "$KIND" == whole ]; then X="--wrong 1"; elif [ "$KIND" != whole ]; then X="
 python pretrain_gpt.py $GPT_ARGS $X]])
   end)
 
-  it("are those of the first branch that holds", function()
+  it("are those of the first active branch", function()
     local function chosen(first)
       return flags(("KIND=7B\nTP=2\nif %s; then\nX='--first'\nelif [ $KIND = 7B ]; then\nX='--second'\n"
         .. "else\nX='--third'\nfi\n"):format(first))
@@ -165,7 +165,7 @@ torchrun --nnodes $NODES --nproc_per_node $GPUS x.py --seq-length ${1:-"4096"}]=
 end)
 
 describe("Megatron-LM's flags", function()
-  it("do not list 10^12 layers", function()
+  it("do not expand 10^12 layers", function()
     assert.matches("field 'layers' must be at most 65536, got 1000000000000", message(
       "--num-layers 1000000000000 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
       .. "--num-experts 4 --moe-layer-freq 1", { dp = 1 }), 1, true)
@@ -335,14 +335,14 @@ describe("Megatron-LM's flags", function()
       run.model.notes)
   end)
 
-  it("that the file does not set are given as words", function()
+  it("that the file does not set can be given as words", function()
     local run = read("--num-layers $L --hidden-size 256 --num-attention-heads 4 --vocab-size 9 --seq-length $S "
       .. "--tensor-model-parallel-size ${TP} --global-batch-size ${GBS}",
       { dp = 2, tp = 2, seq = 64, micro_batches = 4 }, { layers = 8 })
     assert.same({ 2, 64, 8, 4 }, { run.plan.tp, run.plan.seq, run.model.hyper.layers, run.plan.micro_batches })
   end)
 
-  it("may say true and false", function()
+  it("may have the values true and false", function()
     local plan = read(small .. "--tensor_model_parallel_size 2 --sequence_parallel true --bf16 false --fp16 true",
       { dp = 1 }).plan
     assert.same({ true, "fp16" }, { plan.sequence_parallel, plan.dtype })
@@ -549,7 +549,7 @@ describe("a plan as Megatron-LM's flags", function()
       { "--pipeline-model-parallel-layout 'E|(t|)*94L'" })
   end)
 
-  it("gives hybrids back by their pattern of layers", function()
+  it("reproduces hybrids by their pattern of layers", function()
     for _, case in ipairs { { "nemotron-h-8b" }, { "mamba2-2.7b" }, { "nemotron-h-8b", { layers = 26 } } } do
       local model = model_module.new(case[1], case[2])
       local plan = { seq = 1024, micro_batches = 2, stack = "megatron" }
@@ -565,7 +565,7 @@ describe("a plan as Megatron-LM's flags", function()
     end
   end)
 
-  it("says what has no flag", function()
+  it("lists the settings without a flag", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
       plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
     local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
@@ -577,7 +577,7 @@ describe("a plan as Megatron-LM's flags", function()
       text:match "^[^\n]*")
   end)
 
-  it("says so for each public model that its flags do not give back", function()
+  it("reports each public model that its flags do not reproduce", function()
     local different, cluster = 0, require("ett.profile.cluster").get "dgx_h100"
     local plan_module = require "ett.plan"
     for _, name in ipairs(require("ett.base.find").names "lua/models") do

@@ -78,7 +78,7 @@ describe("an output of nccl-tests", function()
       assert.same({ "all_reduce", 2, 2, "Tesla K80" }, { run.kind, run.ranks, run.hosts, run.device })
     end)
 
-  it("is refused with the line where it is none, or no measurement", function()
+  it("is refused with the line if it is no such output or no measurement", function()
     local cases = {
       ["'run.txt': no output of nccl-tests: no line 'size count type … time algbw busbw'"] = "hello\n\0\255\n",
       ["'run.txt': the table of nccl-tests has no row"] = all_reduce:gsub("\n +%d[^\n]*", ""),
@@ -140,7 +140,7 @@ describe("a curve of nccl-tests in a cluster file", function()
     end
   end)
 
-  it("is added beside others, and replaced only where that is asked", function()
+  it("is added to other curves, and replaced only with --replace", function()
     local _, _, once = add(mine, read(all_reduce))
     assert.matches("already; %-%-replace replaces it", message(add, once, read(all_reduce)))
     local _, _, twice = add(once, read(all_reduce), { replace = true })
@@ -154,7 +154,7 @@ describe("a curve of nccl-tests in a cluster file", function()
     assert.equal(mine:sub(1, 100), thrice:sub(1, 100))
   end)
 
-  it("goes to the tier that joins the ranks", function()
+  it("is written to the tier that joins the ranks", function()
     local tiers = head .. "  tiers = { { name = \"node\", size = 8, bandwidth = 300e9, source = \"x\" },\n"
       .. "    { name = \"leaf\", size = 16, bandwidth = 25e9, source = \"{\" },\n"
       .. "    { name = \"spine\", bandwidth = 25e9, source = \"z\" } },\n}\n"
@@ -169,7 +169,7 @@ describe("a curve of nccl-tests in a cluster file", function()
       message(add, mine, read(two_hosts)), 1, true)
   end)
 
-  it("is printed where the file is not plain tables, which stays as it is", function()
+  it("is printed if the file is not plain tables; the file is unchanged", function()
     local computed = mine:gsub("links = {", "links = (function(t) return t end) {")
     assert.matches("is not written as plain tables; add this to its 'curves = { all_reduce = { … } }'",
       message(add, computed, read(all_reduce)), 1, true)

@@ -10,7 +10,7 @@ describe("published measured steps", function()
   local by_id = {}
   for _, row in ipairs(rows) do by_id[row.id] = row end
 
-  it("are read for what they state", function()
+  it("are read field by field", function()
     local plan = published.plan(by_id["neox_A100_GPT_20B_8-4-4"], "fp16")
     assert.same({ 5, 6, 6, 6, 6, 6, 6, 3 }, plan.split)
     assert.equal(1, plan.zero)
@@ -39,7 +39,7 @@ describe("published measured steps", function()
     assert.equal(8 * 8, published.stack(by_id["internevo_7b_tp1_z8_512"]).gradient_copy_bytes)
   end)
 
-  it("find the cluster of a device by its name, and answer an open layout", function()
+  it("find the cluster of a device by its name, and choose missing layouts", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",
       ["TPU v5e"] = "tpu_v5e", ["V100-SXM3-32GB"] = "v100", A100 = "a100_sxm", ["H100 PCIe 80GB"] = "h100_pcie",
@@ -56,7 +56,7 @@ describe("published measured steps", function()
     assert.same({ "attention", "overlap_grad_reduce", "gradient_dtype", "recompute" }, unknown)
   end)
 
-  it("are answered nearly all, and printed in groups that count duplicates once", function()
+  it("are nearly all estimated, and printed in groups that count duplicates once", function()
     local bench = require("ett.base.find").load_file(require("ett.host").root .. "/spec/bench/published.lua")
     local some = {} -- every sixth row; `ett bench published` runs all of them
     for i = 1, #rows, 6 do some[#some + 1] = rows[i] end

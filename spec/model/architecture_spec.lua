@@ -24,7 +24,7 @@ local function bytes_of(model, plan, group, pass)
 end
 
 describe("bundled architectures", function()
-  it("have the parameters that their models are known for", function()
+  it("have the published parameter counts of their models", function()
     assert.equal(6738415616, architecture.parameters(architecture.new("llama", llama)))
     assert.equal(70553706496, architecture.parameters(architecture.new("llama",
       { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, vocab = 128256, ffn = 28672 })))
@@ -37,12 +37,12 @@ describe("bundled architectures", function()
       vocab = 50257, max_positions = 1024 })))
   end)
 
-  it("count Qwen2-7B, whose queries, keys and values alone have biases", function()
+  it("count Qwen2-7B, which has biases only for queries, keys and values", function()
     assert.equal(7615616512, architecture.parameters(architecture.new("llama", { layers = 28, hidden = 3584,
       heads = 28, kv_heads = 4, ffn = 18944, vocab = 152064, qkv_bias = true })))
   end)
 
-  it("conserve layers: counted, not copied", function()
+  it("keep repeated layers as one entry with a count", function()
     local model = architecture.new("llama", llama)
     assert.equal(3, #model.layers)
     assert.equal(32, model.layers[2].count)
@@ -65,7 +65,7 @@ describe("bundled architectures", function()
     end
   end)
 
-  it("leave the layers dense that first_dense_layers and moe_every say", function()
+  it("have dense layers as first_dense_layers and moe_every define", function()
     local model = architecture.new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 1000, experts = 4,
       top_k = 1, first_dense_layers = 2, moe_every = 2 })
     local names = {}
@@ -109,7 +109,7 @@ describe("tensor parallelism", function()
     assert.same(both, kinds)
   end)
 
-  it("exchanges nothing over tp around experts that are whole on their ranks", function()
+  it("has no tp collective around experts that are not split over tp (etp = 1)", function()
     local model = architecture.new("mixtral", { layers = 1, hidden = 4096, heads = 32, vocab = 32000, ffn = 14336,
       experts = 8, top_k = 2 })
     local sp = { tp = 4, ep = 2, micro_batch = 2, seq = 2048, dtype = "bf16", sequence_parallel = true }
@@ -128,7 +128,7 @@ end)
 describe("plain lists", function()
   local names = { "RMSlayernorm", "linear1", "RoPE", "flash_atten", "linear2", "RMSlayernorm", "res_add", "linear3",
     "gelu", "linear4", "res_add" }
-  it("become layers with their collectives found", function()
+  it("become layers, with collectives inserted", function()
     local model = model_module.list(names, { layers = 32, hidden = 4096, heads = 32, vocab = 50257 })
     local plan = { tp = 2, micro_batch = 4, seq = 4096, dtype = "fp16" }
     assert.equal((2 * 32 + 1) * 2.0 * 4 * 4096 * 4096 + 3 * 4 * 4 * 4096, bytes_of(model, plan, "tp", "forward"))
@@ -200,7 +200,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     assert.is_truthy(all.hidden and all.every)
   end)
 
-  it("treats copied operators as their originals: the declaration counts, not the name", function()
+  it("treats renamed copies of operators by their declared fields, not by their names", function()
     local names = { "rms_norm", "linear_qkv", "flash_attention", "linear_proj", "moe_router", "expert_linear1",
       "expert_linear2" }
     local own = { table.unpack(names) }
@@ -236,7 +236,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     return table.concat(names, " ")
   end
 
-  it("moves tokens to experts and back if its layer lists the router alone", function()
+  it("gets both token-moving operators if its layer lists only the router", function()
     assert.equal("moe_router moe_permute expert_exchange expert_linear1 expert_linear2 expert_exchange "
       .. "moe_unpermute gelu", ran("'moe_router', { collective = 'expert_exchange' }, 'expert_linear1', "
       .. "'expert_linear2', { collective = 'expert_exchange' }, 'gelu'"))
@@ -247,7 +247,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
       .. "moe_unpermute", ran "'moe_router', 'expert_linear1', 'moe_router', 'expert_linear2'")
   end)
 
-  it("moves tokens only where its layer says, if it lists one of both operators", function()
+  it("gets no further token-moving operator if its layer lists one of the two", function()
     assert.equal("moe_router expert_linear1 moe_unpermute", ran "'moe_router', 'expert_linear1', 'moe_unpermute'")
     assert.equal("moe_permute moe_router expert_linear1", ran "'moe_permute', 'moe_router', 'expert_linear1'")
   end)
@@ -259,7 +259,7 @@ return { summary = "s", schema = { every = { "count", default = 3, help = "layer
     end
   end)
 
-  it("adds nothing to a router of the user that says nothing of moves", function()
+  it("adds no operators for a user's router without the field 'moves'", function()
     assert.equal("moe_router expert_linear1", ran("'moe_router', 'expert_linear1'", [[
 return { name = "moe_router", summary = "all of routing", schema = { tokens = "count" },
   shape = function(c) return { tokens = c.seq } end, flops = function() return 1.0 end,
@@ -279,7 +279,7 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
     assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
   end)
 
-  it("is refused for fields of 'with' and for numbers that cannot be", function()
+  it("is refused for wrong fields of 'with' and for impossible numbers", function()
     local plan = { seq = 64, micro_batch = 1, tp = 2 }
     local function run(ops)
       local model = built(ops)
@@ -298,8 +298,8 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
   end)
 end)
 
-describe("a collective of one's own", function()
-  it("runs once for each entry unless it says how often", function()
+describe("a user's collective", function()
+  it("runs once for each entry unless 'times' is given", function()
     local c = { tp = 4, dtype = "bf16" }
     local entry = { collective = "all_reduce", group = "tp", elements = function() return 1000 end }
     local list = collective.expand(entry, c)
@@ -312,7 +312,7 @@ describe("a collective of one's own", function()
 end)
 
 describe("collective names", function()
-  it("accept the reference's", function()
+  it("accept the names of estimate-train-time", function()
     assert.equal("all_reduce", collective.kind "allreduce_large")
     assert.equal("send_recv", collective.kind "p2p")
     assert.matches("unknown collective 'all_gatter'; did you mean 'all_gather'",

@@ -82,7 +82,7 @@ describe("the FLOPs of a scan", function()
     assert.is_true(math.abs(op.flops(s, "forward") - 2.0 * (count + inverse)) < 1e-6 * op.flops(s, "forward"))
   end)
 
-  it("grow with the tokens, not with their square; attention's do", function()
+  it("grow linearly with the tokens; those of attention quadratically", function()
     for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, lightning_indexer = 2 } do
       local op = operator.get(name)
       local function flops(seq)
@@ -96,7 +96,7 @@ end)
 
 describe("mixers", function()
   local jamba = "jamba-v0.1"
-  it("take the place of attention in the layers that layer_types names", function()
+  it("replace attention in the layers that layer_types names", function()
     assert.equal("embedding x1; dense, Mamba x1; sparse, Mamba x1; dense, Mamba x1; sparse, Mamba x1; "
       .. "dense, full attention x1; sparse, Mamba x1; dense, Mamba x1; sparse, Mamba x1; head x1",
       layers_of(model_module.new(jamba, { layers = 8 })))
@@ -123,7 +123,7 @@ describe("mixers", function()
     end
   end)
 
-  it("take the place of attention in every layer with `mixer`", function()
+  it("replace attention in every layer with `mixer`", function()
     local model = model_module.new("llama3-8b", { mixer = "mamba2" })
     local _, list = items_of(model, 2, { tp = 1, micro_batch = 1, seq = 64 })
     assert.equal("rms_norm, linear_mixer_in, mixer_conv, ssd_scan, gated_norm, linear_mixer_out, residual_add",
@@ -139,7 +139,7 @@ describe("mixers", function()
     end
   end)
 
-  it("refuse context parallelism and lists that cannot be", function()
+  it("refuse context parallelism and impossible lists", function()
     assert.matches("plan: cp = 2: ett has no context parallelism of state-space and linear-attention layers; the "
       .. "nearest is 1; nearest passing plans on 2 devices: ",
       message(estimate.new, { model = model_module.new "mamba2-2.7b", cluster = "dgx_h100",
@@ -162,7 +162,7 @@ describe("mixers", function()
   end)
 end)
 
-describe("attention that does not see all tokens", function()
+describe("attention to a part of the tokens", function()
   it("inside chunks counts the pairs of each chunk", function()
     local model = model_module.new("llama4-scout", { layers = 4, attention_chunk = 64 })
     local inside = items_of(model, 2, { tp = 2, micro_batch = 2, seq = 256 }).flash_attention
@@ -204,7 +204,7 @@ describe("multi-token prediction", function()
     assert.equal(count(1) - count(0), count(2) - count(1))
   end)
 
-  it("makes GLM-4.5 as large as its stored weights, which hold embedding and head twice", function()
+  it("gives GLM-4.5 the size of its stored weights, which contain embedding and head twice", function()
     for name, stored in pairs { ["glm-4.5"] = 358337791296, ["glm-4.5-air"] = 110468824832 } do
       local model = model_module.new(name, { mtp_layers = 1 })
       local twice = 2 * model.hyper.vocab * model.hyper.hidden
@@ -245,7 +245,7 @@ describe("an encoder", function()
       { patches.shape.tokens, patches.shape.in_features, patches.shape.out_features })
   end)
 
-  it("and a decoder have sequences of their own, joined by cross-attention", function()
+  it("and a decoder have separate sequences, joined by cross-attention", function()
     local model = model_module.new("t5-3b", { encoder_seq = 512 })
     assert.equal("embedding x1; first encoder x1; encoder x23; first decoder x1; decoder x23; head x1",
       layers_of(model))
@@ -294,10 +294,10 @@ describe("an encoder", function()
   end)
 end)
 
-describe("a law in an operator's file", function()
+describe("the function 'law' of an operator's file", function()
   local open = require("ett.profile.of_cluster").open
 
-  it("is the time on the devices that it knows", function()
+  it("gives the time on devices for which it returns one", function()
     local op = operator.get "gated_delta_rule"
     local shape = { batch = 1, seq = 8192, heads = 32, key_heads = 16, key_dim = 128, value_dim = 128, chunk = 64 }
     local cluster = require("ett.profile.cluster").get "dgx_h100"
@@ -314,7 +314,7 @@ describe("a law in an operator's file", function()
     assert.is_true(other:operator(op.name, shape, "bf16", "forward").seconds > 0)
   end)
 
-  it("are assumed, from half to twice, where no kernel of theirs was measured", function()
+  it("is replaced by an assumed time, from half to twice, if no kernel was measured", function()
     local c = { hidden = 2048, heads = 16, linear_key_heads = 16, linear_value_heads = 32, tp = 1, micro_batch = 1,
       seq = 1024 }
     local function answer(name, cluster, pass)

@@ -31,7 +31,7 @@ describe("model.huggingface", function()
       num_local_experts = 8, num_experts_per_tok = 2, tie_word_embeddings = false })
   end)
 
-  it("counts GPT-2's parameters but for its learned positions", function()
+  it("counts GPT-2's parameters, without its learned positions", function()
     local count = parameters { model_type = "gpt2", n_embd = 768, n_layer = 12, n_head = 12, vocab_size = 50257,
       n_positions = 1024 }
     assert.is_true(count == 124439808 or count == 124439808 - 1024 * 768, ("got %d"):format(count))

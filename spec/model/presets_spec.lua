@@ -22,7 +22,7 @@ describe("a preset", function()
     end)
   end
 
-  it("is there for each family that people name", function()
+  it("exists for each well-known model family", function()
     local names = " " .. table.concat(find.names "lua/models", " ")
     for word in ([[llama2 llama3 llama3.1 llama4 mistral mixtral qwen2 qwen2.5 qwen3 deepseek-v2 deepseek-v3 gemma
       gemma2 gemma3 phi gpt3 gpt-neox opt bloom falcon kimi-k2 glm-4.5 gpt-oss]]):gmatch "%S+" do
@@ -39,7 +39,7 @@ describe("a preset", function()
     assert.is_true(exact >= 76, exact)
   end)
 
-  it("is found whatever the case and signs, and by part of its name", function()
+  it("is found regardless of case and punctuation, and by a part of its name", function()
     for spelt, name in pairs { ["Llama-3-70B"] = "llama3-70b", llama3_1_8b = "llama3.1-8b",
       ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
       maverick = "llama4-maverick", ["meta-llama/Meta-Llama-3-70B"] = "llama3-70b",
@@ -48,7 +48,7 @@ describe("a preset", function()
     end
   end)
 
-  it("takes other hyper-parameters, and says so in its name", function()
+  it("accepts other hyper-parameters and shows them in its name", function()
     local built = model_module.new("llama3-70b", { layers = 40, vocab = 128256 })
     assert.equal("llama3-70b with layers=40", built.name)
     assert.same({ 40, 28672 }, { built.hyper.layers, built.hyper.ffn })
@@ -58,7 +58,7 @@ describe("a preset", function()
       message(model_module.new, "llama3-70b", { layer = 7 }))
   end)
 
-  it("that is ambiguous or unknown is named", function()
+  it("with an ambiguous or unknown name is refused", function()
     assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of them",
       message(model_module.new, "falcon"))
     assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", message(model_module.new, "lama3-70b"))
@@ -114,7 +114,7 @@ describe("a model's file", function()
 end)
 
 describe("defaults of hyper-parameters", function()
-  it("are those that an architecture sets whatever its width", function()
+  it("are constants of an architecture that do not depend on the width", function()
     local defaults = model_module.defaults "llama"
     assert.same({ "rms_norm", "rope", true }, { defaults.norm, defaults.position, defaults.gated_mlp })
     assert.is_nil(defaults.ffn)
@@ -122,7 +122,7 @@ describe("defaults of hyper-parameters", function()
     assert.equal("rms_norm", model_module.defaults("mixtral").norm)
   end)
 
-  it("are found of an architecture that needs fields of its own", function()
+  it("are found for an architecture with required fields", function()
     local command = require "command"
     local folder = command.folder()
     command.write(folder, "needs_fields.lua", [[return {
@@ -160,7 +160,7 @@ describe("an encoder_function_list among the hyper-parameters", function()
     return all
   end
 
-  it("is the repeated layer: its norm, its gate, and no other operator", function()
+  it("defines the repeated layer, with its norm and its gate", function()
     local built = model_module.new("llama", with { encoder_function_list = names })
     local seen = {}
     for _, entry in ipairs(built.layers[2].ops) do seen[#seen + 1] = entry.op end
@@ -176,7 +176,7 @@ describe("an encoder_function_list among the hyper-parameters", function()
     assert.equal(4 * 2 * 1024 * 4096 + 2 * 1024 * 1024 + 1024, architecture.parameters(plain))
   end)
 
-  it("keeps what the architecture says elsewhere: GPT-2's positions and tied head", function()
+  it("keeps the architecture's other parts: GPT-2's positions and tied head", function()
     local whole = model_module.new("gpt2")
     local listed = model_module.new("gpt2", { encoder_function_list = { "layer_norm", "linear_qkv", "flash_attention",
       "linear_proj", "residual_add", "layer_norm", "linear_up", "gelu", "linear_down", "residual_add" } })

@@ -39,7 +39,7 @@ describe("a dialect beside the script", function()
     assert.same({ name = "dropout", n = 7 }, op.sample_row.shape { n = 7 })
   end)
 
-  it("says which operator answers for a shape that lacks a field", function()
+  it("names the stand-in operator for a shape that lacks a field", function()
     write [[return { name = "mine", summary = "s", source = "s", stand_ins = { gelu = { lacks = "width",
       operator = "dropout", shape = function(s) return { tokens = s.tokens, width = 1 } end } } }]]
     local one = dialect.stand_ins("gelu")[1]

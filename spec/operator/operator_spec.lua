@@ -107,7 +107,7 @@ describe("laws of shapes", function()
     assert.equal(8 * op.parameters(eight), op.parameters(one))
   end)
 
-  it("moves every token to its experts and back: as many bytes as the router did that also moved them", function()
+  it("moves every token to its experts and back, with the bytes of a router that also moves them", function()
     local function sum(field, ...)
       local total = 0.0
       for _, name in ipairs { "moe_router", "moe_permute", "moe_unpermute" } do
@@ -158,13 +158,13 @@ describe("laws of shapes", function()
     end
   end)
 
-  it("says what does not divide", function()
+  it("reports dimensions that do not divide", function()
     assert.matches("heads = 32 must be divisible by tp = 3",
       message(operator.get("flash_attention").shape, with { tp = 3 }), 1, true)
   end)
 end)
 
-describe("the reference's names and samples", function()
+describe("names and samples of estimate-train-time", function()
   local names = { linear1 = "linear_qkv", linear2 = "linear_proj", linear3 = "linear_up", linear4 = "linear_down",
     linear_final = "lm_head", RMSlayernorm = "rms_norm", layernorm = "layer_norm", flash_atten = "flash_attention",
     RoPE = "rope", res_add = "residual_add", fillmask = "fill_mask", baddbmm = "bmm_qk", bmm = "bmm_pv",
@@ -176,7 +176,7 @@ describe("the reference's names and samples", function()
     for alias, name in pairs(names) do assert.equal(name, operator.get(alias).name) end
   end)
 
-  it("become shapes: the dimensions that the reference's predictors saw", function()
+  it("become shapes with the dimensions of the tool's predictors", function()
     local row = { mp = 2.0, b = 4.0, h = 32.0, l = 4096.0, dim = 4096.0 }
     local function shape(name) return operator.get(name).sample_row.shape(row) end
     local qkv = shape "linear1"
@@ -286,7 +286,7 @@ describe("a user's own operator", function()
     assert.equal("mine.lua: field 'name' must be the file's name 'mine', got 'other'", message(operator.get, "mine"))
   end)
 
-  it("is refused for a value that no kernel has, by file, line, field and value", function()
+  it("is refused for an impossible value, with file, line, field and value", function()
     local text = [[
 local op = { name = "odd", summary = "s", schema = { n = "count" } }
 function op.shape(c) return { n = c.n } end

@@ -29,7 +29,7 @@ describe("ett.primitives", function()
     assert.equal("tensor tensor tensor gemm kernel attention", table.concat(recorded, " "))
   end)
 
-  it("says which field of which primitive is wrong", function()
+  it("names the wrong field and its primitive", function()
     local cases = {
       { "unknown field 'trans_B'; did you mean 'trans_b'?",
         function(p, t) p.gemm { a = t, b = t, c = t, m = 2, n = 2, k = 2, trans_B = true } end },

@@ -15,7 +15,7 @@ local function row(field)
 end
 
 describe("the fields of a plan", function()
-  it("are the table of the README", function()
+  it("match the table of the README", function()
     local listed, declared = {}, {}
     for line in io.lines(host.root .. "/lua/ett/plan/README.md") do
       if line:match("^| `[%w_]+` | [%w_]+ | [^|]*| [^|]*| [^|]*|$") then listed[#listed + 1] = line end
@@ -24,7 +24,7 @@ describe("the fields of a plan", function()
     assert.equal(table.concat(declared, "\n"), table.concat(listed, "\n"))
   end)
 
-  it("are what C reads", function()
+  it("match the members that C reads", function()
     local core, declared = require("ett.step").plan_fields(), {}
     for _, field in ipairs(fields.list) do
       local c = field.c == true and field[1] or field.c and field.c[1]
@@ -35,7 +35,7 @@ describe("the fields of a plan", function()
     assert.same(declared, core)
   end)
 
-  it("need no other line of Lua: one more is checked, explained, swept and part of the program's key", function()
+  it("a new field needs one declaration: it is checked, shown in help, swept and part of the program's key", function()
     local rooms = { "^ett%.plan", "^ett%.step%.", "^ett%.search%.", "^ett%.cli%.fields$" }
     local function reload(module)
       local kept = {}

@@ -5,8 +5,8 @@ local plan_rules = require "ett.plan.rules"
 local random_plans = require "random_plans"
 local schema = require "ett.base.schema"
 
-describe("what follows from a plan", function()
-  it("is computed once for the values of the fields that the function read", function()
+describe("memoised functions of a plan", function()
+  it("are called once for equal values of the fields that they read", function()
     local calls, p, all = 0, { a = 1, b = 2 }, follows.new { a = true, b = true, c = true }
     local sum = all:first { function(q)
       calls = calls + 1
@@ -30,7 +30,7 @@ describe("what follows from a plan", function()
     assert.equal(4, calls)
   end)
 
-  it("depends on the fields that change alone, and counts these", function()
+  it("depend only on the changing fields that they read, and count them", function()
     local calls, p, all = 0, { a = 1, b = 2 }, follows.new { a = true }
     local first = all:first { function(q) calls = calls + 1; return q.b == 1 end, function(q) return q.a + q.b end }
     assert.equal(3, first:of(p))
@@ -39,7 +39,7 @@ describe("what follows from a plan", function()
     assert.same({ 1, 1, true, false }, { calls, all.names, all:reads "a", all:reads "b" })
   end)
 
-  it("is unknown where the function raised", function()
+  it("cache nothing if the function raised", function()
     local p, all, broken = { a = 1 }, follows.new { a = true }, true
     local one = all:first { function(q) return broken and error("no " .. q.a) or q.a end }
     assert.error(function() one:of(p) end)
@@ -47,7 +47,7 @@ describe("what follows from a plan", function()
     assert.equal(1, one:of(p))
   end)
 
-  it("holds for the rules of plans, whatever fields change", function()
+  it("give the violations of fresh checks, whatever fields change", function()
     local ett = require "ett"
     local pick = random_plans.generator(31)
     local values = { tp = { 1, 2, 3, 8 }, cp = { 1, 2 }, pp = { 1, 2, 5, 16 }, dp = { 1, 2, 3, 64 }, ep = { 1, 2, 8 },

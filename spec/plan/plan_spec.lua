@@ -30,7 +30,7 @@ describe("plan", function()
     }, violations { tp = 3, pp = 16, dp = 2 })
   end)
 
-  it("nearest passing plans do pass", function()
+  it("suggested nearest plans are valid", function()
     for _, given in ipairs { { tp = 3, pp = 4, dp = 4 }, { tp = 5, pp = 5, dp = 4 }, { pp = 24, dp = 2 } } do
       local found = violations(given)
       local last = found[#found]
@@ -82,13 +82,13 @@ describe("plan", function()
     assert.equal("ep = 2 needs a model with experts; the nearest is 1", violations({ ep = 2, dp = 2 })[1])
   end)
 
-  it("says when a cluster is too small", function()
+  it("reports a cluster with too few devices", function()
     local found = plan.violations({ pp = 2, tp = 4, dp = 2, seq = 2048, micro_batches = 4 }, llama,
       { name = "tiny", nodes = 1, gpus_per_node = 8 })
     assert.equal("the plan needs 16 devices, tiny has 8", found[1])
   end)
 
-  it("cuts like DeepSpeed", function()
+  it("splits layers like DeepSpeed", function()
     assert.same({ 8, 9, 9, 6 }, plan.deepspeed_split(32, 4))
     assert.same({ 5, 6, 6, 6, 6, 6, 6, 3 }, plan.deepspeed_split(44, 8))
     assert.same({ 32 }, plan.deepspeed_split(32, 1))
@@ -102,7 +102,7 @@ describe("plan", function()
     assert.matches("at most pp = 12$", tostring(raised))
   end)
 
-  it("reports missing batches and broken degrees together", function()
+  it("reports missing batch sizes and wrong degrees together", function()
     local found = plan.violations({ tp = 3, seq = 128 }, llama)
     assert.equal("missing field 'micro_batches' (a positive integer), or 'global_batch' in its place", found[1])
     assert.matches("^tp = 3 must divide heads", found[2])

@@ -35,7 +35,7 @@ describe("a schedule file", function()
       why "return { name = 'other', order = print }")
   end)
 
-  it("holds no field that would be ignored", function()
+  it("refuses unknown fields", function()
     assert.equal("mine.lua: unknown field 'placement'; unknown field 'sumary'; did you mean 'summary'?",
       (why "return { sumary = 's', placement = { 1 }, order = print }"))
   end)

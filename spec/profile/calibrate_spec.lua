@@ -41,7 +41,7 @@ end)
 teardown(function() remove(folder) end)
 
 describe("ett calibrate", function()
-  fits("writes small files with source, date and held-out error, which predict alone", function()
+  fits("writes small files with source, date and held-out error, which suffice for predictions", function()
     local into = folder .. "/profile"
     local summary = require("ett.profile.calibrate").run { folders = { folder .. "/samples" }, into = into,
       source = "made up", fitted = "2026-01-02" }
@@ -60,7 +60,7 @@ describe("ett calibrate", function()
     assert.is_true(a.low_seconds <= a.seconds and a.seconds <= a.high_seconds)
   end)
 
-  it("writes the surface that a profile of a small CPU table serves, not trees", function()
+  it("writes a surface, not trees, for a small CPU table", function()
     local samples, into = folder .. "/cpu", folder .. "/cpu_profile"
     lfs.mkdir(samples)
     local file = assert(io.open(samples .. "/host_gelu_fp32.csv", "w"))

@@ -7,7 +7,7 @@ local function message(fn, ...)
 end
 
 describe("bundled clusters", function()
-  it("check, state sources, and keep measured rates below their peaks", function()
+  it("are valid, state sources, and have measured rates below their peaks", function()
     local seen = {}
     for _, name in ipairs(cluster_module.names()) do
       local cluster = cluster_module.get(name)
@@ -23,7 +23,7 @@ describe("bundled clusters", function()
     end
   end)
 
-  it("answer every collective on topologies that were never sampled, marked as such", function()
+  it("time every collective on unsampled topologies, and mark the times", function()
     for _, name in ipairs { "perlmutter", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" } do
       local cluster = cluster_module.get(name)
       for _, kind in ipairs(require("ett.operator.collective").kinds) do
@@ -45,7 +45,7 @@ describe("a user's cluster", function()
   it("may be a table", function()
     assert.equal("mine", cluster_module.get(valid()).name)
   end)
-  it("serves the measured curve whose number of ranks is nearest in ratio", function()
+  it("uses the measured curve with the nearest number of ranks (by ratio)", function()
     local c = valid()
     c.gpus_per_node = 16
     local two, eight = { 1e6, 1e10, 1e8, 2e10 }, { 1e6, 3e10, 1e8, 4e10 }
@@ -67,7 +67,7 @@ describe("a user's cluster", function()
     assert.matches("cluster: device: unknown device 'h100_sx'; did you mean 'h100_sxm'?",
       message(cluster_module.get, c), 1, true)
   end)
-  it("is refused for a curve that is none", function()
+  it("is refused for an invalid curve", function()
     for wanted, curve in pairs {
       ["curves[2]: must be a list { bytes, bytes/s, bytes, bytes/s, … }, got 3 numbers"] = { 1, 2, 3 },
       ["curves[2]: number 4 (bytes/s) must be between 1000 and 1e17, got -2"] = { 1, 1e4, 3, -2 },

@@ -4,7 +4,7 @@ local collectives = require "ett.profile.kernels.collectives"
 local curves = { all_reduce = { [2] = { 1024, 1e-5, 1048576, 1e-3 }, [8] = { 1024, 2e-5, 1048576, 2e-3 } } }
 
 describe("curves of collectives", function()
-  it("hold their points; between two of them the time is a start and a rate", function()
+  it("pass through their points; between two points the time is linear in bytes", function()
     assert.near(1e-5, collectives.seconds(curves, "all_reduce", 1024, 2), 1e-15)
     assert.near(2e-3, collectives.seconds(curves, "all_reduce", 1048576, 8), 1e-12)
     local slope = (1e-3 - 1e-5) / (1048576 - 1024)
@@ -27,7 +27,7 @@ describe("curves of collectives", function()
     assert.near(4e-3, above({ 1e6, 1e-3 }, 4), 1e-12)
   end)
 
-  it("of H100 foretell their largest size from the smaller ones, if these reach a quarter of it", function()
+  it("of H100 predict the largest size from sizes up to a quarter of it", function()
     local own = require("ett.profile.kernels").collectives(require("ett.profile.device").get "h100_sxm")
     for kind, by_gpus in pairs(own) do
       for gpus, curve in pairs(by_gpus) do
@@ -40,12 +40,12 @@ describe("curves of collectives", function()
     end
   end)
 
-  it("serve other numbers of GPUs by the bytes that each sends", function()
+  it("apply to other numbers of GPUs by the bytes that each GPU sends", function()
     -- 16 GPUs from the curve of 8: 15/16 over 7/8.
     assert.near(2e-3 * (15 / 16) / (7 / 8), collectives.seconds(curves, "all_reduce", 1048576, 16), 1e-12)
   end)
 
-  it("know nothing of other kinds or of one GPU", function()
+  it("have no time for other kinds or for one GPU", function()
     assert.is_nil(collectives.seconds(curves, "all_gather", 1024, 2))
     assert.is_nil(collectives.seconds(curves, "all_reduce", 1024, 1))
   end)

@@ -17,8 +17,8 @@ end
 
 local function all() return setmetatable({}, { __index = function() return true end }) end
 
-describe("the floor", function()
-  it("is what the bytes that a node lacks take at its line rate", function()
+describe("the least possible error of a file", function()
+  it("follows from the received bytes of a node at its line rate", function()
     assert.near(0.015, floor.collective("all_gather", 1e9, 4, 1, rates), 1e-12) -- 750 MB at 50 GB/s
     assert.near(0.015, floor.collective("all_reduce", 1e9, 4, 1, rates), 1e-12)
     assert.near(0.02, floor.collective("send_recv", 1e9, 2, 1, rates), 1e-12)
@@ -26,7 +26,7 @@ describe("the floor", function()
     assert.near(0.005, floor.collective("all_gather", 1e9, 2, 4, floor.rates.P), 1e-12) -- 500 MB at 100 GB/s
   end)
 
-  it("counts the tested rows alone, and is 0 where all are slower", function()
+  it("counts only held-out rows, and is 0 if all are slower than the limit", function()
     local f = file { [10] = true, [30] = true }
     assert.same({ 0.0, 0, 40 }, { floor.of(file {}, all(), "collective") })
     local error, faster, n = floor.of(f, { [9] = true, [10] = true }, "collective")
@@ -35,7 +35,7 @@ describe("the floor", function()
     assert.same({ 0.0, 0, 1 }, { floor.of(f, { [9] = true }, "collective") })
   end)
 
-  it("is below the error of every answer that keeps to the rate, and is that of the best", function()
+  it("is the smallest error of any prediction that respects the rate", function()
     local stopped = {}
     for i = 20, 40, 2 do stopped[i] = true end
     local f = file(stopped)

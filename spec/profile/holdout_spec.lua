@@ -46,7 +46,7 @@ end
 teardown(function() for _, path in ipairs(folders) do os.execute(("rm -r '%s'"):format(path)) end end)
 
 describe("ett.holdout", function()
-  it("holds out what the profile serves: of tables sampled on a CPU, a surface", function()
+  it("tests the model of the profile: a surface for CPU tables", function()
     local path = folder { ["AMD_gelu_fp32.csv"] = cpu_table() }
     local file = read(path)[1]
     local results = holdout.run({ file }, { splits = { "grouped" }, points = true })
@@ -76,7 +76,7 @@ describe("ett.holdout", function()
       require("ett.profile.sampled").devices({ path }).AMD, "forward"):facts().kind)
   end)
 
-  fits("passes the bound of physics: a row faster than the device teaches nothing", function()
+  fits("ignores rows faster than the device in the fit", function()
     local name = "NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
     local path = folder { [name] = gpu_table(function(i) return i % 9 == 0 end, 0.9) }
     local files = read(path)
@@ -96,7 +96,7 @@ describe("ett.holdout", function()
     assert.equal(0, holdout.run(files, { splits = { "grouped" }, as_sampled = true })[1].dropped)
   end)
 
-  fits("has no error for a void pass, but for the tables as they are", function()
+  fits("has no error for a void pass, except with as_sampled", function()
     local path = folder { ["NVIDIAA100-SXM4-80GB_linear1_fp16.csv"] = gpu_table(function(i) return i % 4 > 0 end, 0.5) }
     local forward, backward = table.unpack(holdout.run(read(path), { splits = { "random" } }))
     assert.equal(0, forward.rows)
@@ -107,7 +107,7 @@ describe("ett.holdout", function()
     assert.is_true(holdout.run(read(path), { splits = { "random" }, as_sampled = true })[1].rows > 0)
   end)
 
-  fits("says why nothing could be held out", function()
+  fits("reports why no row could be held out", function()
     local path = folder { ["A100_gelu_fp16.csv"] = "mp,b,l,dim,F_dur(us)\n1,4,512,1024,5\n",
       ["A100_RoPE_fp16.csv"] = "mp,b,h,l,dim,F_dur(us)\n" .. ("1,4,8,512,1024,5\n"):rep(40) }
     local seen = {}
@@ -123,7 +123,7 @@ describe("ett.holdout", function()
     assert.equal("no row is held out", seen["RoPE extrapolation"])
   end)
 
-  fits("pools a table with a pass that its siblings lack, and other precisions apart", function()
+  fits("pools a table with a pass that others lack; precisions stay separate", function()
     local product = gpu_table(function() return false end, 1)
     local one_pass = product:gsub("(%d+,%d+,%d+,%d+,[%d.]+),[%d.]+\n", "%1\n"):gsub(",B_dur%(us%)", "")
     local path = folder { ["A100_linear1_fp16.csv"] = one_pass, ["A100_linear3_fp16.csv"] = product,
@@ -143,7 +143,7 @@ describe("ett.holdout", function()
     end
   end)
 
-  it("marks a fifth, or all but a tenth, of the rows: spread, seeded, and the same again", function()
+  it("marks a fifth, or all but a tenth, of the rows: spread, seeded and repeatable", function()
     local file = { count = 400 }
     local function tested(split, seed)
       local rows, halves = {}, { 0, 0 }

@@ -28,7 +28,7 @@ describe("kernels in a step", function()
       1e-12)
   end)
 
-  it("of attention are no faster than cuDNN's, and FlashAttention 3 and 4 as fast", function()
+  it("of attention are at most as fast as cuDNN's; FlashAttention 3 and 4 are as fast", function()
     local shape = { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
     for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p" } do
       for _, pass in ipairs { "forward", "backward" } do
@@ -46,7 +46,7 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("of attention take heads of 72 values as those of 80, which the tables have", function()
+  it("of attention time heads of 72 values as heads of 80", function()
     for _, name in ipairs { "h100_sxm", "h200_sxm", "b200_sxm", "l40s" } do
       local function by(head_dim, pass)
         return seconds(devices.get(name), "flash_attention", { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096,
@@ -86,7 +86,7 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("say which share of their time quantises, and leave the head in 16 bits", function()
+  it("give the share of quantisation in their time, and keep the head in 16 bits", function()
     local model = require("ett.model").new("llama", { layers = 2, hidden = 4096, heads = 32, ffn = 16384,
       vocab = 32000 })
     local function lines(dtype)
@@ -106,7 +106,7 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("are slowed by clocks as far as products of heads are arithmetic, and by rows off 16 bytes", function()
+  it("of attention heads slow down with the clock by their arithmetic share; misaligned rows are slower", function()
     local device, scores = devices.get "a100_sxm", { batch = 256, tokens = 2048, in_features = 64, out_features = 2048 }
     local burst = device_times.new(device):at_burst()
     local function slower(shape)
@@ -127,7 +127,7 @@ describe("kernels in a step", function()
     assert.is_true(on_tpu(50257) < 1.1 * on_tpu(50256))
   end)
 
-  it("have small kernels beside them: sums for biases and streams, norms and copies of gradients", function()
+  it("include small kernels: bias gradients, streams, norms and copies of gradients", function()
     local device, stack = devices.get "a100_sxm", stack_module.get "plain"
     local rate = device.memory_bandwidth * in_step.stream_share
     local function more(name, shape, dtype, pass, change)
@@ -160,7 +160,7 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("take the experts' factor for one local expert as for several", function()
+  it("use the experts' factor also for one local expert", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do
       local stack = stack_module.get "plain"
@@ -171,7 +171,7 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("gather operands of tensor-parallel products in the products' data type, where the stack says so", function()
+  it("gather operands of tensor-parallel products in the products' data type, if the stack does", function()
     local asked, most
     local profile = {
       operator = function() return { seconds = 1e-3, provenance = "measured" } end,

@@ -28,7 +28,7 @@ describe("coefficient files of a device", function()
     assert.equal(("calibrate: no kernel tables of h100_sxm in '%s/tables'"):format(folder), tostring(raised))
   end)
 
-  fits("hold products, laws of attention and medians of collectives", function()
+  fits("contain products, formulas of attention and medians of collectives", function()
     local device = device_module.get "h100_sxm"
     local products, laws = { "framework,dtype,m,n,k,time_us" }, { "framework,dtype,pass,batch,seq_q,seq_k,heads,"
       .. "kv_heads,head_dim,value_dim,causal,window,deterministic,time_us" }

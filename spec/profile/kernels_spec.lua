@@ -42,7 +42,7 @@ describe("the bundled devices", function()
     end
   end)
 
-  it("attend no faster than their peak, and backward takes two to five times forward", function()
+  it("run attention no faster than their peak; backward takes two to five times forward", function()
     for _, name in ipairs(device_module.names()) do
       local device = device_module.get(name)
       local laws = kernels.laws(device)
@@ -59,7 +59,7 @@ describe("the bundled devices", function()
     end
   end)
 
-  it("split a long k over idle multiprocessors, but for block formats", function()
+  it("split a long k over idle multiprocessors, except for block formats", function()
     local gemm, device = require "ett.profile.kernels.gemm", device_module.get "h100_sxm"
     local x = { m = 64, n = 1024, k = 65536 } -- 8 tiles of 64 x 128 on 132 multiprocessors
     local function over_memory(dtype)
@@ -81,7 +81,7 @@ describe("the bundled devices", function()
     assert.is_true(rate(5120, 3584) < 0.85)
   end)
 
-  it("slow down while they last", function()
+  it("slow down in long products", function()
     local gemm, device = require "ett.profile.kernels.gemm", device_module.get "h200_sxm"
     local function rate(m)
       return 2.0 * m * 8192 * 8192 / gemm.analyse(device, "bf16", { m = m, n = 8192, k = 8192 })
@@ -116,14 +116,14 @@ describe("the bundled devices", function()
     assert.is_true(high / low > width and low < seconds and seconds < high)
   end)
 
-  it("have intervals of at most three times either way, and are fitted to products that training has", function()
+  it("have intervals within a factor of three, and are fitted to products of training sizes", function()
     local bounded = require("ett.profile.kernels.transfer").bounded
     assert.same({ 2.0, 2 / 3, 6.0 }, { bounded { value = 2.0, low = 0.0, high = 60.0 } })
     assert.same({ 2.0, 1.5, 2.5 }, { bounded { value = 2.0, low = 1.5, high = 2.5 } })
     assert.same({ { k = 65536 } }, kernels.get("gemm").sound(nil, nil, { { k = 65536 }, { k = 796544 } }))
   end)
 
-  it("transfer by what power allows where the energy of a FLOP is stated", function()
+  it("transfer by the power limit if the energy of a FLOP is stated", function()
     local l4, x = device_module.get "l4", { m = 8192, n = 8192, k = 8192 }
     local limited = kernels.of(l4, "gemm", "bf16"):predict(x)
     l4.product_joules = nil
@@ -148,7 +148,7 @@ describe("the layer of experts", function()
     return x
   end
 
-  it("gives each expert its share where routing is balanced, and uses no more experts than copies", function()
+  it("gives equal shares under balanced routing, and uses at most as many experts as copies", function()
     local load = moe.load(shape())
     assert.same({ 32768.0, 128, 512, 256, 256.0 }, { load.copies, load.used, load.tiles_64, load.tiles_128, load.most })
     load = moe.load(shape { tokens = 8, ep = 4 }) -- 16 copies on a rank of 32 experts
@@ -169,7 +169,7 @@ describe("the layer of experts", function()
     end
   end)
 
-  it("fits no configuration that is always slow, nor a row slower than one of more tokens", function()
+  it("does not fit slow configurations, or rows slower than ones with more tokens", function()
     local device, rows = device_module.get "b200_sxm", {}
     for _, ep in ipairs { 1, 4, 8, 16 } do
       for _, tokens in ipairs { 64, 512, 4096 } do
@@ -193,7 +193,7 @@ describe("the layer of experts", function()
   end)
 end)
 
-describe("the laws of attention", function()
+describe("the formulas of attention", function()
   it("recover the two coefficients that made the rows", function()
     local device, rows = device_module.get "h200_sxm", {}
     for _, seq in ipairs { 1024, 2048, 8192 } do
@@ -206,7 +206,7 @@ describe("the laws of attention", function()
     assert.is_true(math.abs(law[1] - 1.4) < 1e-9 and math.abs(law[2] - 300) < 1e-6)
   end)
 
-  it("cost a small window more than its share of the FLOPs", function()
+  it("make a small window slower than its share of the FLOPs", function()
     -- gb300, forward, 2 x 128 heads of 64, 8192 tokens, window 128: 397 us (cudnn-frontend 1.21.1).
     local device = device_module.get "gb300"
     local laws = kernels.laws(device)
@@ -248,7 +248,7 @@ describe("norms", function()
     end
   end)
 
-  it("of PyTorch read rows again that the cache no longer holds, and sum few columns on few multiprocessors", function()
+  it("of PyTorch read rows again that left the cache, and sum few columns on few multiprocessors", function()
     local function of_element(width) return microseconds("torch", "forward", 4224, width) / width end
     assert.is_true(of_element(16384) > 1.15 * of_element(4096))
     assert.is_true(microseconds("torch", "backward", 65536, 128) > 1.5 * microseconds("torch", "backward", 65568, 128))
@@ -267,7 +267,7 @@ describe("norms", function()
     end
   end)
 
-  it("follow the memory alone on chips of a few large cores", function()
+  it("depend only on memory bandwidth on chips with a few large cores", function()
     local tpu = device_module.get "tpu_v5p"
     local bytes = 4.0 * 8192 * 8192
     assert.near(bytes / (tpu.memory_bandwidth * 0.883), norm.seconds(tpu, "compiled", "forward",
@@ -291,7 +291,7 @@ describe("a coefficient file", function()
     return message(kernels.of, device, "gemm", "bf16")
   end
 
-  it("of another version, device, data type or none at all is named and not served", function()
+  it("of another version, device or data type, or without content, is refused", function()
     assert.matches("expected a coefficient file of format 'ett kernel 2', found nothing", say "")
     assert.matches("expected a coefficient file of format 'ett kernel 2', found format 'ett kernel 9'",
       say "return { format = 'ett kernel 9' }", 1, true)
@@ -303,7 +303,7 @@ describe("a coefficient file", function()
       true)
   end)
 
-  it("runs nothing but its own table", function()
+  it("runs no code but its own table", function()
     assert.matches("gemm.bf16.coefficients.lua: cannot be loaded: .*attempt to index a nil value",
       say("os.execute 'touch " .. folder .. "/PWN'"))
     assert.is_nil(files.read(folder .. "/PWN"))
@@ -311,7 +311,7 @@ describe("a coefficient file", function()
     assert.matches("cannot be loaded: .*unexpected symbol", say "return {")
   end)
 
-  it("with one other character in its trees is named and not served", function()
+  it("with one changed character in its trees is refused", function()
     local own = require("ett.host").root .. "/clusters/devices/h100_sxm/gemm.bf16.coefficients.lua"
     local text = assert(files.read(own))
     local at = text:find("%a", #text // 2)
@@ -333,7 +333,7 @@ describe("a stack", function()
     return 0
   end
 
-  it("without graphs makes small layers wait for the host, and large ones not", function()
+  it("without graphs makes only small layers wait for the host", function()
     local plain, megatron = step(), step { stack = "megatron" }
     assert.is_true(host(plain) == 0 and host(megatron) > 0)
     assert.is_true(megatron.step_seconds > plain.step_seconds)
@@ -373,7 +373,7 @@ describe("a stack", function()
   local dense = { layers = 8, hidden = 4096, heads = 32, vocab = 32000 }
   local sparse = { layers = 4, hidden = 2048, heads = 16, vocab = 32000, experts = 32, top_k = 4, moe_ffn = 768 }
 
-  it("whose recomputation stops early leaves out a dense layer's last product, and none of experts", function()
+  it("with stops_early does not recompute a dense layer's last product; layers with experts do", function()
     for _, case in ipairs { { dense, "linear_down", true }, { sparse, "expert_linear2", false } } do
       local plan = { seq = 4096, micro_batches = 2, recompute = "full" }
       local whole = under("fsdp_eager", { stops_early = false, graphs = true }, case[1], plan)
@@ -408,7 +408,7 @@ describe("a stack", function()
     assert.is_true(waits(32, "fp8") > 2 * waits(32, "bf16"))
   end)
 
-  it("adds biases of experts with the bytes that it says", function()
+  it("adds biases of experts with its factor on the bytes", function()
     local hyper = { bias = true }
     for field, value in pairs(sparse) do hyper[field] = value end
     local plan = { seq = 4096, micro_batches = 1 }
@@ -418,7 +418,7 @@ describe("a stack", function()
     assert.is_nil(line(under("plain", {}, sparse, plan), "expert_bias"))
   end)
 
-  it("clamps activations and scales rotations with the bytes that it says", function()
+  it("clamps activations and scales rotations with its factors on the bytes", function()
     local hyper = { clamped_mlp = true, scaled_rope = true }
     for field, value in pairs(sparse) do hyper[field] = value end
     local plan = { seq = 16384, micro_batches = 1 }
@@ -459,7 +459,7 @@ describe("a stack", function()
       run({ launch_seconds = 1e-3, batch_launches = 2 }, "none"))
   end)
 
-  it("with fp8 attention computes outside of a window in the backward pass", function()
+  it("with fp8 attention also computes outside the window in the backward pass", function()
     local plan = { seq = 8192, micro_batches = 1 }
     local windowed, whole = { window = 128, window_every = 2 }, {}
     for field, value in pairs(dense) do windowed[field], whole[field] = value, value end

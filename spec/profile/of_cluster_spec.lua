@@ -17,7 +17,7 @@ local product = { tokens = 8192, in_features = 8192, out_features = 8192 }
 local rows = { tokens = 8192, hidden = 8192 }
 
 describe("bundled profiles", function()
-  it("answer every operator of the library on every cluster, with no data files", function()
+  it("time every operator of the library on every cluster, without sample files", function()
     local c = { tp = 2, cp = 1, ep = 2, micro_batch = 2, seq = 2048, hidden = 4096, heads = 32, kv_heads = 8,
       head_dim = 128, ffn = 14336, vocab = 32000, experts = 8, top_k = 2, layers = 4, gated_mlp = true, causal = true,
       q_lora_rank = 1536, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
@@ -38,7 +38,7 @@ describe("bundled profiles", function()
     end
   end)
 
-  it("answer far outside their samples, at the limits of the device", function()
+  it("give times far outside their samples, limited by the device", function()
     local op, device = operator.get "embedding", cluster_module.get("vista").device
     local s = op.shape { tp = 1, cp = 1, micro_batch = 1 << 14, seq = 8192, hidden = 4096, vocab = 128256 }
     for _, pass in ipairs { "forward", "backward" } do
@@ -47,7 +47,7 @@ describe("bundled profiles", function()
     end
   end)
 
-  it("let no product run faster than the device sustains on random data", function()
+  it("time no product faster than the device's sustained rate on random data", function()
     for _, name in ipairs { "perlmutter", "vista", "dgx_h100", "dgx_b200" } do
       local p = open(name)
       for _, pass in ipairs { "forward", "backward" } do
@@ -60,7 +60,7 @@ describe("bundled profiles", function()
     end
   end)
 
-  it("take vista's backward attention from its forward samples: the backward ones beat the peak", function()
+  it("derive vista's backward attention from forward samples, because backward samples exceed the peak", function()
     local p = open "vista"
     local s = { batch = 4, heads = 16, kv_heads = 16, seq_q = 4096, seq_k = 4096, head_dim = 128, causal = 1 }
     local a = p:operator("flash_attention", s, "fp16", "backward")
@@ -73,7 +73,7 @@ end)
 describe("scaling", function()
   local function half_rate(op, s, _, pass) return op.flops(s, pass) / 1e14 + op.bytes(s, "bf16", pass) / 1e12 end
 
-  it("goes by matmul rate for products and by bandwidth for memory", function()
+  it("uses the matmul rate for products and the bandwidth for memory-bound operators", function()
     local blackwell = cluster_module.get "dgx_b200"
     blackwell.profile = { base = "vista" }
     local base, scaled = open "vista", cluster_profile.open(blackwell)
@@ -85,7 +85,7 @@ describe("scaling", function()
     assert.near(0.5, memory_ratio, 1e-9)
   end)
 
-  it("keeps an own profile unscaled", function()
+  it("does not scale a cluster's own samples", function()
     local p = open("perlmutter", fake(half_rate))
     local a = p:operator("rms_norm", rows, "bf16", "forward")
     assert.near(half_rate(operator.get "rms_norm", rows, "bf16", "forward"), a.seconds, 1e-15)
@@ -115,7 +115,7 @@ describe("updates", function()
     return fake(function(op, s) return names[op.name] and names[op.name] * s.params end)
   end
 
-  it("come from the samples of `optimizer` where no stage's update was sampled", function()
+  it("come from samples of `optimizer` if no stage's update was sampled", function()
     local seconds, _, _, provenance = update(only { optimizer = 1e-9 })
     assert.equal("interpolated", provenance)
     assert.near(5e-3, seconds, 1e-12)
@@ -123,7 +123,7 @@ describe("updates", function()
     assert.near(1e-2, (update(only { optimizer = 1e-9, middle_stage_optimizer = 2e-9 })), 1e-12)
   end)
 
-  it("are assumed where neither was", function()
+  it("are assumed without both samples", function()
     local _, _, _, provenance, detail = update(only {})
     assert.equal("assumed", provenance)
     assert.matches("bandwidth of residual_add", detail, 1, true)
@@ -131,7 +131,7 @@ describe("updates", function()
 end)
 
 describe("collectives", function()
-  it("prefer samples, unless they beat the links", function()
+  it("prefer samples, unless they are faster than the links", function()
     local fast = fake(function() return nil end)
     function fast.collective(_, _, bytes)
       return { seconds = bytes / 1e13, provenance = "measured", detail = "broken" }
@@ -145,10 +145,10 @@ describe("collectives", function()
   end)
 end)
 
-describe("assumptions where nothing was sampled", function()
+describe("assumptions without samples", function()
   local lower_times = require "ett.step.times"
 
-  it("put large products where samples have them", function()
+  it("agree with sampled large products", function()
     for _, name in ipairs { "perlmutter", "vista" } do
       for _, pass in ipairs { "forward", "backward" } do
         local assumed = lower_times.new(cluster_module.get(name), false):operator(operator.get "linear_up", product,
@@ -160,7 +160,7 @@ describe("assumptions where nothing was sampled", function()
     end
   end)
 
-  it("run plain products and memory at what probes reached, and at less than a datasheet says", function()
+  it("use probed rates for products and memory, and less than a datasheet's rates", function()
     local function seconds(fields, name, shape)
       local device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10,
         memory_bandwidth = 1e12 }

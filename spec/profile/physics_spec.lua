@@ -57,7 +57,7 @@ local function check(p)
 end
 
 describe("a void pass", function()
-  fits("is answered from its twin by the ratio of FLOPs, and reported", function()
+  fits("is timed from the other pass by the ratio of FLOPs, and reported", function()
     for _, options in ipairs { { cache = false }, {}, {} } do -- fitted, kept, and known from the cache
       local p = profile.from_samples({ path }, options)
       check(p)
@@ -75,13 +75,13 @@ describe("a void pass", function()
     end
   end)
 
-  fits("is known from the cache without its samples being read", function()
+  fits("is read from the cache without its samples", function()
     local p = profile.from_samples({ path }, {})
     p.data = function() error "read" end
     check(p)
   end)
 
-  fits("is served as it was sampled to who asks for that", function()
+  fits("is available unchecked on request (as_sampled)", function()
     for _ = 1, 2 do
       local raw = profile.from_samples({ path }, {}):as_sampled()
       local answer = raw:operator("linear_qkv", shape, "fp16", "backward")
@@ -102,7 +102,7 @@ describe("a void pass", function()
     check(profile.open(into))
   end)
 
-  fits("falls to the cluster's other device, and to its links, where it has them", function()
+  fits("is derived from the other pass as on the borrowed cluster; collectives use the links", function()
     local cluster = require("ett.profile.cluster").get "vista" -- borrows from perlmutter
     local p = require("ett.profile.of_cluster").open(cluster, profile.from_samples({ path }, {}))
     local forward = p:operator("linear_qkv", shape, "fp16", "forward")
@@ -119,7 +119,7 @@ describe("a void pass", function()
     assert.equal(links.seconds, wire.seconds)
   end)
 
-  fits("takes most of the rows: a minority is dropped row by row", function()
+  fits("needs a majority of the rows; a minority is dropped row by row", function()
     local other = os.tmpname()
     os.remove(other)
     assert(ett_io.make_folder(other))
@@ -141,7 +141,7 @@ describe("a void pass", function()
 end)
 
 describe("a void pass of a memory-bound operator", function()
-  fits("is answered from its twin by the ratio of bytes", function()
+  fits("is timed from the other pass by the ratio of bytes", function()
     local folder = os.tmpname()
     os.remove(folder)
     assert(ett_io.make_folder(folder))
@@ -202,7 +202,7 @@ describe("a row of a memory-bound operator that is faster than the memory", func
 end)
 
 describe("samples of several devices", function()
-  fits("make no profile of one", function()
+  fits("are refused in one profile", function()
     local text = assert(ett_io.read(("%s/%s_linear1_fp16.csv"):format(path, device)))
     assert(ett_io.write(path .. "/NVIDIAGH200120GB_linear1_fp16.csv", text))
     local ok, why = pcall(profile.from_samples, { path }, {})

@@ -51,7 +51,7 @@ describe("ett.profile.plot", function()
   local points = { point(2, 12e-6, 13e-6), point(3, 150e-6, 140e-6), point(4, 2.5e-3, 2.6e-3),
     point(5, 9e-3, 80e-6, { held_out = false, dropped = true }) }
 
-  it("puts every point where its times are, on axes of one range", function()
+  it("draws every point at its times, on axes of equal range", function()
     local root = xml.read(fit_plot.chart(result(points), {}))
     local x, y = scales(root)
     local circles = marks(root, "circle")
@@ -104,7 +104,7 @@ describe("ett.profile.plot", function()
       true)
   end)
 
-  it("draws intervals where they can be read, never outside of the frame", function()
+  it("draws readable intervals, inside the frame", function()
     local function bars(list)
       local root = xml.read(fit_plot.chart(result(list), {}))
       local _, y = scales(root)
@@ -127,7 +127,7 @@ describe("ett.profile.plot", function()
     assert.equal(0, #bars(many))
   end)
 
-  it("says operator, precision, device, topology and pass, and escapes them", function()
+  it("prints operator, precision, device, topology and pass, escaped", function()
     assert.equal("gelu forward, fp16, NVIDIAA100-SXM4-80GB", fit_plot.title(result(points)))
     local wire = { gpu = "A<1>&\"\1\xff", name = "allreduce", dtype = "fp16", nodes = 2, gpus = 4,
       collective = "all_reduce", path = "A_allreduce_fp16_2_4.csv" }
@@ -138,7 +138,7 @@ describe("ett.profile.plot", function()
     for _, plot in ipairs(fit_plot.render({ r }, {})) do xml.read(plot.text) end
   end)
 
-  it("tells topologies of one file apart", function()
+  it("distinguishes topologies of one file", function()
     local generic = { gpu = "A", name = "allreduce", dtype = "fp16", collective = "all_reduce",
       path = "A_allreduce_fp16.csv" }
     local root = xml.read(fit_plot.chart(result({ point(2, 1e-5, 1e-5, { group = "1_4" }),
@@ -177,7 +177,7 @@ describe("ett.profile.plot", function()
 end)
 
 describe("decades", function()
-  it("hold what they were made of", function()
+  it("enclose the values that they were made from", function()
     for _, pair in ipairs { { 3, 40 }, { 10, 100 }, { 5, 5 }, { 1e-3, 1e7 }, { 10, 10 } } do
       local low, high = svg.decades(pair[1], pair[2])
       assert.is_true(low <= pair[1] * (1 + 1e-9) and high >= pair[2] * (1 - 1e-9) and high > low)

@@ -23,7 +23,7 @@ end
 describe("ett.regressor", function()
   local rows, seconds = made_up(600)
 
-  fits("hybrid finds the law, the ripple and their range", function()
+  fits("hybrid recovers the trend, the ripple and the range of the samples", function()
     local r, outliers = regressor.fit { family = "gemm", rows = rows, seconds = seconds }
     assert.are.equal(0, #outliers)
     assert.is_true(r:facts().error_mean < 0.02, r:facts().error_mean)
@@ -54,7 +54,7 @@ describe("ett.regressor", function()
     assert.are.equal(a, regressor.fit(given):bytes())
   end)
 
-  fits("serves what it saved, and refuses what is damaged", function()
+  fits("loads what it saved, and refuses damaged files", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local path = os.tmpname()
     assert.is_true(r:save(path))
@@ -179,7 +179,7 @@ describe("ett.profile.samples", function()
     end
   end)
 
-  it("tells routers of different numbers of experts, and moves of different numbers of choices apart", function()
+  it("distinguishes routers by number of experts, and token moves by number of choices", function()
     for name, field in pairs { moe_router = "experts", moe_permute = "top_k", moe_unpermute = "top_k" } do
       local op, s = operator.get(name), { tokens = 4096, hidden = 2048, experts = name == "moe_router" and 8 or nil,
         top_k = 2 }
@@ -190,7 +190,7 @@ describe("ett.profile.samples", function()
     end
   end)
 
-  it("says which rows and passes of a table were measured under noise", function()
+  it("reports the rows and passes of a table that were measured under noise", function()
     local folder = os.tmpname()
     os.remove(folder)
     assert(require("ett.io").make_folder(folder))

@@ -52,7 +52,7 @@ describe("ett.profile", function()
   local path = folder()
   local none = { cache = false }
 
-  fits("answers from the samples, and what was not sampled from the same kernel's siblings", function()
+  fits("answers from samples, also of other operators with the same kernel", function()
     local p = profile.open(path, none)
     local answer, flops = ask(p, "linear1")
     assert.are.equal("measured", answer.provenance)
@@ -120,7 +120,7 @@ describe("ett.profile", function()
     os.execute(("rm -r '%s'"):format(several))
   end)
 
-  fits("carries everything in coefficient files of a few kilobytes", function()
+  fits("keeps its predictions in coefficient files of a few kilobytes", function()
     local p = profile.open(path, none)
     local out = path .. "/coefficients"
     local summary = calibrate.export(p, out, { source = "a made-up device", fitted = "2026-01-01" })
@@ -142,7 +142,7 @@ describe("ett.profile", function()
     assert.has_error(function() ask(coefficients.open(out), "linear1") end)
   end)
 
-  it("names the file and line of a sample that is wrong", function()
+  it("names the file and line of a wrong sample", function()
     local bad = folder()
     local file = bad .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
     for _, case in ipairs {
@@ -194,7 +194,7 @@ describe("ett.profile", function()
     after_each(function() cache.folder, cache.warn = real_folder, real_warn end)
     teardown(function() os.execute(("rm -rf '%s'"):format(kept)) end)
 
-    fits("keeps a fit, reads it back, and fits again what was damaged", function()
+    fits("stores a fit, loads it, and fits again after damage", function()
       local first = ask(profile.open(path), "linear1")
       local files = entries()
       assert.are.equal(1, #files)
@@ -207,7 +207,7 @@ describe("ett.profile", function()
       end
     end)
 
-    fits("knows other samples for other samples", function()
+    fits("has different keys for different samples", function()
       local before = #entries()
       local other = folder()
       local file = other .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"

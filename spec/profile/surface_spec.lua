@@ -16,7 +16,7 @@ local function made(n, seed, noise)
 end
 
 describe("ett.profile.surface", function()
-  it("holds the coverage and the error that it states, on rows it never saw", function()
+  it("has its reported coverage and error on new rows", function()
     local covered, asked, said, seen = 0, 0, 0.0, 0.0
     for seed = 1, 12 do
       local model = surface.fit(made(40, seed, 0.15))
@@ -33,7 +33,7 @@ describe("ett.profile.surface", function()
     assert.is_true(said > 0.9 * seen and said < 1.6 * seen, ("said %.4f seen %.4f"):format(said, seen))
   end)
 
-  it("keeps twins in one fold: copies of a row say nothing of its error", function()
+  it("keeps equal rows in one fold, so that copies do not lower the error", function()
     local given = made(20, 3, 0.3)
     local doubled = { family = given.family, dims = 3, rows = {}, seconds = {} }
     for _ = 1, 2 do
@@ -61,7 +61,7 @@ describe("ett.profile.surface", function()
     assert.is_true(model:facts().error_mean < 2 * clean:facts().error_mean)
   end)
 
-  it("heeds rows measured under noise less, also once kept", function()
+  it("gives rows measured under noise less weight, also after saving", function()
     local given, disturbed = made(60, 8, 0.02), {}
     local clean = surface.fit(given)
     for i = 1, 60, 4 do -- a quarter was measured while memory was slow
@@ -85,7 +85,7 @@ describe("ett.profile.surface", function()
     assert.equal(model:predict({ 64, 128, 1 }).value, again:predict({ 64, 128, 1 }).value)
   end)
 
-  it("fits rows that are all one, and few", function()
+  it("fits equal rows, and few rows", function()
     local one = { family = "rowwise", dims = 3, rows = {}, seconds = {} }
     for i = 1, 12 do
       table.move({ 64, 128, 1 }, 1, 3, #one.rows + 1, one.rows)
@@ -98,7 +98,7 @@ describe("ett.profile.surface", function()
     assert.is_true(model:facts().error_mean == model:facts().error_mean)
   end)
 
-  it("drops nothing that would leave rows of one kernel alone: their error could not be told", function()
+  it("drops no outlier if only rows of one kernel would remain", function()
     local two = { family = "rowwise", dims = 3, rows = {}, seconds = {} }
     for i = 1, 11 do
       table.move({ i <= 9 and 64 or 640, 64, 1 }, 1, 3, #two.rows + 1, two.rows)
@@ -111,7 +111,7 @@ describe("ett.profile.surface", function()
     assert.is_string(model:text())
   end)
 
-  it("is not what serves a table of one kernel", function()
+  it("is not used for a table of one kernel", function()
     local path = os.tmpname()
     assert(ett_io.write(path, "# ett: samples\n# backend: cpu\n"))
     local data = { gpu = "cpu", family = "rowwise", dims = 3, rows = {}, seconds = {}, pass = "forward",

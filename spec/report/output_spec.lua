@@ -42,7 +42,7 @@ local function tables_of(value)
 end
 
 describe("tables of a value", function()
-  it("hold every number with all its digits", function()
+  it("contain every number with all digits", function()
     local list = {}
     for i = 1, 200 do
       list[i] = { a = math.random() * 10.0 ^ math.random(-30, 30), b = math.random(-1 << 40, 1 << 40) }
@@ -112,7 +112,7 @@ describe("--csv", function()
     assert.equal("value", run("list --csv"):match "^[^\n]*")
   end)
 
-  it("names the tables where the asked one is none, and refuses --table alone", function()
+  it("lists the tables if the requested one does not exist, and refuses --table alone", function()
     assert.same({ "ett: --table: no table 'cluster'; did you mean 'clusters'?; there are clusters\n", 2 },
       { command.ett(".", "list clusters --csv --table cluster") })
     assert.same({ "ett: list: --table goes with --csv\n", 2 }, { command.ett(".", "list --table clusters") })

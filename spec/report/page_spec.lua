@@ -113,7 +113,7 @@ describe("ett.pack", function()
 end)
 
 describe("a page", function()
-  it("escapes what would end its script or title, and loads nothing", function()
+  it("escapes text that would end its script or title, and loads nothing", function()
     local bad = "</script><script>throw 1</script>"
     local page = pages.new { title = bad, scripts = { "lanes" } }
     page.data.rows = { bad }

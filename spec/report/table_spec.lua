@@ -9,7 +9,7 @@ describe("ett.report.table", function()
     assert.equal("a   b\ncc  d", tables.text({ { "a", "b" }, { "cc", "d" } }, "l"))
   end)
 
-  it("wraps a last column of texts that a narrow terminal has no room for", function()
+  it("wraps a last column of texts on a narrow terminal", function()
     local rows = { { "field", "meaning" }, { "tp", "ranks that split every matrix product" }, { "cp" } }
     assert.same({ "  field  meaning", "  tp     ranks that split", "         every matrix", "         product",
       "  cp" }, tables.lines(rows, "ll", "  ", 25))

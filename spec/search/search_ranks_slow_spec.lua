@@ -31,7 +31,7 @@ describe("a search", function()
     return lines, distinct
   end
 
-  it("goes on from its journal after kills, to the same bytes", function()
+  it("resumes from its journal after kills, with the same bytes", function()
     local most = 0
     for kill = 1, 6 do
       command.ett(folder, words .. " --journal j > /dev/null", ("timeout -s KILL 0.%d"):format(2 + kill))
@@ -47,7 +47,7 @@ describe("a search", function()
     assert.equal(lines, (units()))
   end)
 
-  it("refuses a journal of another version by name", function()
+  it("refuses a journal of another version of ett", function()
     command.ett(folder, fewer .. " --journal j")
     command.shell(("sed -i '1s/.*/# ett search 0.0.1/' '%s'/j/*/rows-0.jsonl"):format(folder))
     local text, status = command.ett(folder, fewer .. " --journal j")
@@ -55,7 +55,7 @@ describe("a search", function()
     assert.matches("rows%-0%.jsonl' was written by ett 0%.0%.1, this is [%d.]+; name another folder", text)
   end)
 
-  it("says that the disk is full, and loses nothing that was written", function()
+  it("reports a full disk, and keeps all finished lines", function()
     local text, status = command.ett(folder, fewer .. " --journal j", "trap '' XFSZ; ulimit -f 8;")
     assert.equal(1, status)
     assert.matches("^ett: ", text)

@@ -21,7 +21,7 @@ local function small(changes)
 end
 
 describe("a search", function()
-  it("finds the same as brute force", function()
+  it("finds the optimum of brute force", function()
     local found = 0
     for _, seed in ipairs { 8, 20, 28, 39 } do
       local given = spaces.new(seed)
@@ -68,7 +68,7 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
-  it("holds the plans of each schedule and number of chunks apart", function()
+  it("distinguishes plans by schedule and number of chunks", function()
     local s = small { where = "tp == 1 and pp == 2 and micro_batch == 1 and recompute == 'none' and zero == 0",
       vary = { rank_order = { "tp-cp-ep-dp-pp" } } }
     local seen = {}
@@ -113,7 +113,7 @@ describe("a search", function()
     assert.error_matches(function() small { vary = { devices = "all" } } end, "'devices' needs values")
   end)
 
-  it("settles every plan of its space once", function()
+  it("counts every plan of its space once", function()
     local s = small()
     local e = s.effort
     assert.equal(s.plans, e.plans + (s.cut.rule or 0) + (s.cut.where or 0))
@@ -178,7 +178,7 @@ describe("money, energy, days and memory", function()
     end)
   end
 
-  it("keeps limits", function()
+  it("meets the limits of a run", function()
     local free = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices" }
     local days = free.rows[#free.rows].days
     for _, row in ipairs(free.rows) do days = math.min(days, row.days) end
@@ -187,7 +187,7 @@ describe("money, energy, days and memory", function()
     for _, row in ipairs(s.rows) do assert.is_true(row.days <= 2 * days) end
   end)
 
-  it("keeps the fastest run at the limit of its own days, also where frozen weights need no checkpoint", function()
+  it("finds the fastest run under the limit of exactly its days, also with frozen weights", function()
     local given = { plan = { seq = 1024, global_batch = 16, cp = 1, frozen_layers = 3 }, tokens = 1e11,
       objective = "days", keep = 1 }
     local first = small(given).rows[1]
@@ -208,7 +208,7 @@ describe("the probability that the best plan is the best", function()
 end)
 
 describe("the outline of a plan", function()
-  it("has its memory, and no more than its times", function()
+  it("has the plan's memory, and a lower bound of its time", function()
     local checked, tight, tight_floors = 0, 0, 0
     local demands, workspace = step_core.demands(), step_core.workspace()
     local own = require("ett.model").new("mixtral", { layers = 8, hidden = 1024, heads = 8, vocab = 32000, ffn = 2048,
@@ -268,8 +268,8 @@ describe("the outline of a plan", function()
   end)
 end)
 
-describe("the floor of a program", function()
-  it("is not taken where experts may hide a collective outside, or without experts", function()
+describe("the lower bound of a program", function()
+  it("is not used without experts, or if experts may hide other collectives", function()
     local layer = { name = "moe", count = 1, place = "middle", ops = { { op = "linear_up" },
       { collective = "tensor_leave" }, { collective = "expert_exchange" }, { op = "expert_linear1" },
       { collective = "expert_exchange" } } }
@@ -288,7 +288,7 @@ end)
 local function says(text, wanted) assert.is_truthy(tostring(text):find(wanted, 1, true), tostring(text)) end
 
 describe("the table of a search", function()
-  it("names the columns that a narrow terminal has no room for", function()
+  it("lists the columns that do not fit a narrow terminal", function()
     local s = small()
     local rows = require("ett.search.text").rows
     assert.matches("best in 100$", rows(s, 3, 1000)[1])
@@ -298,7 +298,7 @@ describe("the table of a search", function()
   end)
 end)
 
-describe("a search that cannot be", function()
+describe("an impossible search", function()
   local function refused(changes, message)
     local ok, why = pcall(small, changes)
     assert.is_false(ok)
@@ -326,7 +326,7 @@ describe("a search that cannot be", function()
       "field 'tp' is both fixed and varied")
   end)
 
-  it("says which limits left nothing, and the nearest plan that would pass", function()
+  it("names the limits that exclude all plans, and the nearest valid plan", function()
     says(small { plan = { seq = 1024, global_batch = 63, tp = 1, pp = 1, cp = 1 } }.nothing,
       "each one violates a rule; the first violation: dp * micro_batch = 8")
     local third = small { plan = { seq = 1024, global_batch = 64, micro_batch = 3 } }

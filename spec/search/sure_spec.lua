@@ -11,8 +11,8 @@ local function plan(seconds, network, program)
     spread = 0.1 }
 end
 
-describe("the chance that a plan is faster", function()
-  it("is a half for plans alike, and both orders add up to one", function()
+describe("the probability that a plan is faster", function()
+  it("is a half for equal plans; both orders add up to one", function()
     assert.equal(0.5, sure.chance(plan(1, 0.1, "a"), plan(1, 0.3, "b")))
     for _, other in ipairs { plan(1.02, 0.1, "a"), plan(0.9, 0.2, "b"), plan(1.5, 0.0, "a") } do
       local one = plan(1, 0.1, "a")
@@ -20,7 +20,7 @@ describe("the chance that a plan is faster", function()
     end
   end)
 
-  it("is surer of plans that differ less, and of those with the same kernels", function()
+  it("is more certain for similar plans and for plans with the same kernels", function()
     local one = plan(1, 0.1, "a")
     local same, far = sure.chance(one, plan(1.02, 0.1, "a")), sure.chance(one, plan(1.02, 0.3, "a"))
     assert.is_true(same > far and far > 0.5)
@@ -58,7 +58,7 @@ describe("the chance that a plan is faster", function()
     assert.same({ "send_recv (pp)", "10 5" }, { x.line, ("%.0f %.0f"):format(x.best_percent, x.other_percent) })
   end)
 
-  it("is that of drawing the errors of two plans", function()
+  it("agrees with random draws of the errors of two plans", function()
     for _, other in ipairs { plan(1.03, 0.12, "a"), plan(1.03, 0.12, "b"), plan(1.2, 0.5, "a") } do
       local one = plan(1, 0.1, "a")
       local drawn = sure.best({ one, other }, 20000)

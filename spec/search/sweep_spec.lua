@@ -11,7 +11,7 @@ local function run(over, plan)
 end
 
 describe("a sweep", function()
-  it("carries every field of a plan: each row is the single prediction's", function()
+  it("accepts every plan field; each row equals the single prediction", function()
     local values = { seq = { 512, 1024 }, micro_batches = { 4, 8 }, global_batch = { 8, 16 },
       dtype = { "bf16", "fp32" }, stack = { "megatron", "fsdp_eager", "plain" },
       gradient_dtype = { "fp32", "bf16" }, schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
@@ -87,7 +87,7 @@ describe("a sweep", function()
     end
   end)
 
-  it("evaluates fields that C alone reads together, until a rule reads one of them", function()
+  it("evaluates fields together if only C reads them", function()
     local mixture = require("ett.model").new("mixtral", { layers = 4, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 4, top_k = 2, tied_embeddings = true })
     local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_h100")
@@ -114,7 +114,7 @@ describe("a sweep", function()
     assert.matches("overlap_all_to_all = 'batch' needs", s.refusal)
   end)
 
-  it("tells how long the host launches beside all-to-alls of another micro-batch", function()
+  it("includes host launches beside all-to-alls of another micro-batch", function()
     local mixture = require("ett.model").new("mixtral", { layers = 2, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 8, top_k = 2, shared_experts = 1 })
     local plan = { seq = 512, dp = 8, ep = 8, micro_batches = 4, stack = "megatron_moe" }
@@ -129,7 +129,7 @@ describe("a sweep", function()
     assert.is_true(s.rows[1].step_seconds < 0.9 * s.rows[2].step_seconds)
   end)
 
-  it("leaves updates and messages to C where samples have a regressor", function()
+  it("lets C time updates and messages if samples have a regressor", function()
     local times = require("ett.step.times").new(require("ett.profile.cluster").get "perlmutter")
     local asked, of_demand = 0, times.of_demand
     function times.of_demand(...)
@@ -149,14 +149,14 @@ describe("a sweep", function()
     end
   end)
 
-  it("counts a combination that its schedule cannot run as refused, and goes on", function()
+  it("counts combinations that the schedule cannot run as refused, and continues", function()
     local s = run({ vp = { 1, 2 }, pp = { 2, 4 } }, { schedule = "zb_h1" })
     assert.equal(2, #s.rows)
     assert.equal(2, s.refused)
     assert.equal("vp = 2 needs schedule = 'interleaved', got 'zb_h1'", s.refusal)
   end)
 
-  it("refuses the plans alone whose messages a model of communication does not time", function()
+  it("refuses only plans whose messages the model of communication does not support", function()
     local find, files, folder = require "ett.base.find", require "ett.io", os.tmpname()
     os.remove(folder)
     assert(files.make_folder(folder .. "/collectives"))
@@ -189,7 +189,7 @@ describe("a sweep in which no plan fits", function()
     return require("ett.search.sweep").new { model = own, cluster = "dgx_h100", plan = plan, over = over }
   end
 
-  it("says so first, and names a change that fits", function()
+  it("reports it first, with a change that fits", function()
     local s = swept({ seq = 4096, micro_batches = 4 }, { tp = { 2, 4 }, pp = { 1, 2 } })
     local first = tostring(s):match("^[^\n]*")
     assert.matches("^no plan fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
@@ -259,7 +259,7 @@ describe("rows of a sweep", function()
     end
   end)
 
-  it("are made when they are read, and stay", function()
+  it("are made at their first use and then kept", function()
     local s, n = swept {}, 0
     assert.is_nil(rawget(s.rows, 3))
     assert.equal(s.rows[3], s.rows[3])

@@ -36,7 +36,7 @@ describe("activations of a GPT layer", function()
     end)
   end
 
-  it("keep queries, keys and values of flash attention that is run again", function()
+  it("keep queries, keys and values of flash attention under selective recomputation", function()
     local hyper = { hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 }
     local plan = { seq = 1024, micro_batches = 1, recompute = "selective" }
     local selective = layer_bytes(hyper, plan)
@@ -78,7 +78,7 @@ describe("modules of selective recomputation", function()
     end)
   end
 
-  it("are refused where nothing is run again, and under other names", function()
+  it("are refused without selective recomputation, and under unknown names", function()
     local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
     local why = require("ett.plan").violations({ seq = 512, micro_batches = 1, recompute = "full",
       recompute_modules = { "mpl" } }, model, "dgx_h100")
@@ -89,7 +89,7 @@ describe("modules of selective recomputation", function()
 end)
 
 describe("a step under ZeRO-3", function()
-  it("holds a whole layer, the next one where gathers overlap, and a whole layer's gradient", function()
+  it("holds one gathered layer, with overlap also the next one, and one layer's gradient", function()
     local model = model_module.new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
       vocab = 128256 })
     local layer = 8192.0 * (8192 * 2 + 2 * 1024 + 3 * 28672) + 2 * 8192 -- q, o, k, v, three of the MLP, norms

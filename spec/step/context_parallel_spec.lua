@@ -45,7 +45,7 @@ describe("the messages of a context group", function()
     assert.equal(2.0 * 4096 * kv, asked.all_gather[1])
   end)
 
-  it("are blocks from rank to rank, backward with their gradients and one last time home", function()
+  it("are blocks from rank to rank; backward with gradients and one step more", function()
     local e = estimate.new(given { cp = 4, cp_method = "ring" })
     local sizes = {}
     for _, bytes in ipairs(asked.send_recv) do sizes[bytes] = true end
@@ -102,8 +102,8 @@ local function counted(seq, cp, balanced)
   return most
 end
 
-describe("the pieces of a causal sequence", function()
-  it("give the busiest rank as many pairs as a count", function()
+describe("the chunks of a causal sequence", function()
+  it("give the busiest rank the counted number of query-key pairs", function()
     local op = require("ett.operator").get "flash_attention"
     for _, cp in ipairs { 2, 4, 8 } do
       for _, balanced in ipairs { true, false } do

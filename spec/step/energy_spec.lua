@@ -21,14 +21,14 @@ local function run(power, seconds, plan, more)
 end
 
 describe("the power of a device", function()
-  it("is that of idling where nothing adds to it, and the limit where all does", function()
+  it("is the idle power without work, and the power limit under full load", function()
     assert.near(120, run({ idle_watts = 120, compute_watts = 0, memory_watts = 0, source = "spec" }, 1e-3).device_watts,
       1e-9)
     local e = run({ idle_watts = 100, compute_watts = 1e9, memory_watts = 1e9, source = "spec" }, 1e-3)
     assert.near(500, e.device_watts, 1e-6)
   end)
 
-  it("grows with the FLOPs of each second: the model's, where nothing is run again", function()
+  it("grows with the FLOPs per second; without recomputation these are the model's", function()
     -- Not at the limit, so that watts are linear in FLOPs: 100 + 1000 W at the peak.
     local e = run({ idle_watts = 100, compute_watts = 1000, memory_watts = 0, source = "spec" }, 5e-3)
     local floor = 1000 * e.model_flops_per_step / e.step_seconds / 1e14
@@ -38,7 +38,7 @@ describe("the power of a device", function()
     assert.is_true(again.kwh_per_step > e.kwh_per_step)
   end)
 
-  it("is as a share of the limit that of the H200 where a device has no coefficients", function()
+  it("uses the H200's shares of the limit for a device without coefficients", function()
     local power = energy.of_device { power_watts = 700 }
     local h200 = require("ett.profile.device").get("h200_sxm").power
     for name in pairs(energy.shares) do assert.near(h200[name], power[name], 1) end
@@ -50,7 +50,7 @@ end)
 describe("the energy of a step", function()
   local power = { idle_watts = 120, compute_watts = 0, memory_watts = 0, source = "spec" }
 
-  it("is watts of devices and nodes, by the facility, by seconds; the grid makes it carbon dioxide", function()
+  it("is the power of devices and nodes, times PUE, times seconds; the grid gives carbon dioxide", function()
     local e = run(power, 1e-3, { dp = 8, pue = 1.25, grams_co2_per_kwh = 100 }, { power = { node_watts = 400,
       source = "spec" } })
     local kwh = (120 + 400 / 4) * 8 * 1.25 * e.step_seconds / 3.6e6
@@ -76,7 +76,7 @@ describe("the energy of a step", function()
 end)
 
 describe("bundled clusters", function()
-  it("say where and when their price is from, or that they have none", function()
+  it("state source and date of their price, or that they have none", function()
     local priced = 0
     for _, name in ipairs(require("ett.profile.cluster").names()) do
       local cluster = require("ett.profile.cluster").get(name)

@@ -29,7 +29,7 @@ end
 local function busy(s) return s.forward_seconds + s.backward_seconds + s.recompute_seconds end
 
 describe("an estimate", function()
-  it("is no shorter than any stage's own work with what follows it, or than one micro-batch's way", function()
+  it("is at least the work of any stage with its updates, and the passage of one micro-batch", function()
     each_plan(24, 31, function(p, model, text)
       local e, way = run(p, model), 0
       for _, s in ipairs(e.stages) do
@@ -81,7 +81,7 @@ describe("an estimate", function()
     end)
   end)
 
-  it("never beats the device's peak, and its interval holds it, on any bundled cluster", function()
+  it("never exceeds the device's peak rate, and its interval contains it, on any bundled cluster", function()
     local random = random_plans.generator(35)
     each_plan(24, 36, function(p, model, text)
       local cluster = random { "perlmutter", "vista", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" }
@@ -102,7 +102,7 @@ local counts = { devices = true, parameters = true, expert_parameters = true, fr
   degree = true, fullest_stage = true }
 
 describe("an estimate's JSON", function()
-  it("names the unit of every number, and its rates and shares are those of its seconds", function()
+  it("names the unit of every number; rates and shares agree with the seconds", function()
     local model = random_plans.mixture(12)
     local e = estimate.new { model = model, cluster = "dgx_h100", tokens = 1e12, plan = { seq = 2048, micro_batches = 8,
       pp = 2, dp = 4, ep = 4, zero = 1, overlap_gradients = true, overlap_all_to_all = "batch" } }

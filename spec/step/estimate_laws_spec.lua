@@ -40,7 +40,7 @@ describe("a step's time", function()
     end
   end)
 
-  it("never grows when every link carries twice as much", function()
+  it("never grows with twice the bandwidth on every link", function()
     for _, model in ipairs { dense, experts } do
       for _, p in ipairs(plans(20, 12, model)) do
         not_above(run(p, model, 2).step_seconds, run(p, model).step_seconds, describe_plan(p))
@@ -67,7 +67,7 @@ describe("a step's time", function()
     end
   end)
 
-  it("hides no more than there is, and exposes no less than nothing", function()
+  it("hides at most all of the communication: exposed times are at least 0", function()
     for _, model in ipairs { dense, experts } do
       for _, p in ipairs(plans(30, 13, model)) do
         local e, text = run(p, model), describe_plan(p)
@@ -88,7 +88,7 @@ describe("a step's time", function()
     end
   end)
 
-  it("is told whole: lines and idleness add up, layers and parameters are conserved", function()
+  it("is the sum of lines and idle time; layers and parameters are conserved", function()
     for _, model in ipairs { dense, experts } do
       for _, p in ipairs(plans(24, 14, model)) do
         local e, seconds, percent, layers = run(p, model), 0, 0, 0
@@ -123,7 +123,7 @@ describe("a step's time", function()
     near(12 * (b - a), full.stages[1].recompute_seconds, "a layer's forward, 12 times")
   end)
 
-  it("with products of 8 bits falls, its weights stay as they are kept", function()
+  it("falls with 8-bit products, while the stored weights stay the same", function()
     for _, name in ipairs { "dgx_h100", "dgx_b200" } do
       local wide_model = require("ett.model").new("llama", { layers = 4, hidden = 8192, heads = 64, vocab = 32000 })
       local function on(dtype) -- small products lose more by quantisation than they win
@@ -238,8 +238,8 @@ describe("the table", function()
   end)
 end)
 
-describe("topologies that nobody sampled", function()
-  it("are answered from the links and marked", function()
+describe("topologies without samples", function()
+  it("are timed from the links and marked as assumed", function()
     local function provenance(cluster, plan)
       local e, found = estimate.new { model = llama(12), cluster = cluster, plan = plan }, {}
       for _, line in ipairs(e.collectives) do found[line.name .. " " .. line.group] = line.provenance end

@@ -67,15 +67,15 @@ describe("the source of a line", function()
       if line.name == "rms_norm" then return line end
     end
   end
-  it("is the least certain that makes a twentieth of it", function()
+  it("is the least certain one with at least a twentieth of the line", function()
     assert.equal("calibrated", sources(0.04).provenance)
     assert.equal("extrapolated", sources(0.06).provenance)
   end)
-  it("is told in words", function() assert.equal("why forward", sources(0.5).detail) end)
+  it("is printed as words", function() assert.equal("why forward", sources(0.5).detail) end)
 end)
 
 describe("estimate", function()
-  it("keeps every layer and its work, for every number of stages", function()
+  it("conserves layers and their work for every number of stages", function()
     local one = run { pp = 1 }
     for pp = 1, 12 do
       local e = run { pp = pp }
@@ -114,7 +114,7 @@ describe("estimate", function()
     end
   end)
 
-  it("1f1b and gpipe of equal stages take the same time, less memory the former", function()
+  it("1f1b and gpipe of equal stages take the same time; 1f1b needs less memory", function()
     local gpipe = run { pp = 4, schedule = "gpipe" }
     local one = run { pp = 4, schedule = "1f1b" }
     assert.is_true(one.memory_bytes < gpipe.memory_bytes)
@@ -179,7 +179,7 @@ describe("estimate", function()
     end
   end)
 
-  it("accumulates gradients by what they move", function()
+  it("times gradient accumulation by the bytes that it moves", function()
     local with, without = run {}, run { accumulate_gradients = false }
     local parameters, m = with.stages[1].parameters, 8
     local bytes = parameters * (2 + 2 * 4) -- the new one in bf16, the kept one in fp32 twice
@@ -187,7 +187,7 @@ describe("estimate", function()
     assert.is_true(math.abs(with.step_seconds - without.step_seconds - seconds) < 1e-4 * seconds)
   end)
 
-  it("sequence parallelism splits what stands outside tensor regions", function()
+  it("sequence parallelism splits operators outside tensor-parallel regions", function()
     local plain, split = run { tp = 4 }, run { tp = 4, sequence_parallel = true }
     assert.is_true(split.stages[1].activation_bytes < plain.stages[1].activation_bytes)
     local names = {}
@@ -205,7 +205,7 @@ describe("estimate", function()
     near(8 * inside, e.stages[8].send_seconds, "last")        -- backward only
   end)
 
-  it("gathers what a stage receives in parts: its input, its gradient, and with serial sends its own output", function()
+  it("gathers scattered sends: the input, its gradient, and with serial sends the stage's own output", function()
     local bytes = 2048 * 1024 * 2
     local gather, send = 1e-5 + bytes / 1e11, 2e-5 + bytes / 4 / 1e10
     for _, serial in ipairs { false, true } do
@@ -243,7 +243,7 @@ describe("estimate", function()
     assert.same({ 10.0, 10.0, 20.0, 20.0, 20.0, 0.0 }, backward)
   end)
 
-  it("a tied embedding is held twice over stages, once on one, and reduced", function()
+  it("a tied embedding has two copies and an all-reduce with several stages, one copy with one stage", function()
     local tied = llama(12, { tied_embeddings = true })
     near(sum(run({}).stages, "parameters") - 32000 * 1024, sum(run({}, { model = tied }).stages, "parameters"), "one")
     local e = run({ pp = 2 }, { model = tied })
@@ -332,7 +332,7 @@ describe("estimate", function()
     end
   end)
 
-  it("names a sweep's wrong field", function()
+  it("reports a wrong field of a sweep", function()
     local ok, raised = pcall(sweep.new, { model = llama(), cluster = cluster, profile = profile(),
       plan = { seq = 2048, micro_batches = 1 }, over = { pq = { 1 } } })
     assert.is_false(ok)
@@ -386,7 +386,7 @@ describe("estimate", function()
     assert.is_true(run {}.fits)
   end)
 
-  it("refuses times that are none", function()
+  it("refuses times that are not finite or negative", function()
     for _, seconds in ipairs { -1, 0 / 0, math.huge } do
       local p = profile()
       p.operator = function() return { seconds = seconds } end
@@ -443,7 +443,7 @@ describe("estimate", function()
     assert.equal(before, run({ pp = 2 }).step_seconds)
   end)
 
-  it("lowers once for all plans that share what a program depends on", function()
+  it("lowers once for all plans with the same program", function()
     local base = { seq = 2048, micro_batch = 1, micro_batches = 4, tp = 2 }
     local function key(more)
       local p = {}

@@ -93,7 +93,7 @@ describe("experts under tensor and sequence parallelism", function()
     assert.equal(all, sums["forward all_gather"])
   end)
 
-  it("refuses groups of experts that no tensor group holds", function()
+  it("refuses expert groups that do not fit into a tensor group", function()
     local ok, raised = pcall(estimate.new, { model = model_module.new("mixtral", hyper), cluster = "dgx_h100",
       plan = { tp = 4, etp = 8, dp = 4, ep = 2, seq = 1024, micro_batches = 1 } })
     assert.is_false(ok)

@@ -7,11 +7,11 @@ local run_oracles = require "run_oracles"
 local sweep = require "ett.search.sweep"
 
 describe("the busiest rank", function()
-  it("has as many copies as a count of tokens, and drops as many: 200 cases", function()
+  it("has the counted number of token copies and dropped tokens: 200 cases", function()
     assert.same({}, run_oracles.experts(200, 7))
   end)
 
-  it("has the shares of a power law by hand", function()
+  it("has the shares of a power law, computed by hand", function()
     -- 1, 1/2, 1/3, 1/4 of 25/12, dealt to two ranks: experts 1 and 3.
     local function load(h, p) return (expert_spread.load(h, p)) end
     assert.near(2 * (1 + 1 / 3) / (25 / 12), load({ experts = 4, top_k = 1 }, { ep = 2, expert_skew = 1 }), 1e-12)
@@ -87,7 +87,7 @@ describe("a step with unlike experts", function()
     assert.is_true(rows[2].step_seconds > rows[1].step_seconds)
   end)
 
-  it("refuses shares that cannot be", function()
+  it("refuses impossible shares", function()
     local function message(plan, of)
       local ok, raised = pcall(function() return plan_module.new(given(plan).plan, of or model) end)
       assert.is_false(ok)

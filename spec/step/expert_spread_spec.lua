@@ -44,7 +44,7 @@ local function counted(random, places, h, tokens)
 end
 
 describe("the places of a token's experts", function()
-  it("are as many as draws find", function()
+  it("match random draws", function()
     local random = generator(3)
     for _, c in ipairs { { 8, 256, 8 }, { 64, 256, 8 }, { 4, 128, 8 }, { 8, 8, 2 }, { 2, 16, 4 }, { 8, 256, 8, 8, 4 },
       { 64, 256, 8, 8, 4 }, { 4, 256, 8, 8, 4 }, { 2, 160, 6, 8, 3 }, { 16, 160, 6, 8, 3 }, { 1, 64, 6, 8, 2 } } do
@@ -56,7 +56,7 @@ describe("the places of a token's experts", function()
     end
   end)
 
-  it("are the ones by hand", function()
+  it("match values computed by hand", function()
     assert.near(1, expert_spread.expected(1, { experts = 8, top_k = 2 }), 1e-12)
     assert.near(2, expert_spread.expected(8, { experts = 8, top_k = 2 }), 1e-12) -- one expert a place
     -- Three of the other seven stand with the first.
@@ -93,7 +93,7 @@ describe("a dispatcher that sends a token once to a place", function()
     return asked
   end
 
-  it("moves as many copies as there are nodes with experts of it, inside a node as there are ranks", function()
+  it("moves one copy per node with experts of a token; inside a node one per rank", function()
     local all = 2 * 1024 * 1024 * 4.0
     assert.equal(all, bytes_of { ep = 8 })
     local nodes = expert_spread.expected(2, { experts = 16, top_k = 4 })

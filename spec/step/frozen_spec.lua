@@ -55,7 +55,7 @@ describe("LoRA", function()
     assert.equal(layers * rank * (hidden + 2 * ffn), one.parameters)
   end)
 
-  it("computes of a frozen product the gradient of its input only", function()
+  it("computes only the input gradient of a frozen product", function()
     local rank = 8
     local s = products.linear_proj
     local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
@@ -85,7 +85,7 @@ describe("LoRA", function()
     assert.is_true(reduced > 0 and reduced <= 4 * e.stages[1].parameters + 16, reduced)
   end)
 
-  it("exchanges parts of the rank over tensor ranks, and no input for a weight gradient", function()
+  it("gathers the low rank over tensor ranks, and no input for weight gradients", function()
     local function bytes(fields)
       local sum = 0
       for _, c in ipairs(of(fields, bytes_alone).collectives) do
@@ -101,7 +101,7 @@ describe("LoRA", function()
     assert.near(before + own - again, bytes(lora), before * 1e-9)
   end)
 
-  it("takes less memory and time than training all, with every schedule and layout", function()
+  it("takes less memory and time than full training, with every schedule and layout", function()
     for _, p in ipairs(random_plans.plans(60, 11, model())) do
       local whole = estimate.new { model = model(), plan = random_plans.with(p, {}), cluster = random_plans.flat,
         profile = random_plans.profile() }

@@ -6,7 +6,7 @@ local plan_module = require "ett.plan"
 local run_oracles = require "run_oracles"
 
 describe("goodput", function()
-  it("is that of a simulation of failures within 2 %: 100 cases", function()
+  it("agrees with a simulation of failures within 2 %: 100 cases", function()
     local worst = run_oracles.goodput(100, 5)
     assert.is_true(worst > 0 and worst <= 0.02, worst)
   end)
@@ -22,7 +22,7 @@ describe("goodput", function()
     end
   end)
 
-  it("of a run lengthens it, and is what failures, bandwidth and restarts of plan and cluster say", function()
+  it("lengthens a run, and follows failures, bandwidth and restarts of plan and cluster", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)
       local full = { seq = 1024, dp = 8, micro_batches = 4, tokens = 1e10 }

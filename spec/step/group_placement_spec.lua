@@ -6,18 +6,18 @@ local step_core = require "ett.step"
 local sweep = require "ett.search.sweep"
 
 describe("groups of ranks", function()
-  it("lie where the rank map puts them: 60 random layouts on two to four tiers, in any order", function()
+  it("are placed as in the rank map: 60 random layouts on two to four tiers, in any order", function()
     local differ, tried = rank_map.compare(60, 14, false)
     assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
     assert.is_true(tried > 350)
   end)
 
-  it("lie where an explicit map puts them: 25 random permutations", function()
+  it("are placed as in an explicit map: 25 random permutations", function()
     local differ = rank_map.compare(25, 15, true)
     assert.equal("", table.concat(differ, "\n", 1, math.min(#differ, 5)))
   end)
 
-  it("are told apart by the oracle: it is no copy of the default order", function()
+  it("differ between rank orders in the test's own rank map", function()
     local p = { tp = 2, cp = 1, ep = 1, dp = 2, pp = 2, etp = 2, rank_order = "tp-cp-ep-pp-dp" }
     assert.equal(1, rank_map.count(p, { 4, math.maxinteger }, { 1, 1 }, nil, "data")[1].members)
     assert.equal(2, rank_map.count(p, { 4, math.maxinteger }, { 1, 1 }, nil, "data")[1].units)

@@ -57,7 +57,7 @@ local cases = {
 }
 
 describe("fields of the software that a plan leaves open", function()
-  it("are listed with their answers where they matter; given ones are not", function()
+  it("are listed with their values if they have an effect and were not given", function()
     local function open(of, plan)
       return table.concat(estimate.new { model = of, cluster = cluster, times = of_cluster, plan = with(plan) }
         .left_open, ", ")
@@ -71,7 +71,7 @@ describe("fields of the software that a plan leaves open", function()
 end)
 
 describe("fields without an effect", function()
-  it("change nothing and are named; the same fields act where what they need is there", function()
+  it("change nothing and are reported; they have an effect if their condition holds", function()
     for _, case in ipairs(cases) do
       local name, value, idle, acting, of = table.unpack(case)
       local field = { [name] = value }

@@ -67,7 +67,7 @@ describe("late validation", function()
     end
   end)
 
-  it("takes the bubble out of zb_h2, not out of 1f1b", function()
+  it("removes the bubble of zb_h2 but not of 1f1b", function()
     local given = { schedule = "zb_h2", pp = 4, vp = 1, micro_batches = 16, layers = 4, seq = 1,
       late_validation = true }
     local steady = evaluate(given, 0)

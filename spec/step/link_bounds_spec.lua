@@ -91,7 +91,7 @@ describe("sends between stages", function()
 end)
 
 describe("data-parallel rings of the ranks of a node", function()
-  it("share its network, where samples are of one ring alone", function()
+  it("share its network, although the samples are of a single ring", function()
     local model = llama(24, 6144, 64, 64, 24576, 51200)
     for _, tp in ipairs { 1, 2, 4 } do
       for _, nodes in ipairs { 2, 4, 8 } do

@@ -156,7 +156,7 @@ describe("a pipeline on its links", function()
     assert.same({ [true] = true, [false] = true }, ways)
   end)
 
-  it("is the pipeline's own engine where nothing shares a link", function()
+  it("equals the pipeline's own engine if no link is shared", function()
     local random = generator(3)
     for trial = 1, 100 do
       local name = ({ "gpipe", "1f1b", "interleaved" })[trial % 3 + 1]
@@ -176,7 +176,7 @@ describe("a pipeline on its links", function()
     end
   end)
 
-  it("names an order that waits for itself", function()
+  it("reports an order with a deadlock", function()
     local ok, raised = pcall(step_core.links, { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 },
       backward = { 1, 1 }, share = 0.1,
       orders = step_core.orders { { { "B", 1 }, { "F", 1 } }, { { "F", 1 }, { "B", 1 } } } })
@@ -203,7 +203,7 @@ end
 describe("a step on its links", function()
   local layer = { { place = "middle", count = 4, uses = { 1 } } }
 
-  it("has closed forms that say what the event engine does, where each link carries one kind", function()
+  it("has closed forms equal to the event engine if each link carries one kind of transfer", function()
     local random, reductions = generator(4), 0
     for _ = 1, 150 do
       local pp = 1 + random(3)
@@ -280,7 +280,7 @@ describe("a step on its links", function()
       all_reduce = function(bytes) return 1.5e-3 * bytes end }).step_seconds)
   end)
 
-  it("reduces in the bubbles what a busy link left over", function()
+  it("reduces in the bubbles if the link was busy before", function()
     -- ZeRO-2 reduces after every micro-batch: 4 layers' gradients take as long as a forward and a backward.
     local given = { pp = 2, dp = 2, zero = 2, micro_batches = 6, overlap_gradients = true }
     local e, events = evaluate(given, layer, { { forward = { 1 }, backward = { 2 }, dense_parameters = 1000 } },

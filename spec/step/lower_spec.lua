@@ -20,8 +20,8 @@ local function run(model, profile, plan)
   return estimate.new { model = model, cluster = "perlmutter", profile = profile, plan = plan }
 end
 
-describe("a backward pass in two", function()
-  it("leaves products' weights, lookups and accumulations for later, and norms not", function()
+describe("a split backward pass", function()
+  it("delays weight gradients of products and lookups and their accumulation, but not norms", function()
     local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add
     local profile = {
       operator = function(_, name, _, _, pass)
@@ -70,7 +70,7 @@ describe("sums of inputs' gradients over tensor ranks", function()
     end
   end
 
-  it("run beside the product of the weight's gradient, where the stack starts them first", function()
+  it("overlap the weight-gradient product if the stack starts them first", function()
     for name, plan in pairs { all_reduce = {}, reduce_scatter = { sequence_parallel = true } } do
       local alone, product = backward(false, plan, name, 512), backward(false, plan, "linear_qkv", 512)
       assert.near(alone - product / 2, backward(true, plan, name, 512), 1e-12) -- the product is the shorter one
@@ -80,7 +80,7 @@ describe("sums of inputs' gradients over tensor ranks", function()
     end
   end)
 
-  it("are waited for where weights have no gradient", function()
+  it("are exposed if the weights have no gradient", function()
     local plan = { lora_rank = 8, lora_targets = { "linear_down" } }
     assert.equal(backward(false, plan, "all_reduce", 512), backward(true, plan, "all_reduce", 512))
   end)

@@ -23,7 +23,7 @@ local function walked(layers)
 end
 
 describe("the passes of a stage", function()
-  it("hold as much as a walk through their layers finds", function()
+  it("hold the memory that a walk through their layers counts", function()
     local random = generator(11)
     for case = 1, 200 do
       local operations, kinds, layers = {}, {}, {}
@@ -94,7 +94,7 @@ describe("the memory of an estimate", function()
     end
   end)
 
-  it("has fp32 copies of 16-bit gradients while it updates, where the passes held less", function()
+  it("has fp32 copies of 16-bit gradients during the update, beyond the memory of the passes", function()
     local e = run { gradient_dtype = "bf16", seq = 64, zero = 0 }
     local s = e.stages[1]
     assert.near(4 * s.parameters, s.activation_bytes + s.working_bytes + s.update_bytes, 1)

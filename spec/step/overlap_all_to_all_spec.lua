@@ -72,14 +72,14 @@ describe("all-to-alls", function()
     end
   end)
 
-  it("hide once more where the forward pass runs again", function()
+  it("are hidden once more under recomputation of the forward pass", function()
     local e = run("shared_experts", { recompute = "full" })
     local hidden = 2 * (0.5 + 0.25) + 1 + 0.5
     near(5 * 3 * hidden, e.all_to_all_overlapped_seconds, "overlapped")
     near(run("none", { recompute = "full" }).step_seconds - 5 * 3 * hidden, e.step_seconds, "step")
   end)
 
-  it("hide behind another micro-batch, each behind its own partner, but for the first and the last", function()
+  it("overlap another micro-batch, except in the first and the last pass", function()
     for _, exchange in ipairs { 2, 5, 20 } do
       local e = run("batch", {}, { profile = profile(exchange) })
       local forward = math.min(exchange, 4 + 2) + math.min(exchange, 6 + 0.5 + 1 + 0.5)
@@ -161,7 +161,7 @@ describe("all-to-alls", function()
     assert.same({ none = 3 * 5 * 2, shared_experts = 2 * 5 * 2, batch = 2 * 5 }, seen)
   end)
 
-  it("are refused an overlap that the plan or the model cannot have", function()
+  it("are refused an overlap that plan or model do not support", function()
     local function message(how, plan, more)
       local ok, raised = pcall(run, how, plan, more)
       assert.is_false(ok)
@@ -202,7 +202,7 @@ describe("all-to-alls", function()
     assert.is_true(rate("none", false) / told < 0.6 * best)
   end)
 
-  it("hide behind what an architecture of one's own marks", function()
+  it("overlap the operators that a user's architecture marks", function()
     local function own(beside)
       local model = model_module.new(function(hyper)
         return require("ett.model.blocks").decoder(hyper, { name = "block", count = 3, ops = { "flash_attention",

@@ -25,13 +25,13 @@ local function run(plan, cluster, units)
 end
 
 describe("clusters of unlike nodes", function()
-  it("take as long as ranks laid one by one, each on its device", function()
+  it("take as long as a rank-by-rank composition, each rank on its device", function()
     local found = cluster_parts.check(40, 11)
     assert.same({}, found.wrong)
     assert.is_true(found.refused > 3 and found.spread > 10 and found.unfit > 5)
   end)
 
-  it("of two alike parts are one cluster, in every figure", function()
+  it("with two equal parts give the figures of one cluster", function()
     local one = cluster_module.get "dgx_h100"
     local two = both({ { cluster = "dgx_h100", nodes = 1 }, { cluster = "dgx_h100", nodes = 2 } },
       { links = { inter = one.links.inter } })
@@ -56,7 +56,7 @@ describe("clusters of unlike nodes", function()
     end
   end)
 
-  it("put stages where the map puts ranks", function()
+  it("place stages as the rank map does", function()
     local function devices(plan)
       local list = {}
       for i, s in ipairs(run(plan).stages) do list[i] = table.concat(s.devices, "+") end
@@ -86,7 +86,7 @@ describe("clusters of unlike nodes", function()
     assert.matches("\n  3 +2 .* slow\n", tostring(e))
   end)
 
-  it("are swept as they are estimated", function()
+  it("have equal results in sweeps and single estimates", function()
     local large = model_module.new("llama", { layers = 8, hidden = 2048, heads = 16, ffn = 8192, vocab = 32000 })
     local tight = both { { cluster = fast, nodes = 4 },
       { cluster = cluster_parts.kind("small", 1e14, 5e11, 4e9, 2e10), nodes = 4 } }
@@ -103,7 +103,7 @@ describe("clusters of unlike nodes", function()
     assert.is_true(fits[true] > 0 and fits[false] > 0)
   end)
 
-  it("mean prices, failures and power over the devices in use", function()
+  it("average prices, failures and power over the devices in use", function()
     local function priced(price, failures, watts)
       local c = cluster_parts.kind("priced", 1e14, 1e12, 80e9, 1e10)
       c.price_per_gpu_hour, c.power = price, { node_watts = watts, source = "spec" }

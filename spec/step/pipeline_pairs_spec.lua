@@ -139,7 +139,7 @@ describe("pairs of micro-batches", function()
     near(5, step_core.pipeline(p).makespan_seconds, "one has no other to pair with")
   end)
 
-  it("never take longer when more of them hides", function()
+  it("never take longer with more overlap", function()
     local random = generator(8)
     for i = 1, 200 do
       local p = random_pipeline(random, i % 2 == 0 and "1f1b" or "interleaved")
@@ -174,7 +174,7 @@ describe("pairs of micro-batches", function()
     end
   end)
 
-  it("are refused where there are none, and where more hides than there is", function()
+  it("are refused without all-to-alls, and with more overlap than communication", function()
     local function message(changes)
       local p = { schedule = "1f1b", stages = 2, micro_batches = 4, forward = { 1, 1 }, backward = { 2, 2 },
         forward_hidden = { 0.5, 0.5 }, backward_hidden = { 0.5, 0.5 } }

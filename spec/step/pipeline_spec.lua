@@ -154,7 +154,7 @@ describe("pipeline", function()
     end
   end)
 
-  it("1f1b's short way gives the engine's digits", function()
+  it("1f1b's fast path gives the engine's digits", function()
     local random = generator(9)
     for trial = 1, 200 do
       local p = random_pipeline(random, "1f1b", trial % 4 > 0)
@@ -231,7 +231,7 @@ describe("pipeline", function()
     end
   end)
 
-  it("keeps as many micro-batches as each schedule allows", function()
+  it("keeps the number of micro-batches that each schedule allows", function()
     local four = { stages = 4, micro_batches = 8, forward = filled(4, 1), backward = filled(4, 1) }
     four.schedule = "gpipe"
     assert.same({ 8, 8, 8, 8 }, step_core.pipeline(four).peak_in_flight)
@@ -267,7 +267,7 @@ describe("pipeline", function()
     end
   end)
 
-  it("sends that overlap are never slower than blocking ones, nor those than serial ones", function()
+  it("overlapped sends are never slower than blocking ones, and blocking ones never slower than serial ones", function()
     local random = generator(6)
     for trial = 1, 60 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
@@ -292,7 +292,7 @@ describe("pipeline", function()
     end
   end)
 
-  it("the files of the built-in schedules say what the core does", function()
+  it("the files of the built-in schedules give the core's orders", function()
     local find = require "ett.base.find"
     local random = generator(10)
     for trial = 1, 60 do
@@ -323,7 +323,7 @@ describe("pipeline", function()
     end
   end)
 
-  it("names what is wrong with an order", function()
+  it("reports the fault of an order", function()
     local p = { schedule = "custom", stages = 2, micro_batches = 1, forward = { 1, 1 }, backward = { 1, 1 } }
     local function why(orders)
       p.orders = step_core.orders(orders)
@@ -345,7 +345,7 @@ describe("pipeline", function()
       why { { { "F", 1 }, { "B", 2 } }, { { "F", 1 }, { "B", 1 } } })
   end)
 
-  it("splits layers so that all are kept and none differs by more than one", function()
+  it("splits all layers into slices that differ by at most one layer", function()
     for layers = 1, 40 do
       for slices = 1, 12 do
         local sum, low, high = 0, math.huge, 0

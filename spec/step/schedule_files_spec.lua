@@ -13,7 +13,7 @@ local function generator(seed)
 end
 
 describe("the bundled schedules", function()
-  it("run as the independent simulator says, with random times, placements and messages", function()
+  it("match the independent simulator, with random times, placements and messages", function()
     local random, names = generator(3), schedules.names()
     for trial = 1, 130 do -- spec/bench/pipelines.lua runs 300
       local name = names[trial % #names + 1]
@@ -37,7 +37,7 @@ describe("the bundled schedules", function()
     end
   end)
 
-  it("without an order are run in one that keeps what they declare, and is no longer than ZB-H1's and H2's", function()
+  it("without an order get one within their declared activations, at least as fast as ZB-H1 and H2", function()
     local random, shorter = generator(9), 0
     for trial = 1, 40 do
       local name = trial % 2 == 0 and "zb_1p" or "zb_2p"
@@ -99,7 +99,7 @@ describe("the bundled schedules", function()
     end
   end)
 
-  it("end no later than 1F1B where they run in waves", function()
+  it("are at least as fast as 1F1B if they run in waves", function()
     for _, pp in ipairs { 2, 4, 8 } do
       for _, vp in ipairs { 2, 4 } do
         for _, m in ipairs { pp, 2 * pp, 4 * pp } do

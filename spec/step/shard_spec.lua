@@ -33,7 +33,7 @@ local function given(plan, of)
 end
 local function run(plan) return estimate.new(given(plan)) end
 
-describe("shards of fewer ranks than share weights", function()
+describe("shards over fewer ranks than the data-parallel group", function()
   it("hold the states of a shard, and are the first ranks of the group", function()
     for _, shard in ipairs { 1, 2, 4, 8, 16 } do
       local s = run({ zero = 1, shard = shard }).stages[1]
@@ -64,7 +64,7 @@ describe("shards of fewer ranks than share weights", function()
     assert.equal("all_reduce", asked[1].kind)
   end)
 
-  it("as large as the group are no replicas at all", function()
+  it("as large as the group have no replicas", function()
     for zero = 1, 3 do
       assert.equal(run({ zero = zero }).step_seconds, run({ zero = zero, shard = 16 }).step_seconds)
       assert.equal(run({ zero = zero }).memory_bytes, run({ zero = zero, shard = 16 }).memory_bytes)
@@ -81,7 +81,7 @@ describe("shards of fewer ranks than share weights", function()
 end)
 
 describe("weights under ZeRO-3", function()
-  it("are gathered once where they stay whole, twice where not", function()
+  it("are gathered once without reshard, twice with it", function()
     local function gathered(e)
       for _, line in ipairs(e.collectives) do if line.name == "all_gather" then return line.seconds end end
     end
@@ -91,7 +91,7 @@ describe("weights under ZeRO-3", function()
       - 4 * math.max(layer, head + 512), 8)
   end)
 
-  it("are gathered ahead by as many layers as prefetch says, and not beside computing by none", function()
+  it("are gathered `prefetch` layers ahead, and without overlap for prefetch 0", function()
     local function weights(e) return e.stages[1].temporary_bytes - 4 * layer end
     for depth = 1, 4 do
       assert.near(2 * layer * (1 + depth), weights(run { zero = 3, overlap_parameters = true, prefetch = depth }), 1)
@@ -102,7 +102,7 @@ describe("weights under ZeRO-3", function()
 end)
 
 describe("offloading", function()
-  it("moves bytes to the host, but for two layers' at work", function()
+  it("moves bytes to the host, except those of two layers in use", function()
     local plain = run({}).stages[1]
     local s = run({ offload_optimizer = 0.5 }).stages[1]
     assert.near(0.5 * plain.optimizer_bytes, s.optimizer_bytes, 1)
@@ -115,7 +115,7 @@ describe("offloading", function()
     assert.near(2 * 2 * layer, s.weight_bytes, 1)
   end)
 
-  it("makes a pass as long as its bytes take, in the direction that has more of them", function()
+  it("lasts as long as its larger direction takes to transfer", function()
     local plain = run({ dp = 1 })
     local forward, backward = plain.stages[1].micro_batch_forward_seconds, plain.stages[1].micro_batch_backward_seconds
     local kept, weights = plain.stages[1].activation_bytes / 1e9, 2 * parameters / 1e9

@@ -33,7 +33,7 @@ local function uniform(seed)
 end
 
 describe("a step's interval", function()
-  it("is that of its operators, combined with the correlation that estimates state", function()
+  it("combines the intervals of its operators with the correlation of estimates", function()
     local model = model_module.new("llama", { layers = 6, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
     local plan = { seq = 2048, micro_batch = 1, micro_batches = 4 }
     local times = lower_times.new(cluster, profile())
@@ -72,7 +72,7 @@ describe("a step's interval", function()
     assert.is_true(math.abs(low - 7.3) < 1e-12 and math.abs(high - 8.7) < 1e-12)
   end)
 
-  it("holds nine of ten steps whose errors have that correlation, which the estimate finds", function()
+  it("contains nine of ten steps whose errors have that correlation; its estimate recovers the value", function()
     local random = uniform(7)
     local function normal()
       return math.sqrt(-2 * math.log(1 - random())) * math.cos(2 * math.pi * random())

@@ -12,7 +12,7 @@ describe("random plans", function()
     assert.is_true(tried > 25)
   end)
 
-  it("come near their bounds where one tier is slow", function()
+  it("come near their bounds if one tier is slow", function()
     local model = random_plans.llama(8)
     local p = { seq = 1024, tp = 2, cp = 1, dp = 16, pp = 1, zero = 0, micro_batch = 1, micro_batches = 1, ep = 1,
       etp = 2, dtype = "bf16", rank_order = "tp-cp-ep-dp-pp", bucket_bytes = 1e12 }

@@ -61,7 +61,7 @@ describe("the timeline of a step", function()
     end)
   end
 
-  it("holds what follows the pipeline, and ends with the step", function()
+  it("contains gradients and updates after the pipeline, and ends with the step", function()
     local e = make(dense, { pp = 2, dp = 4, micro_batches = 2, zero = 1 })
     for s, stage in ipairs(timeline.of(e).stages) do
       local sums, last = { gradients = 0.0, update = 0.0, weights = 0.0, sends = 0.0 }, 0.0
@@ -77,7 +77,7 @@ describe("the timeline of a step", function()
 end)
 
 describe("the link to the host", function()
-  it("carries what each unit and the update wait for", function()
+  it("carries the transfers that units and the update wait for", function()
     local bound = { unit = 0, update = 0 }
     for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", half = "chimera", full = "1f1b" } do
       local e = make(dense, { pp = 4, dp = 2, micro_batches = 4, zero = 1, schedule = schedule, recompute = recompute,
@@ -108,7 +108,7 @@ describe("the link to the host", function()
     assert.is_true(bound.unit > 30 and bound.update == 16)
   end)
 
-  it("has streams of copies of its own in the trace, and none where nothing is offloaded", function()
+  it("has separate copy streams in the trace, and none without offloading", function()
     local function copies(plan)
       local list = {}
       for _, event in ipairs(chrome_trace.of((make(dense, plan))).traceEvents) do

@@ -80,7 +80,7 @@ end
 local parts = { { "kernel_seconds", "kernels slower (+) or faster (-) than predicted" },
   { "bandwidth_seconds", "transfers slower or faster than predicted" },
   { "late_ranks_seconds", "waiting for late ranks" }, { "host_seconds", "waiting for the host" },
-  { "other_idle_seconds", "other idle time" }, { "not_in_model_seconds", "kernels that the model does not have" },
+  { "other_idle_seconds", "other idle time" }, { "not_in_model_seconds", "kernels without a match in the model" },
   { "overlap_seconds", "overlap of the above (-)" } }
 
 local function split_lines(split)

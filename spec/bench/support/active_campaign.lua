@@ -260,9 +260,9 @@ function campaign.rows(label, tables)
       pass = r.ratio <= 1.1 },
     { measure = "  operators and passes more than a tenth above the grid's error; beyond the held-out rows' noise",
       value = ("%d; %d of %d"):format(r.worse, r.surely_worse, r.compared) },
-    { measure = "  share of the shapes, were the whole grid of those operators measured then",
+    { measure = "  share of the shapes, with whole grids for these operators",
       value = percent(r.charged, r.grid) },
-    { measure = "  operators whose held-out median is at most what was said of it",
+    { measure = "  operators within the printed error bound (held-out median)",
       value = ("%d of %d"):format(r.honest, r.said) },
   }
   table.move(r.lines, 1, #r.lines, #rows + 1, rows)

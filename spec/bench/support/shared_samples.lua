@@ -1,4 +1,4 @@
---- The shared sample files of estimate-train-time, as the measures of regressors read them.
+--- The shared sample files of estimate-train-time, as the benchmarks of regressors read them.
 ---   local files = shared_samples.read()     -- of ett.holdout; or nil if the files are missing
 local holdout = require "ett.profile.holdout"
 
