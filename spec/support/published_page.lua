@@ -14,7 +14,7 @@ source.** `ett bench published --rows` prints every row.
 
 | column | meaning |
 |---|---|
-| answered | rows with an estimate, of all |
+| answered | estimated rows, of all rows |
 | error | mean of abs(estimated / measured - 1) |
 | median, bias | median of the same; mean of the signed error |
 | inside | share of rows inside their 90 %% interval |
@@ -34,16 +34,17 @@ memory of the software and were not checked against its code. The errors above a
 
 - MaxText rows without a stated policy recompute in full: its default `remat_policy`.
 - PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
-- ZB-1p and ZB-2p rows are estimated under zb_1p and zb_2p, ordered by the estimated times of units. All rows of
-  that paper have what its software's first script and Megatron-LM's defaults say: fp16, fused softmax, dropout, tied
+- ZB-1p and ZB-2p rows are estimated under zb_1p and zb_2p, ordered by the estimated times of units. All rows of that
+  paper have what its software's first script and Megatron-LM's defaults say: fp16, fused softmax, dropout, tied
   embeddings. The rows' vocabulary of 51,200 contradicts the parameters that they state, too. These leave 25,500 to
-  33,500; 32,000 is taken. Their printed memory agrees: it is 2.5 % off, at most 6.4, and 26 to 42 % above the estimates
-  of the rows as they are. With 51,200 the mean errors are 6.3 % under zb_1p and 11.3 % under zb_2p, not 3.2 and 2.5.
-  The paper's profile (arXiv 2401.10241, table 6) excludes 51,200 for 1.5B: two layers, that head and its loss would
-  take a tenth more than the step. The authors' table of these rows and of 28.3B was seen during this look-up.
+  33,500; 32,000 is taken. Their printed memory agrees: it is 2.5 % off, at most 6.4, and 26 to 42 % above the
+  estimates of the rows as they are. With 51,200 the mean errors are 6.3 % under zb_1p and 11.3 % under zb_2p, not 3.2
+  and 2.5. The paper's profile (arXiv 2401.10241, table 6) excludes 51,200 for 1.5B: two layers, that head and its
+  loss would take a tenth more than the step. The authors' table of these rows and of 28.3B was seen during this
+  look-up.
 - Unfused attention has the biases and copies of Megatron-LM's own layers around it (`head_copies`), from its code.
-  The zero-bubble rows led to it. Mean errors before and after: vTrain on several nodes 7.1 and 6.8 %, SC21 1.4 and 0.8.
-  Korthikanti 0.7 and 1.2, zero bubble 4.1 and 3.4, bigscience 15.0 and 14.5.
+  The zero-bubble rows led to it. Mean errors before and after: vTrain on several nodes 7.1 and 6.8 %, SC21 1.4 and
+  0.8. Korthikanti 0.7 and 1.2, zero bubble 4.1 and 3.4, bigscience 15.0 and 14.5.
 - Unfused cross entropy moves the bytes that its kernels read and write; the factor of 3 before was too high.
 - The first and last slice hold a layer less where a row says that embedding and loss count as layers.
 - Steps of sharded data parallelism have a slowdown by generation.
@@ -88,14 +89,14 @@ memory of the software and were not checked against its code. The errors above a
 - One local expert has the factor of several experts; without it Grok's rows were 20 % too fast.
 - MaxText's experts run in Megablox with its default tile of 512 rows, which two experts can share. Its tensor
   parallelism splits experts as it splits dense products.
-- Megatron-LM adds gradients inside the weight products where its rows since 2022 do not say it: its default. So does
-  the software of the zero-bubble rows, by its code; fused their steps would be 6.3 % too fast, not 1.8. They are left
-  as they were: something else is missing there. The paper has a profile of a middle stage. With fused
+- Rows of Megatron-LM since 2022 that do not state gradient accumulation have its default: inside the weight products.
+  The code of the zero-bubble rows does the same. With it their steps would be 6.3 % too fast instead of 1.8 %, so they
+  were not changed: another effect is missing there. The paper has a profile of a middle stage. With fused
   accumulation, B and W together take 3 to 5 % less there than estimated. F takes 9 to 16 % more. Steps take 8 to 12 %
   more than the sum of their passes.
-- XLA's recomputation leaves out a layer's last product. It removes code whose result nothing needs.
-- FlashAttention 1 on H100 is pulled to 3.5 times the newest kernel: versions 2 and 3 are each said to be about twice
-  as fast as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.
+- XLA's recomputation omits a layer's last product, because XLA removes code with unused results.
+- The prior of FlashAttention 1 on H100 is 3.5 times the newest kernel: versions 2 and 3 are each about twice as fast
+  as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fit's 79 us came from steps
   with `CUDA_LAUNCH_BLOCKING=1` alone, and made the steps of vTrain inside a node 20 % and more too slow.
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.
@@ -104,12 +105,13 @@ memory of the software and were not checked against its code. The errors above a
 - The host of GB200 and GB300 (Grace) takes longer to launch kernels than x86: fitted, pulled to 2.6. PyTorch's product
   alone takes Grace 2.5 to 2.75 times as long (NVIDIA/TransformerEngine#2053). It was looked for since mixtures on
   GB200 without a graph of the whole step were 11 to 15 % too fast. Those on B200 and B300 were not.
-- Experts of Megatron run each on its own on streams, and cost the host time each (Transformer Engine's
-  GroupedLinear). Steps that are one graph run one grouped kernel.
-- Biases of experts are added apart in Megatron (experts.py, `_apply_bias`); not in steps that are one graph.
-- PyTorch's full recomputation leaves out a dense layer's last product (`early_stop`). The releases of the rows are
-  not known to have it.
-- vTrain's steps inside a node recompute in full, as their configurations say; the rows call it unknown.
+- In Megatron each expert runs as separate products on CUDA streams, and each costs host time (Transformer Engine's
+  GroupedLinear). Steps that are one CUDA graph run one grouped kernel.
+- Megatron adds the biases of experts in a separate kernel (experts.py, `_apply_bias`), except in steps that are one
+  CUDA graph.
+- PyTorch's full recomputation omits a dense layer's last product (`early_stop`). Whether the releases of the rows do
+  is unknown.
+- vTrain's steps inside a node use full recomputation, by their configurations; the rows do not state it.
 - vTrain's rows run the fused softmax of their note and of that simulator's model; their field says "unfused". Rows of
   Megatron-DeepSpeed have Megatron-LM's dropout of 0.1, its default, which BLOOM's script does not change.
 - vTrain's steps inside a node add up exactly from parts: the time of reducing gradients is the same for every
@@ -121,38 +123,38 @@ memory of the software and were not checked against its code. The errors above a
   bytes' time, forward and backward. What else was missing was looked for in Megatron-LM's and DeepSpeed's code:
   gradients of biases, the sum of gradients behind a dropout, norm, clipping and unscaling of gradients, DeepSpeed's
   copies. Bytes are counted from the code, none are fitted. Small kernels that join an operator cost no host time.
-- Drawing the masks of dropouts does not bound their kernels. Rows of 2021 would be better if it did, Korthikanti et
-  al. and vTrain inside a node worse; instructions of Philox a value leave them bound by memory.
-- In vTrain's rows, data-parallel groups with two or four devices of each node seem to take two to three times what
-  the cards' rate says. Groups with one device or all eight do not. Four cards serve eight devices there. A ring of
+- Dropout kernels are assumed to be memory-bound, because Philox needs few instructions per value. If random numbers
+  limited them, rows of 2021 would fit better, those of Korthikanti et al. and of vTrain inside a node worse.
+- In vTrain's rows, data-parallel groups with two or four devices of each node seem to take two to three times the
+  time at the cards' rate. Groups with one device or all eight do not. Four cards serve eight devices there. A ring of
   two or four devices then enters a node by one card and leaves by another. NCCL before 2.20 sent such rings across
-  the rails of a network. But such groups alone are measured at 0.95 times (two devices) and 1.25 to 1.45 times
-  (four) what the cards' rate says. NVIDIA/nccl issues 569 and 1411 have these rates. The rows of SC21 show nothing. So
-  it is not modelled. It would not change the plan that is chosen wrong: a row of 10.5 s beside one of 9.6 s with half
-  of its micro-batch would then be chosen. Three rows that take 1.4 to 1.9 times as long as their neighbours are not
-  explained either: others with the same messages, kernels and more memory take their time.
-- Stages that receive a share of a message from each tensor rank gather the whole, by the code of Megatron-LM and of
-  DeepSpeed. It was looked for after Vista's errors (6.4 %, now 4.6).
-- Sums of inputs' gradients over tensor ranks run beside the products of weights' gradients in Megatron-LM since 2022
-  and in Transformer Engine. Korthikanti et al. say so (section 6.2); rows of 2021 and DeepSpeed's wait for them. It was
-  looked for after the gathers had made the rows of that paper 3.0 % too slow (now 1.1 %). No row was left out of it:
-  those of B200 without overlap became worse (7.6 and 7.9 %), GB200, GB300 and nvfp4 better.
-- The slowdown beside sharded weights falls above 16384 tokens of a micro-batch.
-- Sharded weights (ZeRO-3) overlap where a row does not say it (not XLA on GPUs). InternEvo overlaps gradients, as its
-  configurations do. MoE steps that are one graph hide their all-to-alls.
-- llm-foundry's rows on H100 that do not name the kernel run FlashAttention 1.
+  the rails of a network. But such groups alone take 0.95 times (two devices) and 1.25 to 1.45 times (four) the time
+  at the cards' rate (NVIDIA/nccl issues 569 and 1411). The rows of SC21 show no such effect, so it is not modelled.
+  It would not correct the wrongly chosen plan: a row of 10.5 s would then be chosen instead of one of 9.6 s with half
+  of its micro-batch. Three rows that take 1.4 to 1.9 times as long as similar rows are unexplained: others with the
+  same messages, kernels and more memory are not slow.
+- Stages that receive activations split over tensor ranks gather them, by the code of Megatron-LM and of DeepSpeed.
+  This was found after Vista's errors (6.4 %, now 4.6).
+- All-reduces of input gradients over tensor ranks overlap the weight-gradient products in Megatron-LM since 2022 and
+  in Transformer Engine (Korthikanti et al., section 6.2). In rows of 2021 and of DeepSpeed they are exposed. This was
+  found after the gathers had made the rows of that paper 3.0 % too slow (now 1.1 %). It applies to all rows: those of
+  B200 without overlap became worse (7.6 and 7.9 %), GB200, GB300 and nvfp4 better.
+- The slowdown of kernels that overlap gathers of sharded weights falls above 16384 tokens of a micro-batch.
+- Gathers of sharded weights (ZeRO-3) overlap if a row does not state it (not XLA on GPUs). InternEvo overlaps
+  gradients, as its configurations do. MoE steps that are one graph hide their all-to-alls.
+- llm-foundry's rows on H100 that do not name the attention kernel are estimated with FlashAttention 1.
 - NeMo Automodel's rows without an expert-parallel degree have that of its benchmark configurations: all ranks.
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default.
 - Qwen3 has norms of queries and keys. gpt-oss clamps the inputs of its activation and scales its rotations (YaRN).
-  Megatron runs both as kernels of their own (fused_bias_geglu.py, rope_utils.py). Where a step is one graph, the
-  clamps are not taken as a kernel. What its rows take beyond that (5 to 25 %) is not explained. Two of them, of
+  Megatron runs both as kernels of their own (fused_bias_geglu.py, rope_utils.py). If a step is one graph,
+  the clamps are not counted as a kernel. The remaining error of these rows (5 to 25 %) is unexplained. Two of them, of
   release 26.06.01, are marked as a regression by their source: 1.6 times as long as the releases before and after.
 - HybridEP reaches 0.75 of the links inside a node or NVLink domain (DeepEP, docs/README_Hybrid-EP.md, kernels alone).
 - Kernels of all experts in one take another factor on GPUs (pulled to 1.1) than on TPUs.
-- Two rows of Llama 3.1 8B on eight B300 seem to have the other's precision. The row of fp8 takes 0.394 s; another
+- Two rows of Llama 3.1 8B on eight B300 seem to have each other's precision. The row of fp8 takes 0.394 s; another
   submitter's row of nvfp4 takes 0.406 s. The row of nvfp4 takes 0.551 s; the other row of fp8 takes 0.548 s. The
-  note of the first says that copies of its configuration differ in FP4. Its precision is unknown, and nvfp4 answers
-  it: the precision of fewer bits. Its error was 43 % as fp8. The second stands as it is, 27 % too fast.
+  note of the first says that copies of its configuration differ in FP4. Its precision is unknown; nvfp4 is
+  assumed, the one with fewer bits (as fp8 its error was 43 %). The second row is unchanged, 27 % too fast.
 - The regret of vTrain's plans over several nodes comes from one set: the plan chosen, tp 4 and dp 32, is 4.5 % slower
   than the best, tp 8 and dp 32. Rows whose data-parallel groups have two or four ranks in a node lack 0.1 to 1.6 s. To
   explain it, gradients would have to move at 25 to 44 GB/s a node. Groups of one or eight ranks reach the 85 of the
@@ -160,25 +162,25 @@ memory of the software and were not checked against its code. The errors above a
   slow to 0.4 % too fast. No other source shows it either, so no rule is fitted. The plan's estimate is 9.1 s, that of
   the best 10.0 s; their intervals are 7.7 to 10.7 and 7.6 to 12.4 s. If its time were right, a third plan would be
   chosen, which takes 9 % longer than the best. Only its micro-batch differs from the best: 16 sequences instead of 8.
-- A model without error would not surely do better. Rows of one layout that differ in their micro-batch scatter about
-  the median error of their layout: half by less than 1.3 %, the largest by 95 %. Draws of this scatter around exact
-  times (spec/bench/support/regret_noise.lua) give the regret of a model that knows these times. It is above 1.5 % in
-  41 % of the draws, above 1 % in half of them. 92.8 % of the pairs are then in the right order. Without the three
-  largest these are 31 %, 42 % and 98.0 %. No plan is measured twice.
+- A model without error might not choose better plans. Rows of one layout that differ in their micro-batch scatter
+  about the median error of their layout: half by less than 1.3 %, the largest by 95 %. Draws of this scatter around
+  exact times (spec/bench/support/regret_noise.lua) give the regret of a model that knows these times. It is above 1.5
+  % in 41 % of the draws, above 1 % in half of them. 92.8 % of the pairs are then in the right order. Without the
+  three largest these are 31 %, 42 % and 98.0 %. No plan is measured twice.
 - Products on Ampere and the share of streaming kernels keep their textbook values (1.13 and 0.80). The fit's 1.16 and
   0.77 made rows of unfused Megatron too slow.
-- Groups whose error was looked into again without a cause in code or hardware. MT-NLG 530B: the same layers take 18 %
-  longer a micro-batch than SC21's of 530B. BLOOM's candidates: micro-batches of two sequences lack about 10 ms a
-  layer. Releases of April and May 2025 in fp8 on GB200: 7 to 14 % too fast, while bf16 fits. torchtitan with 4 and 8
-  context ranks: they take as long as an unbalanced ring would, but its code balances. fms-fsdp: its printed
-  utilisations leave less recomputation than half in some rows and more in others.
+- Groups of rows with an unexplained error, after a second search for causes in code or hardware. MT-NLG 530B: the
+  same layers take 18 % longer a micro-batch than SC21's of 530B. BLOOM's candidates: micro-batches of two sequences
+  lack about 10 ms a layer. Releases of April and May 2025 in fp8 on GB200: 7 to 14 % too fast, while bf16 fits.
+  torchtitan with 4 and 8 context ranks: they take as long as an unbalanced ring would, but its code balances.
+  fms-fsdp: its printed utilisations leave less recomputation than half in some rows and more in others.
 - Dropped tokens are not modelled.
-- The constants of a search's chances are the most likely ones; sources weigh by the square root of their pairs. Pairs
-  have one number of GPUs and one batch, as plans of a search have; before, they could differ in both. Some twenty ways
-  were tried: four distributions, likelihood or calibration, with and without weights, wider grids. Not all tenths of
-  the others hold within 8 points.
-- The widths of what an interval holds beyond the kernels were set on the errors with sources left out. Set on half of
-  the sources they cover 88 % of the others' steps. That of experts was lowered from 0.5 to 0.42 after that.
+- The constants of a search's probabilities are maximum-likelihood estimates; sources are weighted by the square root
+  of their pairs. Both plans of a pair have the same number of GPUs and the same batch. Some twenty variants were
+  tried: four distributions, likelihood or calibration, with and without weights, wider grids. None of the others was
+  calibrated within 8 points in all tenths.
+- The half-widths of a step's interval beyond the kernels' own were set on errors of left-out sources. Set on half of
+  the sources, they cover 88 % of the other half's steps. Afterwards that of experts was lowered from 0.5 to 0.42.
 ]]
 
 local function line(f)
