@@ -12,6 +12,6 @@ return {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 270e9,
       source = "jax-ml/scaling-book@0819a7d tpus.md: 90 GB/s a link one way; three axes at once, assumed" },
     inter = { name = "ICI torus", bandwidth_per_gpu = 270e9, bandwidth_per_node = 8640e9,
-      source = "the torus goes on beyond 64 chips; half of them lie on a face, assumed" },
+      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face" },
   },
 }

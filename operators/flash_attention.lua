@@ -29,7 +29,7 @@ end
 
 --- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all
 --- keys before the first query, and on average to half of the queries' own keys. A context-parallel rank (shards) holds
---- an early and a late piece of the sequence: half of all pairs. A sliding window leaves a band.
+--- an early and a late chunk of the sequence: half of all pairs. A sliding window leaves a band.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
   if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end

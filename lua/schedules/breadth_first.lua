@@ -2,7 +2,7 @@
 local schedule = { name = "breadth_first", summary = "all micro-batches through one model chunk after the other",
   source = "Lamy-Poirier 2023, Breadth-First Pipeline Parallelism, section 3 (arXiv 2211.05953)" }
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.micro_batches * p.vp end
 
 --- Units of one stage, in order.

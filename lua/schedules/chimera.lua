@@ -1,5 +1,5 @@
 --- Two pipelines in opposite directions over the same stages: each stage holds two slices, each slice is on two stages.
---- Their units fall into each other's gaps.
+--- The units of one pipeline fill the bubbles of the other.
 local schedule = { name = "chimera", chunks = 1, exact_chunks = true, ways = 2,
   summary = "two pipelines in opposite directions, weights held twice: half the bubble of 1F1B",
   source = "Li and Hoefler 2021, Chimera, section 3.1, direct concatenation (arXiv 2107.06925)" }
@@ -7,13 +7,13 @@ local schedule = { name = "chimera", chunks = 1, exact_chunks = true, ways = 2,
 --- The slice that a chunk of a stage holds: chunk 1 of the way down, chunk 2 of the way up.
 function schedule.slice(stage, chunk, p) return chunk == 1 and stage or p.pp + 1 - stage end
 
---- What a plan must change, or nil.
+--- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.pp % 2 == 0 then return nil end
   return ("needs an even pp, got %d"):format(p.pp)
 end
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.pp end
 
 --- Units of one stage, in order: by their start in units of equal length. The j-th micro-batch of a way enters its

@@ -1,7 +1,7 @@
---- Waves: the chunks of the stages lie in a zigzag, so that a micro-batch turns at the ends of the pipeline and no
---- message crosses it. vp = 2 W makes W waves. The paper gives the placement and searches the order. Here each stage
---- runs what is ready, backwards first, with at most 2 pp micro-batches under way. Of three ways to choose among what
---- is ready the one that ends first is taken.
+--- Waves: chunks are placed in a zigzag, so that a micro-batch turns round at the ends of the pipeline and every
+--- message goes to a neighbouring stage. vp = 2 W makes W waves. The paper gives the placement and searches the order.
+--- Here each stage runs a ready unit, backwards first, with at most 2 pp micro-batches in flight. Three rules choose
+--- among ready units; the rule with the shortest step counts.
 local schedule = { name = "hanayo", summary = "zigzag placement in waves, 1F1B without a second copy of the weights",
   source = "Liu et al. 2023, Hanayo: Harnessing Wave-like Pipeline Parallelism, section 3 (arXiv 2308.15762)" }
 
@@ -10,10 +10,10 @@ function schedule.slice(stage, chunk, p)
   return (chunk - 1) * p.pp + (chunk % 2 == 1 and stage or p.pp + 1 - stage)
 end
 
---- Activations of that many forwards are kept at most.
+--- Largest number of forwards whose activations a stage stores.
 function schedule.activations(_, p) return p.vp * math.min(2 * p.pp, p.micro_batches) end
 
---- What a plan must change, or nil.
+--- Why the plan does not suit the schedule, or nil.
 function schedule.refuse(p)
   if p.vp % 2 == 0 then return nil end
   return ("needs an even vp, got %d"):format(p.vp)
@@ -31,7 +31,7 @@ local ways = {
   { function(_, slice) return slice end, function(_, slice) return -slice end },
 }
 
---- The order of all stages: what they run when a forward takes one unit of time and a backward two; and when they end.
+--- The orders of all stages if a forward takes one unit of time and a backward two, and the time of their end.
 local function simulate(p, way)
   local last, under_way, entered, left = p.pp * p.vp, 0, 0, 0
   local orders, free, ready = {}, {}, {}

@@ -129,8 +129,8 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Times outside the samples, where models of samples are constant, are held near those of
- * the links. */
+/* Limits a time outside the samples, where regressors are constant, to 0.5 to 1 times
+ * that of the links, or to over_links times it if that is more. */
 static ett_demand_time within_links(double by_links, double over_links,
                                     ett_demand_time own) {
   double most = by_links * (over_links > 1.0 ? over_links : 1.0);

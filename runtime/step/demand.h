@@ -68,7 +68,8 @@ int ett_demands_set(ett_demands *demands, size_t index, ett_demand_time time,
                     ett_err *err);
 
 /* Prices compute times: a law, or a regressor fitted to samples of the cluster.
- * lua/ett/profile/of_cluster.lua (held_timer) explains the rules of samples. */
+ * The rules of samples are those of Profile:collective_timer in
+ * lua/ett/profile/of_cluster.lua. */
 
 /* Messages of one kind between the ranks of one placement. */
 typedef struct ett_message_price {

@@ -47,10 +47,10 @@ typedef struct ett_step_plan {
   ett_zero zero;
   int gradient_all_reduce; /* ZeRO-1/2 with all-reduce of gradients, a DeepSpeed option */
   int overlap_gradients;   /* buckets are reduced while the last backward runs */
-  int overlap_parameters;  /* weights are gathered behind the next forward */
+  int overlap_parameters;  /* weights are gathered during the next forward */
   int overlap_sends;       /* stages compute while they send */
   ett_exchange_overlap overlap_all_to_all;
-  int serial_sends;   /* receivers block for the time of a message too */
+  int serial_sends;   /* receivers also block for the time of a message */
   int clip_gradients; /* the gradient norm over all stages precedes the update */
   int64_t shard;      /* ranks of a group over which ZeRO shards; 0: all */
   int64_t prefetch;   /* layers gathered ahead, with overlap_parameters */

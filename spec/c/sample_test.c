@@ -1,4 +1,4 @@
-/* Statistics, ranges and journals of runtime/sample. */
+/* Statistics, ranges and journals of samplers/core. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

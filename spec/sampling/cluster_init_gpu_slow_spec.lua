@@ -71,11 +71,11 @@ describe("ett cluster init with GPUs", function()
     end
   end)
 
-  it("says when copies between devices go by way of the host", function()
+  it("reports copies between devices that go through the host", function()
     if reason then pending(reason) return end
     local out, status = init { ETT_GPU_DEVICES = 2, ETT_GPU_PEER = 0 }
     assert.equal(0, status, out)
-    assert.equal("by way of the host's memory", cluster().links.intra.name)
+    assert.equal("through the host's memory", cluster().links.intra.name)
     assert.near(5e10, cluster().links.intra.bandwidth, 3e9)
   end)
 
@@ -86,7 +86,7 @@ describe("ett cluster init with GPUs", function()
     assert.matches("2048%^3 products", cluster().device.source)
   end)
 
-  it("leaves the GPUs alone where the processors are asked for", function()
+  it("does not touch the GPUs with --backend cpu", function()
     if reason then pending(reason) return end
     local out, status = init(nil, "--backend cpu")
     assert.equal(0, status, out)
@@ -95,7 +95,7 @@ describe("ett cluster init with GPUs", function()
     assert.is_nil(stand_in.report(folder, "report").cuMemAlloc)
   end)
 
-  it("writes nothing when a probe fails, and says which", function()
+  it("writes nothing if a probe fails, and names the probe", function()
     if reason then pending(reason) return end
     fails("^ett: cluster init: the probe of fp32 products on GPU 0 %(Stand%-In 90%) failed: out of memory on device "
       .. "0 .*%-%-backend cpu", { ETT_GPU_ALLOCATION_FAILS = 2 })

@@ -6,7 +6,7 @@ local devices = require "ett.profile.device"
 
 local assumed = {}
 
---- Families of matrix products. Operators of all other families are taken as memory-bound.
+--- Families of matrix products. Operators of all other families are assumed to be memory-bound.
 assumed.products = { gemm = true, bmm = true, attention = true }
 
 -- Not measured. Products: the share of the peak rate, and the factor from the time to each end of the interval.

@@ -172,10 +172,10 @@ function gpu.describe(add, name, facts)
   add("  },")
   add("  links = {")
   if link then
-    add("    intra = { name = \"%s\", bandwidth = %s,", link.direct and "peer to peer" or "by way of the host's memory",
+    add("    intra = { name = \"%s\", bandwidth = %s,", link.direct and "peer to peer" or "through the host's memory",
       number(link.bandwidth))
-    add("      source = probe .. \": best one-way copy of %d MiB from GPU 0 to GPU 1, taken as what a collective "
-      .. "reaches\" },", link.bytes >> 20)
+    add("      source = probe .. \": best one-way copy of %d MiB from GPU 0 to GPU 1, assumed for "
+      .. "collectives\" },", link.bytes >> 20)
   end
   if network then
     add("    inter = { name = %q, bandwidth_per_gpu = %s, bandwidth_per_node = %s,", network.name,

@@ -15,7 +15,7 @@ local visits = {}
 
 local SYNC_SECONDS = 1.0
 
---- Of two results of a shape the quicker one, pass by pass. A result that kept its processor beats one that lost it.
+--- The faster of two results of a shape, by pass. A result measured without loss of the processor takes precedence.
 --- For back ends without a merge of their own.
 function visits.better(a, b)
   if not a then return b end
@@ -33,7 +33,7 @@ function visits.better(a, b)
   return best
 end
 
---- Merges one more visit; a shape is settled only after half of its visits.
+--- Merges one more visit; a shape needs at least half of its visits.
 local function add(entry, results, merge, late)
   local settled
   entry.results, settled, entry.wanting = merge(entry.results, results)
@@ -137,7 +137,7 @@ end
 --- Opens the visits of a table. Those of another campaign, or of another version of it, are dropped.
 ---@param table_path string
 ---@param title string names the campaign
----@return table { of(key) -> results[], add(key, results), close(finished) }; raises what the file system says
+---@return table { of(key) -> results[], add(key, results), close(finished) }; raises errors of the file system
 function visits.open(table_path, title)
   local path = visits.path(table_path)
   title = "# visits: " .. title
