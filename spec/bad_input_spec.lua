@@ -143,7 +143,7 @@ return { schema = { attention_every = { "count", default = 2, help = "layers fro
   end)
 end)
 
-describe("a cluster, model or profile of one's own", function()
+describe("a user's cluster, model or profile", function()
   local llama = "predict --model llama hidden=4096 layers=32 heads=32 vocab=32000 seq=4096 "
   it("with a fault in the file", function()
     write("mine.lua", "return { name = 'mine',")

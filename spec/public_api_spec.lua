@@ -60,7 +60,7 @@ end
 describe("the library, called wrongly,", function()
   for _, entry in ipairs(functions) do
     local name, fn, arguments = entry[1], entry[2], { table.unpack(entry, 3) }
-    it("says what is wrong: " .. name, function()
+    it("reports the fault: " .. name, function()
       call(name, fn, {}, 0)
       for i = 1, #arguments do
         local changed = { table.unpack(arguments) }

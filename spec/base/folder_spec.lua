@@ -11,7 +11,7 @@ local function text_of(path)
 end
 
 describe("ett.folder", function()
-  it("makes parents, and says which folder could not be", function()
+  it("makes parent folders, and names a folder that cannot be made", function()
     local top = folder.temporary()
     folder.make(top .. "/a/b c")
     assert.equal("directory", lfs.attributes(top .. "/a/b c", "mode"))

@@ -54,7 +54,7 @@ describe("ett.schema", function()
     assert.equal(2, clean.m)
   end)
 
-  it("has checkers that find what check finds, and return a table that needs no change", function()
+  it("has checkers with the findings of check; a correct table is returned unchanged", function()
     local spec = { n = "count", k = "natural?", x = "positive?", b = "boolean?",
       s = { "string", one_of = { "a", "b" }, optional = true }, m = { "count", most = 5, optional = true } }
     local pick = require("random_plans").generator(9)

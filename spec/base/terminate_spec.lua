@@ -36,7 +36,7 @@ describe("SIGTERM", function()
   end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
-  it("closes what a script has open, removes its temporary folder, and ends it", function()
+  it("closes a script's objects, removes its temporary folder, and ends it", function()
     write("long.lua", [[
       require("ett.base.folder").within(function(path)
         local open <close> = setmetatable({}, { __close = function() io.open("closed", "w"):close() end })

@@ -18,7 +18,7 @@ describe("import ett", function()
       .. "timeout 60 python3 s.py"):format(folder, host.root, host.prefix))
   end
 
-  it("predicts and sweeps what the command line does", function()
+  it("predicts and sweeps like the command line", function()
     if missing then pending(missing) return end
     local output, status = python [[
 import ett, json
@@ -49,7 +49,7 @@ exec("\n".join(lines).replace("devices=512", "devices=64").replace("global_batch
     assert.matches("^[%d.]+ [%d.]+\n{.*'step_seconds': [%d.]+.*}\n$", output)
   end)
 
-  it("keeps the decimal point where the program has a comma, and so do scripts", function()
+  it("keeps the decimal point under a locale with a comma, also in scripts", function()
     if missing then pending(missing) return end
     command.write(folder, "comma", 'LC_NUMERIC\ndecimal_point ","\nthousands_sep "."\ngrouping 3;3\nEND LC_NUMERIC\n'
       .. 'LC_CTYPE\ncopy "POSIX"\nEND LC_CTYPE\n')
@@ -72,7 +72,7 @@ print(step() == before, locale.localeconv()["decimal_point"])
     assert.equal("nil\tC\t1.5\t1.5\n", (command.ett(folder, "run s.lua", "LOCPATH=.")))
   end)
 
-  it("raises ett.Error with the sentence of the command line, and goes on", function()
+  it("raises ett.Error with the sentence of the command line, and continues", function()
     if missing then pending(missing) return end
     local output, status = python [[
 import ett

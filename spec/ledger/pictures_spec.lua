@@ -9,7 +9,7 @@ local function count(text, pattern)
 end
 
 describe("ett.svg", function()
-  it("draws every series, escapes text and leaves out what a log axis cannot show", function()
+  it("draws every series, escapes text and omits points that a log axis cannot show", function()
     local function draw()
       return svg.chart { title = "a < b & c", x = { label = "n", log = true }, y = { label = "v", log = true },
         series = { { label = "one", points = { { 1, 1 }, { 10, 0 }, { 100, 50 } } },

@@ -224,7 +224,7 @@ describe("the layout search", function()
     end
   end)
 
-  it("answers the fewest devices for a time, and not one fewer", function()
+  it("finds the fewest devices for a time: one fewer is too slow", function()
     local search = optimize.new { model = "pods" }
     local found = search:fewest_devices(500, 10000)
     assert.is_true(found.days <= 500)
@@ -247,7 +247,7 @@ describe("the layout search", function()
     assert.equal(exact.days, simple:best(3840, { exact_devices = true }).days)
   end)
 
-  it("answers the least bandwidth for a utilization", function()
+  it("finds the least bandwidth for a utilization", function()
     local search = optimize.new { model = "pods" }
     local bandwidth, best = search:least_bandwidth(0.5, 400)
     assert.is_true(best.utilization_of_all >= 0.5)
@@ -260,7 +260,7 @@ describe("the layout search", function()
     assert.matches("1000 bytes/s, the least bandwidth searched", tostring(why.message or why), 1, true)
   end)
 
-  it("keeps limits, and says when nothing meets them", function()
+  it("meets limits, and reports limits that no plan meets", function()
     local search = optimize.new { model = "pods", objective = "devices", limits = { days = 1000 }, fixed = small }
     local best = search:best(50)
     assert.is_true(best.found and best.days <= 1000)
@@ -278,7 +278,7 @@ describe("the layout search", function()
     assert.equal(3, #front)
   end)
 
-  it("is as sensitive as a search with the changed quantity says", function()
+  it("has the sensitivities of searches with the changed quantity", function()
     local search = optimize.new { model = "pods" }
     local list, base = search:sensitivities(300)
     local seen = {}

@@ -80,7 +80,7 @@ describe("ett.loop.against", function()
     end)
   end)
 
-  it("knows operators by what their files declare, not by their names", function()
+  it("recognises operators by declared fields, not by names", function()
     local expected, kinds = require "ett.loop.expected", require "ett.trace.operators.kinds"
     local hosts = { -- operator, shape, the host operator that PyTorch, Megatron or vLLM record for it
       { "layer_norm", { tokens = 6, hidden = 4 }, "aten::layer_norm", "[[2,3,4],[],[4],[4],[]]" },
@@ -107,7 +107,7 @@ describe("ett.loop.against", function()
     assert.is_nil(expected.operation(silent, { tokens = 6, width = 8 }))
   end)
 
-  it("expects the parts of a fused product where the trace ran the parts", function()
+  it("expects the parts of a fused product if the trace ran the parts", function()
     local expected = require "ett.loop.expected"
     local model = require("ett.model").new("llama", { layers = 2, hidden = 64, heads = 4, kv_heads = 2, ffn = 96,
       vocab = 512 })
@@ -165,7 +165,7 @@ describe("ett.loop.against", function()
     end)
   end)
 
-  it("says that the trace ran another attention than the model has", function()
+  it("reports an attention kernel different from the model's", function()
     local list = recordings(1)
     compare(list, { cluster = "dgx_h100", hyper = { attention = "unfused" } }, function(result)
       assert.matches("attention=unfused was given, but the trace shows flash", result.notes[1])
@@ -174,7 +174,7 @@ describe("ett.loop.against", function()
     end)
   end)
 
-  it("says where a given field is not what the trace shows", function()
+  it("reports given fields that contradict the trace", function()
     compare(recordings(2), { cluster = "dgx_h100", plan = { tp = 1 } }, function(result)
       assert.matches("tp=1 was given, but the trace shows 2 %(certain", result.notes[1])
     end)
@@ -292,7 +292,7 @@ describe("ett.loop.against", function()
     maker.remove(folder)
   end)
 
-  it("needs what the trace does not show", function()
+  it("names inputs that the trace lacks", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)
     maker.with({ r }, function(folder)
@@ -359,7 +359,7 @@ describe("ett.loop.layout", function()
     end)
   end)
 
-  it("tells the head from an MLP of the same width", function()
+  it("distinguishes the head from an MLP of the same width", function()
     local truth = { hidden = 256, heads = 4, layers = 3, seq = 96, batch = 2, vocab = 1024, micro_batches = 2 }
     read({ trace_gpt.new(truth):recording { rank = 0, world = 1 } }, function(found)
       for name, value in pairs { vocab = 1024, ffn = 1024, layers = 3, micro_batches = 2 } do

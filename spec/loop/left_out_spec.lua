@@ -39,7 +39,7 @@ describe("ett.loop.left_out", function()
     end)
   end)
 
-  it("says which traces cannot be compared, and wants two of one device", function()
+  it("names traces that cannot be compared; two must be of one device", function()
     local kernels = maker.new { rank = 0 }
     kernels:kernel("k", 100, 10)
     with({ recording(), recording(), kernels }, function(folders)

@@ -23,7 +23,7 @@ describe("ett.loop.sources", function()
     assert.is_true(math.abs(own.seconds / theirs.seconds - 1) > 0.1)
   end)
 
-  it("takes the own tables where the samples would be extrapolated, and its own links", function()
+  it("uses the cluster's own tables instead of extrapolated samples, and its own links", function()
     local found, product = by_name(dgx), operator.get "bmm_qk"
     local far = { batch = 32, tokens = 2048, in_features = 64, out_features = 2048 }
     assert.equal("extrapolated", of_cluster.open(perlmutter):operator("bmm_qk", far, "fp16", "forward").provenance)
@@ -34,7 +34,7 @@ describe("ett.loop.sources", function()
       found.perlmutter:collective("all_reduce", 1e8, place, "fp16").seconds)
   end)
 
-  it("has none for devices that no other cluster sampled, nor beside a profile that was given", function()
+  it("has none for devices without samples on another cluster, or with a given profile", function()
     assert.is_nil(by_name(clusters.get "dgx_b200").perlmutter)
     assert.is_nil(by_name(perlmutter).dgx_a100)
     local list = sources.of { cluster = dgx, profile = { operator = function() end } }

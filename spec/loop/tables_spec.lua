@@ -85,7 +85,7 @@ describe("ett.loop.tables", function()
     end, { cluster = { gpus_per_node = 8 } })
   end)
 
-  it("answers recorded shapes with their time, others by the device's tables, scaled", function()
+  it("gives recorded shapes their time, and scales the device's tables for others", function()
     local model = gpt { times = function(_, pass) return pass == "backward" and 50 or 25 end }
     gathered({ model:recording { rank = 0 } }, function(found)
       local folder = maker.folder()

@@ -77,7 +77,7 @@ describe("metrics of damaged traces", function()
   local list = metrics.load_all(metrics.names())
   local args = metrics.args(list)
 
-  it("give an answer or a reason", function()
+  it("give a value or a reason", function()
     local answered, refused = 0, 0
     for seed = 1, 30 do
       local random = generator(seed)

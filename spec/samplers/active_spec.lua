@@ -65,14 +65,14 @@ describe("active sampling", function()
     end
   end)
 
-  it("goes on where the rest of the grid would help", function()
+  it("continues if the rest of the grid would lower the error", function()
     -- Steps as from tiles: the time of one tile gives little information about the next.
     local function stepped(s) return smooth(s) * (1 + 0.6 * (s.rows // 56 % 2) + 0.4 * (s.inner // 48 % 2)) end
     local _, rough = run_chooser(stepped, "grid")
     assert.is_true(#rough > 1.5 * even_count, ("%d %d"):format(#rough, even_count))
   end)
 
-  it("ends on a small grid after its share, and goes on there too where the rest would help", function()
+  it("ends on a small grid after its share, unless the rest would lower the error", function()
     local function even(s, at) return smooth(s) * noise(at, 0.1) end
     local most = 0
     for _, target_error in ipairs { "grid", 0.001 } do
@@ -88,7 +88,7 @@ describe("active sampling", function()
     assert.is_true(#rough > 1.25 * most, ("%d %d"):format(#rough, most))
   end)
 
-  it("says of a target that was met what its own measurements bear out", function()
+  it("reports an error bound that its own measurements confirm", function()
     local function even(s, at) return smooth(s) * noise(at, 0.1) end
     local chooser, chosen, target = run_chooser(even, 0.08, nil, coarse)
     assert.equal("target", chooser.done)
@@ -106,7 +106,7 @@ describe("active sampling", function()
     assert.is_true(errors[(#errors + 1) // 2] <= chooser.error)
   end)
 
-  it("spends on trees what the number of shapes says, unless a target is met or cannot be", function()
+  it("measures a fixed number of shapes for trees, unless a target is met or impossible", function()
     local function noisy(s, at) return smooth(s) * noise(at, 0.1) end
     local chooser, chosen = run_chooser(noisy, "grid", { trees = true })
     assert.equal("spent", chooser.done)
@@ -117,7 +117,7 @@ describe("active sampling", function()
     assert.equal("grid", (run_chooser(noisy, 0.001, { trees = true }, { start = 8, stop = 120, step = 8 })).done)
   end)
 
-  it("leaves what another operator measured of the same kernels", function()
+  it("skips kernels that another operator measured", function()
     local known = {}
     local _, first = run_chooser(smooth, 0.02, { trees = true, known = known })
     assert.equal(#first, #known)

@@ -29,7 +29,7 @@ describe("a grid", function()
     assert.same({ "16,16", "16,32", "32,32" }, all(target))
   end)
 
-  it("sets dimensions by 'with' before 'where' looks, and holds each shape once", function()
+  it("applies 'with' before 'where', and contains each shape once", function()
     local target = of { shapes = { tokens = { 16, 32, 64 }, width = { 1, 2 } },
       with = function(s) s.width = 4 * s.tokens end, where = function(s) return s.width < 200 end }
     assert.same({ "16,64", "32,128" }, all(target))
@@ -40,7 +40,7 @@ describe("a grid", function()
     assert.same({ "8,1", "8,2", "9,1", "9,2" }, all(target))
   end)
 
-  it("holds 0 where the operator takes it, and nowhere else", function()
+  it("accepts 0 only for dimensions that allow it", function()
     local function flash(shapes)
       local whole = { batch = 1, heads = 2, kv_heads = 2, seq_q = 64, seq_k = 64, head_dim = 32 }
       for name, value in pairs(shapes) do whole[name] = value end
@@ -65,12 +65,12 @@ describe("a grid", function()
       heads = { start = 0, stop = 4 } }))
   end)
 
-  it("is refused where no shape is left", function()
+  it("is refused if no shape remains", function()
     assert.matches("c.lua: sample 1: tokens, width: none of 1 shapes satisfies 'where'", refusal {
       shapes = { tokens = 1, width = 1 }, where = function() return false end }, 1, true)
   end)
 
-  it("of a collective obeys 'where', too", function()
+  it("of a collective supports 'where'", function()
     local target = campaign.resolve { name = "c", backend = "mpi", samples = { { collective = "all_reduce",
       shapes = { shape = { 1, 2, 3, 4 } }, where = function(s) return s.shape % 2 == 0 end } } }.targets[1]
     assert.same({ "2", "4" }, all(target))
@@ -95,7 +95,7 @@ describe("a design", function()
   end
 end)
 
-describe("a design that cannot be filled", function()
+describe("a design with too few possible shapes", function()
   it("says how many shapes there are", function()
     local shapes = { tokens = { start = 1, stop = 9 }, width = { from = 16, to = 160, multiple = 16 } }
     assert.matches("c.lua: sample 1: tokens, width: count is 100, there are 90 such shapes",
@@ -199,7 +199,7 @@ describe("a campaign's dimensions", function()
     assert.same({ "1024,512", "2048,1024" }, all(target))
   end)
 
-  it("are named each once, where they go", function()
+  it("are reported once each", function()
     local shapes = { tokens = 1, width = 1 }
     for said, entry in pairs {
       ["field 'columns' names 'tokens' twice"] = { columns = { "tokens", "tokens", "width" } },
@@ -233,7 +233,7 @@ describe("a campaign's dimensions", function()
     assert.is_true((two(nil, "fp16")))
   end)
 
-  it("say what does not go together", function()
+  it("report options that exclude each other", function()
     for said, entry in pairs {
       ["value 3 repeats 16; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
       ["count goes with design 'random' or 'halton'"] = { count = 3, shapes = { tokens = 1, width = 1 } },

@@ -259,7 +259,7 @@ describe("a table", function()
     return lines
   end
 
-  it("holds each shape once, whatever is run again", function()
+  it("contains each shape once after repeated runs", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
     assert.equal(2, sampler.run(given, { out = folder, limit = 2 })[1].measured)
@@ -272,7 +272,7 @@ describe("a table", function()
     assert.equal("rows,inner,outer,F_dur(us),B_dur(us)", held.columns)
   end)
 
-  it("goes on after an incomplete last line", function()
+  it("continues after an incomplete last line", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
     local path = sampler.run(given, { out = folder, limit = 3 })[1].path
@@ -282,7 +282,7 @@ describe("a table", function()
     assert.equal(6, store.held(path, 3).rows)
   end)
 
-  it("refuses an edited campaign until told", function()
+  it("refuses an edited campaign without --continue-changed", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
     sampler.run(given, { out = folder, limit = 1 })
@@ -291,7 +291,7 @@ describe("a table", function()
     assert.equal(5, sampler.run(given, { out = folder, continue_changed = true })[1].measured)
   end)
 
-  it("records what failed with the reason and does not try it for ever", function()
+  it("records failed shapes with the reason, and does not repeat them", function()
     if not usable then return pending("no CPU back end") end
     local given = small()
     local report = sampler.run(given, { out = folder, limit_bytes = 4 * 400 + 5 * 320 })[1] -- 320 between them

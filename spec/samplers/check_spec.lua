@@ -103,7 +103,7 @@ describe("the shape of a check", function()
     for _, dimension in pairs(gemm) do assert.equal(0, dimension % 16) end
   end)
 
-  it("finds the worst element, and takes no number for none", function()
+  it("finds the worst element, and reports NaN as an error", function()
     local error_, at = check.worst({ 1.0, -2.0, 0.0 }, { 1.0, -2.1, 1e-9 })
     assert.near(0.05, error_, 1e-12)
     assert.equal(2, at)
@@ -118,7 +118,7 @@ describe("a check's verdict", function()
   local op = operator.get "gelu"
   local s = { tokens = 4, width = 8 }
 
-  it("names operator, pass, precision, tensor, index, what came and what must be", function()
+  it("names operator, pass, precision, tensor, index, result and reference", function()
     local session = { check = function(_, _, pass)
       return { { name = "tensor 2 'y' of gelu_" .. pass, want = { 1.0, 2.0 },
         got = { 1.0, pass == "backward" and 3.5 or 2.0 } } }
@@ -181,7 +181,7 @@ describe("the CPU back end's outputs", function()
     end
   end)
 
-  it("agree where attention has more queries than keys, and fewer", function()
+  it("agree for attention with more and with fewer queries than keys", function()
     local session = assert(backend.open { cold_bytes = 1 << 20 })
     finally(session.close)
     local flash = operator.get "flash_attention"
@@ -235,7 +235,7 @@ describe("the CPU back end's outputs", function()
     assert.matches("\n# checked: yes, worst relative error ", table_text())
   end)
 
-  it("are not looked at with --no-check, and the header says so", function()
+  it("are not checked with --no-check, and the header says so", function()
     write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, "
       .. "max_repeats = 2, min_repeats = 1, samples = { "
       .. "{ operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")

@@ -56,7 +56,7 @@ describe("ett.cuda", function()
     assert.same({ 128, 64 }, calls)
   end)
 
-  it("says in one sentence that there is no driver", function()
+  it("reports a missing driver in one sentence", function()
     if not cuda then pending(reason) return end
     local count, err = cuda.available()
     if count and count > 0 then pending("this machine has a CUDA device") return end

@@ -45,7 +45,7 @@ describe("ett sample --backend cuda", function()
     end)
   end
 
-  it("compiles a kernel once a campaign, and holds no memory from one shape to the next", function()
+  it("compiles a kernel once per campaign, and frees the memory of each shape", function()
     if reason then pending(reason) return end
     local one = "{ operator = 'gelu', shapes = { tokens = { %s }, width = { 4096 } } }"
     campaign("few", one:format "16")
@@ -79,7 +79,7 @@ describe("ett sample --backend cuda", function()
     assert.is_true(counts.cuModuleLoadData <= 3)
   end)
 
-  it("autotunes among cuBLASLt's proposals and leaves out those that are none", function()
+  it("autotunes among cuBLASLt's valid proposals", function()
     if reason then pending(reason) return end
     campaign("tuned", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample tuned.lua --out s --quiet --autotune", { ETT_GPU_REPORT = "r" })
@@ -89,7 +89,7 @@ describe("ett sample --backend cuda", function()
     assert.is_true(stand_in.report(folder, "r").cublasLtMatmul >= 3 * 2 * 16)
   end)
 
-  it("prints each kernel's time with --profile, and says why when CUPTI gives none", function()
+  it("prints each kernel's time with --profile, or why CUPTI gives none", function()
     if reason then pending(reason) return end
     campaign("one", linear:format "{ 256 }")
     local out, status = stand_in.run(folder, "sample one.lua --run get_profiler --profile")

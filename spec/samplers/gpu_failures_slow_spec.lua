@@ -112,7 +112,7 @@ describe("a GPU that fails", function()
     assert.matches("brief.lua: the source has no kernel 'brief'", out)
   end)
 
-  it("a kernel that writes out of bounds ends the campaign; the next run goes on behind its shape", function()
+  it("a kernel that writes out of bounds ends the campaign; the next run continues after its shape", function()
     if reason then pending(reason) return end
     operator("wild", plain:format "fine" .. plain:format "out_of_bounds",
       'k.kernel { name = s.n == 32 and "out_of_bounds" or "fine", grid = 1, block = 16, args = { x, s.n } }')
@@ -184,7 +184,7 @@ describe("a GPU that fails", function()
     assert.matches("fine.lua:3: ", out)
   end)
 
-  it("a cuDNN that is wrong for a shape does not measure it; one that is too old is named", function()
+  it("with wrong cuDNN results a shape is not measured; a cuDNN that is too old is reported", function()
     if reason then pending(reason) return end
     stand_in.write(folder, "c.lua", "return { name = 'c', backend = 'cuda', precision = 'bf16', seed = 1, "
       .. "min_repeats = 3, max_repeats = 3, samples = { { operator = 'flash_attention', shapes = { batch = 1, "

@@ -2,7 +2,7 @@
 local bench = require("ett.base.find").load("spec/bench", "campaign_kill")
 
 describe("a campaign killed by SIGKILL at random moments", function()
-  it("loses no row, writes none twice and goes on each time", function()
+  it("loses and repeats no row, and continues each time", function()
     local rows = bench.run { kills = 15 }
     for _, row in ipairs(rows) do assert.is_true(row.pass, row.measure .. ": " .. tostring(row.value)) end
   end)
@@ -38,7 +38,7 @@ describe("a campaign whose tables take turns, killed between the visits of a blo
     end)
   end
 
-  it("goes on with the visits that were made", function()
+  it("continues with the stored visits", function()
     local folder = os.tmpname()
     os.remove(folder)
     lfs.mkdir(folder)

@@ -10,18 +10,18 @@ local function run(ranks, arguments)
     .. "OMPI_MCA_mpi_yield_when_idle=1 timeout -k 1 60 mpirun --oversubscribe --bind-to none -n %d"):format(ranks))
 end
 
-describe("ranks that cannot go on", function()
+describe("ranks that cannot continue", function()
   before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
 
-  it("end every rank where the folder cannot be made", function()
+  it("end every rank if the folder cannot be made", function()
     write("c.lua", "return { name = 'c', samples = { { operator = 'gelu', shapes = { tokens = 16, width = 8 } } } }\n")
     local text, status = run(2, "sample c.lua --out /proc/nowhere")
     assert.equal(1, status, text)
     assert.matches("ett: rank 0: cannot make folder '/proc/nowhere'", text)
   end)
 
-  it("end every rank where one raises what the others wait for", function()
+  it("end every rank if one raises an error while others wait", function()
     write("raise.lua", [[
       local job = require("ett.dist").open()
       if job.rank == 1 then error "no data here" end
@@ -40,7 +40,7 @@ describe("ranks that cannot go on", function()
     assert.equal(0, status)
   end)
 
-  it("end every rank where the one shape of get_one does not fit", function()
+  it("end every rank if the shape of get_one does not fit", function()
     write("c.lua", "return { name = 'c', visits = 1, cold_bytes = 1 << 20, samples = { { operator = 'gelu', "
       .. "shapes = { tokens = 64, width = 64 } } } }\n")
     local text, status = run(2, "sample c.lua --run get_one --memory 1000")
@@ -48,7 +48,7 @@ describe("ranks that cannot go on", function()
     assert.matches("ett: out of memory: the operands need", text)
   end)
 
-  it("end the campaign where one dies, named, with the finished rows safe", function()
+  it("end the campaign if one dies; the message names it, and finished rows remain", function()
     write("dies.lua", [[
       return { name = "dies", visits = 1, max_repeats = 1, min_repeats = 1, budget_seconds = 0.001,
         cold_bytes = 1 << 20, samples = { {

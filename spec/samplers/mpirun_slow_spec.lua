@@ -29,7 +29,7 @@ describe("ett.mpirun", function()
   before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
 
-  it("gives back what the ranks said", function()
+  it("returns the output of the ranks", function()
     local text, status = launch("echo words\n")
     assert.equal("said words\n\n", text)
     assert.equal(0, status)
@@ -41,7 +41,7 @@ describe("ett.mpirun", function()
     assert.equal("said words\n\n", text)
   end)
 
-  it("names what was said last", function()
+  it("reports the last line of output", function()
     assert.equal("ett: a spec, 2 ranks: no such thing\n", (launch("echo 'ett: no such thing'; exit 1\n")))
     assert.equal("ett: a spec, 2 ranks: mpirun says: No slots.\n", (launch("echo 'No slots.'; exit 1\n")))
     assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: exit 7\n", (launch("exit 7\n")))
@@ -59,7 +59,7 @@ describe("ett.mpirun", function()
     assert.equal("", command.read(folder, "cleaned"))
   end)
 
-  it("ends an mpirun that goes on without its ranks", function()
+  it("ends an mpirun that outlives its ranks", function()
     local dies = "echo 'mpirun noticed that process rank 1 with PID 5 on node n exited on signal 9 (Killed).'\n"
     assert.equal("ett: a spec, 2 ranks: rank 1 died: signal 9 (Killed); the other ranks were ended\n",
       (launch(dies .. "exec sleep 100\n")))

@@ -89,7 +89,7 @@ describe("ett sample --backend nccl", function()
     assert.matches("  1024: algbw [%d.]+ GB/s, busbw [%d.]+ GB/s, tree, ll\n", out)
   end)
 
-  it("measures in place, and refuses what no rank can do", function()
+  it("measures in place, and refuses impossible shapes", function()
     if reason then pending(reason) return end
     campaign({ "all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all" },
       "in_place = true, shapes = { shape = { 2048 } }")
@@ -100,7 +100,7 @@ describe("ett sample --backend nccl", function()
     assert.matches("#! failed: 2048: argument: an all_to_all in place would overwrite data before it is sent", text)
   end)
 
-  it("marks a message that is too large for a device, and goes on", function()
+  it("marks a message that is too large for a device, and continues", function()
     if reason then pending(reason) return end
     campaign({ "all_reduce" }, "shapes = { shape = { 1024, 268435456, 2048 } }")
     local out, status = ranks("sample c.lua --out s", { ETT_GPU_MEMORY = 400000000 })

@@ -20,7 +20,7 @@ describe("unpinning", function()
     return list
   end
 
-  it("gives back what pinning took, to programs started from then on too", function()
+  it("restores the processors after pinning, also for programs started later", function()
     local before = allowed "/proc/thread-self/status"
     local pinned = assert(cpu.pin(-1))
     assert.equals(tostring(pinned[1]), of_child())
@@ -47,7 +47,7 @@ describe("unpinning", function()
 end)
 
 describe("the CPU back end", function()
-  it("takes as many threads as a campaign may ask for, and no more", function()
+  it("accepts at most the largest number of threads of a campaign", function()
     local cpu, most = require "ett.cpu", require("ett.sample").most_threads
     local ok, why = cpu.pin(-1, most)
     assert.matches(("%d threads need %d processors"):format(most, most), tostring(why))

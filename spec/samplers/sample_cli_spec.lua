@@ -55,7 +55,7 @@ describe("ett sample", function()
     assert.matches("it has neither 'kernel' nor 'cpu', nor is it one of a family that runs here", text)
   end)
 
-  it("a full disk stops it with the rows safe, and it goes on when there is room", function()
+  it("a full disk stops it without losing rows; it continues when there is space", function()
     write("c.lua", campaign "{ tokens = { start = 1, stop = 400 }, width = 8 }")
     local text, status = run("sample c.lua --out out --quiet", "ulimit -f 9;") -- 9 blocks of 512 or 1024 bytes
     assert.equal(1, status)
@@ -91,7 +91,7 @@ describe("ett sample", function()
     assert.equal(measured, held.rows)
   end)
 
-  it("goes on by what the tables hold, whatever a machine's clock says", function()
+  it("continues from the tables, independent of the machine's clock", function()
     write("c.lua", campaign "{ tokens = { 16, 32 }, width = 8 }")
     local text, status = run "sample c.lua --out out --quiet --limit 1"
     assert.equal(0, status, text)
@@ -106,7 +106,7 @@ describe("ett sample", function()
     assert.is_nil(body:find(os.date "%Y-%m", 1, true)) -- no date that two machines could disagree about
   end)
 
-  it("refuses usage that cannot be", function()
+  it("refuses wrong usage", function()
     write("c.lua", campaign "{ tokens = 16, width = 8 }")
     local function says(arguments, pattern)
       local text, status = run("sample " .. arguments)

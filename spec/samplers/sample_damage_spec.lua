@@ -30,7 +30,7 @@ local function rows(name)
   return list
 end
 
-describe("ett sample goes on", function()
+describe("ett sample continues", function()
   before_each(function()
     folder = command.folder()
     write("c.lua", campaign "visits = 1,")
@@ -167,7 +167,7 @@ describe("ett samples and ett fit", function()
   before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
 
-  it("say which options change nothing, and that a table's last line was cut", function()
+  it("report options without effect, and a cut last line of a table", function()
     for arguments, sentence in pairs {
       ["merge a --output b --shape 1"] = "samples merge: %-%-shape has no effect here",
       ["merge a --output b --precision fp16"] = "samples merge: %-%-precision has no effect here",
@@ -192,7 +192,7 @@ describe("ett sample", function()
   end)
   after_each(function() command.remove(folder) end)
 
-  it("goes through as many shapes as --limit asks of a grid of any size, and says which are too many", function()
+  it("measures --limit shapes of a grid of any size, and reports grids that are too large", function()
     write("c.lua", campaign("visits = 1,", "{ tokens = { start = 1, stop = 1 << 30 }, "
       .. "width = { start = 1, stop = 1 << 30 } }"))
     local text, status = run("sample c.lua --out out --quiet --limit 2", "timeout -k 1 60")
@@ -204,7 +204,7 @@ describe("ett sample", function()
       .. "%-%-limit, %-%-parts, or a design with count\n$", text)
   end)
 
-  it("refuses what would change nothing", function()
+  it("refuses options without effect", function()
     for option, sentence in pairs {
       ["--run get_one --active"] = "%-%-active goes with %-%-run get_all; get_one measures one shape and writes no "
         .. "table",
@@ -233,7 +233,7 @@ describe("ett sample", function()
     end
   end)
 
-  it("refuses what the back end does not measure", function()
+  it("refuses samples that the back end does not measure", function()
     for _, mode in ipairs { "", "--run get_one", "--active" } do
       write("c.lua", "return { name = 'c', backend = 'cpu', samples = { { collective = 'all_reduce', "
         .. "shapes = { shape = 16 } } } }\n")

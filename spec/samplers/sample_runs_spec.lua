@@ -43,7 +43,7 @@ describe("ett sample", function()
   end)
   after_each(function() command.remove(folder) end)
 
-  it("writes what the back end made of the options into the header", function()
+  it("writes the back end's settings into the header", function()
     write("c.lua", campaign("", gelu))
     local text, status = run "sample c.lua --out s --quiet --budget 0.003 --limit 2"
     assert.equal(0, status, text)
@@ -53,7 +53,7 @@ describe("ett sample", function()
       .. "unless they take 4 budgets, at most 2 repeats, 1 visits, at most 2 shapes\n", made, 1, true)
   end)
 
-  it("says what it makes of the schedule of estimate-train-time's files, and of shapes that do not fit", function()
+  it("reports how it treats the schedule of estimate-train-time's files, and shapes that do not fit", function()
     write("g.yml", "{ kernel_name: gelu, first_n_column: 4, columns_name: [mp, b, l, dim, 'F_dur(us)', 'B_dur(us)'],\n"
       .. " starts: [1, 1, 8, 16], steps: [2, 2, 8, 16], ends: [1, 1, 16, 16], operators: [mul, mul, add, add],\n"
       .. " targets: [[a], [b]], wait: 4, warmup: 6, active: 12, warmup_shapes: [1, 1, 8, 16], shapes: [1, 1] }\n")

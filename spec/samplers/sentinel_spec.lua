@@ -36,7 +36,7 @@ describe("the sentinel", function()
     assert.equals(2.0, watch:ratio(watch:figure()))
   end)
 
-  it("calls quiet what is 5 % slow, or 10 % where the machine's own probes spread that far", function()
+  it("counts memory as quiet up to 5 % slow, or 10 % if the machine's probes vary that much", function()
     assert.is_near(1.05, seen({ 100, 20e-6 }):limit(), 1e-9)
     assert.is_near(1.08, seen({ 10, 20e-6 }, { 90, 21.6e-6 }):limit(), 0.005)
     assert.is_near(1.10, seen({ 10, 20e-6 }, { 90, 40e-6 }):limit(), 1e-9)
@@ -64,7 +64,7 @@ describe("of the visits of a shape", function()
       { name = "c", ratio = 1.04 } }, 1) })
   end)
 
-  it("the quietest ones count where too few were quiet", function()
+  it("the quietest ones count if too few were quiet", function()
     assert.same({ "ac", 1 }, { chosen({ { name = "a", ratio = 1.0 }, { name = "b", ratio = 1.3 },
       { name = "c", ratio = 1.2 } }, 2) })
   end)
@@ -103,7 +103,7 @@ describe("the CPU back end", function()
     return result.forward, settled, wanting
   end
 
-  it("says with every visit how memory was", function()
+  it("stores the state of memory with every visit", function()
     local result = assert(session.measure(op, { tokens = 16, width = 16 }))
     assert.is_true(result.forward.memory_seconds > 0 and result.backward.memory_seconds > 0)
   end)

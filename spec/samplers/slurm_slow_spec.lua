@@ -141,7 +141,7 @@ describe("ett submit on four virtual nodes", function()
     end
   end)
 
-  it("--wait says that a job failed, and where its output is", function()
+  it("--wait reports a failed job and the file of its output", function()
     if not started then return pending("Slurm did not start on this machine") end
     local file = write("fails.lua", [[
       return { name = "fails", backend = "cpu", precision = "fp16", samples = { { operator = "gelu",
@@ -193,7 +193,7 @@ describe("ett submit on four virtual nodes", function()
     assert.equal(("best %.9g\n"):format(tonumber(one:match '"step_seconds": *([%d.e+-]+)')), best)
   end)
 
-  it("--wait says within a minute why a job can never start", function()
+  it("--wait reports within a minute why a job can never start", function()
     if not started then return pending("Slurm did not start on this machine") end
     local text
     repeat

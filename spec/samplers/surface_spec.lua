@@ -25,7 +25,7 @@ describe("a surface through measurements", function()
     assert.is_true(far > 10 * near)
   end)
 
-  it("a design takes what teaches most, and each shape once", function()
+  it("a design takes the most informative shapes, each once", function()
     -- Two known points, then a cluster of candidates far from every point: one of them teaches about all of them.
     local shapes = { points[1], points[2], points[3], points[4], 9, 9, 9.1, 9, 9, 9.1 }
     local design <close> = assert(sample.design { 1, 1, 1, 1, 1 })
@@ -74,7 +74,7 @@ describe("a surface through measurements", function()
     assert.is_true(math.abs(design:deviations(1)[other] / deviation - 1) < 0.1)
   end)
 
-  it("says what a whole grid could reach: less than now, never less than the noise", function()
+  it("estimates the error of the whole grid: below the present one, at least the noise", function()
     local shapes = {}
     for i = 0, 6 do for j = 0, 6 do shapes[#shapes + 1], shapes[#shapes + 2] = i / 2, j / 3 end end
     local few = assert(sample.surface(table.move(points, 1, 24, 1, {}), 2, table.move(values, 1, 12, 1, {})))
@@ -125,7 +125,7 @@ describe("a surface through measurements", function()
     end
   end)
 
-  it("a design refuses what cannot be one", function()
+  it("a design refuses impossible requests", function()
     local none, err = sample.design {}
     assert.is_nil(none)
     assert.matches("1 to 4000 shapes, got 0", err.message)
@@ -173,7 +173,7 @@ describe("a surface through measurements", function()
     assert.equal(surface:predict { 1, 1 }, (again:predict { 1, 1 }))
   end)
 
-  it("refuses what cannot be a surface", function()
+  it("refuses points without a surface", function()
     local none, err = sample.surface({ 1 }, 1, { 1 })
     assert.is_nil(none)
     assert.matches("2 to 5000 points", err.message)

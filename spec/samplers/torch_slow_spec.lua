@@ -116,12 +116,12 @@ describe("samplers/torch without PyTorch", function()
     return text
   end
 
-  it("names the interpreter that is missing", function()
+  it("names a missing interpreter", function()
     assert.matches("no Python interpreter 'no%-such%-python'; install Python 3 or name one in ETT_PYTHON",
       refused "no-such-python")
   end)
 
-  it("names the interpreter that has none", function()
+  it("names an interpreter without torch", function()
     command.write(folder, "python", "#!/bin/sh\ncase \"$2\" in *torch*) exit 1 ;; esac\n")
     os.execute("chmod +x " .. quote(folder .. "/python"))
     assert.matches("'%./python' has no PyTorch; install it there or name another interpreter in ETT_PYTHON",
@@ -170,7 +170,7 @@ describe("samplers/torch on a GPU", function()
     assert.is_nil(results.note)
   end)
 
-  it("says where a campaign's own targets are not in the trace, and takes the pass's range", function()
+  it("reports a campaign's targets that the trace lacks, and uses the range of the pass", function()
     local targets = { { "ett forward" }, { "autograd::engine::evaluate_function: GeluBackward0" } }
     local results = assert(backend.traced(path, op, targets, 3))
     assert.near(40e-6, results.forward.seconds, 1e-9)

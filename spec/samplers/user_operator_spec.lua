@@ -103,7 +103,7 @@ describe("a user's operator", function()
     assert.matches("\n *other +low%-rank adapter", (ett "list operators --path ."))
   end)
 
-  it("may be edited while its table holds no rows; then only with --continue-changed", function()
+  it("may be edited while its table has no rows, afterwards only with --continue-changed", function()
     local here = command.folder()
     finally(function() command.remove(here) end)
     local function ett(arguments) return command.ett(here, arguments) end

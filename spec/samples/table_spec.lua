@@ -75,7 +75,7 @@ describe("a sample table", function()
     assert.matches("^cannot read '/nowhere/x.csv': no such file", tostring(err))
   end)
 
-  it("is taken apart in one module", function()
+  it("is parsed in one module", function()
     for _, file in ipairs(tree.files "^lua/ett/.*%.lua$") do
       if file ~= "lua/ett/samples/table.lua" then
         assert.is_nil(tree.read(file):find('"^#~', 1, true) or tree.read(file):find('"^#! failed', 1, true), file)

@@ -70,7 +70,7 @@ describe("ett.sampling.cluster_init", function()
     assert.matches("-- GPU 1 is a NVIDIA Y: the device below is GPU 0.\n", text, 1, true)
   end)
 
-  it("writes no network where no card of a known rate has hardware", function()
+  it("writes no network without a physical card of known rate", function()
     local text = cluster_init.text("mine", gpu_facts { { name = "docker0", megabits = 10000, kind = "virtual" },
       { name = "eth0", kind = "ethernet" } })
     assert.is_nil(require("ett.profile.cluster").get(assert(load(text))()).links.inter)

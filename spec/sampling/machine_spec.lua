@@ -23,7 +23,7 @@ describe("the processor of a measuring thread", function()
     assert.equals(2, choose({ 1, 2, 3 }, { [0] = 0, [1] = 0.5, [2] = 0.1, [3] = 0.9 }, nil, nil, 1))
   end)
 
-  it("is the one it runs on where others are no better, and not processor 0 where all are idle", function()
+  it("is the present one unless another is better, and not processor 0 if all are idle", function()
     assert.equals(3, choose({ 0, 1, 2, 3 }, { [0] = 0, [1] = 0, [2] = 0, [3] = 0.01 }, nil, nil, 3))
     assert.equals(1, choose({ 0, 1 }, { [0] = 0, [1] = 0 }, nil, nil, 2))
   end)
@@ -33,7 +33,7 @@ describe("the processor of a measuring thread", function()
     assert.equals(1, choose({ 0, 1, 2, 3 }, { [0] = 0.9, [1] = 0.02, [2] = 0, [3] = 0.02 }, siblings, nil, 2))
   end)
 
-  it("is a fast core where there are efficient ones", function()
+  it("is a performance core on machines with efficiency cores", function()
     local function clock(n) return n < 2 and 5.0e6 or 3.5e6 end
     assert.equals(1, choose({ 0, 1, 2, 3 }, { [0] = 0.8, [1] = 0.3, [2] = 0, [3] = 0 }, nil, clock, 3))
   end)

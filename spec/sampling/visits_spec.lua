@@ -15,25 +15,25 @@ local function run(values, count, visit, merge, stop, again)
 end
 
 describe("the visits of a block", function()
-  it("come round, so that those of one shape lie apart", function()
+  it("alternate between shapes, so visits of one shape are separated in time", function()
     local _, seen, whole = run({ "a", "b" }, 3, function() return { forward = { seconds = 1.0 } } end)
     assert.equals("ababab", table.concat(seen))
     assert.is_true(whole)
   end)
 
-  it("keep the best where the back end has no merge", function()
+  it("keep the best one if the back end has no merge", function()
     local times = { 3.0, 1.0, 2.0 }
     local block = run({ "a" }, 3, function() return { forward = { seconds = table.remove(times, 1) } } end)
     assert.equals(1.0, block[1].results.forward.seconds)
   end)
 
-  it("end after half of them where the time is known", function()
+  it("end after half of them if the time is known", function()
     local _, seen = run({ "a", "b" }, 4, function(value) return { name = value } end,
       function(_, now) return now, now.name == "a" end)
     assert.equals("ababbb", table.concat(seen))
   end)
 
-  it("are more where they were disturbed, while there is time", function()
+  it("are repeated after disturbances while time remains", function()
     local disturbed, left = { a = 3, b = 0, c = 9 }, 5
     local block, seen, whole = run({ "a", "b", "c" }, 2, function(value) return { name = value } end,
       function(before, now)
@@ -48,7 +48,7 @@ describe("the visits of a block", function()
     assert.equals(5, block[3].visits)
   end)
 
-  it("end where there is no more time, but not before half of them", function()
+  it("end at the time limit, but not before half of them", function()
     local asked = {}
     local block, seen = { { values = "a" }, { values = "b" } }, {}
     local whole = Visits.run(block, 4, { merge = Visits.better, stop = function() return false end,
@@ -131,7 +131,7 @@ describe("visits that an earlier run made", function()
 end)
 
 describe("tables that take turns", function()
-  it("go on where the least is done", function()
+  it("continue with the one that has done least", function()
     local order = {}
     local function job(name, steps)
       return function()
@@ -148,7 +148,7 @@ describe("tables that take turns", function()
     assert.equals("a b", table.concat(done, " "))
   end)
 
-  it("take turns of some length, and tell how far all have come", function()
+  it("take turns of some length, and report the progress of all", function()
     local order, told = {}, {}
     local function job(name, steps)
       return function()
@@ -181,7 +181,7 @@ describe("tables that take turns", function()
     assert.equals("a b", table.concat(done, " "))
   end)
 
-  it("raise what one of them raises", function()
+  it("raise the error of any of them", function()
     local error_module = require "ett.base.error"
     local ok, err = pcall(turns.take, { function() coroutine.yield(1.0) end,
       function() error_module.raise("lost", "the device is gone") end })
@@ -235,7 +235,7 @@ describe("the CPU back end's visits", function()
     assert.equals(2, merged.forward.repeats)
   end)
 
-  it("all count where what is typical is asked for, and else those whose memory was undisturbed", function()
+  it("all count for the median; otherwise those with undisturbed memory", function()
     local function slow() return visit(2.0, 3, { memory_seconds = 1.0 }) end
     local function merged(from)
       return from.merge(from.merge(from.merge(nil, visit(1.0, 3)), slow()), slow()).forward

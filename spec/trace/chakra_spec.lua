@@ -143,7 +143,7 @@ describe("Chakra execution traces", function()
     assert.matches("not the content of a trace", tostring(why))
   end)
 
-  it("says what to do with files that hold no times", function()
+  it("gives advice for files without times", function()
     command.write(folder, "et.json", '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1}]}')
     local none, why = trace.open(folder .. "/et.json")
     assert.is_nil(none)

@@ -33,7 +33,7 @@ describe("group size of a collective", function()
     end
   end)
 
-  it("is n/a where nothing states it", function()
+  it("is n/a if the trace does not state it", function()
     local null = require("ett.json").null
     local r = maker.new{ rank = 0, world = 16 }
     r:host("user_annotation", "nccl:all_reduce", 20, 30, { args = { ["Input Dims"] = { { 1000 } },
@@ -157,7 +157,7 @@ describe("point-to-point", function()
     end
   end)
 
-  it("is not matched where the trace does not name the peers, and clocks are not blamed", function()
+  it("is not matched if the trace does not name the peers, without a warning on clocks", function()
     maker.with(stages("none"), function(folder)
       local result, reason = maker.metric(folder, "straggler_lag")
       assert.is_nil(result)

@@ -62,7 +62,7 @@ describe("ett.trace.diff", function()
     near(2, parts.memory.ratio)
   end)
 
-  it("counts the names of one side alone, and keeps the largest differences", function()
+  it("counts names that occur on one side only, and keeps the largest differences", function()
     local other = maker.new { rank = 0, world = 1 }
     other:step(1, 0, 2000)
     other:kernel("gemm", 100, 200)

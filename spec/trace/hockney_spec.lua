@@ -63,7 +63,7 @@ describe("the Hockney fit", function()
     assert.near(1e-11, found.beta_s_per_byte, 2e-13)
   end)
 
-  it("says when the sizes do not decide it", function()
+  it("reports sizes that do not determine the fit", function()
     assert.matches("same size", fit(recordings(5, 1e-5, { 65536 })).reason)
     assert.matches("two sizes", fit(recordings(5, 1e-5, { 4096, 1048576 })).identifiability)
     assert.matches("needs all_gather", fit(recordings(5, 1e-5, sizes), { collective = "AllGather" }).reason)

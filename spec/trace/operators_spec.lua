@@ -67,7 +67,7 @@ describe("ett.trace.operators", function()
     end)
   end)
 
-  it("tells a layer that is run again from its backward pass", function()
+  it("distinguishes a recomputed layer from its backward pass", function()
     local r = maker.new { rank = 0 }
     local dims = { ["Input Dims"] = "[[6, 4], [5, 4], []]", ["Input type"] = '["float", "float", ""]',
       ["Sequence number"] = 5 }

@@ -94,7 +94,7 @@ describe("ett.trace.card", function()
     assert.equal(8, card.values{ dp_replicate = 2, dp_shard = 4 }.dp)
   end)
 
-  it("raises for a field that is no number only when it is read", function()
+  it("raises for a wrong field at its first use", function()
     local found = card.values({ batch_size = "many", seq_len = 128 }, "card.yaml")
     assert.equal(128, found.seq_len)
     local ok, why = pcall(function() return found.batch_size end)

@@ -52,7 +52,7 @@ describe("a Perfetto trace", function()
     assert.equal(40, lane.busy_us)
   end)
 
-  it("cut anywhere gives the part before the cut, and never a wrong sum", function()
+  it("gives the part before a cut at any byte, and never a wrong sum", function()
     local whole = example(true):text()
     for cut = 1, #whole - 1, 37 do
       local path = folder .. "/cut.pftrace"

@@ -50,7 +50,7 @@ describe("several recordings of one rank", function()
     end
   end)
 
-  it("keep their steps apart where the numbers start again", function()
+  it("separate their steps if the step numbers restart", function()
     with({ ["rank0.1.pt.trace.json"] = recording(0, 0, 1), ["rank0.2.pt.trace.json"] = recording(0, 90000, 1) },
       function(folder)
         assert.equal(4, assert(maker.metric(folder, "iter_time")).num_iterations)

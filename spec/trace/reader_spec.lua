@@ -124,7 +124,7 @@ describe("ett.trace readers", function()
     assert.equal("712345678901234x", found:get(#list, "tid"))
   end)
 
-  it("keeps the args that were asked for, as they are", function()
+  it("keeps the requested args unchanged", function()
     local t = open(write("t.json", document { event { args = { ["Collective name"] = "all\"reduce", n = 5, x = 0.1,
       list = { 1, 2 }, yes = true } }, event { ts = 200 },
       '{"ph": "X", "cat": "kernel", "name": "k", "ts": 300, "args": {"n": 10159970886766084423, "x": null}}' }),
@@ -231,7 +231,7 @@ describe("ett.trace readers", function()
       assert.matches("gzip data ends early", err.message)
     end)
 
-    it("heals unescaped quotes and goes on after an event it cannot read", function()
+    it("repairs unescaped quotes and continues after an unreadable event", function()
       local text = document { event { ts = 1 },
         '{"ph": "X", "cat": "kernel", "name": "say "hello" twice", "ts": 2, "dur": 1}',
         '{"ph": "X", "name": "broken", "ts": 3 "dur": }', event { ts = 4 } }
@@ -249,7 +249,7 @@ describe("ett.trace readers", function()
       assert.equal(text:find("c\n", 1, true) - 1, warning(t, "control_character").offset)
     end)
 
-    it("leaves rows out whose time is not usable, and says so", function()
+    it("excludes rows with an unusable time, and warns", function()
       local t = open(write("t.json", document { event { ts = 1661203462598738 }, event { ts = 0 },
         event { ts = 1661203462598740, dur = -5 }, '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1e40, "dur": 1}',
         '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1661203462598790, "dur": 1, "args": [1]}' }))
@@ -259,7 +259,7 @@ describe("ett.trace readers", function()
       assert.equal(53000, t.stop)
     end)
 
-    it("takes ts 0 as a time where times are relative", function()
+    it("accepts ts 0 if times are relative", function()
       local t = open(write("t.json", document { event { ts = 0 }, event { ts = 10 } }))
       assert.same({}, codes(t))
       assert.equal(2, #t:events())

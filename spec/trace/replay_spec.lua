@@ -96,7 +96,7 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "tp=2->4" }, { ratio = function() return 0.25 end }), 0.01 * wanted)
   end)
 
-  it("with a rank that is not late is close to the run without the lateness", function()
+  it("without lateness of a rank is close to the run without it", function()
     local given = { tp = 4, host = 8, compute = 20 }
     local wanted = span_of(model(given):recordings())
     local before = model(given):recordings { late = function(rank, name)
@@ -174,7 +174,7 @@ describe("the critical path", function()
     end)
   end)
 
-  it("is the kernels where the device never waits", function()
+  it("consists of the kernels if the device never waits", function()
     with_view(model({ host = 8, compute = 50 }):recordings(), function(view)
       local path = replay.critical_path(replay.graph(view))
       assert.matches("^kernel: ", path.parts[1].name)

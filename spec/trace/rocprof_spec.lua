@@ -88,7 +88,7 @@ describe("JSON of rocprofv3", function()
     assert.near(0.4 * 3 + 0.25, busy, 1e-9)
   end)
 
-  it("marks times that cannot be", function()
+  it("marks impossible times", function()
     local bad = process()
     bad.buffer_records.kernel_dispatch = json.array { dispatch(1, 7, 900, { end_timestamp = 5 }),
       dispatch(2, 7, 900, { start_timestamp = 0 }), dispatch(3, 7, 900, { start_timestamp = "soon" }), dispatch(4, 99) }

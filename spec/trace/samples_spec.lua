@@ -24,7 +24,7 @@ local function recording()
 end
 
 describe("ett.trace.samples", function()
-  it("measures last end - first start of what an occurrence launched", function()
+  it("measures from the first start to the last end of an occurrence's kernels", function()
     maker.with({ recording() }, function(folder)
       local t <close> = open(folder)
       local list = samples.durations(t, { "aten::linear" })

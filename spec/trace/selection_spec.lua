@@ -204,7 +204,7 @@ describe("selections", function()
     end
   end)
 
-  it("nest by track: the innermost that holds a row is its parent", function()
+  it("nest by track: the innermost enclosing row is the parent", function()
     for _, slack in ipairs { 0, 20000 } do
       local ordered, parents = t:events():nested(slack)
       local order = places(ordered)
@@ -244,7 +244,7 @@ describe("selections", function()
     assert.equal(interval.new(list), set)
   end)
 
-  it("match by correlation, find what encloses and what came before", function()
+  it("match by correlation; find enclosing and preceding rows", function()
     local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
     local ops = t:events { class = "cpu_op" }
     local matched = places(kernels:match(calls))

@@ -50,7 +50,7 @@ describe("ett.trace.pipeline", function()
 end)
 
 describe("ett.trace.stats", function()
-  it("gives null, not 0, where there is nothing", function()
+  it("gives null, not 0, for missing values", function()
     assert.equal(stats.null, stats.ratio(0, 0))
     assert.equal(stats.null, stats.mean{})
     assert.equal(stats.null, stats.median{})

@@ -34,7 +34,7 @@ describe("a trace of PyTorch on the host", function()
   before_each(function() folder = command.folder() end)
   after_each(function() command.remove(folder) end)
 
-  it("is read where it is a bare list of rows without category", function()
+  it("is read from a bare list of rows without category", function()
     local rows = {}
     for i = 0, 4 do
       rows[#rows + 1] = { name = "aten::linear", ph = "X", ts = 100 * i, dur = 20 + i, tid = 1, pid = "CPU functions" }

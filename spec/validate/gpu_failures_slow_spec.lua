@@ -60,7 +60,7 @@ describe("ett validate --backend cuda that fails", function()
     assert.matches("^ett: configuration [12]: device 0 %(Stand%-In 90%): .*uncorrectable ECC error", out)
   end)
 
-  it("ends in a sentence wherever memory runs out", function()
+  it("ends with a sentence for every failed allocation", function()
     if reason then pending(reason) return end
     for n = 4, 400, 66 do
       local out, status = stand_in.run(folder, short, { ETT_GPU_ALLOCATION_FAILS = n,

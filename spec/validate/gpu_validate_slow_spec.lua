@@ -84,7 +84,7 @@ describe("ett validate --backend cuda", function()
   -- A kernel of the stand-in takes 5 us and a product what its FLOPs say, in a sample as in a step: what is predicted
   -- is what is measured, unless something is counted twice, left out, or asked for at the wrong shape.
   for _, precision in ipairs { "bf16", "fp32" } do
-    it("predicts what the step runs, operator by operator, in " .. precision, function()
+    it("predicts the operators that the step runs, one by one, in " .. precision, function()
       if reason then pending(reason) return end
       local out, status = stand_in.run(folder, ("validate --backend cuda --precision %s --configurations 4 --steps 5 "
         .. "--scale 0.3 --json 2>/dev/null"):format(precision), { ETT_GPU_REPORT = folder .. "/report" })
@@ -122,7 +122,7 @@ describe("ett validate --backend cuda", function()
     end)
   end
 
-  it("prints the report, and takes the GPU by itself where there is one", function()
+  it("prints the report, and uses a GPU by default", function()
     if reason then pending(reason) return end
     local out, status = stand_in.run(folder, "validate --configurations 1 --steps 3 --scale 0.5 --lines --no-check")
     assert.equal(0, status, out)

@@ -37,7 +37,7 @@ describe("ett validate", function()
     return folder
   end
 
-  it("runs where it may, though that is not the first processor, and with --no-check whatever is computed", function()
+  it("runs on its allowed processor, and with --no-check for any results", function()
     if not os.execute("taskset -c 1 true >/dev/null 2>&1") then return pending "one processor, or no taskset" end
     for layout, crowded in pairs { ["1x1"] = "over 1 configurations\n$",
       ["2x1"] = "over 1 configurations; 2 ranks share a processor\n$" } do

@@ -29,7 +29,7 @@ describe("ett validate between ranks", function()
   end)
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
-  it("predicts and trains every layout of several ranks, and goes on from the samples of an earlier run", function()
+  it("predicts and trains every layout of several ranks, and continues from earlier samples", function()
     local out = ("--steps 2 --lines --out '%s/out' 2>&1"):format(folder)
     local text, ok = read(("%s --layouts 2x1,1x2,pp2 --configurations 2 %s"):format(command, out))
     assert(ok, text)

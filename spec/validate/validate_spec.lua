@@ -83,7 +83,7 @@ describe("ett validate", function()
     for _, held in ipairs(view:held_out()) do assert.is_true(held.median < 0.2, held.name) end
   end)
 
-  it("predicts a step that is its parts' sum", function()
+  it("predicts a step as the sum of its parts", function()
     local folder = os.tmpname()
     os.remove(folder)
     require("lfs").mkdir(folder)

@@ -11,7 +11,7 @@ local watch_module = require "ett.validate.watch"
 local function entry(cost, foreign) return { cost = cost, foreign = foreign } end
 
 describe("ett.validate.watch", function()
-  it("counts what no other program disturbed", function()
+  it("counts undisturbed steps", function()
     local list = { entry(9.0, 0.5), entry(1.0, 0.0), entry(3.0, 0.01), entry(2.0, 0.0), entry(8.0, 0.021) }
     local chosen = watch_module.choose(list, 2)
     assert.equal(2.0, chosen.cost)
@@ -23,7 +23,7 @@ describe("ett.validate.watch", function()
     assert.is_false(watch_module.is_quiet(list[5]))
   end)
 
-  it("takes the least disturbed where too few were undisturbed, and says how much they were", function()
+  it("uses the least disturbed steps if too few were undisturbed, and reports the disturbance", function()
     local chosen = watch_module.choose({ entry(9.0, 0.9), entry(5.0, 0.3), entry(4.0, 0.2) }, 2)
     assert.equal(4.5, chosen.cost)
     assert.equal(2, #chosen.chosen)
@@ -88,7 +88,7 @@ describe("ett.validate.cpu.train", function()
     assert.is_true(results[1].last_loss < results[1].first_loss)
   end)
 
-  it("goes on, three times as long at most, where steps were disturbed", function()
+  it("runs at most three times as many steps if steps were disturbed", function()
     local results = trained(12, function(n) return n <= 40 end)
     assert.same({ 24, 12 }, { results[1].steps, results[1].undisturbed_steps })
     results = trained(12, function() return true end)

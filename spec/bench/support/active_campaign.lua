@@ -32,7 +32,7 @@ local function drawn(file, most, seed)
   return order
 end
 
---- A table of the campaign with its held-out rows (visits: as in ett.active).
+--- A table of the campaign with its held-out rows (visits: as in ett.sampling.active).
 ---@param one table name, target (of a campaign; row i is shape i), choice (of ett.profile.fit)?, file { pool, family,
 --- dims, rows (flat), count, passes = { { pass =, seconds =, repeated =?, truth =? } } }, entry { gpu, dtype, path? };
 --- repeated: what active sampling sees of a shape, which it may visit oftener; truth: what held-out rows are held to
