@@ -99,7 +99,7 @@ describe("the command line", function()
     [llama .. "tp=5 pp=5 global_batch=7 dp=2"] = { "^.*tp.*", 1 },
     [llama .. "dtype=fp17"] = { "^.*'dtype' must be one of .*'fp17'", 1 },
     [llama .. "schedule=1f1c"] = { "^.*'1f1c'.*did you mean '1f1b'", 1 },
-    [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; `ett predict --help` says more", 2 },
+    [llama .. "nonsense"] = { "predict: expected NAME=VALUE, got 'nonsense'; see `ett predict --help`", 2 },
     ["run nothing.lua"] = { "cannot read 'nothing.lua': no such file", 1 },
     ["bench nonsense"] = { "^bench: no measure 'nonsense'", 2 },
   } do

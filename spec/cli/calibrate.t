@@ -1,5 +1,5 @@
 $ ett calibrate
-ett: calibrate: expected CLUSTER FOLDER ...; `ett calibrate --help` says more
+ett: calibrate: expected CLUSTER FOLDER ...; see `ett calibrate --help`
 ?2
 
 $ ett calibrate perlmuter x --source y

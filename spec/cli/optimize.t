@@ -30,7 +30,7 @@ $ ett optimize --model simple --cluster dgx_h100 --days 30 n_layers=48 d_model=8
   ...compute   pp=...
 
 $ ett optimize --model pods --cluster dgx_h100
-ett: optimize: --cluster goes with --model simple
+ett: optimize: --cluster needs --model simple
 ?2
 
 # Between time and money, one line for each trade that nothing beats.

@@ -1,6 +1,6 @@
 # What `ett predict` and `ett sweep` say; figures are the business of specs.
 $ ett predict
-ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; `ett predict --help` says more
+ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; see `ett predict --help`
 ?2
 
 $ ett predict --composition best
@@ -54,7 +54,7 @@ ett: predict: give --config or --model llama, not both
 ?2
 
 $ ett predict --config some.yml --composition reference --tokens 1e12
-ett: predict: --tokens goes with --composition default
+ett: predict: --tokens needs --composition default
 ?2
 
 A cluster is found by its file, its folder or its name; a name that is a file's without the ending says so.

@@ -42,7 +42,7 @@ a/...gelu_fp32.csv: 0 measured, 3 failed, ... disturbed in ...
 ?1
 
 $ ett sample cpu_30s --target-error 0.1
-ett: sample: --target-error goes with --active
+ett: sample: --target-error needs --active
 ?2
 
 $ ett sample cpu_30s --active --target-error gird
@@ -54,7 +54,7 @@ ett: sample: option '--target-error' must be a positive number such as 0.05, or 
 ?2
 
 $ ett sample cpu_30s --autotune
-ett: sample: --autotune goes with the back end cuda, not cpu
+ett: sample: --autotune needs the back end cuda, not cpu
 ?2
 
 $ ett sample cpu_30s --run sometimes

@@ -45,7 +45,7 @@ describe("ett submit", function()
     command.write(folder, "search.lua", "return ett.search {}")
     for _, option in ipairs { "precision", "backend" } do
       local output, status = command.ett(folder, ("submit search.lua --print --%s cpu"):format(option))
-      assert.equal(("ett: submit: --%s goes with a campaign; 'search.lua' is a script that searches\n"):format(option),
+      assert.equal(("ett: submit: --%s needs a campaign; 'search.lua' is a script that searches\n"):format(option),
         output)
       assert.equal(2, status)
     end

@@ -115,6 +115,6 @@ describe("--csv", function()
   it("lists the tables if the requested one does not exist, and refuses --table alone", function()
     assert.same({ "ett: --table: no table 'cluster'; did you mean 'clusters'?; there are clusters\n", 2 },
       { command.ett(".", "list clusters --csv --table cluster") })
-    assert.same({ "ett: list: --table goes with --csv\n", 2 }, { command.ett(".", "list --table clusters") })
+    assert.same({ "ett: list: --table needs --csv\n", 2 }, { command.ett(".", "list --table clusters") })
   end)
 end)

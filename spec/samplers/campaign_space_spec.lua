@@ -205,9 +205,9 @@ describe("a campaign's dimensions", function()
       ["field 'columns' names 'tokens' twice"] = { columns = { "tokens", "tokens", "width" } },
       ["field 'columns': value 2 must be a name without commas, got a table"] = { columns = { "tokens", {} } },
       ["field 'columns': value 3 is nil"] = { columns = { "tokens", "width", nil, "x" } },
-      ["field 'ranks' goes with a collective"] = { ranks = 2 },
-      ["field 'nodes' goes with a collective"] = { nodes = 2 },
-      ["field 'in_place' goes with a collective"] = { in_place = false },
+      ["field 'ranks' is for collectives only"] = { ranks = 2 },
+      ["field 'nodes' is for collectives only"] = { nodes = 2 },
+      ["field 'in_place' is for collectives only"] = { in_place = false },
     } do
       entry.shapes = shapes
       assert.matches("c.lua: sample 1: " .. said, refusal(entry), 1, true)
@@ -215,7 +215,7 @@ describe("a campaign's dimensions", function()
     local ok, why = pcall(campaign.resolve, { name = "c", samples = { { collective = "all_reduce",
       columns = { "shape" }, shapes = { shape = 1 } } } }, "c.lua")
     assert.is_false(ok)
-    assert.matches("c.lua: sample 1: field 'columns' goes with an operator", tostring(why), 1, true)
+    assert.matches("c.lua: sample 1: field 'columns' needs an operator", tostring(why), 1, true)
   end)
 
   it("have one order in one table", function()
@@ -236,10 +236,10 @@ describe("a campaign's dimensions", function()
   it("report options that exclude each other", function()
     for said, entry in pairs {
       ["value 3 repeats 16; list each value once"] = { shapes = { tokens = { 16, 32, 16 }, width = 1 } },
-      ["count goes with design 'random' or 'halton'"] = { count = 3, shapes = { tokens = 1, width = 1 } },
-      ["dimension 'width': step and op go with start and stop"] = { design = "random", count = 2,
+      ["count needs design 'random' or 'halton'"] = { count = 3, shapes = { tokens = 1, width = 1 } },
+      ["dimension 'width': step and op need start and stop"] = { design = "random", count = 2,
         shapes = { tokens = 1, width = { from = 1, to = 8, step = 2 } } },
-      ["dimension 'width': scale and multiple go with from and to"] = { design = "random", count = 2,
+      ["dimension 'width': scale and multiple need from and to"] = { design = "random", count = 2,
         shapes = { tokens = 1, width = { start = 1, stop = 8, scale = "log" } } },
       ["no multiple of 64 lies from 65 to 100"] = { design = "random", count = 2,
         shapes = { tokens = 1, width = { from = 65, to = 100, multiple = 64 } } },

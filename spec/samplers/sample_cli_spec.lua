@@ -116,9 +116,9 @@ describe("ett sample", function()
     says("", "give one campaign; `ett list campaigns` names those of ett")
     says("c.lua --parts 2 --part 3", "%-%-part must be 1 to 2 %(%-%-parts%), got 3")
     says("c.lua --precision fp16", "the back end 'cpu' measures fp32, not 'fp16'")
-    says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device does not go with the back end mpi: mpirun or "
+    says("c.lua --backend mpi --device 5", "^ett: sample: %-%-device is not supported by the back end mpi: mpirun or "
       .. "srun places the ranks %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
-    says("c.lua --backend nccl --device_num 0", "%-%-device does not go with the back end nccl: a rank uses the GPU of")
+    says("c.lua --backend nccl --device_num 0", "%-%-device is not supported by the back end nccl: a rank uses the GPU")
     local text, status = run "sample c.lua --backend nosuch"
     assert.equal(1, status)
     assert.equal("ett: unknown back end 'nosuch'; known are cpu, cuda, mpi, nccl, torch\n", text)

@@ -206,11 +206,11 @@ describe("ett sample", function()
 
   it("refuses options without effect", function()
     for option, sentence in pairs {
-      ["--run get_one --active"] = "%-%-active goes with %-%-run get_all; get_one measures one shape and writes no "
+      ["--run get_one --active"] = "%-%-active needs %-%-run get_all; get_one measures one shape and writes no "
         .. "table",
-      ["--run get_one --parts 2"] = "%-%-parts goes with %-%-run get_all",
-      ["--run run_function --limit 2"] = "%-%-limit goes with %-%-run get_all",
-      ["--run get_profiler --retry-failed"] = "%-%-retry%-failed goes with %-%-run get_all",
+      ["--run get_one --parts 2"] = "%-%-parts needs %-%-run get_all",
+      ["--run run_function --limit 2"] = "%-%-limit needs %-%-run get_all",
+      ["--run get_profiler --retry-failed"] = "%-%-retry%-failed needs %-%-run get_all",
       ["--device 0 --device_num 1"] = "%-%-device 0 and %-%-device_num 1 are the same option; give one",
       ["--threads 100000"] = "option '%-%-threads' must be at most 1024, got '100000'",
     } do

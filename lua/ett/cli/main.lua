@@ -74,7 +74,7 @@ local function main(argv)
   if command.raw and not command.asks_help(rest) then return command.run(rest) end
   local opts, positional = { help = true }, {}
   if not command.raw then opts, positional = options.parse(command, rest) end
-  if opts.table and not opts.csv then error_module.raise("usage", "%s: --table goes with --csv", name) end
+  if opts.table and not opts.csv then error_module.raise("usage", "%s: --table needs --csv", name) end
   if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
   enter_sandbox(command, opts, rest, positional)
   if opts.help and not (command.own_help and positional[1]) then

@@ -137,7 +137,7 @@ end
 local function operator_target(entry, seed, index)
   local op = operator.get(entry.operator)
   for _, field in ipairs { "in_place", "nodes", "ranks" } do
-    if entry[field] ~= nil then error_module.raise("model", "field '%s' goes with a collective", field) end
+    if entry[field] ~= nil then error_module.raise("model", "field '%s' is for collectives only", field) end
   end
   local columns = columns_of(op, entry)
   entry.zero = zeros_of(op)
@@ -160,7 +160,7 @@ local function collective_target(entry, seed, index)
   local kind = collective.kind(entry.collective)
   local columns = { "shape" }
   if entry.columns then
-    error_module.raise("model", "field 'columns' goes with an operator; a collective has the dimension 'shape'")
+    error_module.raise("model", "field 'columns' needs an operator; a collective has the dimension 'shape'")
   end
   if entry.shapes.shape == nil then
     error_module.raise("model", "collective '%s' needs dimension 'shape' (elements)", entry.collective)

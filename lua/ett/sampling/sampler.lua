@@ -201,7 +201,7 @@ local function use_topology(session, target, one)
   one.topology = topologies[#topologies]
   if not one.topology then
     error_module.raise("argument", "%s: the ranks of this job cannot run it: %s", target.name,
-      target.collective == "send_recv" and "send_recv goes between 2 ranks, so give its sample ranks = 2, "
+      target.collective == "send_recv" and "send_recv needs 2 ranks: give its sample ranks = 2, "
         .. "nodes = 1, or ranks = 1, nodes = 2" or "start at least 2 ranks")
   end
   session.use(one.topology)

@@ -70,7 +70,7 @@ local function grid_axis(name, given, least)
       .. "'random' and 'halton'", name)
   end
   if axis.scale or axis.multiple then
-    error_module.raise("model", "dimension '%s': scale and multiple go with from and to; start and stop go with step "
+    error_module.raise("model", "dimension '%s': scale and multiple need from and to; start and stop need step "
       .. "and op", name)
   end
   if axis.start < least then
@@ -247,7 +247,7 @@ local function placer(name, axis, zero)
     error_module.raise("model", "dimension '%s': needs from below to", name)
   end
   if axis.step or axis.op then
-    error_module.raise("model", "dimension '%s': step and op go with start and stop; with from and to give multiple",
+    error_module.raise("model", "dimension '%s': step and op need start and stop; with from and to give multiple",
       name)
   end
   if to > MOST_VALUE then
@@ -319,7 +319,7 @@ end
 function campaign_space.of(columns, entry, seed)
   if entry.design == "grid" then
     if entry.count then
-      error_module.raise("model", "count goes with design 'random' or 'halton'; a grid has the shapes of its ranges")
+      error_module.raise("model", "count needs design 'random' or 'halton'; a grid has the shapes of its ranges")
     end
     return campaign_space.grid(columns, entry.shapes, entry)
   end

@@ -45,7 +45,7 @@ return {
     end
     if opts.kernels then return run_kernels(opts, words) end
     if #words < 2 then
-      error_module.raise("usage", "calibrate: expected CLUSTER FOLDER ...; `ett calibrate --help` says more")
+      error_module.raise("usage", "calibrate: expected CLUSTER FOLDER ...; see `ett calibrate --help`")
     end
     local cluster = require("ett.profile.cluster").get(words[1])
     local into = opts.into

@@ -161,7 +161,7 @@ end
 local function on_cluster(opts, fixed)
   if not opts.cluster then return fixed end
   if opts.model ~= "simple" then
-    error_module.raise("usage", "optimize: --cluster goes with --model simple")
+    error_module.raise("usage", "optimize: --cluster needs --model simple")
   end
   local chip = require("ett.ledger.links").chip(opts.cluster)
   local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,

@@ -52,7 +52,7 @@ local function subject(opts, given)
   if not opts.model then
     error_module.raise("usage",
       "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
-        .. "`ett predict --help` says more")
+        .. "see `ett predict --help`")
   end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
@@ -100,7 +100,7 @@ return {
     { "quiet", "print the step's seconds only" },
   },
   run = function(opts, words)
-    local given = options.words(words, "predict", "; `ett predict --help` says more")
+    local given = options.words(words, "predict", "; see `ett predict --help`")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
     elseif opts.megatron_args and (opts.config or opts.model) then
@@ -109,7 +109,7 @@ return {
     if opts.composition == "reference" then
       for _, name in ipairs { "tokens", "chrome_trace", "html", "chakra", "require_fit" } do
         if opts[name] then
-          error_module.raise("usage", "predict: --%s goes with --composition default", (name:gsub("_", "-")))
+          error_module.raise("usage", "predict: --%s needs --composition default", (name:gsub("_", "-")))
         end
       end
       return reference(opts, given)
@@ -119,7 +119,7 @@ return {
         opts.composition, error_module.suggestion(opts.composition, { "default", "reference" }))
     end
     if opts.timings then
-      error_module.raise("usage", "predict: --timings goes with --composition reference")
+      error_module.raise("usage", "predict: --timings needs --composition reference")
     end
     local what = subject(opts, given)
     if opts.accept_device then what.cluster = require("ett.profile.cluster").accepting(what.cluster) end

@@ -86,7 +86,7 @@ local modes = { "get_all", "get_one", "get_profiler", "run_function" }
 --- Raises for options that have no effect.
 local function check(opts, mode, backend)
   if opts.target_error and not opts.active then
-    error_module.raise("usage", "sample: --target-error goes with --active")
+    error_module.raise("usage", "sample: --target-error needs --active")
   end
   local error_given = opts.target_error and tonumber(opts.target_error)
   if opts.target_error and opts.target_error ~= "grid" and not (error_given and error_given > 0) then
@@ -95,11 +95,11 @@ local function check(opts, mode, backend)
   end
   for _, name in ipairs { "autotune", "profile" } do
     if opts[name] and backend ~= "cuda" then
-      error_module.raise("usage", "sample: --%s goes with the back end cuda, not %s", name, backend)
+      error_module.raise("usage", "sample: --%s needs the back end cuda, not %s", name, backend)
     end
   end
   if opts.threads and backend ~= "cpu" then
-    error_module.raise("usage", "sample: --threads goes with the back end cpu, not %s", backend)
+    error_module.raise("usage", "sample: --threads needs the back end cpu, not %s", backend)
   end
   if opts.device and opts.device_num and opts.device ~= opts.device_num then
     error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
@@ -110,7 +110,7 @@ local function check(opts, mode, backend)
       limit = opts.limit, ["retry-failed"] = opts.retry_failed, ["continue-changed"] = opts.continue_changed }
     for _, name in ipairs { "active", "parts", "part", "seconds", "limit", "retry-failed", "continue-changed" } do
       if idle[name] then
-        error_module.raise("usage", "sample: --%s goes with --run get_all; %s measures one shape and writes no table",
+        error_module.raise("usage", "sample: --%s needs --run get_all; %s measures one shape and writes no table",
           name, mode)
       end
     end
@@ -118,7 +118,7 @@ local function check(opts, mode, backend)
   local device = opts.device or opts.device_num
   local placed = device and find.path("samplers", backend) and find.load("samplers", backend).placed
   if placed then
-    error_module.raise("usage", "sample: --device does not go with the back end %s: %s", backend, placed)
+    error_module.raise("usage", "sample: --device is not supported by the back end %s: %s", backend, placed)
   end
   local most = backend == "cpu" and sample.processors() - 1 or math.maxinteger
   if device and (device < 0 or device > most) then

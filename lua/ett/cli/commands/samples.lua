@@ -85,7 +85,7 @@ local function from_trace(opts, words)
   if not words[#words]:find("%.ya?ml$") then
     for _, name in ipairs { "shape", "precision" } do
       if opts[name] then
-        error_module.raise("usage", "samples from-trace: --%s needs a CONFIG.yml; else the trace states it", name)
+        error_module.raise("usage", "samples from-trace: --%s needs a CONFIG.yml; else the trace gives the value", name)
       end
     end
     for _, name in ipairs { "output", "quiet" } do

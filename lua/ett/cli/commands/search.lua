@@ -6,7 +6,7 @@ local options = require "ett.base.options"
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
   if not opts.model then
-    error_module.raise("usage", "search: needs --model NAME or config.json; `ett search --help` says more")
+    error_module.raise("usage", "search: needs --model NAME or config.json; see `ett search --help`")
   end
   local texts, hyper = fields.sort("search", options.words(words, "search"), opts.model)
   local plan, vary = {}, {}

@@ -31,7 +31,7 @@ return {
   starts = true,
   summary = "run busted specs inside the host",
   usage = "spec FILE ...",
-  description = "Options of busted go with it, such as --filter PATTERN and --list.",
+  description = "Accepts the options of busted, such as --filter PATTERN and --list.",
   hidden = true,
   raw = true,
   asks_help = wants_help,

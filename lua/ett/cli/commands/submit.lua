@@ -42,7 +42,7 @@ return {
     local submit = require "ett.sampling.submit"
     for _, name in ipairs(script and { "backend", "precision" } or {}) do
       if opts[name] then
-        error_module.raise("usage", "submit: --%s goes with a campaign; '%s' is a script that searches", name,
+        error_module.raise("usage", "submit: --%s needs a campaign; '%s' is a script that searches", name,
           positional[1])
       end
     end

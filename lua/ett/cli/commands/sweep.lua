@@ -28,7 +28,7 @@ return {
   },
   run = function(opts, words)
     if not opts.model then
-      error_module.raise("usage", "sweep: needs --model NAME or config.json; `ett sweep --help` says more")
+      error_module.raise("usage", "sweep: needs --model NAME or config.json; see `ett sweep --help`")
     end
     local texts, hyper = fields.sort("sweep", options.words(words, "sweep"), opts.model)
     local plan, over = {}, {}

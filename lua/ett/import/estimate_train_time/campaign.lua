@@ -49,7 +49,7 @@ return function(document, label)
         op = clean.operators[i] or "add" }
     end
     if not clean.operators[i] then
-      notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is taken"):format(name)
+      notes[#notes + 1] = ("dimension '%s' has no operator: 'add' is used"):format(name)
     end
   end
   local whole = clean.shapes and #clean.shapes == dimensions

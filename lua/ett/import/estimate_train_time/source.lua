@@ -125,7 +125,7 @@ function reference_source.profile_source(config, config_path, cluster_name)
     local op = operator.get(name)
     if not op.sample_row then
       error_module.raise("model", "field 'function_list': '%s' is not an operator of estimate-train-time, whose "
-        .. "composition knows no such shape; use one of its own, or --composition default", name)
+        .. "composition has no shape for it; use one of its own, or --composition default", name)
     end
     local shape = op.sample_row.shape { mp = plan.mp, b = plan.b, h = plan.h, l = plan.l, dim = plan.dim,
       encoders = layers and math.max(1, layers) }

@@ -104,7 +104,7 @@ async function drawMemory() {
     series: fixed.concat([{ name: "activations", color: "update", points }]), x: v => seconds(v, 3), y: v => bytes(v, 3) };
   chart.paint();
 }
-memory.append(el("p", { class: "note" }, "Activations come with each forward and go with its backward, in equal parts; their peak is the estimate's."));
+memory.append(el("p", { class: "note" }, "Each forward adds activations and its backward frees them, in equal parts; the peak is that of the estimate."));
 
 main.append(el("div", { class: "columns" },
   el("section", {}, el("h2", {}, "Plan"), table([{ key: "name", title: "field", text: true, as: String },
