@@ -37,7 +37,7 @@ static void CUPTIAPI request(uint8_t **buffer, size_t *bytes, size_t *records) {
   *records = 0;
 }
 
-/* A record without times has 0 for both (cupti_activity.h). */
+/* CUPTI gives a record without times 0 for both. */
 static void receive(const CUpti_ActivityKernel9 *kernel) {
   pthread_mutex_lock(&lock);
   if (receiver.times && kernel->end > kernel->start) {

@@ -167,7 +167,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
         break;
     }
   }
-  out->late = kept < 3;
+  out->late = kept < 3 && late > kept;
   out->used = out->late ? late : kept;
   if (options->raw)
     memcpy(options->raw, out->late ? late_times : times,
