@@ -59,7 +59,7 @@ struct ett_step_workspace {
   void *memory;               /* one block: ett_step_arrays */
   size_t bytes;
   uint64_t sliced; /* edition of the program with an even split in the arrays; 0: none */
-  int sliced_pp, sliced_vp;
+  int sliced_pp, sliced_vp, sliced_lanes;
   size_t *demands;
   size_t demand_count, demand_capacity;
   ett_asked asked[ETT_ZERO_PARAMETERS]; /* by ZeRO stage */

@@ -144,9 +144,10 @@ static int check_degrees(const ett_step_plan *p, ett_err *err) {
 }
 
 static int check_plan(const ett_step_plan *p, ett_err *err) {
-  if (!(p->bucket_bytes > 0))
+  if (!(p->bucket_bytes >= 1))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "field 'bucket_bytes' must be positive, got %g", p->bucket_bytes);
+                       "field 'bucket_bytes' must be at least 1, got %g",
+                       p->bucket_bytes);
   if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
       (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -757,7 +758,7 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   ett_step_workspace *w = e->w;
   int slices = plan->pp * plan->vp, even = !plan->split && !plan->orders;
   if (even && w->sliced == e->program->edition && w->sliced_pp == plan->pp &&
-      w->sliced_vp == plan->vp)
+      w->sliced_vp == plan->vp && w->sliced_lanes == e->lanes)
     return 0;
   w->sliced = 0;
   if (plan->split)
@@ -772,6 +773,7 @@ static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
     w->sliced = e->program->edition;
     w->sliced_pp = plan->pp;
     w->sliced_vp = plan->vp;
+    w->sliced_lanes = e->lanes;
   }
   return 0;
 }

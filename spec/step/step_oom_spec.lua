@@ -49,6 +49,31 @@ describe("ett.step", function()
   end)
 end)
 
+it("an ett.step workspace gives equal results for plans with other lanes between", function()
+  local program <close> = small_program()
+  local demands <close> = step_core.demands()
+  local plans = {}
+  for i = 1, 2 do plans[i] = { pp = 4, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8 } end
+  plans[1].tiers = { 1, 1, 2, 1, math.maxinteger, 1 }
+  plans[1].rates = { 1e9, 1e9, 1, 1, 0, 1e9, 1e9, 1, 1, 0, 1e9, 1e9, 1, 1, 0 }
+  local function evaluate(given, workspace)
+    local plan = step_core.plan(given)
+    if program:evaluate(plan, demands, workspace) == nil then
+      for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
+    end
+    local result, stages = program:evaluate(plan, demands, workspace), {}
+    for i, stage in ipairs(result.stages) do stages[i] = { stage.layers, stage.memory_bytes } end
+    return { result.step_seconds, stages }
+  end
+  local own = {}
+  for i = 1, 2 do
+    local workspace <close> = step_core.workspace()
+    own[i] = evaluate(plans[i], workspace)
+  end
+  local shared <close> = step_core.workspace()
+  for _, i in ipairs { 1, 2, 1 } do assert.same(own[i], evaluate(plans[i], shared)) end
+end)
+
 describe("ett.step's arguments", function()
   local function why(fn, ...)
     local ok, raised = pcall(fn, ...)
@@ -86,7 +111,8 @@ describe("ett.step's arguments", function()
     assert.equal("field 'dp' must be 1 to 1048576, got 0", plan { dp = 0 })
     assert.equal("field 'etp' must be 1 to 1048576, got 0", plan { etp = 0 })
     assert.equal("ep * etp = 3 must divide dp * cp * tp = 4", plan { dp = 4, ep = 3 })
-    assert.equal("field 'bucket_bytes' must be positive, got 0", plan { bucket_bytes = 0 })
+    assert.equal("field 'bucket_bytes' must be at least 1, got 0.5", plan { bucket_bytes = 0.5 })
+    assert.matches("has a part without an end", plan { parts = { 0 / 0, 1, 1, 2, 1, 1 } })
     assert.equal("the split holds 3 layers, the model has 4", plan { pp = 2, split = { 1, 2 } })
     assert.matches("field 'split' must hold pp %* vp = 2 numbers of layers, got 1", plan { pp = 2, split = { 4 } })
     assert.matches("field 'split' must hold numbers of layers, got %-?nan", plan { pp = 2, split = { 0 / 0, 4 } })

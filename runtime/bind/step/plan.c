@@ -183,6 +183,8 @@ static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
                 "has too many parts");
   parts->count = (int)(count / 3);
   for (int k = 0; k < parts->count; k++) {
+    luaL_argcheck(L, given[3 * k] >= 0 && given[3 * k] < 0x1p62, index,
+                  "has a part without an end");
     parts->end[k] = (int64_t)given[3 * k];
     parts->memory_bytes[k] = given[3 * k + 1];
     parts->host_bandwidth[k] = given[3 * k + 2];
