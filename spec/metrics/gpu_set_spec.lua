@@ -284,6 +284,45 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("give the same for the events in any order of the file", function()
+    local results = {}
+    for trial = 1, 2 do
+      local r = maker.new{ rank = 0, world = 1 }
+      for i = 1, 2 do
+        r:step(i, 1000 * i, 1000)
+        r:host("gpu_user_annotation", "ProfilerStep#" .. i, 1000 * i, 100 * i)
+      end
+      r:kernel("a", 1000, 50, { launch = { ts = 900, dur = 5 } })
+      r:kernel("known", 1200, 50, { stream = 8, launch = { ts = 1100, dur = 5 } }):kernel("unknown", 1200, 60)
+      r:kernel("early", 1500, 50, { stream = 8, launch = { ts = 950, dur = 5 } })
+      r:kernel("late", 1500, 60, { launch = { ts = 1400, dur = 5 } })
+      for _, event in ipairs(r.events) do event.args.device = 0 end
+      if trial == 2 then
+        for i = 1, #r.events // 2 do
+          local other = #r.events + 1 - i
+          r.events[i], r.events[other] = r.events[other], r.events[i]
+        end
+      end
+      maker.with({ r }, function(folder)
+        local idle = assert(maker.metric(folder, "temporal_breakdown"))
+        results[trial] = { idle.idle_host_ms, idle.idle_device_ms, idle.idle_unknown_ms,
+          table.unpack(assert(maker.metric(folder, "step_table")).ranks["0"].gpu_step_ms) }
+      end)
+    end
+    assert.same({ 0.15, 0.24, 0.0, 0.1, 0.2 }, results[1])
+    assert.same(results[1], results[2])
+  end)
+
+  it("a step that a rank marks twice is the first of them, in any order of the file", function()
+    for _, order in ipairs{ { 1, 2, 3 }, { 3, 2, 1 }, { 2, 3, 1 } } do
+      local r, spans = maker.new{ rank = 0, world = 1 }, { { 100, 1000 }, { 100, 5 }, { 200, 100 } }
+      for _, i in ipairs(order) do r:step(1, spans[i][1], spans[i][2]) end
+      maker.with({ r:kernel("gemm", 150, 20) }, function(folder)
+        assert.same({ 1.0 }, assert(maker.metric(folder, "iter_time")).iter_times_ms)
+      end)
+    end
+  end)
+
   it("a window is cut to the trace: time before and after it is not idle", function()
     local r = maker.new{ rank = 0, world = 1 }
     r:host("cpu_op", "aten::mm", 0, 5):kernel("gemm", 10, 20):kernel("gemm", 50, 20):host("cpu_op", "last", 90, 10)

@@ -65,13 +65,15 @@ describe("ett.bulk", function()
         -- Idle: of each gap, the first row that starts at its end.
         local gaps, causes = rows:intervals():gaps(), { host = 0, device = 0, unknown = 0 }
         for _, a, b in gaps:iter() do
+          local start, launch
           for i = 1, #rows do
-            if own.ts[i] >= b then
-              local cause = not call.ts[i] and "unknown" or call.ts[i] >= a and "host" or "device"
-              causes[cause] = causes[cause] + b - a
-              break
+            if own.ts[i] >= b and own.ts[i] <= (start or own.ts[i]) then
+              start = own.ts[i]
+              if call.ts[i] then launch = math.min(launch or call.ts[i], call.ts[i]) end
             end
           end
+          local cause = not launch and "unknown" or launch >= a and "host" or "device"
+          causes[cause] = causes[cause] + b - a
         end
         assert.same({ causes.host, causes.device, causes.unknown }, { bulk.idle(rows, calls, gaps) })
         local cuts, covered = { from + 100000, to - 100000 }, 0

@@ -4,7 +4,7 @@ local trace_view = require "ett.trace.view"
 
 local function device_steps(view, lane)
   local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },
-    trace_view.is_step):where{ file = lane.process.files, device = lane.device }
+    trace_view.is_step):where{ file = lane.process.files, device = lane.device }:sort("ts")
   local list = {}
   for i = 1, #rows do list[i] = view:ms(rows:get(i, "dur")) end
   return list

@@ -224,7 +224,7 @@ function View:steps()
     end
     local by_number, list = {}, {}
     for i = 1, #rows do
-      local name, from, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "file")
+      local name, from, to, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "end"), rows:get(i, "file")
       -- Numbers beyond 64 bits are invalid; the step still counts.
       local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
       local found = by_number[number] or {}
@@ -235,7 +235,8 @@ function View:steps()
         found[step.recording], list[#list + 1] = step, step
       end
       local process = home[file]
-      if not step.spans[process] then step.spans[process] = { from, rows:get(i, "end") } end
+      local span = step.spans[process] -- of several the first to start, of these the longest
+      if not span or from < span[1] or (from == span[1] and to > span[2]) then step.spans[process] = { from, to } end
     end
     table.sort(list, function(a, b)
       if a.number ~= b.number then return a.number < b.number end

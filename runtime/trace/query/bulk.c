@@ -102,9 +102,15 @@ void ett_idle_causes_of(ett_idle_causes *out, const ett_trace *t, const uint32_t
     const int64_t from = gaps->items[g].from, to = gaps->items[g].to;
     while (i < n && (rows[i] == ETT_TRACE_NONE || ETT_ROW(t, ts, rows[i]) < to))
       i++;
-    if (i == n || calls[i] == ETT_TRACE_NONE)
+    int64_t launch = INT64_MAX; /* of the rows that start together */
+    for (size_t k = i; k < n && rows[k] != ETT_TRACE_NONE &&
+                       ETT_ROW(t, ts, rows[k]) == ETT_ROW(t, ts, rows[i]);
+         k++)
+      if (calls[k] != ETT_TRACE_NONE && ETT_ROW(t, ts, calls[k]) < launch)
+        launch = ETT_ROW(t, ts, calls[k]);
+    if (launch == INT64_MAX)
       out->unknown += to - from;
-    else if (ETT_ROW(t, ts, calls[i]) >= from)
+    else if (launch >= from)
       out->host += to - from;
     else
       out->device += to - from;

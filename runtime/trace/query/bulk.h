@@ -25,8 +25,9 @@ int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_
                         const uint32_t *calls, size_t n);
 
 /* Idle ticks by cause. A gap is attributed to the first row that starts at its end or
- * later. host: the row was launched at or after the gap's start; device: before it;
- * unknown: its launch was not recorded. */
+ * later; of rows that start together, to the one that was launched first. host: the row
+ * was launched at or after the gap's start; device: before it; unknown: its launch was
+ * not recorded. */
 typedef struct ett_idle_causes {
   int64_t host, device, unknown;
 } ett_idle_causes;
