@@ -74,3 +74,12 @@ days without failures: dgx_b200; failures_per_device_day=N sets their rate
 $ ett search --model llama3-8b --cluster dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 tp=8 pp=1 zero=1 failures_per_device_day=1e-3 2>new.err | grep -c 'days without'
 0
 ?1
+
+# Fields that are lists have one value. The words of the best plan hold them, and `ett predict` gives the same step.
+
+$ M="--model llama layers=8 hidden=1024 heads=8 vocab=32000"; S="$M --devices 4 --global-batch 8 --seq 1024 pp=2 tp=1 split=3,5 recompute_modules=core_attn,mlp"; ett search $S --quiet | tee w; ett search $S --json 2>new.err | grep -m1 -o '"step_seconds": [0-9.e-]*' | cut -d' ' -f2 > a; ett predict $M --cluster dgx_h100 $(cat w) --quiet > b; cmp a b
+seq=1024 ... recompute_modules=core_attn,mlp ... recompute=selective ... split=3,5
+
+$ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 pp=2 dp=1,2 micro_batches=2 split=3,5 --quiet >new.s; ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 recompute=full recompute_modules=core_attn
+ett: search: plan: recompute_modules needs recompute = 'selective', got 'full'
+?1

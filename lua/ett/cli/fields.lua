@@ -32,17 +32,23 @@ function fields.sort(command, texts, source)
   return plan, hyper
 end
 
+-- Whether the value of a field is a list.
+local function is_list(name)
+  local rule = require("ett.plan").schema[name] or require("ett.model.hyper").fields[name]
+  return type(rule) == "table" and rule[1] == "list"
+end
+
 --- Converts a text to the value of a field. Lists are split at commas.
 function fields.value(name, text)
-  local rule = require("ett.plan").schema[name] or require("ett.model.hyper").fields[name]
-  if type(rule) ~= "table" or rule[1] ~= "list" then return options.value(text) end
+  if not is_list(name) then return options.value(text) end
   local list = {}
   for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
   return list
 end
 
---- Converts "1,2,4", or "1..8" (doubling), to a list of values.
+--- Converts "1,2,4", or "1..8" (doubling), to a list of values. A field that is a list has one value.
 function fields.list(command, name, text)
+  if is_list(name) then return { fields.value(name, text) } end
   local low, high = text:match("^(%d+)%.%.(%d+)$")
   local list = {}
   if low then

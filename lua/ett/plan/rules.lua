@@ -308,7 +308,10 @@ end
 --- The modules of selective recomputation.
 local function recomputation(p, add)
   if not p.recompute_modules then return end
-  if p.recompute ~= "selective" then add("recompute_modules needs recompute = 'selective', got '%s'", p.recompute) end
+  -- A search sets p.recompute later, to "selective".
+  if (p.recompute or "selective") ~= "selective" then
+    add("recompute_modules needs recompute = 'selective', got '%s'", p.recompute)
+  end
   local known = {}
   for _, name in ipairs(fields.known_modules) do known[name] = true end
   for _, name in ipairs(p.recompute_modules) do

@@ -73,6 +73,17 @@ local function chunk_counts(layers, pp)
   return list
 end
 
+-- Modules of selective recomputation allow no other recomputation: without a given field, it is selective.
+local function keep_selective(base, lists, given)
+  if not (base.recompute_modules or lists.recompute_modules) then return end
+  if given == nil and not lists.recompute then lists.recompute = { "selective" } end
+  for _, how in ipairs(lists.recompute or { given }) do
+    if how ~= "selective" then
+      error_module.raise("plan", "search: plan: recompute_modules needs recompute = 'selective', got '%s'", how)
+    end
+  end
+end
+
 --- The checked lists of the varied fields, and the checked plan with the others.
 local function checked(given)
   local lists, first = {}, {}
@@ -114,6 +125,7 @@ local function checked(given)
   if base.micro_batches then
     error_module.raise("plan", "search: give global_batch, not micro_batches: the search chooses dp and micro_batch")
   end
+  keep_selective(base, lists, given.plan.recompute)
   return base, lists
 end
 
@@ -345,7 +357,7 @@ local function add_follows(self, setting, p)
   setting.degrees_broken = setting.degrees_follow:first(rules)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
-    recompute = "none", zero = 0 }, { __index = p })
+    recompute = p.recompute_modules and "selective" or "none", zero = 0 }, { __index = p })
   -- With a tied embedding, one stage has no copy of it and several stages have.
   setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
   setting.family = setting.cluster.name .. " "

@@ -83,9 +83,9 @@ function text.plan(plan)
   local words = {}
   for _, field in ipairs(require("ett.plan.fields").list) do
     local name, value = field[1], plan[field[1]]
-    if value ~= nil and value ~= field.default and name ~= "micro_batches" and type(value) ~= "table"
+    if value ~= nil and value ~= field.default and name ~= "micro_batches"
       and not (name == "etp" and value == plan.tp) then
-      words[#words + 1] = ("%s=%s"):format(name, tostring(value))
+      words[#words + 1] = ("%s=%s"):format(name, type(value) == "table" and table.concat(value, ",") or tostring(value))
     end
   end
   return table.concat(words, " ")
