@@ -134,7 +134,7 @@ torchrun x.py $A $B]])
   it("count under unknown conditions, which are returned", function()
     local _, unknown = script.flags [=[
 if [ $1 = 7B ]; then L=32; elif [ $1 = 70B ]; then L=80; fi
-if [ ! -f x ]; then echo "no --file"; fi
+if [ ! -f x ]; then echo "no --file"; exit 1; fi
 if [ $L -gt 40 ]; then M="--swiglu"; fi
 torchrun x.py --num-layers $L]=]
     assert.same({ "[ $1 = 7B ]" }, unknown)
@@ -320,8 +320,8 @@ describe("Megatron-LM's flags", function()
       { read(text .. "--spec my.layers get_spec").model.notes[1] })
   end)
 
-  it("of programs that train no decoder are refused", function()
-    assert.matches("pretrain_bert.py: trains no decoder; ett reads the flags of decoders and hybrids only",
+  it("of other models are refused", function()
+    assert.matches("pretrain_bert.py: ett reads the flags of GPT and Mamba models only",
       message("torchrun pretrain_bert.py " .. small), 1, true)
     local run = read("# not pretrain_t5.py\ntorchrun --nproc-per-node 1 pretrain_gpt.py " .. small)
     assert.equal("gpt", run.architecture)
@@ -407,6 +407,18 @@ model:
     assert.same({ true, true }, { h.parallel_block, h.shared_norm })
     assert.matches("the file does not define '${.kv_channels}'", message(common
       .. "  kv_channels: ${.kv_channels}\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
+  end)
+
+  it("says which model it is", function()
+    local text = "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 2\n  encoder_seq_length: 32\n"
+      .. "  vocab_size: 100\n"
+    assert.equal("gpt", read(text .. "name: megatron_gpt\n", { dp = 1 }, nil, ".yaml").architecture)
+    assert.matches("name: megatron_bert: ett reads the flags of GPT and Mamba models only",
+      message(text .. "exp_manager:\n  name: megatron_bert\n", { dp = 1 }, nil, ".yaml"), 1, true)
+    local run = read(text .. "  hybrid_override_pattern: null\n  ngroups_mamba: 4\nname: megatron_mamba\n", { dp = 1 },
+      nil, ".yaml")
+    assert.same({ "hybrid", { "mamba2", "mamba2", "mamba2", "mamba2" }, 4 }, { run.architecture,
+      run.model.hyper.layer_types, run.model.hyper.ssm_groups })
   end)
 
   it("may name its attention as a value of an enumeration", function()

@@ -52,7 +52,7 @@ flags.unmodelled = set [[
   cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit
   num-distributed-optimizer-instances
   fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
-  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets
+  hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
   apply-residual-connection-post-layernorm fp32-residual-connection
   distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
   encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length

@@ -155,7 +155,7 @@ local function hybrid_pattern(args)
     local count = select(2, extra:gsub("/", ""))
     if count > 0 then args:note("without multi-token prediction; mtp_layers=%d adds it", count) end
     return (main:gsub("|", "")), name
-  elseif attention or mlp or args.program == "pretrain_mamba.py" then
+  elseif attention or mlp or args.mamba then
     return hybrid_allocation(args:number "num-layers" or 0, attention or 0, mlp or 0), "hybrid-attention-ratio"
   elseif args:has "is-hybrid-model" then
     error_module.raise("format", "--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind")
@@ -311,34 +311,40 @@ local function add_export(list, text)
   return stack:match "^stack (.*)" or false
 end
 
--- Training programs of Megatron-LM for models other than decoders.
-local other_programs = { bert = true, t5 = true, ict = true, retro = true, vision_classify = true, vision_dino = true,
-  vision_inpaint = true }
+-- Models of Megatron-LM's programs (pretrain_NAME.py) and NeMo's files (name: megatron_NAME) other than GPT and Mamba.
+local other_models = {}
+for name in ([[bart bert clip griffin hyena ict jamba mt5 nmt retro t0 t5 vision_classify vision_dino vision_inpaint]])
+  :gmatch "%S+" do other_models[name] = true end
 
---- The training program that a script starts, such as pretrain_gpt.py.
-local function program_of(text)
-  local program, kind
-  for line in text:gmatch "[^\n]+" do
-    if not line:match "^%s*#" then
-      program, kind = line:match "(pretrain_([%w_]+)%.py)"
-      if program then break end
-    end
+--- Raises for such a model; returns whether it is Mamba.
+local function is_mamba(name, where)
+  if other_models[name] then
+    error_module.raise("format", "%s: ett reads the flags of GPT and Mamba models only", where)
   end
-  if other_programs[kind] then
-    error_module.raise("format", "%s: trains no decoder; ett reads the flags of decoders and hybrids only", program)
-  end
-  return program
+  return name == "mamba"
 end
 
---- The flags of a file, and { program =, unknown = conditions that count as true, stack = of ett's own export }.
+--- The training program that a script starts, such as pretrain_gpt.py, and the name in it.
+local function program_of(text)
+  for line in text:gmatch "[^\n]+" do
+    local program, name = line:match "(pretrain_([%w_]+)%.py)"
+    if program and not line:match "^%s*#" then return program, name end
+  end
+end
+
+--- The flags of a file, and { mamba =, unknown = conditions that count as true, stack = of ett's own export }.
 local function read_flags(path)
   local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
-  if path:match "%.ya?ml$" then return nemo.flags(path), { unknown = {} } end
+  if path:match "%.ya?ml$" then
+    local list, name = nemo.flags(path)
+    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), unknown = {} }
+  end
   local list, unknown = script.flags(text)
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, text)
-  return list, { program = program_of(text), unknown = unknown, stack = add_export(list, text) }
+  local program, name = program_of(text)
+  return list, { mamba = is_mamba(name, program), unknown = unknown, stack = add_export(list, text) }
 end
 
 --- Notes the conditions of a script that depend on values outside it.
@@ -362,7 +368,7 @@ end
 local function read(path, plan, hyper)
   local list, file = read_flags(path)
   local args = arguments_of(list)
-  args.program = file.program
+  args.mamba = file.mamba
   note_conditions(args, file.unknown)
   for word, value in pairs(overlaid(plan or {}, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end

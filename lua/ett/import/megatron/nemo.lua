@@ -13,7 +13,8 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   ub_tp_comm_overlap = "tp-comm-overlap", num_gpus_per_node = "nproc-per-node", overlap_grad_sync =
   "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
   sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
-  window_size = "window-size", clip_grad = "clip-grad", fp8_params = "fp8-param-gather" }
+  ngroups_mamba = "mamba-num-groups", window_size = "window-size", clip_grad = "clip-grad",
+  fp8_params = "fp8-param-gather" }
 
 -- NeMo's keys without effect on the step, and keys of unrelated sections.
 local ignored = {}
@@ -41,7 +42,8 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   params_dtype fp8_param_dtype gc_interval grad_allreduce_chunk_size_mb contiguous_grad_buffer contiguous_param_buffer
   TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
   torch_distributed_checkpoint path_to_cache skip_getting_attention_mask_from_dataset
-  enable_megatron_core_experimental throughput_window_size]]):gmatch "%S+" do ignored[name] = true end
+  enable_megatron_core_experimental throughput_window_size
+  seconds_to_sleep max_time]]):gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
@@ -134,8 +136,18 @@ local function text_of(value)
   return table.concat(value, " ")
 end
 
---- Flags of a NeMo file, in the form of ett.import.megatron.script.
+--- The NAME of "name: megatron_NAME", at the top of a file or in exp_manager.
+local function model_name(config)
+  local manager = type(config.exp_manager) == "table" and config.exp_manager or {}
+  for _, name in ipairs { config.name or "", manager.name or "" } do
+    local own = type(name) == "string" and name:match "^megatron_(%w+)"
+    if own then return own end
+  end
+end
+
+--- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
 ---@param path string
+---@return table[] flags, string? name such as "gpt"
 function nemo.flags(path)
   local config, err = require("ett.yaml").read(path)
   if config == nil then error(error_module.from(err), 0) end
@@ -171,7 +183,7 @@ function nemo.flags(path)
   if sharded then
     add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
   end
-  return list
+  return list, model_name(config)
 end
 
 return nemo

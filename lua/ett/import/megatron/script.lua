@@ -203,20 +203,25 @@ function Reader:branch(held, condition)
   chain.unknown = held == nil and not chain.skips and condition or nil
 end
 
---- Adds a word, or the words of a variable's value. A branch with an unknown condition that adds any is noted.
-function Reader:add(text, owner)
+--- Notes the unknown conditions under which a flag or a variable stands, each once.
+function Reader:note_conditions()
   for _, chain in ipairs(self.chains) do
     if chain.unknown then self.unknown[#self.unknown + 1] = chain.unknown end
     chain.unknown = nil
   end
-  if text then self.words[#self.words + 1] = { text = text, owner = owner } end
+end
+
+--- Adds a word. owner: the variable that it is a value of, if any.
+function Reader:add(text, owner)
+  if text:match "^%-%-%a" then self:note_conditions() end
+  self.words[#self.words + 1] = { text = text, owner = owner }
 end
 
 --- Sets a variable. Flags in its value count at the assignment, not at each use. They replace those of an earlier
 --- value, unless the new value contains the earlier one.
 function Reader:assign(name, value, raw)
   local kept = raw:match("^" .. name .. "%+=") or raw:find("%$" .. name .. "%f[^%w_]") or raw:find("%${" .. name .. "}")
-  self:add()
+  self:note_conditions()
   for _, word in ipairs(kept and {} or self.words) do
     if word.owner == name then word.text = nil end
   end
