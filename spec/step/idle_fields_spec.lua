@@ -35,6 +35,8 @@ local cases = {
   { "sequence_parallel", true, { dp = 2 }, { tp = 2 } },
   { "scatter_sends", true, { tp = 2 }, { tp = 2, pp = 2 } },
   { "overlap_tensor", true, { tp = 2 }, { tp = 2, sequence_parallel = true } },
+  { "overlap_tensor", true, { tp = 4, dp = 2, ep = 4, etp = 1 }, { tp = 4, dp = 2, ep = 4, etp = 1,
+    sequence_parallel = true }, mixture },
   { "zero", 1, { tp = 2 }, { dp = 2 } },
   { "prefetch", 4, { dp = 4, zero = 3 }, z3 },
   { "reshard", false, { dp = 4, zero = 2 }, z3 },

@@ -159,7 +159,8 @@ end
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
   local gathers = item.name == "all_gather"
-  local in_pieces = p.overlap_tensor and item.group == "tp" and (gathers or item.name == "reduce_scatter")
+  local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
+    and (gathers or item.name == "reduce_scatter")
   if state.software.hides_sums and not in_pieces and item.group == "tp" and item.pass == "backward" and not gathers then
     local k = i + 1
     while items[k] and items[k].kind == "collective" do k = k + 1 end
