@@ -68,6 +68,59 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
+  it("keeps plans of a schedule that the condition excludes for smaller micro-batches", function()
+    local given = { model = require("ett.model").new("llama", { layers = 8, hidden = 8192, heads = 64, kv_heads = 8,
+      ffn = 28672, vocab = 32000 }), devices = 16, where = "schedule == 'gpipe' or micro_batch > 1",
+      plan = { seq = 4096, global_batch = 64, pp = 2, tp = 8, cp = 1, recompute = "none", zero = 0 },
+      vary = { micro_batch = { 1, 2, 4 }, schedule = { "gpipe", "1f1b" } } }
+    local bounded = small(given)
+    given.exhaustive = true
+    local all = small(given)
+    assert.same(all.rows, bounded.rows)
+    assert.is_true(#all.rows > 0)
+  end)
+
+  it("gives interleaved plans the group of a single estimate, in any order of the schedules", function()
+    for _, list in ipairs { { "1f1b", "interleaved" }, { "interleaved", "gpipe" } } do
+      local given = { devices = 6, plan = { seq = 1024, global_batch = 64, cp = 1, pp = 3, tp = 1, recompute = "none" },
+        vary = { schedule = list } }
+      local seen = false
+      for _, row in ipairs(small(given).rows) do
+        local plan = { seq = 1024, global_batch = 64 }
+        for _, name in ipairs { "pp", "dp", "vp", "schedule", "micro_batch", "zero", "overlap_parameters",
+          "overlap_gradients", "overlap_sends", "rank_order" } do plan[name] = row[name] end
+        local e = require("ett.step.estimate").new { model = model, cluster = cluster, times = times, plan = plan }
+        assert.equal(e.step_seconds, row.step_seconds)
+        assert.equal(e.memory_bytes, row.memory_bytes)
+        seen = seen or row.schedule == "interleaved" and row.micro_batches % row.pp > 0
+      end
+      assert.is_true(seen)
+    end
+  end)
+
+  it("keeps to fields that need a schedule, ZeRO or recomputation", function()
+    local function rows_of(plan, vary)
+      for name, value in pairs { seq = 1024, global_batch = 16, cp = 1, tp = 1 } do plan[name] = plan[name] or value end
+      local rows = small { plan = plan, vary = vary }.rows
+      assert.is_true(#rows > 0)
+      return rows
+    end
+    for _, row in ipairs(rows_of { shard = 2, pp = 1 }) do assert.is_true(row.zero > 0) end
+    for _, row in ipairs(rows_of({ pp = 1 }, { shard = { 2, 4 } })) do assert.is_true(row.zero > 0) end
+    for _, row in ipairs(rows_of { recompute_modules = { "mlp" } }) do assert.equal("selective", row.recompute) end
+    for _, row in ipairs(rows_of { interleave_group = 2, pp = 2 }) do assert.equal("interleaved", row.schedule) end
+    for _, row in ipairs(rows_of { split = { 1, 0, 2, 1 }, pp = 2 }) do assert.equal(2, row.vp) end
+    local groups = {}
+    for _, row in ipairs(rows_of({ pp = 2, global_batch = 20, micro_batch = 1 }, { interleave_group = { 2, 3, 4 } })) do
+      groups[row.interleave_group] = true
+    end
+    assert.same({ [3] = true }, groups) -- 5 micro-batches: 2 and 4 leave a last group of 1
+    assert.matches("shard needs zero of at least 1", small { plan = { seq = 1024, global_batch = 16, shard = 2,
+      zero = 0 } }.nothing)
+    assert.matches("needs recompute = 'selective', got 'full'", small { plan = { seq = 1024, global_batch = 16,
+      recompute_modules = { "mlp" }, recompute = "full" } }.nothing)
+  end)
+
   it("distinguishes plans by schedule and number of chunks", function()
     local s = small { where = "tp == 1 and pp == 2 and micro_batch == 1 and recompute == 'none' and zero == 0",
       vary = { rank_order = { "tp-cp-ep-dp-pp" } } }

@@ -41,6 +41,10 @@ local structural = { devices = true, cluster = true }
 for _, name in ipairs(space.degrees) do structural[name] = true end
 for _, walked in ipairs(space.walked) do structural[walked[1]] = true end
 
+-- Fields that need certain values of a walked field (ett.plan.rules).
+local needs = { shard = { "zero", function(zero) return zero > 0 end },
+  recompute_modules = { "recompute", function(recompute) return recompute == "selective" end } }
+
 local function divisors(n)
   local list = {}
   for d = 1, math.floor(math.sqrt(n)) do
@@ -71,17 +75,6 @@ local function chunk_counts(layers, pp)
   end
   table.sort(list)
   return list
-end
-
--- Modules of selective recomputation allow no other recomputation: without a given field, it is selective.
-local function keep_selective(base, lists, given)
-  if not (base.recompute_modules or lists.recompute_modules) then return end
-  if given == nil and not lists.recompute then lists.recompute = { "selective" } end
-  for _, how in ipairs(lists.recompute or { given }) do
-    if how ~= "selective" then
-      error_module.raise("plan", "search: plan: recompute_modules needs recompute = 'selective', got '%s'", how)
-    end
-  end
 end
 
 --- The checked lists of the varied fields, and the checked plan with the others.
@@ -125,7 +118,6 @@ local function checked(given)
   if base.micro_batches then
     error_module.raise("plan", "search: give global_batch, not micro_batches: the search chooses dp and micro_batch")
   end
-  keep_selective(base, lists, given.plan.recompute)
   return base, lists
 end
 
@@ -169,7 +161,8 @@ end
 
 --- Numbers of chunks searched for a schedule.
 local function counts_of(self, schedule, pp)
-  local own = self.schedules:properties(schedule)
+  local own, split = self.schedules:properties(schedule), self.base.split
+  if split and schedule == "interleaved" then return { math.max(1, #split // pp) } end
   if own.exact_chunks or own.chunks == 1 then return { own.chunks } end
   local counts = chunk_counts(self.layers, pp)
   if schedule ~= "interleaved" then table.insert(counts, 1, 1) end
@@ -204,9 +197,10 @@ local function below(self, p)
 end
 
 --- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = number of
---- valid chunks and of given chunks that violate a rule, broken = number of the latter, first_rule }.
+--- valid chunks and of given chunks that violate a rule, broken = number of the latter, first_rule, fewer = whether
+--- larger micro-batches may have more valid chunks }.
 local function judged_chunks(self, setting, p, all, micro_batches)
-  local key = ("%d %d %s"):format(p.pp, micro_batches, p.overlap_all_to_all)
+  local key = ("%d %d %d %s"):format(setting.index, p.pp, micro_batches, p.overlap_all_to_all)
   local known = self.judged[key]
   if known then return known end
   known = { passing = {}, counted = 0, broken = 0 }
@@ -214,6 +208,7 @@ local function judged_chunks(self, setting, p, all, micro_batches)
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
     if not rule then known.passing[#known.passing + 1] = chunk end
+    known.fewer = known.fewer or rule and (chunk.own or p.interleave_group ~= nil)
     if not (rule and chunk.default) then known.counted = known.counted + 1 end
     if rule and not chunk.default then
       known.broken, known.first_rule = known.broken + 1, known.first_rule or rule
@@ -223,11 +218,14 @@ local function judged_chunks(self, setting, p, all, micro_batches)
   return known
 end
 
---- The chunks of a part that satisfy the rules and the condition; counts the plans of all chunks, `each` per chunk.
+--- The chunks of a part that satisfy the rules and the condition, and whether larger micro-batches may have more of
+--- them; counts the plans of all chunks, `each` per chunk.
 local function passing_chunks(self, opened, setting, p, each, micro_batches)
   local all = chunks_of(self, p)
-  p.schedule, p.vp = "1f1b", 1
+  local group, split = p.interleave_group, p.split -- only a chunk decides on them
+  p.schedule, p.vp, p.interleave_group, p.split = "1f1b", 1, nil, nil
   local part_rule = setting.broken:of(p)
+  p.interleave_group, p.split = group, split
   local known = not part_rule and judged_chunks(self, setting, p, all, micro_batches)
   local first, broken = part_rule or known.first_rule, part_rule and 0 or known.broken
   local counted = known and known.counted
@@ -237,23 +235,23 @@ local function passing_chunks(self, opened, setting, p, each, micro_batches)
   end
   opened.plans = opened.plans + each * counted
   if broken > 0 then opened.rule, opened.first_rule = opened.rule + each * broken, opened.first_rule or first end
-  local passing = known and known.passing or {}
+  local passing, fewer = known and known.passing or {}, known and known.fewer
   if self.where and #passing > 0 then
     local left = {}
     for _, chunk in ipairs(passing) do
       p.schedule, p.vp = chunk.schedule, chunk.vp
       if self.where:chunk(p, setting) then left[#left + 1] = chunk else opened.where = opened.where + each end
     end
-    passing = left
+    passing, fewer = left, fewer or #left < #passing
   end
   p.schedule, p.vp = nil, nil
-  return passing
+  return passing, fewer
 end
 
 --- Adds the part of a plan with fixed degrees to its program.
 local function add_part(self, opened, setting, p)
   local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
-  local chunks = passing_chunks(self, opened, setting, p, each, micro_batches)
+  local chunks, fewer = passing_chunks(self, opened, setting, p, each, micro_batches)
   if #chunks == 0 then return end
   local key = lower.key(p, setting.placement, nil, setting.key_of)
   local parts_of = opened.by_key[key]
@@ -262,7 +260,7 @@ local function add_part(self, opened, setting, p)
     opened.by_key[key] = parts_of
     opened.programs[#opened.programs + 1] = parts_of
   end
-  parts_of[#parts_of + 1] = { setting = setting, chunks = chunks, micro_batches = micro_batches,
+  parts_of[#parts_of + 1] = { setting = setting, chunks = chunks, fewer = fewer, micro_batches = micro_batches,
     plans = each * #chunks, tp = p.tp, cp = p.cp, pp = p.pp, dp = p.dp, ep = p.ep, etp = p.etp,
     micro_batch = p.micro_batch, rank_order = p.rank_order, sequence_parallel = p.sequence_parallel,
     overlap_tensor = p.overlap_tensor, overlap_all_to_all = p.overlap_all_to_all }
@@ -357,7 +355,8 @@ local function add_follows(self, setting, p)
   setting.degrees_broken = setting.degrees_follow:first(rules)
   setting.degrees = setmetatable({ micro_batch = 1, ep = 1, etp = 1, rank_order = rank_orders.default,
     sequence_parallel = false, overlap_tensor = false, overlap_all_to_all = "none", schedule = "1f1b", vp = 1,
-    recompute = p.recompute_modules and "selective" or "none", zero = 0 }, { __index = p })
+    interleave_group = false, split = false, recompute = self.axes.recompute[1], zero = self.axes.zero[1] },
+    { __index = p })
   -- With a tied embedding, one stage has no copy of it and several stages have.
   setting.key_of = fields.program_keys(p, changing, not self.model.hyper.tied_embeddings and "pp" or nil)
   setting.family = setting.cluster.name .. " "
@@ -424,6 +423,7 @@ end
 local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end
+  p.recompute = p.recompute_modules and "selective" or nil
   setting.p = p
   add_follows(self, setting, p)
   local hyper, all = self.model.hyper, divisors(setting.devices)
@@ -471,6 +471,17 @@ local function sort_units(units)
   return sorted
 end
 
+--- Removes the values of walked fields that a given field excludes. If none is left, all stay: the rule refuses them.
+local function remove_excluded(self)
+  for name, need in pairs(needs) do
+    local left = {}
+    for _, value in ipairs(self.base[name] ~= nil and self.axes[need[1]] or {}) do
+      if need[2](value) then left[#left + 1] = value end
+    end
+    if left[1] then self.axes[need[1]] = left end
+  end
+end
+
 --- Builds the space.
 ---@param given table { model, clusters = list, devices = list, plan = fixed fields, vary = { field = list }, where? }
 ---@return table { settings, units, axes, impossible = layouts whose degrees alone violate a rule }
@@ -484,6 +495,7 @@ function space.new(given)
     schedules = schedules.memo(),
     by_key = {}, judged = {}, orders = {}, impossible = 0 }, Space)
   for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
+  remove_excluded(self)
   local sum = 0
   for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end
   self.of_sharded = sum * #self.axes.overlap_gradients -- plans with weights shared by replicas, per recomputation

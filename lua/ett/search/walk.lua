@@ -23,6 +23,8 @@ local walk = {}
 local Walk = {}
 Walk.__index = Walk
 
+local interleave_group = fields.list[fields.position.interleave_group].c[2]
+
 local part_fields = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "rank_order",
   "sequence_parallel", "overlap_tensor", "overlap_all_to_all" }
 local walked_names = {}
@@ -118,6 +120,7 @@ local function ask(self, question, branch, ...)
   self.limits.memory_bytes = most and not self.limits.exhaustive and math.min(limit, most) or limit
   self.keeper:steps(setting, self.limits, branch.floor)
   c_plan.schedule, c_plan.vp, c_plan.orders = chunk.own and "custom" or chunk.schedule, chunk.vp, branch.orders
+  c_plan.interleave_group = branch.interleave_group
   for _ = 1, 1000 do
     local answer = schedules.call(branch.label, question, branch.program, c_plan, demands, self.workspace, self.axes,
       self.limits, self.counts, branch.allowed, ...)
@@ -245,12 +248,13 @@ local function survey_part(self, common, queue)
   for _, chunk in ipairs(part.chunks) do
     local branch = setmetatable({ chunk = chunk }, { __index = common })
     p.schedule, p.vp = chunk.schedule, chunk.vp
+    branch.interleave_group = interleave_group(p.interleave_group, p)
     branch.allowed = self.space.where and self.space.where:mask(p, part.setting, self.space.axes)
     if chunk.own then branch.orders, branch.label = self.space.schedules:orders(p) end
     local least = ask(self, search_core.survey, branch)
     if least < math.huge then push(queue, { least = least, branch = branch }) end
   end
-  if queue.count == left and counts.too_large - too_large == counts.plans - plans then
+  if queue.count == left and not part.fewer and counts.too_large - too_large == counts.plans - plans then
     add_too_large(self, memory_key(part, part.sequence_parallel), part.micro_batch, self.fresh.too_large)
   end
 end
