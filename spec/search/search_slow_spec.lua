@@ -212,6 +212,21 @@ describe("a search", function()
     end
     assert.equal(small().rows[1].step_seconds, front[1].step_seconds)
   end)
+
+  it("keeps the fastest plan among those of equal values", function()
+    for _, objectives in ipairs { { "devices", "seq" }, { "devices", "memory_bytes" } } do
+      local given = { objective = objectives, devices = { 4, 8 }, vary = { seq = { 1024, 2048 } },
+        plan = { global_batch = 16, cp = 1 } }
+      local bounded = small(given)
+      given.exhaustive = true
+      assert.same(small(given).rows, bounded.rows)
+      if objectives[2] == "seq" then
+        local fastest = small { devices = 4, plan = { global_batch = 16, cp = 1, seq = 2048 } }.rows[1]
+        assert.equal(1, #bounded.rows)
+        assert.equal(fastest.step_seconds, bounded.rows[1].step_seconds)
+      end
+    end
+  end)
 end)
 
 describe("money, energy, days and memory", function()

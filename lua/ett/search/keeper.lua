@@ -47,7 +47,7 @@ end
 local function offer_front(self, row)
   local rows, left = self.rows, {}
   for _, other in ipairs(rows) do
-    if covers(other.values, row.values) and not (same(other.values, row.values) and row.key < other.key) then
+    if covers(other.values, row.values) and not (same(other.values, row.values) and before(row, other)) then
       return false
     end
     if not covers(row.values, other.values) then left[#left + 1] = other end
@@ -130,21 +130,28 @@ function Keeper:steps(setting, into, floor)
       into[2] = o.constant(setting) > last.values[1] and 0.0 or math.min(into[2], last.step_seconds * (1 + 1e-12))
     end
   else
+    local function cut(memory, seconds)
+      into[n + 1], into[n + 2] = memory, seconds
+      n = n + 2
+    end
     for _, row in ipairs(self.rows) do
-      local seconds, memory, of_use = 0.0, 0.0, true
+      local seconds, memory, of_use, equal = nil, 0.0, true, true
       for i, name in ipairs(self.names) do
         local o = objective.list[name]
         if o.memory then
           memory = row.values[i]
         elseif o.constant then
-          of_use = of_use and row.values[i] <= o.constant(setting)
+          local constant = o.constant(setting)
+          of_use, equal = of_use and row.values[i] <= constant, equal and row.values[i] == constant
         else
-          seconds = math.max(seconds, seconds_of(row.values[i], i))
+          seconds = math.max(seconds or 0.0, seconds_of(row.values[i], i))
         end
       end
-      if of_use then
-        into[n + 1], into[n + 2] = memory, seconds
-        n = n + 2
+      if of_use and (seconds or not equal) then
+        cut(memory, seconds or 0.0)
+      elseif of_use then -- among equal values the fastest plan is kept
+        cut(memory, row.step_seconds * (1 + 1e-12))
+        if memory > 0 then cut(memory * (1 + 1e-12), 0.0) end
       end
     end
   end
