@@ -246,6 +246,21 @@ describe("money, energy, days and memory", function()
     end)
   end
 
+  it("include devices that vary, with the digits of estimates", function()
+    for _, given in ipairs { { jitter = 0.05 }, { slow_share = 0.02, slow_factor = 1.5 },
+      { rank_slowdown = { 0.5, 0.5, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5 } } } do
+      for name, value in pairs(plan) do given[name] = value end
+      local s = small { plan = given, tokens = 1e11, objective = "days", keep = 5 }
+      local all = small { plan = given, tokens = 1e11, objective = "days", keep = 5, exhaustive = true }
+      assert.same(all.rows, s.rows)
+      local row, e = s.rows[1], s.best.estimate
+      assert.near(e.run_seconds / 86400, row.days, 1e-9 * row.days)
+      assert.near(e.run_price, row.dollars, 1e-9 * row.dollars)
+      assert.near(e.price_per_billion_tokens, row.dollars_per_billion_tokens, 1e-9 * row.dollars_per_billion_tokens)
+      assert.is_true(math.abs(row.days / (e.run_steps * row.step_seconds / 86400) - 1) > 0.01)
+    end
+  end)
+
   it("meets the limits of a run", function()
     local free = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices" }
     local days = free.rows[#free.rows].days

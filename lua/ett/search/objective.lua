@@ -19,8 +19,10 @@ objective.list = {
   step_seconds = { factor = function() return 1.0 end },
   tokens_per_second = { factor = function(s) return 1.0 / s.tokens_per_step end },
   tokens_per_second_per_device = { factor = function(s) return s.devices / s.tokens_per_step end },
-  days = { run = true, factor = function(s) return s.steps / day / s.most_useful end },
-  dollars = { run = true, factor = function(s) return s.steps * s.devices * s.price / 3600.0 / s.most_useful end },
+  days = { run = true, factor = function(s) return s.least_varied * s.steps / day / s.most_useful end },
+  dollars = { run = true, factor = function(s)
+    return s.least_varied * s.steps * s.devices * s.price / 3600.0 / s.most_useful
+  end },
   kwh = { run = true, factor = function(s) return s.steps * s.idle_kw / 3600.0 / s.most_useful end },
   devices = { constant = function(s) return s.devices end },
   seq = { constant = function(s) return -s.plan.seq end }, -- longest first
@@ -58,6 +60,14 @@ local function check(setting, value, what, given)
   end
 end
 
+--- Lower bound of the mean step of devices that vary, as a multiple of the step of equal devices; nil: they are equal.
+local function least_varied(p)
+  if p.jitter == 0 and p.slow_share == 0 and not p.rank_slowdown then return nil end
+  local least = 1.0
+  for _, factor in ipairs(p.rank_slowdown or {}) do least = math.min(least, factor) end
+  return (1 - 1e-6) * least
+end
+
 --- Fills a setting with values shared by its plans: tokens per step, steps, price, limits of the step, factors.
 ---@param given table { model, objectives = list of names, tokens?, budget?, days?, kwh?, headroom }
 function objective.prepare(setting, given)
@@ -70,6 +80,8 @@ function objective.prepare(setting, given)
   -- weights are not written.
   local written = (p.lora_rank or p.frozen_layers > 0) and 1 or 0.9 * architecture.parameters(given.model)
   local best = goodput.of(p, cluster, setting.devices, written / setting.devices)
+  setting.varies = least_varied(p) ~= nil
+  setting.least_varied = least_varied(p) or 1.0
   setting.most_useful = best and best.goodput_percent / 100 or 1.0
   local power, own = energy.of_device(cluster.device), cluster.power or {}
   if power then
@@ -104,18 +116,19 @@ end
 
 --- Adds derived values to a row: throughput, days, dollars, kWh, and the values for comparison (smaller is better).
 --- Returns false if a limit is violated.
----@param estimate_of function(row) an estimate; called only for energy
+---@param estimate_of function(row) an estimate; called only for energy and for devices that vary
 function objective.measure(row, setting, given, estimate_of)
   local tokens, step = setting.tokens_per_step, row.step_seconds
   local useful = goodput.of(setting.plan, setting.cluster, setting.devices, row.shard_parameters)
   row.shard_parameters, row.goodput_percent = nil, useful and useful.goodput_percent
   row.tokens_per_second = tokens / step
   row.tokens_per_second_per_device = tokens / step / setting.devices
+  local mean = setting.varies and (setting.price or given.tokens) and estimate_of(row).varied_mean_seconds or step
   if setting.price then
-    row.dollars_per_billion_tokens = setting.price * setting.devices * step / 3600.0 / tokens * 1e9
+    row.dollars_per_billion_tokens = setting.price * setting.devices * mean / 3600.0 / tokens * 1e9
   end
   if given.tokens then
-    local seconds = setting.steps * step / (useful and useful.goodput_percent / 100 or 1.0)
+    local seconds = setting.steps * mean / (useful and useful.goodput_percent / 100 or 1.0)
     row.days = seconds / day
     row.dollars = setting.price and seconds * setting.devices * setting.price / 3600.0
     if given.wants_energy then row.kwh = estimate_of(row).run_kwh end
