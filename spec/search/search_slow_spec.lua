@@ -371,6 +371,11 @@ end)
 local function says(text, wanted) assert.is_truthy(tostring(text):find(wanted, 1, true), tostring(text)) end
 
 describe("the table of a search", function()
+  it("names a plan whose words give the same estimate, lists included", function()
+    local s = small { plan = { seq = 1024, global_batch = 16, split = { 1, 3 }, pp = 2, vp = 1 } }
+    says(s, " split=1,3")
+  end)
+
   it("lists the columns that do not fit a narrow terminal", function()
     local s = small()
     local rows = require("ett.search.text").rows
