@@ -48,6 +48,9 @@ local function reason(a, b)
   return table.concat(words, ", ")
 end
 
+--- A list as text, another value as it is.
+local function plain(value) return type(value) == "table" and table.concat(value, ",") or value end
+
 local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_second_per_device", "mfu_percent",
   "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step" }
 
@@ -62,8 +65,8 @@ function pair.new(a, b)
   for _, plan in ipairs { x.plan, y.plan } do for name in pairs(plan) do names[name] = true end end
   if x.cluster ~= y.cluster then self.fields[1] = { name = "cluster", a = x.cluster, b = y.cluster } end
   for _, name in ipairs(schema.keys(names)) do
-    local p, q = x.plan[name], y.plan[name]
-    if p ~= q and type(p) ~= "table" and type(q) ~= "table" then
+    local p, q = plain(x.plan[name]), plain(y.plan[name])
+    if p ~= q then
       self.fields[#self.fields + 1] = { name = name, a = p, b = q }
     end
   end

@@ -1,0 +1,40 @@
+--- Two plans side by side: exchanged sides mirror each other, and every field that differs is listed.
+local pair = require "ett.search.pair"
+local random_plans = require "random_plans"
+
+local function side(p, model, cluster) return { model = model, cluster = cluster, plan = p } end
+
+describe("two plans side by side", function()
+  it("mirror each other", function()
+    local model = random_plans.mixture(6)
+    local plans = random_plans.plans(8, 31, model)
+    for i = 1, #plans - 1 do
+      plans[i].dtype, plans[i + 1].dtype = "bf16", "bf16"
+      local a, b = side(plans[i], model, "dgx_h100"), side(plans[i + 1], model, "dgx_a100")
+      local one, other, by_name = pair.new(a, b), pair.new(b, a), {}
+      assert.is_true(#one.lines > 5 and #one.lines == #other.lines and #one.fields == #other.fields)
+      for _, line in ipairs(other.lines) do by_name[line.name] = line end
+      for k, line in ipairs(one.lines) do
+        local mirrored = by_name[line.name]
+        assert.equal(line.name, other.lines[k].name)
+        assert.same({ line.a_seconds, line.b_seconds, line.difference_seconds },
+          { mirrored.b_seconds, mirrored.a_seconds, -mirrored.difference_seconds })
+      end
+      for k, total in ipairs(one.totals) do
+        assert.same({ total.name, total.a, total.b }, { other.totals[k].name, other.totals[k].b, other.totals[k].a })
+      end
+      local sum = 0.0
+      for _, line in ipairs(one.lines) do sum = sum + line.difference_seconds end
+      assert.near(one.b.step_seconds - one.a.step_seconds, sum, 1e-9 * one.a.step_seconds)
+    end
+  end)
+
+  it("list fields that hold lists", function()
+    local model, p = random_plans.llama(6), { seq = 1024, pp = 2, micro_batches = 4 }
+    local c = pair.new(side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"),
+      side(random_plans.with(p, { split = { 3, 3 } }), model, "dgx_h100"))
+    assert.same({ { name = "split", a = "2,4", b = "3,3" } }, c.fields)
+    c = pair.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"))
+    assert.equal("split", c.fields[1].name)
+  end)
+end)
