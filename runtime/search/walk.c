@@ -207,6 +207,20 @@ static int zero_below(const walk *w, int other) {
   return largest;
 }
 
+/* The least memory of the ZeRO stages from `zero` down, where `bytes` is that of `zero`.
+ * A larger stage may need more: the weights that it gathers can exceed those it saves. */
+static double least_memory(walk *w, int zero, double bytes) {
+  ett_step_outline_result o;
+  int kept = w->plan.zero;
+  while ((zero = zero_below(w, zero)) >= 0) {
+    w->plan.zero = (ett_zero)zero;
+    if (outline(w, 1, &o) > 0 && o.memory_bytes < bytes)
+      bytes = o.memory_bytes;
+  }
+  w->plan.zero = (ett_zero)kept;
+  return bytes;
+}
+
 /* Whether the memory of the ZeRO stage with the least, or the time of the pipeline alone,
  * excludes all plans of one kind of recomputation. *seconds: otherwise their lower bound.
  * *all: all later kinds are excluded, too. */
@@ -227,13 +241,16 @@ static int settled(walk *w, int *all, double *seconds) {
     counts->refused += plans;
     return 1;
   }
-  if (o.memory_bytes > w->limits->memory_bytes) {
+  double bytes = o.memory_bytes;
+  if (bytes > w->limits->memory_bytes || w->limits->step_count > 1)
+    bytes = least_memory(w, most, bytes);
+  if (bytes > w->limits->memory_bytes) {
     counts->too_large += plans;
     return 1;
   }
   if (w->limits->exhaustive)
     return 0;
-  double threshold = ett_search_threshold(w->limits, o.memory_bytes);
+  double threshold = ett_search_threshold(w->limits, bytes);
   if (most == ETT_ZERO_PARAMETERS) { /* its gathers may be absent or hidden */
     for (int z = most; z >= 0; z = zero_below(w, z))
       w->plan.zero = (ett_zero)z;

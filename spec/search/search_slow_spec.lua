@@ -80,6 +80,16 @@ describe("a search", function()
     assert.is_true(#all.rows > 0)
   end)
 
+  it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
+    local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
+      times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1, ep = 1,
+        etp = 1, micro_batch = 1, recompute = "selective", sequence_parallel = true, schedule = "1f1b" } }
+    local found = small(given).rows
+    given.vary = { zero = { 1 } }
+    assert.is_true(#found > 0)
+    assert.same(small(given).rows[1].step_seconds, found[1].step_seconds)
+  end)
+
   it("gives interleaved plans the group of a single estimate, in any order of the schedules", function()
     for _, list in ipairs { { "1f1b", "interleaved" }, { "interleaved", "gpipe" } } do
       local given = { devices = 6, plan = { seq = 1024, global_batch = 64, cp = 1, pp = 3, tp = 1, recompute = "none" },
