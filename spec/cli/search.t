@@ -81,5 +81,5 @@ $ M="--model llama layers=8 hidden=1024 heads=8 vocab=32000"; S="$M --devices 4 
 seq=1024 ... recompute_modules=core_attn,mlp ... recompute=selective ... split=3,5
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 pp=2 dp=1,2 micro_batches=2 split=3,5 --quiet >new.s; ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 recompute=full recompute_modules=core_attn
-ett: search: plan: recompute_modules needs recompute = 'selective', got 'full'
+ett: search: no layout: each one violates a rule; the first violation: recompute_modules needs recompute = 'selective', got 'full'
 ?1

@@ -267,7 +267,7 @@ describe("Megatron-LM's flags", function()
     local text = small .. "--num-experts 2 --num-layers 8 --nproc-per-node 1 --moe-layer-freq "
     local h = read(text .. "'([0]+[1])*4'").model.hyper
     assert.same({ 0, 2 }, { h.first_dense_layers, h.moe_every })
-    assert.matches("--moe-layer-freq: the value '$FREQ' is not set in the file; write it there, or give "
+    assert.matches("--moe-layer-freq: the file does not define '$FREQ'; define it there, or give "
       .. "first_dense_layers=N", message(text .. "$FREQ"), 1, true)
     h = read(text .. "$FREQ", nil, { first_dense_layers = 3 }).model.hyper
     assert.same({ 3, 1 }, { h.first_dense_layers, h.moe_every or 1 })

@@ -120,8 +120,8 @@ function processes.recordings(view)
   return home, #set
 end
 
---- Warnings on files that other tools merged from several ranks: their launch calls are of several processes. Equal
---- correlation ids of two ranks cannot be told apart. (MTIA's calls are of two processes in one recording.)
+--- Warnings on files that other tools merged from several ranks: they contain launch calls of several processes, and
+--- ranks may share correlation ids. (MTIA's calls are of two processes in one recording.)
 function processes.merged(view)
   local calls, counts, list = view:launch_calls(), {}, {}
   for _, group in ipairs((calls - calls:where{ category = "mtia_runtime" }):group{ "file", "pid" }) do
