@@ -246,6 +246,12 @@ add_all {
   { "seed-oss-36b", 36151104512, nil, { model_type = "seed_oss", hidden_size = 5120, intermediate_size = 27648,
     num_hidden_layers = 64, num_attention_heads = 80, num_key_value_heads = 8, head_dim = 128, vocab_size = 155136,
     attention_bias = true, attention_out_bias = false, tie_word_embeddings = false } },
+  { "nemotron-3-super", 120668687360, "by hand; its model card: 120B", { model_type = "nemotron_h", hidden_size = 4096,
+    num_hidden_layers = 88, num_attention_heads = 32, num_key_value_heads = 2, head_dim = 128, mamba_num_heads = 128,
+    mamba_head_dim = 64, ssm_state_size = 128, n_groups = 8, conv_kernel = 4, chunk_size = 128, vocab_size = 131072,
+    n_routed_experts = 512, n_shared_experts = 1, num_experts_per_tok = 22, moe_intermediate_size = 2688,
+    moe_shared_expert_intermediate_size = 5376, moe_latent_size = 1024, hybrid_override_pattern =
+    "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME" } },
   { "smollm3-3b", 3075098624, nil, { model_type = "smollm3", hidden_size = 2048, intermediate_size = 11008,
     num_hidden_layers = 36, num_attention_heads = 16, num_key_value_heads = 4, vocab_size = 128256,
     no_rope_layer_interval = 4, use_sliding_window = false } },
@@ -560,6 +566,23 @@ describe("a Hugging Face configuration", function()
     assert.equal("2x1 1x1 1x0 3x1", ropes(changed("trinity-mini", {})))
   end)
 
+  it("of narrow experts compresses tokens before it sends them", function()
+    local m = built(changed("nemotron-3-super", {}))
+    local c = architecture.configuration(m.hyper, { tp = 1, ep = 8, micro_batch = 1, seq = 4096 })
+    local names, sent = {}, nil
+    for _, layer in ipairs(m.layers) do
+      for _, item in ipairs(architecture.operations(layer, c)) do
+        if layer.name == "moe" then names[item.name] = item.shape end
+        if item.name == "all_to_all" then sent = item.bytes end
+      end
+    end
+    assert.equal(2.0 * 4096 * 1024 * 22, sent)
+    assert.same({ 4096, 1024 }, { names.linear_latent_down.in_features, names.linear_latent_down.out_features })
+    assert.same({ 1024, 4096 }, { names.linear_latent_up.in_features, names.linear_latent_up.out_features })
+    assert.same({ 1024, 1024 }, { names.expert_linear1.in_features, names.expert_linear2.out_features })
+    assert.same({ 4096, 4096 }, { names.moe_router.hidden, names.linear_up.in_features }) -- router, shared expert
+  end)
+
   it("may list the layers with experts", function()
     local kinds = { "dense", "dense", "dense" }
     for i = 4, 61 do kinds[i] = "sparse" end
@@ -594,8 +617,9 @@ describe("a Hugging Face configuration", function()
     assert.matches("'minimax_m1' is a model with lightning attention;", message { model_type = "minimax_m1" }, 1, true)
     assert.matches("'step3_vl' is a model with multi-matrix factorization attention;",
       message { model_type = "step3_vl", text_config = { hidden_size = 8 } }, 1, true)
-    assert.matches("field 'moe_latent_size' means experts that are narrower than the residual stream; ett does not "
-      .. "have them", message(changed("nemotron-h-8b", { moe_latent_size = 1024 })), 1, true)
+    assert.matches("field 'swa_num_key_value_heads' means windowed layers with heads of their own; "
+      .. "ett does not have them",
+      message(changed("qwen3-8b", { swa_num_key_value_heads = 4 })), 1, true)
     assert.matches("field 'use_cla' means layers that share keys and values",
       message(changed("hunyuan-a13b", { use_cla = true })), 1, true)
     assert.matches("field 'num_attention_heads_per_layer' means layers with different numbers of heads",

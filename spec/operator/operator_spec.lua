@@ -7,7 +7,7 @@ local configuration = { tp = 2, cp = 1, ep = 2, micro_batch = 4, seq = 2048, hid
   sequence_parallel = false, gated_mlp = true, dtype = "bf16", causal = true,
   q_lora_rank = 512, kv_lora_rank = 256, qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128,
   linear_key_heads = 16, linear_value_heads = 32, patch_size = 16, index_heads = 64, index_head_dim = 128,
-  index_top_k = 512 }
+  index_top_k = 512, moe_latent = 512 }
 
 local function with(changes)
   local c = {}

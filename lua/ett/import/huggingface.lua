@@ -115,7 +115,6 @@ end
 -- Fields of layers that ett does not have, and what such a layer is.
 local structures = {
   use_cla = "layers that share keys and values", num_kv_shared_layers = "layers that share keys and values",
-  moe_latent_size = "experts that are narrower than the residual stream",
   num_attention_heads_per_layer = "layers with different numbers of heads", block_configs = "layers that all differ",
   swa_num_attention_heads = "windowed layers with heads of their own",
   swa_num_key_value_heads = "windowed layers with heads of their own",

@@ -87,6 +87,7 @@ local function nemotron_h(config, hyper, _, found)
   hyper.bias = nil
   hyper.head_dim = hyper.head_dim or number(config.attention_head_dim)
   hyper.shared_ffn = number(config.moe_shared_expert_intermediate_size)
+  hyper.moe_latent = number(config.moe_latent_size)
   hyper.shared_experts = nil
   hyper.keep_mixture = (number(hyper.experts) or 0) > 0
 end

@@ -167,13 +167,16 @@ function blocks.moe_feed(h)
       { op = activation, with = with, beside = "dispatch" },
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
-  return blocks.join("moe_router", "moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
+  local routed = blocks.join("moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
     { op = activation, module = "moe_act", with = function(c) -- of top_k copies of each token
       local width = ffn * h.top_k
       return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
     end },
-    "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange,
-    "moe_unpermute", shared)
+    "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, "moe_unpermute")
+  if h.moe_latent then -- narrow experts, between a compression and an expansion of each token
+    routed = blocks.join("linear_latent_down", blocks.with(routed, { hidden = h.moe_latent }), "linear_latent_up")
+  end
+  return blocks.join("moe_router", routed, shared)
 end
 
 -- Fields that replace hyper-parameters in layers of each kind.

@@ -40,6 +40,7 @@ hyper.fields = {
   qk_rope_head_dim = count("latent attention: a head's width with rotary positions", 14),
   v_head_dim = count("latent attention: a head's width of values", 14),
   experts = count("experts of a layer", 16), top_k = count("experts of a token", 16),
+  moe_latent = count "width of tokens in their experts (default hidden)",
   moe_ffn = count "width of an expert", shared_ffn = count("width of all shared experts together", 22),
   shared_experts = { "natural", optional = true, most = 1 << 10, help = "experts that every token uses" },
   expert_groups = count("groups of experts", 16), top_groups = count("groups that a token may choose from", 16),

@@ -40,6 +40,7 @@ local function experts(h, add)
   add("num-experts", h.experts)
   add("moe-router-topk", h.top_k)
   add("moe-ffn-hidden-size", h.moe_ffn)
+  add("moe-latent-size", h.moe_latent)
   add("moe-shared-expert-intermediate-size", h.shared_ffn or (h.shared_experts or 0) > 0
     and h.shared_experts * (h.moe_ffn or h.ffn) or nil)
   add("moe-router-num-groups", h.expert_groups)

@@ -26,7 +26,7 @@ flags.values = set [[
   hybrid-layer-pattern hybrid-attention-ratio hybrid-mlp-ratio spec experimental-attention-variant
   linear-attention-freq linear-conv-kernel-dim linear-key-head-dim linear-value-head-dim linear-num-key-heads
   linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk num-key-value-heads
-  qk-nope-head-dim qk-rope-head-dim num-mtp-predictor
+  qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method]]
 
@@ -54,7 +54,7 @@ flags.unmodelled = set [[
   fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
   apply-residual-connection-post-layernorm fp32-residual-connection
-  distribute-saved-activations use-sharp high-priority-stream-groups moe-latent-size heterogeneous-layers-config-path
+  distribute-saved-activations use-sharp high-priority-stream-groups heterogeneous-layers-config-path
   encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length
   no-async-tensor-model-parallel-allreduce
   moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
