@@ -583,6 +583,16 @@ describe("a Hugging Face configuration", function()
     assert.same({ 4096, 4096 }, { names.moe_router.hidden, names.linear_up.in_features }) -- router, shared expert
   end)
 
+  it("of Nemotron-H may name its layers in a list", function()
+    local config = changed("nemotron-h-8b", { layers_block_type = {} })
+    local names = { M = "mamba", ["-"] = "mlp", ["*"] = "attention" }
+    for letter in config.hybrid_override_pattern:gmatch "." do
+      table.insert(config.layers_block_type, names[letter])
+    end
+    config.hybrid_override_pattern = nil
+    assert.equal(architecture.parameters(built(changed("nemotron-h-8b", {}))), architecture.parameters(built(config)))
+  end)
+
   it("may list the layers with experts", function()
     local kinds = { "dense", "dense", "dense" }
     for i = 4, 61 do kinds[i] = "sparse" end

@@ -69,9 +69,17 @@ end
 
 local letters = { M = "mamba2", ["-"] = "mlp", ["*"] = "full_attention", E = "moe" }
 
---- Nemotron-H: one block per layer, given by a string of letters.
+local letter_of = { mamba = "M", mlp = "-", attention = "*", moe = "E" }
+
+--- Nemotron-H: one block per layer, given by a string of letters, in transformers 5 by a list of names.
 local function nemotron_h(config, hyper, _, found)
   local list, pattern = {}, config.hybrid_override_pattern
+  if type(config.layers_block_type) == "table" then
+    pattern = ""
+    for i, name in ipairs(config.layers_block_type) do
+      if i <= max_layers then pattern = pattern .. (letter_of[name] or "?") end
+    end
+  end
   for letter in (type(pattern) == "string" and pattern or ""):gmatch "." do
     list[#list + 1] = letters[letter] or "?"
   end
