@@ -82,8 +82,8 @@ describe("a search", function()
 
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
-      times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1, ep = 1,
-        etp = 1, micro_batch = 1, recompute = "selective", sequence_parallel = true, schedule = "1f1b" } }
+      times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,
+        ep = 1, etp = 1, micro_batch = 1, recompute = "selective", sequence_parallel = true, schedule = "1f1b" } }
     local found = small(given).rows
     given.vary = { zero = { 1 } }
     assert.is_true(#found > 0)

@@ -98,7 +98,7 @@ describe("ett.trace.operators", function()
     r:host("cpu_op", "aten::relu", 50, 10, { args = { ["Input Dims"] = "[[64, 16]]" } })
     maker.with({ r }, function(folder) result, why = maker.metric(folder, "operator_table") end)
     assert.is_nil(result)
-    assert.equal("needs operators with shapes on the host; none with shapes is one that ett knows (aten::mm …)",
+    assert.equal("needs operators with shapes on the host; ett knows none of those recorded (aten::mm …)",
       why.message or why)
   end)
 
