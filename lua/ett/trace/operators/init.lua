@@ -158,8 +158,9 @@ function operators.of_view(view, any)
   end)
   if found[2] == 0 and not any then
     local shaped = #view:class_rows("cpu_op"):where { has_arg = "Input Dims" } > 0
-    view:missing("needs operators with shapes on the host; %s",
-      shaped and "ett knows none of those recorded (aten::mm …)" or "record with record_shapes=True, and a PyTorch with Kineto")
+    view:missing("needs operators with shapes on the host; %s", shaped
+      and "ett knows none of those recorded (aten::mm …)"
+      or "record with record_shapes=True, and a PyTorch with Kineto")
   end
   return found[1]
 end
