@@ -40,9 +40,18 @@ describe("a file without an end", function()
     local event = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},'
     command.write(folder, "rank0.json", '{"traceEvents":[' .. event:rep(500000) .. "{}]}")
     local output, status = command.ett(folder, "trace rank0.json", "ETT_MEMORY_LIMIT=16M")
-    assert.same({ "ett: the events need more than 16 MB of memory; ETT_MEMORY_LIMIT=16G sets another limit\n", 1 },
+    assert.same({ "ett: the trace needs more than 16 MB of memory; ETT_MEMORY_LIMIT=16G sets another limit\n", 1 },
       { output, status })
     os.remove(folder .. "/rank0.json")
+  end)
+
+  it("of a trace that is decompressed as a whole is refused there, too", function()
+    command.shell(("cd %s; mkdir run; (printf '\\n\\v\\022\\t/host:CPU'; head -c 200000000 /dev/zero) "
+      .. "| gzip -1 > run/host.xplane.pb.gz"):format(folder))
+    local output, status = command.ett(folder, "trace run", "ETT_MEMORY_LIMIT=64M")
+    assert.same({ "ett: the trace needs more than 67 MB of memory; ETT_MEMORY_LIMIT=16G sets another limit\n", 1 },
+      { output, status })
+    command.remove(folder .. "/run")
   end)
 
   it("has thousands of files: the time is no square of their number", function()

@@ -380,7 +380,7 @@ static int read_within(run *r, ett_err *err) {
   int status = in_threads(r, err) || verify(r, err) ? -1 : 0;
   if (atomic_load(&r->room) < 0)
     status = ett_err_set(err, ETT_ERR_LIMIT,
-                         "the events need more than %zu MB of memory; "
+                         "the trace needs more than %zu MB of memory; "
                          "ETT_MEMORY_LIMIT=16G sets another limit",
                          most / 1000000);
   for (uint32_t i = 0; i < l->lexicon_count; i++)

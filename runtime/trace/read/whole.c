@@ -9,18 +9,32 @@
 
 #include "trace/read/whole.h"
 
-/* Reads all bytes of a source, NULL with *err; capacity is an initial guess. */
-static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_err *err) {
-  char *bytes = malloc(capacity);
+/* Takes bytes of the memory that is left; -1 if there are fewer. room: NULL has no limit.
+ */
+static int take(atomic_llong *room, size_t bytes) {
+  return room && atomic_fetch_sub(room, (long long)bytes) < (long long)bytes ? -1 : 0;
+}
+
+/* Reads all bytes of a source, NULL with *err; *capacity is an initial guess. Takes the
+ * bytes that it grows by from room. */
+static char *drain(ett_byte_source source, size_t *capacity, atomic_llong *room,
+                   size_t *size, ett_err *err) {
+  char *bytes = malloc(*capacity);
   ptrdiff_t n = 0;
   for (*size = 0; bytes; *size += (size_t)n) {
-    if (*size == capacity) {
-      char *grown = realloc(bytes, capacity *= 2);
+    if (*size == *capacity) {
+      if (take(room, *capacity)) {
+        n = ett_err_set(err, ETT_ERR_LIMIT,
+                        "decompressed, it needs more memory than ETT_MEMORY_LIMIT");
+        break;
+      }
+      char *grown = realloc(bytes, *capacity * 2);
       if (!grown)
         break;
+      *capacity *= 2;
       bytes = grown;
     }
-    n = source.read(source.context, bytes + *size, capacity - *size, err);
+    n = source.read(source.context, bytes + *size, *capacity - *size, err);
     if (n == 0)
       return bytes;
     if (n < 0)
@@ -33,8 +47,10 @@ static char *drain(ett_byte_source source, size_t capacity, size_t *size, ett_er
 }
 
 /* Reads and decompresses a whole file; the caller frees it; NULL with *err. If the
- * compressed data is damaged, returns the data before the damage and sets *cut. */
-static char *read_whole(const ett_source *s, size_t *size, bool *cut, ett_err *err) {
+ * compressed data is damaged, returns the data before the damage and sets *cut. What
+ * compressed data grows by is taken from room; *taken is that number of bytes. */
+static char *read_whole(const ett_source *s, atomic_llong *room, long long *taken,
+                        size_t *size, bool *cut, ett_err *err) {
   ett_file_source file = {open(s->path, O_RDONLY | O_CLOEXEC), 0};
   ett_byte_source source = {&file, ett_file_source_read};
   ett_inflate *in = NULL;
@@ -47,10 +63,12 @@ static char *read_whole(const ett_source *s, size_t *size, bool *cut, ett_err *e
     in = ett_inflate_new(s->compression, source);
     source = (ett_byte_source){in, ett_inflate_read};
   }
+  size_t capacity = s->bytes + 4096;
   if (source.context)
-    bytes = drain(source, s->bytes + 4096, size, err);
+    bytes = drain(source, &capacity, in ? room : NULL, size, err);
   else
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
+  *taken = in ? (long long)(capacity - s->bytes - 4096) : 0;
   *cut = in && ett_inflate_fault(in);
   ett_inflate_free(in);
   close(file.fd);
@@ -61,7 +79,9 @@ int ett_read_parsed(ett_trace_parser *parse, const ett_source *s, ett_reading *r
                     ett_err *err) {
   size_t size = 0;
   bool cut = false;
-  char *bytes = read_whole(s, &size, &cut, err);
+  atomic_llong *room = r->part->lexicon->room;
+  long long taken = 0;
+  char *bytes = read_whole(s, room, &taken, &size, &cut, err);
   if (!bytes)
     return -1;
   if (cut)
@@ -69,6 +89,8 @@ int ett_read_parsed(ett_trace_parser *parse, const ett_source *s, ett_reading *r
   r->bytes = (slice){bytes, bytes + size};
   int status = parse(r);
   free(bytes);
+  if (room)
+    atomic_fetch_add(room, taken);
   return status ? ett_err_set(err, ETT_ERR_MEMORY, "out of memory") : 0;
 }
 
