@@ -116,4 +116,16 @@ describe("a schedule file", function()
     assert.equal(4, _G.ordered)
     _G.asked, _G.ordered = nil, nil
   end)
+
+  it("refuses plans of a search by any of their degrees", function()
+    command.write(folder, "lua/schedules/narrow.lua", [[return { name = "narrow", summary = "s", chunks = 1,
+      activations = function(stage, p) return p.pp - stage + 1 end,
+      refuse = function(p) if p.tp > 1 then return "needs tp = 1" end end }]])
+    local model = require("ett.model").new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 1000 })
+    local s = require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 8, exhaustive = true,
+      keep = 1000, plan = { seq = 512, global_batch = 16, cp = 1, pp = 2, schedule = "narrow" } }
+    assert.is_true(#s.rows > 0)
+    for _, row in ipairs(s.rows) do assert.equal(1, row.tp) end
+    assert.matches("needs tp = 1", tostring(s), 1, true)
+  end)
 end)

@@ -80,6 +80,19 @@ describe("a search", function()
     assert.is_true(#all.rows > 0)
   end)
 
+  it("leaves overlap_tensor out where it costs time: pairs of micro-batches that wait for launches", function()
+    local given = { model = require("random_plans").mixture(6), cluster = "gb200_nvl72", times = false, devices = 40,
+      plan = { stack = "torchtitan", pp = 5, tp = 2, cp = 2, ep = 4, etp = 2, seq = 2048, global_batch = 16,
+        micro_batch = 1, schedule = "1f1b", recompute = "none", zero = 0, deduplicate_tokens = true,
+        overlap_all_to_all = "batch", sequence_parallel = true, bucket_bytes = 1e12, clip_gradients = false } }
+    local found = small(given).rows[1]
+    given.plan.overlap_tensor = true
+    local slower = small(given).rows[1]
+    given.plan.overlap_tensor = false
+    assert.same({ false, small(given).rows[1].step_seconds }, { found.overlap_tensor, found.step_seconds })
+    assert.is_true(slower.step_seconds > found.step_seconds)
+  end)
+
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
       times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,

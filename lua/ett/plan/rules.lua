@@ -244,6 +244,14 @@ function rules.overlaps_tensor(p)
   return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
 end
 
+--- Whether a plan's stack states what launching kernels costs.
+---@param p table
+function rules.launches(p)
+  if not (p.stack and stacks.exists(p.stack)) then return false end
+  local stack = stacks.get(p.stack)
+  return stack.launch_seconds > 0 and not stack.graphs
+end
+
 --- overlap_tensor and the stack.
 local function tensor_overlap(p, add)
   if p.overlap_tensor and not rules.overlaps_tensor(p) then

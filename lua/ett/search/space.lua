@@ -171,7 +171,7 @@ end
 
 local function is_given(self, name) return self.lists[name] ~= nil or self.fixed[name] ~= nil end
 
---- The chunks of a part: every schedule with each of its numbers of chunks.
+--- The chunks of a part: every schedule with each of its numbers of chunks. refuses: whether one has a `refuse`.
 local function chunks_of(self, p)
   local key = ("%d"):format(p.pp)
   local known = self.chunks[key]
@@ -179,6 +179,7 @@ local function chunks_of(self, p)
   local list = {}
   local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
   for _, schedule in ipairs(values(self, "schedule", default)) do
+    list.refuses = list.refuses or self.schedules:properties(schedule).refuse ~= nil
     for _, vp in ipairs(values(self, "vp", counts_of(self, schedule, p.pp))) do
       list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule],
         default = schedule == "interleaved" and not (is_given(self, "schedule") or is_given(self, "vp")) }
@@ -201,6 +202,9 @@ end
 --- larger micro-batches may have more valid chunks }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %d %s"):format(setting.index, p.pp, micro_batches, p.overlap_all_to_all)
+  if all.refuses then -- its answer may depend on any degree
+    key = ("%s %d %d %d %d %d %d"):format(key, p.tp, p.cp, p.dp, p.ep, p.etp or p.tp, p.micro_batch)
+  end
   local known = self.judged[key]
   if known then return known end
   known = { passing = {}, counted = 0, broken = 0 }
@@ -295,6 +299,13 @@ local function orders_of(self, p)
   return orders
 end
 
+--- Values of overlap_tensor. In the model it never costs time, except in pipelines of which two micro-batches are
+--- launched together: it may lengthen the backward pass as much as it shortens the forward pass.
+local function tensor_overlaps(p)
+  local on = p.sequence_parallel and plan_rules.overlaps_tensor(p)
+  return on and p.pp > 1 and p.ep > 1 and plan_rules.launches(p) and { true, false } or { on }
+end
+
 --- Adds the parts of a setting's plan with fixed degrees: its overlaps and rank orders.
 local function add_flags(self, opened, setting)
   local p = setting.p
@@ -303,7 +314,7 @@ local function add_flags(self, opened, setting)
   local orders = orders_of(self, p)
   for _, shared in ipairs(values(self, "sequence_parallel", p.tp > 1 and { false, true } or { false })) do
     set(setting, "sequence_parallel", shared)
-    for _, tensor in ipairs(values(self, "overlap_tensor", { shared and plan_rules.overlaps_tensor(p) })) do
+    for _, tensor in ipairs(values(self, "overlap_tensor", tensor_overlaps(p))) do
       set(setting, "overlap_tensor", tensor)
       for _, how in ipairs(values(self, "overlap_all_to_all", exchange)) do
         set(setting, "overlap_all_to_all", how)

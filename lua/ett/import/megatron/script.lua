@@ -122,7 +122,7 @@ local function either(a, b)
   return false
 end
 
---- Folds the parts of words[first..last] between the given sign: value of each part, joined by `join`.
+--- The values of the parts of a list of words that `sign` separates, joined from left to right.
 local function folded(words, sign, join, value_of)
   local held, part, any = nil, {}, false
   for i = 1, #words + 1 do
