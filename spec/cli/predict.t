@@ -210,3 +210,9 @@ ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -o '^run.*steps'; done
 run         1e+09 tokens in ... days (30518 steps
 run         1e+09 tokens in ... days without failures (30518 steps
+
+# A sample of a shape is used although its table is too small for a fit.
+
+$ mkdir few; printf 'tokens,width,F_dur(us),B_dur(us)\n512,1024,884,1183\n' > few/MYCPU_gelu_fp32.csv; printf 'return { name = "few", summary = "x", source = "x", gpus_per_node = 1, device = { name = "MYCPU", source = "x", peak_flops = { fp32 = 7e10 }, memory_bandwidth = 1.5e10, memory_bytes = 1e10 }, links = { intra = { bandwidth = 1e9, source = "x" } }, profile = "few" }' > few.lua; for s in 512 1024; do ett predict --cluster few.lua --model gpt layers=4 hidden=256 heads=4 vocab=4000 seq=$s micro_batches=1 dtype=fp32 | grep ' gelu '; done
+  gelu                    8.268   ... measured
+  gelu                    ... assumed

@@ -166,13 +166,14 @@ function Profile:model(key, entries, pass, group)
   return known, self.voids[id]
 end
 
---- The samples of a pool too small to fit, relative to the device's kernel tables: { dims, factor } of each row, and
---- the tables. Nil if there are no samples, or enough for a fit.
----@return table[]|nil points, table|nil tables
+--- The samples of a pool too small to fit, relative to the device's kernel tables, or to a roofline if it has none:
+--- { dims, factor } of each row. Nil if there are no samples, or enough for a fit.
+---@return table[]|nil points
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
-  if not (device and device.folder) then return nil end
-  self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
+  if device and device.folder then
+    self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
+  end
   local points = {}
   for _, entry in ipairs(entries) do
     local file, err = samples.read(entry)
@@ -186,9 +187,10 @@ function Profile:few(entries, dtype, pass)
     end
   end
   if #points == 0 or #points >= profile_fit.least_rows then return nil end
-  return points, self.tables
+  return points
 end
 
+-- Answers from the samples of a small pool; without kernel tables for the sampled shapes alone.
 local function scaled(self, op, shape, dtype, pass, entries)
   if not self.scales then return nil end -- a profile of coefficient files
   local id = ("%s %s %s"):format(samples.pool(op), dtype, pass)
@@ -199,7 +201,10 @@ local function scaled(self, op, shape, dtype, pass, entries)
   end
   if not known then return nil end
   local _, _, dims = samples.dims(op, shape)
-  return scale.answer(known, dims, scale.base(self.tables, op, shape, dtype, pass))
+  local answer = scale.answer(known, dims, scale.base(self.tables, op, shape, dtype, pass))
+  if self.tables then return answer end
+  answer.detail = "a sample of this shape"
+  return answer.provenance == "measured" and answer or nil
 end
 
 --- The reason why a sampled pass is void, or nil.

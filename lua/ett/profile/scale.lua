@@ -11,9 +11,9 @@ local assumed_spread, least_spread = 0.15, 0.03
 --- Nominal rates for devices without kernel tables. They determine only how the time grows with the shape.
 local flops_per_second, bytes_per_second, start_seconds = 2e13, 1e12, 3e-6
 
---- The time that the factors refer to: of the kernel tables, else of a roofline.
+--- The time that the factors refer to: of the kernel tables, if there are any, else of a roofline.
 function scale.base(tables, op, shape, dtype, pass)
-  local answer = tables:operator(op.name, shape, dtype, pass)
+  local answer = tables and tables:operator(op.name, shape, dtype, pass)
   return answer or { seconds = start_seconds + math.max(op.flops(shape, pass) / flops_per_second,
     op.bytes(shape, dtype, pass) / bytes_per_second) }
 end

@@ -25,7 +25,10 @@ local function models(profile, each)
     end
     for _, pass in ipairs(schema.keys(seen)) do
       each(key .. " " .. pass, entries, function() return profile:model(key, entries, pass) end,
-        function() return profile:few(entries, entries[1].dtype, pass) end)
+        function()
+          local few = profile:few(entries, entries[1].dtype, pass)
+          return profile.tables and few -- without kernel tables there is nothing to scale
+        end)
     end
   end
   for _, key in ipairs(schema.keys(profile.collectives)) do
