@@ -7,6 +7,8 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "dropout", aliases = { "attention_dropout" }, family = "elementwise", selective = true,
   summary = "dropout of the attention probabilities, with a byte mask", compiled = "dropout" }
 
+op.memory_bound = true -- training software draws four random numbers at a time (curand_uniform4)
+
 op.schema = { rows = "count", cols = "count" }
 
 --- Attention probabilities: batch * heads * seq rows of seq columns.

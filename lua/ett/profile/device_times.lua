@@ -218,8 +218,9 @@ local function streamed(self, op, shape, dtype, pass)
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
     or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
-  local rate = self.device.peak_flops.fp32 or self.device:peak(dtype)
-  local computing = rate and op.family == "elementwise" and stream_start + op.flops(shape, pass) / rate or 0.0
+  local rate = op.family == "elementwise" and not op.memory_bound
+    and (self.device.peak_flops.fp32 or self.device:peak(dtype))
+  local computing = rate and stream_start + op.flops(shape, pass) / rate or 0.0
   if computing > seconds then
     return { seconds = computing, low_seconds = computing / computing_spread,
       high_seconds = computing * computing_spread, provenance = "assumed",
