@@ -82,9 +82,15 @@ describe("ett validate that is killed", function()
 
   for moment, busy in pairs { ["as it starts"] = false, ["while it samples and trains"] = true } do
     it("names a rank that dies " .. moment .. ", and leaves nothing behind", function()
-      local ranks = start(busy)
-      os.execute("kill -9 " .. ranks[2])
-      local text = said_at_the_end()
+      local text
+      for _ = 1, 3 do -- mpirun names no rank if the other one fails in MPI_Init before it sees the death
+        local ranks = start(busy)
+        os.execute("kill -9 " .. ranks[2])
+        text = said_at_the_end()
+        if not (text and text:find("mpirun does not say which", 1, true)) then break end
+        assert(nothing_left())
+        os.execute(("rm -rf '%s/out' '%s/text'"):format(folder, folder))
+      end
       if not text then text = read("ps -eo pid,ppid,stat,wchan:30,args | grep -E '[m]pirun|[e]tt validate'") end
       assert.matches("ett: layout 2x1, 2 ranks: rank [01] died: signal 9 %(Killed%); the other ranks were ended",
         text)

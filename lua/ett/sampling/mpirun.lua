@@ -72,6 +72,9 @@ local function reason(text, how, code)
   local said = text:match("ett: ([^\n]+)")
   if said then return said end
   text = text:gsub("%-%-%-+\n?", ""):gsub("%s+", " "):gsub(" $", "")
+  if text:match "^ *Primary job terminated normally, but [^:]*$" then
+    return "a rank ended with an error, and mpirun does not say which; the other ranks were ended"
+  end
   if text:match("^ *$") then return ("mpirun ended without a message: %s %d"):format(how or "status", code or 0) end
   return "mpirun says: " .. text:sub(-600)
 end
