@@ -44,9 +44,10 @@ describe("ett.mpirun", function()
   it("reports the last line of output", function()
     assert.equal("ett: a spec, 2 ranks: no such thing\n", (launch("echo 'ett: no such thing'; exit 1\n")))
     assert.equal("ett: a spec, 2 ranks: mpirun says: No slots.\n", (launch("echo 'No slots.'; exit 1\n")))
-    assert.equal("ett: a spec, 2 ranks: a rank ended with an error, and mpirun does not say which; the other ranks were "
-      .. "ended\n", (launch("echo 'Primary job  terminated normally, but 1 process returned'; echo 'a non-zero exit code. "
-      .. "Per user-direction, the job has been aborted.'; exit 1\n")))
+    local unnamed = "Primary job  terminated normally, but 1 process returned\na non-zero exit code. "
+      .. "Per user-direction, the job has been aborted."
+    assert.equal("ett: a spec, 2 ranks: a rank ended with an error, and mpirun does not say which; the other ranks "
+      .. "were ended\n", (launch(("echo '%s'; exit 1\n"):format(unnamed))))
     assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: exit 7\n", (launch("exit 7\n")))
     assert.equal("ett: a spec, 2 ranks: mpirun ended without a message: signal 9\n", (launch("kill -9 $$\n")))
   end)
