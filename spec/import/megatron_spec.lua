@@ -166,6 +166,15 @@ end)
 
 describe("Megatron-LM's flags", function()
   it("do not expand 10^12 layers", function()
+    for _, layers in ipairs { "1000000000000", "2.5" } do
+      assert.matches("--num-layers: must be an integer of at most 65536, got " .. layers, message(
+        ("pretrain_mamba.py --num-layers %s --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 "
+          .. "--seq-length 128 --hybrid-attention-ratio 0.1"):format(layers), { dp = 1 }), 1, true)
+    end
+    assert.matches("--moe-layer-freq: must give 0 or 1 for each of 4 layers", message(small
+      .. "--num-experts 4 --moe-layer-freq ([" .. ("1,"):rep(1000) .. "]*65536)*65536", { dp = 1 }), 1, true)
+    assert.matches("--moe-layer-freq: must be at least 1, got 0", message(small
+      .. "--num-experts 4 --moe-layer-freq 0", { dp = 1 }), 1, true)
     assert.matches("field 'layers' must be at most 65536, got 1000000000000", message(
       "--num-layers 1000000000000 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
       .. "--num-experts 4 --moe-layer-freq 1", { dp = 1 }), 1, true)

@@ -94,22 +94,29 @@ end
 
 local tokenizer_vocab = { GPT2BPETokenizer = 50257, Llama2Tokenizer = 32000, BertWordPieceLowerCase = 30522 }
 
+--- Appends whether each digit of a list such as [0]*3+[1]*58 is not 0; stops above `most` entries.
+local function append_digits(list, text, most)
+  for digits, times in text:gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
+    for _ = 1, math.min(tonumber(times) or 1, max_layers) do
+      if #list > most then return end
+      for digit in digits:gmatch "%d+" do list[#list + 1] = digit ~= "0" end
+    end
+  end
+end
+
 --- Whether each layer is meant by a flag: N (each N-th layer, by `meant`), or a list such as ([0]*3+[1]*58), also
 --- repeated as a whole: ([1]*3+[0])*12.
 local function layers_of(args, name, layers, meant)
   local text = args:text(name)
   if not text or layers > max_layers then return nil end -- the model refuses so many layers
   local every, list = math.tointeger(tonumber(text)), {}
+  if every and every < 1 then error_module.raise("format", "--%s: must be at least 1, got %d", name, every) end
   for i = 0, every and layers - 1 or -1 do list[i + 1] = meant(i, every) end
   if every then return list end
   local inner, all = text:match "^%((.*)%)%*(%d+)$"
   for _ = 1, math.min(tonumber(all) or 1, max_layers) do
-    for digits, times in (inner or text):gmatch "%[([%d,%s]*)%]%s*%*?%s*(%d*)" do
-      for _ = 1, math.min(tonumber(times) or 1, max_layers) do
-        for digit in digits:gmatch "%d+" do list[#list + 1] = digit ~= "0" end
-      end
-      if #list > layers then break end
-    end
+    if #list > layers then break end
+    append_digits(list, inner or text, layers)
   end
   if #list ~= layers then
     error_module.raise("format", "--%s: must give 0 or 1 for each of %d layers, got '%s'", name, layers, text)
@@ -157,7 +164,11 @@ local function hybrid_pattern(args)
     if count > 0 then args:note("without multi-token prediction; mtp_layers=%d adds it", count) end
     return (main:gsub("|", "")), name
   elseif attention or mlp or args.mamba then
-    return hybrid_allocation(args:number "num-layers" or 0, attention or 0, mlp or 0), "hybrid-attention-ratio"
+    local layers = args:number("num-layers", 0)
+    if math.type(layers) ~= "integer" or layers > max_layers then
+      error_module.raise("format", "--num-layers: must be an integer of at most %d, got %s", max_layers, layers)
+    end
+    return hybrid_allocation(layers, attention or 0, mlp or 0), "hybrid-attention-ratio"
   elseif args:has "is-hybrid-model" then
     error_module.raise("format", "--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind")
   end
