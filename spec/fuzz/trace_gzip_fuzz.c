@@ -59,9 +59,8 @@ static uint64_t drain(const uint8_t *data, size_t size, size_t step, size_t wind
   return h;
 }
 
-/* Whether zstd frames state a size of 0 or another one than that of their content.
- * libzstd judges some of them (their last block is empty) otherwise where it gets the
- * frame whole.
+/* Whether zstd frames state a size of 0, or a size that differs from their content. For
+ * some of these, libzstd's answer depends on whether it gets the frame in one piece.
  */
 static bool libzstd_may_differ(const uint8_t *data, size_t size, uint64_t content) {
   if (ett_compression_of(data, size) != ETT_COMPRESSION_ZSTD)

@@ -299,8 +299,8 @@ local function orders_of(self, p)
   return orders
 end
 
---- Values of overlap_tensor. In the model it never costs time, except in pipelines of which two micro-batches are
---- launched together: it may lengthen the backward pass as much as it shortens the forward pass.
+--- Values of overlap_tensor. In the model it never costs time, with one exception: pipelines that launch two
+--- micro-batches together. There it may lengthen the backward pass as much as it shortens the forward pass.
 local function tensor_overlaps(p)
   local on = p.sequence_parallel and plan_rules.overlaps_tensor(p)
   return on and p.pp > 1 and p.ep > 1 and plan_rules.launches(p) and { true, false } or { on }

@@ -160,7 +160,7 @@ function nemo.flags(path)
     local text = text_of(value)
     local name = renamed[key] or key:gsub("_", "-")
     if not text then
-      add(name, "a list of tables") -- unknown, unless the value is needed
+      add(name, "a list of tables") -- the key is reported as unknown
     elseif key == "fsdp" then
       sharded = value == true
     elseif key == "fsdp_sharding_strategy" then

@@ -165,8 +165,8 @@ end
 -- Commands whose words are not training flags.
 local other_commands = { echo = true, printf = true, mkdir = true, cd = true, source = true, set = true, rm = true }
 
---- Replaces the loop of slime's scripts, which fills an array with 0 for the first layers and 1 for the others, and the
---- printf behind it by a variable in the syntax of --moe-layer-freq.
+--- Replaces a loop of slime's scripts and the printf after it by a variable in the syntax of --moe-layer-freq. The loop
+--- fills an array with 0 for the first layers and 1 for the others.
 local function with_lists_of_loops(text)
   local loop = "for %(%(%s*i%s*=%s*0;%s*i%s*<%s*([%w_]+);[^\n]*\n%s*if %(%(%s*i%s*<%s*([%w_]+)%s*%)%).-\n%s*done"
   local layers, dense = text:match(loop)
