@@ -39,19 +39,23 @@ describe("examples", function()
     assert.is_true(seen)
   end)
 
-  it("are quick: a step takes less than 300,000 instructions of Lua", function()
+  it("are quick and small: a step takes less than 300,000 instructions of Lua and 10 MB", function()
     local path = os.tmpname()
     assert(require("ett.io").write(path, ([[
       local thousands = 0
       debug.sethook(function() thousands = thousands + 1 end, "", 1000)
       local estimate = dofile "%s/examples/llemma_7b.lua"
       debug.sethook()
-      return { thousands = thousands, seconds = estimate.step_seconds }]]):format(host.root)))
+      local kilobytes = assert(io.open "/proc/self/status"):read("a"):match "VmHWM:%%s*(%%d+)"
+      return { thousands = thousands, seconds = estimate.step_seconds, kilobytes = tonumber(kilobytes) }
+      ]]):format(host.root)))
     local pipe = assert(io.popen(("'%s/bin/ett' run '%s' --json"):format(host.prefix, path)))
     local value = require("ett.json").decode(pipe:read "a")
     pipe:close()
     os.remove(path)
     assert.is_true(value.seconds > 0 and value.thousands > 50)
     assert.is_true(value.thousands < 300, value.thousands .. " thousand")
+    local sanitized = not io.open(host.prefix .. "/lib/ett/libett.so")
+    assert.is_true(sanitized or value.kilobytes * 1024 < 10e6, value.kilobytes .. " kB")
   end)
 end)

@@ -1,131 +1,176 @@
 #include "host/compiled.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <lauxlib.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 extern const char lua_ident[];
 
+/* Bytes of a chunk up to the end of its name. */
+enum { COMPILED_NAMED = COMPILED_HEADER + sizeof COMPILED_NAME - 1 };
+
 typedef struct {
-  const char *data;
+  char *data;
   size_t size;
 } bytes;
 
-static bytes bundle; /* NULL without a usable file */
+typedef struct {
+  const char *data;
+  size_t size;
+} piece;
 
-/* The content of a regular file, mapped; data is NULL when it cannot be read or is empty.
- */
-static bytes map_file(const char *path) {
-  bytes file = {0};
+/* The open file of chunks. Its chunks are read, not mapped: the kernel maps neighbours of
+ * a touched page as well, which took 4 MB of a short command's 11. */
+static struct {
+  int descriptor; /* with entries only */
+  uint64_t count;
+  compiled_entry *entries; /* NULL without a usable file */
+} bundle;
+
+/* Opens a regular file; returns its descriptor, or -1. */
+static int open_file(const char *path, size_t *size) {
   struct stat info;
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0)
-    return file;
-  if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-    void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data != MAP_FAILED)
-      file = (bytes){data, (size_t)info.st_size};
+    return -1;
+  if (fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode)) {
+    *size = (size_t)info.st_size;
+    return descriptor;
   }
   close(descriptor);
-  return file;
+  return -1;
 }
 
-static const compiled_entry *entries(void) {
-  return (const compiled_entry *)(const void *)(bundle.data + sizeof(compiled_header));
+/* Part of a file; data is NULL when it cannot be read whole. The caller frees it. */
+static bytes read_part(int descriptor, size_t size, uint64_t offset) {
+  bytes part = {malloc(size ? size : 1), 0};
+  while (part.data && part.size < size) {
+    const ssize_t got = pread(descriptor, part.data + part.size, size - part.size,
+                              (off_t)(offset + part.size));
+    if (got > 0) {
+      part.size += (size_t)got;
+    } else if (got == 0 || errno != EINTR) {
+      free(part.data);
+      part.data = NULL;
+    }
+  }
+  return part;
 }
 
-static uint64_t entry_count(void) {
-  return ((const compiled_header *)(const void *)bundle.data)->count;
+static bytes read_file(const char *path) {
+  size_t size = 0;
+  const int descriptor = open_file(path, &size);
+  if (descriptor < 0)
+    return (bytes){0};
+  const bytes text = read_part(descriptor, size, 0);
+  close(descriptor);
+  return text;
 }
 
-static int is_usable(bytes file) {
-  const compiled_header *header = (const void *)file.data;
-  return file.size >= sizeof *header &&
-         memcmp(header->magic, COMPILED_MAGIC, sizeof header->magic) == 0 &&
+static int is_usable(const compiled_header *header, size_t size) {
+  return memcmp(header->magic, COMPILED_MAGIC, sizeof header->magic) == 0 &&
          strncmp(header->lua, lua_ident, sizeof header->lua - 1) == 0 &&
-         header->count <= (file.size - sizeof *header) / sizeof(compiled_entry);
+         header->count <= (size - sizeof *header) / sizeof(compiled_entry);
+}
+
+/* Reads the entries of the file; leaves the bundle empty when it is not usable. */
+static void read_entries(int descriptor, size_t size) {
+  compiled_header header;
+  const bytes head =
+      size < sizeof header ? (bytes){0} : read_part(descriptor, sizeof header, 0);
+  if (!head.data)
+    return;
+  memcpy(&header, head.data, sizeof header);
+  free(head.data);
+  if (!is_usable(&header, size))
+    return;
+  bundle.entries = (compiled_entry *)(void *)read_part(
+                       descriptor, header.count * sizeof(compiled_entry), sizeof header)
+                       .data;
+  bundle.count = header.count;
+  bundle.descriptor = descriptor;
 }
 
 void compiled_open(const char *prefix) {
   char path[PATH_MAX + 32];
-  if (bundle.data)
+  size_t size = 0;
+  if (bundle.entries)
     return;
   snprintf(path, sizeof path, "%s/lib/ett/compiled", prefix);
-  const bytes file = map_file(path);
-  if (file.data && is_usable(file))
-    bundle = file;
-  else if (file.data)
-    munmap((void *)file.data, file.size);
+  const int descriptor = open_file(path, &size);
+  if (descriptor >= 0)
+    read_entries(descriptor, size);
+  if (descriptor >= 0 && !bundle.entries)
+    close(descriptor);
 }
 
 static int compare_hash(const void *hash, const void *entry) {
   return strcmp(hash, ((const compiled_entry *)entry)->hash);
 }
 
+/* The chunk of a text, which the caller frees; data is NULL where there is none. */
 static bytes find_chunk(bytes text) {
   char hash[ETT_HASH_SIZE];
-  const bytes none = {0};
   ett_hash_pieces(&(ett_hash_piece){text.data, text.size}, 1, hash);
   const compiled_entry *entry =
-      bsearch(hash, entries(), entry_count(), sizeof(compiled_entry), compare_hash);
-  if (!entry || entry->offset > bundle.size || entry->size > bundle.size - entry->offset)
-    return none;
-  return (bytes){bundle.data + entry->offset, entry->size};
+      bsearch(hash, bundle.entries, bundle.count, sizeof(compiled_entry), compare_hash);
+  return entry && entry->size >= COMPILED_NAMED
+             ? read_part(bundle.descriptor, entry->size, entry->offset)
+             : (bytes){0};
 }
 
 typedef struct {
-  bytes pieces[4];
+  piece pieces[4];
   int next;
 } piece_reader;
 
 static const char *next_piece(lua_State *L, void *context, size_t *size) {
   (void)L;
   piece_reader *reader = context;
-  const bytes piece = reader->pieces[reader->next];
-  if (piece.data)
+  const piece next = reader->pieces[reader->next];
+  if (next.data)
     reader->next++;
-  *size = piece.size;
-  return piece.data;
+  *size = next.size;
+  return next.data;
 }
 
 /* A size as lua_dump writes it: seven bits a byte, the highest first, the last byte
  * marked. */
-static bytes encode_size(size_t size, char buffer[10]) {
+static piece encode_size(size_t size, char buffer[10]) {
   int at = 9;
   buffer[at] = (char)((size & 0x7f) | 0x80);
   while ((size >>= 7) != 0)
     buffer[--at] = (char)(size & 0x7f);
-  return (bytes){buffer + at, (size_t)(10 - at)};
+  return (piece){buffer + at, (size_t)(10 - at)};
 }
 
 static int load_chunk(lua_State *L, bytes chunk, const char *path) {
-  const size_t named = COMPILED_HEADER + strlen(COMPILED_NAME);
   char buffer[10];
   const char *name = lua_pushfstring(L, "@%s", path);
-  piece_reader reader = {.pieces = {{chunk.data, COMPILED_HEADER},
-                                    encode_size(strlen(name) + 1, buffer),
-                                    {name, strlen(name)},
-                                    {chunk.data + named, chunk.size - named}}};
+  piece_reader reader = {
+      .pieces = {{chunk.data, COMPILED_HEADER},
+                 encode_size(strlen(name) + 1, buffer),
+                 {name, strlen(name)},
+                 {chunk.data + COMPILED_NAMED, chunk.size - COMPILED_NAMED}}};
   const int status = lua_load(L, next_piece, &reader, name, "b");
   lua_remove(L, -2);
   return status;
 }
 
 int compiled_load(lua_State *L, const char *path, int *is_compiled) {
-  const bytes text = bundle.data && path ? map_file(path) : (bytes){0};
-  if (is_compiled)
-    *is_compiled = 0;
-  if (!text.data)
-    return luaL_loadfilex(L, path, "t");
-  const bytes chunk = find_chunk(text);
-  munmap((void *)text.data, text.size);
+  const bytes text = bundle.entries && path ? read_file(path) : (bytes){0};
+  const bytes chunk = text.data ? find_chunk(text) : (bytes){0};
+  free(text.data);
   if (is_compiled)
     *is_compiled = chunk.data != NULL;
-  return chunk.data ? load_chunk(L, chunk, path) : luaL_loadfilex(L, path, "t");
+  const int status =
+      chunk.data ? load_chunk(L, chunk, path) : luaL_loadfilex(L, path, "t");
+  free(chunk.data);
+  return status;
 }
