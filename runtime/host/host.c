@@ -122,7 +122,7 @@ static void set_host_table(lua_State *L, const char *prefix) {
 
 /* Modules come from the installed roots and the system's Lua folders: never from the
  * working directory or LUA_PATH. lua/ett/base/find.lua adds the script's folder and
- * ETT_PATH in front. */
+ * ETT_PATH in front. No file there replaces a module of ett itself. */
 static void set_paths(lua_State *L) {
   static const char paths[] =
       "local host = package.loaded['ett.host']\n"
@@ -136,10 +136,12 @@ static void set_paths(lua_State *L) {
       "local lua = host.root .. '/lua/'\n"
       "package.path = lua .. '?.lua;' .. lua .. '?/init.lua;' .. absolute(package.path)\n"
       "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
-      "local search, load_text = package.searchpath, loadfile\n"
+      "local search, load_text, installed = package.searchpath, loadfile, package.path\n"
       "package.searchers[2] = function(name)\n" /* the original searcher accepts user
                                                    bytecode */
-      "  local path, why = search(name, package.path)\n"
+      "  local path = name:find('^ett%f[.%z]') and search(name, installed)\n"
+      "  local why\n"
+      "  if not path then path, why = search(name, package.path) end\n"
       "  if not path then return why end\n"
       "  local chunk, fault = load_text(path)\n"
       "  if not chunk then error(fault, 0) end\n"

@@ -96,4 +96,18 @@ bwd_syncs: 2
     assert.equal(("ett: --path: '%s' is not a folder\n"):format(own), output)
     assert.equal(2, status)
   end)
+
+  it("replace no module of ett, even where --path or the script's folder has one of its name", function()
+    local own = command.folder()
+    for _, path in ipairs { "ett/step", "lua/ett/step" } do
+      folders.make(own .. "/" .. path)
+      folders.write(own .. "/" .. path .. "/estimate.lua", 'error("replaced", 0)')
+    end
+    command.write(own, "s.lua", 'return require("ett.step.estimate") ~= nil')
+    for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua" } do
+      local output, status = command.ett(own, arguments)
+      assert.equal(0, status, output)
+    end
+    command.remove(own)
+  end)
 end)
