@@ -143,17 +143,20 @@ function schema.optional(rule)
   return rule.optional or rule.default ~= nil
 end
 
+local function contains(list, value)
+  for i = 1, #list do
+    if list[i] == value then return true end
+  end
+  return false
+end
+
 --- The error of a value with the right type: not among the choices, too small, too large.
 local function limit_fault(value, rule)
-  if rule.one_of then
-    local known, words = false, {}
-    for i, choice in ipairs(rule.one_of) do
-      known, words[i] = known or choice == value, tostring(choice)
-    end
-    if not known then
-      return ("one of %s, got %s%s"):format(table.concat(words, ", "), describe(value),
-        error_module.suggestion(value, words))
-    end
+  if rule.one_of and not contains(rule.one_of, value) then
+    local words = {}
+    for i, choice in ipairs(rule.one_of) do words[i] = tostring(choice) end
+    return ("one of %s, got %s%s"):format(table.concat(words, ", "), describe(value),
+      error_module.suggestion(value, words))
   end
   local bound = rule.least and value < rule.least and "least" or rule.most and value > rule.most and "most"
   return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
