@@ -30,7 +30,7 @@ function op.activation_bytes(s, _, stack)
 end
 
 -- Temporary bytes per logit for the gradient: none (in place), 16 bits, or PyTorch's fp32 and 16 bits.
-local beside = { fused = 0.0, compiled = 2.0, megatron = 2.0, torch = 6.0 }
+local beside = { fused = 0.0, compiled = 2.0, native = 2.0, megatron = 2.0, torch = 6.0 }
 
 function op.working_bytes(s, _, stack)
   return beside[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab

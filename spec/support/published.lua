@@ -473,6 +473,9 @@ function published.stack(row)
   -- A graph cannot split tensors by counts that the host reads.
   if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
+  -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
+  -- Engine's.
+  if row.framework == "megatron-bridge" and row.model:find "^GPT OSS" then stack.cross_entropy = "native" end
   -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
   if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
   return stack

@@ -3,14 +3,18 @@
 --   local stack = require("ett.operator.stack").get "megatron"
 --
 -- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
+-- A name may change fields of the file: "megatron+cross_entropy=native+graphs=true".
+local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local options = require "ett.base.options"
+local schema = require "ett.base.schema"
 
 local stack_module = {}
 
 --- The kernels that a stack may name for attention, norms and cross entropy.
 stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "flash1_triton" }
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch" }
-stack_module.cross_entropy = { "fused", "compiled", "torch", "megatron" }
+stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "megatron" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -67,14 +71,28 @@ local fields = {
   launch_seconds = { "nonnegative", default = 0.0, help = "host seconds for each operator and pass" },
 }
 
---- The stack of a name. Raises an error with the nearest name if there is none.
+local function file_of(name) return name and name:match "^[^+]*" or "plain" end
+
+--- The stack of a name. Raises an error with the nearest name if there is no such file, field or value.
 ---@param name string? nil: "plain"
-function stack_module.get(name) return (find.described("lua/stacks", name or "plain", fields)) end
+function stack_module.get(name)
+  local stack = find.described("lua/stacks", file_of(name), fields)
+  if not (name and name:find("+", 1, true)) then return stack end
+  for change in name:sub(#file_of(name) + 1):gmatch "%+([^+]*)" do
+    local field, value = change:match "^([%w_]+)=(.+)$"
+    if not field or field == "name" then
+      error_module.raise("plan", "stack '%s': changes are written +FIELD=VALUE, got '+%s'", name, change)
+    end
+    stack[field] = options.value(value)
+  end
+  stack.name = name
+  return schema.check(stack, fields, ("stack '%s'"):format(name), "plan")
+end
 
 --- Names of all stacks found.
 function stack_module.names() return find.names "lua/stacks" end
 
---- Whether a name is a stack.
-function stack_module.exists(name) return find.path("lua/stacks", name) ~= nil end
+--- Whether a name is a stack, with or without changed fields.
+function stack_module.exists(name) return find.path("lua/stacks", file_of(name)) ~= nil end
 
 return stack_module

@@ -29,6 +29,9 @@ local function check_fields(p, found)
     local known = stacks.names()
     found[#found + 1] = ("field 'stack': unknown stack '%s'%s; known are %s"):format(p.stack,
       error_module.suggestion(p.stack, known), table.concat(known, ", "))
+  elseif p.stack then
+    local ok, why = pcall(stacks.get, p.stack)
+    if not ok then found[#found + 1] = tostring(why) end
   end
   local fault = ranks.fault(p.rank_order)
   if fault then found[#found + 1] = ("field 'rank_order': %s"):format(fault) end

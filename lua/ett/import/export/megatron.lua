@@ -1,6 +1,7 @@
 --- Exports a model and a plan as Megatron-LM launch flags, one per line; ett.import.megatron reads them back.
 local devices = require("ett.plan").devices
 local even_split = require("ett.step").split
+local stacks = require "ett.operator.stack"
 
 --- Returns a function that appends "--name value", or "--name" for true; it ignores nil and false.
 local function adder(lines)
@@ -244,6 +245,9 @@ local function plan_flags(p, h, add, leave_out)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   add("no-gradient-accumulation-fusion", p.accumulate_gradients)
   if not p.clip_gradients then add("clip-grad", "0.0") end
+  local loss = stacks.get(p.stack).cross_entropy
+  add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
+  add("cross-entropy-fusion-impl", loss == "fused" and "te")
   precision(p, add, leave_out)
   if p.overlap_sends and p.schedule ~= "interleaved" then
     leave_out "overlap_sends: Megatron-LM overlaps sends of the interleaved schedule only"

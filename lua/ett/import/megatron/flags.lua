@@ -28,7 +28,8 @@ flags.values = set [[
   linear-num-value-heads dsa-indexer-n-heads dsa-indexer-head-dim dsa-indexer-topk num-key-value-heads
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
-  activations-checkpoint-method]]
+  activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope
+  transformer-impl]]
 
 --- Switches that ett reads.
 flags.switches = set [[
@@ -42,15 +43,14 @@ flags.switches = set [[
   no-overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
-  use-tp-pp-dp-mapping]]
+  use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[
   pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
-  optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps enable-cuda-graph external-cuda-graph
-  cuda-graph-impl
-  cuda-graph-scope delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit
-  num-distributed-optimizer-instances
+  optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps delay-wgrad-compute
+  defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion no-bias-swiglu-fusion
+  no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
   fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
   apply-residual-connection-post-layernorm fp32-residual-connection
@@ -64,10 +64,9 @@ flags.unmodelled = set [[
 
 --- Flags without effect on time and memory of a step, by name and by prefix.
 flags.without_effect = set [[
-  use-mcore-models use-legacy-models transformer-impl use-flash-attn apply-layernorm-1p norm-epsilon
-  no-position-embedding no-masked-softmax-fusion no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion
-  no-rope-fusion no-persist-layer-norm attention-softmax-in-fp32 cross-entropy-loss-fusion
-  cross-entropy-fusion-impl calculate-per-token-loss openai-gelu onnx-safe seed mock-data split vocab-file merge-file
+  use-mcore-models use-legacy-models apply-layernorm-1p norm-epsilon
+  no-position-embedding no-persist-layer-norm attention-softmax-in-fp32 calculate-per-token-loss
+  openai-gelu onnx-safe seed mock-data split vocab-file merge-file
   distributed-backend distributed-timeout-minutes manual-gc manual-gc-interval no-check-for-nan-in-loss-and-grad
   check-for-nan-in-loss-and-grad check-for-spiky-loss moe-grouped-gemm moe-use-legacy-grouped-gemm moe-permute-fusion
   moe-router-fusion moe-aux-loss-coeff moe-z-loss-coeff moe-router-load-balancing-type moe-router-dtype

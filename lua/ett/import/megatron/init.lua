@@ -231,8 +231,11 @@ local function set_attention(hyper, args)
   hyper.qkv_bias = args:has "add-qkv-bias" or nil
   hyper.qk_norm = args:has "qk-layernorm" or nil
   hyper.attention_gate = args:has "attention-output-gate" or args:has "use-gated-attention" or nil
-  hyper.attention = args:choice("attention-backend", "auto", { auto = "flash", flash = "flash", fused = "flash",
-    unfused = "fused_softmax", ["local"] = "fused_softmax" })
+  -- Megatron-LM's own layers (--transformer-impl local) fuse attention with --use-flash-attn only.
+  local own = args:choice("transformer-impl", "transformer_engine", { ["local"] = true, transformer_engine = false,
+    inference_optimized = false }) and not args:has "use-flash-attn"
+  hyper.attention = args:choice("attention-backend", own and "local" or "auto",
+    { auto = "flash", flash = "flash", fused = "flash", unfused = "fused_softmax", ["local"] = "fused_softmax" })
   if args:has "multi-latent-attention" then
     hyper.q_lora_rank, hyper.kv_lora_rank = args:number "q-lora-rank", args:number("kv-lora-rank", 32)
     hyper.qk_nope_head_dim = args:number("qk-head-dim", args:number("qk-nope-head-dim", 128))
@@ -316,7 +319,7 @@ end
 --- Adds the devices of the last line of ett's own export, in front, so that all other flags replace them. Returns the
 --- line's stack: a name, false for none, nil without such a line.
 local function add_export(list, text)
-  local devices, stack = ("\n" .. text):match "\n# ett: (%d+) devices, ([%w_ ]+)"
+  local devices, stack = ("\n" .. text):match "\n# ett: (%d+) devices, ([%w_ +=.%-]+)"
   if not devices then return nil end
   table.insert(list, 1, { name = "nnodes", values = { "1" } })
   table.insert(list, 1, { name = "nproc-per-node", values = { devices } })
@@ -344,13 +347,13 @@ local function program_of(text)
   end
 end
 
---- The flags of a file, and { mamba =, unknown = conditions that count as true, stack = of ett's own export }.
+--- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, stack = of ett's own export }.
 local function read_flags(path)
   local text, err = require("ett.io").read(path, 16 << 20)
   if not text then error(error_module.from(err), 0) end
   if path:match "%.ya?ml$" then
     local list, name = nemo.flags(path)
-    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), unknown = {} }
+    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = true, unknown = {} }
   end
   local list, unknown = script.flags(text)
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
@@ -380,7 +383,7 @@ end
 local function read(path, plan, hyper)
   local list, file = read_flags(path)
   local args = arguments_of(list)
-  args.mamba = file.mamba
+  args.mamba, args.nemo = file.mamba, file.nemo
   note_conditions(args, file.unknown)
   for word, value in pairs(overlaid(plan or {}, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end

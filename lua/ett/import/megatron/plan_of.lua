@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
+local stacks = require "ett.operator.stack"
 
 local function set_precision(p, args)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
@@ -172,6 +173,36 @@ local function set_replicas(p, args, given)
   end
 end
 
+--- The loss's kernel; nil for a NeMo file that does not state it.
+local function cross_entropy(args)
+  if not args:has "cross-entropy-loss-fusion" then return not args.nemo and "megatron" or nil end
+  return args:choice("cross-entropy-fusion-impl", "native", { native = "native", te = "fused" })
+end
+
+local whole_graphs = { full = true, full_iteration = true }
+
+--- Whether CUDA graphs launch a whole layer or step. Notes graphs of parts, which are not modelled.
+local function has_graphs(args)
+  local impl = args:choice("cuda-graph-impl", "none", { none = "none", ["local"] = "local",
+    transformer_engine = "transformer_engine" })
+  if impl == "none" and not (args:has "enable-cuda-graph" or args:has "external-cuda-graph") then return false end
+  local scope = table.concat(args.given["cuda-graph-scope"] or { "full" }, " ")
+  if not whole_graphs[scope] then
+    args:note("flags that change the step and are not modelled: --cuda-graph-scope %s", scope)
+  end
+  return whole_graphs[scope] or false
+end
+
+--- The stack that the flags choose, with changed fields where they name other kernels.
+local function stack_of(args, p, sharded)
+  local name = sharded and "megatron_fsdp"
+    or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
+    or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
+  local loss, graphs = cross_entropy(args), has_graphs(args)
+  if loss and loss ~= stacks.get(name).cross_entropy then name = name .. "+cross_entropy=" .. loss end
+  return graphs and name .. "+graphs=true" or name
+end
+
 --- The plan, overridden by the given fields.
 ---@param args table of ett.import.megatron
 ---@param hyper table
@@ -202,10 +233,8 @@ return function(args, hyper, given, stack)
   if p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
-  p.stack = stack or sharded and "megatron_fsdp"
-    or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
-    or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
-  if stack == false then p.stack = nil end
+  if stack == nil then stack = stack_of(args, p, sharded) end
+  p.stack = stack or nil
   for name, value in pairs(given) do p[name] = value end
   return p
 end
