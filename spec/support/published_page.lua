@@ -147,8 +147,9 @@ memory of the software and were not checked against its code. The errors above a
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default.
 - Qwen3 has norms of queries and keys. gpt-oss clamps the inputs of its activation and scales its rotations (YaRN).
   Megatron runs both as kernels of their own (fused_bias_geglu.py, rope_utils.py). If a step is one graph,
-  the clamps are not counted as a kernel. The loss is Megatron-LM's native one, as the recipe says (gpt_oss.py); it was
-  looked up because the rows were too fast, and takes 0.9 points of their mean error. The rest (0 to 25 %) is unexplained. Two of them, of
+  the clamps are not counted as a kernel. The loss is Megatron-LM's native one, as the recipe says (gpt_oss.py). It
+  was looked up because the rows were too fast; it takes 0.9 points of their mean error. The rest (0 to 25 %) is not
+  explained. Two of them, of
   release 26.06.01, are marked as a regression by their source: 1.6 times as long as the releases before and after.
 - HybridEP reaches 0.75 of the links inside a node or NVLink domain (DeepEP, docs/README_Hybrid-EP.md, kernels alone).
 - Kernels of all experts in one take another factor on GPUs (pulled to 1.1) than on TPUs.
