@@ -5,25 +5,27 @@
 --   the inverse times keys and times values     C K + C V
 --   keys times state, state's update, output    3 K V
 --   the scores times the new values             C V
+-- Kimi delta attention (arXiv 2510.26692) has a decay per channel of the keys: more bytes, the same products.
 local memory = require "ett.operator.memory"
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "gated_delta_rule", family = "bmm", summary = "gated delta rule in chunks" }
 
-op.note = "forward passes follow measured ones on Hopper and Blackwell; backward passes are scaled by their FLOPs"
+op.note = "forward passes follow measured ones on Hopper and Blackwell; backward passes are scaled by their FLOPs; "
+  .. "with decays per channel (Kimi delta attention) both are timed as products of their size"
 op.unmeasured = true -- on other devices
 
 op.schema = { batch = "count", seq = "count", heads = "count", key_heads = "count", key_dim = "count",
-  value_dim = "count", chunk = "count" }
+  value_dim = "count", chunk = "count", decays = "count?" }
 
 op.constraints = { { "heads must be divisible by key_heads", function(s) return s.heads % s.key_heads == 0 end } }
 
 function op.shape(c)
   local d = mixer.dims(c, "gated_delta")
   return { batch = c.micro_batch, seq = mixer.tokens(c) // c.micro_batch, heads = d.heads, key_heads = d.key_heads,
-    key_dim = d.key_dim, value_dim = d.value_dim, chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp",
-      c.cp or 1)) }
+    key_dim = d.key_dim, value_dim = d.value_dim, decays = d.decays,
+    chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp", c.cp or 1)) }
 end
 
 --- Multiply-adds per token and head: all, and those that backward recomputes (all but Q K' and the output).
@@ -37,6 +39,9 @@ function op.flops(s, pass)
   local all, again = products(s)
   return 2.0 * s.batch * s.seq * s.heads * (pass == "backward" and 2 * all + again or all)
 end
+
+-- Numbers of a token besides queries, keys and values: per head, the rate of the update and the decays.
+local function numbers_of(s) return s.heads * (1 + (s.decays or 1)) end
 
 -- FLOP/s of one multiprocessor.
 local rates = { hopper = 0.563e12, blackwell = 0.776e12 }
@@ -57,22 +62,22 @@ function op.law(s, device, pass)
   return forward * op.flops(s, pass) / op.flops(s, "forward"), 0.5, "assumed"
 end
 
---- Queries and keys per key head, values and outputs per value head, two fp32 numbers per token and head; the fp32
---- states of chunks are written and read.
+--- Queries and keys per key head, values and outputs per value head; per token and head the fp32 rate of the update and
+--- the fp32 decays; the fp32 states of chunks are written and read.
 function op.bytes(s, dtype, pass)
   local tokens, width = (s.batch + 0.0) * s.seq, memory.width(dtype)
   local streams = 4.0 * s.key_heads * s.key_dim + s.heads * (5.0 * s.value_dim + 2.0 * s.key_dim)
   local states = 2.0 * s.heads * s.key_dim * s.value_dim / s.chunk
-  return (pass == "backward" and 2.5 or 1.0) * tokens * (width * streams + 4 * (states + 2.0 * s.heads))
+  return (pass == "backward" and 2.5 or 1.0) * tokens * (width * streams + 4 * (states + numbers_of(s)))
 end
 
---- Per head: the decay rate and the bias of the time step.
-function op.parameters(s) return 2 * s.heads end
+--- Per head: the decay rate, and the bias of each decay.
+function op.parameters(s) return numbers_of(s) end
 
---- Stores queries, keys, values and the two numbers per head.
+--- Stores queries, keys, values and the fp32 numbers of each head.
 function op.activation_bytes(s, dtype)
   return (s.batch + 0.0) * s.seq * (memory.width(dtype) * (2.0 * s.key_heads * s.key_dim + s.heads * s.value_dim)
-    + 8.0 * s.heads)
+    + 4.0 * numbers_of(s))
 end
 
 --- A product per chunk and head with the same FLOPs.

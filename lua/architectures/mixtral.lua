@@ -1,6 +1,6 @@
 --- Sparse mixture of experts (Jiang et al. 2024): a llama whose MLP is a router and experts.
 -- A router may first choose top_groups of expert_groups and then experts among them (DeepSeek-V2, -V3).
--- first_dense_layers and moe_every leave layers dense; shared_experts see every token (DeepSeekMoE).
+-- first_dense_layers, moe_every and dense_layers leave layers dense; shared_experts see every token (DeepSeekMoE).
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
 
@@ -29,9 +29,10 @@ return function(hyper)
   if hyper.gated_mlp == nil then hyper.gated_mlp = true end
   hyper.ffn = hyper.ffn or hyper.moe_ffn or 4 * hyper.hidden
   hyper.moe_ffn = hyper.moe_ffn or hyper.ffn
-  local first, every = hyper.first_dense_layers or 0, hyper.moe_every or 1
+  local first, every, named = hyper.first_dense_layers or 0, hyper.moe_every or 1, {}
+  for _, i in ipairs(hyper.dense_layers or {}) do named[i] = true end
   local layers = blocks.runs(hyper, function(i)
-    return (i <= first or (i - first - 1) % every ~= every - 1) and "dense" or "sparse"
+    return (named[i] or i <= first or (i - first - 1) % every ~= every - 1) and "dense" or "sparse"
   end, function(name, seen)
     return blocks.layer(seen, name == "dense" and blocks.dense_feed(seen) or blocks.moe_feed(seen))
   end)

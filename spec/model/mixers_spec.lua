@@ -82,8 +82,25 @@ describe("the FLOPs of a scan", function()
     assert.is_true(math.abs(op.flops(s, "forward") - 2.0 * (count + inverse)) < 1e-6 * op.flops(s, "forward"))
   end)
 
+  it("of lightning attention are its products of each chunk", function()
+    local s = { batch = 2, seq = 64, heads = 3, head_dim = 8, chunk = 16 }
+    local scores, values, states, outputs = 0, 0, 0, 0
+    for _ = 1, s.batch * s.heads * s.seq // s.chunk do
+      scores = scores + product(s.chunk, s.head_dim, s.chunk) -- Q K'
+      values = values + product(s.chunk, s.chunk, s.head_dim) -- scores V
+      states = states + product(s.head_dim, s.chunk, s.head_dim) -- K' V
+      outputs = outputs + product(s.chunk, s.head_dim, s.head_dim) -- Q state
+    end
+    local op, all = operator.get "lightning_attention", scores + values + states + outputs
+    assert.equal(2.0 * all, op.flops(s, "forward"))
+    assert.equal(2.0 * (2 * all + scores + states), op.flops(s, "backward"))
+    local k = op.kernel_shape(s)
+    assert.equal(op.flops(s, "forward"), 2.0 * k.m * k.n * k.k * k.batch)
+  end)
+
   it("grow linearly with the tokens; those of attention quadratically", function()
-    for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, lightning_indexer = 2 } do
+    for name, power in pairs { ssd_scan = 1, gated_delta_rule = 1, selective_scan = 1, lightning_attention = 1,
+      short_conv = 1, lightning_indexer = 2 } do
       local op = operator.get(name)
       local function flops(seq)
         return op.flops(op.shape { hidden = 2048, heads = 16, linear_key_heads = 16, linear_value_heads = 32, tp = 1,
@@ -130,6 +147,50 @@ describe("mixers", function()
       table.concat(names_of(list), ", ", 1, 7))
   end)
 
+  it("of Kimi Linear project their gates from a narrow stream, with one decay per channel", function()
+    local hyper = { layers = 4, hidden = 256, heads = 4, ffn = 512, vocab = 1024, linear_key_heads = 4,
+      linear_value_heads = 4, linear_key_dim = 32, linear_value_dim = 32, linear_gate_rank = 32,
+      layer_types = { "linear_attention" } }
+    local model = model_module.new("llama", hyper)
+    for tp = 1, 2 do
+      local found, list = items_of(model, 2, { tp = tp, micro_batch = 1, seq = 128 })
+      local names = names_of(list)
+      assert.equal("linear_mixer_in, linear_gate_down, linear_gate_up, mixer_conv, gated_delta_rule, gated_norm, "
+        .. "linear_mixer_out", table.concat(names, ", ", tp + 1, tp + 7))
+      assert.equal((3 * 128 + 4) // tp, found.linear_mixer_in.shape.out_features)
+      assert.equal(2 * 32, found.linear_gate_down.shape.out_features) -- on each rank
+      assert.equal(2 * 32 * 128 // tp, found.linear_gate_up.operator.parameters(found.linear_gate_up.shape))
+      assert.equal((4 + 128) // tp, found.gated_delta_rule.operator.parameters(found.gated_delta_rule.shape))
+    end
+    hyper.linear_key_dim = 16
+    assert.matches("linear_gate_rank needs linear_key_dim = linear_value_dim, got 16 and 32", message(function()
+      items_of(model_module.new("llama", hyper), 2, { tp = 1, micro_batch = 1, seq = 128 })
+    end), 1, true)
+  end)
+
+  it("of LFM2 are two gates around a convolution, split over tensor ranks", function()
+    local model = model_module.new("llama3-8b", { mixer = "short_conv", conv_kernel = 3 })
+    local found, list = items_of(model, 2, { tp = 2, micro_batch = 1, seq = 64 })
+    assert.equal("rms_norm, all_reduce backward, linear_mixer_in, short_conv, linear_mixer_out, all_reduce forward, "
+      .. "residual_add", table.concat(names_of(list), ", ", 1, 7))
+    assert.equal(3 * 2048, found.linear_mixer_in.shape.out_features)
+    local s, op = found.short_conv.shape, found.short_conv.operator
+    -- per token and channel: two gates, three multiply-adds
+    assert.equal(64 * 2048 * (2 + 3 * 2.0), op.flops(s, "forward"))
+    assert.equal(64 * 2048 * 2 * 4.0, op.bytes(s, "bf16", "forward")) -- both gates, x and y
+    assert.equal(2048 * 3, op.parameters(s))
+  end)
+
+  it("run beside attention in one tensor-parallel region", function()
+    local model = model_module.new("llama3-8b", { parallel_mixer = "mamba2", ssm_output_norm = false })
+    local _, list = items_of(model, 2, { tp = 2, micro_batch = 1, seq = 64 })
+    assert.equal("rms_norm, all_reduce backward, linear_qkv, rope, flash_attention, linear_proj, linear_mixer_in, "
+      .. "mixer_conv, ssd_scan, attention_gate, linear_mixer_out, residual_add, all_reduce forward, residual_add",
+      table.concat(names_of(list), ", ", 1, 14))
+    assert.matches("cp = 2: ett has no context parallelism of state-space", message(estimate.new, { model = model,
+      cluster = "dgx_h100", plan = { seq = 4096, micro_batches = 1, cp = 2 } }), 1, true)
+  end)
+
   it("give a step on a cluster, its notes and its memory", function()
     for _, name in ipairs { "mamba-2.8b", "mamba2-2.7b", "nemotron-h-8b" } do
       local e = estimate.new { model = model_module.new(name), cluster = "dgx_h100",
@@ -159,6 +220,29 @@ describe("mixers", function()
         items_of(model_module.new("llama3-8b", { layer_types = { "linear_attention" } }), 2,
           { tp = 1, micro_batch = 1, seq = 64 })
       end), 1, true)
+  end)
+end)
+
+describe("the architecture of LongCat-Flash", function()
+  it("runs two dense blocks beside its experts; a token uses fewer real experts than it chooses", function()
+    local model = model_module.new("longcat", { layers = 2, hidden = 256, heads = 4, ffn = 512, vocab = 1024,
+      experts = 8, top_k = 6, zero_experts = 4, moe_ffn = 64 })
+    local c = architecture.configuration(model.hyper, { tp = 1, ep = 4, micro_batch = 1, seq = 128 })
+    local list = architecture.operations(model.layers[2], c)
+    local roles, shapes = {}, {}
+    for _, item in ipairs(list) do
+      roles[#roles + 1] = item.role
+      shapes[item.name] = shapes[item.name] or item.shape
+    end
+    assert.same({ 12, 6 }, { shapes.moe_router.experts, shapes.moe_router.top_k })
+    assert.equal(4, shapes.moe_permute.top_k) -- 6 * 8 / 12
+    assert.equal(128 * 4 // 2, shapes.expert_linear1.tokens)
+    local text = table.concat(roles, " ")
+    local _, dispatch = text:gsub("beside_dispatch", "")
+    local _, combine = text:gsub("beside_combine", "")
+    assert.same({ 4, 12 }, { dispatch, combine })
+    assert.matches("needs the fields 'experts' and 'top_k'", message(model_module.new, "longcat", { layers = 2,
+      hidden = 256, heads = 4, vocab = 1024 }), 1, true)
   end)
 end)
 

@@ -3,6 +3,7 @@
 -- Each function takes hyper-parameters and returns a list of entries; blocks.join concatenates lists.
 local error_module = require "ett.base.error"
 local mixers = require "ett.model.mixers"
+local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
 local blocks = {}
@@ -93,9 +94,20 @@ local function latent_attention(h)
     index,
     { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
     of_module("mla_up_proj", "linear_q_up"), of_module("mla_up_proj", "linear_kv_up"),
-    of_module("mla_up_proj", "rope", { head_dim = h.qk_rope_head_dim, kv_heads = 1 }),
+    (h.position or "rope") == "rope"
+      and of_module("mla_up_proj", "rope", { head_dim = h.qk_rope_head_dim, kv_heads = 1 }) or nil,
     blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads, window = h.index_top_k }),
     { op = "linear_proj", with = { head_dim = h.v_head_dim } })
+end
+
+--- Multi-matrix factorization attention (arXiv 2412.19255): compressed queries, and keys and values of few heads, which
+--- every tensor rank computes.
+local function factorized_attention(h)
+  local values = 2 * h.kv_heads * h.head_dim
+  return blocks.join("linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank } },
+    "linear_key_value", { collective = "tensor_enter", with = { hidden = h.q_lora_rank + values } },
+    { op = "linear_q_up", with = { qk_nope_head_dim = h.head_dim, qk_rope_head_dim = 0 } },
+    (h.position or "rope") == "rope" and "rope" or nil, blocks.attention_core(h), "linear_proj")
 end
 
 --- Fields of a layer's attention core: no window, or each chunk of a sequence as a separate sequence.
@@ -114,15 +126,18 @@ end
 function blocks.attention(h)
   return blocks.join("linear_qkv", query_key_norms(h), (h.position or "rope") == "rope" and "rope" or nil,
     blocks.attention_core(h, core_fields(h)), h.attention_sinks and "attention_sinks" or nil,
-    h.attention_gate and "attention_gate" or nil, "linear_proj")
+    (h.attention_gate or h.head_gate) and "attention_gate" or nil,
+    h.v_head_dim and { op = "linear_proj", with = { head_dim = h.v_head_dim } } or "linear_proj")
 end
 
---- Attention or another mixer, after the collective that opens its tensor-parallel region; blocks.leave closes the
---- region.
+--- Attention, another mixer, or both side by side (Falcon-H1), after the collective that opens their tensor-parallel
+--- region; blocks.leave closes the region.
 function blocks.attention_region(h)
-  if h.mixer then return mixers.region(h, enter) end
+  if h.mixer then return blocks.join(enter, table.unpack(mixers.entries(h, h.mixer))) end
   if h.kv_lora_rank then return latent_attention(h) end
-  return blocks.join(enter, blocks.attention(h))
+  if h.q_lora_rank then return factorized_attention(h) end
+  local beside = h.parallel_mixer and blocks.join(table.unpack(mixers.entries(h, h.parallel_mixer))) or nil
+  return blocks.join(enter, blocks.attention(h), beside, beside and "residual_add" or nil)
 end
 
 --- Dense MLP, gated or not.
@@ -146,8 +161,9 @@ function blocks.layer(h, feed)
       blocks.residual(h))
   end
   local post = h.post_norms and name or nil -- Gemma 2 also has a norm after both blocks
-  return blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h), norm, feed, post,
-    blocks.residual(h))
+  local first = not h.no_attention and blocks.join(norm, blocks.attention_region(h), leave, post, blocks.residual(h))
+  local second = not h.no_mlp and blocks.join(norm, feed, post, blocks.residual(h))
+  return blocks.join(first or nil, second or nil)
 end
 
 --- Feed-forward half of a dense layer.
@@ -184,7 +200,8 @@ local types = {
   full_attention = { full_attention = true }, attention = { full_attention = true }, sliding_attention = {},
   nope_attention = { full_attention = true, position = "none" },
   chunked_attention = { chunked = true }, linear_attention = { mixer = "gated_delta" }, mamba = { mixer = "mamba" },
-  mamba2 = { mixer = "mamba2" }, mlp = {}, moe = {},
+  mamba2 = { mixer = "mamba2" }, lightning_attention = { mixer = "lightning" },
+  short_convolution = { mixer = "short_conv" }, mlp = {}, moe = {},
 }
 
 --- The kind of layer i (layer_types, else window and window_every), or nil if all layers are alike.
@@ -197,8 +214,7 @@ function blocks.type_of(h, i)
   local kind = list[(i - 1) % math.max(1, #list) + 1]
   if not types[kind] then
     error_module.raise("model", "layer_types: unknown kind '%s'%s; known are %s", tostring(kind),
-      error_module.suggestion(tostring(kind), require("ett.base.schema").keys(types)),
-      table.concat(require("ett.base.schema").keys(types), ", "))
+      error_module.suggestion(tostring(kind), schema.keys(types)), table.concat(schema.keys(types), ", "))
   end
   local needed = kind == "sliding_attention" and "window" or kind == "chunked_attention" and "attention_chunk"
   if needed and not h[needed] then
@@ -209,11 +225,42 @@ end
 
 local type_names = { full_attention = "full attention", attention = "full attention", sliding_attention = "window",
   nope_attention = "full attention without positions",
-  chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2" }
+  chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2",
+  lightning_attention = "lightning attention", short_convolution = "short convolution" }
+
+-- Hyper-parameters that layer_fields may change in a layer.
+local count, flag, block_flag = { "count", optional = true }, { "boolean", optional = true },
+  { "boolean", optional = true }
+local own_fields = { heads = count, kv_heads = count, head_dim = count, v_head_dim = count, ffn = count,
+  moe_ffn = count, rotary_fraction = { "fraction", optional = true }, attention_sinks = flag, no_attention = block_flag,
+  no_mlp = block_flag }
+
+--- The fields in which layer i differs from the model, and their text; nil if there are none.
+local function fields_of(h, i)
+  local own = h.layer_fields and h.layer_fields[i]
+  if own == nil or own == false then return nil end
+  own = schema.check(own, own_fields, ("layer_fields: entry %d"):format(i))
+  local words = {}
+  for _, key in ipairs(schema.keys(own)) do words[#words + 1] = ("%s %s"):format(key, tostring(own[key])) end
+  if #words > 0 then return own, table.concat(words, ", ") end
+end
+
+--- The entries of a kind of layer. Operators see the fields `own` of the layer, too.
+local function made_of(h, kind, of, own, ops_of)
+  if not (of or own) then return ops_of(kind, h) end
+  local seen = setmetatable({}, { __index = h })
+  for key, value in pairs(types[of] or {}) do seen[key] = value end
+  for key, value in pairs(own or {}) do seen[key] = value end
+  local ops, with = ops_of(kind, seen), {}
+  for key, value in pairs(own or {}) do
+    if own_fields[key] ~= block_flag then with[key] = value end
+  end
+  return next(with) and blocks.with(ops, with) or ops
+end
 
 --- Every layer of a model in order; equal neighbours are counted. kind_of(i) names the kind of layer i. ops_of(name,
 --- fields) makes the entries of a kind from the layer's hyper-parameters. Layers differ by layer_types, or by window
---- and window_every = n: each n-th layer has no window (Gemma 2 and 3, Cohere 2, gpt-oss).
+--- and window_every = n: each n-th layer has no window (Gemma 2 and 3, Cohere 2, gpt-oss); and by layer_fields.
 function blocks.runs(h, kind_of, ops_of)
   local made, layers, last = {}, {}, nil
   for i = 1, h.layers do
@@ -222,13 +269,12 @@ function blocks.runs(h, kind_of, ops_of)
       error_module.raise("model",
         "layer_types: '%s' is a layer of one block; only the architecture 'hybrid' has it", of)
     end
-    local name = type_names[of] and ("%s, %s"):format(kind, type_names[of]) or kind
+    local own, words = fields_of(h, i)
+    local name = table.concat({ kind, type_names[of] or words, type_names[of] and words or nil }, ", ")
     if last and last.name == name then
       last.count = last.count + 1
     else
-      local seen = of and setmetatable({}, { __index = h }) or h
-      for key, value in pairs(types[of] or {}) do seen[key] = value end
-      made[name] = made[name] or ops_of(kind, seen)
+      made[name] = made[name] or made_of(h, kind, of, own, ops_of)
       last = { name = name, count = 1, ops = made[name] }
       layers[#layers + 1] = last
     end
@@ -236,9 +282,11 @@ function blocks.runs(h, kind_of, ops_of)
   return layers
 end
 
---- Raises if layer_types is given, for architectures with one kind of layer.
+--- Raises if layer_types or layer_fields is given, for architectures with one kind of layer.
 function blocks.refuse_types(h)
-  if h.layer_types then error_module.raise("model", "layer_types: the layers of this architecture are all alike") end
+  for _, field in ipairs { "layer_types", "layer_fields" } do
+    if h[field] then error_module.raise("model", "%s: the layers of this architecture are all alike", field) end
+  end
 end
 
 --- blocks.runs for a model with dense layers only.

@@ -34,11 +34,11 @@ hyper.fields = {
   bias = flag "biases of all linears", qkv_bias = flag "biases of queries, keys and values",
   attention_bias = flag "biases of the attention linears", mlp_bias = flag "biases of the MLP",
   head_bias = flag "bias of the head",
-  q_lora_rank = count "latent attention: width of compressed queries",
+  q_lora_rank = count "width of compressed queries (latent attention, multi-matrix factorization attention)",
   kv_lora_rank = count "latent attention: width of compressed keys and values",
   qk_nope_head_dim = count("latent attention: a head's width without positions", 14),
   qk_rope_head_dim = count("latent attention: a head's width with rotary positions", 14),
-  v_head_dim = count("latent attention: a head's width of values", 14),
+  v_head_dim = count("a head's width of values (default head_dim)", 14),
   experts = count("experts of a layer", 16), top_k = count("experts of a token", 16),
   moe_latent = count "width of tokens in their experts (default hidden)",
   moe_ffn = count "width of an expert", shared_ffn = count("width of all shared experts together", 22),
@@ -47,24 +47,33 @@ hyper.fields = {
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },
   layer_types = { "list", optional = true, help = "kind of each layer, repeated: full_attention, sliding_attention, "
-    .. "chunked_attention, nope_attention (full, without positions), linear_attention, mamba, mamba2; "
-    .. "mlp, moe (hybrid)" },
-  mixer = { "string", optional = true, one_of = { "gated_delta", "mamba", "mamba2" },
+    .. "chunked_attention, nope_attention (full, without positions), linear_attention, lightning_attention, "
+    .. "short_convolution, mamba, mamba2; mlp, moe (hybrid)" },
+  layer_fields = { "list", optional = true, help = "fields of each layer that differ from the model's: heads, "
+    .. "kv_heads, head_dim, v_head_dim, ffn, moe_ffn, attention_sinks, no_attention, no_mlp" },
+  dense_layers = { "list", optional = true, help = "layers without experts, counted from 1" },
+  mixer = { "string", optional = true, one_of = { "gated_delta", "lightning", "mamba", "mamba2", "short_conv" },
     help = "mixer of every layer in place of attention" },
+  parallel_mixer = { "string", optional = true, one_of = { "mamba2" }, help = "mixer beside attention (Falcon-H1)" },
   attention_chunk = count("tokens of a chunk; attention stays within its chunk", 40),
-  attention_gate = flag "sigmoid gate of the attention's output", attention_sinks = flag "a learned score of each head",
+  attention_gate = flag "sigmoid gate of the attention's output", head_gate = flag "such a gate with one value a head",
+  attention_sinks = flag "a learned score of each head",
   index_heads = count("heads of the lightning indexer", 14), index_head_dim = count("width of an indexer head", 14),
   index_top_k = count("keys that the indexer selects for attention", 24),
   ssm_inner = count("width inside Mamba (default 2 * hidden)", 22), ssm_state = count("states of a channel", 16),
   ssm_heads = count("heads of Mamba-2", 16), ssm_head_dim = count("width of a Mamba-2 head (default 64)", 14),
   ssm_groups = count("groups of B and C (default 1)", 14), ssm_dt_rank = count "Mamba: width of the compressed step",
-  ssm_norms = flag "norms of Mamba's step, B and C", ssm_bias = flag "biases of Mamba's projections",
+  ssm_norms = flag "norms of Mamba's step, B and C",
+  ssm_output_norm = flag "norm of Mamba-2's output (default true)", ssm_bias = flag "biases of Mamba's projections",
   conv_kernel = count("tokens of the convolution before a scan (default 4)", 8),
   scan_chunk = count("tokens of a scan's chunk (default 256, gated delta net 64)", 14),
   linear_key_heads = count("gated delta net: key heads", 14),
-  linear_value_heads = count("gated delta net: value heads", 14),
+  linear_value_heads = count("gated delta net: value heads; lightning attention: heads (default heads)", 14),
   linear_key_dim = count("gated delta net: width of keys (default 128)", 14),
-  linear_value_dim = count("gated delta net: width of values (default 128)", 14),
+  linear_value_dim = count("gated delta net: width of values (default 128); lightning attention: of a head", 14),
+  linear_silu = flag "lightning attention: SiLU of queries, keys and values (default true)",
+  linear_rope = flag "lightning attention: rotary positions",
+  linear_gate_rank = count("Kimi delta attention: width of compressed gates", 14),
   moe_every = count("layers from one with experts to the next", 16),
   encoder_function_list = { "list", optional = true, help = "operators of each layer, in place of the architecture's" },
 }
@@ -99,7 +108,7 @@ local function set_latent(h, label)
   end
   if #missing == 0 then
     h.head_dim = h.qk_nope_head_dim + h.qk_rope_head_dim
-  elseif #missing < 4 then
+  elseif #missing < 4 and not (#missing == 3 and h.v_head_dim) then -- v_head_dim alone: the width of values
     error_module.raise("model", "%s: multi-head latent attention also needs '%s'", label,
       table.concat(missing, "', '"))
   end

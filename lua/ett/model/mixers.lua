@@ -1,4 +1,5 @@
---- Sequence mixers other than softmax attention, as entries of a layer: Mamba, Mamba-2, the gated delta net.
+--- Sequence mixers other than softmax attention, as entries of a layer: Mamba, Mamba-2, the gated delta net, Kimi delta
+--- attention, lightning attention, short convolutions.
 local mixer = require "ett.operator.mixer"
 local shapes = require "ett.operator.shapes"
 
@@ -25,23 +26,52 @@ local function norms(h, with)
   return list
 end
 
---- Entries of the mixer h.mixer, after the collective `enter` that opens its tensor-parallel region.
-function mixers.region(h, enter)
-  local with = { mixer = h.mixer }
-  local function op(name) return { op = name, with = with } end
-  local list = { enter, op "linear_mixer_in", op "mixer_conv" }
-  if h.mixer == "mamba" then
-    table.move({ op "linear_ssm_x", sum_over_ranks("forward", with), sum_over_ranks("backward", with) }, 1, 3, 4, list)
-    local own = norms(h, with)
-    table.move(own, 1, #own, #list + 1, list)
-    list[#list + 1] = op "linear_ssm_dt"
-    list[#list + 1] = op "selective_scan"
-  else
-    list[#list + 1] = op(h.mixer == "mamba2" and "ssd_scan" or "gated_delta_rule")
-    list[#list + 1] = op "gated_norm"
+local function mamba(h, op, with)
+  return { op "linear_mixer_in", op "mixer_conv", op "linear_ssm_x", sum_over_ranks("forward", with),
+    sum_over_ranks("backward", with), norms(h, with), op "linear_ssm_dt", op "selective_scan", op "linear_mixer_out" }
+end
+
+--- Without its norm the output of the scan is only multiplied by the gate (Falcon-H1).
+local function mamba2(h, op)
+  local function width(c)
+    local d = mixer.dims(c, "mamba2")
+    return { heads = d.heads * c.tp, head_dim = d.head_dim }
   end
-  list[#list + 1] = op "linear_mixer_out"
-  return list
+  return { op "linear_mixer_in", op "mixer_conv", op "ssd_scan",
+    h.ssm_output_norm == false and { op = "attention_gate", with = width } or op "gated_norm", op "linear_mixer_out" }
+end
+
+local function gated_delta(h, op)
+  return { op "linear_mixer_in", h.linear_gate_rank and { op "linear_gate_down", op "linear_gate_up" } or {},
+    op "mixer_conv", op "gated_delta_rule", op "gated_norm", op "linear_mixer_out" }
+end
+
+--- SiLU of queries, keys and values (the time of gelu) in MiniMax-01; norms and positions of queries and keys in Ring.
+local function lightning(h, op)
+  local function local_heads(c) return mixer.dims(c, "lightning").heads end
+  local function head_dim(c) return mixer.dims(c, "lightning").head_dim end
+  local silu = { op = "gelu", with = function(c) return { ffn = 3 * local_heads(c) * c.tp * head_dim(c) } end }
+  local norm = { op = h.norm or "rms_norm", times = 2, with = function(c)
+    return { hidden = head_dim(c), micro_batch = c.micro_batch * local_heads(c), sequence_parallel = false }
+  end }
+  local positions = { op = "rope", with = function(c)
+    local heads = local_heads(c) * c.tp
+    return { heads = heads, kv_heads = heads, head_dim = head_dim(c) }
+  end }
+  return { op "linear_mixer_in", h.linear_silu ~= false and silu or {}, h.qk_norm and norm or {},
+    h.linear_rope and positions or {}, op "lightning_attention", op "gated_norm", op "linear_mixer_out" }
+end
+
+local function short_conv(_, op) return { op "linear_mixer_in", op "short_conv", op "linear_mixer_out" } end
+
+local lists = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta, lightning = lightning,
+  short_conv = short_conv }
+
+--- Entries of a mixer inside its tensor-parallel region; lists of entries are nested.
+---@param kind string mamba, mamba2, gated_delta, lightning or short_conv
+function mixers.entries(h, kind)
+  local with = { mixer = kind }
+  return lists[kind](h, function(name) return { op = name, with = with } end, with)
 end
 
 return mixers

@@ -1,5 +1,7 @@
 --- Dimensions on one tensor rank of sequence mixers other than softmax attention: Mamba (Gu & Dao 2023), Mamba-2 (Dao &
---- Gu 2024) and the gated delta net (Yang et al. 2024). Heads, groups and the inner width are split over tensor ranks.
+--- Gu 2024), the gated delta net (Yang et al. 2024), Kimi delta attention (arXiv 2510.26692), lightning attention
+--- (MiniMax-01, arXiv 2501.08313) and short convolutions (LFM2, arXiv 2511.23404). Heads, groups and the inner width
+--- are split over tensor ranks.
 --
 --   mixer.dims(c, "mamba2").columns   -- of the input projection
 local error_module = require "ett.base.error"
@@ -28,18 +30,41 @@ local function mamba2(c)
     convolution_bias = 1, chunk = c.scan_chunk or 256 }
 end
 
---- Gated delta net: queries, keys, values, the output gate, and two numbers per value head.
+--- Gated delta net: queries, keys, values, the output gate, and two numbers per value head. Kimi delta attention
+--- (linear_gate_rank): one number per value head; the gate and a decay per channel are projected by linear_gate_up.
 local function gated_delta(c)
   shapes.need(c, "the gated delta net", "linear_key_heads", "linear_value_heads")
   local keys = shapes.divide("linear_key_heads", c.linear_key_heads, "tp", c.tp)
   local values = shapes.divide("linear_value_heads", c.linear_value_heads, "tp", c.tp)
   local key_dim, value_dim = c.linear_key_dim or 128, c.linear_value_dim or 128
-  local channels = 2 * keys * key_dim + values * value_dim
+  local channels, rank = 2 * keys * key_dim + values * value_dim, c.linear_gate_rank
+  if rank and key_dim ~= value_dim then
+    error_module.raise("model", "linear_gate_rank needs linear_key_dim = linear_value_dim, got %d and %d", key_dim,
+      value_dim)
+  end
   return { inner = values * value_dim, heads = values, key_heads = keys, key_dim = key_dim, value_dim = value_dim,
-    columns = channels + values * value_dim + 2 * values, channels = channels, chunk = c.scan_chunk or 64 }
+    columns = channels + (rank and values or values * value_dim + 2 * values), channels = channels,
+    chunk = c.scan_chunk or 64, rank = rank, decays = rank and key_dim or nil }
 end
 
-mixer.kinds = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta }
+--- Lightning attention: queries, keys and values of each head, and an output gate of the same width.
+local function lightning(c)
+  local heads = c.linear_value_heads and shapes.divide("linear_value_heads", c.linear_value_heads, "tp", c.tp)
+    or shapes.local_heads(c)
+  local head_dim = c.linear_value_dim or shapes.head_dim(c)
+  local inner = heads * head_dim
+  return { inner = inner, heads = heads, head_dim = head_dim, columns = 4 * inner, channels = 3 * inner,
+    chunk = c.scan_chunk or 256 }
+end
+
+--- Gated short convolution: the input projection gives two gates and the convolved stream.
+local function short_conv(c)
+  local inner = shapes.divide("hidden", c.hidden, "tp", c.tp)
+  return { inner = inner, columns = 3 * inner, channels = inner, convolution_bias = c.ssm_bias and 1 or nil }
+end
+
+mixer.kinds = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta, lightning = lightning,
+  short_conv = short_conv }
 
 --- Dimensions of the configuration's mixer on one tensor rank. Without c.mixer the fields decide which mixer it is.
 ---@param kind string? the mixer that the calling operator belongs to

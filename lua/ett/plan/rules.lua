@@ -58,9 +58,10 @@ end)
 
 --- Whether a model has scan layers (ett.model.mixers).
 local function has_scans(hyper)
-  local scans = { mamba = true, mamba2 = true, linear_attention = true }
+  local scans = { mamba = true, mamba2 = true, linear_attention = true, lightning_attention = true,
+    short_convolution = true }
   for _, kind in ipairs(hyper.layer_types or {}) do if scans[kind] then return true end end
-  return hyper.mixer ~= nil
+  return hyper.mixer ~= nil or hyper.parallel_mixer ~= nil
 end
 
 -- Each rule is function(p, add, context): add(format, …) reports a violation. The context holds `model` and `cluster`
@@ -75,20 +76,32 @@ local function divides(add, name, value, what, whole)
   end
 end
 
---- Tensor parallelism and the model's widths.
+local function key_heads(add, tp, kv, where)
+  if kv >= tp then
+    divides(add, "tp", tp, where .. "kv_heads", kv)
+  elseif tp % kv ~= 0 then
+    add("%skv_heads = %d must divide tp = %d%s", where, kv, tp, nearest(tp, { tp // kv * kv, (tp // kv + 1) * kv }))
+  end
+end
+
+--- Tensor parallelism and the model's widths, also those of single layers.
 local function tensor(p, add, context)
-  local hyper, tp = context.hyper, p.tp
+  local hyper, tp, seen = context.hyper, p.tp, {}
   divides(add, "tp", tp, "heads", hyper.heads)
-  local kv = hyper.kv_heads
-  if kv and kv ~= hyper.heads then
-    if kv >= tp then
-      divides(add, "tp", tp, "kv_heads", kv)
-    elseif tp % kv ~= 0 then
-      add("kv_heads = %d must divide tp = %d%s", kv, tp, nearest(tp, { tp // kv * kv, (tp // kv + 1) * kv }))
+  if hyper.kv_heads and hyper.kv_heads ~= hyper.heads then key_heads(add, tp, hyper.kv_heads, "") end
+  local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
+    or hyper.dense_layers
+  divides(add, "tp", tp, "ffn", dense and hyper.ffn or nil)
+  for i, own in ipairs(hyper.layer_fields or {}) do
+    for _, name in ipairs { "heads", "kv_heads", "ffn" } do
+      local value, where = own and own[name], ("layer %d: "):format(i)
+      if value and not seen[name .. value] then
+        seen[name .. value] = true
+        if name == "kv_heads" then key_heads(add, tp, value, where)
+        else divides(add, "tp", tp, where .. name, value) end
+      end
     end
   end
-  local dense = not hyper.experts or (hyper.first_dense_layers or 0) > 0 or (hyper.moe_every or 1) > 1
-  divides(add, "tp", tp, "ffn", dense and hyper.ffn or nil)
 end
 
 --- Context parallelism and the sequence.

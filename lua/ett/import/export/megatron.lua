@@ -48,9 +48,10 @@ local function experts(h, add)
   add("moe-router-group-topk", h.expert_groups and (h.top_groups or h.expert_groups))
   add("moe-grouped-gemm", true)
   local first, every = h.first_dense_layers or 0, h.moe_every or 1
-  if first > 0 or every > 1 then
+  if first > 0 or every > 1 or h.dense_layers then
     local list = {}
     for i = 1, h.layers do list[i] = i > first and (i - first - 1) % every == every - 1 and 1 or 0 end
+    for _, i in ipairs(h.dense_layers or {}) do list[i] = 0 end
     add("moe-layer-freq", "[" .. table.concat(list, ",") .. "]")
   end
 end
@@ -119,8 +120,8 @@ local function model_flags(model, add, leave_out)
   add("attention-dropout", h.dropout and 0.1 or 0.0)
   if (h.mtp_layers or 0) > 0 then add("mtp-num-layers", h.mtp_layers) end
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
-    "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "mixer", "encoder_function_list",
-    "head_bias" } do
+    "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "layer_fields", "mixer",
+    "parallel_mixer", "head_gate", "encoder_function_list", "head_bias" } do
     if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: not exported", name) end
   end
   if (h.attention_bias ~= nil and h.attention_bias or h.bias or false) ~= (h.bias or false)
