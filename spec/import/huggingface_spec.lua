@@ -22,6 +22,14 @@ local function message(config)
   return tostring(raised)
 end
 
+-- The refusal of a plan.
+local function message_of_plan(m, plan)
+  plan.seq, plan.micro_batches = 4096, 1
+  local ok, raised = pcall(estimate.new, { model = m, cluster = "dgx_h100", plan = plan })
+  assert.is_false(ok)
+  return tostring(raised)
+end
+
 local models = {}
 local function model(name, published, source, config)
   models[#models + 1] = { name = name, published = published, source = source, config = config }
@@ -372,6 +380,95 @@ add_all {
     hybrid_override_pattern = "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-" } },
 }
 
+-- Layers of other mixers, or of different widths.
+local function indices(from, to)
+  local list = {}
+  for i = from, to do list[#list + 1] = tostring(i) end
+  return table.concat(list, ",")
+end
+
+--- The list `unit`, n times.
+local function times(n, unit)
+  local list = {}
+  for _ = 1, n do table.move(unit, 1, #unit, #list + 1, list) end
+  return list
+end
+
+local lfm2_layers = times(24, { "conv" })
+for _, i in ipairs { 3, 7, 11, 15, 19, 22 } do lfm2_layers[i] = "full_attention" end
+
+add_all {
+  { "lfm2-1.2b", 1170340608, nil, { model_type = "lfm2", hidden_size = 2048, block_ff_dim = 12288,
+    block_auto_adjust_ff_dim = true, block_ffn_dim_multiplier = 1.0, block_multiple_of = 256, conv_L_cache = 3,
+    conv_bias = false, full_attn_idxs = { 2, 5, 8, 10, 12, 14 }, num_hidden_layers = 16, num_attention_heads = 32,
+    num_key_value_heads = 8, vocab_size = 65536 } },
+  { "lfm2-8b-a1b", 8339929856, nil, { model_type = "lfm2_moe", hidden_size = 2048, intermediate_size = 7168,
+    moe_intermediate_size = 1792, num_hidden_layers = 24, num_dense_layers = 2, num_experts = 32, num_experts_per_tok
+    = 4, num_attention_heads = 32, num_key_value_heads = 8, conv_L_cache = 3, conv_bias = false, vocab_size = 65536,
+    tie_embedding = true, layer_types = lfm2_layers } },
+  { "falcon-h1-0.5b", 521411104, nil, { model_type = "falcon_h1", hidden_size = 1024, intermediate_size = 2048,
+    num_hidden_layers = 36, num_attention_heads = 8, num_key_value_heads = 2, head_dim = 64, vocab_size = 32784,
+    mamba_d_ssm = 1536, mamba_n_heads = 24, mamba_d_head = 64, mamba_n_groups = 1, mamba_d_state = 128, mamba_d_conv
+    = 4, mamba_expand = 2, mamba_chunk_size = 128, mamba_rms_norm = false, mamba_norm_before_gate = false,
+    mamba_conv_bias = true, mamba_proj_bias = false, projectors_bias = false, tie_word_embeddings = false } },
+  { "minimax-text-01", 456089655296, "by hand; its model card: 456B", { model_type = "minimax_text_01",
+    hidden_size = 6144, intermediate_size = 9216, num_hidden_layers = 80, num_attention_heads = 64,
+    num_key_value_heads = 8, head_dim = 128, rotary_dim = 64, num_local_experts = 32, num_experts_per_tok = 2,
+    attn_type_list = times(10, { 0, 0, 0, 0, 0, 0, 0, 1 }), shared_intermediate_size = 0, vocab_size = 200064,
+    tie_word_embeddings = false } },
+  { "ring-mini-linear-2.0", 16423443456, "by hand; its model card: 16.4B", { model_type = "bailing_moe_linear",
+    first_k_dense_replace = 1, head_dim = 128, hidden_size = 2048, intermediate_size = 5120, layer_group_size = 5,
+    linear_silu = false, moe_intermediate_size = 512, moe_shared_expert_intermediate_size = 512, n_group = 8,
+    topk_group = 4, num_attention_heads = 16, num_experts = 256, num_experts_per_tok = 8, num_hidden_layers = 20,
+    num_key_value_heads = 4, num_nextn_predict_layers = 0, num_shared_experts = 1, partial_rotary_factor = 0.5,
+    use_qk_norm = true, use_qkv_bias = false, use_bias = false, vocab_size = 157184, tie_word_embeddings = false } },
+  { "ring-flash-linear-2.0", 104181657600, "by hand; its model card: 104.2B", { model_type =
+    "bailing_moe_linear", first_k_dense_replace = 1, head_dim = 128, hidden_size = 4096, intermediate_size = 9216,
+    layer_group_size = 8, linear_silu = false, moe_intermediate_size = 1024, moe_shared_expert_intermediate_size =
+    1024, n_group = 8, topk_group = 4, num_attention_heads = 32, num_experts = 256, num_experts_per_tok = 8,
+    num_hidden_layers = 32, num_key_value_heads = 4, num_shared_experts = 1, partial_rotary_factor = 0.5, use_qk_norm
+    = true, vocab_size = 157184, tie_word_embeddings = false } },
+  { "kimi-linear-48b", 49122675072, "by hand; its model card: 48B", { model_type = "kimi_linear", q_lora_rank =
+    json.null, mla_use_nope = true, num_expert_group = 1, topk_group = 1, moe_layer_freq = 1, tie_word_embeddings =
+    false, hidden_size = 2304, num_hidden_layers = 27, vocab_size = 163840, num_attention_heads = 32,
+    num_key_value_heads = 32, head_dim = 72, kv_lora_rank = 512, qk_nope_head_dim = 128, qk_rope_head_dim = 64,
+    v_head_dim = 128, num_experts = 256, num_experts_per_token = 8, num_shared_experts = 1, moe_intermediate_size =
+    1024, first_k_dense_replace = 1, intermediate_size = 9216, linear_attn_config = { full_attn_layers = { 4, 8, 12,
+    16, 20, 24, 27 }, kda_layers = { 1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 23, 25, 26 },
+    head_dim = 128, num_heads = 32, short_conv_kernel_size = 4 } } },
+  { "step3", 316294538240, "by hand; its model card: 316B without vision", { model_type = "step3_vl", text_config
+    = { model_type = "step3_text", hidden_size = 7168, intermediate_size = 18432, num_attention_heads = 64,
+    num_attention_groups = 1, num_hidden_layers = 61, vocab_size = 128815, moe_intermediate_size = 5120,
+    moe_num_experts = 48, moe_top_k = 3, share_expert_dim = 5120, share_q_dim = 2048, head_dim = 256, moe_layers_enum
+    = indices(4, 59) } } },
+  { "step-3.5-flash", 196956118272, "by hand; its model card: 196B", { model_type = "step3p5", hidden_size =
+    4096, intermediate_size = 11264, num_hidden_layers = 45, num_attention_heads = 64, num_attention_groups = 8,
+    head_dim = 128, vocab_size = 128896, use_head_wise_attn_gate = true, sliding_window = 512, moe_num_experts = 288,
+    moe_top_k = 8, moe_intermediate_size = 1280, share_expert_dim = 1280, moe_layers_enum = indices(3, 44),
+    layer_types = times(12, { "full_attention", "sliding_attention", "sliding_attention", "sliding_attention" }),
+    attention_other_setting = { attention_type = "sliding_attention", num_attention_heads = 96, num_attention_groups
+    = 8, head_dim = 128 }, partial_rotary_factors = times(12, { 0.5, 1.0, 1.0, 1.0 }), num_nextn_predict_layers = 3 }
+    },
+  { "mimo-v2-flash", 308778768832, "by hand; its model card: 309B", { model_type = "mimo_v2_flash", vocab_size =
+    152576, hidden_size = 4096, num_hidden_layers = 48, num_attention_heads = 64, num_key_value_heads = 4, head_dim =
+    192, v_head_dim = 128, swa_num_attention_heads = 64, swa_num_key_value_heads = 8, swa_head_dim = 192,
+    swa_v_head_dim = 128, partial_rotary_factor = 0.334, sliding_window = 128, sliding_window_size = 128,
+    hybrid_layer_pattern = { 0, 1, 1, 1, 1, 0, table.unpack(times(7, { 1, 1, 1, 1, 1, 0 })) }, moe_layer_freq = { 0,
+    table.unpack(times(47, { 1 })) }, add_swa_attention_sink_bias = true, add_full_attention_sink_bias = false,
+    intermediate_size = 16384, n_routed_experts = 256, num_experts_per_tok = 8, moe_intermediate_size = 2048,
+    n_shared_experts = json.null, n_group = 1, topk_group = 1, attention_bias = false, tie_word_embeddings = false }
+    },
+  { "longcat-flash", 560664958976, "by hand; its model card: 560B", { model_type = "longcat_flash", hidden_size =
+    6144, ffn_hidden_size = 12288, expert_ffn_hidden_size = 2048, num_layers = 28, num_attention_heads = 64,
+    n_routed_experts = 512, zero_expert_num = 256, moe_topk = 12, q_lora_rank = 1536, kv_lora_rank = 512,
+    qk_nope_head_dim = 128, qk_rope_head_dim = 64, v_head_dim = 128, vocab_size = 131072, attention_bias = false,
+    router_bias = false } },
+  { "falcon-h1-34b", 33642221312, "by hand; its hub page: 33.6B", { model_type = "falcon_h1", hidden_size = 5120,
+    intermediate_size = 21504, num_hidden_layers = 72, num_attention_heads = 20, num_key_value_heads = 4, head_dim =
+    128, vocab_size = 261120, mamba_d_ssm = 4096, mamba_n_heads = 32, mamba_d_head = 128, mamba_n_groups = 2,
+    mamba_d_state = 256, mamba_rms_norm = false, tie_word_embeddings = false } },
+}
+
 local function changed(name, changes)
   for _, m in ipairs(models) do
     if m.name == name then
@@ -416,7 +513,8 @@ describe("a Hugging Face configuration", function()
       "starcoder2-7b", "command-r-plus", "stablelm-2-1_6b", "gpt-j-6b", "glm-4-9b-0414", "glm-4-32b-0414", "dbrx",
       "ernie-4.5-0.3b", "chatglm-6b", "chatglm3-6b", "baichuan-7b", "baichuan-13b", "seed-oss-36b", "t5-small",
       "hunyuan-a13b", "exaone-4.0-32b",
-      "t5-11b", "flan-t5-xl", "vit-b-16", "vit-l-16", "mamba-2.8b", "mamba2-2.7b", "jamba-v0.1" } do
+      "t5-11b", "flan-t5-xl", "vit-b-16", "vit-l-16", "mamba-2.8b", "mamba2-2.7b", "jamba-v0.1", "lfm2-1.2b",
+      "lfm2-8b-a1b", "falcon-h1-0.5b" } do
       for _, m in ipairs(models) do
         if m.name == name then assert.equal(m.published, architecture.parameters(built(m.config)), name) end
       end
@@ -535,6 +633,13 @@ describe("a Hugging Face configuration", function()
     assert.same({ "'vision_config' is ignored: only the language model is estimated" }, m.notes)
   end)
 
+  it("notes fields that no reader asks for, if they turn something on", function()
+    local m = built(changed("qwen3-8b", { new_block_width = 64, new_gate = false, new_rank = 0, bos_token_id = 1,
+      rms_norm_eps = 1e-6, router_aux_loss_coef = 0.001, attn_res_layers = { 1, 2 } }))
+    assert.same({ "fields without effect on the estimate: attn_res_layers = …, new_block_width = 64" }, m.notes)
+    assert.same({}, built(changed("qwen3-8b", {})).notes)
+  end)
+
   it("notes dropout and multi-token prediction under each of their names", function()
     local m = built(changed("seed-oss-36b", { attention_dropout = 0.1, residual_dropout = 0.1 }))
     assert.same({ "without dropout (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of the "
@@ -589,7 +694,7 @@ describe("a Hugging Face configuration", function()
     for letter in config.hybrid_override_pattern:gmatch "." do
       table.insert(config.layers_block_type, names[letter])
     end
-    config.hybrid_override_pattern = nil
+    config.hybrid_override_pattern, config.num_hidden_layers = nil, json.null -- as transformers 5 writes them
     assert.equal(architecture.parameters(built(changed("nemotron-h-8b", {}))), architecture.parameters(built(config)))
   end)
 
@@ -601,8 +706,61 @@ describe("a Hugging Face configuration", function()
     assert.equal(architecture.parameters(built(changed("deepseek-v3", {}))), architecture.parameters(built(config)))
     local m = built(changed("qwen3-30b-a3b", { mlp_only_layers = { 0, 1 } }))
     assert.same({ 2, 1 }, { m.hyper.first_dense_layers, m.hyper.moe_every })
-    assert.matches("field 'mlp_only_layers': must name all 48 layers; the dense ones first, then experts in each n-th",
-      message(changed("qwen3-30b-a3b", { mlp_only_layers = { 0, 7 } })), 1, true)
+    m = built(changed("qwen3-30b-a3b", { mlp_only_layers = { 0, 7 } }))
+    assert.same({ 0, 1, { 1, 8 } }, { m.hyper.first_dense_layers, m.hyper.moe_every, m.hyper.dense_layers })
+    local h = m.hyper.hidden
+    local dense, sparse = 3 * h * 6144, h * 128 + 128 * 3 * h * 768
+    assert.equal(architecture.parameters(built(changed("qwen3-30b-a3b", {}))) + 2 * (dense - sparse),
+      architecture.parameters(m))
+    assert.matches("field 'mlp_layer_types': must name all 61 layers, got 2",
+      message(changed("deepseek-v3", { mlp_layer_types = { "dense", "sparse" } })), 1, true)
+  end)
+
+  it("may give each layer widths of its own, or leave out a block", function()
+    local blocks = { { attention = { n_heads_in_group = 8 }, ffn = { ffn_mult = 5.25 } },
+      { attention = { no_op = true }, ffn = { ffn_mult = 1.3125 } },
+      { attention = { n_heads_in_group = 16 }, ffn = { no_op = true } } }
+    local config = { model_type = "nemotron-nas", hidden_size = 8192, num_hidden_layers = 3, num_attention_heads = 64,
+      num_key_value_heads = json.null, vocab_size = 128256, intermediate_size = json.null, block_configs = blocks }
+    local m, h = built(config), 8192
+    assert.equal(2 * 128256 * h + h -- embedding, head and last norm
+      + 2 * h + 2 * h * h + 2 * h * 8 * 128 + 3 * h * 28672 -- all of layer 1
+      + h + 3 * h * 7168 -- the MLP of layer 2
+      + h + 2 * h * h + 2 * h * 4 * 128, architecture.parameters(m)) -- the attention of layer 3
+    assert.matches("tp = 3 must divide layer 2: ffn = 7168", message_of_plan(m, { tp = 3 }), 1, true)
+    blocks[2].ffn = { replace_with_linear = true }
+    assert.matches("field 'block_configs': layer 2: 'ffn' is replaced by a linear layer; ett does not have it",
+      message(config), 1, true)
+  end)
+
+  it("of Step-3.5 has more heads in its layers with a window", function()
+    local m, heads = built(changed("step-3.5-flash", {})), {}
+    local c = architecture.configuration(m.hyper, { tp = 2, micro_batch = 1, seq = 4096 })
+    for i = 2, 4 do
+      for _, item in ipairs(architecture.operations(m.layers[i], c)) do
+        if item.name == "flash_attention" then heads[#heads + 1] = { item.shape.heads, item.shape.window or 0 } end
+      end
+    end
+    assert.same({ { 32, 0 }, { 48, 512 }, { 48, 512 } }, heads)
+    assert.same({ "dense, full attention, rotary_fraction 0.5", "dense, window, head_dim 128, heads 96, kv_heads 8",
+      "sparse, window, head_dim 128, heads 96, kv_heads 8" },
+      { m.layers[2].name, m.layers[3].name, m.layers[4].name })
+  end)
+
+  it("of MiMo-V2 has values narrower than keys, and sinks where it has a window", function()
+    local m, found = built(changed("mimo-v2-flash", {})), {}
+    local c = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 })
+    for i = 2, 3 do
+      for _, item in ipairs(architecture.operations(m.layers[i], c)) do
+        if item.operator then found[i .. item.name] = item.shape end
+      end
+    end
+    assert.same({ 192, 128, 4 }, { found["2flash_attention"].head_dim, found["2flash_attention"].value_dim,
+      found["2flash_attention"].kv_heads })
+    assert.equal(64 * 192 + 8 * (192 + 128), found["3linear_qkv"].out_features)
+    assert.equal(64 * 128, found["3linear_proj"].in_features)
+    assert.is_nil(found["2attention_sinks"])
+    assert.is_not_nil(found["3attention_sinks"])
   end)
 
   it("reads the rotated part of a head where transformers 5 states it", function()
@@ -624,9 +782,14 @@ describe("a Hugging Face configuration", function()
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)
     assert.matches("'clip' is a pair of encoders;", message { model_type = "clip" }, 1, true)
-    assert.matches("'minimax_m1' is a model with lightning attention;", message { model_type = "minimax_m1" }, 1, true)
-    assert.matches("'step3_vl' is a model with multi-matrix factorization attention;",
-      message { model_type = "step3_vl", text_config = { hidden_size = 8 } }, 1, true)
+    assert.matches("field 'attn_res_block_size' means attention over the residuals of blocks of layers; ett does not "
+      .. "have it", message(changed("kimi-linear-48b", { attn_res_block_size = 12 })), 1, true)
+    assert.matches("field 'linear_attn_config' must have num_heads and head_dim",
+      message(changed("kimi-linear-48b", { linear_attn_config = json.null })), 1, true)
+    assert.matches("field 'projectors_bias' must equal mamba_proj_bias",
+      message(changed("falcon-h1-0.5b", { projectors_bias = true })), 1, true)
+    assert.matches("field 'hybrid_layer_pattern' must have 0 or 1 for each layer",
+      message(changed("mimo-v2-flash", { num_hidden_layers = 47 })), 1, true)
     assert.matches("field 'swa_num_key_value_heads' means windowed layers with heads of their own; "
       .. "ett does not have them",
       message(changed("qwen3-8b", { swa_num_key_value_heads = 4 })), 1, true)

@@ -10,6 +10,7 @@ local json = require "ett.json"
 local max_layers = require("ett.model.hyper").fields.layers.most
 local schema = require "ett.base.schema"
 local types = require "ett.import.huggingface_types"
+local watch = require "ett.import.huggingface_unread"
 
 local huggingface = {}
 
@@ -18,18 +19,19 @@ local common = {
   layers = { "num_hidden_layers", "n_layer", "num_layers", "n_layers" },
   hidden = { "hidden_size", "n_embd", "d_model", "n_embed" },
   heads = { "num_attention_heads", "n_head", "num_heads", "n_heads" },
-  kv_heads = { "num_key_value_heads" },
+  kv_heads = { "num_key_value_heads", "num_attention_groups" },
   head_dim = { "head_dim" },
   ffn = { "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size" },
   vocab = { "vocab_size", "padded_vocab_size" },
-  tied_embeddings = { "tie_word_embeddings" },
+  tied_embeddings = { "tie_embedding", "tie_word_embeddings" },
   max_positions = { "max_position_embeddings", "n_positions" },
   window = { "sliding_window" },
-  experts = { "num_local_experts", "num_experts", "n_routed_experts" },
-  top_k = { "num_experts_per_tok", "moe_topk" },
-  moe_ffn = { "moe_intermediate_size" },
+  experts = { "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts" },
+  top_k = { "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k" },
+  moe_ffn = { "moe_intermediate_size", "expert_ffn_hidden_size" },
   shared_experts = { "n_shared_experts", "num_shared_expert", "num_shared_experts" },
-  shared_ffn = { "shared_expert_intermediate_size", "shared_intermediate_size" },
+  shared_ffn = { "shared_expert_intermediate_size", "shared_intermediate_size",
+    "share_expert_dim" },
   first_dense_layers = { "first_k_dense_replace", "num_dense_layers" },
   moe_every = { "decoder_sparse_step", "interleave_moe_layer_step" },
   rotary_fraction = { "rotary_pct", "partial_rotary_factor" },
@@ -46,7 +48,8 @@ local common = {
 local booleans = { tied_embeddings = true, parallel_block = true, attention_bias = true, mlp_bias = true, bias = true,
   qkv_bias = true }
 
-local mixture = { "experts", "top_k", "moe_ffn", "shared_experts", "shared_ffn", "first_dense_layers", "moe_every" }
+local mixture = { "experts", "top_k", "moe_ffn", "shared_experts", "shared_ffn", "first_dense_layers", "moe_every",
+  "dense_layers" }
 local latent = { "q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" }
 
 --- The part of a configuration that describes the language model; multi-modal models nest it. Also returns the key of
@@ -122,9 +125,9 @@ local structures = {
   num_global_key_value_heads = "full-attention layers with heads of their own",
 }
 
-local function check_structures(config, found)
+local function check_structures(config, known, found)
   for _, key in ipairs(schema.keys(structures)) do
-    local value = config[key]
+    local value = not (known.expresses and known.expresses[key]) and config[key]
     if value == true or type(value) == "number" and value > 0 or type(value) == "table" and next(value) then
       found[#found + 1] = ("field '%s' means %s; ett does not have them"):format(key, structures[key])
     end
@@ -170,12 +173,16 @@ local function read_common(config, hyper, found)
   for _, name in ipairs { "moe_ffn", "shared_ffn", "q_lora_rank" } do
     if hyper[name] == 0 then hyper[name] = nil end -- 0 means "none"
   end
+  return from
+end
+
+--- Reports fields that no model can do without; `from` as returned by read_common.
+local function check_needed(hyper, from, found)
   for _, name in ipairs { "heads", "hidden", "layers", "vocab" } do
     if not from[name] and hyper[name] == nil then
       found[#found + 1] = ("missing field '%s' (a positive integer)"):format(table.concat(common[name], "' or '"))
     end
   end
-  return from
 end
 
 --- The sliding window, and the layers that have it.
@@ -239,22 +246,25 @@ local function read_expert_layers(config, hyper, found)
     field = type(config[key]) == "table" and #config[key] > 0 and key or nil
     return field and config[key]
   end
+  local named = type(config.moe_layers_enum) == "string" and config.moe_layers_enum -- "4,5,6": counted from 0
+  if named then
+    for i = 1, hyper.layers do list[i] = false end
+    for i in named:gmatch "%d+" do if list[tonumber(i) + 1] ~= nil then list[tonumber(i) + 1] = true end end
+  end
   local given = is_table "mlp_layer_types"
   for i, kind in ipairs(given or {}) do list[i] = kind == "sparse" end
   given = not given and is_table "moe_layer_freq" or nil
   for i, one in ipairs(given or {}) do list[i] = one == 1 end
-  given = #list == 0 and is_table "mlp_only_layers" or nil
+  given = not named and #list == 0 and is_table "mlp_only_layers" or nil
   if given then
     local every = hyper.moe_every or 1
     for i = 1, hyper.layers do list[i] = i % every == 0 end
     for _, i in ipairs(given) do if list[i + 1] ~= nil then list[i + 1] = false end end
   end
   if #list == 0 then return end
-  local exact
-  hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
-  if not exact or #list ~= hyper.layers then
-    found[#found + 1] = ("field '%s': must name all %d layers; the dense ones first, then experts in each n-th")
-      :format(field, hyper.layers)
+  hyper.first_dense_layers, hyper.moe_every, hyper.dense_layers = expert_layers(list)
+  if #list ~= hyper.layers then
+    found[#found + 1] = ("field '%s': must name all %d layers, got %d"):format(field, hyper.layers, #list)
   end
 end
 
@@ -313,27 +323,36 @@ function huggingface.hyper(config, label)
   local key
   config, key = text_part(config, label, notes)
   local kind, known = type_of(config, label)
+  local unread
+  config, unread = watch(config)
   for name, value in pairs(known[2] or {}) do hyper[name] = value end
   if key then add_defaults(config, kind, key, hyper, notes) end
-  read_common(config, hyper, found)
-  check_structures(config, found)
+  local from = read_common(config, hyper, found)
+  check_structures(config, known, found)
   check_activation(config, found)
   local functions = config.encoder_function_list
   if functions ~= nil and functions ~= json.null then hyper.encoder_function_list = functions end
   local name = known[1]
   if known.read then known.read(config, hyper, notes, found) end
+  check_needed(hyper, from, found)
   if hyper.experts then read_expert_layers(config, hyper, found) end
   if #found > 0 then error_module.raise("model", "%s: %s", label, table.concat(found, "; ")) end
   name = hyper.architecture or name
   hyper.architecture = nil
   if name ~= "mixtral" and not hyper.keep_mixture then for _, field in ipairs(mixture) do hyper[field] = nil end end
+  local values = hyper.keep_value_dim and hyper.v_head_dim
   if not known.latent then for _, field in ipairs(latent) do hyper[field] = nil end end
-  hyper.keep_mixture = nil
+  hyper.v_head_dim = hyper.v_head_dim or values or nil
+  hyper.keep_mixture, hyper.keep_value_dim = nil, nil
   if hyper.position ~= "learned" and not known.learned then hyper.max_positions = nil end
   if hyper.rotary_fraction == 1 then hyper.rotary_fraction = nil end
   read_window(config, hyper)
   read_nope(config, hyper, known.nope)
   add_notes(config, hyper, notes)
+  local others = unread()
+  if #others > 0 then
+    notes[#notes + 1] = ("fields without effect on the estimate: %s"):format(table.concat(others, ", "))
+  end
   return name, hyper, notes, kind
 end
 

@@ -1,14 +1,25 @@
 --- Hugging Face model types with state-space or linear-attention layers, and encoders.
 --
--- Returns a function that fills the table of ett.import.huggingface_types; its argument `add` registers one type.
+-- hybrids.register fills the table of ett.import.huggingface_types; its argument `add` registers one type.
 local max_layers = require("ett.model.hyper").fields.layers.most
 
-local function number(value) return type(value) == "number" and value or nil end
+local hybrids = {}
+
+--- The value if it is a number, else nil.
+function hybrids.number(value) return type(value) == "number" and value or nil end
+local number = hybrids.number
+
+--- Routers that choose groups of experts first.
+function hybrids.groups(config, hyper)
+  if (number(config.n_group) or 1) > 1 then
+    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
+  end
+end
 
 local function text_is(value, wanted) return type(value) == "string" and value == wanted end
 
 --- Mamba's fields under the names used by hybrids.
-local function mamba(config, hyper)
+function hybrids.mamba(config, hyper)
   local expand = number(config.mamba_expand) or 2
   hyper.ssm_inner = number(hyper.hidden) and math.floor(expand * hyper.hidden)
   hyper.ssm_state, hyper.conv_kernel = number(config.mamba_d_state), number(config.mamba_d_conv)
@@ -19,15 +30,17 @@ local function mamba(config, hyper)
     hyper.ssm_head_dim = hyper.ssm_inner // hyper.ssm_heads
   end
 end
+local mamba = hybrids.mamba
 
 --- A list of layer kinds: attention for the layers (counted from 0) that is_attention accepts, `other` for the rest.
-local function kinds(layers, other, is_attention)
+function hybrids.kinds(layers, other, is_attention)
   local list = {}
   for i = 1, math.min(number(layers) or 0, max_layers) do
     list[i] = is_attention(i - 1) and "full_attention" or other
   end
   return #list > 0 and list or nil
 end
+local kinds = hybrids.kinds
 
 local function jamba(config, hyper, _, found)
   mamba(config, hyper)
@@ -83,6 +96,7 @@ local function nemotron_h(config, hyper, _, found)
   for letter in (type(pattern) == "string" and pattern or ""):gmatch "." do
     list[#list + 1] = letters[letter] or "?"
   end
+  if hyper.layers == nil and #list > 0 then hyper.layers = #list end -- transformers 5 writes null
   if #list == 0 or #list ~= hyper.layers or table.concat(list, " "):find("?", 1, true) then
     found[#found + 1] = "field 'hybrid_override_pattern' must have a letter M, -, * or E for each layer"
     return
@@ -157,7 +171,7 @@ local function t5(config, hyper)
   if config.is_gated_act ~= nil then hyper.gated_mlp = config.is_gated_act == true end
 end
 
-return function(add)
+function hybrids.register(add)
   add("jamba", "mixtral", { tied_embeddings = false }, { read = jamba })
   add("bamba", "llama", nil, { read = bamba })
   add("granitemoehybrid", "mixtral", nil, { read = bamba })
@@ -172,3 +186,5 @@ return function(add)
   add("vit", "encoder", { vocab = 1000 }, { read = vit, learned = true })
   add("t5 mt5 umt5", "encoder_decoder", { tied_embeddings = true }, { read = t5 })
 end
+
+return hybrids

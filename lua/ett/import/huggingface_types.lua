@@ -2,6 +2,8 @@
 --
 -- The defaults are those of the transformers library's configuration classes
 -- (src/transformers/models/*/configuration_*.py). Specs compare parameter counts with published ones.
+local hybrids = require "ett.import.huggingface_hybrids"
+
 local types = {}
 
 -- An entry: { architecture, default hyper-parameters, read = function(config, hyper, notes, found) }.
@@ -14,7 +16,7 @@ local function add(names, architecture, unsaid, more)
   for name in names:gmatch "%S+" do known[name] = entry end
 end
 
-local function number(value) return type(value) == "number" and value or nil end
+local number, groups = hybrids.number, hybrids.groups
 
 --- RMS norm, rotary positions, gated MLP.
 add("llama mistral ministral phi3 phi3_v phi4mm yi internlm2 granite exaone", "llama")
@@ -135,13 +137,6 @@ add("llama4_text", "mixtral", { shared_experts = 1 }, { nope = "full layers", re
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
 end })
 
---- Routers that choose groups of experts first.
-local function groups(config, hyper)
-  if (number(config.n_group) or 1) > 1 then
-    hyper.expert_groups, hyper.top_groups = number(config.n_group), number(config.topk_group)
-  end
-end
-
 add("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite", "mixtral", nil, { latent = true, read = function(config, hyper,
   notes, found)
   local every = number(config.moe_layer_freq)
@@ -258,10 +253,12 @@ add("minicpm3", "llama", { tied_embeddings = true }, { latent = true, read = fun
     hyper.v_head_dim = hyper.hidden // hyper.heads
   end
 end })
-require "ett.import.huggingface_hybrids"(add)
+hybrids.register(add)
+require "ett.import.huggingface_layers"(add)
 
 --- Default model type of the language model inside multi-modal models.
-types.text_of = { gemma3 = "gemma3_text", kimi_k25 = "kimi_k2", kimi_vl = "deepseek_v3", qwen3_5 = "qwen3_5_text",
+types.text_of = { step3_vl = "step3_text", step3p7 = "step3p5", lfm2_vl = "lfm2", kimi_k3 = "kimi_linear",
+  gemma3 = "gemma3_text", kimi_k25 = "kimi_k2", kimi_vl = "deepseek_v3", qwen3_5 = "qwen3_5_text",
   qwen3_5_moe = "qwen3_5_moe_text", qwen3_vl = "qwen3_vl_text", qwen3_vl_moe = "qwen3_vl_moe_text",
   llava = "llama", llava_next = "llama", llama4 = "llama4_text", mistral3 = "mistral", idefics3 = "llama",
   paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2", video_llava = "llama", vipllama = "llama" }
@@ -289,16 +286,10 @@ for names, why in pairs {
   ["rwkv rwkv7 recurrent_gemma"] = "a recurrent model",
   zamba2 = "a hybrid whose attention layers share weights",
   ["mllama mllama_text_model"] = "a model with cross-attention layers",
-  ["minimax minimax_m1 minimax_text_01 bailing_moe_linear bailing_moe_v2_5"] = "a model with lightning attention",
-  kimi_linear = "a model with Kimi delta attention",
   ["gemma3n gemma3n_text gemma4 gemma4_text"] = "a model with an embedding for each layer",
-  ["step3_vl step3_text"] = "a model with multi-matrix factorization attention",
   ["ernie4_5_moe_vl ernie4_5_vl_moe"] = "a model with separate experts for text and images",
-  ["falcon_h1 hymba"] = "a model with attention and Mamba side by side in each layer",
-  ["lfm2 lfm2_moe lfm2_vl"] = "a model with short convolutions in place of attention",
-  ["nemotron-nas deci"] = "a model whose layers all differ",
-  ["mimo_v2_flash step3p5 laguna"] = "a model whose layers differ in their heads",
-  ["longcat_flash"] = "a model with two attention blocks in each layer",
+  hymba = "a model with attention and Mamba side by side in each layer",
+  laguna = "a model whose layers differ in their heads",
   deepseek_v4 = "a model with compressed attention and several residual streams",
 } do
   for name in names:gmatch "%S+" do types.refused[name] = why end

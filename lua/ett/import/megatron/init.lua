@@ -124,15 +124,11 @@ local function layers_of(args, name, layers, meant)
   return list
 end
 
---- --moe-layer-freq sets first_dense_layers and moe_every.
+--- --moe-layer-freq sets first_dense_layers and moe_every, or dense_layers.
 local function set_expert_layers(hyper, args)
   local list = layers_of(args, "moe-layer-freq", hyper.layers, function(i, every) return i % every == 0 end)
   if not list then return end
-  local exact
-  hyper.first_dense_layers, hyper.moe_every, exact = expert_layers(list)
-  if not exact then
-    args:note("--moe-layer-freq: modelled with experts in the last layer of each group of %d", hyper.moe_every)
-  end
+  hyper.first_dense_layers, hyper.moe_every, hyper.dense_layers = expert_layers(list)
 end
 
 local function set_experts(hyper, args)
@@ -388,7 +384,9 @@ local function read(path, plan, hyper)
   for word, value in pairs(overlaid(plan or {}, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
-  if hyper and (hyper.first_dense_layers or hyper.moe_every) then args.given["moe-layer-freq"] = nil end
+  if hyper and (hyper.first_dense_layers or hyper.moe_every or hyper.dense_layers) then
+    args.given["moe-layer-freq"] = nil
+  end
   local own, architecture = hyper_of(args)
   own = overlaid(own, hyper)
   if own.vocab == nil then
