@@ -30,6 +30,14 @@ $ ett show-example own_operator | tail -n 1
 ett: note: it needs the files of its folder: cp -r '...examples/own_operator' .
 ...
 
+$ ett show-example planning | head -1; ett show-example planning/best_plan | grep -c '^. ett'; ett list-examples | grep -o '^  planning .*'; ett show-example own_operator/relu2 | head -1; ett show-example ../examples/planning/best_plan.md
+# Planning questions
+1
+  planning             Planning questions
+...
+ett: show-example: no example '../examples/planning/best_plan.md'; `ett list-examples` lists them
+?2
+
 $ ett show-example
 ett: show-example: expected one NAME; `ett list-examples` lists them
 ?2

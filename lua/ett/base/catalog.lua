@@ -38,6 +38,26 @@ local function describe(kind, entry)
   return described
 end
 
+--- Folders of pages among the examples: each has a README.md in place of a script.
+local function page_folders()
+  local lfs, list = require "lfs", {}
+  for _, root in ipairs(find.roots()) do
+    local folder, names = root .. "/examples", {}
+    if lfs.attributes(folder, "mode") == "directory" then
+      for name in lfs.dir(folder) do names[#names + 1] = name end
+    end
+    for _, name in ipairs(names) do
+      local path = ("%s/%s/README.md"):format(folder, name)
+      if name:match "^[%w_]" and lfs.attributes(path, "mode") == "file"
+        and not lfs.attributes(("%s/%s/init.lua"):format(folder, name)) then
+        local title = require("ett.io").read(path) or ""
+        list[#list + 1] = { name = name, path = path, summary = title:match "^#%s*([^\n]*)" }
+      end
+    end
+  end
+  return list
+end
+
 --- Every file of a kind: list of {name, path, summary, aliases?, source?, fault?}, sorted.
 ---@param kind string
 function catalog.list(kind)
@@ -48,6 +68,11 @@ function catalog.list(kind)
   end
   local list = {}
   for i, entry in ipairs(find.list(folder)) do list[i] = describe(kind, entry) end
+  if kind == "examples" then
+    local pages = page_folders()
+    table.move(pages, 1, #pages, #list + 1, list)
+    table.sort(list, function(a, b) return a.name < b.name end)
+  end
   return list
 end
 
