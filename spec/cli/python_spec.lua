@@ -103,6 +103,54 @@ print("clusters" if "dgx_h100" in ett.list("clusters") else "none")
     assert.matches("clusters\n$", output)
   end)
 
+  it("finds files of your own in `path`, and reads them again in each call", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett, os
+os.makedirs("own/more")
+os.makedirs("own/clusters")
+operator = """local op = { name = "%s", summary = "x", schema = { tokens = "count" } }
+function op.shape(c) return { tokens = c.micro_batch * c.seq } end
+function op.flops(s) return 1.0 * s.tokens end
+function op.bytes(s) return %g * s.tokens end
+return op
+"""
+cluster = """return { name = "lab", summary = "x", source = "x", gpus_per_node = 8, profile = { base = "perlmutter" },
+  device = { name = "d", source = "x", peak_flops = { fp16 = 3e14, bf16 = 3e14 }, memory_bytes = 80e9,
+    memory_bandwidth = %g, multiprocessors = 108 },
+  links = { intra = { bandwidth = 200e9, source = "x" },
+    inter = { bandwidth_per_gpu = 20e9, bandwidth_per_node = 160e9, source = "x" } } }
+"""
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+def step(path, name="slow"):
+    return ett.predict("llama", "lab", hidden=256, layers=2, heads=4, vocab=1000, seq=1024, micro_batches=1,
+                       encoder_function_list=["rms_norm", "linear_qkv", "flash_attention", "linear_proj", name],
+                       path=path)["step_seconds"]
+write("own/slow.lua", operator % ("slow", 1e6))
+write("own/clusters/lab.lua", cluster % 1e12)
+first = step("own")
+write("own/slow.lua", operator % ("slow", 2e6))
+second = step(["own"])
+write("own/clusters/lab.lua", cluster % 2e12)
+third = step("own")
+write("own/more/slower.lua", operator % ("slower", 8e6))
+fourth = step(["own", "own/more"], "slower")
+print(first < second, third < second, fourth > third)
+print("lab" in ett.list("clusters", path="own"), "lab" in ett.list("clusters"))
+for path in "nowhere", 5, [5]:
+    try:
+        step(path)
+        print("no error")
+    except ett.Error as error:
+        print(error)
+]]
+    assert.equal(0, status, output)
+    assert.equal("True True True\nTrue False\n--path: 'nowhere' is not a folder\n"
+      .. "predict: argument 'path' must be a list, got 5\npredict: argument 'path' must be a string, got 5\n", output)
+  end)
+
   it("may be called by several threads, one after another", function()
     if missing then pending(missing) return end
     local output, status = python [[

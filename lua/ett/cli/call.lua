@@ -1,5 +1,6 @@
 --- Entry point for other languages: a function's name and JSON arguments in, JSON out (runtime/host/ett.h).
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local fields = require "ett.cli.fields"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
@@ -49,12 +50,21 @@ end
 --- The names of a kind. `kind`: "models", "clusters", "schedules", …
 function functions.list(arguments)
   local given = schema.check(arguments, { kind = "string" }, "list")
-  local folders = require("ett.base.find").folders
+  local folders = find.folders
   if not folders[given.kind] then
     error_module.raise("argument", "list: unknown kind '%s'%s", given.kind,
       error_module.suggestion(given.kind, schema.keys(folders)))
   end
-  return json.array(require("ett.base.find").names(folders[given.kind]))
+  return json.array(find.names(folders[given.kind]))
+end
+
+--- Sets the folders of a call's argument `path`, a folder or a list of folders. Files of users' folders are read again
+--- in each call, because a notebook may have edited them.
+local function set_folders(name, path)
+  local list = schema.argument(type(path) == "string" and { path } or path or {}, "list", name, "path")
+  for _, folder in ipairs(list) do schema.argument(folder, "string", name, "path") end
+  find.set_folders(list)
+  if #list > 0 or os.getenv "ETT_PATH" then require("ett.operator").forget() end
 end
 
 local function answer(name, text)
@@ -65,6 +75,8 @@ local function answer(name, text)
   end
   local arguments, why = json.decode(text)
   if type(arguments) ~= "table" then error_module.raise("argument", "%s: %s", name, why or "expected an object") end
+  set_folders(name, arguments.path)
+  arguments.path = nil
   local value = fn(arguments)
   local to_json = (getmetatable(value) or {}).__json
   return { value = to_json and to_json(value) or value }

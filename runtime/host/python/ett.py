@@ -8,8 +8,9 @@
     print(best["rows"][0])
 
 Keywords are fields of the plan and hyper-parameters; `ett predict --help MODEL` lists them. Results are those of
-`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. Operators and other
-files of your own are found in the folders of ETT_PATH; a model or a cluster may be FILE.lua.
+`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. A model or a cluster
+may be FILE.lua. `path="folder"`, or a list of folders, finds operators and other files of your own by name, as `--path`
+does; they are read again in each call.
 """
 import ctypes
 import json
@@ -91,6 +92,6 @@ def search(model, cluster, devices, **fields):
     return call("search", model=model, cluster=cluster, devices=devices, **fields)
 
 
-def list(kind):
+def list(kind, path=None):
     """The names of a kind: "models", "clusters", "schedules", "stacks", …"""
-    return call("list", kind=kind)
+    return call("list", kind=kind, path=path)
