@@ -41,7 +41,7 @@ llama on perlmutter: 6 plans evaluated, 0 refused, best by step_seconds
 ...
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 global_batch=16 pp=2
-ett: sweep: no field of the plan has several values, such as pp=1,2,4; a hyper-parameter has one
+ett: sweep: no field has several values, such as pp=1,2,4
 ?2
 
 $ ett run $ETT_ROOT/examples/llemma_7b.lua tp=2 pp=two

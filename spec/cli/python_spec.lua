@@ -24,15 +24,15 @@ describe("import ett", function()
 import ett, json
 fields = dict(seq=4096, tp=4, dp=2, micro_batches=8, zero=1)
 print(json.dumps(ett.predict("llama3-8b", "dgx_h100", tokens=1e9, **fields)))
-print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2]}, hidden=1024, layers=4, heads=8, vocab=1000,
-                           seq=128, micro_batches=4)))
+print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2], "layers": [4, 8]}, hidden=1024, heads=8,
+                           vocab=1000, seq=128, micro_batches=4)))
 ]]
     assert.equal(0, status, output)
     local step, sweep = output:match("^(.-)\n(.-)\n$")
     local cli = command.ett(folder,
       "predict --model llama3-8b --cluster dgx_h100 --tokens 1e9 --json seq=4096 tp=4 dp=2 micro_batches=8 zero=1")
     assert.same(json.decode(cli), json.decode(step))
-    cli = command.ett(folder, "sweep --model llama --cluster dgx_h100 --json tp=1,2 hidden=1024 layers=4 heads=8 "
+    cli = command.ett(folder, "sweep --model llama --cluster dgx_h100 --json tp=1,2 hidden=1024 layers=4,8 heads=8 "
       .. "vocab=1000 seq=128 micro_batches=4")
     assert.same(json.decode(cli), json.decode(sweep))
   end)

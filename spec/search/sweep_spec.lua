@@ -182,6 +182,62 @@ describe("a sweep", function()
   end)
 end)
 
+describe("a sweep over hyper-parameters", function()
+  local function make(h)
+    return require("ett.model").new("llama", { layers = h.layers, hidden = h.hidden, heads = 8, vocab = 1000 })
+  end
+  local function swept(more)
+    local given = { model = make, hyper = { layers = { 4, 8 }, hidden = { 512, 516, 1024 } }, cluster = "perlmutter",
+      profile = false, plan = { seq = 512, micro_batches = 4 }, over = { tp = { 1, 2 }, dp = { 1, 2 } } }
+    for name, value in pairs(more or {}) do given[name] = value end
+    return sweep.new(given)
+  end
+
+  it("has the rows of each model, equal to single predictions", function()
+    local s = swept()
+    assert.same({ 16, 2 }, { s.evaluated, s.refused })
+    assert.matches("heads = 8 must divide hidden = 516", s.refusal, 1, true)
+    assert.same({ "hidden", "layers", "parameters", "tp", "dp" }, s.fields)
+    assert.equal(16, #s.rows)
+    for i, row in ipairs(s.rows) do
+      local built = make(row)
+      local e = estimate.new { model = built, cluster = "perlmutter", profile = false,
+        plan = { seq = 512, micro_batches = 4, tp = row.tp, dp = row.dp } }
+      assert.equal(e.step_seconds, row.step_seconds)
+      assert.equal(require("ett.model.architecture").parameters(built), row.parameters)
+      assert.is_true(i == 1 or s.rows[i - 1].step_seconds <= row.step_seconds)
+    end
+  end)
+
+  it("sorts plans that fit first, and keeps the best", function()
+    local fits = swept({ objective = "tokens_per_second" }).rows
+    for i = 2, #fits do assert.is_true(fits[i - 1].tokens_per_second >= fits[i].tokens_per_second) end
+    local kept = swept({ objective = "tokens_per_second", keep = 3 }).rows
+    assert.same(table.move(fits, 1, 3, 1, {}), table.move(kept, 1, 4, 1, {}))
+    local mixed = swept({ plan = { seq = 65536, micro_batches = 1 }, hyper = { layers = { 4, 256 },
+      hidden = { 1024 } }, objective = "tokens_per_second_per_device" }).rows
+    local seen = {}
+    for i, row in ipairs(mixed) do
+      seen[row.fits] = true
+      assert.is_true(i == 1 or mixed[i - 1].fits or not row.fits)
+    end
+    assert.same({ [true] = true, [false] = true }, seen)
+  end)
+
+  it("needs a function of hyper-parameters, lists, and one model that can be built", function()
+    for sentence, more in pairs {
+      ["argument 'model' must be a function"] = { model = model },
+      ["hyper-parameter 'hidden' must be a non-empty list of values, got 512"] = { hyper = { hidden = 512 } },
+      ["no model can be built: llama: heads = 8 must divide hidden = 516"] = { hyper = { layers = { 4 },
+        hidden = { 516 } } },
+    } do
+      local ok, raised = pcall(swept, more)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(raised):find(sentence, 1, true), tostring(raised))
+    end
+  end)
+end)
+
 describe("a sweep in which no plan fits", function()
   local own = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
     vocab = 128256 })

@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local fields = require "ett.cli.fields"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local functions = {}
@@ -13,9 +14,7 @@ local function split(function_name, arguments, own)
   for name, value in pairs(arguments) do (own[name] and given or rest)[name] = value end
   local clean = schema.check(given, own, function_name)
   local plan, hyper = fields.sort(function_name, rest, clean.model)
-  local model = require "ett.model"
-  local make = model.is_file(clean.model) and model.huggingface or model.new
-  return clean, plan, make(clean.model, hyper)
+  return clean, plan, hyper
 end
 
 local function cluster_of(given)
@@ -24,26 +23,29 @@ end
 
 --- One training step. Arguments: `model`, `cluster`, `tokens`, plan fields and hyper-parameters.
 function functions.predict(arguments)
-  local given, plan, model = split("predict", arguments, { model = "string", tokens = "positive?",
+  local given, plan, hyper = split("predict", arguments, { model = "string", tokens = "positive?",
     cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
-  return require("ett.step.estimate").new { model = model, cluster = cluster_of(given), plan = plan,
+  return require("ett.step.estimate").new { model = fields.model_of(given.model, hyper), cluster = cluster_of(given), plan = plan,
     tokens = given.tokens }
 end
 
---- Sweeps plan fields; `over` holds a list of values for each.
+--- Sweeps plan fields and hyper-parameters; `over` holds a list of values for each.
 function functions.sweep(arguments)
-  local given, plan, model = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
+  local given, plan, hyper = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
     cluster = { "string", default = "perlmutter" }, objective = "string?", accept_device = "boolean?" })
-  return require("ett.search.sweep").new { model = model, cluster = cluster_of(given), plan = plan, over = given.over,
-    devices = given.devices, objective = given.objective }
+  local over, hyper_over = fields.sort("sweep", given.over, given.model)
+  local several = next(hyper_over) ~= nil
+  local function model(own) return fields.model_of(given.model, merged(hyper, own)) end
+  return require("ett.search.sweep").new { model = several and model or model {}, hyper = several and hyper_over or nil,
+    cluster = cluster_of(given), plan = plan, over = over, devices = given.devices, objective = given.objective }
 end
 
 --- The best plan. Arguments: those of ett.search, plan fields and hyper-parameters.
 function functions.search(arguments)
-  local given, plan, model = split("search", arguments, { model = "string", cluster = "any", devices = "any",
+  local given, plan, hyper = split("search", arguments, { model = "string", cluster = "any", devices = "any",
     vary = "table?", where = "string?", objective = "any?", tokens = "positive?", days = "positive?",
     budget = "positive?", headroom = "fraction?", keep = "count?", exhaustive = "boolean?" })
-  given.model, given.plan = model, plan
+  given.model, given.plan = fields.model_of(given.model, hyper), plan
   return require("ett.search.search").new(given)
 end
 

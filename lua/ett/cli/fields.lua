@@ -80,11 +80,14 @@ function fields.values(texts)
   return values
 end
 
---- The model of that name with hyper-parameters, or of a Hugging Face config.json.
-function fields.model(source, hyper)
+--- The model of that name with hyper-parameters (values, not texts), or of a Hugging Face config.json.
+function fields.model_of(source, hyper)
   local make = model_module.is_file(source) and model_module.huggingface or model_module.new
-  return make(source, fields.values(hyper))
+  return make(source, hyper)
 end
+
+--- fields.model_of with the texts of hyper-parameters.
+function fields.model(source, hyper) return fields.model_of(source, fields.values(hyper)) end
 
 --- The option of a command that prints its plan for a trainer.
 fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",

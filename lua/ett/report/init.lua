@@ -280,7 +280,9 @@ function report.sweep(s, limit)
   local rows = { header }
   for i = 1, math.min(limit or 20, #s.rows) do
     local r, cells = s.rows[i], {}
-    for k, name in ipairs(s.fields) do cells[k] = tostring(r[name]) end
+    for k, name in ipairs(s.fields) do
+      cells[k] = name == "parameters" and ("%.2f B"):format(r[name] / 1e9) or tostring(r[name])
+    end
     local n = #cells
     cells[n + 1], cells[n + 2], cells[n + 3] = ("%d"):format(r.micro_batches), ("%d"):format(r.devices),
       milliseconds(r.step_seconds)

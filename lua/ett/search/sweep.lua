@@ -4,7 +4,7 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- Any field of a plan may be swept. The model is lowered once per program (ett.plan.fields). Combinations are
+-- Any field of a plan may be swept; hyper-parameters too (ett.search.models). The model is lowered once per program (ett.plan.fields). Combinations are
 -- numbered, and C decodes their values from the number. C calls Lua for derived answers (the first violated rule, the
 -- program) once for each relevant set of values. Plans are evaluated like single predictions, so the totals have the
 -- same digits.
@@ -353,8 +353,13 @@ end
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices keeps only plans on that many, keep
----  only that many of the best rows
+---  only that many of the best rows. With `hyper` = { field = list }, model is a function of those hyper-parameters.
 function sweep.new(given)
+  if type(given) == "table" and given.hyper ~= nil then
+    schema.argument(given.hyper, "table", "ett.sweep", "hyper")
+    schema.argument(given.model, "function", "ett.sweep", "model")
+    return require("ett.search.models").sweep(given, sweep.new)
+  end
   given = schema.check(given, argument_fields, "ett.sweep", "argument")
   local cluster, objective, over = given.cluster, given.objective, given.over
   if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end

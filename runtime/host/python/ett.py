@@ -83,7 +83,7 @@ def predict(model, cluster="perlmutter", **fields):
 
 
 def sweep(model, cluster="perlmutter", *, over, **fields):
-    """Every combination of the lists in `over`, as `ett sweep --json`: {"tp": [1, 2, 4], …}."""
+    """Every combination of the lists in `over`, as `ett sweep --json`: {"tp": [1, 2, 4], "hidden": [4096, 8192]}."""
     return call("sweep", model=model, cluster=cluster, over=over, **fields)
 
 

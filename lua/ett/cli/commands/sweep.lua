@@ -1,18 +1,29 @@
---- `ett sweep`: evaluates every combination of plan fields.
+--- `ett sweep`: evaluates every combination of plan fields and hyper-parameters.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
+local merged = require "ett.base.merged"
 local options = require "ett.base.options"
+
+--- Values of fields with one, and lists of those with several.
+local function split(texts)
+  local one, several = {}, {}
+  for name, text in pairs(texts) do
+    local list = fields.list("sweep", name, text)
+    if #list > 1 then several[name] = list else one[name] = list[1] end
+  end
+  return one, several
+end
 
 return {
   name = "sweep",
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
-  summary = "evaluate every combination of plan fields",
+  summary = "evaluate every combination of plan fields and hyper-parameters",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)
-    return "A field of the plan with several values (1,2,4, or 1..64 for doublings) is swept, others are set.\n"
-      .. "A hyper-parameter has one value.\n\n"
+    return "A field with several values (1,2,4, or 1..64 for doublings) is swept, others are set. Each combination\n"
+      .. "of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
   options = {
@@ -31,20 +42,18 @@ return {
       error_module.raise("usage", "sweep: needs --model NAME or config.json; see `ett sweep --help`")
     end
     local texts, hyper = fields.sort("sweep", options.words(words, "sweep"), opts.model)
-    local plan, over = {}, {}
-    for name, text in pairs(texts) do
-      local list = fields.list("sweep", name, text)
-      if #list > 1 then over[name] = list else plan[name] = list[1] end
+    local plan, over = split(texts)
+    local fixed, hyper_over = split(hyper)
+    if not (next(over) or next(hyper_over)) then
+      error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
     end
-    if not next(over) then
-      error_module.raise("usage", "sweep: no field of the plan has several values, such as pp=1,2,4; a hyper-parameter "
-        .. "has one")
-    end
+    local function model(own) return fields.model_of(opts.model, merged(fixed, own)) end
     local cluster = opts.accept_device and require("ett.profile.cluster").accepting(opts.cluster) or opts.cluster
     local share = require("ett.base.share").join()
     local show = require("ett.cli.progress").line(share and share.rank() > 0)
     local s = require("ett.search.sweep").new { share = share, keep = not opts.json and 20 or nil,
-      progress = function(done, all) show("%d of %d plans", done, all) end, model = fields.model(opts.model, hyper),
+      progress = function(done, all) show("%d of %d plans", done, all) end,
+      model = next(hyper_over) and model or model {}, hyper = next(hyper_over) and hyper_over or nil,
       cluster = cluster, plan = plan, over = over, devices = opts.devices, objective = opts.objective }
     show()
     if share then share.leave() end
