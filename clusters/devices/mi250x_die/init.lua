@@ -1,0 +1,13 @@
+--- AMD MI250X, one of the two dies of a module, 64 GB: the device that PyTorch sees.
+return {
+  name = "MI250X die",
+  summary = "AMD MI250X, one of the two dies of a module, 64 GB",
+  aliases = { "MI250X GCD" },
+  source = "half of mi250x",
+  peak_flops = { bf16 = 191.5e12, fp16 = 191.5e12, fp32 = 23.95e12, int8 = 191.5e12 },
+  memory_bytes = 64e9, memory_bandwidth = 1.64e12, multiprocessors = 110, l2_bytes = 8e6,
+  power_watts = 280,
+  generation = "cdna2",
+  neighbours = { "mi300x", "h200_sxm" },
+  assumed = true,
+}

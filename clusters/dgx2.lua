@@ -1,0 +1,16 @@
+--- DGX-2: sixteen V100-SXM3-32GB on NVSwitch, eight EDR InfiniBand cards.
+return {
+  name = "dgx2",
+  summary = "16x V100-SXM3-32GB a node, NVSwitch, 8x EDR100 InfiniBand",
+  source = "NVIDIA DGX-2 datasheet (from memory)",
+  gpus_per_node = 16,
+  device = "v100",
+  host = { name = "PCIe 3 x16", bandwidth = 12.5e9, source = "15.75 GB/s at 80 %, assumed" },
+  price_source = "unset: no public on-demand price found, 2026",
+  links = {
+    intra = { name = "NVLink 2 and NVSwitch", bandwidth = 117e9, send_bandwidth = 97e9,
+      source = "half of dgx_a100: 150 of 300 GB/s one way" },
+    inter = { name = "8x InfiniBand EDR100", bandwidth_per_gpu = 5.3e9, bandwidth_per_node = 85e9,
+      source = "8x 12.5 GB/s at the 85 % of dgx_a100" },
+  },
+}

@@ -1,0 +1,16 @@
+--- DGX A100 of 2020: eight A100-SXM4-40GB on NVSwitch, eight HDR InfiniBand cards.
+return {
+  name = "dgx_a100_40gb",
+  summary = "8x A100-SXM4-40GB a node, NVSwitch, 8x HDR200 InfiniBand",
+  source = "NVIDIA DGX A100 datasheet (from memory)",
+  gpus_per_node = 8,
+  device = "a100_sxm_40gb",
+  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
+  price_source = "unset: no list price was looked up",
+  links = {
+    intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9, curves = "dgx_a100",
+      source = "as dgx_a100" },
+    inter = { name = "8x InfiniBand HDR200", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 170e9,
+      source = "as dgx_a100" },
+  },
+}

@@ -1,0 +1,15 @@
+--- TPU v4: a slice of chips on a three-dimensional torus.
+return {
+  name = "tpu_v4",
+  summary = "TPU v4 slice, three-dimensional torus of ICI links",
+  source = "jax-ml/scaling-book@0819a7d tpus.md",
+  gpus_per_node = 64,
+  price_source = "unset: no list price was looked up",
+  device = "tpu_v4",
+  links = {
+    intra = { name = "ICI torus, 3 axes of 2 links of 45 GB/s", bandwidth = 135e9,
+      source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; three axes at once, assumed" },
+    inter = { name = "ICI torus", bandwidth_per_gpu = 135e9, bandwidth_per_node = 4320e9,
+      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face" },
+  },
+}

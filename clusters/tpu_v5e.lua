@@ -1,0 +1,15 @@
+--- TPU v5e: a slice of up to 256 chips on a two-dimensional torus.
+return {
+  name = "tpu_v5e",
+  summary = "TPU v5e slice, two-dimensional torus of ICI links",
+  source = "jax-ml/scaling-book@0819a7d tpus.md",
+  gpus_per_node = 256,
+  price_source = "unset: no list price was looked up",
+  device = "tpu_v5e",
+  links = {
+    intra = { name = "ICI torus, 2 axes of 2 links of 45 GB/s", bandwidth = 90e9,
+      source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; both axes at once, assumed" },
+    inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
+      source = "assumed: 25 Gbit/s a chip between slices" },
+  },
+}
