@@ -1,0 +1,122 @@
+--- Measured steps of the literature against ett's estimates, each as a planner would ask for it: model, cluster and the
+-- words of a command line. No source is one of the rows that ett's factors were fitted on.
+--
+-- literature.tsv has one step a line, columns separated by tabs: name, cluster, words of `ett predict` (the model
+-- first), the stated figure and its unit, software, source, and what the source leaves open. Units: s of a step,
+-- tok(ens/s) of a device, seq(uences/s) of all devices, tf (model TFLOP/s of a device) and hf (the same with a
+-- recomputed forward pass). FLOPs are those of PaLM (arXiv 2204.02311, appendix B): 6 N + 12 L H a token of attention.
+local error_module = require "ett.base.error"
+local fields = require "ett.cli.fields"
+local median = require "ett.base.median"
+local options = require "ett.base.options"
+
+local bench = { summary = "measured steps of the literature, estimated from the words of a command line" }
+
+local columns = { "name", "cluster", "words", "figure", "software", "source", "open" }
+
+--- The steps of literature.tsv.
+local function steps()
+  local path, list = require("ett.host").root .. "/spec/bench/literature.tsv", {}
+  for text in io.lines(path) do
+    local step, at = {}, 0
+    for part in (text .. "\t"):gmatch "(.-)\t" do
+      at = at + 1
+      step[columns[at] or "more"] = part
+    end
+    if at ~= #columns then error_module.raise("format", "%s:%d: expected %d columns", path, #list + 1, #columns) end
+    list[#list + 1] = step
+  end
+  return list
+end
+
+--- FLOPs of a trained token by the convention of the sources.
+local function flops_per_token(e)
+  local h = e.model.hyper
+  local width = h.heads * (h.head_dim or h.hidden // h.heads)
+  return 6.0 * e.model.parameters + 12.0 * h.layers * width * e.plan.seq
+end
+
+local seconds_of = {
+  s = function(figure) return figure end,
+  tok = function(figure, e) return e.tokens_per_step / (figure * e.devices) end,
+  seq = function(figure, e) return e.plan.global_batch / figure end,
+  tf = function(figure, e) return flops_per_token(e) * e.tokens_per_step / (1e12 * figure * e.devices) end,
+  hf = function(figure, e) return 4 / 3 * flops_per_token(e) * e.tokens_per_step / (1e12 * figure * e.devices) end,
+}
+
+local function estimate(step)
+  local words = {}
+  for word in step.words:gmatch "%S+" do words[#words + 1] = word end
+  local model = table.remove(words, 1)
+  local plan, hyper = fields.sort("literature", options.words(words, "literature"), model)
+  local e = require("ett.step.estimate").new { model = fields.model(model, hyper), cluster = step.cluster,
+    plan = fields.values(plan) }
+  local figure, unit = step.figure:match "^(%S+) (%a+)$"
+  return e, seconds_of[unit](tonumber(figure), e)
+end
+
+--- Adds the estimate of a step, or the reason why it is refused.
+local function answered(step)
+  local ok, e, measured = pcall(estimate, step)
+  if not ok then
+    step.refused = tostring(e):match "^[^\n]*"
+    return step
+  end
+  step.measured_seconds, step.step_seconds, step.fits = measured, e.step_seconds, e.fits
+  step.error = e.step_seconds / measured - 1
+  step.inside = e.low_seconds <= measured and measured <= e.high_seconds
+  step.half_width = (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+  return step
+end
+
+--- One line of a group's errors.
+local function line(measure, group)
+  local sum, signed, inside, sizes, halves = 0.0, 0.0, 0, {}, {}
+  for i, step in ipairs(group) do
+    sum, signed = sum + math.abs(step.error), signed + step.error
+    sizes[i], halves[i] = math.abs(step.error), step.half_width
+    if step.inside then inside = inside + 1 end
+  end
+  local n = #group
+  return { measure = measure, value = ("%.1f %%"):format(100 * sum / n), mape_percent = 100 * sum / n,
+    bias_percent = 100 * signed / n, coverage_percent = 100 * inside / n,
+    target = ("n=%d %+.1f med %.1f in %.0f +-%.0f"):format(n, 100 * signed / n, 100 * median(sizes), 100 * inside / n,
+      100 * median(halves)) }
+end
+
+local function print_rows(list)
+  for _, step in ipairs(list) do
+    print(step.refused and ("%-40s refused: %s"):format(step.name, step.refused)
+      or ("%-40s %9.4g s %9.4g s %+6.1f %% %s +-%2.0f %%%s"):format(step.name, step.measured_seconds, step.step_seconds,
+        100 * step.error, step.inside and "in " or "out", 100 * step.half_width, step.fits and "" or ", does not fit"))
+  end
+end
+
+function bench.run(opts)
+  local list, all, groups, order, out = steps(), {}, {}, {}, {}
+  for _, step in ipairs(list) do
+    if not answered(step).refused then
+      all[#all + 1] = step
+      for _, name in ipairs { "on " .. step.cluster, "software " .. step.software } do
+        if not groups[name] then
+          groups[name] = {}
+          order[#order + 1] = name
+        end
+        table.insert(groups[name], step)
+      end
+    end
+  end
+  if opts.rows then
+    print_rows(list)
+    return {}
+  end
+  table.sort(order)
+  out[1] = line("all", all)
+  for _, name in ipairs(order) do out[#out + 1] = line(name, groups[name]) end
+  for _, step in ipairs(list) do
+    if step.refused then out[#out + 1] = { measure = "refused: " .. step.name, value = step.refused:sub(1, 60) } end
+  end
+  return out
+end
+
+return bench
