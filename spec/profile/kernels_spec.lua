@@ -132,6 +132,19 @@ describe("the bundled devices", function()
     assert.is_true(limited / free > 1.4 and limited / free < 1.7, tostring(limited / free))
   end)
 
+  it("transfer by the share of the peak rate that products sustain, across generations", function()
+    local mi300x, x = device_module.get "mi300x", { m = 8192, n = 8192, k = 8192 }
+    local sustained = kernels.of(mi300x, "gemm", "bf16"):predict(x)
+    mi300x.measured_flops = nil
+    local at_peak = kernels.of(mi300x, "gemm", "bf16"):predict(x)
+    -- Products sustain 62 % of the peak rate of MI355X and 51 % of MI300X's.
+    assert.is_true(sustained / at_peak > 1.15 and sustained / at_peak < 1.22, tostring(sustained / at_peak))
+    local gb200 = device_module.get "gb200" -- of its neighbour's generation
+    local before = kernels.of(gb200, "gemm", "bf16"):predict(x)
+    gb200.measured_flops = { bf16 = 1e15 }
+    assert.equal(before, kernels.of(gb200, "gemm", "bf16"):predict(x))
+  end)
+
   it("are refused with the nearest name", function()
     assert.matches("unknown device 'h100_sx'; did you mean 'h100_sxm'?", message(device_module.get, "h100_sx"), 1, true)
     assert.matches("unknown kernel model 'gem'; did you mean 'gemm'?", message(kernels.get, "gem"), 1, true)
