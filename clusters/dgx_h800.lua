@@ -7,7 +7,7 @@ return {
   device = "h800",
   host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   price_per_gpu_hour = 2.00,
-  price_source = "assumed rental price of DeepSeek-V3 (arXiv 2412.19437), table 1",
+  price_source = "assumed rental price of DeepSeek-V3 (arXiv 2412.19437, December 2024), table 1",
   links = {
     intra = { name = "NVLink 4 of 400 GB/s", bandwidth = 160e9, send_bandwidth = 160e9,
       source = "DeepSeek-V3 (arXiv 2412.19437), section 3.2.2: 160 GB/s, 3.2 times InfiniBand's 50" },

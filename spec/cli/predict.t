@@ -151,19 +151,15 @@ ett: cannot ...
 
 $ echo '--num-layers 4 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 32000 --bf16 --frob 1 --lr 1' > flags.txt; ett predict --megatron-args flags.txt dp=2 global_batch=16 | grep -E '^(flags|pp|note)'
 flags.txt (... M parameters) on 2 x H100-SXM-80GB (dgx_h100)
-pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b, stack megatron+cross_entropy=megatron
+pp 1, tp 1, dp 2, micro-batch 1 x 8, sequence 1024, bf16, 1f1b, stack megatron:cross_entropy=megatron
 note: unknown flags, ignored: --frob
 note: 1 flag has no effect on the step
 
-$ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron+graphs=true+norm=torch | grep -E '^pp'
-pp 1, tp 1, dp 2, micro-batch 1 x 4, sequence 128, bf16, 1f1b, stack megatron+graphs=true+norm=torch
+$ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron:graphs:norm=torch | grep -E '^pp'
+pp 1, tp 1, dp 2, micro-batch 1 x 4, sequence 128, bf16, 1f1b, stack megatron:graphs:norm=torch
 
-$ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron+norms=torch
-ett: plan: stack 'megatron+norms=torch': unknown field 'norms'; did you mean 'norm'?
-?1
-
-$ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron+graphs
-ett: plan: stack 'megatron+graphs': changes are written +FIELD=VALUE, got '+graphs'
+$ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron:norms=torch
+ett: plan: stack 'megatron:norms=torch': unknown field 'norms'; did you mean 'norm'?
 ?1
 
 $ ett predict --megatron-args flags.txt --model llama

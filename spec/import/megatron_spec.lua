@@ -219,7 +219,7 @@ describe("Megatron-LM's flags", function()
     local h, p = run.model.hyper, run.plan
     assert.same({ 4 * 256 * 2 // 3 // 64 * 64, "layer_norm", true, true, "learned", true, 4, true },
       { h.ffn, h.norm, h.bias, h.tied_embeddings, h.position, h.gated_mlp, h.kv_heads, h.dropout })
-    assert.same({ 2, 1, 8, 1, 8, "fp32", "fp32", 0, false, false, "megatron+cross_entropy=megatron" },
+    assert.same({ 2, 1, 8, 1, 8, "fp32", "fp32", 0, false, false, "megatron:cross_entropy=megatron" },
       { p.tp, p.pp, p.dp, p.micro_batch, p.global_batch, p.dtype, p.gradient_dtype, p.zero, p.sequence_parallel,
         p.accumulate_gradients, p.stack })
   end)
@@ -229,12 +229,12 @@ describe("Megatron-LM's flags", function()
       local run = read(small .. "--swiglu " .. flags, { dp = 2 })
       return run.plan.stack, run.model.hyper.attention, table.concat(run.model.notes, "\n")
     end
-    for flags, expected in pairs { [""] = "+cross_entropy=megatron",
-      ["--cross-entropy-loss-fusion"] = "+cross_entropy=native",
+    for flags, expected in pairs { [""] = ":cross_entropy=megatron",
+      ["--cross-entropy-loss-fusion"] = ":cross_entropy=native",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"] = "",
-      ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = "+graphs=true",
-      ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = "+cross_entropy=megatron+graphs=true",
-      ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = "+cross_entropy=megatron" } do
+      ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = ":graphs",
+      ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = ":cross_entropy=megatron:graphs",
+      ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = ":cross_entropy=megatron" } do
       assert.equal("megatron" .. expected, (chosen(flags)), flags)
     end
     local _, attention, notes = chosen "--cuda-graph-impl transformer_engine --cuda-graph-scope attn --no-rope-fusion"
@@ -266,7 +266,7 @@ describe("Megatron-LM's flags", function()
       h.moe_every, h.kv_lora_rank, h.mtp_layers })
     assert.same({ 4, 2, "interleaved", true, 8, "fp8_block", "selective", 1, 8, true }, { p.pp, p.vp, p.schedule,
       p.overlap_sends, p.ep, p.dtype, p.recompute, p.zero, p.optimizer_bytes, p.deduplicate_tokens })
-    assert.equal("megatron_moe+cross_entropy=megatron", p.stack)
+    assert.equal("megatron_moe:cross_entropy=megatron", p.stack)
     assert.same({ "mla_up_proj", "moe_act" }, p.recompute_modules)
     assert.same({ "--recompute-modules moe mla_up_proj moe_act: ett recomputes mla_up_proj moe_act of them" },
       run.model.notes)
@@ -282,7 +282,7 @@ describe("Megatron-LM's flags", function()
       --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep --pipeline-model-parallel-layout ]]
     local run = read(flags .. '"Et*3|(t*2|)*2,ttL"', { dp = 4 })
     assert.same({ 3, 2, 2, 2 }, run.plan.split)
-    assert.same({ 2, "interleaved", true, "megatron_hybridep+cross_entropy=megatron" },
+    assert.same({ 2, "interleaved", true, "megatron_hybridep:cross_entropy=megatron" },
       { run.plan.vp, run.plan.schedule, run.plan.deduplicate_tokens, run.plan.stack })
     assert.is_true(run.model.hyper.scaled_rope and run.model.hyper.clamped_mlp)
     for text, why in pairs { ["Et*4|t*4L"] = "9 layers", ["Ex|tL"] = "9 layers", ["E|(t|)*9999L"] = "9 layers" } do

@@ -145,6 +145,17 @@ describe("the bundled devices", function()
     assert.equal(before, kernels.of(gb200, "gemm", "bf16"):predict(x))
   end)
 
+  it("of a stack may be named behind its name", function()
+    local own = stacks.get "megatron:graphs:attention=flash2:slowdown=1.5"
+    assert.same({ "flash2", true, "kernel", 1.5 }, { own.attention, own.graphs, own.grouped, own.slowdown })
+    assert.equal("megatron:graphs:attention=flash2:slowdown=1.5", own.name)
+    assert.equal("streams", stacks.get("megatron:graphs:grouped=streams").grouped)
+    assert.same({ "cudnn", false }, { stacks.get("megatron").attention, stacks.get("megatron").graphs })
+    assert.is_true(stacks.exists "megatron:graphs" and not stacks.exists "megatro:graphs")
+    assert.matches("did you mean 'graphs'?", message(stacks.get, "megatron:graph"), 1, true)
+    assert.matches("flash2", message(stacks.get, "megatron:attention=flash9"), 1, true)
+  end)
+
   it("are refused with the nearest name", function()
     assert.matches("unknown device 'h100_sx'; did you mean 'h100_sxm'?", message(device_module.get, "h100_sx"), 1, true)
     assert.matches("unknown kernel model 'gem'; did you mean 'gemm'?", message(kernels.get, "gem"), 1, true)

@@ -297,7 +297,8 @@ local function accumulates(row)
   return not nemo and not (row.framework == "megatron-lm" and not old)
 end
 
-local get_stack = require("ett.operator.stack").get
+local stack_module = require "ett.operator.stack"
+local get_stack = stack_module.get
 local stacks = {
   ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
   ["megatron-deepspeed"] = "megatron_deepspeed",
@@ -469,9 +470,8 @@ function published.stack(row)
   end
   stack.blocking = row.launch_blocking == true
   if (tonumber((row.framework_version or ""):match "^%d%d%d%d") or 2022) < 2022 then stack.hides_sums = false end
-  if row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer" then stack.graphs = true end
-  -- A graph cannot split tensors by counts that the host reads.
-  if stack.graphs then stack.expert_bias, stack.clamped_mlp, stack.grouped = 1, 1, "kernel" end
+  local graphs = stack.graphs or row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer"
+  if graphs then stack_module.capture(stack) end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
   -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
   -- Engine's.

@@ -1,10 +1,9 @@
 --- Stacks: the software that runs a step, one file each in lua/stacks, found by name.
 --
 --   local stack = require("ett.operator.stack").get "megatron"
+--   local graphed = require("ett.operator.stack").get "megatron:graphs:attention=flash2" -- with fields of its own
 --
 -- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
--- A name may change fields of the file: "megatron+cross_entropy=native+graphs=true".
-local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
@@ -71,28 +70,40 @@ local fields = {
   launch_seconds = { "nonnegative", default = 0.0, help = "host seconds for each operator and pass" },
 }
 
-local function file_of(name) return name and name:match "^[^+]*" or "plain" end
-
---- The stack of a name. Raises an error with the nearest name if there is no such file, field or value.
----@param name string? nil: "plain"
-function stack_module.get(name)
-  local stack = find.described("lua/stacks", file_of(name), fields)
-  if not (name and name:find("+", 1, true)) then return stack end
-  for change in name:sub(#file_of(name) + 1):gmatch "%+([^+]*)" do
-    local field, value = change:match "^([%w_]+)=(.+)$"
-    if not field or field == "name" then
-      error_module.raise("plan", "stack '%s': changes are written +FIELD=VALUE, got '+%s'", name, change)
-    end
-    stack[field] = options.value(value)
+-- Splits "megatron:graphs:attention=flash2" into the name of a file and the texts of fields; a field alone is true.
+local function parts(text)
+  local name, rest = text:match "^([^:]*):?(.*)$"
+  local own = {}
+  for field in rest:gmatch "[^:]+" do
+    local key, value = field:match "^([^=]*)=(.*)$"
+    own[key or field] = not key or options.value(value)
   end
-  stack.name = name
-  return schema.check(stack, fields, ("stack '%s'"):format(name), "plan")
+  return name, own
+end
+
+--- Sets `graphs` and what follows from it: a captured step cannot split tensors by counts that the host reads, so the
+--- experts' products are one grouped kernel, with fused biases and clamps.
+function stack_module.capture(stack)
+  stack.graphs, stack.grouped, stack.expert_bias, stack.clamped_mlp = true, "kernel", 1.0, 1.0
+end
+
+--- The stack of a name, with the fields that follow the name. Raises an error with the nearest name if there is none.
+---@param text string? nil: "plain"
+function stack_module.get(text)
+  local name, own = parts(text or "plain")
+  local stack = find.described("lua/stacks", name, fields)
+  if next(own) == nil then return stack end
+  if own.graphs and not stack.graphs then stack_module.capture(stack) end
+  for key, value in pairs(own) do stack[key] = value end
+  stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
+  stack.name = text
+  return stack
 end
 
 --- Names of all stacks found.
 function stack_module.names() return find.names "lua/stacks" end
 
---- Whether a name is a stack, with or without changed fields.
-function stack_module.exists(name) return find.path("lua/stacks", file_of(name)) ~= nil end
+--- Whether a name is a stack.
+function stack_module.exists(text) return find.path("lua/stacks", (parts(text))) ~= nil end
 
 return stack_module

@@ -315,7 +315,7 @@ end
 --- Adds the devices of the last line of ett's own export, in front, so that all other flags replace them. Returns the
 --- line's stack: a name, false for none, nil without such a line.
 local function add_export(list, text)
-  local devices, stack = ("\n" .. text):match "\n# ett: (%d+) devices, ([%w_ +=.%-]+)"
+  local devices, stack = ("\n" .. text):match "\n# ett: (%d+) devices, ([%w_ :=.%-]+)"
   if not devices then return nil end
   table.insert(list, 1, { name = "nnodes", values = { "1" } })
   table.insert(list, 1, { name = "nproc-per-node", values = { devices } })

@@ -199,8 +199,8 @@ local function stack_of(args, p, sharded)
     or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   local loss, graphs = cross_entropy(args), has_graphs(args)
-  if loss and loss ~= stacks.get(name).cross_entropy then name = name .. "+cross_entropy=" .. loss end
-  return graphs and name .. "+graphs=true" or name
+  if loss and loss ~= stacks.get(name).cross_entropy then name = name .. ":cross_entropy=" .. loss end
+  return graphs and name .. ":graphs" or name
 end
 
 --- The plan, overridden by the given fields.
