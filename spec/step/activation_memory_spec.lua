@@ -45,6 +45,38 @@ describe("activations of a GPT layer", function()
   end)
 end)
 
+describe("an input that several operators read", function()
+  -- Values of a token that a layer keeps, in bf16; inputs of the two norms, queries and keys included.
+  local function values(arch, h, dtype)
+    local function run(layers)
+      local hyper = { layers = layers }
+      for key, value in pairs(h) do hyper[key] = value end
+      return estimate.new { model = model_module.new(arch, hyper), cluster = "dgx_h100",
+        plan = { seq = 1024, micro_batches = 1, dtype = dtype } }.stages[1].activation_bytes
+    end
+    return (run(3) - run(2)) / 1024 / 2
+  end
+
+  it("is kept once: the two norms of a parallel block, or the two products behind its one norm", function()
+    local h = { hidden = 1024, heads = 16, ffn = 4096, vocab = 32000, parallel_block = true, position = "rope" }
+    -- Stream; norms' outputs; queries, keys, values, statistics; attention's output; the MLP's two.
+    assert.equal(1024 + 2 * 1024 + 3 * 1024 + 2 * 16 + 1024 + 2 * 4096, values("gpt", h))
+    h.shared_norm = true
+    assert.equal(1024 + 1024 + 3 * 1024 + 2 * 16 + 1024 + 2 * 4096, values("gpt", h))
+  end)
+
+  it("is kept once: both compressions of latent attention, router and shared experts", function()
+    local h = { hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2, moe_ffn = 512, shared_experts = 1,
+      q_lora_rank = 256, kv_lora_rank = 128, qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }
+    local attention = 1024 + 1024 + 2 * 256 + 2 * 128 + 8 * (96 + 96 + 64) + 2 * 8 + 8 * 64
+    local experts = 2 * (1024 + 3 * 512 + 1024) -- of two copies: input, gate, up, product, output
+    local feed = 1024 + 1024 + 2 * 8 + experts + 3 * 512 -- the router's fp32 probabilities; the shared expert's three
+    assert.equal(attention + feed, values("mixtral", h))
+    h.q_lora_rank = nil
+    assert.equal(attention - 2 * 256 + feed, values("mixtral", h))
+  end)
+end)
+
 describe("modules of selective recomputation", function()
   local mixture = { hidden = 1024, heads = 8, vocab = 32000, experts = 8, top_k = 2, moe_ffn = 512, q_lora_rank = 256,
     kv_lora_rank = 128, qk_nope_head_dim = 64, qk_rope_head_dim = 32, v_head_dim = 64 }

@@ -19,7 +19,7 @@ local architecture = {}
 
 local places = { first = 1, middle = 2, last = 3 }
 
-local entry_fields = { op = "string", times = "count?", selective = "boolean?", with = "any?",
+local entry_fields = { op = "string", times = "count?", selective = "boolean?", with = "any?", same_input = "boolean?",
   module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
@@ -216,7 +216,8 @@ local function operation_of(entry, c)
   local op = operator.get(entry.op)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
     shape = error_module.wrap(op.name, op.shape, entry.with and overlay(c, entry.with, op.name) or c),
-    module = entry.selective and "core_attn" or entry.module or "", role = nil, key = nil } -- set later
+    module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = nil,
+    key = nil } -- set later
 end
 
 --- The operations of one device for one entry of a layer, as in architecture.operations but without roles.
@@ -226,7 +227,7 @@ function architecture.expand(entry, c)
 end
 
 --- The operations of one device for one layer: a flat list of
----   { kind = "operator", name, operator, shape, times, module, role }
+---   { kind = "operator", name, operator, shape, times, module, same_input, role }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

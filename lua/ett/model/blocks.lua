@@ -50,7 +50,9 @@ function blocks.with(entries, fields)
 end
 
 -- An entry that selective recomputation may recompute as one of Megatron-LM's modules.
-local function of_module(module, op, with) return { op = op, module = module, with = with } end
+local function of_module(module, op, with, same_input)
+  return { op = op, module = module, with = with, same_input = same_input }
+end
 
 --- The attention core, which selective recomputation recomputes. with: fields of the operators' shapes.
 function blocks.attention_core(h, with)
@@ -87,13 +89,16 @@ local function latent_attention(h)
     and { "linear_q_down", { op = h.norm or "rms_norm", with = { hidden = h.q_lora_rank } } } or nil
   local index -- DeepSeek sparse attention: the indexer chooses keys
   if h.index_heads then
-    index = { "linear_index_q", "linear_index_k",
+    index = { "linear_index_q", { op = "linear_index_k", same_input = true },
       { op = "layer_norm", with = { hidden = h.index_head_dim, norm_bias = true } }, "lightning_indexer" }
   end
-  return blocks.join(queries, "linear_kv_down", { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
+  -- Both compressions read the norm's output; so do the queries without q_lora_rank.
+  return blocks.join(queries, { op = "linear_kv_down", same_input = queries ~= nil },
+    { op = h.norm or "rms_norm", with = { hidden = h.kv_lora_rank } },
     index,
     { collective = "tensor_enter", with = { hidden = (h.q_lora_rank or h.hidden) + latent } },
-    of_module("mla_up_proj", "linear_q_up"), of_module("mla_up_proj", "linear_kv_up"),
+    of_module("mla_up_proj", "linear_q_up", nil, h.index_heads ~= nil or not h.q_lora_rank),
+    of_module("mla_up_proj", "linear_kv_up"),
     (h.position or "rope") == "rope"
       and of_module("mla_up_proj", "rope", { head_dim = h.qk_rope_head_dim, kv_heads = 1 }) or nil,
     blocks.attention_core(h, { head_dim = dim, kv_heads = h.heads, window = h.index_top_k }),
@@ -140,9 +145,10 @@ function blocks.attention_region(h)
   return blocks.join(enter, blocks.attention(h), beside, beside and "residual_add" or nil)
 end
 
---- Dense MLP, gated or not.
-function blocks.mlp(h)
-  return { of_module("mlp", "linear_up"), of_module("mlp", h.gated_mlp and "swiglu" or "gelu"), "linear_down" }
+--- Dense MLP, gated or not. same_input: as in an entry.
+function blocks.mlp(h, same_input)
+  return { of_module("mlp", "linear_up", nil, same_input), of_module("mlp", h.gated_mlp and "swiglu" or "gelu"),
+    "linear_down" }
 end
 
 --- The operator that adds a block to the residual stream.
@@ -156,8 +162,8 @@ function blocks.layer(h, feed)
     -- Parallel block: both branches read the residual stream, and their outputs are summed. With separate norms
     -- (GPT-NeoX) there are two collectives backward and one forward; with shared_norm (GPT-J, Falcon, Phi, Cohere) one
     -- in each pass.
-    local second = not h.shared_norm and { norm, enter } or nil
-    return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h), "residual_add", leave,
+    local second = not h.shared_norm and { of_module("layernorm", name, nil, true), enter } or nil
+    return blocks.join(norm, blocks.attention_region(h), second, blocks.mlp(h, h.shared_norm), "residual_add", leave,
       blocks.residual(h))
   end
   local post = h.post_norms and name or nil -- Gemma 2 also has a norm after both blocks
@@ -179,7 +185,7 @@ function blocks.moe_feed(h)
   local shared_ffn = h.shared_ffn or ffn * (h.shared_experts or 0)
   if shared_ffn > 0 then
     local with = { ffn = shared_ffn }
-    shared = blocks.join(enter, { { op = "linear_up", with = with, beside = "dispatch" },
+    shared = blocks.join(enter, { { op = "linear_up", with = with, beside = "dispatch", same_input = true },
       { op = activation, with = with, beside = "dispatch" },
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
@@ -190,7 +196,8 @@ function blocks.moe_feed(h)
     end },
     "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, "moe_unpermute")
   if h.moe_latent then -- narrow experts, between a compression and an expansion of each token
-    routed = blocks.join("linear_latent_down", blocks.with(routed, { hidden = h.moe_latent }), "linear_latent_up")
+    routed = blocks.join({ op = "linear_latent_down", same_input = true },
+      blocks.with(routed, { hidden = h.moe_latent }), "linear_latent_up")
   end
   return blocks.join("moe_router", routed, shared)
 end

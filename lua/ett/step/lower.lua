@@ -61,11 +61,19 @@ end
 
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For
 --- others: the output, which the next operator would store.
-local function dropped_bytes(op, item, s, p, activation)
+local function dropped_bytes(op, item, s, dtype, activation)
   if item.module == "core_attn" then
-    return activation - (op.recomputed_bytes and op.recomputed_bytes(s, p.dtype) or 0)
+    return math.max(0, activation - (op.recomputed_bytes and op.recomputed_bytes(s, dtype) or 0))
   end
-  return op.output_bytes and op.output_bytes(s, p.dtype) or 0
+  return op.output_bytes and op.output_bytes(s, dtype) or 0
+end
+
+--- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
+--- quantised product has its own quantised input.
+local function activation_bytes(op, item, s, dtype, stack)
+  if not (frozen.keeps(item) and op.activation_bytes) then return 0 end
+  if item.same_input and (op.family ~= "gemm" or schema.dtype_bytes[dtype] >= 2) then return 0 end
+  return op.activation_bytes(s, dtype, stack)
 end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
@@ -76,7 +84,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
-  local activation = kept and op.activation_bytes and op.activation_bytes(s, p.dtype, stack) or 0
+  local activation = activation_bytes(op, item, s, p.dtype, stack)
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
@@ -87,7 +95,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
-    dropped_bytes = kept and again and dropped_bytes(op, item, s, p, activation) or 0,
+    dropped_bytes = kept and again and dropped_bytes(op, item, s, p.dtype, activation) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
   }
@@ -108,8 +116,9 @@ local function id_of_operator(state, item)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
-  if again == "" and role == "" and not (item.last or item.frozen) then return key end
-  return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.frozen or "")
+  if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
+  return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.same_input and "s " or "")
+    .. (item.frozen or "")
 end
 
 local function add_operator(state, item, place)
