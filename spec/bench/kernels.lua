@@ -42,7 +42,7 @@ local function training(folder)
   local by_pass = { forward = { 0.0, 0 }, backward = { 0.0, 0 } }
   for _, key in ipairs { "h200_sxm", "gb300" } do
     local device = device_module.get(key)
-    local rows = laws.read(folder, device)
+    local rows = laws.chosen(require("ett.profile.kernels").read(laws, folder, device))
     for i, row in ipairs(rows) do -- each row from laws of all others
       local others = table.move(rows, 1, i - 1, 1, {})
       table.move(rows, i + 1, #rows, #others + 1, others)
@@ -58,6 +58,7 @@ end
 -- each size from 32 MiB on, from that size and the smaller ones.
 local function inside_node(folder)
   local devices, collectives = require "ett.profile.device", require "ett.profile.kernels.collectives"
+  local kernels = require "ett.profile.kernels"
   local large, small, above = { 0.0, 0 }, { 0.0, 0 }, { 0.0, 0 }
   local function add(into, kind, gpus, points, bytes, measured)
     local seconds = collectives.seconds({ [kind] = { [gpus] = points } }, kind, bytes, gpus)
@@ -76,7 +77,7 @@ local function inside_node(folder)
     end
   end
   for _, key in ipairs(nvidia) do
-    for kind, by_gpus in pairs(collectives.fit(folder, devices.get(key))) do
+    for kind, by_gpus in pairs(collectives.fit(kernels.read(collectives, folder, devices.get(key)))) do
       for gpus, curve in pairs(by_gpus) do test(kind, gpus, curve) end
     end
   end

@@ -28,6 +28,13 @@ describe("coefficient files of a device", function()
     assert.equal(("calibrate: no kernel tables of h100_sxm in '%s/tables'"):format(folder), tostring(raised))
   end)
 
+  it("need the columns of their model", function()
+    table_file("gemm.csv", { "framework,dtype,m,n,time_us", "sglang,bf16,64,64,3" })
+    local ok, raised = pcall(calibrate.run, request())
+    assert.is_false(ok)
+    assert.matches("no column 'k'", tostring(raised), 1, true)
+  end)
+
   fits("contain products, formulas of attention and medians of collectives", function()
     local device = device_module.get "h100_sxm"
     local products, laws = { "framework,dtype,m,n,k,time_us" }, { "framework,dtype,pass,batch,seq_q,seq_k,heads,"

@@ -164,7 +164,7 @@ describe("the bundled devices", function()
 end)
 
 describe("the layer of experts", function()
-  local moe = kernels.get "moe"
+  local moe = require "moe_kernel"
   local function shape(fields)
     local x = { tokens = 4096, hidden = 4096, ffn = 1536, top_k = 8, experts = 128, tp = 1, ep = 1,
       routing = "balanced", kernel = "moe_torch_flow_cutlass" }

@@ -5,6 +5,9 @@ local kernels = require "ett.profile.kernels"
 
 local kernel_tables = {}
 
+--- A kernel model of ett, or the fused expert layer, which only benchmarks fit.
+local function model_of(name) return name == "moe" and require "moe_kernel" or kernels.get(name) end
+
 local seed = 20261122
 kernel_tables.nvidia = { "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb300", "l40s", "rtx_pro_6000" }
 
@@ -24,7 +27,7 @@ function kernel_tables.fifth(model, rows) return calibrate.split(model, rows, se
 ---@param tested function(row)? which of the held-out rows are tested
 ---@return number error, table[] rows
 function kernel_tables.errors(folder, name, dtype, keys, split, tested)
-  local model, sum, count, rows = kernels.get(name), 0.0, 0, {}
+  local model, sum, count, rows = model_of(name), 0.0, 0, {}
   for _, key in ipairs(keys) do
     local device = devices.get(key)
     local all = kernels.read(model, folder, device)
@@ -35,7 +38,7 @@ function kernel_tables.errors(folder, name, dtype, keys, split, tested)
       if not tested or tested(row) then counted[#counted + 1] = row end
     end
     if #counted > 0 then
-      local err, inside = calibrate.error(kernels.fit(name, device, dtype, fitted), counted)
+      local err, inside = calibrate.error(kernels.fit(model, device, dtype, fitted), counted)
       sum, count = sum + err, count + 1
       rows[count] = { measure = ("    %s, %d rows, %.0f %% inside the interval"):format(key, #counted, 100 * inside),
         value = ("%.2f %%"):format(100 * err) }

@@ -2,7 +2,8 @@
 --
 -- Work is counted in tiles of 128 queries by 128 keys. The longest row of tiles bounds small batches from below.
 local attention = { name = "attention", summary = "fused causal attention, forward", table = "attention_forward.csv",
-  inputs = { "batch", "seq", "heads", "kv_heads", "head_dim", "window" }, frameworks = { "trtllm", "sglang", "vllm" },
+  inputs = { "batch", "seq", "heads", "kv_heads", "head_dim", "window" }, texts = { "framework", "dtype" },
+  frameworks = { "trtllm", "sglang", "vllm" },
   rounds = { default = 40 } }
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min

@@ -3,10 +3,9 @@
 -- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query attends to. Each data
 -- type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long sequences; b
 -- is the fixed cost of a query.
-local csv = require "ett.csv"
-
 local training = { name = "attention_training", summary = "fused attention, forward and backward separately",
-  table = "attention_training.csv" }
+  table = "attention_training.csv", texts = { "framework", "dtype", "pass" },
+  inputs = { "batch", "seq_q", "seq_k", "heads", "head_dim", "value_dim", "causal", "window" } }
 
 local max = math.max
 local launch_seconds = 4e-6 -- assumed; not part of the fit
@@ -42,34 +41,21 @@ local function two_columns(rows)
   return first, second
 end
 
---- Rows of a device measured with cuDNN, deterministic or not; nil if the device has no table.
----@param folder string one folder a device
----@param device ett.Device
----@return table[]?
-function training.read(folder, device)
-  local file = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, training.table))
-  if not file then return nil end
-  local columns, rows = {}, {}
-  for _, name in ipairs { "framework", "dtype", "pass" } do columns[name] = file:strings(name) end
-  for _, name in ipairs { "batch", "seq_q", "seq_k", "heads", "kv_heads", "head_dim", "value_dim", "causal",
-    "window", "deterministic", "time_us" } do columns[name] = file:numbers(name) end
-  local seen = {}
-  for i = 1, #columns.time_us do
-    local row = {}
-    for name, values in pairs(columns) do row[name] = values[i] end
-    row.seconds = row.time_us * 1e-6
+--- The rows that cuDNN measured, deterministic or not.
+---@param all table[] of kernels.read
+---@return table[]
+function training.chosen(all)
+  local rows, seen = {}, {}
+  for _, row in ipairs(all) do
     -- GB300 has rows of both kinds of backward pass: keep the faster, which is the default of frameworks.
-    local key = ("%s %s %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
+    local key = ("%s %d %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
       row.causal, row.window)
     row.small = row.window > 0 and row.window < 256 -- a few tiles
     -- fp8 kernels compute scores outside a small window too.
     if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not (row.small and row.dtype ~= "bf16") then
-      if seen[key] then
-        if row.seconds < rows[seen[key]].seconds then rows[seen[key]] = row end
-      else
-        rows[#rows + 1] = row
-        seen[key] = #rows
-      end
+      local at = seen[key] or #rows + 1
+      if not rows[at] or row.seconds < rows[at].seconds then rows[at] = row end
+      seen[key] = at
     end
   end
   return rows

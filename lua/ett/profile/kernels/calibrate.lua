@@ -100,8 +100,8 @@ local function fit_trees(request, device, name, dtype, all)
   local rows, framework = kernels.preferred(model, all, dtype)
   if not framework or not device:peak(dtype) then return nil end
   local fitted, held = calibrate.split(model, rows, request.seed or 1)
-  local err = #held > 0 and #fitted > 0 and calibrate.error(kernels.fit(name, device, dtype, fitted), held) or 0.0
-  local kernel = kernels.fit(name, device, dtype, rows)
+  local err = #held > 0 and #fitted > 0 and calibrate.error(kernels.fit(model, device, dtype, fitted), held) or 0.0
+  local kernel = kernels.fit(model, device, dtype, rows)
   local text = trees_file(kernel, { source = sources[framework] or default_source, framework = framework,
     fitted = request.fitted, rows = #rows, error = err })
   write(("%s/%s/%s.%s.coefficients.lua"):format(request.into, device.key, name, dtype), text)
@@ -109,8 +109,9 @@ local function fit_trees(request, device, name, dtype, all)
 end
 
 local function fit_laws(request, device)
-  local rows = training.read(request.tables, device)
-  if not rows then return nil end
+  local all = kernels.read(training, request.tables, device)
+  if not all then return nil end
+  local rows = training.chosen(all)
   local laws = training.fit(device, rows)
   local text = laws_file(device, laws, request.fitted)
   write(("%s/%s/attention_training.coefficients.lua"):format(request.into, device.key), text)
@@ -134,8 +135,9 @@ local function curve_lines(gpus, curve)
 end
 
 local function copy_collectives(request, device)
-  local curves = collectives.fit(request.tables, device)
-  if not curves then return nil end
+  local rows = kernels.read(collectives, request.tables, device)
+  if not rows then return nil end
+  local curves = collectives.fit(rows)
   local lines, points = {}, 0
   for _, kind in ipairs(schema.keys(curves)) do
     lines[#lines + 1] = ("    %s = {"):format(kind)

@@ -3,10 +3,10 @@
 -- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant.
 -- Above the largest size the line through the two largest sizes continues. Bytes count the whole buffer, as in
 -- nccl-tests.
-local csv = require "ett.csv"
+local table_at = require "ett.base.table_at"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
-  table = "collectives.csv" }
+  table = "collectives.csv", inputs = { "gpus", "bytes" }, texts = { "operation" } }
 
 local log = math.log
 
@@ -16,34 +16,23 @@ local least_slope = 0.5
 --- Bytes that each rank sends, divided by the bytes of the buffer.
 local function share(kind, gpus) return (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus end
 
---- Curves of a measured table: kind -> GPUs -> { bytes, seconds, bytes, seconds, … }; nil without a table.
----@param folder string one folder a device
----@param device ett.Device
-function collectives.fit(folder, device)
-  local file = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, collectives.table))
-  if not file then return nil end
-  local kinds, gpus, bytes, us = file:strings "operation", file:numbers "gpus", file:numbers "bytes",
-    file:numbers "time_us"
-  local seen, curves = {}, {}
-  for i = 1, #us do
-    local kind, n = kinds[i], math.tointeger(gpus[i])
-    curves[kind] = curves[kind] or {}
-    curves[kind][n] = curves[kind][n] or {}
-    local id = ("%s %d %d"):format(kind, n, bytes[i])
-    if not seen[id] then
-      seen[id] = {}
-      table.insert(curves[kind][n], { bytes = bytes[i], times = seen[id] })
-    end
-    table.insert(seen[id], us[i] * 1e-6)
+--- Curves of measured rows: kind -> GPUs -> { bytes, seconds, bytes, seconds, … }.
+---@param rows table[] of kernels.read
+function collectives.fit(rows)
+  local curves = {}
+  for _, row in ipairs(rows) do
+    local by_bytes = table_at(table_at(curves, row.operation), math.tointeger(row.gpus))
+    table.insert(table_at(by_bytes, row.bytes), row.seconds)
   end
   for _, by_gpus in pairs(curves) do
-    for n, points in pairs(by_gpus) do
-      table.sort(points, function(a, b) return a.bytes < b.bytes end)
-      local flat = {}
-      for _, point in ipairs(points) do
-        table.sort(point.times)
-        flat[#flat + 1] = point.bytes
-        flat[#flat + 1] = point.times[(#point.times + 1) // 2]
+    for n, by_bytes in pairs(by_gpus) do
+      local sizes, flat = {}, {}
+      for bytes in pairs(by_bytes) do sizes[#sizes + 1] = bytes end
+      table.sort(sizes)
+      for _, bytes in ipairs(sizes) do
+        local times = by_bytes[bytes]
+        table.sort(times)
+        flat[#flat + 1], flat[#flat + 2] = bytes, times[(#times + 1) // 2]
       end
       by_gpus[n] = flat
     end

@@ -4,7 +4,7 @@
 -- multiprocessors; the fastest of several tile sizes is taken. Long products run at lower clocks. Small weights can
 -- stay in the last-level cache between the runs of a benchmark.
 local gemm = { name = "gemm", summary = "matrix products, by data type", table = "gemm.csv",
-  inputs = { "m", "n", "k" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
+  inputs = { "m", "n", "k" }, texts = { "framework", "dtype" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   rounds = { default = 60, bf16 = 200, fp8 = 80 } }
 
 --- Bytes of an element of A and B. mxfp4, which plans do not offer, stores one scale for 32 elements.

@@ -2,7 +2,7 @@
 --
 --   local kernels = require "ett.profile.kernels"
 --   kernels.of(device, "gemm", "bf16"):predict { m = 4096, n = 4096, k = 4096 }   --> seconds, low, high
---   kernels.fit("gemm", device, "bf16", rows)                                     -- rows of { m, n, k, seconds }
+--   kernels.fit(kernels.get "gemm", device, "bf16", rows)                         -- rows of { m, n, k, seconds }
 --
 -- A kernel model is a file of this folder: inputs, table of measured rows, `analyse` and `group`. README.md lists all
 -- fields.
@@ -15,13 +15,13 @@ local sealed = require "ett.base.sealed"
 local training = require "ett.profile.kernels.attention_training"
 local transfer = require "ett.profile.kernels.transfer"
 
+local must = error_module.must
 local kernels = {}
 
 --- Format of coefficient files.
 kernels.format = "ett kernel 2"
 
-local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention",
-  moe = require "ett.profile.kernels.moe" }
+local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention" }
 
 -- Chosen on development splits of the tables (other seeds than those that `ett bench kernels` reports).
 local parameters = { tree_method = "hist", grow_policy = "lossguide", max_depth = 0, max_leaves = 48, eta = 0.13,
@@ -35,7 +35,7 @@ function kernels.get(name)
     error_module.suggestion(tostring(name), names), table.concat(names, ", "))
 end
 
---- Measured rows of one device: a list of { inputs…, framework, dtype, seconds }.
+--- Measured rows of one device: a list of { inputs…, texts…, seconds }.
 ---@param model table of kernels.get
 ---@param folder string the folder of tables: one subfolder a device, one file a model
 ---@param device ett.Device
@@ -44,13 +44,12 @@ function kernels.read(model, folder, device)
   local file, err = csv.read(("%s/%s/%s"):format(folder, device.tables or device.key, model.table))
   if not file then return nil, err end
   local rows = {}
-  local us = file:numbers "time_us"
-  for i = 1, #us do rows[i] = { seconds = us[i] * 1e-6 } end
+  for i, us in ipairs(must(file:numbers "time_us")) do rows[i] = { seconds = us * 1e-6 } end
   local function add(name, values)
-    for i = 1, #us do rows[i][name] = values[i] end
+    for i, row in ipairs(rows) do row[name] = values[i] end
   end
-  for _, name in ipairs(model.inputs) do add(name, file:numbers(name)) end
-  for _, name in ipairs { "framework", "dtype", table.unpack(model.texts or {}) } do add(name, file:strings(name)) end
+  for _, name in ipairs(model.inputs) do add(name, must(file:numbers(name))) end
+  for _, name in ipairs(model.texts) do add(name, must(file:strings(name))) end
   return rows
 end
 
@@ -87,13 +86,12 @@ function Kernel:predict(x)
 end
 
 --- Fits the trees of one model, device and data type.
----@param name string of the kernel model
+---@param model table of kernels.get
 ---@param device ett.Device
 ---@param dtype string
 ---@param rows table[] of kernels.preferred
 ---@return ett.Kernel
-function kernels.fit(name, device, dtype, rows)
-  local model = kernels.get(name)
+function kernels.fit(model, device, dtype, rows)
   local features, ratios = {}, {}
   for i, row in ipairs(model.sound and model.sound(device, dtype, rows) or rows) do
     local analytic, seen = model.analyse(device, dtype, row)

@@ -6,7 +6,8 @@
 local regress = require "ett.regress"
 
 local moe = { name = "moe", summary = "fused layer of experts, forward", table = "moe_forward.csv",
-  inputs = { "tokens", "hidden", "ffn", "top_k", "experts", "tp", "ep" }, texts = { "routing", "kernel" },
+  inputs = { "tokens", "hidden", "ffn", "top_k", "experts", "tp", "ep" },
+  texts = { "framework", "dtype", "routing", "kernel" },
   frameworks = { "trtllm", "sglang", "vllm" },
   rounds = { default = 80 } }
 
