@@ -23,6 +23,4 @@ end
 
 op.recomputed_bytes = op.activation_bytes
 
-gemm.define(op)
-
-return op
+return gemm.define(op)

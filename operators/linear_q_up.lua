@@ -3,14 +3,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_q_up", aliases = { "q_b_proj" },
-  summary = "queries of local heads, multi-head latent attention" }
-
-function op.shape(c)
-  shapes.need(c, op.name, "qk_nope_head_dim", "qk_rope_head_dim")
-  return { tokens = shapes.tokens(c), in_features = c.q_lora_rank or c.hidden,
-    out_features = shapes.local_heads(c) * (c.qk_nope_head_dim + c.qk_rope_head_dim),
-    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
-end
-
-return gemm.define(op)
+return gemm.linear({ name = "linear_q_up", aliases = { "q_b_proj" },
+  summary = "queries of local heads, multi-head latent attention" },
+  { place = "enter", needs = { "qk_nope_head_dim", "qk_rope_head_dim" },
+    inputs = function(c) return c.q_lora_rank or c.hidden end,
+    outputs = function(c) return shapes.local_heads(c) * (c.qk_nope_head_dim + c.qk_rope_head_dim) end })

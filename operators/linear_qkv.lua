@@ -1,9 +1,7 @@
 --- QKV projection, column-parallel over tensor ranks; grouped-query attention has fewer keys and values. The output
---- gate of Qwen3-Next has the width of the queries; a gate per head adds one column a head (Step-3.5).
+--- gate of Qwen3-Next has the width of the queries, that of Step-3.5 one value a head.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
-
-local op = { name = "linear_qkv", summary = "QKV projection, column-parallel", region = "enter" }
 
 -- Widths of queries with their gate, keys and values.
 local function widths(c)
@@ -12,15 +10,12 @@ local function widths(c)
     kv * (c.v_head_dim or dim)
 end
 
-function op.shape(c)
+local function parts(c) return { widths(c) } end
+
+local function outputs(c)
   local queries, keys, values = widths(c)
-  return { tokens = shapes.tokens(c), in_features = c.hidden, out_features = queries + keys + values,
-    bias = shapes.bias(c, "qkv_bias", "attention_bias"),
-    stored_tokens = c.sequence_parallel and shapes.norm_tokens(c) or nil }
+  return queries + keys + values
 end
 
-function op.parts(c) return { widths(c) } end
-
-gemm.define(op)
-
-return op
+return gemm.linear({ name = "linear_qkv", summary = "QKV projection, column-parallel", region = "enter",
+  parts = parts }, { place = "enter", inputs = "hidden", bias = { "qkv_bias", "attention_bias" }, outputs = outputs })

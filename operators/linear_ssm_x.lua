@@ -2,13 +2,12 @@
 --- sharded.
 local gemm = require "ett.operator.gemm"
 local mixer = require "ett.operator.mixer"
-local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_ssm_x", aliases = { "x_proj" }, summary = "Mamba's projection to B, C and the step" }
-
-function op.shape(c)
+local function outputs(c)
   local d = mixer.dims(c, "mamba")
-  return { tokens = shapes.tokens(c), in_features = d.inner, out_features = d.rank + 2 * d.state }
+  return d.rank + 2 * d.state
 end
 
-return gemm.define(op)
+return gemm.linear({ name = "linear_ssm_x", aliases = { "x_proj" },
+  summary = "Mamba's projection to B, C and the step" },
+  { place = "inside", inputs = function(c) return mixer.dims(c, "mamba").inner end, outputs = outputs })

@@ -1,7 +1,6 @@
 --- Projection to the vocabulary, column-parallel. A tied head has no parameters beyond the embedding's.
 local gemm = require "ett.operator.gemm"
 local memory = require "ett.operator.memory"
-local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "lm_head", summary = "projection to the vocabulary, column-parallel", unquantised = true }
@@ -20,9 +19,6 @@ function op.model_flops(s, c)
   return gemm.flops(s, "forward") * c.vocab / (shapes.local_vocab(c) * c.tp)
 end
 
---- The input, in 16 bits.
-function op.activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
-
 --- The gradient of the input, and the gathered input. The gradient of the logits reuses the memory that the loss
 --- stored.
 function op.working_bytes(s, dtype)
@@ -32,6 +28,4 @@ end
 
 function op.parameters(s) return s.tied and (s.bias or 0) * s.out_features or gemm.parameters(s) end
 
-gemm.define(op)
-
-return op
+return gemm.define(op)

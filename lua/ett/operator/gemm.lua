@@ -3,7 +3,15 @@
 -- gemm.define(op) completes an operator whose shape has tokens, in_features and out_features. Optional: bias (1), batch
 -- (number of independent products) and stored_tokens (tokens stored for the backward pass, if sharded over tp).
 -- Forward: C[m,n] = A[m,k] B[k,n]. Backward: dA = dC B' and dB = A' dC, hence twice the FLOPs.
-local dtype_bytes = require("ett.base.schema").dtype_bytes
+--
+-- gemm.linear(op, layer) also makes the shape, from the layer's declaration:
+--   place           "enter": the layer opens a tensor-parallel region; "inside": its inputs are in one; "outside"
+--   inputs, outputs the widths on one rank: a field of the configuration, or a function of it
+--   bias            names for shapes.bias, a function of the configuration, or 1; nil: no biases
+--   needs           fields that the configuration must have
+local schema = require "ett.base.schema"
+local shapes = require "ett.operator.shapes"
+local dtype_bytes = schema.dtype_bytes
 
 local gemm = {}
 
@@ -86,15 +94,38 @@ bias = tensor(s.out_features) if s.bias else None
 return lambda: F.linear(x, w, bias)
 ]]
 
+--- Bytes of the input of a product that runs in 16 bits.
+local function wide_activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
+
 --- Completes an operator of the family.
 function gemm.define(op)
   op.family = op.family or "gemm"
+  op.activation_bytes = op.activation_bytes or op.unquantised and wide_activation_bytes
   op.schema = op.schema or gemm.schema
   for _, name in ipairs { "flops", "bytes", "parameters", "activation_bytes", "output_bytes", "working_bytes",
     "kernel_shape", "kernel", "small", "torch" } do
     op[name] = op[name] or gemm[name]
   end
   return op
+end
+
+local function value_of(c, given) return type(given) == "function" and given(c) or c[given] end
+
+local function bias_of(c, given)
+  if type(given) == "table" then return shapes.bias(c, table.unpack(given)) end
+  return type(given) == "function" and given(c) or tonumber(given)
+end
+
+--- Completes a linear layer; the comment above lists the fields of `layer`.
+function gemm.linear(op, layer)
+  local tokens = layer.place == "outside" and shapes.norm_tokens or shapes.tokens
+  function op.shape(c)
+    shapes.need(c, op.name, table.unpack(layer.needs or {}))
+    return { tokens = tokens(c), in_features = value_of(c, layer.inputs), out_features = value_of(c, layer.outputs),
+      bias = bias_of(c, layer.bias),
+      stored_tokens = layer.place == "enter" and c.sequence_parallel and shapes.norm_tokens(c) or nil }
+  end
+  return gemm.define(op)
 end
 
 return gemm

@@ -73,6 +73,9 @@ function mixer.dims(c, kind)
   return mixer.kinds[kind](c)
 end
 
+--- 1 if the mixer's projections have biases, else nil.
+function mixer.bias(c) return c.ssm_bias and 1 or nil end
+
 --- Tokens of whole sequences. Raises under context parallelism, which a scan does not support.
 function mixer.tokens(c)
   if (c.cp or 1) > 1 then
