@@ -23,6 +23,7 @@ local function cpu_table()
   for i = 1, 60 do
     local tokens, width = 32 + 16 * (i * 7 % 40), 64 + 32 * (i * 11 % 30)
     local us = 0.4 + 1.3e-4 * tokens * width * (1 + 0.2 * math.sin(i))
+    if i % 5 == 0 then lines[#lines + 1] = ("#~ disturbed: %d,%d: forward: memory 30 %% slow"):format(tokens, width) end
     lines[#lines + 1] = ("%d,%d,%.5f,%.5f"):format(tokens, width, us, 1.5 * us)
   end
   return table.concat(lines, "\n") .. "\n"
@@ -54,15 +55,17 @@ describe("ett.holdout", function()
     local r = results[1]
     assert.is_nil(r.fault)
     -- By hand: a surface through only the rows that are not held out.
-    local test, rows, seconds = holdout.test_rows(file, "grouped"), {}, {}
+    local test, rows, seconds, disturbed = holdout.test_rows(file, "grouped"), {}, {}, {}
     for i = 1, file.count do
       if not test[i] then
         table.move(file.rows, (i - 1) * file.dims + 1, i * file.dims, #rows + 1, rows)
         seconds[#seconds + 1] = file.by_pass.forward[i]
+        disturbed[#seconds] = file.passes[1].disturbed[i]
       end
     end
+    assert.is_true(next(disturbed) ~= nil)
     local surface = require("ett.profile.surface").fit { family = file.family, dims = file.dims, rows = rows,
-      seconds = seconds }
+      seconds = seconds, disturbed = disturbed }
     local checked = 0
     for _, p in ipairs(r.points) do
       assert.is_true(test[p.row] and p.held_out)

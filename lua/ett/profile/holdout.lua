@@ -7,9 +7,12 @@
 --   tenth          holds out all but a tenth of the rows
 --
 -- ett.profile.fit chooses the kind of model from all rows of the pool. Fits and thresholds use no held-out row.
+local merged = require "ett.base.merged"
+local must = require("ett.base.error").must
 local profile_fit = require "ett.profile.fit"
 local regress = require "ett.regress"
 local samples = require "ett.profile.samples"
+local table_at = require "ett.base.table_at"
 
 local holdout = {}
 
@@ -63,10 +66,6 @@ function holdout.test_rows(file, split, seed)
   return test
 end
 
-local function append_row(flat, rows, i, dims)
-  for d = (i - 1) * dims + 1, i * dims do flat[#flat + 1] = rows[d] end
-end
-
 -- A kernel held out of one file of a pool is held out of all its files.
 local function blocked_kernels(members, tests)
   local blocked = {}
@@ -97,24 +96,10 @@ local function summarise(file, points)
   return result
 end
 
--- Rows of the pool's members (and group) that `wanted(m, i)` selects, in the form of ett.profile.fit; `origins` are {
--- m, i }.
+-- Rows of the pool's members (and group) that `wanted(m, i)` selects.
 local function rows_of(members, pass, group, wanted, threads)
-  local first = members[1]
-  local data = { gpu = first.entry.gpu, family = first.family, dims = first.dims, rows = {}, seconds = {}, pass = pass,
-    entry = first.entry, group = first.entry.collective and group or nil, multiprocessors = first.multiprocessors,
-    threads = threads, origins = {}, shapes = first.entry.operator and {} }
-  for m, file in ipairs(members) do
-    local times = file.by_pass[pass]
-    for i = 1, file.count do
-      if (not group or file.group[i] == group) and wanted(m, i) then
-        append_row(data.rows, file.rows, i, data.dims)
-        data.seconds[#data.seconds + 1] = times[i]
-        data.origins[#data.origins + 1] = { m, i }
-        if data.shapes then data.shapes[#data.origins] = file.shapes[i] end
-      end
-    end
-  end
+  local data = samples.data(members, pass, group or nil, wanted)
+  data.multiprocessors, data.threads = members[1].multiprocessors, threads
   return data
 end
 
@@ -123,18 +108,17 @@ local function add_points(points, model, data, members, group, fields)
   if #data.seconds == 0 then return end
   local value, low, high = model:predict_rows(data.rows)
   for k, origin in ipairs(data.origins) do
-    local m, i = origin[1], origin[2]
+    local m, i = origin.file, origin.row
     local point = { row = i, line = members[m].lines[i], seconds = data.seconds[k], predicted = value[k], low = low[k],
       high = high[k], group = group or nil }
-    for name, given in pairs(fields) do point[name] = given end
-    table.insert(points[m], point)
+    table.insert(points[m], merged(point, fields))
   end
 end
 
 -- Fits the training rows of a pool (and group). Adds the predictions of each member's test rows and dropped training
 -- rows to `points[m]`. Returns the number of dropped rows, or nil and the reason why there is no model.
 local function evaluate(members, tests, pass, options, group, blocked, points)
-  local all = rows_of(members, pass, group, function() return true end, options.threads)
+  local all = rows_of(members, pass, group, nil, options.threads)
   local choice, why = profile_fit.choose(all)
   if choice and options.as_sampled then choice.unbound = true end
   if choice and choice.void and not options.as_sampled then choice, why = nil, "void: " .. choice.void end
@@ -153,8 +137,7 @@ local function evaluate(members, tests, pass, options, group, blocked, points)
     local dropped = {}
     for _, outlier in ipairs(outliers) do
       local origin = train.origins[outlier.row]
-      dropped[origin[1]] = dropped[origin[1]] or {}
-      dropped[origin[1]][origin[2]] = true
+      table_at(dropped, origin.file)[origin.row] = true
     end
     add_points(points, model, rows_of(members, pass, group, function(m, i) return dropped[m] and dropped[m][i] end),
       members, group, { dropped = true })
@@ -218,14 +201,11 @@ end
 function holdout.read_files(index, initial, multiprocessors)
   local files = {}
   for _, entry in ipairs(index) do
-    local file, why = samples.read(entry)
-    if not file then error(why, 0) end
-    file.entry, file.label = entry, entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
+    local file = must(samples.read(entry))
+    file.label = entry.name .. (entry.nodes and ("_%d_%d"):format(entry.nodes, entry.gpus) or "")
     file.cluster, file.multiprocessors, file.path = initial, multiprocessors, entry.path
     file.design = { family = file.family, dims = file.dims, multiprocessors = multiprocessors }
     file.kernels = regress.kernels(file.design, file.rows)
-    file.by_pass = {}
-    for _, p in ipairs(file.passes) do file.by_pass[p.pass] = p.seconds end
     -- The same pools as ett.profile: collectives by name and topology, operators by kernel, fp16 and bf16 together.
     file.key = ("%s %s %s"):format(initial, entry.collective and file.label or file.pool,
       entry.dtype == "bf16" and "fp16" or entry.dtype)
@@ -236,9 +216,7 @@ end
 
 --- Reads every sample file of a folder for the hold-out.
 function holdout.read_folder(folder, initial, multiprocessors)
-  local index, err = samples.index(folder)
-  if not index then error(err, 0) end
-  return holdout.read_files(index, initial, multiprocessors)
+  return holdout.read_files((must(samples.index(folder))), initial, multiprocessors)
 end
 
 --- Runs the splits over read files.

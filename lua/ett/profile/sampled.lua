@@ -8,12 +8,15 @@ local cache = require "ett.profile.cache"
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
+local must = error_module.must
 local operator = require "ett.operator"
 local physics = require "ett.profile.physics"
 local profile_fit = require "ett.profile.fit"
 local samples = require "ett.profile.samples"
 local scale = require "ett.profile.scale"
 local schema = require "ett.base.schema"
+local table_at = require "ett.base.table_at"
 
 local sampled = {}
 
@@ -37,10 +40,7 @@ function sampled.devices(folders)
     local index, others = samples.index(folder)
     if not index then error(others, 0) end
     table.move(others, 1, #others, #unknown + 1, unknown)
-    for _, entry in ipairs(index) do
-      devices[entry.gpu] = devices[entry.gpu] or {}
-      table.insert(devices[entry.gpu], entry)
-    end
+    for _, entry in ipairs(index) do table.insert(table_at(devices, entry.gpu), entry) end
   end
   return devices, unknown
 end
@@ -73,44 +73,25 @@ function sampled.open(folders, options)
   self.multiprocessors = options.multiprocessors or physics.multiprocessors(self.gpu)
   for _, entry in ipairs(self.files) do
     local dtype = dtype_key(entry.dtype)
-    if entry.operator then
-      local key = samples.pool(entry.operator) .. " " .. dtype
-      self.pools[key] = self.pools[key] or {}
-      table.insert(self.pools[key], entry)
-    else
-      local list = self.collectives[entry.collective .. " " .. dtype] or {}
-      self.collectives[entry.collective .. " " .. dtype] = list
-      list[#list + 1] = entry
-    end
+    local pool = entry.operator and samples.pool(entry.operator) or entry.collective
+    table.insert(table_at(entry.operator and self.pools or self.collectives, pool .. " " .. dtype), entry)
   end
   return self
 end
 
---- Rows of several files of one pool and pass, in the form of ett.profile.fit, with `origins`: file and line of each
---- row; nil if there are no rows.
+--- Rows of several files of one pool and pass, in the form of ett.profile.fit, with entry, file and line of each row as
+--- `origins`; nil if no file has the pass.
 function Profile:data(entries, pass, group)
-  local rows, seconds, origins, disturbed, shapes, first = {}, {}, {}, {}, entries[1].operator and {}, nil
-  for _, entry in ipairs(entries) do
-    local file, err = samples.read(entry)
-    if not file then error(err, 0) end
-    for _, p in ipairs(file.passes) do
-      if p.pass == pass and (not first or first.dims == file.dims) then
-        first = first or file
-        for i = 1, file.count do
-          if not (group and file.group) or file.group[i] == group then
-            for d = (i - 1) * file.dims + 1, i * file.dims do rows[#rows + 1] = file.rows[d] end
-            seconds[#seconds + 1] = p.seconds[i]
-            origins[#seconds] = { path = file.path, line = file.lines[i] }
-            disturbed[#seconds] = p.disturbed[i]
-            if shapes then shapes[#seconds] = file.shapes[i] end
-          end
-        end
-      end
-    end
+  local files = {}
+  for i, entry in ipairs(entries) do files[i] = must(samples.read(entry)) end
+  local data = samples.data(files, pass, group)
+  if not data then return nil end
+  data.multiprocessors, data.threads = self.multiprocessors, self.options.threads
+  for i, origin in ipairs(data.origins) do
+    local file = files[origin.file]
+    data.origins[i] = { entry = file.entry, path = file.path, line = file.lines[origin.row] }
   end
-  return first and { gpu = self.gpu, family = first.family, dims = first.dims, rows = rows, seconds = seconds,
-    pass = pass, entry = entries[1], group = group, multiprocessors = self.multiprocessors,
-    threads = self.options.threads, origins = origins, disturbed = disturbed, shapes = shapes }
+  return data
 end
 
 --- Adds the file and line to each dropped row.
@@ -174,19 +155,13 @@ function Profile:few(entries, dtype, pass)
   if device and device.folder then
     self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
   end
-  local points = {}
-  for _, entry in ipairs(entries) do
-    local file, err = samples.read(entry)
-    if not file then error(err, 0) end
-    for _, p in ipairs(file.passes) do
-      for i = 1, p.pass == pass and file.shapes and file.count or 0 do
-        local base = scale.base(self.tables, entry.operator, file.shapes[i], dtype, pass)
-        local _, _, dims = samples.dims(entry.operator, file.shapes[i])
-        points[#points + 1] = { dims = dims, factor = p.seconds[i] / base.seconds }
-      end
-    end
+  local data, points = self:data(entries, pass), {}
+  if not data or #data.seconds >= profile_fit.least_rows then return nil end
+  for i, shape in ipairs(data.shapes) do
+    local base = scale.base(self.tables, data.origins[i].entry.operator, shape, dtype, pass)
+    points[i] = { dims = table.move(data.rows, (i - 1) * data.dims + 1, i * data.dims, 1, {}),
+      factor = data.seconds[i] / base.seconds }
   end
-  if #points == 0 or #points >= profile_fit.least_rows then return nil end
   return points
 end
 
@@ -218,10 +193,8 @@ end
 
 --- The same samples without the check for void passes.
 function Profile:as_sampled()
-  local options, same = { as_sampled = true }, {}
-  for name, value in pairs(self.options) do options[name] = value end
-  for name, value in pairs(self) do same[name] = value end
-  same.options, same.models, same.voids, same.outliers, same.stamps = options, {}, {}, {}, {}
+  local same = merged(self, { options = merged(self.options, { as_sampled = true }), models = {}, voids = {},
+    outliers = {}, stamps = {} })
   same.collective_cache = nil
   return setmetatable(same, getmetatable(self))
 end
@@ -345,8 +318,7 @@ function Profile:collective_models(kind, dtype, nodes, gpus)
     local by_name = {}
     for _, entry in ipairs(self.collectives[key] or {}) do
       if own and entry.nodes == nodes and entry.gpus == gpus or not own and not entry.nodes then
-        by_name[entry.name] = by_name[entry.name] or {}
-        table.insert(by_name[entry.name], entry)
+        table.insert(table_at(by_name, entry.name), entry)
       end
     end
     for _, name in ipairs(schema.keys(by_name)) do
@@ -379,10 +351,8 @@ function Profile:topologies(key)
   end
   for _, entry in ipairs(self.collectives[key] or {}) do
     if not entry.nodes then
-      local file, err = samples.read(entry)
-      if not file then error(err, 0) end
       local seen = {}
-      for _, group in ipairs(file.group) do
+      for _, group in ipairs(must(samples.read(entry)).group) do
         local name = entry.name .. "_" .. group
         if not seen[group] and not own[name] then add(generic, name, entry, group) end
         seen[group] = true
@@ -440,20 +410,15 @@ function Profile:collective(kind, bytes, topology, dtype)
 end
 
 local function few_collectives(self, kind, topology, dtype)
-  local points = {}
+  local nodes, gpus, here, points = topology.nodes, topology.gpus_per_node, {}, {}
   for _, entry in ipairs(self.collectives[kind .. " " .. dtype] or {}) do
-    local file, err = samples.read(entry)
-    if not file then error(err, 0) end
-    local here = topology.nodes .. "_" .. topology.gpus_per_node
-    for i = 1, file.count do
-      local mine = entry.nodes == topology.nodes and entry.gpus == topology.gpus_per_node
-        or not entry.nodes and file.group[i] == here
-      if mine then
-        local share = kind == "all_gather" and topology.nodes * topology.gpus_per_node or 1
-        local bytes = file.rows[i] * share * schema.dtype_bytes[entry.dtype]
-        points[#points + 1] = { dims = { bytes }, seconds = file.passes[1].seconds[i] }
-      end
-    end
+    if not entry.nodes or entry.nodes == nodes and entry.gpus == gpus then here[#here + 1] = entry end
+  end
+  local data = self:data(here, "collective", nodes .. "_" .. gpus)
+  for i, count in ipairs(data and data.rows or {}) do
+    local share = kind == "all_gather" and nodes * gpus or 1
+    points[i] = { dims = { count * share * schema.dtype_bytes[data.origins[i].entry.dtype] },
+      seconds = data.seconds[i] }
   end
   return #points > 0 and #points < profile_fit.least_rows and points
 end

@@ -184,8 +184,8 @@ end
 
 --- Reads a sample file.
 ---@return table|nil { pool, family, dims, rows (flat dims), group?,
----passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } },
----count, path, lines (of the file, by row), shapes (of an operator's rows) }, ett.Error?
+---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } }, by_pass (pass -> seconds),
+---count, path, lines (of the file, by row), shapes (of an operator's rows), entry }, ett.Error?
 function samples.read(entry)
   local held, err = sample_table.read(entry.path)
   if not held then return nil, err end
@@ -205,13 +205,14 @@ function samples.read(entry)
   local out
   if entry.operator then out, err = read_operator(t, entry) else out, err = read_collective(t, entry) end
   if not out then return nil, err end
-  out.passes = {}
+  out.passes, out.by_pass, out.entry = {}, {}, entry
   for i, column in ipairs(times) do
     local us, why = t:numbers(column.name, "positive")
     if not us then return nil, why end
     local seconds = {}
     for r = 1, #us do seconds[r] = us[r] * 1e-6 end
     out.passes[i] = { pass = column.pass, seconds = seconds, disturbed = {} }
+    out.by_pass[column.pass] = seconds
   end
   out.count, out.path, out.lines = t:rows(), entry.path, {}
   local reasons = {}
@@ -225,6 +226,35 @@ function samples.read(entry)
   end
   t:close()
   return out
+end
+
+--- The rows of a pool's files in one pass, in the form of ett.profile.fit; nil if no file has the pass. Files whose
+--- dimensions differ from the first are left out.
+---@param files table[] of samples.read
+---@param group string? of files with several topologies: only its rows
+---@param wanted (fun(file: integer, row: integer): boolean)? which rows; default: all
+---@return table|nil with origins = { { file = number in `files`, row = } }, by row
+function samples.data(files, pass, group, wanted)
+  local data
+  for f, file in ipairs(files) do
+    for _, p in ipairs(file.passes) do
+      if p.pass == pass and (not data or data.dims == file.dims) then
+        local entry = file.entry
+        data = data or { gpu = entry.gpu, family = file.family, dims = file.dims, rows = {}, seconds = {}, pass = pass,
+          entry = entry, group = group, origins = {}, disturbed = {}, shapes = entry.operator and {} }
+        for i = 1, file.count do
+          if (not (group and file.group) or file.group[i] == group) and (not wanted or wanted(f, i)) then
+            local n = #data.seconds + 1
+            table.move(file.rows, (i - 1) * file.dims + 1, i * file.dims, #data.rows + 1, data.rows)
+            data.seconds[n], data.disturbed[n] = p.seconds[i], p.disturbed[i]
+            data.origins[n] = { file = f, row = i }
+            if data.shapes then data.shapes[n] = file.shapes[i] end
+          end
+        end
+      end
+    end
+  end
+  return data
 end
 
 return samples
