@@ -1,5 +1,6 @@
 --- Fused attention that does not store its probabilities (Dao 2023, arXiv 2307.08691).
 local dtype_bytes = require("ett.base.schema").dtype_bytes
+local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "flash_attention", aliases = { "fused_attention" }, family = "attention",
@@ -96,8 +97,7 @@ end
 --- A small shape for checks of outputs. It keeps grouped heads and more keys than queries, in lengths that cuDNN
 --- supports.
 function op.small(s)
-  local small, grouped = {}, s.heads > s.kv_heads
-  for name, value in pairs(s) do small[name] = value end
+  local small, grouped = merged(s), s.heads > s.kv_heads
   small.batch, small.kv_heads = math.min(s.batch, 2), math.min(s.kv_heads, grouped and 1 or 2)
   small.heads = grouped and 2 or small.kv_heads
   small.seq_q, small.seq_k = math.min(s.seq_q, 64), math.min(s.seq_k, s.seq_k > s.seq_q and 128 or 64)

@@ -2,6 +2,7 @@
 --- samplers/cpu/doubles.lua (ett.sampling.check).
 local cpu = require "ett.cpu"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local sample = require "ett.sample"
 
 local kinds = find.part("samplers/cpu", "doubles")
@@ -79,8 +80,7 @@ return function(calls)
       local known = {}
       if pass == "backward" then -- results of the forward pass are operands
         local _, _, values = operands(call, "forward", {}, 10 * number)
-        for name, value in pairs(values) do known[name] = value end
-        for name, value in pairs(reference(call, values, "forward")) do known[name] = value end
+        known = merged(values, reference(call, values, "forward"))
       end
       local described, tensors, values, elements = operands(call, pass, known, 10 * number + 5)
       local wanted = reference(call, values, pass)

@@ -5,6 +5,7 @@
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local machine = require "ett.sampling.machine"
+local merged = require "ett.base.merged"
 local primitives = require "ett.operator.primitives"
 local sample = require "ett.sample"
 local sample_limit = require "ett.sampling.limit"
@@ -128,10 +129,7 @@ local function recorded(op, s, pass)
         .. "does the same; give the launch cpu = { kind = \"scale\", rows = …, cols = … } "
         .. "(samplers/README.md)", tostring(op.name), tostring(launch.name))
     end
-    local call = {}
-    for name, value in pairs(launch.cpu) do call[name] = value end
-    call.pass = call.pass or pass
-    calls[#calls + 1] = call
+    calls[#calls + 1] = merged({ pass = pass }, launch.cpu)
   end
   op.kernel(primitives.checked(op, k), s, pass)
   if #calls == 0 then
@@ -288,16 +286,16 @@ local function add_visits(session, pool, watch, options)
   ---@param before table|nil result of an earlier merge
   ---@param now table result of measure(), in this run or an earlier one
   function session.merge(before, now)
-    local merged, settled, wanting = {}, true, false
+    local joined, settled, wanting = {}, true, false
     for pass, visit in pairs(now) do
       local all = before and before[pass].visits or {}
       all[#all + 1] = visit
       local quiet
-      merged[pass], quiet = combine(all, watch, (visits + 2) // 3, options.statistic)
-      settled = settled and merged[pass].half_width_seconds <= target * merged[pass].seconds and 2 * quiet >= visits
+      joined[pass], quiet = combine(all, watch, (visits + 2) // 3, options.statistic)
+      settled = settled and joined[pass].half_width_seconds <= target * joined[pass].seconds and 2 * quiet >= visits
       wanting = wanting or 2 * quiet < visits
     end
-    return merged, settled, wanting
+    return joined, settled, wanting
   end
 
   --- Adds a visit of an earlier run to the memory record of this machine.

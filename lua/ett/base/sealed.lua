@@ -7,6 +7,9 @@ local sealed = {}
 --- Appends the hash line to a text of whole lines.
 function sealed.text(text) return ("%s-- hash %s\n"):format(text, files.hash(text)) end
 
+--- A long text in lines of 112 characters.
+function sealed.wrapped(text) return (text:gsub(("."):rep(112), "%0\n")) end
+
 --- Runs a data file as text without globals, so that it cannot access files or programs.
 ---@return any value nil on failure
 ---@return boolean|string own whether the file is as built with ett; on failure, the reason

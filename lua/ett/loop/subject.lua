@@ -5,6 +5,7 @@ local clusters = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local layout = require "ett.loop.layout"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local physics = require "ett.profile.physics"
 local plan_module = require "ett.plan"
@@ -34,11 +35,8 @@ end
 
 --- The cluster with a folder of samples; the kernel tables of its device supply the rest.
 function subject.with_samples(cluster, folder)
-  local same = {}
-  for name, value in pairs(cluster) do same[name] = value end
   if folder:sub(1, 1) ~= "/" then folder = require("lfs").currentdir() .. "/" .. folder end
-  same.profile = { folder = folder, borrow = cluster.device.folder and "device" or nil }
-  return same
+  return merged(cluster, { profile = { folder = folder, borrow = cluster.device.folder and "device" or nil } })
 end
 
 --- Fills plan and hyper-parameters with the fields of `given`, else with inferred fields.
@@ -112,9 +110,8 @@ function subject.of(view, given)
   end
   if type(cluster) ~= "table" then cluster = clusters.get(cluster) end
   if given.samples then cluster = subject.with_samples(cluster, given.samples) end
-  for field, how in pairs(used_plan) do used_hyper[field] = how end
   return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
-    read = found, used = used_hyper, notes = notes }
+    read = found, used = merged(used_hyper, used_plan), notes = notes }
 end
 
 return subject

@@ -9,6 +9,7 @@
 --   inputs, outputs the widths on one rank: a field of the configuration, or a function of it
 --   bias            names for shapes.bias, a function of the configuration, or 1; nil: no biases
 --   needs           fields that the configuration must have
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 local dtype_bytes = schema.dtype_bytes
@@ -62,8 +63,7 @@ end
 
 --- A small shape for checks of outputs (ett.sampling.check): multiples of 16, as fp8 products require.
 function gemm.small(s)
-  local small = {}
-  for name, value in pairs(s) do small[name] = value end
+  local small = merged(s)
   for name, most in pairs { tokens = 32, in_features = 48, out_features = 64, batch = 2, stored_tokens = 32 } do
     small[name] = small[name] and math.min(small[name], most)
   end

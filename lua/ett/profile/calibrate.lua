@@ -6,7 +6,7 @@
 -- held-out error.
 local coefficients = require "ett.profile.coefficients"
 local error_module = require "ett.base.error"
-local files = require "ett.io"
+local folders = require "ett.base.folder"
 local json = require "ett.json"
 local lfs = require "lfs"
 local physics = require "ett.profile.physics"
@@ -16,12 +16,6 @@ local schema = require "ett.base.schema"
 local sealed = require "ett.base.sealed"
 
 local calibrate = {}
-
-local function file_name(pool, dtype) return ("%s.%s.coefficients.lua"):format(pool, dtype) end
-
-local function wrapped(text)
-  return (text:gsub(("."):rep(112), "%0\n"))
-end
 
 local function serialise(file)
   local out = { "-- Made by `ett calibrate`; see lua/ett/profile/coefficients.lua. Not written by hand.", "return {" }
@@ -34,7 +28,7 @@ local function serialise(file)
     local m = file.models[name]
     line("    [%q] = { rows = %d, dropped = %d, error = %.4f, error_median = %.4f,%s text = [=[", name, m.rows,
       m.dropped, m.error, m.error_median, m.kind == "surface" and ' kind = "surface",' or "")
-    line("%s]=] },", wrapped(m.text))
+    line("%s]=] },", sealed.wrapped(m.text))
   end
   line("  },")
   if next(file.void) then
@@ -125,11 +119,9 @@ function calibrate.export(profile, folder, about)
   if #made == 0 then
     error_module.raise("format", "%s: nothing to calibrate: %s %s", profile.source, summary[1].name, summary[1].fault)
   end
-  local ok, err = files.make_folder(folder)
-  if not ok then error(err, 0) end
+  folders.make(folder)
   for _, file in ipairs(made) do
-    ok, err = files.write(folder .. "/" .. file_name(file.pool, file.dtype), serialise(file))
-    if not ok then error(err, 0) end
+    folders.write(("%s/%s.%s.coefficients.lua"):format(folder, file.pool, file.dtype), serialise(file))
   end
   return summary
 end

@@ -5,6 +5,7 @@
 --
 -- data: { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of the first file), group=? "nodes_gpus",
 --   multiprocessors=, threads=? }
+local merged = require "ett.base.merged"
 local physics = require "ett.profile.physics"
 local regressor = require "ett.profile.regressor"
 local regressor_surface = require "ett.profile.surface"
@@ -43,10 +44,9 @@ function profile_fit.fit(choice, data, fields)
   end
   local least
   if not choice.void and not choice.unbound then least = physics.least_seconds(data) end
-  local given = { least_seconds = least, family = data.family, dims = data.dims, backward = data.pass == "backward",
-    multiprocessors = data.multiprocessors, rows = data.rows, seconds = data.seconds, threads = data.threads }
-  for name, value in pairs(fields or {}) do given[name] = value end
-  return regressor.fit(given)
+  return regressor.fit(merged({ least_seconds = least, family = data.family, dims = data.dims,
+    backward = data.pass == "backward", multiprocessors = data.multiprocessors, rows = data.rows,
+    seconds = data.seconds, threads = data.threads }, fields))
 end
 
 return profile_fit

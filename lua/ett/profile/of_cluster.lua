@@ -23,6 +23,7 @@ local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local in_step = require "ett.profile.in_step"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
 local sampled = require "ett.profile.sampled"
@@ -115,10 +116,8 @@ end
 -- Above the sampled vocabulary the time of a lookup grows at least by its additional bytes. The backward pass clears
 -- the gradient of the whole table; samples of one vocabulary hardly show that part.
 local function with_table(self, op, shape, dtype, pass, answer)
-  local known = {}
-  for field, value in pairs(shape) do known[field] = value end
-  known.whole_vocab = answer.sampled_vocab
-  known.vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab))
+  local known = merged(shape, { whole_vocab = answer.sampled_vocab,
+    vocab = math.ceil(shape.vocab * answer.sampled_vocab / (shape.whole_vocab or shape.vocab)) })
   local more = (op.bytes(shape, dtype, pass) - op.bytes(known, dtype, pass)) / self:stream_bandwidth(dtype)
   local least = ask(self.own, op.name, known, dtype, pass).seconds + more
   if answer.seconds < least then
@@ -249,21 +248,15 @@ end
 local function sustained(op, shape, pass, answer, measured, flops)
   local least = (flops or op.flops(shape, pass)) / measured
   if answer.seconds >= least then return answer end
-  local held = {}
-  for key, value in pairs(answer) do held[key] = value end
-  held.seconds = least
-  held.low_seconds = math.min(answer.low_seconds or least, least)
-  held.high_seconds = math.max(answer.high_seconds or least, least * sustained_high)
-  held.provenance = "calibrated"
-  held.detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 }
-  return held
+  return merged(answer, { seconds = least, low_seconds = math.min(answer.low_seconds or least, least),
+    high_seconds = math.max(answer.high_seconds or least, least * sustained_high), provenance = "calibrated",
+    detail = { "limited to the sustained %.1f TFLOP/s", measured / 1e12 } })
 end
 
 -- Sliding-window attention is not sampled: it takes the time of full attention times the ratio of FLOPs. Kernels skip
 -- whole blocks outside the window, so their time is proportional.
 local function windowed(self, op, shape, dtype, pass)
-  local whole = {}
-  for field, value in pairs(shape) do whole[field] = value end
+  local whole = merged(shape)
   whole.window = nil
   local answer = self:operator(op.name, whole, dtype, pass)
   if missing(answer) then return nil end
@@ -485,12 +478,8 @@ end
 --- The same profile with its device's kernel tables replaced by change(tables); nil if the profile uses no tables.
 function Profile:with_tables(change)
   if not (self.device_times or self.tables) then return nil end
-  local same = {}
-  for name, value in pairs(self) do same[name] = value end
-  same.device_times = self.device_times and change(self.device_times)
-  same.tables = self.tables and change(self.tables)
-  same.stream, same.timers, same.sampled_timers = {}, {}, {}
-  return setmetatable(same, Profile)
+  return setmetatable(merged(self, { device_times = self.device_times and change(self.device_times),
+    tables = self.tables and change(self.tables), stream = {}, timers = {}, sampled_timers = {} }), Profile)
 end
 
 --- The same profile with products at the rate of their tables; nil if its times come from samples.

@@ -4,7 +4,7 @@
 --   fit_plot.write("figures", plots)                                          -- { "figures/index.html", … }
 --
 -- The rows are held out (ett.holdout: a fifth of the kernels): the model was not fitted to them.
-local error_module = require "ett.base.error"
+local folders = require "ett.base.folder"
 local svg = require "ett.report.svg"
 
 local fit_plot = {}
@@ -176,16 +176,10 @@ end
 --- Writes the plots; each file is written atomically. Creates the folder; raises if that fails.
 ---@return string[] paths
 function fit_plot.write(folder, plots)
-  local files, paths = require "ett.io", {}
-  local made, why = files.make_folder(folder)
-  if not made then error_module.raise("io", "cannot make folder '%s' for plots: %s", folder, tostring(why)) end
+  local paths = {}
+  folders.make(folder)
   for _, plot in ipairs(plots) do
-    if plot.text then
-      local path = folder .. "/" .. plot.name
-      local ok, err = files.write(path, plot.text)
-      if not ok then error(err, 0) end
-      paths[#paths + 1] = path
-    end
+    if plot.text then paths[#paths + 1] = folders.write(folder .. "/" .. plot.name, plot.text) end
   end
   return paths
 end

@@ -9,6 +9,7 @@
 -- robust_linear, alpha_beta. runtime/regress/serve/design.h lists the families and their dimensions. Prediction does
 -- not need XGBoost; fitting loads it.
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local physics = require "ett.profile.physics"
 local regress = require "ett.regress"
 local schema = require "ett.base.schema"
@@ -19,13 +20,6 @@ local regressor = {}
 regressor.version = "13"
 
 regressor.kinds = { "hybrid", "boosted_trees", "random_forest", "robust_linear", "alpha_beta" }
-
-local function merged(base, over)
-  local all = {}
-  for name, value in pairs(base) do all[name] = value end
-  for name, value in pairs(over or {}) do all[name] = value end
-  return all
-end
 
 -- Chosen on development splits of the samples, with other seeds and sizes (below the 80th percentile) than those that
 -- `ett bench holdout` reports.
@@ -211,9 +205,7 @@ function regressor.fit(given)
     outliers[#outliers + 1] = { row = row, seconds = g.seconds[row], reason = reason }
   end
   table.sort(outliers, function(a, b) return a.row < b.row end)
-  local self, err = regressor.open(bytes)
-  if not self then error(err, 0) end
-  return self, outliers
+  return error_module.must(regressor.open(bytes)), outliers
 end
 
 return regressor

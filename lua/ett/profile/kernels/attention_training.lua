@@ -8,6 +8,7 @@ local training = { name = "attention_training", summary = "fused attention, forw
   inputs = { "batch", "seq_q", "seq_k", "heads", "head_dim", "value_dim", "causal", "window" } }
 
 local max = math.max
+local merged = require "ett.base.merged"
 local launch_seconds = 4e-6 -- assumed; not part of the fit
 
 --- Query-key pairs of one head and sequence.
@@ -101,8 +102,7 @@ function training.fit(device, rows)
     local law = not laws[key] and nearest(laws, group.row.dtype, group.row.pass, group.row)
     if law then more[key] = { law[1], one_column(group, law[1]) } end
   end
-  for key, law in pairs(more) do laws[key] = law end
-  return laws
+  return merged(laws, more)
 end
 
 --- Seconds of a pass, or nil without a law for the data type.

@@ -56,8 +56,6 @@ function calibrate.error(kernel, rows)
   return sum / #rows, inside / #rows
 end
 
-local function wrapped(text) return (text:gsub(("."):rep(112), "%0\n")) end
-
 local head = "-- Made by `ett calibrate --kernels`; see lua/ett/profile/kernels/README.md. Not written by hand."
 
 local function trees_file(kernel, about)
@@ -72,7 +70,7 @@ return {
 %s]=],
 }
 ]==]):format(head, kernels.format, kernel.model.name, kernel.device.key, kernel.dtype, about.source[1],
-    about.source[2], about.framework, about.fitted, about.rows, about.error, wrapped(kernel:text()))
+    about.source[2], about.framework, about.fitted, about.rows, about.error, sealed.wrapped(kernel:text()))
 end
 
 local function laws_file(device, laws, fitted)

@@ -12,6 +12,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
 local sealed = require "ett.base.sealed"
+local table_at = require "ett.base.table_at"
 local training = require "ett.profile.kernels.attention_training"
 local transfer = require "ett.profile.kernels.transfer"
 
@@ -60,8 +61,7 @@ function kernels.preferred(model, rows, dtype)
   local by_framework = {}
   for _, row in ipairs(rows) do
     if row.dtype == dtype then
-      by_framework[row.framework] = by_framework[row.framework] or {}
-      table.insert(by_framework[row.framework], row)
+      table.insert(table_at(by_framework, row.framework), row)
     end
   end
   for _, name in ipairs(model.frameworks) do

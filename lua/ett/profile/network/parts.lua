@@ -6,6 +6,7 @@
 -- Devices are numbered through the parts in order. After the check a part is the table of the cluster that it names,
 -- with the part's number of nodes.
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local parts = {}
@@ -22,12 +23,12 @@ local function part_of(given, get, label)
     error_module.raise("model", "%s: must be a table { cluster =, nodes = }, got %s", label, schema.describe(given))
   end
   local clean = schema.check(given, fields, label)
-  local whole, part = error_module.wrap(label, get, clean.cluster), {}
+  local whole = error_module.wrap(label, get, clean.cluster)
   if whole.parts then error_module.raise("model", "%s: cluster '%s' has parts itself", label, whole.name) end
   if whole.nodes and clean.nodes > whole.nodes then
     error_module.raise("model", "%s: %d nodes, but cluster '%s' has %d", label, clean.nodes, whole.name, whole.nodes)
   end
-  for name, value in pairs(whole) do part[name] = value end
+  local part = merged(whole)
   part.nodes, part.tiers, part.node_tier = clean.nodes, nil, nil -- `links` replaces the tiers
   return part
 end
