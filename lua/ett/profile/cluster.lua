@@ -173,18 +173,19 @@ end
 --- measured curve covers that number of ranks, else "assumed".
 ---@param kind string a collective or alias
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; by default groups fill the node
----@return function function(bytes of the whole buffer, with_detail): values of ett.profile.detail
+---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function function(bytes): seconds
 ---@return function function(): the law of ett.comm and the half-width of its interval; nil: the times follow no law
 function cluster_module.collective_timer(cluster, kind, topology)
   if not topology.tiers then check_request(cluster, 0, topology) end -- else a placement of ett.step
   local time, law = collectives.timer(cluster, collective_names.kind(kind), topology)
-  return function(bytes, with_detail)
+  return function(bytes)
     local seconds, bus, model, measured = time(bytes)
     local provenance = measured and "calibrated" or "assumed"
     local spread = assumed_spread[provenance]
-    return seconds, seconds * (1 - spread), seconds * (1 + spread), provenance,
-      with_detail and { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 } or nil, model, "placed"
+    return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
+      provenance = provenance, detail = { "%s over the cluster's links, %.1f GB/s", model, bus / 1e9 }, model = model,
+      sharing = "placed" }
   end, time, function()
     local own, measured = law()
     return own, assumed_spread[measured and "calibrated" or "assumed"]
@@ -195,8 +196,7 @@ end
 ---@param bytes number whole buffer
 function cluster_module.collective(cluster, kind, bytes, topology)
   check_request(cluster, bytes, topology)
-  local time = cluster_module.collective_timer(cluster, kind, topology)
-  return detail.as_text(detail.answer(time(bytes, true)))
+  return detail.as_text((cluster_module.collective_timer(cluster, kind, topology))(bytes))
 end
 
 return cluster_module

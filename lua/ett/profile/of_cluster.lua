@@ -318,27 +318,27 @@ function Profile:operator(name, shape, dtype, pass)
 end
 
 -- Timer of a collective with too few samples for a model: the samples scale the time over the cluster's links.
-local function few_timer(self, kind, topology, dtype, links)
+local function few_timer(self, kind, topology, dtype, links_seconds)
   local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
   if not points then return nil end
-  for _, point in ipairs(points) do point.factor = point.seconds / links(point.dims[1]) end
+  for _, point in ipairs(points) do point.factor = point.seconds / links_seconds(point.dims[1]) end
   return function(bytes)
-    return detail.values(require("ett.profile.scale").answer(points, { bytes }, { seconds = links(bytes) }))
+    return require("ett.profile.scale").answer(points, { bytes }, { seconds = links_seconds(bytes) })
   end
 end
 
 -- Sampled seconds over the links' seconds at the smallest size that is not extrapolated; 1 if all sizes up to 64 GB are
 -- extrapolated.
-local function links_ratio(self, kind, topology, dtype, own, links, least)
+local function links_ratio(self, kind, topology, dtype, own, links_seconds, least)
   local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
   self.ratios = self.ratios or {}
   if not self.ratios[id] then
     local found, size = 1.0, 1024.0
     while size < 0.99 * (least or 0.0) do size = 2 * size end -- smaller sizes are extrapolated
     while size <= 2.0 ^ 36 do
-      local ok, seconds, _, _, provenance = pcall(own, size)
-      if ok and seconds and provenance ~= "assumed" and provenance ~= "extrapolated" then
-        found = seconds / links(size)
+      local ok, answer = pcall(own, size)
+      if ok and answer and answer.provenance ~= "assumed" and answer.provenance ~= "extrapolated" then
+        found = answer.seconds / links_seconds(size)
         break
       end
       size = 2 * size
@@ -350,12 +350,12 @@ end
 
 -- Limits times outside the samples, where regressors are constant. Upper limit: the links' time, or more if the
 -- smallest sample exceeds it (over_links: ratio of sampled to links' time there). Lower limit: half of the links' time.
-local function within_links(by_links, over_links, with_detail, seconds, low, high, provenance, words)
+local function within_links(by_links, over_links, answer)
   local most = by_links * math.max(1.0, over_links)
-  local held = math.max(0.5 * by_links, math.min(seconds, most))
-  if held == seconds then return seconds, low, high, provenance, words end
-  return held, 0.5 * held, 2 * held, "extrapolated",
-    with_detail and { "limited by the links' time; %s", words or "" } or nil
+  local held = math.max(0.5 * by_links, math.min(answer.seconds, most))
+  if held == answer.seconds then return answer end
+  return { seconds = held, low_seconds = 0.5 * held, high_seconds = 2 * held, provenance = "extrapolated",
+    detail = { "limited by the links' time; %s", answer.detail or "" } }
 end
 
 -- Timer from links and kernel tables, for collectives without samples.
@@ -365,12 +365,10 @@ local function unsampled_timer(self, kind, topology, links)
   if not intra or named and named[kind] then return links end
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
-  return function(bytes, with_detail)
-    if not (curves and select(4, links(bytes)) == "calibrated") then
-      local answer = tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth)
-      if answer then return detail.values(answer) end
-    end
-    return links(bytes, with_detail)
+  return function(bytes)
+    local by_links = curves and links(bytes)
+    if by_links and by_links.provenance == "calibrated" then return by_links end
+    return tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth) or links(bytes)
   end
 end
 
@@ -381,68 +379,48 @@ local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
   if own.collective_timer then return unless_missing(own.collective_timer, own, kind, topology, dtype) end
-  return function(bytes)
-    local answer, void = unless_missing(own.collective, own, kind, bytes, topology, dtype)
-    if answer then return detail.values(answer) end
-    return nil, void
-  end
-end
-
--- Timers over the cluster's links (ett.profile.cluster), made at their first use: values of ett.profile.detail,
--- seconds, the law.
-local function links_of(self, kind, topology)
-  local time, seconds, law
-  local function make() time, seconds, law = cluster_module.collective_timer(self.cluster, kind, topology) end
-  return function(bytes, with_detail)
-    if not time then make() end
-    return time(bytes, with_detail)
-  end, function(bytes)
-    if not time then make() end
-    return seconds(bytes)
-  end, function()
-    if not time then make() end
-    return law()
-  end
+  return function(bytes) return unless_missing(own.collective, own, kind, bytes, topology, dtype) end
 end
 
 --- Timer of a kind of collective in one group of ranks: from samples, checked against the links' times, else from the
 --- cluster's links.
----@return function function(bytes of the whole buffer, with_detail): values of ett.profile.detail
+---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function|nil function(): the law of the links (ett.profile.cluster), if times follow one. If a regressor is
 ---  limited by that law: also its data for C (ett.profile.sampled), with `over_links` if already known
 function Profile:collective_timer(kind, topology, dtype)
-  local links, links_seconds, law = links_of(self, kind, topology)
+  local links, links_seconds, law = cluster_module.collective_timer(self.cluster, kind, topology)
   local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
   local function find_rest()
-    rest = rest or few_timer(self, kind, topology, dtype, links) or unsampled_timer(self, kind, topology, links)
+    rest = rest or few_timer(self, kind, topology, dtype, links_seconds) or unsampled_timer(self, kind, topology, links)
     return rest
   end
-  local function otherwise(bytes, with_detail) return (rest or find_rest())(bytes, with_detail) end
+  local function otherwise(bytes) return (rest or find_rest())(bytes) end
   if not own then
     return otherwise, function()
       if find_rest() == links then return law() end
     end
   end
   local over_links
-  local function of_links(bytes, with_detail, format, said)
-    local seconds, low, high, provenance, words, model, shared = links(bytes, with_detail)
-    return seconds, low, high, provenance, with_detail and { format, said, words } or nil, model, shared
+  local function of_links(bytes, format, said)
+    local answer = links(bytes)
+    answer.detail = { format, said, answer.detail }
+    return answer
   end
-  return function(bytes, with_detail)
-    local seconds, low, high, provenance, words, model, shared = own(bytes, with_detail)
-    if seconds == nil and low then return of_links(bytes, with_detail, "samples are void, %s; %s", low) end
-    if seconds == nil or provenance == "assumed" then return otherwise(bytes, with_detail) end
+  return function(bytes)
+    local answer, why = own(bytes)
+    if not answer and why then return of_links(bytes, "samples are void, %s; %s", why) end
+    if missing(answer) then return otherwise(bytes) end
     -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     local by_links = links_seconds(bytes)
-    if seconds < 0.5 * by_links and bytes >= 1e6 then
-      return of_links(bytes, with_detail, "samples of %.3g s are faster than the links; %s", seconds)
+    if answer.seconds < 0.5 * by_links and bytes >= 1e6 then
+      return of_links(bytes, "samples of %.3g s are faster than the links; %s", answer.seconds)
     end
-    if provenance ~= "extrapolated" then return seconds, low, high, provenance, words, model, shared end
-    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links, smallest)
-    return within_links(by_links, over_links, with_detail, seconds, low, high, provenance, words)
+    if answer.provenance ~= "extrapolated" then return answer end
+    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links_seconds, smallest)
+    return within_links(by_links, over_links, answer)
   end, compiled and function()
     local own_law, spread = law()
     compiled.over_links = over_links
@@ -452,7 +430,7 @@ end
 
 --- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
-  return detail.as_text(detail.answer(self:collective_timer(kind, topology, dtype)(bytes, true)))
+  return detail.as_text((self:collective_timer(kind, topology, dtype))(bytes))
 end
 
 --- Half-width of the interval, relative to the step, that using kernel tables instead of samples adds.

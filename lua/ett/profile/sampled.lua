@@ -367,8 +367,7 @@ end
 --- reason if the samples are void.
 ---@param kind string a collective or alias
 ---@param topology table { nodes=, gpus_per_node= }
----@return function|nil function(bytes of the whole buffer, with_detail): values of ett.profile.detail; nil for zero
---- bytes
+---@return function|nil function(bytes of the whole buffer): an answer (ett.profile.detail); nil for zero bytes
 ---@return string|nil
 ---@return number|nil bytes of the smallest sample
 ---@return table|nil data with which C predicts: { model, element_bytes, ranks } (ett_message_price)
@@ -393,12 +392,13 @@ function Profile:collective_timer(kind, topology, dtype)
   local only, origin = #models == 1 and models[1], self.origin
   local compiled = only and only.compiled and { model = only:compiled(), element_bytes = schema.dtype_bytes[dtype],
     ranks = kind == "all_gather" and nodes * gpus or 1 } or nil
-  return function(bytes, with_detail)
+  return function(bytes)
     local size = elements(kind, bytes, nodes * gpus, dtype)
     if size <= 0 then return nil end
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
-    return seconds, low, high, origin(provenance), with_detail and words_of(details[model], provenance, outside) or nil
+    return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = origin(provenance),
+      detail = words_of(details[model], provenance, outside) }
   end, nil, least, compiled
 end
 
@@ -406,7 +406,7 @@ end
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end
-  return detail_words.as_text(detail_words.answer(timer(bytes, true)))
+  return detail_words.as_text(timer(bytes))
 end
 
 local function few_collectives(self, kind, topology, dtype)

@@ -29,11 +29,6 @@ function faster.times(times, part)
   function view.collective(_, kind, bytes, topology, dtype)
     return scaled(times:collective(kind, bytes, topology, dtype), (topology.nodes > 1 and "network" or "node") == part)
   end
-  function view.message(_, kind, bytes, topology, dtype)
-    local seconds, low, high, provenance, _, model = times:message(kind, bytes, topology, dtype)
-    local gain = (topology.nodes > 1 and "network" or "node") == part and faster.gain or 1
-    return seconds / gain, low / gain, high / gain, provenance, nil, model
-  end
   function view.for_stack(_, name) return name and faster.times(times:for_stack(name), part) or view end
   return view
 end

@@ -5,7 +5,6 @@
 ---   times:operator(op, shape, "bf16", "forward") -> { seconds, low_seconds, high_seconds, provenance, detail }
 local assumed = require "ett.profile.assumed"
 local comm = require "ett.comm"
-local detail = require "ett.profile.detail"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
@@ -189,27 +188,27 @@ local function timer_of(self, kind, topology, dtype)
     own, law = profile:collective_timer(kind, topology, dtype)
     law = type(law) == "function" and law or nil -- otherwise the reason why samples are void
   elseif profile then
-    own = function(bytes) return detail.values(profile:collective(kind, bytes, topology, dtype)) end
+    own = function(bytes) return profile:collective(kind, bytes, topology, dtype) end
   end
   local ratio, share, groups, bandwidth = uneven(kind, topology), network_share(kind, topology, self.cluster)
-  return function(bytes, with_detail)
-    local seconds, low, high, provenance, words, model, shared
-    if own then seconds, low, high, provenance, words, model, shared = own(bytes, with_detail) end
-    if not seconds then
+  return function(bytes)
+    local answer = own and own(bytes)
+    if not answer then
       links = links or require("ett.profile.cluster").collective_timer(self.cluster, kind, topology)
-      seconds, low, high, provenance, words, model, shared = links(bytes, with_detail)
+      answer = links(bytes)
     end
-    seconds, low, high = check(seconds, low, high, kind)
-    if shared == "placed" then return seconds, low, high, provenance, words, model end
-    if ratio ~= 1 then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
-    local least = share and shared ~= "together" and bytes * share * groups / bandwidth
+    local seconds, low, high = check(answer.seconds, answer.low_seconds, answer.high_seconds, kind)
+    local words, placed = answer.detail, answer.sharing == "placed"
+    if ratio ~= 1 and not placed then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
+    local least = share and not answer.sharing and bytes * share * groups / bandwidth
     if least and seconds < least then
       local slower = least / seconds
       seconds, low, high = slower * seconds, slower * low, slower * high
-      words = with_detail and { "%d groups share the node's network; %s",
-        topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" } or nil
+      words = { "%d groups share the node's network; %s",
+        topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" }
     end
-    return seconds, low, high, provenance, words, model
+    return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = answer.provenance, detail = words,
+      model = answer.model }
   end, law and function()
     local own_law, spread, compiled = law()
     if compiled then
@@ -221,13 +220,13 @@ local function timer_of(self, kind, topology, dtype)
 end
 
 -- The cached data of a kind of collective in a placement: its timer, the function that returns its law (nil: none), and
--- answers by bytes, with and without details.
+-- answers by bytes.
 local function collective_of(self, kind, topology, dtype)
   local place = self.of_topology[topology] or place_of(self, topology)
   local by_dtype = table_at(place.kinds, kind)
   local known = by_dtype[dtype]
   if not known then
-    known = { answers = {}, messages = {} }
+    known = { answers = {} }
     known.timer, known.find_law = timer_of(self, kind, place.topology, dtype)
     by_dtype[dtype] = known
   end
@@ -240,24 +239,18 @@ function Times:collective(kind, bytes, topology, dtype)
   local known = collective_of(self, kind, topology, dtype)
   local answer = known.answers[bytes]
   if not answer then
-    answer = detail.answer(known.timer(bytes, true))
+    answer = known.timer(bytes)
     known.answers[bytes] = answer
   end
   return answer
 end
 
---- The same as multiple values of ett.profile.detail, without a detail.
-function Times:message(kind, bytes, topology, dtype)
-  local known = collective_of(self, kind, topology, dtype)
-  local answer = known.messages[bytes]
-  if not answer then
-    answer = detail.answer(known.timer(bytes))
-    known.messages[bytes] = answer
-  end
-  return detail.values(answer)
+-- An answer as multiple values: seconds, their interval, provenance, detail, model of communication.
+local function values_of(answer)
+  return answer.seconds, answer.low_seconds, answer.high_seconds, answer.provenance, answer.detail, answer.model
 end
 
---- The time of one demand (runtime/step/demand.h) as multiple values of ett.profile.detail.
+--- The time of one demand (runtime/step/demand.h), as values_of gives it.
 ---@param dtype string of weights and activations
 ---@param hidden integer width of the model
 ---@param kind string of a message, or "optimizer"
@@ -268,10 +261,10 @@ end
 ---@param parts integer? bits: participating parts of the cluster; 0: all
 function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts) -- luacheck: no unused args
   if kind ~= "optimizer" then
-    return self:message(kind, amount, where, element_bytes == 4 and "fp32" or dtype)
+    return values_of(self:collective(kind, amount, where, element_bytes == 4 and "fp32" or dtype))
   end
   local params = math.tointeger(amount) or math.floor(amount)
-  return detail.values(self:operator(operator.get(update_operators[where]), { params = params > 0 and params or 1,
+  return values_of(self:operator(operator.get(update_operators[where]), { params = params > 0 and params or 1,
     layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
 end
 
@@ -290,7 +283,7 @@ local function answer_message(demands, index, amount, known)
     end
     if demands:price(index, law, 1 - spread, 1 + spread, compiled) then return end
   end
-  set_time(demands, index, known.timer(amount))
+  set_time(demands, index, values_of(known.timer(amount)))
 end
 
 -- Gives C the regressor for the updates of first, middle or last stages. Returns false if there is none.
@@ -400,14 +393,14 @@ function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, la
     end
   end
   if met > 1 and kind ~= "optimizer" and where.nodes > 1 then
-    take(require("ett.profile.cluster").collective_timer(self.cluster, kind, where)(amount))
+    take(values_of((require("ett.profile.cluster").collective_timer(self.cluster, kind, where))(amount)))
   end
   return slowest, low, high, provenance, nil, model
 end
 
 -- Raises an error: a kernel or message needs a single part.
 local function refuse(self) require("ett.profile.network.parts").refuse(self.cluster, "a time of its own") end
-OfParts.operator, OfParts.collective, OfParts.message = refuse, refuse, refuse
+OfParts.operator, OfParts.collective = refuse, refuse
 
 function OfParts:step_spread(shares, p)
   local most = 0.0

@@ -94,7 +94,7 @@ function View:added(group, kind, bytes)
   local value, deviation = surface(wire):predict { math.log(bytes), math.log(before) }
   local seconds, spread = scale(bytes) * math.exp(value), math.exp(1.645 * deviation)
   return { seconds = seconds, low_seconds = seconds / spread, high_seconds = seconds * spread,
-    provenance = "interpolated", together = true,
+    provenance = "interpolated", sharing = "together",
     detail = ("%d samples of %s %s behind %.0f us"):format(#wire.y, group, kind,
       before * 1e6) }
 end
@@ -104,7 +104,7 @@ end
 function View:collective(kind, bytes, topology)
   local group = topology.nodes == 1 and "tp" or kind == "send_recv" and "pp" or "dp"
   if self.silent then return { seconds = 0.0, low_seconds = 0.0, high_seconds = 0.0, provenance = "assumed",
-    together = true } end
+    sharing = "together" } end
   return self:added(group, kind, bytes)
 end
 
