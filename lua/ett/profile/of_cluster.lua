@@ -96,21 +96,15 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
 end
 
--- Times for a void pass of the cluster's own samples (vista's backward attention) from the other pass: by the ratio of
--- the passes on the other cluster at the same shape, else by the ratio of their FLOPs or bytes.
-local function from_twin(self, op, shape, dtype, pass, void)
-  local twin = sampled.twin(pass)
-  local answer = ask(self.own, op.name, shape, dtype, twin)
-  if missing(answer) or self.own:void(op.name, dtype, twin) then return nil end
-  local factor, whose = sampled.twin_ratio(op, shape, pass, dtype)
-  if self.other then
-    local a = self.other:operator(op.name, shape, dtype, twin)
-    local b = self.other:operator(op.name, shape, dtype, pass)
-    if not missing(a) and not missing(b) then
-      factor, whose = b.seconds / a.seconds, self.other.cluster.name
-    end
+-- Times of void passes of the cluster's own samples (vista's backward attention) follow the other pass by the ratio of
+-- the passes on the other cluster at the same shape, if it has both.
+local function ratio_of_other(self, op, dtype, pass)
+  local other = self.other
+  return other and function(shape)
+    local a = other:operator(op.name, shape, dtype, sampled.twin(pass))
+    local b = other:operator(op.name, shape, dtype, pass)
+    if not missing(a) and not missing(b) then return b.seconds / a.seconds, other.cluster.name end
   end
-  return sampled.from_twin(answer, factor, pass, twin, void, whose)
 end
 
 -- Above the sampled vocabulary the time of a lookup grows at least by its additional bytes. The backward pass clears
@@ -147,7 +141,9 @@ end
 -- Timer over the cluster's own samples; nil if they do not hold the operator.
 local function own_times(self, op, dtype, pass)
   local own = self.own
-  if own and own.operator_timer then return unless_missing(own.operator_timer, own, op.name, dtype, pass) end
+  if own and own.operator_timer then
+    return unless_missing(own.operator_timer, own, op.name, dtype, pass, ratio_of_other(self, op, dtype, pass))
+  end
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
@@ -168,12 +164,10 @@ end
 local function sampled_timer(self, op, dtype, pass)
   local device_times, tables = self.device_times, self.tables
   if device_times then return function(shape) return device_times:operator(op.name, shape, dtype, pass) end end
-  local void = self.own and self.own.void and pass ~= "update" and self.own:void(op.name, dtype, pass)
   local own, stand_ins = own_times(self, op, dtype, pass), dialect.stand_ins(op.name)
   local peak = products[op.family] and device_module.peak(self.cluster.device, dtype)
   return function(shape, key)
-    local answer = void and from_twin(self, op, shape, dtype, pass, void)
-    if answer then return answer end
+    local answer
     for i = 1, #stand_ins do
       local one = stand_ins[i]
       if shape[one.lacks] == nil then

@@ -19,8 +19,8 @@ local same_chip = { A800 = "A100", H800 = "H100" }
 
 local devices -- name in capitals -> facts
 
--- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
-local function device_of(gpu)
+--- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
+function physics.device_of(gpu)
   if not devices then
     devices = {}
     for _, key in ipairs(device_module.names()) do
@@ -39,8 +39,7 @@ local function device_of(gpu)
   return best and devices[best]
 end
 
---- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
-physics.device_of = device_of
+local device_of = physics.device_of
 
 local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 

@@ -210,15 +210,15 @@ end
 --- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
---- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
-function sampled.twin_ratio(op, shape, pass, dtype)
+-- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
+local function twin_ratio(op, shape, pass, dtype)
   local count = assumed.products[op.family] and "FLOPs" or "bytes"
   local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
   return of(shape, pass) / of(shape, sampled.twin(pass)), count
 end
 
---- An answer for a void pass, derived from an answer of the other pass.
-function sampled.from_twin(answer, factor, pass, twin, void, whose)
+-- An answer for a void pass, derived from an answer of the other pass.
+local function from_twin(answer, factor, pass, twin, void, whose)
   local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
@@ -237,12 +237,13 @@ local function dims_of(op, shape, key)
 end
 
 --- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
---- pass, scaled by the ratio of FLOPs or bytes.
+--- pass, scaled by `ratio`, else by the ratio of FLOPs or bytes.
 ---@param name string operator or alias
 ---@param dtype string
 ---@param pass string "forward", "backward", "update"
+---@param ratio (fun(shape): number?, string?)? time of the pass over that of the other, and its origin
 ---@return function|nil function(the operator's shape): an answer, or nil if no sample applies to the shape
-function Profile:operator_timer(name, dtype, pass)
+function Profile:operator_timer(name, dtype, pass, ratio)
   local op = operator.get(name)
   local key = samples.pool(op) .. " " .. dtype_key(dtype)
   local entries = self.pools[key]
@@ -252,9 +253,10 @@ function Profile:operator_timer(name, dtype, pass)
   if void and pass ~= "update" and not self:void(op.name, dtype, twin) then
     local time = self:operator_timer(op.name, dtype, twin)
     return function(shape)
-      local answer = time(shape)
-      local factor, whose = sampled.twin_ratio(op, shape, pass, dtype)
-      return answer and sampled.from_twin(answer, factor, pass, twin, void, whose)
+      local answer, factor, whose = time(shape), nil, nil
+      if ratio then factor, whose = ratio(shape) end
+      if not factor then factor, whose = twin_ratio(op, shape, pass, dtype) end
+      return answer and from_twin(answer, factor, pass, twin, void, whose)
     end
   end
   if not model then
