@@ -892,14 +892,15 @@ static int finish_run(run *x, ett_links_result *result) {
     x->busy[s] -= x->hidden_forward[s] + x->hidden_backward[s];
     makespan = x->end[s] > makespan ? x->end[s] : makespan;
   }
-  *result = (ett_links_result){.pipeline = {makespan, x->busy, x->end, x->last_start,
-                                            x->last_end, x->keep ? x->unit_start : NULL,
-                                            x->hidden_forward, x->hidden_backward},
-                               .reduced = x->reduced,
-                               .gather_wait = x->gather_wait,
-                               .unit_end = x->keep ? x->unit_end : NULL,
-                               .transfers = x->w->transfer,
-                               .transfer_count = x->transfers};
+  *result =
+      (ett_links_result){.pipeline = {makespan, x->busy, x->end, x->last_start,
+                                      x->last_end, x->hidden_forward, x->hidden_backward},
+                         .reduced = x->reduced,
+                         .gather_wait = x->gather_wait,
+                         .unit_start = x->unit_start,
+                         .unit_end = x->unit_end,
+                         .transfers = x->w->transfer,
+                         .transfer_count = x->transfers};
   return 0;
 }
 

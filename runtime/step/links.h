@@ -70,10 +70,10 @@ typedef struct ett_transfer {
 /* The arrays belong to the workspace and are valid until its next use. */
 typedef struct ett_links_result {
   ett_pipeline_result pipeline;
-  const double *reduced;         /* per stage: end of its last reduction; 0: none */
-  const double *gather_wait;     /* per stage: seconds that forwards waited for weights */
-  const double *unit_end;        /* as pipeline.unit_start */
-  const ett_transfer *transfers; /* when units are kept */
+  const double *reduced;     /* per stage: end of its last reduction; 0: none */
+  const double *gather_wait; /* per stage: seconds that forwards waited for weights */
+  const double *unit_start, *unit_end; /* when units are kept: of all ranks, in order */
+  const ett_transfer *transfers;       /* when units are kept */
   size_t transfer_count;
 } ett_links_result;
 

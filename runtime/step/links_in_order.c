@@ -406,9 +406,9 @@ int ett_links_run_in_order(const ett_pipeline *pipeline, const ett_links *links,
   in_order o = {.l = links};
   if (ett_pipeline_check(pipeline, err) != 0)
     return -1;
-  const ett_pipeline_tape *tape = ett_engine_tape(pipeline, workspace, 0, err);
+  const ett_pipeline_tape *tape = ett_engine_tape(pipeline, workspace, err);
   if (!tape || ett_engine_time(pipeline, workspace, err) != 0 ||
-      ett_engine_open(&o.e, pipeline, workspace, tape, 0, err) != 0 ||
+      ett_engine_open(&o.e, pipeline, workspace, tape, err) != 0 ||
       open_arrays(&o, links_workspace, err) != 0)
     return -1;
   const ett_timing *timing = workspace->timing;

@@ -144,19 +144,17 @@ int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
                    const ett_pipeline *pipeline, int keep_units,
                    ett_pipeline_result *result) {
   ett_pipeline_workspace *w = e->w->pipeline;
-  if (e->shares ||
-      keep_units) { /* otherwise the links only record transfers and their times */
-    if (!e->shares) {
-      fill_sends(e, a);
-      fill_arrays(e, a);
-    }
-    if (run_links(e, pipeline, keep_units) != 0)
-      return -1;
-    *result = e->result.pipeline;
+  if (keep_units && !e->shares) { /* the links only record units and transfers */
+    fill_sends(e, a);
+    fill_arrays(e, a);
   }
+  if ((keep_units || e->shares) && run_links(e, pipeline, keep_units) != 0)
+    return -1;
   if (e->shares)
-    return 0;
-  if (pipeline->schedule == ETT_SCHEDULE_GPIPE && !keep_units)
+    *result = e->result.pipeline;
+  else if (pipeline->schedule == ETT_SCHEDULE_GPIPE)
     return ett_pipeline_gpipe_closed(pipeline, w, result, e->err);
-  return ett_pipeline_run(pipeline, w, keep_units, result, e->err);
+  else
+    return ett_pipeline_run(pipeline, w, result, e->err);
+  return 0;
 }

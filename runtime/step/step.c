@@ -886,8 +886,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];
   result->run = pipeline;
-  result->unit_end = e.shares ? e.result.unit_end : NULL;
-  result->transfers = e.result;
+  result->links = e.result;
   result->stages = plan->pp;
   result->stage = a.stage;
   result->demands = w->demands;

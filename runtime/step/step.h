@@ -123,9 +123,8 @@ typedef struct ett_step_result {
   const size_t *demands; /* indexes of the plan's distinct demands */
   size_t demand_count;
   ett_pipeline_result pipeline;
-  ett_pipeline run;           /* the pipeline of this result */
-  const double *unit_end;     /* NULL: durations of units are those of the pipeline */
-  ett_links_result transfers; /* with keep_units: transfers on the links */
+  ett_pipeline run;       /* the pipeline of this result */
+  ett_links_result links; /* with keep_units: units, and transfers on the links */
 } ett_step_result;
 
 typedef struct ett_step_workspace ett_step_workspace;
@@ -139,7 +138,7 @@ ett_pipeline_workspace *ett_step_workspace_pipeline(ett_step_workspace *workspac
 ett_links_workspace *ett_step_workspace_links(ett_step_workspace *workspace);
 
 /* 0: done. 1: some demands have no time; supply them and call again. -1: error. The
- * result's arrays belong to the workspace. keep_units: see ett_pipeline_run. */
+ * result's arrays belong to the workspace. keep_units: see ett_links_run. */
 int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace, int keep_units,
                       ett_step_result *result, ett_err *err);

@@ -67,10 +67,11 @@ static void finds_the_peak_of_uneven_chunks(void **state) {
     p.forward_hidden = p.backward_hidden = round % 3 == 0 ? pairs : NULL;
     for (int rank = 0; rank < p.stages; rank++) {
       double held = 0, most = 0;
+      ett_unit units[2 * 6 * 9 * 6];
+      ett_pipeline_units(&p, rank, units);
       for (size_t k = 0; k < ett_pipeline_unit_count(&p, rank); k++) {
-        ett_unit u = ett_pipeline_unit(&p, rank, k);
-        double own = weight[u.chunk * p.stages + rank];
-        held += u.kind == ETT_UNIT_FORWARD ? own : -own;
+        double own = weight[units[k].chunk * p.stages + rank];
+        held += units[k].kind == ETT_UNIT_FORWARD ? own : -own;
         most = held > most ? held : most;
       }
       assert_float_equal(ett_pipeline_peak_in_flight(&p, rank, weight), most, 0);

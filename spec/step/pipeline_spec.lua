@@ -142,7 +142,7 @@ describe("pipeline", function()
     local random = generator(2)
     for trial = 1, 100 do
       local p = random_pipeline(random, "gpipe", true)
-      local run = step_core.pipeline(p)
+      local run = step_core.every_unit(p)
       p.closed = true
       local closed = step_core.pipeline(p)
       near(run.makespan_seconds, closed.makespan_seconds, "trial " .. trial)
@@ -158,9 +158,7 @@ describe("pipeline", function()
     local random = generator(9)
     for trial = 1, 200 do
       local p = random_pipeline(random, "1f1b", trial % 4 > 0)
-      local run = step_core.pipeline(p)
-      p.keep_units = false
-      local short = step_core.pipeline(p)
+      local run, short = step_core.every_unit(p), step_core.pipeline(p)
       for _, name in ipairs { "makespan_seconds", "end_seconds", "last_backward_start_seconds",
         "last_backward_end_seconds" } do
         assert.same(run[name], short[name], name)
@@ -182,9 +180,7 @@ describe("pipeline", function()
           p.backward_hidden[v] = p.forward_hidden[v] / 2
         end
       end
-      local run = step_core.pipeline(p)
-      p.keep_units = false
-      local folded = step_core.pipeline(p)
+      local run, folded = step_core.every_unit(p), step_core.pipeline(p)
       near(run.makespan_seconds, folded.makespan_seconds, "makespan of trial " .. trial)
       for _, name in ipairs { "end_seconds", "last_backward_start_seconds", "last_backward_end_seconds",
         "busy_seconds" } do
@@ -311,7 +307,7 @@ describe("pipeline", function()
     local random = generator(8)
     for trial = 1, 40 do
       local p = random_pipeline(random, names[trial % 3 + 1], true)
-      local run = step_core.pipeline(p)
+      local run = step_core.links(p)
       for rank = 1, p.stages do
         local free = 0
         for _, unit in ipairs(run.units[rank]) do

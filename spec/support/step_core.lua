@@ -57,4 +57,25 @@ function step_core.orders(units, placement)
   return core.orders(units, placement)
 end
 
+--- A pipeline of a built-in schedule with its units as a custom order, of which every unit runs: neither a fast path
+-- nor a repeated period.
+function step_core.every_unit(p)
+  local orders = {}
+  for stage, list in ipairs(step_core.pipeline(p).units) do
+    local order, chunks = {}, p.chunks or 1
+    local warm = p.forward_hidden and 2 * (p.stages - stage) + (chunks - 1) * (p.group or p.stages) + 1 or #list
+    for k, unit in ipairs(list) do
+      local plain = { unit[1], unit[2], unit[3] }
+      if k - 1 > warm and unit[1] == "B" and list[k - 1][1] == "F" then
+        order[#order] = { order[#order], plain }
+      else
+        order[#order + 1] = plain
+      end
+    end
+    orders[stage] = order
+  end
+  return step_core.pipeline(filled({ schedule = "custom", orders = step_core.orders(orders, { chunks = p.chunks }),
+    keep_units = false }, p))
+end
+
 return setmetatable(step_core, { __index = core })

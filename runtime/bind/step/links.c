@@ -6,7 +6,9 @@
 
 static const char *const kinds[] = {"forward", "backward", "reduce", "gather"};
 
-void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *r) {
+void ett_step_lua_set_transfers(lua_State *L, const ett_pipeline *p,
+                                const ett_links_result *r) {
+  ett_step_lua_set_units(L, p, r->unit_start, r->unit_end);
   lua_createtable(L, (int)r->transfer_count, 0);
   for (size_t i = 0; i < r->transfer_count; i++) {
     const ett_transfer *t = &r->transfers[i];
@@ -21,6 +23,7 @@ void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *r) {
     ett_lua_set_number(L, "seconds", t->end - t->start);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
+  lua_setfield(L, -2, "transfers");
 }
 
 /* Per slot: 5 numbers of dense buckets, then 5 of expert buckets. */
@@ -131,12 +134,8 @@ static int links_run(lua_State *L) {
   lua_setfield(L, -2, "reduced_seconds");
   ett_lua_push_doubles(L, r.gather_wait, (size_t)p.stages);
   lua_setfield(L, -2, "gather_wait_seconds");
-  if (keep_units) {
-    ett_step_lua_push_units(L, &p, &r.pipeline, r.unit_end);
-    lua_setfield(L, -2, "units");
-    ett_step_lua_push_transfers(L, &r);
-    lua_setfield(L, -2, "transfers");
-  }
+  if (keep_units)
+    ett_step_lua_set_transfers(L, &p, &r);
   return 1;
 }
 

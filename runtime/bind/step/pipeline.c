@@ -10,33 +10,33 @@ static void set_numbers(lua_State *L, const char *name, const double *values,
   lua_setfield(L, -2, name);
 }
 
-void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
-                             const ett_pipeline_result *result, const double *unit_end) {
+void ett_step_lua_set_units(lua_State *L, const ett_pipeline *pipeline,
+                            const double *start, const double *end) {
   static const char *const kinds[] = {"F", "B", "W", "BW"};
-  const double *start = result->unit_start;
   lua_createtable(L, pipeline->stages, 0);
   for (int rank = 0; rank < pipeline->stages; rank++) {
     size_t count = ett_pipeline_unit_count(pipeline, rank);
+    ett_unit *units = lua_newuserdatauv(L, (count + 1) * sizeof *units, 0);
+    ett_pipeline_units(pipeline, rank, units);
     lua_createtable(L, (int)count, 0);
     for (size_t k = 0; k < count; k++) {
-      ett_unit u = ett_pipeline_unit(pipeline, rank, k);
       lua_createtable(L, 3, 2);
-      lua_pushstring(L, kinds[u.kind]);
+      lua_pushstring(L, kinds[units[k].kind]);
       lua_rawseti(L, -2, 1);
-      lua_pushinteger(L, (lua_Integer)u.micro_batch + 1);
+      lua_pushinteger(L, (lua_Integer)units[k].micro_batch + 1);
       lua_rawseti(L, -2, 2);
-      lua_pushinteger(L, (lua_Integer)u.chunk + 1);
+      lua_pushinteger(L, (lua_Integer)units[k].chunk + 1);
       lua_rawseti(L, -2, 3);
       if (start) {
-        double seconds = unit_end ? *unit_end++ - *start
-                                  : ett_pipeline_unit_seconds(pipeline, rank, k);
-        ett_lua_set_number(L, "start_seconds", *start++);
-        ett_lua_set_number(L, "seconds", seconds);
+        ett_lua_set_number(L, "start_seconds", *start);
+        ett_lua_set_number(L, "seconds", *end++ - *start++);
       }
       lua_rawseti(L, -2, (lua_Integer)k + 1);
     }
-    lua_rawseti(L, -2, rank + 1);
+    lua_rawseti(L, -3, rank + 1);
+    lua_pop(L, 1);
   }
+  lua_setfield(L, -2, "units");
 }
 
 const double *ett_step_lua_seconds(lua_State *L, const char *name, size_t want,
@@ -114,8 +114,8 @@ void ett_step_lua_set_run(lua_State *L, const ett_pipeline *p,
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
  * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
  * blocking_receives=, start=, orders=, closed=, keep_units=}: the result of a run.
- * closed: gpipe's closed form instead of events. Without keep_units, 1f1b uses its fast
- * path. */
+ * closed: gpipe's closed form instead of events. keep_units: also the units, without
+ * times. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);
@@ -123,7 +123,7 @@ static int pipeline_run(lua_State *L) {
   ett_step_lua_pipeline(L, &p);
   lua_getfield(L, 1, "closed");
   lua_getfield(L, 1, "keep_units");
-  int closed = lua_toboolean(L, -2), keep_units = !closed && lua_toboolean(L, -1);
+  int closed = lua_toboolean(L, -2), keep_units = lua_toboolean(L, -1);
   ett_step_lua_workspace_new(L);
   void **box = lua_touserdata(L, -1);
   ett_pipeline_workspace *workspace = ett_step_workspace_pipeline(*box);
@@ -132,7 +132,7 @@ static int pipeline_run(lua_State *L) {
   int status = ett_pipeline_plan(&p, workspace, ETT_PLAN_ENDS_TOGETHER, &err);
   if (status == 0)
     status = closed ? ett_pipeline_gpipe_closed(&p, workspace, &r, &err)
-                    : ett_pipeline_run(&p, workspace, keep_units, &r, &err);
+                    : ett_pipeline_run(&p, workspace, &r, &err);
   if (status != 0)
     return ett_lua_raise(L, &err);
   size_t stages = (size_t)p.stages, slices = stages * (size_t)p.chunks;
@@ -141,10 +141,8 @@ static int pipeline_run(lua_State *L) {
   ett_step_lua_set_run(L, &p, &r);
   ett_lua_set_number(L, "lower_seconds", bounds.lower);
   ett_lua_set_number(L, "upper_seconds", bounds.upper);
-  if (keep_units) {
-    ett_step_lua_push_units(L, &p, &r, NULL);
-    lua_setfield(L, -2, "units");
-  }
+  if (keep_units)
+    ett_step_lua_set_units(L, &p, NULL, NULL);
   double *ones = lua_newuserdatauv(L, slices * sizeof *ones, 0);
   for (size_t i = 0; i < slices; i++)
     ones[i] = 1;

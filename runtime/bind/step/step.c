@@ -326,12 +326,8 @@ static int program_evaluate(lua_State *L) {
     push_part_runs(L, c.program, c.plan.parts.count, r.part_runs);
     lua_setfield(L, -2, "part_runs");
   }
-  if (keep_units) {
-    ett_step_lua_push_units(L, &r.run, &r.pipeline, r.unit_end);
-    lua_setfield(L, -2, "units");
-    ett_step_lua_push_transfers(L, &r.transfers);
-    lua_setfield(L, -2, "transfers");
-  }
+  if (keep_units)
+    ett_step_lua_set_transfers(L, &r.run, &r.links);
   return 1;
 }
 

@@ -90,13 +90,14 @@ const ett_orders *ett_step_lua_orders_of(lua_State *L, int index);
 /* Assigns the orders at index to the plan, if any, and sets its schedule to custom. */
 void ett_step_lua_give_orders(lua_State *L, int index, ett_step_plan *plan);
 
-/* Pushes the units of every rank, with their times if the result has them. unit_end: NULL
- * if durations are those of the pipeline. */
-void ett_step_lua_push_units(lua_State *L, const ett_pipeline *pipeline,
-                             const ett_pipeline_result *result, const double *unit_end);
+/* Sets the field units of the table on top of the stack: those of every rank, with their
+ * times unless start and end are NULL. */
+void ett_step_lua_set_units(lua_State *L, const ett_pipeline *pipeline,
+                            const double *start, const double *end);
 
-/* Pushes the transfers of a run on links. */
-void ett_step_lua_push_transfers(lua_State *L, const ett_links_result *result);
+/* Sets its fields units and transfers from a run on links that kept them. */
+void ett_step_lua_set_transfers(lua_State *L, const ett_pipeline *pipeline,
+                                const ett_links_result *result);
 
 /* Reads a pipeline from the table at index 1; its arrays stay on the stack. */
 void ett_step_lua_pipeline(lua_State *L, ett_pipeline *pipeline);

@@ -10,7 +10,7 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
   if (p->schedule != ETT_SCHEDULE_GPIPE)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "this closed form applies to gpipe only");
   ett_engine e;
-  if (ett_engine_open(&e, p, w, NULL, 0, err) != 0)
+  if (ett_engine_open(&e, p, w, NULL, err) != 0)
     return -1;
   double m = (double)p->micro_batches;
   /* Each half is a flow shop. After the machines so far, the last micro-batch finishes at
@@ -50,8 +50,8 @@ int ett_pipeline_gpipe_closed(const ett_pipeline *p, ett_pipeline_workspace *w,
     makespan = end > makespan ? end : makespan;
   }
   *result =
-      (ett_pipeline_result){makespan,   e.busy, e.clock,          e.last_start,
-                            e.last_end, NULL,   e.hidden_forward, e.hidden_backward};
+      (ett_pipeline_result){makespan,   e.busy,           e.clock,          e.last_start,
+                            e.last_end, e.hidden_forward, e.hidden_backward};
   return 0;
 }
 

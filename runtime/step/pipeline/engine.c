@@ -25,7 +25,7 @@ void ett_pipeline_workspace_free(ett_pipeline_workspace *workspace) {
 #define KEPT_EVENTS (1 << 22)
 
 const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_workspace *w,
-                                         int whole, ett_err *err) {
+                                         ett_err *err) {
   /* 1F1B uses the group only to index cells. */
   int64_t group = p->schedule == ETT_SCHEDULE_INTERLEAVED ? p->group : 4;
   ett_kept_tape key = {.schedule = p->schedule,
@@ -33,7 +33,6 @@ const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_wor
                        .chunks = p->chunks,
                        .pairs = p->forward_hidden != NULL,
                        .weight = p->weight != NULL,
-                       .whole = whole,
                        .micro_batches = p->micro_batches,
                        .group = group,
                        .identity = p->orders ? p->orders->identity : 0};
@@ -43,8 +42,8 @@ const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_wor
     ett_kept_tape *k = &w->kept[i];
     if (k->used && k->schedule == key.schedule && k->stages == key.stages &&
         k->chunks == key.chunks && k->pairs == key.pairs && k->weight == key.weight &&
-        k->whole == key.whole && k->micro_batches == key.micro_batches &&
-        k->group == key.group && k->identity == key.identity) {
+        k->micro_batches == key.micro_batches && k->group == key.group &&
+        k->identity == key.identity) {
       k->used = ++w->uses;
       return &k->tape;
     }
@@ -58,7 +57,7 @@ const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_wor
   }
   key.tape = oldest->tape;
   *oldest = key;
-  if (ett_pipeline_tape_build(p, whole, group, &oldest->tape, err) != 0)
+  if (ett_pipeline_tape_build(p, group, &oldest->tape, err) != 0)
     return NULL;
   oldest->used = ++w->uses;
   return &oldest->tape;
@@ -100,11 +99,10 @@ double ett_engine_pair_seconds(const ett_pipeline *p, const ett_event *f,
          hidden[1];
 }
 
-/* Runs a range of events. kept: NULL, or per rank the address for the start of its next
- * unit. */
+/* Runs a range of events. */
 static inline __attribute__((always_inline)) void
 run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event,
-           size_t count, const int blocking, const int receives, double **kept) {
+           size_t count, const int blocking, const int receives) {
   double *restrict cells = e->cells;
   double *restrict clock = e->clock;
   for (const ett_event *stop = event + count; event < stop; event++) {
@@ -128,8 +126,6 @@ run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event
     for (;; event++, t = &timing[event->unit]) {
       e->last_start[t->last] = start;
       e->last_end[t->last] = end;
-      if (kept)
-        *kept[event->rank]++ = start;
       if (blocking) {
         double sent = now + t->send;
         cells[event->out] = receives ? now : sent;
@@ -148,13 +144,13 @@ run_events(const ett_engine *e, const ett_timing *timing, const ett_event *event
 }
 
 static void run_part(const ett_engine *e, const ett_timing *timing,
-                     const ett_event *events, size_t count, double **kept) {
+                     const ett_event *events, size_t count) {
   if (e->p->blocking_receives)
-    run_events(e, timing, events, count, 1, 1, kept);
+    run_events(e, timing, events, count, 1, 1);
   else if (e->p->blocking_sends)
-    run_events(e, timing, events, count, 1, 0, kept);
+    run_events(e, timing, events, count, 1, 0);
   else
-    run_events(e, timing, events, count, 0, 0, kept);
+    run_events(e, timing, events, count, 0, 0);
 }
 
 /* Repeats the period of a tape. The state after a period is a max-plus linear function of
@@ -167,7 +163,7 @@ static void run_periods(const ett_engine *e, const ett_pipeline_tape *tape,
   for (int64_t left = tape->repeats; left > 0; left--) {
     int compares = left > 1 && left < tape->repeats;
     memcpy(e->before, e->clock, state * sizeof *e->before);
-    run_part(e, timing, events, tape->period, NULL);
+    run_part(e, timing, events, tape->period);
     if (!compares)
       continue;
     double delta = e->clock[0] - e->before[0];
@@ -228,18 +224,17 @@ void ett_engine_finish(const ett_engine *e, ett_pipeline_result *result) {
     e->clock[rank] = end;
     makespan = end > makespan ? end : makespan;
   }
-  *result = (ett_pipeline_result){makespan,          e->busy,           e->clock,
-                                  e->last_start,     e->last_end,       e->unit_start,
-                                  e->hidden_forward, e->hidden_backward};
+  *result = (ett_pipeline_result){makespan,          e->busy,     e->clock,
+                                  e->last_start,     e->last_end, e->hidden_forward,
+                                  e->hidden_backward};
 }
 
 int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
-                    const ett_pipeline_tape *tape, size_t units, ett_err *err) {
+                    const ett_pipeline_tape *tape, ett_err *err) {
   size_t ranks = (size_t)p->stages, slots = ranks * (size_t)p->chunks;
   size_t cells = tape ? tape->cells : 0;
-  size_t state = 4 * ranks + 2 * (slots + 1) + cells, all = state + 3 * ranks + units;
-  if (tape && tape->period)
-    all += state;
+  size_t state = 4 * ranks + 2 * (slots + 1) + cells, all = state + 3 * ranks;
+  all += !tape ? 5 * ranks : tape->period ? state : 0;
   if (w->doubles < all) {
     double *memory = realloc(w->memory, all * sizeof *memory);
     if (!memory)
@@ -261,7 +256,6 @@ int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace
   e->busy = at, at += ranks;
   e->hidden_forward = at, at += ranks;
   e->hidden_backward = at, at += ranks;
-  e->unit_start = units ? at : NULL, at += units;
   e->before = at;
   if (p->start)
     memcpy(e->clock, p->start, ranks * sizeof *at);
@@ -369,7 +363,7 @@ static int64_t skip_rounds(const rounds *r, int64_t t) {
 static void run_1f1b(const ett_engine *e) {
   const ett_pipeline *p = e->p;
   size_t stages = (size_t)p->stages;
-  rounds r = {.e = e, .gradient = e->unit_start};
+  rounds r = {.e = e, .gradient = e->before};
   r.before[0] = r.gradient + stages;
   r.before[1] = r.before[0] + 3 * stages;
   for (int s = 0; s < p->stages; s++)
@@ -444,7 +438,7 @@ static void remember(const ett_pipeline *p, ett_pipeline_workspace *w,
   w->run_known = 1;
 }
 
-int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_units,
+int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w,
                      ett_pipeline_result *result, ett_err *err) {
   if (ett_pipeline_check(p, err) != 0)
     return -1;
@@ -452,44 +446,29 @@ int ett_pipeline_run(const ett_pipeline *p, ett_pipeline_workspace *w, int keep_
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "weight seconds and W units need each other: the orders hold %s",
                        p->orders->has_weight ? "W units" : "none");
-  if (!keep_units && is_known(p, w)) {
+  if (is_known(p, w)) {
     *result = w->run_result;
     return 0;
   }
   ett_engine e;
-  if (p->schedule == ETT_SCHEDULE_1F1B && !keep_units && !p->weight &&
-      !p->forward_hidden) {
-    if (ett_engine_open(&e, p, w, NULL, 5 * (size_t)p->stages, err) != 0)
+  if (p->schedule == ETT_SCHEDULE_1F1B && !p->weight && !p->forward_hidden) {
+    if (ett_engine_open(&e, p, w, NULL, err) != 0)
       return -1;
     run_1f1b(&e);
-    e.unit_start = NULL;
     ett_engine_finish(&e, result);
     remember(p, w, result);
     return 0;
   }
-  const ett_pipeline_tape *tape = ett_engine_tape(p, w, keep_units, err);
-  size_t units = keep_units && tape ? tape->head : 0;
+  const ett_pipeline_tape *tape = ett_engine_tape(p, w, err);
   if (!tape || ett_engine_time(p, w, err) != 0 ||
-      ett_engine_open(&e, p, w, tape, units, err) != 0)
+      ett_engine_open(&e, p, w, tape, err) != 0)
     return -1;
-  double **kept = NULL;
-  if (keep_units) {
-    kept = malloc((size_t)p->stages * sizeof *kept);
-    if (!kept)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d stages",
-                         p->stages);
-    kept[0] = e.unit_start;
-    for (int rank = 1; rank < p->stages; rank++)
-      kept[rank] = kept[rank - 1] + ett_pipeline_unit_count(p, rank - 1);
-  }
-  run_part(&e, w->timing, tape->events, tape->head, kept);
+  run_part(&e, w->timing, tape->events, tape->head);
   if (tape->period)
     run_periods(&e, tape, w->timing);
-  run_part(&e, w->timing, tape->events + tape->head + tape->period, tape->tail, NULL);
-  free(kept);
+  run_part(&e, w->timing, tape->events + tape->head + tape->period, tape->tail);
   ett_engine_add_up(&e, tape);
   ett_engine_finish(&e, result);
-  if (!keep_units)
-    remember(p, w, result);
+  remember(p, w, result);
   return 0;
 }

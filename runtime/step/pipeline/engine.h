@@ -11,7 +11,7 @@
 typedef struct ett_kept_tape {
   ett_pipeline_tape tape;
   ett_schedule_kind schedule;
-  int stages, chunks, pairs, weight, whole;
+  int stages, chunks, pairs, weight;
   int64_t micro_batches, group;
   uint64_t identity;
   size_t used; /* time of its last use */
@@ -63,8 +63,8 @@ typedef struct ett_engine {
       *last_end; /* per slot, and one extra entry for units that are not recorded */
   double *cells;
   double *busy, *hidden_forward, *hidden_backward; /* per rank */
-  double *before; /* clock, links and cells of the previous period; NULL: no periods */
-  double *unit_start;
+  double *before; /* clock, links and cells of the previous period; without a tape, 5
+                     numbers per rank */
 } ett_engine;
 
 /* Seconds that a rank spends receiving the input of a unit. */
@@ -78,13 +78,13 @@ static inline double ett_engine_receive(const ett_pipeline *p, int slot, int kin
 }
 
 /* Allocates the engine's arrays in the workspace and sets their start values. tape: NULL
- * for closed forms. units: number of entries of unit_start. */
+ * for closed forms and 1F1B. */
 int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace *w,
-                    const ett_pipeline_tape *tape, size_t units, ett_err *err);
+                    const ett_pipeline_tape *tape, ett_err *err);
 
 /* The tape of a pipeline; reused from the workspace if cached. */
 const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_workspace *w,
-                                         int whole, ett_err *err);
+                                         ett_err *err);
 
 /* Fills the seconds of every unit: the workspace's timing, [slot][kind]. */
 int ett_engine_time(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err);

@@ -54,59 +54,10 @@ size_t ett_pipeline_unit_count(const ett_pipeline *p, int rank) {
   return 2 * (size_t)p->micro_batches * (size_t)p->chunks;
 }
 
-/* The n-th forward or backward of the interleaved order. */
-static ett_unit nth(const ett_pipeline *p, int64_t n, int kind) {
-  int64_t full = p->micro_batches / p->group * p->group, size = p->group, first = 0;
-  if (n >= full * p->chunks) {
-    n -= full * p->chunks;
-    first = full;
-    size = p->micro_batches - full;
-  }
-  int64_t turn = size * p->chunks, chunk = n % turn / size;
-  if (kind == ETT_UNIT_BACKWARD)
-    chunk = p->chunks - 1 - chunk;
-  return (ett_unit){(uint8_t)kind, 0, (uint16_t)chunk,
-                    (uint32_t)(first + n / turn * size + n % size)};
-}
-
-ett_unit ett_pipeline_unit(const ett_pipeline *p, int rank, size_t at) {
-  if (p->schedule == ETT_SCHEDULE_CUSTOM)
-    return p->orders->units[p->orders->first_unit[rank] + at];
-  int64_t k = (int64_t)at, forwards = p->micro_batches * p->chunks;
-  int64_t warm = ett_order_warm_up(p, rank), steady = k - warm, n;
-  int backward = k >= 2 * forwards - warm || (steady >= 0 && steady % 2 == 1);
-  if (k < warm)
-    n = k;
-  else if (k < 2 * forwards - warm) /* steady state: one forward, one backward */
-    n = steady / 2 + (backward ? 0 : warm);
-  else
-    n = k - forwards;
-  int kind = backward ? ETT_UNIT_BACKWARD : ETT_UNIT_FORWARD;
-  ett_unit u = {(uint8_t)kind, 0, 0, (uint32_t)n};
-  if (p->chunks > 1)
-    u = nth(p, n, kind);
-  u.paired = (uint8_t)(p->forward_hidden && !backward && steady >= 0);
-  return u;
-}
-
-double ett_pipeline_unit_seconds(const ett_pipeline *p, int rank, size_t k) {
-  ett_unit u = ett_pipeline_unit(p, rank, k), other = u;
-  int pair = u.paired;
-  if (pair) {
-    other = ett_pipeline_unit(p, rank, k + 1);
-  } else if (k > 0) {
-    other = ett_pipeline_unit(p, rank, k - 1);
-    pair = other.paired;
-  }
-  int slot = u.chunk * p->stages + rank;
-  if (!pair)
-    return ett_order_seconds(p, slot, u.kind);
-  int beside = other.chunk * p->stages + rank;
-  int f = u.kind == ETT_UNIT_FORWARD ? slot : beside, b = f == slot ? beside : slot;
-  int backward = u.kind == ETT_UNIT_FORWARD ? other.kind : u.kind;
-  return p->forward[f] + ett_order_seconds(p, b, backward) -
-         ett_order_hidden(p->forward_hidden, f, b) -
-         ett_order_hidden(p->backward_hidden, f, b);
+void ett_pipeline_units(const ett_pipeline *p, int rank, ett_unit *units) {
+  for (ett_cursor c = ett_order_open(p, rank, p->group); !ett_order_done(&c);
+       ett_order_next(&c))
+    *units++ = ett_order_peek(&c);
 }
 
 const char *ett_order_describe(ett_unit u, char text[ETT_ORDER_TEXT]) {

@@ -100,7 +100,6 @@ typedef struct ett_pipeline_result {
   const double *end;                 /* per rank: end of its last unit and of its send */
   const double *last_backward_start; /* per slot: its last backward (or weight) unit */
   const double *last_backward_end;
-  const double *unit_start;     /* per rank and unit in order if requested; else NULL */
   const double *hidden_forward; /* per rank: seconds of forward units hidden in pairs */
   const double *hidden_backward;
 } ett_pipeline_result;
@@ -144,22 +143,19 @@ void ett_pipeline_hold_plan(ett_pipeline_workspace *workspace, int held);
 /* Units of one rank: 2 per micro-batch and chunk (3 with weight units, custom only). */
 size_t ett_pipeline_unit_count(const ett_pipeline *pipeline, int rank);
 
-/* Unit k of a rank, counted from 0. */
-ett_unit ett_pipeline_unit(const ett_pipeline *pipeline, int rank, size_t k);
-
-/* Seconds from start to end of unit k of a rank; of the pair if the unit is in one. */
-double ett_pipeline_unit_seconds(const ett_pipeline *pipeline, int rank, size_t k);
+/* Those units, in order. */
+void ett_pipeline_units(const ett_pipeline *pipeline, int rank, ett_unit *units);
 
 /* Runs every unit as early as the order allows. Exact for any times, up to rounding:
  * repeated periods are multiplied. ETT_ERR_ARGUMENT if an order lacks or repeats a unit,
- * or deadlocks. keep_units: also fill unit_start (rank after rank). */
+ * or deadlocks. */
 int ett_pipeline_run(const ett_pipeline *pipeline, ett_pipeline_workspace *workspace,
-                     int keep_units, ett_pipeline_result *result, ett_err *err);
+                     ett_pipeline_result *result, ett_err *err);
 
 /* Exact gpipe without events. Each half is a flow shop of identical jobs: one job on all
  * machines plus m - 1 times the slowest machine. A send is a machine of its own, or part
  * of the sender if it blocks. Needs schedule gpipe, one chunk and no start times. Fills
- * the result as ett_pipeline_run does, without unit_start. */
+ * the result as ett_pipeline_run does. */
 int ett_pipeline_gpipe_closed(const ett_pipeline *pipeline,
                               ett_pipeline_workspace *workspace,
                               ett_pipeline_result *result, ett_err *err);

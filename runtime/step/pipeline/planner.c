@@ -179,7 +179,7 @@ static int measure(const plan *x, const ett_orders *orders, ett_pipeline_workspa
   memset(x->start, 0, (size_t)p.stages * sizeof *x->start);
   for (int n = 0; n < (ends == ETT_PLAN_ENDS_TOGETHER ? 1 : STEPS); n++) {
     ett_pipeline_result r;
-    if (ett_pipeline_run(&p, w, 0, &r, err) != 0)
+    if (ett_pipeline_run(&p, w, &r, err) != 0)
       return -1;
     double first = INFINITY;
     *seconds = ends == ETT_PLAN_ENDS_TOGETHER ? r.makespan : 0;

@@ -299,14 +299,13 @@ static int build_folded(const ett_pipeline *p, int64_t group, ett_pipeline_tape 
   return status;
 }
 
-int ett_pipeline_tape_build(const ett_pipeline *p, int whole, int64_t group,
-                            ett_pipeline_tape *tape, ett_err *err) {
+int ett_pipeline_tape_build(const ett_pipeline *p, int64_t group, ett_pipeline_tape *tape,
+                            ett_err *err) {
   int status = 1;
   if (p->schedule == ETT_SCHEDULE_CUSTOM) {
     if (ett_orders_check(p->orders, p->micro_batches, err) != 0)
       return -1;
-  } else if (!whole && p->schedule != ETT_SCHEDULE_GPIPE &&
-             p->micro_batches >= 4 * group) {
+  } else if (p->schedule != ETT_SCHEDULE_GPIPE && p->micro_batches >= 4 * group) {
     status = build_folded(p, group, tape, err);
   }
   if (status == 1)

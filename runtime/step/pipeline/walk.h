@@ -31,8 +31,8 @@ typedef struct ett_pipeline_tape {
   size_t cells;
 } ett_pipeline_tape;
 
-/* whole: without a period. group: group size of the lanes. */
-int ett_pipeline_tape_build(const ett_pipeline *pipeline, int whole, int64_t group,
+/* group: group size of the lanes. */
+int ett_pipeline_tape_build(const ett_pipeline *pipeline, int64_t group,
                             ett_pipeline_tape *tape, ett_err *err);
 void ett_pipeline_tape_free(ett_pipeline_tape *tape);
 
