@@ -1,4 +1,5 @@
 --- Device time inside the program's own ranges.
+local by = require "ett.base.by"
 local stats = require "ett.trace.stats"
 
 --- Ranges recorded on the device (gpu_user_annotation).
@@ -50,10 +51,7 @@ the part of it in which the device ran something. The first --top names (20) by 
     local list = {}
     for _, name in ipairs(stats.keys(found)) do list[#list + 1] = found[name] end
     if #list == 0 then view:missing("needs user annotations whose kernels ran on a device; the trace has none") end
-    table.sort(list, function(a, b)
-      if a.busy ~= b.busy then return a.busy > b.busy end
-      return a.name < b.name
-    end)
+    table.sort(list, by("-busy", "name"))
     local rows = {}
     for i = 1, math.min(#list, options.top or 20) do
       local each = list[i]

@@ -1,5 +1,6 @@
 --- Single collectives: start on each rank, transfer time, bandwidth.
 local align = require "ett.trace.align"
+local by = require "ett.base.by"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
@@ -42,11 +43,7 @@ longest kernel, with waiting. Bandwidths are of the transfer.]],
       end
     end
     if #rows == 0 then view:missing("%s", refused or "needs a process group with collectives on two ranks or more") end
-    table.sort(rows, function(a, b)
-      if a.longest_us ~= b.longest_us then return a.longest_us > b.longest_us end
-      if a.start_ms ~= b.start_ms then return a.start_ms < b.start_ms end
-      return a.group < b.group
-    end)
+    table.sort(rows, by("-longest_us", "start_ms", "group"))
     for i = top + 1, #rows do rows[i] = nil end
     return { collectives = rows, count = count }
   end,

@@ -1,15 +1,14 @@
 --- Collectives by kind, size and group, with their bandwidths.
+local by = require "ett.base.by"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local sequence = require "ett.sequence"
 local stats = require "ett.trace.stats"
+local table_at = require "ett.base.table_at"
 
 --- Number of the group with a collective's kind, bytes and group size; adds a new group to the list.
 local function group_of(by_kind, each, groups)
-  local kinds = by_kind[each.kind] or {}
-  by_kind[each.kind] = kinds
-  local sizes = kinds[each.bytes or -1] or {}
-  kinds[each.bytes or -1] = sizes
+  local sizes = table_at(table_at(by_kind, each.kind), each.bytes or -1)
   local number = sizes[each.group_size or -1]
   if not number then
     number = #groups + 1
@@ -49,12 +48,8 @@ median. n/a where bytes or group size are unknown, or the ranks were not matched
       table.move(found.ticks, 1, #found.ticks, #all + 1, all)
     end
     local rows = {}
-    table.sort(groups, function(a, b)
-      local x, y = a.first, b.first
-      if x.kind ~= y.kind then return x.kind < y.kind end
-      if x.bytes ~= y.bytes then return (x.bytes or -1) < (y.bytes or -1) end
-      return (x.group_size or -1) < (y.group_size or -1)
-    end)
+    table.sort(groups, by(function(group) return group.first.kind end,
+      function(group) return group.first.bytes or -1 end, function(group) return group.first.group_size or -1 end))
     for _, group in ipairs(groups) do
       local first, times = group.first, group.times
       local total, n = times.total, times.count

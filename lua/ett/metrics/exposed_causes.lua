@@ -1,4 +1,5 @@
 --- Exposed communication attributed to transfers and to late ranks.
+local by = require "ett.base.by"
 local collective = require "ett.trace.collective"
 local exposed = require "ett.trace.exposed"
 local stats = require "ett.trace.stats"
@@ -26,11 +27,7 @@ unexplained. Collectives that run at once share their time.]],
       kinds[#kinds + 1] = { name = row.name, group = row.group, count = row.count, waiting_ms = view:ms(row.wait),
         transfer_ms = view:ms(row.transfer) }
     end
-    table.sort(kinds, function(a, b)
-      local x, y = a.waiting_ms + a.transfer_ms, b.waiting_ms + b.transfer_ms
-      if x ~= y then return x > y end
-      return a.name < b.name
-    end)
+    table.sort(kinds, by(function(row) return -(row.waiting_ms + row.transfer_ms) end, "name"))
     return { headline = total.headline, exposed_ms = view:ms(total.whole), waiting_ms = view:ms(total.wait),
       transfer_ms = view:ms(total.transfer), unexplained_ms = view:ms(total.whole - total.wait - total.transfer),
       waiting_share = stats.ratio(total.wait, total.whole), ranks = ranks, collectives = kinds }

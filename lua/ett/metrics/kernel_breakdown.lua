@@ -1,4 +1,5 @@
 --- Device time by kernel.
+local by = require "ett.base.by"
 local stats = require "ett.trace.stats"
 
 return {
@@ -24,11 +25,7 @@ by hlo_category.]],
         all[#all + 1] = row
       end
     end
-    table.sort(all, function(a, b)
-      if a.total ~= b.total then return a.total > b.total end
-      if a.name ~= b.name then return a.name < b.name end
-      return a.kind < b.kind
-    end)
+    table.sort(all, by("-total", "name", "kind"))
     for i, row in ipairs(all) do
       if i <= top then
         rest.count, rest.total, rest.names = rest.count - row.count, rest.total - row.total, rest.names - 1

@@ -1,4 +1,5 @@
 --- Counters of the device (CUPTI) by kernel and by operator.
+local by = require "ett.base.by"
 local stats = require "ett.trace.stats"
 
 --- FLOPs per counted instruction; a fused multiply-add is two.
@@ -31,11 +32,7 @@ local function listed(found, top)
   for _, row in pairs(found) do
     if next(row.counters) then list[#list + 1] = row end
   end
-  table.sort(list, function(a, b)
-    if (a.flops or 0) ~= (b.flops or 0) then return (a.flops or 0) > (b.flops or 0) end
-    if a.count ~= b.count then return a.count > b.count end
-    return a.name < b.name
-  end)
+  table.sort(list, by(function(row) return -(row.flops or 0) end, "-count", "name"))
   local out = {}
   for i = 1, math.min(#list, top) do
     out[i] = { name = list[i].name, count = list[i].count, flops = list[i].flops or stats.null }

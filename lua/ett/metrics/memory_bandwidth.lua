@@ -1,4 +1,5 @@
 --- Memory copies and sets by kind: bytes, time, bandwidth, and bandwidth over time.
+local by = require "ett.base.by"
 local stats = require "ett.trace.stats"
 
 --- Distributes a copy's bytes over the intervals of the span that it covers.
@@ -61,10 +62,7 @@ parts (20); a row's bytes are spread evenly over its duration; GBps of a part co
     if #list == 0 then
       view:missing("needs copies or sets of memory on a device (gpu_memcpy, gpu_memset); the trace has none")
     end
-    table.sort(list, function(a, b)
-      if a.total_ms ~= b.total_ms then return a.total_ms > b.total_ms end
-      return a.name < b.name
-    end)
+    table.sort(list, by("-total_ms", "name"))
     return { kinds = list, series = series }
   end,
 }

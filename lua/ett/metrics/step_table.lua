@@ -1,4 +1,5 @@
 --- Each step of each device: duration, communication, compute, idle.
+local merged = require "ett.base.merged"
 local stats = require "ett.trace.stats"
 local trace_view = require "ett.trace.view"
 
@@ -23,9 +24,7 @@ copies of the step markers, which are shorter: from the first kernel of the step
     local rows = {}
     for _, rank in ipairs(stats.keys(result.ranks)) do
       for _, step in ipairs(result.ranks[rank].per_step) do
-        local row = { rank = rank }
-        for key, value in pairs(step) do row[key] = value end
-        rows[#rows + 1] = row
+        rows[#rows + 1] = merged({ rank = rank }, step)
       end
     end
     return { steps = rows }

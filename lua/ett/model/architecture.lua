@@ -175,8 +175,7 @@ end
 ---@param hyper table checked hyper-parameters
 ---@param plan table tp, cp, ep, etp, micro_batch, seq, sequence_parallel, dtype
 function architecture.configuration(hyper, plan)
-  local c = {}
-  for key, value in pairs(hyper) do c[key] = value end
+  local c = merged(hyper)
   c.ffn = hyper.ffn or 4 * hyper.hidden
   c.tp, c.cp, c.ep, c.etp = plan.tp or 1, plan.cp or 1, plan.ep or 1, plan.etp
   c.cp_method, c.cp_balanced = plan.cp_method, plan.cp_balanced

@@ -1,5 +1,6 @@
 --- Hyper-parameters: the fields that any model may have, and fields derived from them.
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local hyper = {}
@@ -82,13 +83,7 @@ hyper.fields = {
 hyper.entry_fields = { unquantised = flag "the gathered tensor has 16 bits, also under fp8 and fp4" }
 
 --- The fields of an architecture: the common ones and the ones that its file declares.
-function hyper.fields_with(own)
-  if not own then return hyper.fields end
-  local fields = {}
-  for name, rule in pairs(hyper.fields) do fields[name] = rule end
-  for name, rule in pairs(own) do fields[name] = rule end
-  return fields
-end
+function hyper.fields_with(own) return own and merged(hyper.fields, own) or hyper.fields end
 
 local function set_activation(h, label)
   if not h.activation then return end

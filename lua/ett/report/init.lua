@@ -248,13 +248,6 @@ function report.estimate(e)
   return table.concat(lines, "\n")
 end
 
---- An estimate as plain data for ett.json.
-function report.json(e)
-  local copy = {}
-  for key, value in pairs(e) do copy[key] = value end
-  return copy
-end
-
 -- Field of a sweep's row, title, format, factor.
 local outlook_columns = { { "price_per_step", "cost a step", "%.4f", 1 }, { "run_seconds", "days", "%.2f", 1 / 86400 },
   { "run_price", "cost", "%.0f", 1 }, { "run_kwh", "MWh", "%.4g", 1e-3 },

@@ -1,5 +1,6 @@
 --- Explains why a search found no plan, and finds the nearest valid ones.
 local explain = require "ett.search.explain"
+local merged = require "ett.base.merged"
 local objective = require "ett.search.objective"
 local space_module = require "ett.search.space"
 local text = require "ett.search.text"
@@ -8,13 +9,7 @@ local emptied = {}
 
 local degrees = { "tp", "cp", "pp", "dp" }
 
-local function changed(own, changes)
-  local copy = {}
-  for name, value in pairs(own) do copy[name] = value end
-  copy.keep, copy.journal, copy.each = 1, false, false
-  for name, value in pairs(changes) do copy[name] = value end
-  return copy
-end
+local function changed(own, changes) return merged(own, { keep = 1, journal = false, each = false }, changes) end
 
 --- The best plan of a space under other arguments: as words, with its row and setting; nil: none.
 local function best_of(self, own, space)
@@ -37,8 +32,7 @@ local function relaxed(self, changes)
 end
 
 local function without(given, names)
-  local left = {}
-  for name, value in pairs(given) do left[name] = value end
+  local left = merged(given)
   for _, name in ipairs(names) do left[name] = nil end
   return left
 end

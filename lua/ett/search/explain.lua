@@ -1,6 +1,8 @@
 --- Explains the step time of a plan: its bottleneck, gains from faster hardware, and its neighbours.
+local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
+local merged = require "ett.base.merged"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local space_module = require "ett.search.space"
@@ -9,9 +11,7 @@ local explain = {}
 
 --- The plan of a row, as input of ett.plan.
 function explain.plan(row, setting)
-  local p = {}
-  for name, value in pairs(setting.base) do p[name] = value end
-  for name, value in pairs(setting.own) do p[name] = value end
+  local p = merged(setting.base, setting.own)
   for _, name in ipairs(space_module.degrees) do if row[name] ~= nil then p[name] = row[name] end end
   for _, walked in ipairs(space_module.walked) do p[walked[1]] = row[walked[1]] end
   p.micro_batches = nil
@@ -88,8 +88,7 @@ end
 local function changes(p, given)
   local list = {}
   local function add(names, change)
-    local q = {}
-    for name, value in pairs(p) do q[name] = value end
+    local q = merged(p)
     change(q)
     q.micro_batches = nil
     list[#list + 1] = { plan = q, words = set_words(q, names) }
@@ -159,11 +158,7 @@ local function neighbours(given, e, p, limit)
   for _, row in ipairs(rows) do
     if row.step_seconds ~= e.step_seconds or row.memory_bytes ~= e.memory_bytes then list[#list + 1] = row end
   end
-  table.sort(list, function(a, b)
-    local x, y = a.step_seconds or math.huge, b.step_seconds or math.huge
-    if x ~= y then return x < y end
-    return a.change < b.change
-  end)
+  table.sort(list, by(function(row) return row.step_seconds or math.huge end, "change"))
   return list
 end
 

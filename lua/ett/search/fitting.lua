@@ -1,5 +1,6 @@
 --- Finds changes that make a plan fit in memory.
 local estimate = require "ett.step.estimate"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local fitting = {}
@@ -20,20 +21,14 @@ local growths = { {}, { tp = 2 }, { pp = 2 }, { tp = 4 }, { pp = 4 }, { tp = 8 }
 function fitting.change(model, cluster, times, plan)
   local size = plan.micro_batch or 1
   if size > 1 and plan.micro_batches then
-    local one = {}
-    for name, value in pairs(plan) do one[name] = value end
-    one.micro_batch, one.micro_batches = 1, plan.micro_batches * size
+    local one = merged(plan, { micro_batch = 1, micro_batches = plan.micro_batches * size })
     local ok, e = pcall(estimate.new, { model = model, cluster = cluster, times = times, plan = one })
     if ok and e.fits then return ("micro_batch=1 micro_batches=%d"):format(one.micro_batches), e.memory_bytes end
   end
   for _, more in ipairs(growths) do
     for _, change in ipairs(changes) do
-      local p, words = {}, {}
-      for name, value in pairs(plan) do p[name] = value end
-      for _, name in ipairs(schema.keys(change)) do
-        p[name] = change[name]
-        words[#words + 1] = ("%s=%s"):format(name, change[name])
-      end
+      local p, words = merged(plan, change), {}
+      for _, name in ipairs(schema.keys(change)) do words[#words + 1] = ("%s=%s"):format(name, change[name]) end
       for _, name in ipairs(schema.keys(more)) do
         p[name] = (p[name] or 1) * more[name]
         words[#words + 1] = ("%s=%d"):format(name, p[name])

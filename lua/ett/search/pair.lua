@@ -3,6 +3,7 @@
 --   local c = pair.new({ model = model, cluster = "dgx_h100", plan = plan },
 --     { model = model, cluster = "dgx_b200", plan = plan })
 --   c.lines[1].name, c.lines[1].difference_seconds
+local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local schema = require "ett.base.schema"
 
@@ -83,11 +84,7 @@ function pair.new(a, b)
     self.lines[#self.lines + 1] = { name = name, a_seconds = p and p.seconds or 0.0, b_seconds = q and q.seconds or 0.0,
       difference_seconds = (q and q.seconds or 0.0) - (p and p.seconds or 0.0), why = reason(p, q) }
   end
-  table.sort(self.lines, function(p, q)
-    local m, n = math.abs(p.difference_seconds), math.abs(q.difference_seconds)
-    if m ~= n then return m > n end
-    return p.name < q.name
-  end)
+  table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end
 

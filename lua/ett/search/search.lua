@@ -68,9 +68,7 @@ end
 local function checked(given)
   given = schema.check(given, argument_fields, "ett.search", "argument")
   local clusters, devices = places(given)
-  local own = {}
-  for name, value in pairs(given) do own[name] = value end
-  own.clusters, own.devices = clusters, devices
+  local own = require "ett.base.merged"(given, { clusters = clusters, devices = devices })
   own.objectives = type(given.objective) == "table" and given.objective or { given.objective }
   own.tokens = given.tokens or given.plan.tokens
   if given.plan.tokens and given.plan.tokens ~= own.tokens then

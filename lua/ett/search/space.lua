@@ -15,6 +15,7 @@ local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
+local merged = require "ett.base.merged"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local rank_orders = require "ett.plan.ranks"
@@ -79,8 +80,7 @@ end
 
 --- The checked lists of the varied fields, and the checked plan with the others.
 local function checked(given)
-  local lists, first = {}, {}
-  for name, value in pairs(given.plan) do first[name] = value end
+  local lists, first = {}, merged(given.plan)
   for _, name in ipairs(schema.keys(given.vary)) do
     local list = given.vary[name]
     if list == "all" then list = values_module.all(name, given, structural) end
@@ -131,18 +131,14 @@ local function settings_of(self, given, base)
     parts.refuse(cluster, "search")
     local name = names[depth]
     if not name then
-      local plan = setmetatable({}, { __index = base })
-      for field, value in pairs(own) do plan[field] = value end
+      local plan = setmetatable(merged(own), { __index = base })
       plan.stack = plan.stack or cluster.stack
       list[#list + 1] = { index = #list + 1, cluster = cluster, devices = devices, plan = plan, own = own,
         base = base, placement = cluster_module.placement(cluster) }
       return
     end
     for _, value in ipairs(self.lists[name]) do
-      local copy = {}
-      for field, v in pairs(own) do copy[field] = v end
-      copy[name] = value
-      add(cluster, devices, depth + 1, copy)
+      add(cluster, devices, depth + 1, merged(own, { [name] = value }))
     end
   end
   for _, cluster in ipairs(given.clusters) do

@@ -15,6 +15,7 @@ local fields = require "ett.plan.fields"
 local fitting = require "ett.search.fitting"
 local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
+local merged = require "ett.base.merged"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
 local schedules = require "ett.plan.schedules"
@@ -61,8 +62,7 @@ end
 
 --- The plan of the first combination, and the checked values of every swept field.
 local function checked_plan(given, names, cluster)
-  local first, values = {}, {}
-  for name, value in pairs(given.plan) do first[name] = value end
+  local first, values = merged(given.plan), {}
   for _, name in ipairs(names) do first[name] = given.over[name][1] end
   local base = schema.check(first, fields.schema, "sweep: plan", "plan")
   base.stack = base.stack or cluster.stack
@@ -294,9 +294,7 @@ local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_
 
 --- A combination as a plan with given micro-batches.
 local function plan_of(axes, base, number)
-  local p = {}
-  for name, value in pairs(base) do p[name] = value end
-  set_fields(axes, number, p)
+  local p = set_fields(axes, number, merged(base))
   p.micro_batches, p.global_batch = micro_batches_of(p), nil
   return p
 end
@@ -377,7 +375,7 @@ function sweep.new(given)
   c_plan.micro_batches = 1 -- orders are passed with each plan
   if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
-    axes = axes, set_by_lua = set_by_lua, positions = {}, plan = {}, placement = placement,
+    axes = axes, set_by_lua = set_by_lua, positions = {}, plan = merged(base), placement = placement,
     c_plan = step_core.kept_plan(c_plan), workspace = workspace,
     memory_limit = require("ett.profile.network.parts").memory(cluster),
     schedules = schedules.memo(), own_orders = orders, functions = {}, sentences = {}, numbers = {}, programs = {},
@@ -386,7 +384,6 @@ function sweep.new(given)
   run.list = search_core.combinations(axes, settings_of(run, base, given.devices))
   local _ <close> = collect_less()
   for i, name in ipairs(names) do run.positions[name] = i end
-  for name, value in pairs(base) do run.plan[name] = value end
   if base.global_batch and not over.micro_batches then run.plan.micro_batches = nil end
   add_functions(run)
   evaluate_all(run)

@@ -13,6 +13,7 @@ local energy = require "ett.step.energy"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
+local merged = require "ett.base.merged"
 local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
 local times_module = require "ett.step.times"
@@ -35,7 +36,7 @@ Estimate.__index = Estimate
 function Estimate.__tostring(self)
   return require("ett.base.pretty").plain(require("ett.report").estimate(self))
 end
-function Estimate.__json(self) return require("ett.report").json(self) end
+function Estimate.__json(self) return merged(self) end
 
 --- Adds a name to a sorted list of a line: `models`, the models of communication that timed it, or `links`, the
 --- outermost links of its messages on a cluster of more than two tiers.

@@ -3,17 +3,11 @@
 -- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes through
 -- every layer; a frozen product computes only the gradient of its input. Frozen first layers have no backward pass.
 local fields = require "ett.plan.fields"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local width = require("ett.operator.memory").width
 
 local frozen = {}
-
-local function copy(t, changes)
-  local made = {}
-  for key, value in pairs(t) do made[key] = value end
-  for key, value in pairs(changes) do made[key] = value end
-  return made
-end
 
 --- The layers of a model, each with `frozen`: nil, "weights" (LoRA) or "layer" (no backward pass). A kind that is only
 --- partly frozen is split into two kinds.
@@ -25,10 +19,10 @@ function frozen.layers(layers, p)
       or layer.place == "middle" and math.min(left, layer.count)) or 0
     if layer.place == "middle" then left = left - still end
     if still > 0 then
-      list[#list + 1] = copy(layer, { count = still, frozen = "layer", name = layer.name .. " (frozen)" })
+      list[#list + 1] = merged(layer, { count = still, frozen = "layer", name = layer.name .. " (frozen)" })
     end
     if still < layer.count then
-      list[#list + 1] = copy(layer, { count = layer.count - still, frozen = p.lora_rank and "weights" or nil })
+      list[#list + 1] = merged(layer, { count = layer.count - still, frozen = p.lora_rank and "weights" or nil })
     end
   end
   return list
@@ -79,7 +73,7 @@ function frozen.items(items, how, p)
   for i, item in ipairs(items) do
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
-      list[#list + 1] = copy(item, { frozen = how })
+      list[#list + 1] = merged(item, { frozen = how })
       if adapted[item.name] then
         for _, own in ipairs(adapter(item, p)) do list[#list + 1] = own end
       end
@@ -97,7 +91,7 @@ function frozen.backward(times, item, p, key)
   local op, s = item.operator, item.shape
   if item.frozen == "layer" or item.frozen and op.family == "embedding" then return nil, 0 end
   if item.frozen and op.family == "gemm" then -- the gradient of the input: a product of the output's gradient
-    local turned = copy(s, { in_features = s.out_features, out_features = s.in_features })
+    local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
     turned.bias, turned.stored_tokens = nil, nil
     return times:operator(op, turned, p.dtype, "forward"), 1
   end

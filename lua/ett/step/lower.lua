@@ -14,6 +14,7 @@ local times_module = require "ett.step.times"
 local stacks = require "ett.operator.stack"
 local network_tiers = require "ett.profile.network.tiers"
 local in_step = require "ett.profile.in_step"
+local merged = require "ett.base.merged"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
 local table_at = require "ett.base.table_at"
@@ -105,8 +106,7 @@ end
 local function parameters_of(op, s, p)
   if not op.parameters then return 0 end
   if not (s.tied and p.pp > 1) then return op.parameters(s) end
-  local own = {} -- with a pipeline, the last stage has its own copy of a tied embedding
-  for name, value in pairs(s) do own[name] = value end
+  local own = merged(s) -- with a pipeline, the last stage has its own copy of a tied embedding
   own.tied = nil
   return op.parameters(own)
 end
@@ -536,10 +536,7 @@ function lower.program(model, p, times)
     if times.parts then placed.rates = nil end -- tiers above the nodes of a part count as one network
     parts[k], descriptions[k] = describe(model, p, own, placed)
   end
-  local lowered = {}
-  for name, value in pairs(parts[1]) do lowered[name] = value end
-  lowered.program, lowered.parts = step_core.program(table.unpack(descriptions)), parts
-  return lowered
+  return merged(parts[1], { program = step_core.program(table.unpack(descriptions)), parts = parts })
 end
 
 return lower

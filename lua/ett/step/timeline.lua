@@ -10,6 +10,7 @@
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
 -- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
 -- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
 local step_core = require "ett.step"
@@ -135,12 +136,8 @@ local function lay(parts, from, seconds, rest)
     laid[1] = { name = rest, resource = "wait", start = from, seconds = at - from, times = 1, hidden = 0.0 }
   end
   for _, part in ipairs(parts) do
-    local copy = {}
-    for key, value in pairs(part) do copy[key] = value end
-    copy.seconds, copy.hidden = part.seconds * scale, part.hidden * scale
-    copy.start = at
-    at = at + copy.seconds
-    laid[#laid + 1] = copy
+    laid[#laid + 1] = merged(part, { seconds = part.seconds * scale, hidden = part.hidden * scale, start = at })
+    at = at + part.seconds * scale
   end
   return laid
 end
@@ -148,9 +145,8 @@ end
 --- Adds a message, if it takes time.
 local function put(stage, name, lane, start, seconds, more)
   if seconds <= 0 then return end
-  local message = { name = name, lane = lane, start = math.max(0.0, start), seconds = seconds }
-  for key, value in pairs(more) do message[key] = value end
-  stage.messages[#stage.messages + 1] = message
+  stage.messages[#stage.messages + 1] = merged({ name = name, lane = lane, start = math.max(0.0, start),
+    seconds = seconds }, more)
 end
 
 --- Messages to other stages, from the event engine of links.

@@ -1,4 +1,5 @@
 --- Differences between two traces: time by part, and kernels and collectives by name.
+local by = require "ett.base.by"
 local comm = require "ett.trace.comm"
 local operators = require "ett.trace.operators"
 local stats = require "ett.trace.stats"
@@ -34,11 +35,7 @@ local function joined(a, b, top, keep)
       difference_ms = y.ms - x.ms }
     keep(rows[#rows], a[key] or b[key])
   end
-  table.sort(rows, function(p, q)
-    local x, y = math.abs(p.difference_ms), math.abs(q.difference_ms)
-    if x ~= y then return x > y end
-    return p.key < q.key
-  end)
+  table.sort(rows, by(function(row) return -math.abs(row.difference_ms) end, "key"))
   local count = #rows
   for i = (top or 20) + 1, count do rows[i] = nil end
   for _, row in ipairs(rows) do row.key = nil end

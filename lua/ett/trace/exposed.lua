@@ -1,5 +1,6 @@
 --- Exposed communication attributed to transfers and to late ranks.
 local align = require "ett.trace.align"
+local by = require "ett.base.by"
 
 local exposed = {}
 
@@ -43,10 +44,7 @@ end
 local function culprits(total)
   local list = {}
   for key, ticks in pairs(total.ranks) do list[#list + 1] = { key = key, ticks = ticks } end
-  table.sort(list, function(a, b)
-    if a.ticks ~= b.ticks then return a.ticks > b.ticks end
-    return a.key < b.key
-  end)
+  table.sort(list, by("-ticks", "key"))
   local names, sum = {}, 0
   for _, each in ipairs(list) do
     if sum >= 0.8 * total.wait or #names == 3 then break end

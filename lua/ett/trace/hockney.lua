@@ -150,10 +150,8 @@ not.]],
     differs = "the public tool fits kernel durations, which include waiting for the last rank",
     compute = function(view, options)
       view:events_needed()
-      local out = {}
-      for key, value in pairs(hockney.fit(view, options)) do out[key] = value end
-      out[m.name] = out[m.field]
-      return out
+      local found = hockney.fit(view, options)
+      return require "ett.base.merged"(found, { [m.name] = found[m.field] })
     end,
   }
 end

@@ -125,12 +125,10 @@ local function summary(view, method, list, extra)
     ranks[each.key] = { bubble_time_ms = view:ms(each.bubble), total_time_ms = view:ms(each.total),
       bubble_ratio = stats.ratio(each.bubble, each.total) }
   end
-  local out = {
+  return require "ett.base.merged"({
     bubble_ratio = stats.ratio(bubble, total), bubble_time_ms = view:ms(bubble) / #list,
     total_time_ms = view:ms(total) / #list, method = method, ranks = ranks,
-  }
-  for key, value in pairs(extra or {}) do out[key] = value end
-  return out
+  }, extra)
 end
 
 --- Stage markers: the device's copies of the ranges, else the kernels launched inside the host's.

@@ -5,6 +5,7 @@
 -- thread of its own. A list of names at the end of a path is one occurrence. The time of an occurrence is last end -
 -- first start of the device rows launched inside it. A column's sample is the mean of the third to the seventh
 -- smallest occurrence.
+local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
 
@@ -172,10 +173,7 @@ function samples.shapes(t, path)
     if dims then stats.count(counts, dims) end
   end
   for dims, count in pairs(counts) do list[#list + 1] = { dims = dims, count = count } end
-  table.sort(list, function(a, b)
-    if a.count ~= b.count then return a.count > b.count end
-    return a.dims < b.dims
-  end)
+  table.sort(list, by("-count", "dims"))
   return list
 end
 

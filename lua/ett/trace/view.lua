@@ -15,6 +15,7 @@
 --   busy B:          C | K | M;  span: first start to last end of each recording;  idle = span - |B|
 -- With --step or --window, intervals are clipped to the window and the span is the window. A row is counted if it
 -- starts in the window, so counts of adjacent windows can be added.
+local by = require "ett.base.by"
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -238,10 +239,7 @@ function View:steps()
       local span = step.spans[process] -- of several the first to start, of these the longest
       if not span or from < span[1] or (from == span[1] and to > span[2]) then step.spans[process] = { from, to } end
     end
-    table.sort(list, function(a, b)
-      if a.number ~= b.number then return a.number < b.number end
-      return a.recording < b.recording
-    end)
+    table.sort(list, by("number", "recording"))
     return list
   end)
 end

@@ -44,8 +44,7 @@ end
 
 --- A side: the common plan and cluster, overridden by its own fields.
 local function side_of(word, plan, cluster)
-  local own, place = {}, cluster
-  for name, value in pairs(plan) do own[name] = value end
+  local own, place = require "ett.base.merged"(plan), cluster
   if word:find("=", 1, true) then
     local list = {}
     for part in word:gmatch "%S+" do list[#list + 1] = part end

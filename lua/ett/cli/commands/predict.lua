@@ -61,9 +61,8 @@ end
 
 --- Suggested changes of a plan that does not fit.
 local function would_fit(what, plan)
-  local cluster, p = what.cluster, {}
+  local cluster, p = what.cluster, require "ett.base.merged"(plan)
   if type(cluster) == "string" then cluster = require("ett.profile.cluster").get(cluster) end
-  for name, value in pairs(plan) do p[name] = value end
   p.global_batch = nil
   return require("ett.search.fitting").sentence(what.model, cluster,
     what.times or require("ett.step.times").new(cluster, what.profile), p)

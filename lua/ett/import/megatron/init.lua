@@ -10,6 +10,7 @@ local expert_layers = require "ett.import.expert_layers"
 local flags = require "ett.import.megatron.flags"
 local hybrid_allocation = require "ett.import.megatron.hybrid_allocation"
 local max_layers = require("ett.model.hyper").fields.layers.most
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local nemo = require "ett.import.megatron.nemo"
 local plan_of = require "ett.import.megatron.plan_of"
@@ -368,27 +369,19 @@ local function note_conditions(args, unknown)
   if #list > 0 then args:note("conditions on values outside the file, taken as true: %s", table.concat(list, "; ")) end
 end
 
-local function overlaid(own, given)
-  local all = {}
-  for _, source in ipairs { own, given or {} } do
-    for name, value in pairs(source) do all[name] = value end
-  end
-  return all
-end
-
 local function read(path, plan, hyper)
   local list, file = read_flags(path)
   local args = arguments_of(list)
   args.mamba, args.nemo = file.mamba, file.nemo
   note_conditions(args, file.unknown)
-  for word, value in pairs(overlaid(plan or {}, hyper)) do
+  for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
   if hyper and (hyper.first_dense_layers or hyper.moe_every or hyper.dense_layers) then
     args.given["moe-layer-freq"] = nil
   end
   local own, architecture = hyper_of(args)
-  own = overlaid(own, hyper)
+  own = merged(own, hyper)
   if own.vocab == nil then
     error_module.raise("format", "has no --vocab-size (the tokenizer defines it); give vocab=N")
   end

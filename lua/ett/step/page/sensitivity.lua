@@ -1,7 +1,9 @@
 --- The most effective changes of a step: each rate increased by 10 %, and each plan field changed.
+local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local fields = require "ett.plan.fields"
+local merged = require "ett.base.merged"
 local schedules = require "ett.plan.schedules"
 local times_module = require "ett.step.times"
 
@@ -12,9 +14,7 @@ local part_names = { compute = "matrix products and attention", node = "links in
 
 --- A plan with some fields changed, on the same number of devices and with the same batch: dp compensates.
 local function changed(p, change)
-  local plan = {}
-  for key, value in pairs(p) do plan[key] = value end
-  for key, value in pairs(change) do plan[key] = value end
+  local plan = merged(p, change)
   local devices, model_ranks = p.pp * p.tp * p.cp * p.dp, plan.pp * plan.tp * plan.cp
   if devices % model_ranks ~= 0 then return nil end
   plan.dp, plan.micro_batches = devices // model_ranks, nil
@@ -57,10 +57,8 @@ end
 
 --- The estimate of a changed subject; nil if the plan is invalid.
 local function again(what, change)
-  local given = {}
-  for key, value in pairs(what) do given[key] = value end
+  local given = merged(what, change)
   given.units, given.tokens = nil, nil
-  for key, value in pairs(change) do given[key] = value end
   local ok, e = pcall(estimate.new, given)
   if not ok and require("ett.base.error").from(e).kind == "interrupt" then error(e, 0) end
   return ok and e or nil
@@ -92,10 +90,7 @@ function sensitivity.of(e, what)
       add("plan", change[1], again(what, { plan = plan, times = times }))
     end
   end
-  table.sort(rows, function(a, b)
-    if a.saved ~= b.saved then return a.saved > b.saved end
-    return a.text < b.text
-  end)
+  table.sort(rows, by("-saved", "text"))
   return rows
 end
 

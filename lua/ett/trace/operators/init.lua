@@ -7,6 +7,7 @@
 -- dtype, ticks (of its device rows together), ts, stop, rows = number, kernels = { [name] = ticks }, node, place }.
 -- `place` counts the runs of a lane in order of their first device row. Communication is left out:
 -- ett.trace.collective has it. Where no row ran on a device, a run is a host operator and its duration.
+local by = require "ett.base.by"
 local calls = require "ett.trace.operators.calls"
 local kinds = require "ett.trace.operators.kinds"
 local stats = require "ett.trace.stats"
@@ -184,11 +185,7 @@ function operators.by_shape(runs)
     row.list[#row.list + 1] = run.ticks
     for name, ticks in pairs(run.kernels) do row.kernels[name] = (row.kernels[name] or 0) + ticks end
   end
-  table.sort(list, function(a, b)
-    if a.ticks ~= b.ticks then return a.ticks > b.ticks end
-    if a.name ~= b.name then return a.name < b.name end
-    return (a.shape .. a.pass) < (b.shape .. b.pass)
-  end)
+  table.sort(list, by("-ticks", "name", function(row) return row.shape .. row.pass end))
   return list
 end
 

@@ -6,6 +6,7 @@
 --
 -- A replay recomputes the effect of changed durations, transfers and host time. It does not model how concurrent
 -- kernels slow each other down.
+local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local graph = require "ett.trace.replay.graph"
 local operators = require "ett.trace.operators"
@@ -104,9 +105,9 @@ local function scale_rows(g, factor)
   local changed = 0
   for _, lane in ipairs(g.lanes) do
     for _, row in ipairs(g.rows[lane.key]) do
-      local by = factor(row, lane)
-      if by then
-        g.delay[row.finish] = g.delay[row.finish] * by
+      local scale = factor(row, lane)
+      if scale then
+        g.delay[row.finish] = g.delay[row.finish] * scale
         changed = changed + 1
       end
     end
@@ -255,9 +256,9 @@ function replay.change(g, view, text, options)
   local late = text:match("^%s*rank%s+(%S+)%s+not%s+late%s*$")
   local rank, slower = text:match("^%s*rank%s+(%S+)%s+host%s*%*%s*([%d%.eE+-]+)%s*$")
   local dimension, from, to = text:match("^%s*(%a+)%s*=%s*(%d+)%s*%->%s*(%d+)%s*$")
-  local name, by = text:match("^%s*(.-)%s*%*%s*([%d%.eE+-]+)%s*$")
-  local factor = tonumber(slower or by)
-  if (slower or by) and not (factor and factor > 0 and factor < math.huge) then
+  local name, scale = text:match("^%s*(.-)%s*%*%s*([%d%.eE+-]+)%s*$")
+  local factor = tonumber(slower or scale)
+  if (slower or scale) and not (factor and factor > 0 and factor < math.huge) then
     error_module.raise("usage", "what-if: '%s': the factor must be a number above 0", text)
   end
   if late then
@@ -321,10 +322,7 @@ function replay.critical_path(g, run)
     if before and g.rank[before] ~= rank then hops = hops + 1 end
     events[#events + 1], n = n, before
   end
-  table.sort(list, function(a, b)
-    if a.ticks ~= b.ticks then return a.ticks > b.ticks end
-    return a.name < b.name
-  end)
+  table.sort(list, by("-ticks", "name"))
   return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, events = events, run = run }
 end
 
