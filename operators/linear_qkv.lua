@@ -1,5 +1,5 @@
 --- QKV projection, column-parallel over tensor ranks; grouped-query attention has fewer keys and values. The output
---- gate of Qwen3-Next has the width of the queries, that of Step-3.5 one value a head.
+--- gate of Qwen3-Next has the width of the queries; a gate per head adds one column a head (Step-3.5).
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

@@ -96,14 +96,14 @@ describe("ett.find", function()
 
   it("finds clusters, devices and models in other spellings and by part of their names, other kinds exactly", function()
     for given, name in pairs { h100 = "dgx_h100", ["DGX-H100"] = "dgx_h100", gb200 = "gb200_nvl72",
-      b200 = "dgx_b200" } do
+      b200 = "dgx_b200", a100 = "dgx_a100", ["A100-40GB"] = "dgx_a100_40gb" } do
       assert.equal(name, find.meant("clusters", given))
     end
     assert.equal("llama3-8b", find.meant("lua/models", "Llama 3 8B"))
     local name, several = find.meant("clusters", "dgx")
     assert.is_nil(name)
     assert.is_true(#several > 3)
-    assert.matches("the cluster 'dgx' may be dgx_a100, dgx_b200, ", message(find.load, "clusters", "dgx"), 1, true)
+    assert.matches("the cluster 'dgx' may be dgx_a100, dgx_a100_40gb, ", message(find.load, "clusters", "dgx"), 1, true)
     assert.is_nil((find.meant("operators", "GELU")))
     assert.is_nil((find.meant("clusters", "-_.")))
   end)

@@ -137,7 +137,7 @@ index.html
 # needs ett.regress_fit
 $ mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; : > file; ett fit s --svg file; ett fit s --svg /dev/null/plots --quiet
 ett: fit: --svg needs a folder, but 'file' is a file
-ett: cannot make folder '/dev/null/plots' for plots: ...
+ett: cannot make folder '/dev/null/plots': ...
 ?1
 
 $ mkdir s; printf 'a,F_dur(us)\n1,2\n' > s/A100_my_own_fp16.csv; ett fit s

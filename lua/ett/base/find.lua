@@ -179,23 +179,26 @@ local function has_words(name, text)
   for word in name:gmatch "[^%-_%.]+" do words[#words + 1] = word end
   for first = 1, #words do
     for last = first, #words do
-      if plain(table.concat(words, "", first, last)) == text then return true end
+      if plain(table.concat(words, "", first, last)) == text then return true, last == #words end
     end
   end
   return false
 end
 
 --- Resolves a name: an exact name first. For clusters, devices and models also the only name that differs just in case
---- and punctuation, then the only name with these words (h100: dgx_h100). Otherwise nil and the candidates.
+--- and punctuation, then the only name with these words (h100: dgx_h100), then the only one that ends in them (a100:
+--- dgx_a100, not dgx_a100_40gb). Otherwise nil and the candidates.
 function find.meant(kind, name)
   if find.path(kind, name) then return name, {} end
   if not tolerant[kind] or type(name) ~= "string" or plain(name) == "" then return nil, {} end
-  local text, same, within = plain(name), {}, {}
+  local text, same, within, ending = plain(name), {}, {}, {}
   for _, known in ipairs(find.names(kind)) do
     if plain(known) == text then same[#same + 1] = known end
-    if has_words(known, text) then within[#within + 1] = known end
+    local has, last = has_words(known, text)
+    if has then within[#within + 1] = known end
+    if last then ending[#ending + 1] = known end
   end
-  local list = #same > 0 and same or within
+  local list = #same > 0 and same or #ending == 1 and ending or within
   if #list == 1 then return list[1], {} end
   return nil, list
 end

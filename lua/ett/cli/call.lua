@@ -25,8 +25,8 @@ end
 function functions.predict(arguments)
   local given, plan, hyper = split("predict", arguments, { model = "string", tokens = "positive?",
     cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
-  return require("ett.step.estimate").new { model = fields.model_of(given.model, hyper), cluster = cluster_of(given), plan = plan,
-    tokens = given.tokens }
+  return require("ett.step.estimate").new { model = fields.model_of(given.model, hyper), cluster = cluster_of(given),
+    plan = plan, tokens = given.tokens }
 end
 
 --- Sweeps plan fields and hyper-parameters; `over` holds a list of values for each.

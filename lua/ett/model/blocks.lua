@@ -142,6 +142,7 @@ function blocks.attention_region(h)
   if h.kv_lora_rank then return latent_attention(h) end
   if h.q_lora_rank then return factorized_attention(h) end
   local beside = h.parallel_mixer and blocks.join(table.unpack(mixers.entries(h, h.parallel_mixer))) or nil
+  if beside then beside[1].same_input = true end
   return blocks.join(enter, blocks.attention(h), beside, beside and "residual_add" or nil)
 end
 

@@ -4,10 +4,10 @@
 --     over = { pp = { 1, 2, 4 }, tp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, micro_batch = { 1, 2, 4 } } }
 --   s.rows[1].step_seconds
 --
--- Any field of a plan may be swept; hyper-parameters too (ett.search.models). The model is lowered once per program (ett.plan.fields). Combinations are
--- numbered, and C decodes their values from the number. C calls Lua for derived answers (the first violated rule, the
--- program) once for each relevant set of values. Plans are evaluated like single predictions, so the totals have the
--- same digits.
+-- Any field of a plan may be swept, and hyper-parameters (ett.search.models). The model is lowered once per program
+-- (ett.plan.fields). Combinations are numbered, and C decodes their values from the number. C calls Lua for derived
+-- answers (the first violated rule, the program) once for each relevant set of values. Plans are evaluated like single
+-- predictions, so the totals have the same digits.
 local cluster_module = require "ett.profile.cluster"
 local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
