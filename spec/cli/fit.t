@@ -137,7 +137,13 @@ index.html
 # needs ett.regress_fit
 $ mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,1024,%d\n", 64 * i, 5 + i }' > s/A100_gelu_fp16.csv; : > file; ett fit s --svg file; ett fit s --svg /dev/null/plots --quiet
 ett: fit: --svg needs a folder, but 'file' is a file
-ett: cannot make folder '/dev/null/plots': ...
+ett: fit: --svg: cannot make folder '/dev/null/plots': not a directory
+?1
+
+A folder that cannot be written is refused before the fits, once.
+$ mkdir s; : > s/A100_gelu_fp16.csv; ett fit s --svg /proc/plots; ett fit s --svg /proc/self/fdinfo
+ett: fit: --svg: cannot make folder '/proc/plots': no such file or directory
+ett: fit: --svg: cannot write '/proc/self/fdinfo': ...
 ?1
 
 $ mkdir s; printf 'a,F_dur(us)\n1,2\n' > s/A100_my_own_fp16.csv; ett fit s

@@ -203,12 +203,17 @@ local function check_fitted(found)
     few and "; measure more shapes" or "")
 end
 
--- Called before the fits, which may take minutes.
+-- Called before the fits, which may take minutes: makes the folder, and a file that it removes again.
 local function check_folder(folder)
   local mode = require("lfs").attributes(folder, "mode")
   if mode and mode ~= "directory" then
     error_module.raise("io", "fit: --svg needs a folder, but '%s' is a %s", folder, mode)
   end
+  local files, probe = require "ett.io", folder .. "/.ett-probe"
+  local ok, why = files.make_folder(folder)
+  if ok then ok, why = files.write(probe, "") end
+  os.remove(probe)
+  if not ok then error_module.raise("io", "fit: --svg: %s", (tostring(why):gsub("/%.ett%-probe'", "'"))) end
 end
 
 return {
