@@ -38,6 +38,15 @@ describe("ett.sampling.cluster_init", function()
     assert.equal(16e9, cluster.device.memory_bytes)
     assert.equal(6e9, cluster.links.intra.bandwidth) -- no MPI: half the memory's
     assert.is_true(cluster.device.probed)
+    local model = require("ett.model").new("llama", { layers = 2, hidden = 256, heads = 4, vocab = 1000 })
+    local plan = { seq = 128, micro_batches = 2, tp = 2, dtype = "fp32" }
+    local e = require("ett.step.estimate").new { model = model, cluster = cluster, plan = plan }
+    plan.stack = "plain"
+    local plain = require("ett.step.estimate").new { model = model, cluster = cluster, plan = plan }
+    local stage = e.stages[1]
+    assert.same({ 0, 0, 0 }, { stage.context_bytes, stage.communicator_bytes, stage.workspace_bytes }) -- those of GPUs
+    assert.equal(plain.step_seconds, e.step_seconds)
+    assert.is_true(e.memory_bytes < plain.memory_bytes - 0.9e9)
     assert.matches("install openmpi-bin", text, 1, true)
     assert.matches("^measured by ett cluster init on 2026%-01%-02: ", cluster.device.source)
     assert.matches("-- No GPU could be used: cuda: starting the driver: system not yet initialized.\n", text, 1, true)

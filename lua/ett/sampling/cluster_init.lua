@@ -127,7 +127,7 @@ local function describe_cpu(add, name, facts)
   end
   add("return {")
   add("  name = %q, summary = \"%d processors of %s\", source = probe,", name, ranks, facts.cpu.device)
-  add("  gpus_per_node = %d, nodes = 1,", ranks)
+  add("  gpus_per_node = %d, nodes = 1, stack = \"cpu\",", ranks)
   add("  device = {")
   add("    name = %q, source = probe .. \": a 768^3 product, a copy of 64 MiB, one thread\",", facts.cpu.device)
   add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, probed = true, memory_bytes = %s,",
