@@ -144,8 +144,8 @@ function operator.search(name)
   local known = find.names("operators")
   for alias in pairs(aliases()) do known[#known + 1] = alias end
   table.sort(known)
-  error_module.raise("missing", "unknown operator '%s'%s; `ett list operators` names them all",
-    tostring(name), error_module.suggestion(name, known))
+  error_module.raise("missing", "unknown operator '%s'%s", tostring(name), find.beside("operators", tostring(name))
+    or error_module.suggestion(name, known) .. "; `ett list operators` names them all")
 end
 
 --- Whether a name or alias is an operator.

@@ -5,6 +5,7 @@
 -- All violations are reported at once: the rule, the nearest values that satisfy it, and the nearest valid plans on
 -- the same number of devices.
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local fields = require "ett.plan.fields"
 local plan_rules = require "ett.plan.rules"
 local ranks = require "ett.plan.ranks"
@@ -17,18 +18,20 @@ local plan = {}
 --- The plan fields as a schema. The global batch is dp * micro_batch * micro_batches sequences.
 plan.schema = fields.schema
 
+--- The error of an unknown schedule or stack.
+local function unknown(field, name, known)
+  return ("field '%s': unknown %s '%s'%s"):format(field, field, name, find.beside(field .. "s", name)
+    or ("%s; known are %s"):format(error_module.suggestion(name, known), table.concat(known, ", ")))
+end
+
 --- Errors of single fields that their kinds do not detect: unknown schedules and stacks, impossible numbers of layers.
 --- Converts the numbers of a split to integers.
 local function check_fields(p, found)
   if not schedules.exists(p.schedule) then
-    local known = schedules.names()
-    found[#found + 1] = ("field 'schedule': unknown schedule '%s'%s; known are %s"):format(p.schedule,
-      error_module.suggestion(p.schedule, known), table.concat(known, ", "))
+    found[#found + 1] = unknown("schedule", p.schedule, schedules.names())
   end
   if p.stack and not stacks.exists(p.stack) then
-    local known = stacks.names()
-    found[#found + 1] = ("field 'stack': unknown stack '%s'%s; known are %s"):format(p.stack,
-      error_module.suggestion(p.stack, known), table.concat(known, ", "))
+    found[#found + 1] = unknown("stack", p.stack, stacks.names())
   elseif p.stack then
     local ok, why = pcall(stacks.get, p.stack)
     if not ok then found[#found + 1] = tostring(why) end
