@@ -1,6 +1,7 @@
 --- What `ett cluster init` reads of a machine and writes down.
 local cluster_init = require "ett.sampling.cluster_init"
 local ett_io = require "ett.io"
+local fits = require("needs").fitting(it, pending)
 
 describe("ett.sampling.cluster_init", function()
   it("finds the cards that are up and their rates, InfiniBand's too", function()
@@ -50,6 +51,36 @@ describe("ett.sampling.cluster_init", function()
     assert.matches("install openmpi-bin", text, 1, true)
     assert.matches("^measured by ett cluster init on 2026%-01%-02: ", cluster.device.source)
     assert.matches("-- No GPU could be used: cuda: starting the driver: system not yet initialized.\n", text, 1, true)
+  end)
+
+  fits("was on a busy machine if samples are faster than its rates: estimates say so", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    assert(ett_io.make_folder(folder))
+    local lines = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
+    for b = 1, 5 do
+      for dim = 256, 1024, 64 do
+        local us = 2.0 * b * 256 * dim * 3 * dim / 6e10 * 1e6
+        lines[#lines + 1] = ("1,%d,256,%d,%.3f,%.3f"):format(b, dim, us, 2 * us)
+      end
+    end
+    assert(ett_io.write(folder .. "/aprocessor_linear1_fp32.csv", table.concat(lines, "\n") .. "\n"))
+    local model = require("ett.model").new("gpt", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
+    local function warned(flops)
+      local facts = { host = "box", processors = 1, numa_nodes = 1, memory_bytes = 64e9, date = "2026-01-02", cards = {},
+        cpu = { device = "aprocessor", flops = flops, bandwidth = 1.2e10 } }
+      local given = assert(load(cluster_init.text("mine", facts)))()
+      given.profile = folder
+      local e = require("ett.step.estimate").new { model = model, cluster = given,
+        plan = { seq = 256, micro_batches = 2, dtype = "fp32" } }
+      return table.concat(e.warnings, "; ")
+    end
+    local sentence = "linear_qkv, linear_proj, linear_up, linear_down, lm_head: the samples are faster than the cluster's "
+      .. "rates, which limit the times; measure the rates again on an idle machine (`ett cluster init`)"
+    local slow, quick = warned(4e10), warned(7e10)
+    os.execute(("rm -r '%s'"):format(folder))
+    assert.is_truthy(slow:find(sentence, 1, true), slow)
+    assert.is_nil(quick:find("faster than the cluster's rates", 1, true), quick)
   end)
 
   local function gpu_facts(cards)

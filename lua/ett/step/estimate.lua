@@ -214,8 +214,19 @@ local function percent_of(lines, step)
   for _, line in ipairs(lines) do line.percent = 100 * line.seconds / step end
 end
 
-local function warnings_of(e)
-  local list = {}
+--- A warning if samples are faster than the rates that `ett cluster init` measured, as on a busy machine; else nil.
+local function too_fast(e, device)
+  local names = {}
+  for _, line in ipairs(device.probed and e.operators or {}) do
+    if (line.detail or ""):find("limited to the device's peak rates", 1, true) then names[#names + 1] = line.name end
+  end
+  if #names == 0 then return nil end
+  return ("%s: the samples are faster than the cluster's rates, which limit the times; measure the rates again on an "
+    .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
+end
+
+local function warnings_of(e, cluster)
+  local list = { too_fast(e, cluster.device) }
   local assumed = {}
   for _, line in ipairs(e.operators) do
     if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
@@ -363,7 +374,7 @@ function estimate.new(given)
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
-  e.warnings = warnings_of(e)
+  e.warnings = warnings_of(e, cluster)
   e.notes = notes_of(model, times, e.operators)
   return e
 end
