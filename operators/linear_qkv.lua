@@ -1,13 +1,15 @@
 --- QKV projection, column-parallel over tensor ranks; grouped-query attention has fewer keys and values. The output
---- gate of Qwen3-Next has the width of the queries; a gate per head adds one column a head (Step-3.5).
+--- gate of Qwen3-Next has the width of the queries; a gate per head adds one column a head (Step-3.5). Layers of
+--- Gemma 3n and 4 may borrow keys and values, or take their keys as values.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
 -- Widths of queries with their gate, keys and values.
 local function widths(c)
   local dim, heads, kv = shapes.head_dim(c), shapes.local_heads(c), shapes.local_kv_heads(c)
-  return heads * dim * (c.attention_gate and 2 or 1) + (c.head_gate and heads or 0), kv * dim,
-    kv * (c.v_head_dim or dim)
+  local keys, values = c.borrowed_keys and 0 or kv * dim, kv * (c.v_head_dim or dim)
+  return heads * dim * (c.attention_gate and 2 or 1) + (c.head_gate and heads or 0), keys,
+    (c.borrowed_keys or c.keys_as_values) and 0 or values
 end
 
 local function parts(c) return { widths(c) } end

@@ -1,10 +1,17 @@
 --- Root-mean-square normalisation over the hidden dimension (Zhang & Sennrich 2019).
 local norm = require "ett.operator.norm"
+local shapes = require "ett.operator.shapes"
 
 local op = { name = "rms_norm", aliases = { "rmsnorm" }, summary = "root-mean-square normalisation",
   compiled = "rms_norm" }
 
-function op.parameters(s) return s.hidden end
+op.schema = { tokens = "count", hidden = "count", gainless = "natural?" }
+
+function op.shape(c)
+  return { tokens = shapes.norm_tokens(c), hidden = c.hidden, gainless = c.gainless and 1 or nil }
+end
+
+function op.parameters(s) return s.gainless and 0 or s.hidden end
 
 norm.define(op, { flops = { 4, 8 } })
 

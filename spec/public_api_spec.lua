@@ -101,8 +101,8 @@ describe("the library, called wrongly,", function()
       message(ett.estimate, { model = "llama", cluster = "dgx_h100", plan = step }))
     assert.equal("ett.estimate: field 'tokens' must be a positive number, got NaN",
       message(ett.estimate, { model = llama(), cluster = "dgx_h100", plan = step, tokens = 0 / 0 }))
-    assert.equal("an architecture must be a name (encoder, encoder_decoder, gpt, hybrid, llama, longcat, mixtral) "
-      .. "or a function of hyper-parameters, got nil",
+    assert.equal("an architecture must be a name (encoder, encoder_decoder, gemma3n, gpt, hybrid, llama, longcat, "
+      .. "mixtral) or a function of hyper-parameters, got nil",
       message(ett.model.new))
     assert.equal("ett.model.huggingface: argument 'path' must be a string, got nil", message(ett.model.huggingface))
     assert.equal("unknown cluster 'nowhere'; `ett list clusters` names them all", message(ett.cluster.get, "nowhere"))

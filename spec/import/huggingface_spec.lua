@@ -469,6 +469,48 @@ add_all {
     mamba_d_state = 256, mamba_rms_norm = false, tie_word_embeddings = false } },
 }
 
+-- Gemma 3n and 4.
+local function windowed(n, every)
+  local list = {}
+  for i = 1, n do list[i] = i % every == 0 and "full_attention" or "sliding_attention" end
+  return list
+end
+
+local function gemma3n(layers, ffn, shared)
+  return { model_type = "gemma3n", vision_config = {}, audio_config = {}, text_config = { model_type = "gemma3n_text",
+    hidden_size = 2048, hidden_size_per_layer_input = 256, intermediate_size = times(layers, { ffn }),
+    num_hidden_layers = layers, num_attention_heads = 8, num_key_value_heads = 2, head_dim = 256, vocab_size = 262400,
+    vocab_size_per_layer_input = 262144, altup_num_inputs = 4, laurel_rank = 64, num_kv_shared_layers = shared,
+    sliding_window = 512, layer_types = windowed(layers, 5) } }
+end
+
+local function gemma4(hidden, ffn, layers, heads, kv, more)
+  local text = { model_type = "gemma4_text", hidden_size = hidden, intermediate_size = ffn, num_hidden_layers = layers,
+    num_attention_heads = heads, num_key_value_heads = kv, head_dim = 256, global_head_dim = 512, vocab_size = 262144,
+    vocab_size_per_layer_input = 262144, hidden_size_per_layer_input = 0, num_kv_shared_layers = 0,
+    sliding_window = 512, layer_types = windowed(layers, 6),
+    rope_parameters = { full_attention = { partial_rotary_factor = 0.25 } } }
+  for name, value in pairs(more) do text[name] = value end
+  return { model_type = "gemma4", text_config = text }
+end
+
+add_all {
+  { "gemma-3n-e2b", 4435182688, "by hand; 4.46B with weights of keys and values that nothing uses",
+    gemma3n(30, 8192, 10) },
+  { "gemma-3n-e4b", 6835235568, "by hand; 6.87B with weights of keys and values that nothing uses",
+    gemma3n(35, 16384, 15) },
+  { "gemma-4-e2b", 4628569344, "by hand; its model card: 5.1B with vision and audio", gemma4(1536, 6144, 35, 8, 1, {
+    hidden_size_per_layer_input = 256, num_kv_shared_layers = 20, use_double_wide_mlp = true,
+    layer_types = windowed(35, 5) }) },
+  { "gemma-4-e4b", 7463013376, "by hand; its model card: 8B with vision and audio", gemma4(2560, 10240, 42, 8, 2, {
+    hidden_size_per_layer_input = 256, num_kv_shared_layers = 18 }) },
+  { "gemma-4-31b", 30697345280, "by hand; its model card: 30.7B", gemma4(5376, 21504, 60, 32, 16, {
+    attention_k_eq_v = true, num_global_key_value_heads = 4 }) },
+  { "gemma-4-26b-a4b", 25233137920, "by hand; its model card: 25.2B", gemma4(2816, 2112, 30, 16, 8, {
+    attention_k_eq_v = true, num_global_key_value_heads = 2, enable_moe_block = true, num_experts = 128,
+    top_k_experts = 8, moe_intermediate_size = 704 }) },
+}
+
 local function changed(name, changes)
   for _, m in ipairs(models) do
     if m.name == name then
@@ -745,6 +787,34 @@ describe("a Hugging Face configuration", function()
     assert.same({ "dense, full attention, rotary_fraction 0.5", "dense, window, head_dim 128, heads 96, kv_heads 8",
       "sparse, window, head_dim 128, heads 96, kv_heads 8" },
       { m.layers[2].name, m.layers[3].name, m.layers[4].name })
+  end)
+
+  it("of Gemma 3n and 4 projects no keys where a layer borrows them, and no values where they are the keys", function()
+    local function projections(name, layers, tp)
+      local m, list = built(changed(name, {})), {}
+      local c = architecture.configuration(m.hyper, { tp = tp, micro_batch = 1, seq = 4096 })
+      for _, i in ipairs(layers) do
+        for _, item in ipairs(architecture.operations(m.layers[i], c)) do
+          if item.name == "linear_qkv" then list[#list + 1] = item.shape.out_features end
+        end
+      end
+      return list, m
+    end
+    local widths, m = projections("gemma-3n-e2b", { 2, 3, 10 }, 1)
+    assert.same({ (8 + 2 * 2) * 256, (8 + 2 * 2) * 256, 8 * 256 }, widths)
+    assert.same({ 4, 64, 256 }, { m.hyper.altup_streams, m.hyper.laurel_rank, m.hyper.per_layer_width })
+    -- layers with a window; without one: keys are values, heads are twice as wide
+    widths = projections("gemma-4-31b", { 2, 3 }, 2)
+    assert.same({ (16 + 2 * 8) * 256, (16 + 2) * 512 }, widths)
+  end)
+
+  it("of Gemma 3n sends all streams and the per-layer inputs of later layers", function()
+    local m = built(changed("gemma-3n-e2b", {}))
+    local c, left = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 }), 30
+    for i = 2, #m.layers - 1 do
+      left = left - m.layers[i].count
+      assert.equal(4096 * (4 * 2048 + left * 256) // 2048, m.layers[i].sends(c))
+    end
   end)
 
   it("of MiMo-V2 has values narrower than keys, and sinks where it has a window", function()

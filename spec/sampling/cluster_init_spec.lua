@@ -67,16 +67,16 @@ describe("ett.sampling.cluster_init", function()
     assert(ett_io.write(folder .. "/aprocessor_linear1_fp32.csv", table.concat(lines, "\n") .. "\n"))
     local model = require("ett.model").new("gpt", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
     local function warned(flops)
-      local facts = { host = "box", processors = 1, numa_nodes = 1, memory_bytes = 64e9, date = "2026-01-02", cards = {},
-        cpu = { device = "aprocessor", flops = flops, bandwidth = 1.2e10 } }
+      local facts = { host = "box", processors = 1, numa_nodes = 1, memory_bytes = 64e9, date = "2026-01-02",
+        cards = {}, cpu = { device = "aprocessor", flops = flops, bandwidth = 1.2e10 } }
       local given = assert(load(cluster_init.text("mine", facts)))()
       given.profile = folder
       local e = require("ett.step.estimate").new { model = model, cluster = given,
         plan = { seq = 256, micro_batches = 2, dtype = "fp32" } }
       return table.concat(e.warnings, "; ")
     end
-    local sentence = "linear_qkv, linear_proj, linear_up, linear_down, lm_head: the samples are faster than the cluster's "
-      .. "rates, which limit the times; measure the rates again on an idle machine (`ett cluster init`)"
+    local sentence = "linear_qkv, linear_proj, linear_up, linear_down, lm_head: the samples are faster than the "
+      .. "cluster's rates, which limit the times; measure the rates again on an idle machine (`ett cluster init`)"
     local slow, quick = warned(4e10), warned(7e10)
     os.execute(("rm -r '%s'"):format(folder))
     assert.is_truthy(slow:find(sentence, 1, true), slow)

@@ -135,7 +135,7 @@ local function check_structures(config, known, found)
 end
 
 -- Fields that may be stated per layer.
-local for_layers = { moe_ffn = true, top_k = true, shared_experts = true }
+local for_layers = { ffn = true, moe_ffn = true, top_k = true, shared_experts = true }
 
 -- The common value of a per-layer list; the list itself if the values differ.
 local function same_in_all(list)

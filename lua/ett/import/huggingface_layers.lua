@@ -190,6 +190,68 @@ local function nemotron_nas(config, hyper, _, found)
   hyper.layer_fields = list
 end
 
+--- The fields of Gemma 3n's and 4's per-layer embeddings.
+local function per_layer(config, hyper)
+  hyper.per_layer_width = number(config.hidden_size_per_layer_input)
+  hyper.per_layer_vocab = number(config.vocab_size_per_layer_input)
+  if (hyper.per_layer_width or 0) == 0 then hyper.per_layer_vocab = nil end
+end
+
+--- The first layer (counted from 1) that uses keys and values of an earlier one.
+local function first_sharing(config, hyper)
+  local shared = number(config.num_kv_shared_layers) or 0
+  return shared > 0 and (number(hyper.layers) or 0) - shared + 1 or math.huge
+end
+
+local function gemma3n(config, hyper, notes)
+  per_layer(config, hyper)
+  hyper.altup_streams, hyper.laurel_rank = number(config.altup_num_inputs) or 4, number(config.laurel_rank) or 64
+  hyper.layer_types = kinds(hyper.layers, "sliding_attention", function(i)
+    local kind = table_of(config.layer_types)[i + 1]
+    if kind then return kind == "full_attention" end
+    return (i + 1) % 5 == 0
+  end)
+  local first, list = first_sharing(config, hyper), {}
+  for i = 1, math.min(number(hyper.layers) or 0, max_layers) do
+    list[i] = i >= first and { borrowed_keys = true } or false
+  end
+  hyper.layer_fields = list
+  if first < math.huge then
+    notes[#notes + 1] = "weights of keys and values in the layers that share them are not counted: nothing uses them"
+  end
+  if #table_of(config.activation_sparsity_pattern) > 0 then
+    notes[#notes + 1] = "activation_sparsity_pattern: its statistics take no time here, and products are dense"
+  end
+end
+
+--- Gemma 4: layers without a window have wider heads, whose keys may be the values.
+local function gemma4(config, hyper)
+  per_layer(config, hyper)
+  hyper.layer_types = kinds(hyper.layers, "sliding_attention", function(i)
+    local kind = table_of(config.layer_types)[i + 1]
+    if kind then return kind == "full_attention" end
+    return (i + 1) % 6 == 0
+  end)
+  if config.enable_moe_block == true then
+    hyper.top_k, hyper.keep_mixture = number(config.top_k_experts), true
+  else
+    hyper.experts, hyper.top_k, hyper.moe_ffn = nil, nil, nil
+  end
+  local turned = table_of(table_of(config.rope_parameters).full_attention)
+  local first, same, list = first_sharing(config, hyper), config.attention_k_eq_v == true, {}
+  for i, kind in ipairs(hyper.layer_types or {}) do
+    local own = i >= first and { borrowed_keys = true, ffn = config.use_double_wide_mlp == true and number(hyper.ffn)
+      and 2 * hyper.ffn or nil } or {}
+    if kind == "full_attention" then
+      own.head_dim, own.rotary_fraction = number(config.global_head_dim), number(turned.partial_rotary_factor)
+      own.kv_heads = same and number(config.num_global_key_value_heads) or nil
+      own.keys_as_values = same and not own.borrowed_keys or nil
+    end
+    list[i] = next(own) and own or false
+  end
+  hyper.layer_fields = list
+end
+
 --- LongCat-Flash (arXiv 2509.01322): two blocks of attention and MLP in each layer, experts beside the second.
 local function longcat(config, hyper, notes)
   local zero, real = number(config.zero_expert_num) or 0, number(hyper.experts) or 0
@@ -213,5 +275,9 @@ return function(add)
     expresses = { swa_num_attention_heads = true, swa_num_key_value_heads = true } })
   add("falcon_h1", "llama", nil, { read = falcon_h1 })
   add("nemotron-nas deci", "llama", nil, { read = nemotron_nas, expresses = { block_configs = true } })
+  local gemma = { tied_embeddings = true, qk_norm = true, value_norm = true }
+  add("gemma3n gemma3n_text", "gemma3n", gemma, { read = gemma3n, expresses = { num_kv_shared_layers = true } })
+  add("gemma4 gemma4_text", "gemma3n", gemma, { read = gemma4, expresses = { num_kv_shared_layers = true,
+    global_head_dim = true, num_global_key_value_heads = true } })
   add("longcat_flash", "longcat", nil, { latent = true, read = longcat })
 end

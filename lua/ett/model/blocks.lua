@@ -70,13 +70,18 @@ end
 local function query_key_norms(h)
   if not h.qk_norm then return nil end
   local norm, list = h.norm or "rms_norm", {}
-  for i, count in ipairs { shapes.local_heads, shapes.local_kv_heads } do
-    list[i] = { op = norm, with = function(c)
+  local function add(count, gainless)
+    list[#list + 1] = { op = norm, with = function(c)
       local heads = count(c)
       local rows = h.qk_norm_whole and 1 or heads
-      return { hidden = heads // rows * c.head_dim, micro_batch = c.micro_batch * rows, sequence_parallel = false }
+      return { hidden = heads // rows * c.head_dim, micro_batch = c.micro_batch * rows, sequence_parallel = false,
+        gainless = gainless }
     end }
   end
+  add(shapes.local_heads)
+  if h.borrowed_keys then return list end
+  add(shapes.local_kv_heads)
+  if h.value_norm then add(shapes.local_kv_heads, true) end
   return list
 end
 
@@ -240,7 +245,8 @@ local type_names = { full_attention = "full attention", attention = "full attent
 local count, flag, block_flag = { "count", optional = true }, { "boolean", optional = true },
   { "boolean", optional = true }
 local own_fields = { heads = count, kv_heads = count, head_dim = count, v_head_dim = count, ffn = count,
-  moe_ffn = count, rotary_fraction = { "fraction", optional = true }, attention_sinks = flag, no_attention = block_flag,
+  moe_ffn = count, rotary_fraction = { "fraction", optional = true }, attention_sinks = flag, keys_as_values = flag,
+  borrowed_keys = flag, no_attention = block_flag,
   no_mlp = block_flag }
 
 --- The fields in which layer i differs from the model, and their text; nil if there are none.

@@ -27,6 +27,9 @@ hyper.fields = {
   rotary_fraction = { "fraction", optional = true, help = "part of a head that rope rotates" },
   scaled_rope = flag "rope also scales queries and keys (YaRN)",
   norm = choice("layer_norm", "rms_norm"), norm_bias = flag "biases of layer norms",
+  value_norm = flag "norm of values, without gains (Gemma 3n)",
+  keys_as_values = flag "the keys are the values, too (Gemma 4)",
+  borrowed_keys = flag "keys and values of an earlier layer (Gemma 3n)",
   qk_norm = flag "norms of queries and keys", qk_norm_whole = flag "one such norm over all heads",
   shared_norm = flag "one norm for both branches of a parallel block", post_norms = flag "norms behind each block, too",
   embedding_norm = flag "norm behind the embedding",
@@ -51,7 +54,8 @@ hyper.fields = {
     .. "chunked_attention, nope_attention (full, without positions), linear_attention, lightning_attention, "
     .. "short_convolution, mamba, mamba2; mlp, moe (hybrid)" },
   layer_fields = { "list", optional = true, help = "fields of each layer that differ from the model's: heads, "
-    .. "kv_heads, head_dim, v_head_dim, ffn, moe_ffn, attention_sinks, no_attention, no_mlp" },
+    .. "kv_heads, head_dim, v_head_dim, ffn, moe_ffn, rotary_fraction, attention_sinks, keys_as_values, "
+    .. "borrowed_keys, no_attention, no_mlp" },
   dense_layers = { "list", optional = true, help = "layers without experts, counted from 1" },
   mixer = { "string", optional = true, one_of = { "gated_delta", "lightning", "mamba", "mamba2", "short_conv" },
     help = "mixer of every layer in place of attention" },
@@ -80,7 +84,8 @@ hyper.fields = {
 }
 
 --- Fields that only `with` of a layer's entry may set.
-hyper.entry_fields = { unquantised = flag "the gathered tensor has 16 bits, also under fp8 and fp4" }
+hyper.entry_fields = { unquantised = flag "the gathered tensor has 16 bits, also under fp8 and fp4",
+  gainless = flag "a norm without gains" }
 
 --- The fields of an architecture: the common ones and the ones that its file declares.
 function hyper.fields_with(own) return own and merged(hyper.fields, own) or hyper.fields end
