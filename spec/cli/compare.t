@@ -26,6 +26,11 @@ $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
 ett: compare: the first two views describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
 ?1
 
+$ echo '{"model_type": "nemotron-nas", "hidden_size": 1024, "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 1000, "block_configs": [{"attention": {"n_heads_in_group": 4}, "ffn": {"ffn_mult": 2}}, {"attention": {"no_op": true}, "ffn": {"ffn_mult": 4}}]}' > nas.json; ett predict --model nas.json seq=512 micro_batches=2 tp=2 | head -1; ett compare --model nas.json seq=512 micro_batches=2
+nemotron-nas (nas.json) (...
+ett: compare: the first two views describe only layers of equal widths; those of nemotron-nas (nas.json) differ (layer_fields)
+?1
+
 Two sides stand line by line.
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 dgx_b200 seq=1024 micro_batches=4 tp=2
 ...A...B...B - A

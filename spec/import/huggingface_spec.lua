@@ -469,6 +469,29 @@ add_all {
     mamba_d_state = 256, mamba_rms_norm = false, tie_word_embeddings = false } },
 }
 
+add_all {
+  { "cwm", 32581097472, "by hand; its model card: 32B", { model_type = "cwm", hidden_size = 6144,
+    intermediate_size = 21504, num_hidden_layers = 64, num_attention_heads = 48, num_key_value_heads = 8,
+    head_dim = 128, vocab_size = 128256, sliding_window = 8192, tie_word_embeddings = false,
+    layer_types = times(16, { "full_attention", "sliding_attention", "sliding_attention", "sliding_attention" }) } },
+  { "ministral-3-8b text", 8489553920, "by hand; its model card: 8.4B without vision", { model_type = "mistral3",
+    text_config = { model_type = "ministral3", hidden_size = 4096, intermediate_size = 14336, num_hidden_layers = 34,
+    num_attention_heads = 32, num_key_value_heads = 8, head_dim = 128, vocab_size = 131072,
+    tie_word_embeddings = false } } },
+  { "llada-8b", 8015581184, "by hand; arXiv 2502.09992: 8B", { model_type = "llada", d_model = 4096,
+    n_layers = 32, n_heads = 32, n_kv_heads = 32, mlp_hidden_size = 12288, vocab_size = 126464,
+    embedding_size = 126464, weight_tying = false,
+    block_type = "llama", include_bias = false, include_qkv_bias = false } },
+  { "dream-7b", 7615616512, "weights of Qwen2-7B", { model_type = "Dream", hidden_size = 3584,
+    intermediate_size = 18944,
+    num_hidden_layers = 28, num_attention_heads = 28, num_key_value_heads = 4, vocab_size = 152064,
+    tie_word_embeddings = false } },
+  { "nanochat-d20", 561047040, "by hand, with gains of norms; its page: 561M", { model_type = "nanochat",
+    hidden_size = 1280, intermediate_size = 5120, num_hidden_layers = 20, num_attention_heads = 10,
+    num_key_value_heads = 10,
+    vocab_size = 65536, tie_word_embeddings = false } },
+}
+
 -- Gemma 3n and 4.
 local function windowed(n, every)
   local list = {}
@@ -808,6 +831,16 @@ describe("a Hugging Face configuration", function()
     assert.same({ (16 + 2 * 8) * 256, (16 + 2) * 512 }, widths)
   end)
 
+  it("of masked diffusion attends to all tokens", function()
+    for name, causal in pairs { ["llada-8b"] = 0, ["dream-7b"] = 0, ["qwen2-7b"] = 1 } do
+      local m = built(changed(name, {}))
+      local c = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 })
+      for _, item in ipairs(architecture.operations(m.layers[2], c)) do
+        if item.name == "flash_attention" then assert.equal(causal, item.shape.causal) end
+      end
+    end
+  end)
+
   it("of Gemma 3n sends all streams and the per-layer inputs of later layers", function()
     local m = built(changed("gemma-3n-e2b", {}))
     local c, left = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 }), 30
@@ -851,6 +884,7 @@ describe("a Hugging Face configuration", function()
     assert.matches("'bart' is an encoder-decoder other than T5; ett has no architecture for it",
       message { model_type = "bart", d_model = 512 }, 1, true)
     assert.matches("'rwkv' is a recurrent model", message { model_type = "rwkv" }, 1, true)
+    assert.matches("'jetmoe' is a model with a mixture of attention heads;", message { model_type = "jetmoe" }, 1, true)
     assert.matches("'clip' is a pair of encoders;", message { model_type = "clip" }, 1, true)
     assert.matches("field 'attn_res_block_size' means attention over the residuals of blocks of layers; ett does not "
       .. "have it", message(changed("kimi-linear-48b", { attn_res_block_size = 12 })), 1, true)

@@ -19,7 +19,21 @@ end
 local number, groups = hybrids.number, hybrids.groups
 
 --- RMS norm, rotary positions, gated MLP.
-add("llama mistral ministral phi3 phi3_v phi4mm yi internlm2 granite exaone", "llama")
+add("llama mistral ministral ministral3 phi3 phi3_v phi4mm yi internlm2 granite exaone helium cwm xverse", "llama")
+add("orion", "llama", { norm = "layer_norm" })
+add("nanochat", "llama", { qk_norm = true, gated_mlp = false, embedding_norm = true })
+--- Masked diffusion: attention to all tokens (LLaDA, arXiv 2502.09992).
+add("llada", "llama", { causal = false }, { read = function(config, hyper, _, found)
+  hyper.kv_heads, hyper.ffn = number(config.n_kv_heads), number(config.mlp_hidden_size)
+  hyper.vocab, hyper.tied_embeddings = number(config.embedding_size) or hyper.vocab, config.weight_tying == true
+  hyper.bias, hyper.qkv_bias = config.include_bias == true, config.include_qkv_bias == true
+  if config.block_type ~= nil and config.block_type ~= "llama" then
+    found[#found + 1] = ("field 'block_type' must be 'llama', got '%s'"):format(tostring(config.block_type))
+  end
+end })
+add("Dream dream", "llama", { causal = false, qkv_bias = true }, {
+  read = function(_, hyper) hyper.attention_bias = nil end,
+})
 add("smollm3", "llama", { tied_embeddings = true }, { nope = "named layers" })
 add("minicpm", "llama", { tied_embeddings = true })
 add("qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text", "llama", { qkv_bias = true }, {
@@ -44,6 +58,7 @@ end }
 
 --- Gemma: tied embeddings. Gemma 2 and 3 also have norms after each block, and alternate local and global layers.
 add("gemma", "llama", { tied_embeddings = true })
+add("vaultgemma", "llama", { tied_embeddings = true, window_every = 2 })
 add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2 })
 add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
 
@@ -119,7 +134,7 @@ end })
 add("mixtral", "mixtral")
 add("qwen2_moe", "mixtral", { qkv_bias = true }, { read = function(_, hyper) hyper.attention_bias = nil end })
 add("qwen3_moe qwen3_vl_moe_text qwen3_omni_moe_text", "mixtral", { qk_norm = true })
-add("olmoe", "mixtral", { qk_norm = true, qk_norm_whole = true })
+add("olmoe flex_olmo", "mixtral", { qk_norm = true, qk_norm_whole = true })
 add("granitemoe granitemoeshared", "mixtral")
 add("phimoe", "mixtral", { norm = "layer_norm" }, { read = function(config, hyper)
   hyper.head_bias = config.lm_head_bias == true
@@ -137,8 +152,8 @@ add("llama4_text", "mixtral", { shared_experts = 1 }, { nope = "full layers", re
   hyper.ffn = number(config.intermediate_size_mlp) or hyper.ffn
 end })
 
-add("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite", "mixtral", nil, { latent = true, read = function(config, hyper,
-  notes, found)
+add("deepseek_v2 deepseek_v3 kimi_k2 glm4_moe_lite youtu", "mixtral", nil, { latent = true, read = function(config,
+  hyper, notes, found)
   local every = number(config.moe_layer_freq)
   if every and every ~= 1 then
     found[#found + 1] = ("field 'moe_layer_freq' must be 1, got %s; no published model has another value"):format(every)
@@ -286,8 +301,11 @@ for names, why in pairs {
   ["deberta deberta-v2"] = "an encoder with disentangled attention",
   distilbert = "a distilled encoder", ["electra clip"] = "a pair of encoders",
   modernbert = "an encoder that unpads its sequences",
-  ["rwkv rwkv7 recurrent_gemma"] = "a recurrent model",
-  zamba2 = "a hybrid whose attention layers share weights",
+  ["rwkv rwkv7 recurrent_gemma xlstm"] = "a recurrent model",
+  ["zamba zamba2"] = "a hybrid whose attention layers share weights",
+  diffllama = "a model with differential attention", bitnet = "a model with ternary weights",
+  jetmoe = "a model with a mixture of attention heads", blt = "a model of bytes in patches of varying length",
+  ["phi4flash phi4_flash"] = "a model whose layers share keys, values and states",
   ["mllama mllama_text_model"] = "a model with cross-attention layers",
   ["ernie4_5_moe_vl ernie4_5_vl_moe"] = "a model with separate experts for text and images",
   hymba = "a model with attention and Mamba side by side in each layer",

@@ -23,6 +23,10 @@ local function is_product(name) return operator.exists(name) and products[operat
 --- Refuses models with other products, such as scans and encoders, because the first two views would describe another
 --- model.
 local function check_model(model)
+  if model.hyper.layer_fields then
+    architecture_error.raise("model", "compare: the first two views describe only layers of equal widths; those of %s "
+      .. "differ (layer_fields)", model.name)
+  end
   for _, layer in ipairs(model.layers) do
     for _, entry in ipairs(layer.ops) do
       if entry.op and not shared[entry.op] and is_product(entry.op) then
