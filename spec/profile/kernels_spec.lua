@@ -455,6 +455,24 @@ describe("a stack", function()
     end
   end)
 
+  it("of eager PyTorch moves more bytes in rotations, gated activations and norms", function()
+    local plan = { seq = 16384, micro_batches = 1 }
+    local changes = { graphs = true, sharded = false, attention = "cudnn", slowdown = 1.0 }
+    local fused, eager = under("plain", {}, dense, plan), under("transformers", changes, dense, plan)
+    for name, factor in pairs { swiglu = 1.75, rope = 6.25, rms_norm = (36 + 72) / (4 + 6) } do
+      local ratio = line(eager, name).seconds / line(fused, name).seconds
+      assert.is_true(ratio > 0.85 * factor and ratio <= factor, name .. " " .. ratio)
+    end
+    -- A layer norm is one kernel in eager PyTorch, too.
+    local centred = { norm = "layer_norm" }
+    for field, value in pairs(dense) do centred[field] = value end
+    local function seconds(kernel)
+      changes.norm = kernel
+      return line(under("transformers", changes, centred, plan), "layer_norm").seconds
+    end
+    assert.equal(seconds "torch", seconds "composite")
+  end)
+
   it("sends tokens at the rate of its own kernels inside a node, and with NCCL's between nodes", function()
     local function exchange(changes, dp)
       local e = under("megatron_hybridep", changes, sparse, { seq = 4096, micro_batches = 1, dp = dp, ep = dp,

@@ -459,7 +459,11 @@ function published.stack(row)
   if row.framework == "torchtitan" and row.compile == false then
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds
+    stack.rope, stack.gated_mlp = eager.rope, eager.gated_mlp
   end
+  -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).
+  if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
+  if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
   local left = launches_left(row)
   -- Experts padded to a capacity are in the graph of their layer.
   if row.cuda_graphs == "local" and row.token_drop then stack.graphs = true end

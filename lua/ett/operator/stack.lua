@@ -12,7 +12,7 @@ local stack_module = {}
 
 --- The kernels that a stack may name for attention, norms and cross entropy.
 stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "flash1_triton" }
-stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch" }
+stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
 stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "megatron" }
 
 local fields = {
@@ -34,6 +34,8 @@ local fields = {
   expert_seconds = { "nonnegative", default = 0, help = "host seconds for each local expert's product in 16 bits" },
   expert_bias = { "positive", default = 1.0, help = "factor on the bytes of adding the biases of experts' outputs" },
   clamped_mlp = { "positive", default = 1.0, help = "factor on the bytes of an activation that clamps its inputs" },
+  rope = { "positive", default = 1.0, help = "factor on the bytes of rotations" },
+  gated_mlp = { "positive", default = 1.0, help = "factor on the bytes of gated activations" },
   scaled_rope = { "positive", default = 1.0, help = "factor on the bytes of rotations that also scale (YaRN)" },
   exchange_share = { "fraction", default = 0.0,
     help = "fraction of the node's links that the dispatcher's own kernels reach; 0: all-to-alls of NCCL" },

@@ -7,6 +7,9 @@
 --   fused      rows stay in registers: each operand moves once (cuDNN; Transformer Engine is assumed to do the same)
 --   fused_fp32 the same behind a cast of x to fp32: 12 bytes an element instead of 4; backward 16 (x and its gradient
 --              in fp32, then a cast of the gradient) instead of 6
+--   composite  an RMS norm of single PyTorch operators in fp32 (Transformers' LlamaRMSNorm; PyTorch's own before 2.9):
+--              cast, power, mean, product, cast and product with the weight move 36 bytes an element forward, and their
+--              gradients 72 backward. A layer norm is `torch`'s
 --   torch      a block of 128 threads per row reads the row twice (PyTorch 2, layer_norm_kernel.cu, vectorized)
 --   compiled   from a width of 1025 on, a block of many threads per row reads the row twice (Inductor)
 local constants = require("ett.profile.in_step").norm
@@ -44,7 +47,7 @@ end
 
 --- Seconds of a pass.
 ---@param device ett.Device
----@param kernel string "fused", "fused_fp32", "cudnn", "torch" or "compiled"
+---@param kernel string "fused", "fused_fp32", "cudnn", "torch", "compiled" or "composite"
 ---@param x table { rows, width, bytes (read and written once), centred? }
 ---@param k table? constants, in_step.norm
 function norm.seconds(device, kernel, pass, x, k)
@@ -52,6 +55,10 @@ function norm.seconds(device, kernel, pass, x, k)
   local backward, rows = pass == "backward", x.rows
   local operands = backward and 2 or 1
   local bytes, row = x.bytes, x.bytes / rows / (operands + 1)
+  if kernel == "composite" then
+    kernel = x.centred and "torch" or "fused"
+    bytes = x.centred and bytes or bytes * (backward and 72 / 6 or 36 / 4)
+  end
   if kernel == "fused_fp32" then kernel, bytes = "fused", bytes * (backward and 16 / 6 or 12 / 4) end
   local start = k.start + (backward and k.second or 0.0)
   local rate = device.memory_bandwidth * (k.share[kernel] or k.share.fused)
