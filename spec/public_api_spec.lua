@@ -112,13 +112,19 @@ describe("the library, called wrongly,", function()
       message(ett.options, { x = { "count", defualt = 5 } }))
   end)
 
-  it("estimates in no precision that does not train, or that the device has not", function()
+  it("estimates in int8 with other gradients, and in no precision that the device has not", function()
     local function in_precision(name, dtype, gradient_dtype)
       return message(ett.estimate, { model = llama(), cluster = name, plan = { seq = 1024, micro_batches = 2,
         dtype = dtype, gradient_dtype = gradient_dtype } })
     end
-    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (int8 "
-      .. "does not train), got 'int8'", in_precision("dgx_h100", "int8"))
+    assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32"
+      .. ", got 'int4'; did you mean 'int8'?", in_precision("dgx_h100", "int4"))
+    -- AQT of MaxText and Paxml; TPU v5p has an int8 rate and none in fp8.
+    local function step(dtype)
+      return ett.estimate({ model = llama(), cluster = "tpu_v5p", plan = { seq = 4096, micro_batches = 2,
+        dtype = dtype } }).step_seconds
+    end
+    assert.is_true(step "int8" < step "bf16")
     assert.matches("field 'gradient_dtype' must be one of bf16", in_precision("dgx_h100", "bf16", "int8"))
     assert.equal("plan: dtype = 'fp8' needs a rate in the device's peak_flops; NVIDIAA100-SXM4-80GB has only "
       .. "bf16, fp16, fp32, int8, tf32", in_precision("perlmutter", "fp8"))

@@ -55,7 +55,7 @@ local kinds = {
   any = { "any value", function(v) return v ~= nil end },
   dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32",
     function(v) return dtype_bytes[v] ~= nil end },
-  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (int8 does not train)",
+  training_dtype = { "one of bf16, fp16, fp32, fp64, fp8, fp8_block, mxfp8, nvfp4, tf32 (not int8)",
     function(v) return v ~= "int8" and dtype_bytes[v] ~= nil end },
   model = { "a model of ett.model.new, .list or .huggingface",
     function(v) return type(v) == "table" and type(v.layers) == "table" and type(v.hyper) == "table" end },

@@ -66,7 +66,7 @@ local fields = {
     { "sequence_parallel", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1", function(p) return p.tp > 1 end },
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
-    { "dtype", "training_dtype", default = "bf16", program = true, help = "type of weights and activations",
+    { "dtype", "dtype", default = "bf16", program = true, help = "type of weights and activations",
       c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
       help = "type of stored and reduced gradients",
