@@ -120,11 +120,11 @@ describe("the library, called wrongly,", function()
     assert.equal("plan: field 'dtype' must be one of bf16, fp16, fp32, fp64, fp8, fp8_block, int8, mxfp8, nvfp4, tf32"
       .. ", got 'int4'; did you mean 'int8'?", in_precision("dgx_h100", "int4"))
     -- AQT of MaxText and Paxml; TPU v5p has an int8 rate and none in fp8.
-    local function step(dtype)
+    local function seconds(dtype)
       return ett.estimate({ model = llama(), cluster = "tpu_v5p", plan = { seq = 4096, micro_batches = 2,
         dtype = dtype } }).step_seconds
     end
-    assert.is_true(step "int8" < step "bf16")
+    assert.is_true(seconds "int8" < seconds "bf16")
     assert.matches("field 'gradient_dtype' must be one of bf16", in_precision("dgx_h100", "bf16", "int8"))
     assert.equal("plan: dtype = 'fp8' needs a rate in the device's peak_flops; NVIDIAA100-SXM4-80GB has only "
       .. "bf16, fp16, fp32, int8, tf32", in_precision("perlmutter", "fp8"))

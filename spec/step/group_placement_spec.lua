@@ -66,6 +66,25 @@ describe("groups of ranks", function()
     end
   end)
 
+  it("that cross nodes without need are named in a warning, with a cluster that holds them whole", function()
+    local mixture = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 8, vocab = 32000, experts = 32,
+      moe_ffn = 512, top_k = 4 })
+    local function warning(cluster, ep, dp)
+      local e = estimate.new { model = mixture, cluster = cluster, plan = { seq = 1024, micro_batches = 2, ep = ep,
+        dp = dp } }
+      for _, text in ipairs(e.warnings) do if text:find "^groups of" then return text, e end end
+      return nil, e
+    end
+    local text, crossing = warning("gb300_nvl72", 32, 128)
+    assert.equal("groups of 32 devices (ep) cross nodes of 72; a job that gets 64 of the 72 has --cluster "
+      .. "gb300_nvl72_64", text)
+    local none, whole = warning("gb300_nvl72_64", 32, 128)
+    assert.is_nil(none)
+    assert.is_true(whole.step_seconds < crossing.step_seconds)
+    assert.is_nil(warning("gb300_nvl72", 32, 64)) -- within one domain
+    assert.is_nil(warning("dgx_h100", 16, 32)) -- larger than a node
+  end)
+
   it("are placed in sweeps as in single estimates", function()
     local s = sweep.new { model = llama, cluster = "dgx_h100", plan = { seq = 2048, micro_batches = 8 },
       over = { tp = { 2, 6, 12 }, pp = { 1, 2, 3 }, dp = { 1, 2, 4 } } }

@@ -179,27 +179,33 @@ local function has_words(name, text)
   for word in name:gmatch "[^%-_%.]+" do words[#words + 1] = word end
   for first = 1, #words do
     for last = first, #words do
-      if plain(table.concat(words, "", first, last)) == text then return true, last == #words end
+      if plain(table.concat(words, "", first, last)) == text then return true end
     end
   end
   return false
 end
 
+-- The name that all others continue (dgx_a100: dgx_a100_40gb), or nil.
+local function root_of(names)
+  table.sort(names, function(a, b) return #a < #b end)
+  for i = 2, #names do if names[i]:sub(1, #names[1] + 1) ~= names[1] .. "_" then return nil end end
+  return names[1]
+end
+
 --- Resolves a name: an exact name first. For clusters, devices and models also the only name that differs just in case
---- and punctuation, then the only name with these words (h100: dgx_h100), then the only one that ends in them (a100:
---- dgx_a100, not dgx_a100_40gb). Otherwise nil and the candidates.
+--- and punctuation, then the only name with these words (h100: dgx_h100), or that which the others with these words
+--- continue. Otherwise nil and the candidates.
 function find.meant(kind, name)
   if find.path(kind, name) then return name, {} end
   if not tolerant[kind] or type(name) ~= "string" or plain(name) == "" then return nil, {} end
-  local text, same, within, ending = plain(name), {}, {}, {}
+  local text, same, within = plain(name), {}, {}
   for _, known in ipairs(find.names(kind)) do
     if plain(known) == text then same[#same + 1] = known end
-    local has, last = has_words(known, text)
-    if has then within[#within + 1] = known end
-    if last then ending[#ending + 1] = known end
+    if has_words(known, text) then within[#within + 1] = known end
   end
-  local list = #same > 0 and same or #ending == 1 and ending or within
-  if #list == 1 then return list[1], {} end
+  local list = #same > 0 and same or within
+  local root = root_of { table.unpack(list) }
+  if root then return root, {} end
   return nil, list
 end
 
@@ -271,21 +277,14 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- What a message adds for an unknown name if the current folder, which is not searched, has a file of that name; else
---- nil.
----@param leaf string such as "operators"
-function find.beside(leaf, name)
-  for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
-    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
-  end
-end
-
---- What a message adds for an unknown name.
+--- What a message adds for an unknown name. The current folder is not searched, but a file of that name there is
+--- probably meant.
 local function hint_for(kind, leaf, name)
   local nearest = error_module.suggestion(name, find.names(kind))
   if find.folders[leaf] ~= kind then return nearest end -- of ett itself, not of users
-  local beside = find.beside(leaf, name)
-  if beside then return beside end
+  for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
+    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
+  end
   return nearest ~= "" and nearest or ("; `ett list %s` names them all"):format(leaf)
 end
 

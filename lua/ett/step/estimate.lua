@@ -10,6 +10,7 @@ local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
+local find = require "ett.base.find"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
@@ -225,8 +226,26 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
+-- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node, which holds no whole number of them.
+local function crossing(e, cluster)
+  local p, node, found = e.plan, cluster.gpus_per_node, {}
+  local spans = { tp = p.tp, cp = p.tp * p.cp, ep = (p.etp or p.tp) * p.ep }
+  for _, line in ipairs(e.collectives) do
+    local span = spans[line.group]
+    if span and span < node and node % span ~= 0 and e.devices > node and not found[line.group] then
+      found[line.group] = ("groups of %d devices (%s) cross nodes of %d"):format(span, line.group, node)
+      found[#found + 1] = found[line.group]
+    end
+  end
+  if #found == 0 then return nil end
+  local whole = e.cluster .. "_64"
+  return table.concat(found, ", ") .. (find.path("clusters", whole)
+    and ("; a job that gets 64 of the %d has --cluster %s"):format(node, whole) or "")
+end
+
 local function warnings_of(e, cluster)
-  local list = { too_fast(e, cluster.device) }
+  local list = { crossing(e, cluster) }
+  list[#list + 1] = too_fast(e, cluster.device)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
