@@ -512,6 +512,23 @@ describe("a stack", function()
     assert.is_true(backward(windowed, "bf16") < 0.7 * backward(whole, "bf16"))
   end)
 
+  it("that was never compared with a measured step has the interval of a plan without a stack", function()
+    local plan = { seq = 4096, micro_batches = 2 }
+    local function half_width(assumed, name)
+      local stack = stacks.get "megatron"
+      stack.assumed = assumed
+      plan.stack = name
+      local e = require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = require("ett.model").new(
+        "llama", dense), times = not name and require("ett.step.times").new(require("ett.profile.cluster").get
+        "dgx_h100"):for_stack(stack) or nil }
+      return (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+    end
+    local compared, never = half_width(false), half_width(true)
+    assert.near(0.15 ^ 2, never ^ 2 - compared ^ 2, 2e-3)
+    assert.near(0.15 ^ 2, half_width(nil, "megatron:assumed") ^ 2 - half_width(nil, "megatron") ^ 2, 2e-3)
+    assert.is_true(stacks.get("transformers").assumed and stacks.get("gpt_neox").assumed)
+  end)
+
   it("with slower kernels takes longer", function()
     local fused, eager = step { stack = "megatron", seq = 8192 }, step { stack = "fsdp_eager", seq = 8192 }
     assert.is_true(eager.step_seconds > fused.step_seconds)

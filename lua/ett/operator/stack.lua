@@ -17,6 +17,8 @@ stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "megatron
 
 local fields = {
   name = "string", summary = "string", source = "string",
+  assumed = { "boolean", default = false,
+    help = "no measured step of this software was compared: intervals are those of a plan without a stack" },
   attention = { "string", default = "cudnn", one_of = stack_module.attention },
   attention_dtype = { "string", default = "bf16", one_of = { "bf16", "fp8" },
     help = "data type of attention's products" },

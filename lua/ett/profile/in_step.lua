@@ -81,9 +81,9 @@ in_step.sharded_tokens = 16384
 
 --- Relative half-width of a step's 90 % interval, in addition to the kernels' own errors. It has independent parts: one
 --- by the device's generation; attention, exposed collectives and experts, each times its share of the step; nvfp4; a
---- plan without a named stack. The values nearly minimise the interval score of published steps, each predicted without
---- its own source. Values chosen on half of the sources (then 0.5 for experts) cover 88 % of the other half's steps.
---- `other` (no published steps) and `unnamed` are assumed.
+--- plan without a named stack, or with one that was never compared (`assumed`). The values nearly minimise the interval
+--- score of published steps, each predicted without its own source. Values chosen on half of the sources (then 0.5 for
+--- experts) cover 88 % of the other half's steps. `other` (no published steps) and `unnamed` are assumed.
 in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 0.25, other = 0.28, attention = 0.12,
   collectives = 0.85, experts = 0.42, nvfp4 = 0.06, unnamed = 0.15 }
 

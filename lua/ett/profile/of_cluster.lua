@@ -430,7 +430,7 @@ end
 --- Half-width of the interval, relative to the step, that using kernel tables instead of samples adds.
 ---@param shares table attention, collectives, experts: shares of the step
 ---@param dtype string
----@param named boolean whether the user named a stack
+---@param named boolean whether the user named a stack that was compared with measured steps
 function Profile:step_spread(shares, dtype, named)
   if not self.device_times then return 0.0 end
   local widths = in_step.step_spread

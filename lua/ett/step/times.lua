@@ -346,7 +346,8 @@ end
 ---@param shares table of ett.step.spread
 ---@param p table plan
 function Times:step_spread(shares, p)
-  local named = p.stack ~= nil or self.stack ~= nil
+  local stack = self.stack or self:for_stack(p.stack).stack
+  local named = stack ~= nil and not stack.assumed
   return self.profile and self.profile.step_spread and self.profile:step_spread(shares, p.dtype, named) or 0.0
 end
 
