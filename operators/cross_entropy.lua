@@ -22,15 +22,16 @@ end
 --- Bytes of a fused kernel, which reads 16-bit logits and, backward, writes their gradient.
 function op.least_bytes(s, _, pass) return (pass == "backward" and 4.0 or 2.0) * s.tokens * s.vocab end
 
---- Fused kernels write the gradient over the 16-bit logits (Transformer Engine, Liger) or recompute the softmax;
---- unfused kernels store the fp32 probabilities.
+-- Stored bytes per logit: 16-bit logits of kernels that recompute the softmax, or fp32 probabilities.
+local stored = { fused = 2.0, compiled = 2.0, composer = 2.0, native = 4.0, megatron = 4.0, torch = 4.0 }
+
 function op.activation_bytes(s, _, stack)
-  local how = stack and stack.cross_entropy
-  return ((how == "fused" or how == "compiled") and 2.0 or 4.0) * s.tokens * s.vocab
+  return stored[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab
 end
 
--- Temporary bytes per logit for the gradient: none (in place), 16 bits, or PyTorch's fp32 and 16 bits.
-local beside = { fused = 0.0, compiled = 2.0, native = 2.0, megatron = 2.0, torch = 6.0 }
+-- Temporary bytes per logit for the gradient: none (in place: Transformer Engine, Liger), 16 bits (flash-attn:
+-- inplace_backward is off), or the fp32 gradients of PyTorch's nll_loss and log_softmax, which exist together.
+local beside = { fused = 0.0, compiled = 2.0, native = 2.0, composer = 2.0, megatron = 2.0, torch = 8.0 }
 
 function op.working_bytes(s, _, stack)
   return beside[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab

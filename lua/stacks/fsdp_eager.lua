@@ -5,7 +5,7 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
-  moe_launches = 8.7, sharded = true, stops_early = true,
+  moe_launches = 8.7, sharded = true, stops_early = true, master_shards = true,
   communication_share = 0.319,
   -- Llama's apply_rotary_emb moves 20 bytes an element where one kernel moves 4: cast to fp32, complex product, cast.
   -- silu and the product with `up` are two kernels: 10 bytes an element instead of 6; backward 18 instead of 10.

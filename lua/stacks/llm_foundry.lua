@@ -4,7 +4,8 @@ return {
   summary = "MosaicML's llm-foundry: FSDP through Composer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
-  attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05,
-  sharded = true, stops_early = true,
+  -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).
+  attention = "flash2", norm = "torch", cross_entropy = "composer", launch_seconds = 4e-05,
+  sharded = true, stops_early = true, master_shards = true,
   communication_share = 0.319,
 }

@@ -6,6 +6,7 @@ return {
   attention = "cudnn", norm = "compiled", cross_entropy = "compiled", graphs = true, launch_seconds = 0.0,
   grouped_tile = 512, -- Megablox: tiles_m + num_groups - 1 tiles; MaxText's wi_tile_fwd_batch_seq and similar options
   stops_early = true, -- XLA removes the unused operations of a recomputed layer
+  master_shards = true, -- weight_dtype: float32
   -- Assumed: XLA plans a program's memory; no CUDA context, and collective buffers are part of the temporaries.
   context_bytes = 0, communicator_bytes = 0, workspace_bytes = 0, allocator_share = 0.02,
 }

@@ -4,6 +4,8 @@ return {
   summary = "torchtitan: FSDP2 with torch.compile",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
-  sharded = true, stops_early = true,
+  sharded = true, stops_early = true, master_shards = true,
+  half_products = true, -- activation_checkpoint.py: _apply_op_sac
+  keeps_inputs = true, -- torchao (float8_linear.py, matmul_with_hp_or_float8_args)
   communication_share = 0.319,
 }

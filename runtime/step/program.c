@@ -85,6 +85,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                          "field 'count' must be 1 to 1000000, got %lld",
                          (long long)kind->count);
     if (check_amount("input_bytes", kind->input_bytes, err) != 0 ||
+        check_amount("half_bytes", kind->half_bytes, err) != 0 ||
         check_amount("boundary", kind->boundary, err) != 0)
       return -1;
   }
@@ -241,6 +242,8 @@ void ett_program_finish(ett_program *p) {
     s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
                                               s.activation_bytes[ETT_RECOMPUTE_FULL]) /
                                              2;
+    if (p->kinds[k].place == ETT_PLACE_MIDDLE && p->kinds[k].half_bytes > 0)
+      s.activation_bytes[ETT_RECOMPUTE_HALF] = p->kinds[k].half_bytes;
     s.layer_trained = s.dense_parameters + s.expert_parameters;
     s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
     s.boundary = p->kinds[k].boundary;

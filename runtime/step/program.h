@@ -76,6 +76,7 @@ typedef struct ett_layer_kind {
   double input_bytes; /* held by a fully recomputed layer */
   double boundary;    /* output of a slice that ends with this layer, as a multiple of
                          boundary_bytes; 0: as before the layer */
+  double half_bytes;  /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
 } ett_layer_kind;
 
 /* Sums over one layer of a kind, or over a slice. */
@@ -127,6 +128,8 @@ typedef struct ett_program {
    * libraries; context of the driver; buffers of one communicator. */
   double cached_bytes, workspace_bytes, context_bytes, communicator_bytes;
   double output_bytes; /* output of a slice, held until its gradient arrives */
+  int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
+                          no shard of their own */
   double
       kept_gradient_bytes; /* gradient of one weight, held beside wider main gradients */
   double

@@ -418,10 +418,13 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
-  m.weight = (p->zero >= ETT_ZERO_PARAMETERS
-                  ? shard + s->frozen_dense / data + s->frozen_expert / expert_data
-                  : weights) *
-             p->weight_bytes;
+  int in_states = e->program->master_shards && m.sharded &&
+                  p->optimizer_bytes >= (double)sizeof(float);
+  m.weight =
+      (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
+                                            s->frozen_expert / expert_data
+                                      : weights) *
+      p->weight_bytes;
   m.gradient = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);

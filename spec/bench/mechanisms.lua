@@ -193,7 +193,8 @@ function bench.run()
     long_context "plain"),
     "34 to 42 % (38 published)", mfu >= 34 and mfu <= 42)
   for _, m in ipairs { { "Korthikanti figure 1 (states and activations of layers)", "^korth22_mem", 1 },
-    { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
+    { "SimuMax (allocated by PyTorch)", "^simumax", 1.5 }, { "torchtitan (reserved by PyTorch)", "^titan", 6 },
+    { "BigScience (nvidia-smi)", "^bigsci", 8 } } do
     rows[#rows + 1] = memory_row(table.unpack(m))
   end
   for _, name in ipairs { "pipelines", "models" } do

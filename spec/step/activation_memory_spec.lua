@@ -3,11 +3,11 @@ local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 
 --- Bytes that one more layer keeps: the difference of two models, so that embedding and head cancel.
-local function layer_bytes(h, plan)
+local function layer_bytes(h, plan, arch)
   local function run(layers)
     local hyper = { layers = layers }
     for key, value in pairs(h) do hyper[key] = value end
-    return estimate.new { model = model_module.new("gpt", hyper), plan = plan, cluster = "dgx_a100",
+    return estimate.new { model = model_module.new(arch or "gpt", hyper), plan = plan, cluster = "dgx_h100",
       profile = false }.stages[1].activation_bytes
   end
   return run(3) - run(2)
@@ -74,6 +74,45 @@ describe("an input that several operators read", function()
     assert.equal(attention + feed, values("mixtral", h))
     h.q_lora_rank = nil
     assert.equal(attention - 2 * 256 + feed, values("mixtral", h))
+  end)
+end)
+
+describe("products of 8 bits", function()
+  local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+  local function values(stack, dtype)
+    return layer_bytes(h, { seq = 1024, micro_batches = 1, dtype = dtype, stack = stack }, "llama") / 1024
+  end
+
+  it("keep inputs of 8 bits, and attention its own output (Transformer Engine)", function()
+    local attention = 2 * 3 * 1024 + 4 * 16 + 2 * 1024
+    local inputs = 1024 + 1024 + 1024 + 2816
+    assert.equal(2 * 2 * 1024 + attention + inputs + 2 * 2 * 2816, values("megatron", "fp8"))
+  end)
+
+  it("keep inputs of 16 bits under torchao", function()
+    assert.equal(values("torchtitan", "bf16"), values("torchtitan", "fp8"))
+    assert.is_true(values("fsdp_eager", "fp8") < values("fsdp_eager", "bf16"))
+  end)
+
+  it("keep the operands of an 8-bit attention in 8 bits", function()
+    local stacks = require "ett.operator.stack"
+    local stack, op = stacks.get "megatron", require("ett.operator").get "flash_attention"
+    local s = { batch = 1, heads = 16, kv_heads = 4, seq_q = 64, seq_k = 64, head_dim = 32, causal = 1 }
+    local wide = op.activation_bytes(s, "fp8", stack)
+    local eight = setmetatable({ attention_dtype = "fp8" }, { __index = stack })
+    assert.equal((16 + 4 + 4) * 32 * 64, wide - op.activation_bytes(s, "fp8", eight))
+  end)
+end)
+
+describe("recompute = half", function()
+  it("keeps the outputs of attention and of every second product under torchtitan, by hand", function()
+    local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
+    local function values(stack, recompute)
+      return layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = recompute, stack = stack }, "llama") / 1024
+    end
+    -- The layer's input, attention's output and statistics; queries, values, gate and the last product of seven.
+    assert.equal(2 * (1024 + 1024 + 2 * 16 + 1024 + 256 + 2816 + 1024), values("torchtitan", "half"))
+    assert.equal((values("fsdp_eager", "none") + values("fsdp_eager", "full")) / 2, values("fsdp_eager", "half"))
   end)
 end)
 

@@ -101,6 +101,32 @@ describe("the memory of an estimate", function()
     assert.equal(0, run { seq = 64, zero = 0 }.stages[1].update_bytes)
   end)
 
+  it("has no 16-bit shards where ZeRO-3 shards the optimizer's weights: 16 bytes a parameter under FSDP", function()
+    for stack, weights in pairs { fsdp_eager = 0, torchtitan = 0, llm_foundry = 0, maxtext = 0, megatron_fsdp = 2 } do
+      local s = run({ tp = 1, sequence_parallel = false, zero = 3 }, stack).stages[1]
+      assert.near((weights + 4 + 12) * s.parameters / 2,
+        s.weight_bytes + s.gradient_bytes + s.optimizer_bytes, 1, stack)
+    end
+    local function weights(plan) return run(plan, "fsdp_eager").stages[1].weight_bytes end
+    local frozen = run({ tp = 1, sequence_parallel = false, zero = 3, lora_rank = 8 }, "fsdp_eager").stages[1]
+    assert.near(2 * frozen.frozen_parameters / 2, frozen.weight_bytes, 1)
+    assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 2 } > 0)
+    assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, dp = 1 } > 0)
+    assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 2 } > 0)
+  end)
+
+  it("holds the logits and their gradients as the loss of the stack does", function()
+    -- Stored bytes per logit, and further ones of its gradient.
+    for stack, bytes in pairs { megatron = { 2, 0 }, torchtitan = { 2, 2 }, llm_foundry = { 2, 2 },
+      fsdp_eager = { 4, 8 }, megatron_2021 = { 4, 2 } } do
+      local plan = { tp = 1, sequence_parallel = false, dp = 1, micro_batches = 1, seq = 8192 }
+      local s, logits = run(plan, stack).stages[1], 8192.0 * 128256
+      assert.near(bytes[1] * logits, s.loss_bytes, 1, stack)
+      local head = 2 * 128256 * h + 2 * 8192 * h -- the head's gradients of weight and input
+      assert.near(math.max(bytes[2] * logits, head), s.working_bytes, 1, stack)
+    end
+  end)
+
   it("counts a communicator for each group of ranks", function()
     local function groups(plan) return run(plan).stages[1].communicator_bytes / 0.25e9 end
     assert.equal(0, groups { tp = 1, dp = 1, sequence_parallel = false })

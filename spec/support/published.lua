@@ -86,6 +86,14 @@ local function bundled(name)
   return cluster
 end
 
+-- Memory of a row's device. Rows state nominal sizes, 2 to 8 % from those that the driver reports: only the size of
+-- another part replaces that of the bundled device, by the ratio of an A100 (40 GB: 42.3e9 bytes).
+local function memory_of(row, device)
+  local nominal = row.device_memory_bytes
+  if not nominal or math.abs(nominal / device.memory_bytes - 1) < 0.1 then return device.memory_bytes end
+  return 1.06 * nominal
+end
+
 --- The cluster of a row, or nil.
 function published.cluster(row)
   if row.id:match("^neox_A100") then return require("ett.profile.cluster").get "perlmutter" end
@@ -93,7 +101,7 @@ function published.cluster(row)
   if not cluster then return nil end
   if cluster.name == "vista" then return cluster end
   local device = cluster.device
-  device.memory_bytes = row.device_memory_bytes or device.memory_bytes
+  device.memory_bytes = memory_of(row, device)
   if row.device:find "^A100.*40GB" then device.memory_bandwidth = 1.555e12 end
   device.memory_bandwidth = row.device_memory_bandwidth or device.memory_bandwidth
   device.power_limit_watts = row.power_limit_watts
@@ -456,6 +464,10 @@ function published.stack(row)
   -- The FP8 runs of llm-foundry's benchmarks install flash-attn 1.0.7.
   if row.framework == "llm-foundry" and row.attention == "flash" then stack.attention = "flash1" end
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
+  -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
+  if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
+  -- Selective checkpointing of fms-fsdp recomputes every second layer.
+  if row.framework == "fms-fsdp" then stack.half_products = false end
   if row.framework == "torchtitan" and row.compile == false then
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds

@@ -13,7 +13,7 @@ local stack_module = {}
 --- The kernels that a stack may name for attention, norms and cross entropy.
 stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "flash1_triton" }
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
-stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "megatron" }
+stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "composer", "megatron" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -64,6 +64,12 @@ local fields = {
     help = "bytes per parameter moved by gradient copies between products, reduction and update" },
   keeps_gradients = { "boolean", default = false,
     help = "16-bit gradients stay allocated beside the fp32 gradients that they are added to" },
+  keeps_inputs = { "boolean", default = false,
+    help = "quantised products store their inputs in 16 bits and quantise them again in the backward pass" },
+  half_products = { "boolean", default = false,
+    help = "recompute = half stores the outputs of attention and of every second product" },
+  master_shards = { "boolean", default = false,
+    help = "ZeRO-3 shards the optimizer's fp32 weights, and casts them for each gather" },
   keeps_outputs = { "boolean", default = false,
     help = "the output of a pipeline stage stays allocated until its gradient arrives" },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12, help = "workspaces of libraries" },

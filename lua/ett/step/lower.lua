@@ -77,6 +77,25 @@ local function activation_bytes(op, item, s, dtype, stack)
   return op.activation_bytes(s, dtype, stack)
 end
 
+--- Bytes of the outputs of attention and of every second product of a layer, in the order of their execution.
+local function half_bytes(items, c)
+  local bytes, products, width = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)]
+  for _, item in ipairs(items) do
+    local op, s = item.operator, item.shape
+    if op and op.family == "attention" then
+      bytes = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4)
+    elseif op and op.family == "gemm" then
+      local parts, sum = op.parts and op.parts(c) or {}, 0
+      for _, part in ipairs(parts) do sum = sum + part end
+      for _, part in ipairs(sum == s.out_features and parts or { s.out_features }) do
+        products = products + 1
+        if products % 2 == 1 then bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * part end
+      end
+    end
+  end
+  return bytes
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
@@ -85,7 +104,8 @@ local function operation_of(state, item, key, role, parameters, gradient)
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
-  local activation = activation_bytes(op, item, s, p.dtype, stack)
+  local stored = state.software.keeps_inputs and schema.wide(p.dtype) or p.dtype
+  local activation = activation_bytes(op, item, s, stored, stack)
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
@@ -96,7 +116,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
     activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
-    dropped_bytes = kept and again and dropped_bytes(op, item, s, p.dtype, activation) or 0,
+    dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
   }
@@ -498,6 +518,8 @@ local function describe(model, p, times, placed)
     end
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or shared,
+      half_bytes = state.software.half_products and not layer.frozen
+        and shared + half_bytes(items_of_layers[i], c) or 0,
       boundary = layer.sends and layer.sends(c) / c.seq or 1,
       uses = run.uses, order = run.order }
   end
@@ -514,7 +536,8 @@ local function describe(model, p, times, placed)
     cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
-    output_bytes = software.keeps_outputs and shared or 0, allocator_share = software.allocator_share,
+    output_bytes = software.keeps_outputs and shared or 0, master_shards = software.master_shards,
+    allocator_share = software.allocator_share,
     communication_share = software.communication_share,
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }

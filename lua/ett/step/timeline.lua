@@ -210,7 +210,8 @@ local function bytes_of_slice(p, lowered, layers)
       selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
       parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.frozen_dense + o.frozen_expert)
     end
-    local by = { none = none, selective = selective, full = kind.input_bytes, half = (none + kind.input_bytes) / 2 }
+    local by = { none = none, selective = selective, full = kind.input_bytes,
+      half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
   end
   return activations, parameters * math.max(schema.dtype_bytes[p.dtype], 2)

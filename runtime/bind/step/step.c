@@ -66,6 +66,7 @@ static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
     FIELD(ett_layer_kind, count, BIG_INTEGER, NULL),
     FIELD(ett_layer_kind, input_bytes, NUMBER, NULL),
+    FIELD(ett_layer_kind, half_bytes, NUMBER, NULL),
     FIELD(ett_layer_kind, boundary, NUMBER, NULL),
 };
 static const ett_step_lua_field message_fields[] = {
@@ -80,6 +81,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, context_bytes, NUMBER, NULL),
     FIELD(ett_program, communicator_bytes, NUMBER, NULL),
     FIELD(ett_program, output_bytes, NUMBER, NULL),
+    FIELD(ett_program, master_shards, BOOLEAN, NULL),
     FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),
     FIELD(ett_program, allocator_share, NUMBER, NULL),
     FIELD(ett_program, communication_share, NUMBER, NULL),
