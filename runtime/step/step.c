@@ -402,7 +402,7 @@ typedef struct stage_memory {
   double weight, gradient, optimizer, temporary; /* bytes */
   double working[2];     /* of the operator with the highest peak, with and without weight
                             gradients */
-  double again;          /* of the recomputed layer */
+  double again;          /* of the recomputed layer, or of the layer of a pair */
   double layer;          /* weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
   int communicators;     /* communicators of a rank */
@@ -418,6 +418,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
+  int pairs =
+      p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
   int in_states = e->program->master_shards && m.sharded &&
                   p->optimizer_bytes >= (double)sizeof(float);
   m.weight =
@@ -432,7 +434,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     const ett_layer_sums *sums = &a->sums[v];
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
-    if (p->recompute >= ETT_RECOMPUTE_FULL && sums->layer_bytes > m.again)
+    if ((p->recompute >= ETT_RECOMPUTE_FULL || pairs) && sums->layer_bytes > m.again)
       m.again = sums->layer_bytes;
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])

@@ -145,14 +145,14 @@ describe("pairs of micro-batches", function()
     end
   end)
 
-  it("start and end together, and hold one micro-batch more than the warm-up", function()
+  it("start and end together, and hold the micro-batches of the warm-up", function()
     local random = generator(9)
     for i = 1, 60 do
       local p = random_pipeline(random, "1f1b")
       local run, peaks = step_core.links(p), step_core.pipeline(p).peak_in_flight
       for r, units in ipairs(run.units) do
         local warm = math.min(p.micro_batches, 2 * (p.stages - r) + 1)
-        assert.equal(math.min(p.micro_batches, warm + 1), peaks[r])
+        assert.equal(warm, peaks[r])
         local hidden = p.forward_hidden[r] + p.backward_hidden[r]
         for k = 1, #units do
           local paired = k > warm and k <= 2 * p.micro_batches - warm
@@ -163,6 +163,23 @@ describe("pairs of micro-batches", function()
             assert.is_true(units[k][2] ~= units[k + 1][2])
           end
         end
+      end
+    end
+  end)
+
+  it("hold what a walk counts that frees a backward's layers as it stores its forward's", function()
+    local random = generator(10)
+    for _ = 1, 100 do
+      local p = random_pipeline(random, "interleaved")
+      local run = step_core.pipeline(p)
+      for r, units in ipairs(run.units) do
+        local held, most = 0, 0
+        for k, unit in ipairs(units) do
+          held = held + (unit[1] == "F" and 1 or -1)
+          local pair = units[k + 1] and units[k + 1].start_seconds == unit.start_seconds
+          if not pair then most = math.max(most, held) end
+        end
+        assert.equal(most, run.peak_in_flight[r])
       end
     end
   end)

@@ -235,15 +235,18 @@ static double peak_of_groups(const ett_pipeline *p, int rank, const double *weig
   int equal = 1;
   for (int chunk = 1; chunk < p->chunks; chunk++)
     equal &= weight[chunk * p->stages + rank] == first;
+  int alone = later > 0 && !p->forward_hidden;
   if (equal)
-    return (double)(later > 0 ? warm + 1 : warm) * first;
+    return (double)(alone ? warm + 1 : warm) * first;
   for (int64_t n = 0; n < warm; n++)
     held += weight[n % turn / p->group * p->stages + rank];
   double peak = held;
   for (int64_t i = 0; i < later && i < turn; i++) {
     held += weight[(warm + i) % turn / p->group * p->stages + rank];
-    peak = held > peak ? held : peak;
+    if (alone && held > peak)
+      peak = held;
     held -= weight[(p->chunks - 1 - i / p->group) * p->stages + rank];
+    peak = held > peak ? held : peak;
   }
   return peak;
 }
@@ -252,7 +255,7 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
                                    const double *weight) {
   if (p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) {
     double in_flight = (double)p->micro_batches;
-    double most = (double)ett_order_warm_up(p, rank) + 1;
+    double most = (double)ett_order_warm_up(p, rank) + (p->forward_hidden ? 0 : 1);
     if (p->schedule == ETT_SCHEDULE_1F1B && in_flight > most)
       in_flight = most;
     return in_flight * weight[rank];
@@ -273,13 +276,15 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
   for (ett_cursor c = ett_order_open(&few, rank, p->group); !ett_order_done(&c);
        ett_order_next(&c)) {
     ett_unit u = ett_order_peek(&c);
+    int in_pair =
+        p->forward_hidden && !c.custom && u.kind == ETT_UNIT_FORWARD && c.k >= c.warm;
     double bytes = weight[u.chunk * p->stages + rank];
     if (u.kind == ETT_UNIT_FORWARD)
       held += bytes;
     else if (u.kind == ETT_UNIT_WHOLE ||
              u.kind == (p->weight ? ETT_UNIT_WEIGHT : ETT_UNIT_BACKWARD))
       held -= bytes;
-    peak = held > peak ? held : peak;
+    peak = held > peak && !in_pair ? held : peak;
   }
   return peak;
 }

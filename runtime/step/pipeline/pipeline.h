@@ -175,7 +175,13 @@ typedef struct ett_pipeline_bounds {
 ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
 
 /* Peak of the weighted number of micro-batches in flight on a rank: forward done,
- * backward not done. weight[slot] per micro-batch. Independent of times. */
+ * backward not done. weight[slot] per micro-batch. Independent of times.
+ *
+ * A pair of 1f1b or interleaved runs layer by layer, the forward's first layer beside the
+ * backward's last, and each backward frees its layer (Megatron-Core, TransformerModel-
+ * ChunkSchedulePlan): the forward replaces the backward, and one layer comes on top,
+ * which the caller adds. In a custom schedule a forward of a pair is whole before its
+ * backward ends. */
 double ett_pipeline_peak_in_flight(const ett_pipeline *pipeline, int rank,
                                    const double *weight);
 
