@@ -72,15 +72,13 @@ end
 --- Stores q, k and v for recomputation.
 function op.recomputed_bytes(s, dtype) return math.max(dtype_bytes[dtype], 2) * inputs(s) end
 
---- Stores q, k, v and the fp32 log-sum-exp of each row; in 8 bits if its products have 8 bits. The following projection
---- stores the output, which a quantised projection quantises: then attention stores its own, in 16 bits (Transformer
---- Engine, FusedAttnFunc). Ring attention stores the output once more (Transformer Engine copies the accumulated
+--- Stores q, k and v, in 8 bits if its products have 8 bits, and the fp32 log-sum-exp of each row. The following
+--- projection stores the output. Ring attention stores the output once more (Transformer Engine copies the accumulated
 --- result).
 function op.activation_bytes(s, dtype, stack)
   local wide, eight = math.max(dtype_bytes[dtype], 2), stack and stack.attention_dtype == "fp8"
-  local outs = (dtype_bytes[dtype] < 2 and 1 or 0) + (s.ring and 1 or 0)
-  return (eight and 1 or wide) * inputs(s)
-    + (4.0 + outs * wide * (s.value_dim or s.head_dim)) * s.batch * s.heads * s.seq_q
+  local out = s.ring and wide * (s.value_dim or s.head_dim) or 0
+  return (eight and 1 or wide) * inputs(s) + (4.0 + out) * s.batch * s.heads * s.seq_q
 end
 
 --- Gradients of output, queries, keys and values, and the fp32 accumulator of the query gradient (FlashAttention 2,

@@ -33,8 +33,11 @@ memory.define(op, {
   backward = { reads = 1, writes = 1, flops = 3 },
 })
 
---- The rotation is in place: the preceding projection allocated the output.
-function op.output_bytes() return 0.0 end
+--- The rotation is in place: the preceding projection allocated the output. Latent attention copies one rotary key to
+--- the keys of all heads.
+function op.output_bytes(s, dtype)
+  return s.kv_heads == 1 and memory.width(dtype) * (s.batch + 0.0) * s.seq * s.heads * s.head_dim or 0.0
+end
 
 op.cuda = [[
 // x is [tokens, heads, head_dim] with `row` elements from one token to the next; element d of the first half of

@@ -16,5 +16,6 @@ return {
   cached_gradients = true,
   workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
+  weighs_activations = true, -- experts.py, TEGroupedMLP
   communication_share = 0.319,
 }

@@ -14,5 +14,6 @@ return {
   clamped_mlp = 3.25, scaled_rope = 7.25,
   sharded = true, hides_sums = true, -- as in megatron.lua
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
+  weighs_activations = true, -- experts.py, TEGroupedMLP
   communication_share = 0.319,
 }

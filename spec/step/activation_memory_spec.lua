@@ -77,15 +77,51 @@ describe("an input that several operators read", function()
   end)
 end)
 
+-- NVIDIA 2026, arXiv 2603.07685, tables 3 and 4: 256 devices, GiB of one. They fit the third of four stages, with four
+-- layers in each slice, fp32 gradients and the sharded optimizer.
+describe("DeepSeek-V3 under Megatron-Core, as its report states", function()
+  local function third(more)
+    local split = { 3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2 }
+    local plan = { seq = 4096, pp = 4, vp = 4, schedule = "interleaved", ep = 64, etp = 1, dp = 64, zero = 1,
+      micro_batches = 32, accumulate_gradients = false, split = split }
+    for key, value in pairs(more) do plan[key] = value end
+    return estimate.new { model = model_module.new("deepseek-v3", { mtp_layers = 0 }), cluster = "gb200_nvl72",
+      profile = false, plan = plan }.stages[3]
+  end
+  local function near(wanted, bytes, part)
+    assert.is_true(math.abs(bytes / 2 ^ 30 / wanted - 1) < part, ("%g GiB, got %g"):format(wanted, bytes / 2 ^ 30))
+  end
+  local function held(more) return third(more).activation_bytes end
+
+  it("has its weights, gradients, states and activations", function()
+    local s = third { stack = "plain" }
+    near(36.4, s.weight_bytes + s.gradient_bytes, 0.01)
+    near(32.1, s.optimizer_bytes, 0.01)
+    near(131.0, s.activation_bytes, 0.005) -- the outputs of experts included
+  end)
+
+  it("saves what it saves", function()
+    local all = held { stack = "megatron_hybridep" }
+    near(26.3, held { stack = "plain" } - all, 0.01) -- the outputs of experts
+    near(30.4, all - held { stack = "megatron_hybridep", recompute = "selective",
+      recompute_modules = { "mla_up_proj" } }, 0.015)
+    local eight = { stack = "megatron_hybridep", dtype = "mxfp8" }
+    near(16, all - held(eight), 0.04) -- "about"
+    local before = held(eight)
+    eight.recompute, eight.recompute_modules = "selective", { "moe_act" }
+    near(3.8, before - held(eight), 0.02)
+  end)
+end)
+
 describe("products of 8 bits", function()
   local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
   local function values(stack, dtype)
     return layer_bytes(h, { seq = 1024, micro_batches = 1, dtype = dtype, stack = stack }, "llama") / 1024
   end
 
-  it("keep inputs of 8 bits, and attention its own output (Transformer Engine)", function()
+  it("keep inputs of 8 bits, but that of the output projection in 16, with attention", function()
     local attention = 2 * 3 * 1024 + 4 * 16 + 2 * 1024
-    local inputs = 1024 + 1024 + 1024 + 2816
+    local inputs = 1024 + 1024 + 2816
     assert.equal(2 * 2 * 1024 + attention + inputs + 2 * 2 * 2816, values("megatron", "fp8"))
   end)
 
@@ -127,7 +163,7 @@ describe("modules of selective recomputation", function()
     { "layernorm", dense, "rms_norm", 2 * 1024 * 2 },
     { "mlp", dense, "linear_up swiglu", 3 * 2816 * 2 },
     { "moe_act", mixture, "swiglu", 2 * 512 * 2 },
-    { "mla_up_proj", mixture, "linear_q_up linear_kv_up rope", (8 * 96 + 8 * 128) * 2 },
+    { "mla_up_proj", mixture, "linear_q_up linear_kv_up rope", (8 * 96 + 8 * 128 + 8 * 32) * 2 },
   } do
     it(("run what %s names again, and do not keep what that makes"):format(case[1]), function()
       local function run(recompute, layers)

@@ -73,6 +73,12 @@ describe("LoRA", function()
     assert.equal(2 * tokens * layers * (ffn + 8), both - none)
   end)
 
+  it("keeps the output of attention, which its backward pass reads, once", function()
+    local function kept(targets) return of({ lora_rank = 8, lora_targets = targets }).stages[1].activation_bytes end
+    -- The adapter of linear_proj adds the rank alone; that of linear_qkv the rank and the norm's output.
+    assert.equal(2 * tokens * layers * 8, kept { "linear_qkv", "linear_proj" } - kept { "linear_qkv" })
+  end)
+
   it("shards frozen weights under ZeRO-3 and reduces no gradient of them", function()
     local whole = of { lora_rank = 16, dp = 4 }
     local sharded = of { lora_rank = 16, dp = 4, zero = 3 }

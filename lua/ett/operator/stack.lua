@@ -66,6 +66,8 @@ local fields = {
     help = "16-bit gradients stay allocated beside the fp32 gradients that they are added to" },
   keeps_inputs = { "boolean", default = false,
     help = "quantised products store their inputs in 16 bits and quantise them again in the backward pass" },
+  weighs_activations = { "boolean", default = false,
+    help = "experts' activations are weighted by the router, so the experts' outputs are not stored" },
   half_products = { "boolean", default = false,
     help = "recompute = half stores the outputs of attention and of every second product" },
   master_shards = { "boolean", default = false,

@@ -70,10 +70,13 @@ function frozen.items(items, how, p)
   if not how then return items end
   local adapted, list = {}, {}
   for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
+  local before -- family of the operator before
   for i, item in ipairs(items) do
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
-      list[#list + 1] = merged(item, { frozen = how })
+      list[#list + 1] = merged(item, { frozen = how,
+        attended = how == "weights" and before == "attention" and not adapted[item.name] or nil })
+      before = item.operator.family
       if adapted[item.name] then
         for _, own in ipairs(adapter(item, p)) do list[#list + 1] = own end
       end
@@ -106,9 +109,10 @@ function frozen.flops(item)
 end
 
 --- Whether an item stores activations for its backward pass. The input of a frozen product is stored only for its
---- adapter, if any.
+--- adapter, if any, and for fused attention whose output it is (`attended`).
 function frozen.keeps(item)
-  return not (item.frozen == "layer" or item.frozen and item.operator.family == "gemm")
+  if item.frozen == "layer" then return false end
+  return not item.frozen or item.operator.family ~= "gemm" or item.attended or false
 end
 
 return frozen

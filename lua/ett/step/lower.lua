@@ -138,7 +138,7 @@ local function id_of_operator(state, item)
   local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
   if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
   return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.same_input and "s " or "")
-    .. (item.frozen or "")
+    .. (item.attended and "a " or "") .. (item.frozen or "")
 end
 
 local function add_operator(state, item, place)
