@@ -383,6 +383,12 @@ local function bytes_of_bucket(row, dp, shard)
   return math.min(2.0 ^ 30, 2e9 * row.params_b / (tensor_ranks(row) * (row.pp or 1) * owners))
 end
 
+-- Megatron-LM requires sequence parallelism beside tensor and expert parallelism (arguments.py, validate_args).
+local function splits_sequence(row)
+  if row.sequence_parallel ~= nil then return row.sequence_parallel end
+  return row.arch == "moe" and (row.framework or ""):find "^megatron" ~= nil
+end
+
 --- Plan of a row, and the names of its unknown fields.
 function published.plan(row, dtype)
   local unknown = {}
@@ -414,7 +420,7 @@ function published.plan(row, dtype)
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"
         or (zero == 3 or nemo or internevo) and "bf16" or "fp32"],
-    sequence_parallel = row.sequence_parallel == true and tp > 1,
+    sequence_parallel = splits_sequence(row) and tp > 1,
     serial_sends = deepspeed and pp > 1, overlap_sends = pp > 1 and overlaps_sends(row) or nil,
     gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
     bucket_bytes = bytes_of_bucket(row, dp, shard),
@@ -425,8 +431,9 @@ function published.plan(row, dtype)
     overlap_tensor = row.sequence_parallel == true and (row.overlap_tp == true
       or row.overlap_tp == nil and nemo and row.precision ~= "nvfp4") or nil,
     accumulate_gradients = accumulates(row),
-    scatter_sends = tp > 1 and row.sequence_parallel ~= true,
+    scatter_sends = tp > 1 and not splits_sequence(row),
     split = split_of(row, pp, interleaved and vp or 1),
+    offload_activations = (row.activation_offload_layers or 0) / row.layers,
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
   }, unknown
