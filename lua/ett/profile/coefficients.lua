@@ -7,6 +7,7 @@
 -- `error` is the mean relative error over held-out folds. `text` holds the base, the small trees, the interval and the
 -- range of the samples. With kind = "surface" it holds the points and scales of a surface (ett.profile.surface).
 local error_module = require "ett.base.error"
+local folders = require "ett.base.folder"
 local regressor = require "ett.profile.regressor"
 local sampled = require "ett.profile.sampled"
 local schema = require "ett.base.schema"
@@ -16,15 +17,7 @@ local coefficients = {}
 
 coefficients.format = "ett coefficients 1"
 
-local function files_of(folder)
-  local lfs, list = require "lfs", {}
-  if lfs.attributes(folder, "mode") ~= "directory" then return list end
-  for entry in lfs.dir(folder) do
-    if entry:match("%.coefficients%.lua$") then list[#list + 1] = entry end
-  end
-  table.sort(list)
-  return list
-end
+local function files_of(folder) return folders.names(folder, "%.coefficients%.lua$") end
 
 --- Whether a folder holds coefficient files.
 function coefficients.find(folder) return #files_of(folder) > 0 end
@@ -101,33 +94,20 @@ end
 
 function Coefficients:model(_, path, pass) return load_model(self, path, pass) end
 
--- The sorted names of a file's models by topology, the reasons of its void ones, by topology; kept with the file.
-local function by_topology(file)
-  if file.by_topology then return file.by_topology, file.void end
-  local value, models, void = file.value, {}, {}
-  for _, name in ipairs(schema.keys(value.models)) do
-    local topology = name:match("_(%d+_%d+)$") or ""
-    models[topology] = models[topology] or {}
-    table.insert(models[topology], name)
-  end
-  for _, name in ipairs(schema.keys(type(value.void) == "table" and value.void or {})) do
-    void[name:match("_(%d+_%d+)$") or ""] = value.void[name]
-  end
-  file.by_topology, file.void = models, void
-  return models, void
-end
-
 function Coefficients:collective_models(kind, dtype, nodes, gpus)
-  local topology = ("%d_%d"):format(nodes, gpus)
-  local id = ("%s %s %s"):format(kind, dtype, topology)
+  local ending = ("_%d_%d"):format(nodes, gpus)
+  local id = kind .. " " .. dtype .. ending
   local known = self.topologies[id]
   if known then return known end
   local path, found = self.pools[kind .. " " .. dtype], {}
   self.topologies[id] = found
-  if not path then return found end
-  local names, void = by_topology(load_file(self, path))
-  for _, name in ipairs(names[topology] or {}) do found[#found + 1] = load_model(self, path, name) end
-  found.void = void[topology]
+  local value = path and load_file(self, path).value
+  for _, name in ipairs(path and schema.keys(value.models) or {}) do
+    if name:sub(-#ending) == ending then found[#found + 1] = load_model(self, path, name) end
+  end
+  for name, reason in pairs(path and type(value.void) == "table" and value.void or {}) do
+    if name:sub(-#ending) == ending then found.void = reason end
+  end
   return found
 end
 
