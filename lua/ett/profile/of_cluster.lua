@@ -323,23 +323,17 @@ end
 
 -- Sampled seconds over the links' seconds at the smallest size that is not extrapolated; 1 if all sizes up to 64 GB are
 -- extrapolated.
-local function links_ratio(self, kind, topology, dtype, own, links_seconds, least)
-  local id = ("%s %d %d %d %s"):format(kind, topology.nodes, topology.gpus_per_node, topology.ranks or 0, dtype)
-  self.ratios = self.ratios or {}
-  if not self.ratios[id] then
-    local found, size = 1.0, 1024.0
-    while size < 0.99 * (least or 0.0) do size = 2 * size end -- smaller sizes are extrapolated
-    while size <= 2.0 ^ 36 do
-      local ok, answer = pcall(own, size)
-      if ok and answer and answer.provenance ~= "assumed" and answer.provenance ~= "extrapolated" then
-        found = answer.seconds / links_seconds(size)
-        break
-      end
-      size = 2 * size
+local function links_ratio(own, links_seconds, least)
+  local size = 1024.0
+  while size < 0.99 * (least or 0.0) do size = 2 * size end -- smaller sizes are extrapolated
+  while size <= 2.0 ^ 36 do
+    local ok, answer = pcall(own, size)
+    if ok and answer and answer.provenance ~= "assumed" and answer.provenance ~= "extrapolated" then
+      return answer.seconds / links_seconds(size)
     end
-    self.ratios[id] = found
+    size = 2 * size
   end
-  return self.ratios[id]
+  return 1.0
 end
 
 -- Limits times outside the samples, where regressors are constant. Upper limit: the links' time, or more if the
@@ -413,7 +407,7 @@ function Profile:collective_timer(kind, topology, dtype)
       return of_links(bytes, "samples of %.3g s are faster than the links; %s", answer.seconds)
     end
     if answer.provenance ~= "extrapolated" then return answer end
-    over_links = over_links or links_ratio(self, kind, topology, dtype, own, links_seconds, smallest)
+    over_links = over_links or links_ratio(own, links_seconds, smallest)
     return within_links(by_links, over_links, answer)
   end, compiled and function()
     local own_law, spread = law()
