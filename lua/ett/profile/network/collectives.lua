@@ -129,14 +129,12 @@ local function refuse_missing(k, node, cluster, topology)
     .. "'bandwidth_per_node'", topology.nodes)
 end
 
--- The tiers of a request, and the curves of those in use. shared: no tier has curves, so all kinds except send_recv use
--- the same tiers.
+-- The tiers of a request, and the curves of those in use.
 local function tiers_of(cluster, kind, topology)
   local list, node = tiers_module.of(cluster)
   local places = tiers_module.places(cluster, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
-  local found = { cluster = cluster, sends = kind == "send_recv", shared = true, list = {}, curves = {},
-    ends_measured = false }
+  local found = { list = {}, curves = {}, ends_measured = false }
   local below = ranks
   for k, tier in ipairs(list) do
     local place, outer = places[k], places[k + 1]
@@ -151,7 +149,6 @@ local function tiers_of(cluster, kind, topology)
       rank_bandwidth = of_rank(tier, place)
       -- Curves are measured with one group alone.
       curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
-      found.shared = found.shared and not tier.curves
     end
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
@@ -168,17 +165,10 @@ local function tiers_of(cluster, kind, topology)
   return found
 end
 
--- Cached tiers of requests by placement: a group's gathers and reductions use the same ones.
-local tiers_by_topology = setmetatable({}, { __mode = "k" })
-
 -- A request with zero bytes.
 local function empty_request(cluster, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
-  local tiers = tiers_by_topology[topology]
-  if not (tiers and tiers.cluster == cluster and tiers.sends == (kind == "send_recv")) then
-    tiers = tiers_of(cluster, kind, topology)
-    tiers_by_topology[topology] = tiers.shared and tiers or nil
-  end
+  local tiers = tiers_of(cluster, kind, topology)
   local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
