@@ -53,4 +53,32 @@ describe("ett.schema", function()
     assert.equal("integer", math.type(clean.n))
     assert.equal(2, clean.m)
   end)
+
+  it("has checkers with the findings of check; a correct table is returned unchanged", function()
+    local spec = { n = "count", k = "natural?", x = "positive?", b = "boolean?",
+      s = { "string", one_of = { "a", "b" }, optional = true }, m = { "count", most = 5, optional = true } }
+    local pick = require("random_plans").generator(9)
+    local values = { n = { 1, 7, 2.0, 0, "1" }, k = { 0, 3, 1.0, -1 }, x = { 0.5, 2, 0 }, b = { true, false, 1 },
+      s = { "a", "c" }, m = { 5, 6 }, other = { 1 } }
+    local check, kept, refused = schema.checker(spec, "t"), 0, 0
+    for _ = 1, 600 do
+      local given = { n = pick { 1, 7 } }
+      for name, list in pairs(values) do
+        if pick { 1, 2, 3, 4 } == 1 then given[name] = pick(list) end
+      end
+      local ok, wanted = pcall(schema.check, given, spec, "t")
+      local good, found = pcall(check, given)
+      assert.equal(ok, good)
+      if not ok then
+        refused = refused + 1
+        assert.equal(tostring(wanted), tostring(found))
+      else
+        assert.same(wanted, found)
+        assert.equal("integer", math.type(found.n))
+        assert.equal(given.k and "integer", found.k and math.type(found.k))
+        if found == given then kept = kept + 1 end
+      end
+    end
+    assert.is_true(kept > 50 and refused > 50)
+  end)
 end)

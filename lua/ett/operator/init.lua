@@ -72,8 +72,9 @@ local function checked_functions(op, path)
   for name, kind in pairs(returned) do
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
-  local shape, label = op.shape, ("%s: %s: shape"):format(schema.place(op.shape, path), where)
-  op.shape = function(c) return schema.check(shape(c), op.schema, label) end
+  local shape = op.shape
+  local check = schema.checker(op.schema, ("%s: %s: shape"):format(schema.place(shape, path), where))
+  op.shape = function(c) return check(shape(c)) end
 end
 
 --- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields.
