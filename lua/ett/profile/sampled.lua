@@ -227,15 +227,6 @@ local function from_twin(answer, factor, pass, twin, void, whose)
       answer.detail or "" } }
 end
 
-local last = {} -- operator, key and dims of a shape: both passes of it have these dims
-
-local function dims_of(op, shape, key)
-  if key and last.key == key and last.op == op then return last.dims end
-  local _, _, dims = samples.dims(op, shape)
-  last.op, last.key, last.dims = op, key, dims
-  return dims
-end
-
 --- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
 --- pass, scaled by `ratio`, else by the ratio of FLOPs or bytes.
 ---@param name string operator or alias
@@ -264,8 +255,8 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   end
   local facts = model:facts()
   local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
-  return function(shape, shape_key)
-    local dims = dims_of(op, shape, shape_key)
+  return function(shape)
+    local _, _, dims = samples.dims(op, shape)
     if #dims ~= facts.dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
     local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
