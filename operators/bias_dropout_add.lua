@@ -33,7 +33,6 @@ extern "C" __global__ void bias_dropout_add_forward(const T *x, const T *bias, c
 }
 ]])
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   bias_dropout_add_forward = function(x, bias, residual, y, mask, cols)
     for i, v in ipairs(x) do

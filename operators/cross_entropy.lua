@@ -65,7 +65,6 @@ extern "C" __global__ void cross_entropy_backward(const float *probability, cons
 }
 ]]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   cross_entropy_forward = function(logits, target, probability, loss, cols)
     for i, v in ipairs(doubles.softmax(logits, cols)) do probability[i] = v end

@@ -40,7 +40,6 @@ extern "C" __global__ void dropout_forward(const T *x, T *y, unsigned char *mask
 }
 ]])
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   dropout_forward = function(x, y, mask)
     for i, v in ipairs(x) do

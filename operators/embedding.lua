@@ -66,7 +66,6 @@ extern "C" __global__ void embedding_backward(const long long *ids, const T *dy,
 }
 ]]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   embedding_forward = function(ids, table, out, cols)
     for i = 1, #ids * cols do out[i] = table[ids[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end

@@ -28,7 +28,6 @@ extern "C" __global__ void clear_mask(const T *dy, T *dx, long long seq_q, long 
 }
 ]]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 local function masked(x, y, fill, seq_q, cols)
   for i, v in ipairs(x) do
     local row, column = (i - 1) // cols, (i - 1) % cols

@@ -39,7 +39,6 @@ extern "C" __global__ void permute_sum(const T *dcopies, const long long *place,
 }
 ]==]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   permute_gather = function(x, order, copies, cols)
     for i = 1, #copies do copies[i] = x[order[(i - 1) // cols + 1] * cols + (i - 1) % cols + 1] end

@@ -83,7 +83,6 @@ extern "C" __global__ void router_scores_backward(const float *probability, cons
 }
 ]==]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   router_top_k = function(scores, probability, weight, chosen, experts, top_k)
     for i, v in ipairs(doubles.softmax(scores, experts)) do probability[i] = v end

@@ -55,7 +55,6 @@ extern "C" __global__ void unpermute_backward(const T *copies, const T *dy, cons
 }
 ]==]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 op.doubles = {
   unpermute_combine = function(copies, place, weight, y, top_k, cols)
     for i = 1, #y do

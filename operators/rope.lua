@@ -67,7 +67,6 @@ extern "C" __global__ void rope_backward(const T *dy, const float *angle, T *dx,
 }
 ]]
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 local function rotate(x, angle, y, sign, seq, heads, head_dim, row, half, n)
   for vector = 0, n // half - 1 do
     local token = vector // heads

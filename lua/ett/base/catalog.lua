@@ -5,7 +5,6 @@ local schema = require "ett.base.schema"
 
 local catalog = {}
 
---- Every kind, sorted.
 function catalog.kinds() return schema.keys(find.folders) end
 
 --- First line of the comment at the start of a file.

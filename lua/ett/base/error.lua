@@ -52,7 +52,6 @@ function error_module.raise(kind, format, ...)
   error(error_module.new(kind, format, ...), 0)
 end
 
---- Whether a value is an error object.
 function error_module.is(value) return getmetatable(value) == Error end
 
 --- Any raised value as an error object; strings become kind "internal".

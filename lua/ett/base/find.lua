@@ -160,7 +160,6 @@ function find.list(kind)
   return entries
 end
 
---- Names only.
 function find.names(kind)
   local names = {}
   for i, entry in ipairs(find.list(kind)) do names[i] = entry.name end

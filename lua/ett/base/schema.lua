@@ -137,7 +137,6 @@ function schema.sentence(rule)
   return rule.one_of and "one of " .. table.concat(rule.one_of, ", ") or kinds[rule[1]][1]
 end
 
---- Whether a field with that rule is optional.
 function schema.optional(rule)
   rule = rule_of(rule, "?")
   return rule.optional or rule.default ~= nil

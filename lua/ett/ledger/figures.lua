@@ -46,7 +46,6 @@ function figures.degrees(results, title)
     marks = marks }
 end
 
---- Fraction of a batch's time in each phase.
 function figures.phases(results, title)
   local areas = {}
   for _, name in ipairs(figures.phase_names(results[1].phases)) do

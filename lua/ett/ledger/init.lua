@@ -98,7 +98,6 @@ local function names_of(list, set)
   return names
 end
 
---- A new ledger with its root meter.
 function ledger.new()
   local whole = { name = "total", multiplier = 1.0, factor = 1.0, counts = {} }
   for i in ipairs(counts) do whole.counts[i] = 0.0 end
@@ -116,7 +115,6 @@ function Ledger:parameter(name, value)
   return expression.parameter(self.graph, expect("string", name, "parameter"), expect("number", value, "parameter"))
 end
 
---- Compiles a program of { name = expression }.
 function Ledger:compile(outputs) return expression.compile(self.graph, expect("table", outputs, "compile")) end
 
 local holds = {
@@ -153,7 +151,6 @@ local function add(L, list, of, plural, fields)
   return fields
 end
 
---- Adds a parallel axis.
 function Ledger:axis(name, degree, options)
   if self.has_tensors then fail("axis '%s': axes must be made before the first tensor", tostring(name)) end
   local axis = add(self, self.all_axes, Axis, "axes", { name = name, ranks = expression.operand(self.graph, degree),
@@ -162,7 +159,6 @@ function Ledger:axis(name, degree, options)
   return axis
 end
 
---- Adds a data dimension.
 function Ledger:dimension(name, size, options)
   options = expect("table", options or {}, "dimension")
   local axis = options.axis and handle(self, Axis, options.axis)
@@ -216,7 +212,6 @@ local function new_tensor(L, name, dimensions, scattered)
   return t
 end
 
---- Adds a tensor.
 function Ledger:tensor(name, dimensions, options)
   return new_tensor(self, expect("string", name, "tensor"),
     set_of(self, Dimension, expect("table", dimensions, "tensor")),
@@ -229,7 +224,6 @@ function Tensor:local_elements()
   return product(L.all_dimensions, self.set, "each") / product(L.all_axes, self.scattered, "ranks")
 end
 
---- Names of its dimensions.
 function Tensor:dimensions() return names_of(self.ledger.all_dimensions, self.set) end
 
 local function all(list) return #list == most and -1 or (1 << #list) - 1 end
@@ -252,7 +246,6 @@ local function share(axis, tx_forward, rx_forward, tx_backward, rx_backward)
   return { axis = axis, counts = { false, tx_forward, rx_forward, false, tx_backward, rx_backward } }
 end
 
---- The product of two tensors.
 function Tensor:multiply(other)
   local L = ledger_of(self)
   handle(L, Tensor, other)

@@ -14,7 +14,6 @@ local optimize = {}
 optimize.models = { "pods", "simple" }
 optimize.objectives = { "days", "dollars", "devices" }
 
---- The searchable model of that name.
 function optimize.model(name)
   for _, known in ipairs(optimize.models) do
     if known == name then return require("ett.ledger.searchable." .. name) end

@@ -76,7 +76,6 @@ function scene:hidden(l, s)
   return low, low + self.slice_size
 end
 
---- The far end of layer l on the hidden axis.
 function scene:far(l) return self:step(l, self.hidden_size) + self.hidden_size + gap.layer / 2 end
 
 function scene:samples(r, m)

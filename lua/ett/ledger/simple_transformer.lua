@@ -196,7 +196,6 @@ function simple.describe(L, o, version)
   return r
 end
 
---- The limiting resource of a phase.
 function simple.binding(p)
   return timing.bound_by(ledger.value(p.compute), ledger.value(p.memory), ledger.value(p.network))
 end
@@ -224,7 +223,6 @@ function simple.compile(version, fixed)
   return L:compile(outputs), L, outputs
 end
 
---- Names of the chips of a version.
 function simple.chip_names(version)
   local names = {}
   for _, chip in ipairs(chips) do

@@ -82,7 +82,6 @@ function violations.list(L, already)
   return found
 end
 
---- All messages as one text.
 function violations.message(list)
   local lines = {}
   for i, violation in ipairs(list) do lines[i] = violation.text or violation end

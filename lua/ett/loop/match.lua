@@ -101,7 +101,6 @@ local function settle(line)
   if line.owed and line.count > 0 then line.list[line.count], line.owed = line.list[line.count] + line.owed, nil end
 end
 
---- The line of an anchor.
 function State:anchor_line(pass, key)
   local anchor = self.anchors[key]
   return self:line(joined(anchor.names), pass, { anchor.entry, anchor.joined }, key)
@@ -155,7 +154,6 @@ local function book_unlinked(state, run)
   book(line, run)
 end
 
---- Walks the runs of one pass of one device.
 function State:walk(pass, runs)
   local before, between = pass == "backward" and "end" or "start", {}
   for _, run in ipairs(runs) do
@@ -176,7 +174,6 @@ function State:walk(pass, runs)
   if #between > 0 then self:close_gap(pass, before, pass == "backward" and "start" or "end", between) end
 end
 
---- The keys of the recorded operations.
 function match.present(devices)
   local present = {}
   for _, device in ipairs(devices) do

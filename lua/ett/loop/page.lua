@@ -36,7 +36,6 @@ local function id_of(row)
   return ("%s %s %s %s"):format(row.name, tostring(row.bytes), tostring(row.group_size), tostring(row.group))
 end
 
---- The collectives of a lane.
 local function add_collectives(both, t, view, lane, rows, waits)
   local found = lane:dimensions()
   local sorts = {}

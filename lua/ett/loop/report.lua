@@ -134,7 +134,6 @@ function report.against(result, subject)
   return lines
 end
 
---- Lines of the left-out traces (ett.loop.left_out).
 function report.left_out(list, medians)
   local rows, lines = {}, {}
   for _, row in ipairs(list) do

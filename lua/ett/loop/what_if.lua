@@ -49,7 +49,6 @@ function what_if.run(view, texts, cluster)
   return result
 end
 
---- Lines of text.
 function what_if.lines(result)
   local lines = { ("recorded %.3f ms, replayed without a change %.3f ms (%d events); mean span of a device"):format(
     result.recorded_seconds * 1e3, result.replayed_seconds * 1e3, result.events) }

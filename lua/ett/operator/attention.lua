@@ -127,7 +127,7 @@ local function shape_of(q, heads, group, rows, columns, dim, causal)
     head_dim = dim, causal = causal ~= 0 }
 end
 
--- Each kernel on dense tensors in double precision, as a reference; its arguments are lists.
+-- On dense tensors.
 attention.doubles = {
   attention_forward = function(q, k, v, out, stats, ...)
     local wanted, sums = doubles.attention(q, k, v, shape_of(q, ...))

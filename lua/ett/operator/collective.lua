@@ -138,9 +138,6 @@ end
 patterns.expert_enter = around_experts("forward", "backward")
 patterns.expert_leave = around_experts("backward", "forward")
 
---- Names of the patterns.
-function collective.patterns() return schema.keys(patterns) end
-
 local explicit = { collective = "string", group = { "string", one_of = { "tp", "cp", "ep", "dp" } },
   elements = "function", pass = { "string", default = "forward", one_of = { "forward", "backward" } },
   times = "count?", overlapped = "boolean?", with = "any?" }

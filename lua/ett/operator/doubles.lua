@@ -16,7 +16,6 @@ local function tanh(x) return 2 * sigmoid(2 * x) - 1 end
 
 function doubles.gelu(x) return 0.5 * x * (1 + tanh(ROOT_2_PI * (x + CUBIC * x ^ 3))) end
 
---- Derivative of gelu at x.
 function doubles.gelu_slope(x)
   local t = tanh(ROOT_2_PI * (x + CUBIC * x ^ 3))
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * ROOT_2_PI * (1 + 3 * CUBIC * x * x)

@@ -27,7 +27,6 @@ function dropout.kept(i)
   return z >> 40 > 1677721
 end
 
---- The backward pass in double precision.
 function dropout.backward(dy, dx, mask)
   for i, v in ipairs(dy) do dx[i] = mask[i] ~= 0 and v / 0.9 or 0.0 end
 end

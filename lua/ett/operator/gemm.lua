@@ -97,7 +97,6 @@ return lambda: F.linear(x, w, bias)
 --- Bytes of the input of a product that runs in 16 bits.
 local function wide_activation_bytes(s, dtype) return gemm.activation_bytes(s, schema.wide(dtype)) end
 
---- Completes an operator of the family.
 function gemm.define(op)
   op.family = op.family or "gemm"
   op.activation_bytes = op.activation_bytes or op.unquantised and wide_activation_bytes

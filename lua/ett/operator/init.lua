@@ -148,12 +148,10 @@ function operator.search(name)
     or error_module.suggestion(name, known) .. "; `ett list operators` names them all")
 end
 
---- Whether a name or alias is an operator.
 function operator.exists(name)
   return find.path("operators", name) ~= nil or aliases()[name] ~= nil
 end
 
---- Every operator found, sorted by name.
 function operator.list()
   local ops = {}
   for i, entry in ipairs(find.list("operators")) do ops[i] = load_path(entry.path) end

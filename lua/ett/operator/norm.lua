@@ -72,7 +72,6 @@ local function only(centred, list)
   return kept
 end
 
--- Each kernel in double precision, as a reference; its arguments are lists.
 local function doubles_of(name, centred)
   local function named(names, ...)
     local given, by_name = { ... }, {}
@@ -103,7 +102,6 @@ local function doubles_of(name, centred)
   }
 end
 
---- Completes a norm operator: shape, cost, kernels.
 function norm.define(op, facts)
   local centred = facts.centred
   op.family, op.centred = "norm", centred

@@ -57,7 +57,6 @@ extern "C" __global__ void NAME_backward(const T *y, const T *dy, T *dx, ARGUMEN
 --- The kernels of a softmax. masked: row r is query r % seq_q and attends to keys up to itself; all others become zero.
 function scores.softmax(op, masked)
   local function seen_by(seq_q) return masked and function(row) return row % seq_q + 1 end or nil end
-  -- Each kernel in double precision, as a reference; its arguments are lists.
   op.doubles = {
     [op.name .. "_forward"] = function(x, y, ...)
       doubles.set(y, doubles.softmax(x, select(-1, ...), seen_by((...))))

@@ -45,7 +45,6 @@ function shapes.local_kv_heads(c)
   return 1
 end
 
---- Heads on one tensor rank.
 function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end

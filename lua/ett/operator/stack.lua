@@ -112,10 +112,8 @@ function stack_module.get(text)
   return stack
 end
 
---- Names of all stacks found.
 function stack_module.names() return find.names "lua/stacks" end
 
---- Whether a name is a stack.
 function stack_module.exists(text) return find.path("lua/stacks", (parts(text))) ~= nil end
 
 return stack_module

@@ -145,7 +145,6 @@ end
 --- Assumed bytes/s of a streaming kernel: the probed bandwidth, or 80 % of the datasheet's bandwidth.
 function cluster_module.stream_bandwidth(device) return device.memory_bandwidth * (device.probed and 1 or 0.8) end
 
---- Names of all clusters found.
 function cluster_module.names() return find.names("clusters") end
 
 -- Relative half-width of the 90 % interval of a collective timed from links alone: assumed, not fitted.

@@ -19,7 +19,6 @@ coefficients.format = "ett coefficients 1"
 
 local function files_of(folder) return folders.names(folder, "%.coefficients%.lua$") end
 
---- Whether a folder holds coefficient files.
 function coefficients.find(folder) return #files_of(folder) > 0 end
 
 -- Coefficient files in use by a profile in memory, by path: { changed (seconds), text, value, models (regressors by

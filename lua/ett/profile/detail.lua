@@ -6,7 +6,6 @@
 -- { format, … }, until it is read. The arguments may be details too.
 local detail = {}
 
---- A detail as text, or nil.
 function detail.text(given)
   if type(given) ~= "table" then return given end
   local words = table.move(given, 2, #given, 1, {})

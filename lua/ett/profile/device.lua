@@ -74,7 +74,6 @@ function device_module.check_rates(device, label)
   end
 end
 
---- Checks the table that a device file returned.
 function device_module.check(given, label)
   local clean = schema.check(given, device_module.fields, label)
   device_module.check_rates(clean, label)
@@ -91,7 +90,6 @@ function device_module.get(name)
   return device
 end
 
---- Names of all devices found.
 function device_module.names() return find.names "clusters/devices" end
 
 return device_module

@@ -171,7 +171,6 @@ local function answers_of(points)
   return answers
 end
 
--- Adds the results of one pool, pass and split to `results`.
 local function run_pool(members, pass, split, options, results)
   local tests = {}
   for m, file in ipairs(members) do tests[m] = options.test_rows(file, split) end
@@ -214,7 +213,6 @@ function holdout.read_files(index, initial, multiprocessors)
   return files
 end
 
---- Reads every sample file of a folder for the hold-out.
 function holdout.read_folder(folder, initial, multiprocessors)
   return holdout.read_files((must(samples.index(folder))), initial, multiprocessors)
 end

@@ -196,7 +196,6 @@ local function kept(list, make, self, op, dtype, pass)
   return known
 end
 
---- The answer of sampled_timer for one shape.
 function Profile:sampled(op, shape, dtype, pass)
   return kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
 end
@@ -259,7 +258,6 @@ local function windowed(self, op, shape, dtype, pass)
     { "window of %d tokens: %.2f of attention to all", shape.window, factor })
 end
 
--- Makes the timer that Profile:operator_timer returns.
 local function timer(self, op, dtype, pass)
   local device = self.cluster.device
   local window = op.family == "attention" and not self.device_times
@@ -305,7 +303,6 @@ function Profile:updates_compiled(op, dtype)
     and { model = model, bytes = bytes(1), bandwidth = self.cluster.device.memory_bandwidth } or nil
 end
 
---- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   return detail.as_text(self:operator_timer(name, dtype, pass)(shape))
 end
@@ -415,7 +412,6 @@ function Profile:collective_timer(kind, topology, dtype)
   end
 end
 
---- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
   return detail.as_text((self:collective_timer(kind, topology, dtype))(bytes))
 end

@@ -202,12 +202,10 @@ end
 -- Provenance of an answer, from the provenance of the regressor's prediction.
 function Profile.origin(provenance) return provenance end
 
--- The detail of a prediction.
 local function words_of(detail, provenance, outside)
   return provenance == "extrapolated" and { "%s; %.2f times outside the samples", detail, 2 ^ outside } or detail
 end
 
---- The other pass.
 function sampled.twin(pass) return pass == "backward" and "forward" or "backward" end
 
 -- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
@@ -275,7 +273,6 @@ function Profile:operator_compiled(name, dtype, pass)
   return model and model.compiled and model:compiled() or nil
 end
 
---- The answer of operator_timer for one shape.
 function Profile:operator(name, shape, dtype, pass)
   local time = self:operator_timer(name, dtype, pass)
   return time and detail_words.as_text(time(shape))
@@ -395,7 +392,6 @@ function Profile:collective_timer(kind, topology, dtype)
   end, nil, least, compiled
 end
 
---- The answer of collective_timer for one message.
 function Profile:collective(kind, bytes, topology, dtype)
   local timer, void = self:collective_timer(kind, topology, dtype)
   if not timer then return nil, void end

@@ -234,7 +234,6 @@ function Surface:values(d)
   return value, value / spread, value * spread, outside > 0.01 and "extrapolated" or "interpolated", outside, base
 end
 
---- The prediction as a table.
 function Surface:predict(d)
   local value, low, high, provenance, outside, base = self:values(d)
   return { value = value, low = low, high = high, outside = outside, base = base, provenance = provenance }

@@ -35,7 +35,6 @@ function sample_table.name(device, name, precision, numbers)
   return table.concat({ (device:gsub("_", "-")), name, precision, table.unpack(numbers or {}) }, "_") .. ".csv"
 end
 
---- Column names of a campaign target's table.
 function sample_table.columns(target)
   if target.row_columns then return target.row_columns end
   local columns = table.move(target.columns, 1, #target.columns, 1, {})
@@ -176,7 +175,6 @@ end
 
 local function number(value) return (math.type(value) == "integer" and "%d" or "%.7g"):format(value) end
 
---- A measured row as a CSV line.
 function sample_table.row(target, values, results, topology)
   local fields = {}
   for i, value in ipairs(values) do fields[i] = number(value) end
@@ -188,7 +186,6 @@ function sample_table.row(target, values, results, topology)
   return table.concat(fields, ",")
 end
 
---- The line that marks a shape as failed.
 function sample_table.failure(key, reason) return ("#! failed: %s: %s"):format(key, one_line(reason)) end
 
 --- The reason why results count as disturbed, or nil.

@@ -180,7 +180,6 @@ end
 local Chooser = {}
 Chooser.__index = Chooser
 
---- Adds one measurement.
 function Chooser:add_sample(s, results)
   for pass, result in pairs(results) do
     local key = surfaces.key(self.op, pass)
@@ -248,7 +247,6 @@ function Chooser:open_candidates()
   return #open > 0
 end
 
---- Queues the shapes of a round.
 function Chooser:choose(design)
   local share = self.excess and self.excess < near and last_growth or growth
   local count = math.max(least_round, math.ceil(share * self.measured))

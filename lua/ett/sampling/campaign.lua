@@ -58,7 +58,6 @@ local function contains(list, name)
   return false
 end
 
---- Raises if the field is not a plain list.
 local function check_list(list, field)
   local fault = schema.list_fault(list)
   if fault then error_module.raise("model", "field '%s': %s", field, fault) end
@@ -80,7 +79,6 @@ local function check_precision(given, prefix)
   end
 end
 
---- Checks that a field is a list of columns, each once.
 local function check_columns(columns, field)
   check_list(columns, field)
   local seen = {}

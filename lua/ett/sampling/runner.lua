@@ -183,7 +183,6 @@ function Runner:quiet_tasks(tasks, block)
   end
 end
 
---- The callbacks of visits.run for a block.
 function Runner:tasks(block)
   local session, run, shared = self.session, self.run, self.shared
   local function stop() return self:stop() end

@@ -23,7 +23,6 @@ function sample_sentinel.new(known)
   return setmetatable({ probes = {}, figures = {}, known = known or math.huge, judged = 0 }, Sentinel)
 end
 
---- Adds one probe, seconds.
 function Sentinel:add(seconds) self.probes[#self.probes + 1] = seconds end
 
 --- The median of the last probes.

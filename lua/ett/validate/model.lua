@@ -47,7 +47,6 @@ function model.shapes(z, p)
   }
 end
 
---- Sizes on one rank.
 function model.sizes(h, p)
   return { tokens = p.micro_batch * p.seq, hidden = h.hidden, heads = h.heads // p.tp, width = h.hidden // p.tp,
     head_dim = h.hidden // h.heads, ffn = 4 * h.hidden // p.tp, vocab = h.vocab // p.tp }
@@ -377,7 +376,6 @@ function Trainer:walk()
   self:op("optimizer", "update", self.optimizer_state)
 end
 
---- Clears the records.
 function Trainer:reset() self.records, self.order = {}, {} end
 
 return model

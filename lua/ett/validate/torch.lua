@@ -273,7 +273,6 @@ end
 
 function Backend.close() end
 
---- Opens the back end.
 ---@param options table { out, sizes, scale, steps, on_stage, cluster (of one rank) }
 function validate_torch.open(options)
   local python, why = require("ett.base.find").load("samplers", "torch").interpreter()

@@ -175,7 +175,6 @@ function Sampling:rows()
   return rows
 end
 
---- Number of rows that use disturbed visits.
 function wires.disturbed(rows)
   local count = 0
   for _, row in ipairs(rows) do count = count + (row.quiet < wires.least and 1 or 0) end

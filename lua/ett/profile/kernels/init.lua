@@ -19,7 +19,6 @@ local transfer = require "ett.profile.kernels.transfer"
 local must = error_module.must
 local kernels = {}
 
---- Format of coefficient files.
 kernels.format = "ett kernel 2"
 
 local models = { gemm = require "ett.profile.kernels.gemm", attention = require "ett.profile.kernels.attention" }

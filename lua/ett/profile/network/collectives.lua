@@ -211,7 +211,6 @@ local function timer_of(model, request)
   return time
 end
 
--- The names of the models to try for a kind.
 local function models_of(cluster, kind)
   local list, models = cluster.collectives and cluster.collectives[kind] or collectives.default[kind], {}
   for i, name in ipairs(list) do models[i] = collectives.load(name) end

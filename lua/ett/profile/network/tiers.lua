@@ -26,7 +26,6 @@ local rate = { "positive", least = least_rate, most = most_rate }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate }
 local latency = { "nonnegative", optional = true, most = 10 }
 
---- Fields of `links`, the short form.
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
     send_bandwidth = maybe_rate, curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
