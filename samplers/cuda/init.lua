@@ -256,45 +256,4 @@ function backend.open(options)
   return session
 end
 
-local compiled = {} -- cubins by precision, capability and source
-
---- Compiles every kernel that an operator launches, without a device: list of { name=, bytes= }. Raises at the first
---- error, with the compiler's message and line numbers of the operator's file.
-function backend.compile(op, s, pass, precision, capability)
-  local cuda = require "ett.cuda"
-  local kernels, tensors = {}, 0
-  local sink = {
-    tensor = function()
-      tensors = tensors + 1
-      return tensors
-    end,
-    gemm = function(_, g)
-      kernels[#kernels + 1] = { name = "gemm", m = g.m, n = g.n, k = g.k }
-      return true
-    end,
-    attention = function()
-      kernels[#kernels + 1] = { name = "attention" }
-      return true
-    end,
-    kernel = function(_, launch)
-      local key = ("%s %d %s"):format(precision, capability, launch.source)
-      if not compiled[key] then
-        local cubin, err = cuda.compile { source = launch.source, label = launch.label,
-          first_line = launch.first_line, dtype = precision, capability = capability }
-        if not cubin then return nil, err end
-        compiled[key] = cubin
-      end
-      local cubin = compiled[key]
-      -- A cubin lists its functions in its string table.
-      if not cubin:find(launch.name, 1, true) then
-        return nil, error_module.new("model", "%s: the source has no function '%s'", op.name, launch.name)
-      end
-      kernels[#kernels + 1] = { name = launch.name, bytes = #cubin }
-      return true
-    end,
-  }
-  backend.record(sink, op, s, pass, precision)
-  return kernels
-end
-
 return backend

@@ -98,8 +98,8 @@ describe("ett.profile", function()
     end
     local p = profile.from_samples({ several }, none)
     local held_out = {}
-    local holdout = require "ett.profile.holdout"
-    for _, file in ipairs(holdout.read_folder(several, "-", 108)) do
+    local holdout, samples = require "ett.profile.holdout", require "ett.profile.samples"
+    for _, file in ipairs(holdout.read_files(assert(samples.index(several)), "-", 108)) do
       held_out[file.key] = (held_out[file.key] or 0) + file.count
     end
     assert.same({ ["- allreduce_2_4 fp16"] = 70, ["- allreduce_2_4 fp32"] = 50 }, held_out)

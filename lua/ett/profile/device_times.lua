@@ -8,6 +8,7 @@ local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
+local merged = require "ett.base.merged"
 local norm = require "ett.profile.kernels.norm"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
@@ -297,13 +298,13 @@ end
 --- The same kernels under another stack.
 ---@param stack table of ett.operator.stack
 function DeviceTimes:with_stack(stack)
-  return setmetatable({ device = self.device, kernels = self.kernels, stack = stack, burst = self.burst }, DeviceTimes)
+  return setmetatable(merged(self, { stack = stack }), DeviceTimes)
 end
 
 --- The same kernels measured alone: products at the rate of their tables, without in-step factors
 --- (ett.profile.in_step) and without the small kernels that run beside products in a step.
 function DeviceTimes:at_burst()
-  return setmetatable({ device = self.device, kernels = self.kernels, stack = self.stack, burst = true }, DeviceTimes)
+  return setmetatable(merged(self, { burst = true }), DeviceTimes)
 end
 
 --- Operator times of a device. Raises if the device has no folder of kernels.

@@ -213,12 +213,8 @@ function holdout.read_files(index, initial, multiprocessors)
   return files
 end
 
-function holdout.read_folder(folder, initial, multiprocessors)
-  return holdout.read_files((must(samples.index(folder))), initial, multiprocessors)
-end
-
 --- Runs the splits over read files.
----@param files table[] from holdout.read_folder
+---@param files table[] from holdout.read_files
 ---@param options table? { splits=, threads=, only=function(file), test_rows=, fit= fields for regressor.fit,
 ---  of=function(file): report only these files (their pools are still fitted whole); as_sampled= skip the physical
 ---  bound and keep void passes; points= add each row's prediction to the results;

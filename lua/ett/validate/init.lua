@@ -187,12 +187,6 @@ local function prove(backend, layout, sizes, options)
   return group
 end
 
-local backends = {
-  cpu = function() return require "ett.validate.cpu" end,
-  cuda = function() return require "ett.validate.cuda" end,
-  torch = function() return require "ett.validate.torch" end,
-}
-
 --- Samples, predicts and trains, layout by layout.
 ---@param options table backend ("cpu" or "cuda"), out (folder), layouts (list of names), steps (default 12), scale (of
 --- the campaign; default 1), configurations (how many), sizes (replaces validate.sizes), check (default true), device
@@ -204,7 +198,7 @@ function validate.run(options)
   folders.make(options.out)
   local layouts = {}
   for i, layout in ipairs(options.layouts) do layouts[i] = validate.layout(layout, sizes) end
-  local backend = backends[name]().open { out = options.out, layouts = layouts, sizes = sizes,
+  local backend = require("ett.validate." .. name).open { out = options.out, layouts = layouts, sizes = sizes,
     scale = options.scale or 1, steps = options.steps or 12, check = options.check ~= false,
     device = options.device, precision = options.precision, on_stage = options.on_stage,
     cluster = validate.cluster(options.out) }

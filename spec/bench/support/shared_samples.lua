@@ -1,6 +1,7 @@
 --- The shared sample files of estimate-train-time, as the benchmarks of regressors read them.
 ---   local files = shared_samples.read()     -- of ett.holdout; or nil if the files are missing
 local holdout = require "ett.profile.holdout"
+local samples = require "ett.profile.samples"
 
 local shared_samples = {}
 
@@ -21,8 +22,9 @@ end
 function shared_samples.read()
   local folder = shared_samples.folder()
   if not folder then return nil end
-  local files = holdout.read_folder(folder .. "/Perlmutter", "P", 108)
-  for _, file in ipairs(holdout.read_folder(folder .. "/Vista", "V", 132)) do files[#files + 1] = file end
+  local function read(name, ...) return holdout.read_files(assert(samples.index(folder .. name)), ...) end
+  local files = read("/Perlmutter", "P", 108)
+  for _, file in ipairs(read("/Vista", "V", 132)) do files[#files + 1] = file end
   for _, file in ipairs(files) do file.corrupt = corrupt[file.cluster .. " " .. file.label] or false end
   return files
 end

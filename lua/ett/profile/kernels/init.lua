@@ -192,18 +192,23 @@ function kernels.of(device, name, dtype)
   return kernels.own(device, name, dtype) or kernels.transferred(device, name, dtype)
 end
 
+-- The coefficient file of a device, else of its first neighbour that has one, with that neighbour's name and device.
+local function nearest_file(device, name, same_generation)
+  local own = read_file(device, name)
+  if own then return own end
+  for _, neighbour in ipairs(device.neighbours or {}) do
+    local other = devices.get(neighbour)
+    local found = (not same_generation or other.generation == device.generation) and read_file(other, name)
+    if found then return found, neighbour, other end
+  end
+end
+
 --- Curves of collectives inside a node: the device's, else those of a neighbour of its generation; nil if none has
 --- them.
 ---@return table? curves, string? neighbour
 function kernels.collectives(device)
-  local own = read_file(device, "collectives")
-  if own then return own.curves end
-  for _, neighbour in ipairs(device.neighbours or {}) do
-    local other = devices.get(neighbour)
-    local found = other.generation == device.generation and read_file(other, "collectives")
-    if found then return found.curves, neighbour end
-  end
-  return nil
+  local file, neighbour = nearest_file(device, "collectives", true)
+  return file and file.curves, neighbour
 end
 
 -- Measured seconds of a long causal forward pass over the seconds that the laws predict.
@@ -230,25 +235,15 @@ local assumed_spread, assumed_spread_of_neighbour = 0.08, 0.2
 --- measured forward passes of both devices at the head dimension.
 ---@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
 function kernels.laws(device)
-  local own = read_file(device, "attention_training")
-  if own then
-    return { laws = own.laws, factor = function() return 1.0 end, spread = assumed_spread,
-      detail = "fitted formula of fused attention" }
+  local file, neighbour, other = nearest_file(device, "attention_training")
+  if not file then return nil end
+  local known = {}
+  local function factor(head_dim)
+    known[head_dim] = known[head_dim] or other and law_factor(device, other, file.laws, head_dim) or 1.0
+    return known[head_dim]
   end
-  for _, neighbour in ipairs(device.neighbours or {}) do
-    local other = devices.get(neighbour)
-    local found = read_file(other, "attention_training")
-    if found then
-      local known = {}
-      return { laws = found.laws, spread = assumed_spread_of_neighbour,
-        detail = "fitted formula of fused attention, from " .. neighbour,
-        factor = function(head_dim)
-          known[head_dim] = known[head_dim] or law_factor(device, other, found.laws, head_dim)
-          return known[head_dim]
-        end }
-    end
-  end
-  return nil
+  return { laws = file.laws, factor = factor, spread = other and assumed_spread_of_neighbour or assumed_spread,
+    detail = "fitted formula of fused attention" .. (other and ", from " .. neighbour or "") }
 end
 
 return kernels
