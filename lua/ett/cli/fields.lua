@@ -38,13 +38,15 @@ local function is_list(name)
   return type(rule) == "table" and rule[1] == "list"
 end
 
---- Converts a text to the value of a field. Lists are split at commas.
-function fields.value(name, text)
-  if not is_list(name) then return options.value(text) end
+--- The values of a text that commas separate.
+function fields.items(text)
   local list = {}
   for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
   return list
 end
+
+--- Converts a text to the value of a field. Lists are split at commas.
+function fields.value(name, text) return is_list(name) and fields.items(text) or options.value(text) end
 
 --- Converts "1,2,4", or "1..8" (doubling), to a list of values. A field that is a list has one value.
 function fields.list(command, name, text)
@@ -63,12 +65,12 @@ function fields.list(command, name, text)
     return list
   end
   local seen = {}
-  for item in (text .. ","):gmatch("(.-),") do
-    local value = options.value(item)
+  list = fields.items(text)
+  for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))
     end
-    list[#list + 1], seen[value] = value, true
+    seen[value] = true
   end
   return list
 end
@@ -89,6 +91,32 @@ end
 --- fields.model_of with the texts of hyper-parameters.
 function fields.model(source, hyper) return fields.model_of(source, fields.values(hyper)) end
 
+--- The plan fields and the hyper-parameters of words, as texts, for the model of --model.
+---@param command string for messages
+function fields.sorted(command, opts, words)
+  if not opts.model then
+    error_module.raise("usage", "%s: needs --model NAME or config.json; see `ett %s --help`", command, command)
+  end
+  return fields.sort(command, options.words(words, command), opts.model)
+end
+
+--- The same, with the model in place of its hyper-parameters.
+function fields.subject(command, opts, words)
+  local plan, hyper = fields.sorted(command, opts, words)
+  return plan, fields.model(opts.model, hyper)
+end
+
+--- Splits fields into those with one value and those with a list of several.
+---@return table single, table<string, any[]> several
+function fields.split(command, texts)
+  local single, several = {}, {}
+  for name, text in pairs(texts) do
+    local list = fields.list(command, name, text)
+    if #list > 1 then several[name] = list else single[name] = list[1] end
+  end
+  return single, several
+end
+
 --- The option of a command that prints its plan for a trainer.
 fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",
   choices = { "deepspeed", "megatron", "torchtitan" } }
@@ -105,7 +133,6 @@ function fields.write_plan(format, model, plan)
     io.stderr:write(("ett: note: the plan names no stack, so its time has no launch costs; try %s\n"):format(
       format == "deepspeed" and "stack=megatron_deepspeed" or "stack=" .. format))
   end
-  return 0
 end
 
 local function lines_of(rules, defaults)

@@ -71,7 +71,7 @@ local function main(argv)
   if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
-  if command.raw and not command.asks_help(rest) then return command.run(rest) end
+  if command.raw and not command.asks_help(rest) then return command.run(rest) or 0 end
   local opts, positional = { help = true }, {}
   if not command.raw then opts, positional = options.parse(command, rest) end
   if opts.table and not opts.csv then error_module.raise("usage", "%s: --table needs --csv", name) end

@@ -43,32 +43,18 @@ end
 -- unchanged.
 local function convert(text, kind)
   if kind == "string" or kind == "dtype" then return text end
-  if kind == "list" then
-    local list = {}
-    for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = options.value(item) end
-    return list
-  end
-  return options.value(text)
+  return kind == "list" and require("ett.cli.fields").items(text) or options.value(text)
 end
 
 local function help_lines(declared)
-  local left, width = {}, 0
-  local names = schema.keys(declared)
-  for i, name in ipairs(names) do
-    local kind = rule_parts(declared[name])
-    left[i] = ("%s=%s"):format(name, kind:upper())
-    width = math.max(width, #left[i])
+  local rows = {}
+  for i, name in ipairs(schema.keys(declared)) do
+    local kind, default, help = rule_parts(declared[name])
+    local words = { help }
+    if default ~= nil then words[#words + 1] = ("(default %s)"):format(pretty.inline(default)) end
+    rows[i] = { ("%s=%s"):format(name, kind:upper()), table.concat(words, " ") }
   end
-  local lines = {}
-  for i, name in ipairs(names) do
-    local _, default, help = rule_parts(declared[name])
-    local text = help or ""
-    if default ~= nil then
-      text = ("%s%s(default %s)"):format(text, text == "" and "" or " ", pretty.inline(default))
-    end
-    lines[i] = (("  %%-%ds  %%s"):format(width)):format(left[i], text)
-  end
-  return table.concat(lines, "\n")
+  return require("ett.report.table").text(rows, "ll", "  ")
 end
 
 --- The comment at the start of a file, without dashes, for `--help`.
@@ -217,7 +203,6 @@ function script.run(path, words, opts)
   end
   if result == nil and error_module.is(fault) then error(error_module.label(fault, name), 0) end -- nil, err
   print_result(run, opts, result)
-  return 0
 end
 
 return script

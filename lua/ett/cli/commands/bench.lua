@@ -1,6 +1,7 @@
 --- Runs the benchmarks of spec/bench and prints them as a table or as JSON.
 local find = require "ett.base.find"
 local error_module = require "ett.base.error"
+local print_value = require "ett.cli.print_value"
 
 return {
   name = "bench",
@@ -25,11 +26,7 @@ return {
       local bench = find.load("spec/bench", name)
       all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }
     end
-    if opts.rows or opts.page then return 0 end
-    if opts.json then
-      io.write(require("ett.report.output").text(opts, all))
-      return 0
-    end
+    if opts.rows or opts.page or print_value(opts, all) then return end
     for _, bench in ipairs(all) do
       if not opts.quiet then print(("# %s: %s"):format(bench.name, bench.summary)) end
       for _, row in ipairs(bench.rows) do
@@ -39,6 +36,5 @@ return {
         end
       end
     end
-    return 0
   end,
 }

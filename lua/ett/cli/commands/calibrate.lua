@@ -1,5 +1,6 @@
 --- Makes the coefficient files of a cluster from folders of samples.
 local error_module = require "ett.base.error"
+local print_value = require "ett.cli.print_value"
 local tables = require "ett.report.table"
 
 -- Writes the coefficient files of devices from kernel tables.
@@ -8,9 +9,7 @@ local function run_kernels(opts, words)
   local summary = calibrate.run { tables = opts.kernels, into = opts.into or
     require("ett.host").root .. "/clusters/devices", devices = #words > 0 and words or nil,
     fitted = opts.date or os.date "!%Y-%m-%d" }
-  if opts.json then
-    io.write(require("ett.report.output").text(opts, summary))
-  elseif not opts.quiet then
+  if not print_value(opts, summary) and not opts.quiet then
     local rows = { { "device", "kernel", "data type", "rows", "held-out error %", "bytes" } }
     for i, line in ipairs(summary) do
       rows[i + 1] = { line.device, line.kernel, line.dtype, ("%d"):format(line.rows),
@@ -18,7 +17,6 @@ local function run_kernels(opts, words)
     end
     print(tables.text(rows, "lllrrr"))
   end
-  return 0
 end
 
 return {
@@ -61,9 +59,7 @@ return {
     local calibrate = require "ett.profile.calibrate"
     local summary, profile = calibrate.run { folders = folders, into = into, source = opts.source,
       fitted = opts.date, cluster = cluster, accept_device = opts.accept_device }
-    if opts.json then
-      io.write(require("ett.report.output").text(opts, summary))
-    elseif not opts.quiet then
+    if not print_value(opts, summary) and not opts.quiet then
       print(("# %s (%s) from %s (%s) into %s"):format(cluster.name, cluster.device.name, table.concat(folders, ", "),
         profile.gpu, into))
       local rows, dropped = { { "model", "samples", "dropped", "held-out error %", "bytes" } }, {}
@@ -77,6 +73,5 @@ return {
       if #lines > 0 then print("\ndropped by the outlier gate:") end
       for _, line in ipairs(lines) do print(line) end
     end
-    return 0
   end,
 }

@@ -7,7 +7,7 @@ local function init(opts, words)
   if opts.json then
     local described = require("ett.base.find").load_file(path)
     described.path = path
-    io.write(require("ett.report.output").text(opts, described))
+    require "ett.cli.print_value"(opts, described)
   elseif not opts.quiet then
     io.write(text)
     print("# written to " .. path)
@@ -34,7 +34,7 @@ local function add_curve(opts, words)
         curve[#curve] / 1e9, where))
     end
   end
-  if opts.json then io.write(require("ett.report.output").text(opts, done)) end
+  require "ett.cli.print_value"(opts, done)
 end
 
 local actions = { init = init, ["add-curve"] = add_curve }
@@ -70,6 +70,5 @@ return {
       error_module.raise("usage", "cluster: give init NAME or add-curve FILE; `ett cluster --help` explains both")
     end
     action(opts, table.move(words, 2, #words, 1, {}))
-    return 0
   end,
 }

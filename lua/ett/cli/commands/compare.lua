@@ -65,19 +65,16 @@ local function compare_sides(opts, sides, words)
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
       .. "got %d", #sides)
   end
-  local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
-  local model, list, pair = fields.model(opts.model, hyper), {}, require "ett.search.pair"
+  local plan, model = fields.subject("compare", opts, words)
+  local list, pair = {}, require "ett.search.pair"
   for i, word in ipairs(sides) do
     local own, place = side_of(word, fields.values(plan), opts.cluster)
     list[i] = { model = model, plan = own, cluster = place }
   end
   local c = pair.new(list[1], list[2])
-  if opts.json or opts.csv then
-    io.write(require("ett.report.output").text(opts, { fields = c.fields, totals = c.totals, lines = c.lines }))
-  else
+  if not require "ett.cli.print_value"(opts, { fields = c.fields, totals = c.totals, lines = c.lines }) then
     print(require("ett.base.pretty").plain(pair.text(c)))
   end
-  return 0
 end
 
 return {
@@ -103,11 +100,9 @@ return {
     { "quiet", "print only the step time of each view, seconds" },
   },
   run = function(opts, words)
-    if not opts.model then error_module.raise("usage", "compare: needs --model NAME or config.json") end
     local sides, others = sides_of(words)
     if #sides > 0 then return compare_sides(opts, sides, others) end
-    local plan, hyper = fields.sort("compare", options.words(words, "compare"), opts.model)
-    local model = fields.model(opts.model, hyper)
+    local plan, model = fields.subject("compare", opts, words)
     local result = require("ett.search.compare").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
@@ -128,6 +123,5 @@ return {
     else
       print_table(result)
     end
-    return 0
   end,
 }

@@ -180,7 +180,7 @@ local function print_json(found, opts)
     out.splits, out.seed = json.array(splits), require("ett.profile.holdout").seed
   end
   if opts.svg then out.plots = json.array(found.plots) end
-  io.write(require("ett.report.output").text(opts, out))
+  require "ett.cli.print_value"(opts, out)
 end
 
 -- Raises if no table could be fitted, with the reason for each.
@@ -259,6 +259,5 @@ return {
       end
     end
     check_fitted(found)
-    return 0
   end,
 }

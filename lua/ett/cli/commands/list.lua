@@ -1,6 +1,7 @@
 --- Lists operators, clusters, schedules and everything else that is found by name.
 local catalog = require "ett.base.catalog"
 local find = require "ett.base.find"
+local print_value = require "ett.cli.print_value"
 
 local function print_kind(kind, list, quiet)
   local rows = {}
@@ -24,27 +25,16 @@ return {
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then
-      if opts.json then
-        io.write(require("ett.report.output").text(opts, catalog.kinds()))
-        return 0
-      end
-      for _, kind in ipairs(catalog.kinds()) do
+      for _, kind in ipairs(not print_value(opts, catalog.kinds()) and catalog.kinds() or {}) do
         print(opts.quiet and kind or ("  %-14s %d"):format(kind, #find.list(find.folders[kind])))
       end
-      return 0
+      return
     end
     local all = {}
-    for _, kind in ipairs(kinds) do all[kind] = catalog.list(kind) end
-    if opts.json then
-      local json = require "ett.json"
-      for _, list in pairs(all) do json.array(list) end
-      io.write(require("ett.report.output").text(opts, all))
-      return 0
-    end
-    for _, kind in ipairs(kinds) do
+    for _, kind in ipairs(kinds) do all[kind] = require("ett.json").array(catalog.list(kind)) end
+    for _, kind in ipairs(not print_value(opts, all) and kinds or {}) do
       if not opts.quiet and #kinds > 1 then print(kind) end
       print_kind(kind, all[kind], opts.quiet)
     end
-    return 0
   end,
 }

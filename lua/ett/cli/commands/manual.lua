@@ -17,6 +17,5 @@ return {
     local description = command.description
     if type(description) == "function" then description = description {} end
     io.write(options.manual(setmetatable({ description = description }, { __index = command }), host.version))
-    return 0
   end,
 }

@@ -248,7 +248,6 @@ local function run(opts, positional)
       io.stderr:write(pretty.plain("wrote " .. path), "\n")
     end
   end
-  return 0
 end
 
 return {

@@ -23,6 +23,5 @@ return {
       return 0
     end
     require("ett.base.folder").write_with_folder(opts.output, page)
-    return 0
   end,
 }

@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
+local print_value = require "ett.cli.print_value"
 
 --- `--composition reference`: the composition of estimate-train-time, from its configuration file.
 local function reference(opts, given)
@@ -22,14 +23,9 @@ local function reference(opts, given)
       opts.cluster)
   end
   local result = error_module.wrap(opts.config, module.predict, config, source)
-  if opts.json then
-    io.write(require("ett.report.output").text(opts, result))
-  elseif opts.quiet then
-    print(("%.17g"):format(result.total_us / 1e6))
-  else
-    print(require("ett.report").reference(result))
+  if not print_value(opts, result) then
+    print(opts.quiet and ("%.17g"):format(result.total_us / 1e6) or require("ett.report").reference(result))
   end
-  return 0
 end
 
 --- Model and plan from Megatron-LM's flags, overridden by the words.
@@ -106,11 +102,8 @@ return {
       error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
     end
     if opts.composition == "reference" then
-      for _, name in ipairs { "tokens", "chrome_trace", "html", "chakra", "require_fit" } do
-        if opts[name] then
-          error_module.raise("usage", "predict: --%s needs --composition default", (name:gsub("_", "-")))
-        end
-      end
+      require "ett.cli.refuse"(opts, { "tokens", "chrome_trace", "html", "chakra", "require_fit" },
+        "predict: --%s needs --composition default")
       return reference(opts, given)
     end
     if opts.composition ~= "default" then
@@ -133,17 +126,12 @@ return {
     e.units, e.lowered, e.demands = nil, nil, nil
     if not e.fits then e.would_fit = would_fit(what, e.plan) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
-    if opts.json then
-      io.write(require("ett.report.output").text(opts, getmetatable(e).__json(e)))
-    elseif opts.quiet then
-      print(("%.17g"):format(e.step_seconds))
-    else
-      print(tostring(e))
+    if not print_value(opts, getmetatable(e).__json(e)) then
+      print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e))
     end
     if opts.require_fit and not e.fits then
       error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB; %s",
         e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9, e.would_fit)
     end
-    return 0
   end,
 }

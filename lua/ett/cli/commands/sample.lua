@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local pretty = require "ett.base.pretty"
+local refuse = require "ett.cli.refuse"
 local sample_table = require "ett.samples.table"
 local sample = require "ett.sample"
 
@@ -78,7 +79,6 @@ local function list_shapes(given, opts)
       print(table.concat(target.values((i - 1) * opts.parts + opts.part), ","))
     end
   end
-  return 0
 end
 
 local modes = { "get_all", "get_one", "get_profiler", "run_function" }
@@ -93,27 +93,17 @@ local function check(opts, mode, backend)
     error_module.raise("usage", "sample: option '--target-error' must be a positive number such as 0.05, or 'grid', "
       .. "got '%s'", opts.target_error)
   end
-  for _, name in ipairs { "autotune", "profile" } do
-    if opts[name] and backend ~= "cuda" then
-      error_module.raise("usage", "sample: --%s needs the back end cuda, not %s", name, backend)
-    end
-  end
-  if opts.threads and backend ~= "cpu" then
-    error_module.raise("usage", "sample: --threads needs the back end cpu, not %s", backend)
-  end
+  refuse(opts, backend ~= "cuda" and { "autotune", "profile" } or {}, "sample: --%s needs the back end cuda, not %s",
+    backend)
+  refuse(opts, backend ~= "cpu" and { "threads" } or {}, "sample: --%s needs the back end cpu, not %s", backend)
   if opts.device and opts.device_num and opts.device ~= opts.device_num then
     error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
       opts.device_num)
   end
   if mode ~= "get_all" and not opts.list then
-    local idle = { active = opts.active, parts = opts.parts > 1, part = opts.part > 1, seconds = opts.seconds,
-      limit = opts.limit, ["retry-failed"] = opts.retry_failed, ["continue-changed"] = opts.continue_changed }
-    for _, name in ipairs { "active", "parts", "part", "seconds", "limit", "retry-failed", "continue-changed" } do
-      if idle[name] then
-        error_module.raise("usage", "sample: --%s needs --run get_all; %s measures one shape and writes no table",
-          name, mode)
-      end
-    end
+    local idle = setmetatable({ parts = opts.parts > 1, part = opts.part > 1 }, { __index = opts })
+    refuse(idle, { "active", "parts", "part", "seconds", "limit", "retry_failed", "continue_changed" },
+      "sample: --%s needs --run get_all; %s measures one shape and writes no table", mode)
   end
   local device = opts.device or opts.device_num
   local placed = device and find.path("samplers", backend) and find.load("samplers", backend).placed
@@ -247,16 +237,13 @@ local function run_one(given, mode, common, opts)
   if one.leader then
     say_notes(given)
     if not one.results then error(one.error, 0) end
-    if opts.json then
-      io.write(require("ett.report.output").text(opts, one_as_record(one, raw)))
-    else
+    if not require "ett.cli.print_value"(opts, one_as_record(one, raw)) then
       print_one(one)
       if raw then print_repeats(one) end
       print_kernels(one)
     end
   end
   if common.share then common.share.leave() end
-  return 0
 end
 
 --- Prints the reports of a campaign; returns the exit status.
@@ -270,7 +257,7 @@ local function finish(reports, share, opts, target_error)
     docs[i] = plain(report)
     if speaks and not opts.json then print_report(report, target_error) end
   end
-  if speaks and opts.json then io.write(require("ett.report.output").text(opts, json.array(docs))) end
+  if speaks then require "ett.cli.print_value"(opts, json.array(docs)) end
   if share then share.leave() end
   if interrupted and sample.interrupted() then return 130 end -- unless --seconds ended the campaign
   for _, report in ipairs(reports) do if report.refused then return 1 end end
@@ -278,7 +265,6 @@ local function finish(reports, share, opts, target_error)
     if speaks then io.stderr:write("ett: no shape could be measured; the tables give the reasons (#! failed)\n") end
     return 1
   end
-  return 0
 end
 
 return {

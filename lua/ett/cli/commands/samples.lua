@@ -2,6 +2,8 @@
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local pretty = require "ett.base.pretty"
+local print_value = require "ett.cli.print_value"
+local refuse = require "ett.cli.refuse"
 
 local function shape_of(opts, config, path, columns)
   local samples = require "ett.trace.samples"
@@ -52,12 +54,9 @@ end
 local function left_out(opts, words, options)
   local left = require "ett.loop.left_out"
   local list = left.measure(words, options)
-  if opts.json then
-    io.write(require("ett.report.output").text(opts, { traces = list, medians = left.medians(list) }))
-  else
+  if not print_value(opts, { traces = list, medians = left.medians(list) }) then
     print(table.concat(require("ett.loop.report").left_out(list, left.medians(list)), "\n"))
   end
-  return 0
 end
 
 --- Sample tables of all operators and collectives in traces, without a configuration.
@@ -77,32 +76,21 @@ local function from_whole_traces(opts, words)
     print("==> " .. each.name)
     io.write(pretty.plain(each.text))
   end
-  return 0
 end
 
 local function from_trace(opts, words)
   if #words == 0 then error_module.raise("usage", "samples from-trace: needs DIR") end
   if not words[#words]:find("%.ya?ml$") then
-    for _, name in ipairs { "shape", "precision" } do
-      if opts[name] then
-        error_module.raise("usage", "samples from-trace: --%s needs a CONFIG.yml; else the trace gives the value", name)
-      end
-    end
-    for _, name in ipairs { "output", "quiet" } do
-      if opts.left_out and opts[name] then
-        error_module.raise("usage", "samples from-trace: --%s has no effect with --left-out", name)
-      end
-    end
-    if opts.json and not opts.left_out then
-      error_module.raise("usage", "samples from-trace: --json has an effect with --left-out only")
+    refuse(opts, { "shape", "precision" },
+      "samples from-trace: --%s needs a CONFIG.yml; else the trace gives the value")
+    if opts.left_out then
+      refuse(opts, { "output", "quiet" }, "samples from-trace: --%s has no effect with --left-out")
+    else
+      refuse(opts, { "json" }, "samples from-trace: --%s has an effect with --left-out only")
     end
     return from_whole_traces(opts, words)
   end
-  for _, name in ipairs { "left_out", "json" } do
-    if opts[name] then
-      error_module.raise("usage", "samples from-trace: --%s has no effect with a CONFIG.yml", (name:gsub("_", "-")))
-    end
-  end
+  refuse(opts, { "left_out", "json" }, "samples from-trace: --%s has no effect with a CONFIG.yml")
   local samples = require "ett.trace.samples"
   local trace = require "ett.trace"
   if #words < 2 then error_module.raise("usage", "samples from-trace: needs DIR and CONFIG.yml") end
@@ -138,20 +126,14 @@ local function from_trace(opts, words)
   folder.make(opts.output)
   folder.write(name, body)
   if not opts.quiet then print(pretty.plain("wrote " .. name)) end
-  return 0
 end
 
 local function merge(opts, words)
   local report = require("ett.samples.merge").merge(words, opts.output)
-  if opts.json then
-    io.write(require("ett.report.output").text(opts, json.array(report)))
-    return 0
-  end
-  for _, entry in ipairs(opts.quiet and {} or report) do
+  for _, entry in ipairs((print_value(opts, json.array(report)) or opts.quiet) and {} or report) do
     print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
       entry.tables, entry.duplicates, entry.failed))
   end
-  return 0
 end
 
 return {
@@ -181,14 +163,11 @@ return {
   },
   run = function(opts, positional)
     local what = table.remove(positional, 1)
-    local idle = what == "merge" and { "shape", "precision", "device", "cluster", "left_out" } or {}
-    for _, name in ipairs(idle) do
-      if opts[name] then
-        error_module.raise("usage", "samples %s: --%s has no effect here", what, (name:gsub("_", "-")))
-      end
-    end
     if what == "from-trace" then return from_trace(opts, positional) end
-    if what == "merge" then return merge(opts, positional) end
+    if what == "merge" then
+      refuse(opts, { "shape", "precision", "device", "cluster", "left_out" }, "samples merge: --%s has no effect here")
+      return merge(opts, positional)
+    end
     error_module.raise("usage", "samples: expected from-trace or merge%s; `ett samples --help` explains both",
       what and error_module.suggestion(what, { "from-trace", "merge" }) or "")
   end,

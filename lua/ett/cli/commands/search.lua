@@ -1,22 +1,14 @@
 --- `ett search`: finds the best plan of a model on a cluster.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
-local options = require "ett.base.options"
 
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
-  if not opts.model then
-    error_module.raise("usage", "search: needs --model NAME or config.json; see `ett search --help`")
-  end
-  local texts, hyper = fields.sort("search", options.words(words, "search"), opts.model)
-  local plan, vary = {}, {}
+  local texts, model = fields.subject("search", opts, words)
+  local plan, vary = fields.split("search", texts)
   local function set(into, name, value)
     if into[name] ~= nil then error_module.raise("usage", "search: field '%s' is given twice", name) end
     into[name] = value
-  end
-  for name, text in pairs(texts) do
-    local list = fields.list("search", name, text)
-    if #list > 1 then vary[name] = list else plan[name] = list[1] end
   end
   for _, option in ipairs { "fix", "vary" } do
     for _, word in ipairs(opts[option] or {}) do
@@ -35,7 +27,7 @@ local function asked(opts, words)
   for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
     if opts[option] then set(plan, name, opts[option]) end
   end
-  return fields.model(opts.model, hyper), plan, vary
+  return model, plan, vary
 end
 
 --- What shows the progress as a line on the terminal.
@@ -109,7 +101,7 @@ return {
     if opts.html then require("ett.search.page").write(s, model, opts.html) end
     if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
     if opts.json then
-      io.write(require("ett.report.output").text(opts, getmetatable(s).__json(s), "rows"))
+      require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
     elseif opts.quiet then
       print(require("ett.search.text").plan(s.best.estimate.plan))
     else
@@ -117,6 +109,5 @@ return {
       print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
       io.stderr:write(text.effort(s), "\n")
     end
-    return 0
   end,
 }

@@ -37,6 +37,5 @@ return {
     io.write(text)
     local folder = path:match "^(.*)/init%.lua$"
     if folder then io.stderr:write(("ett: note: it needs the files of its folder: cp -r '%s' .\n"):format(folder)) end
-    return 0
   end,
 }

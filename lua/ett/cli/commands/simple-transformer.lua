@@ -208,7 +208,6 @@ function command.run(argv)
     published(r, version, out)
   end
   out.print()
-  return 0
 end
 
 command.raw = true

@@ -40,12 +40,8 @@ return {
     end
     local script = searches(positional[1])
     local submit = require "ett.sampling.submit"
-    for _, name in ipairs(script and { "backend", "precision" } or {}) do
-      if opts[name] then
-        error_module.raise("usage", "submit: --%s needs a campaign; '%s' is a script that searches", name,
-          positional[1])
-      end
-    end
+    require "ett.cli.refuse"(opts, script and { "backend", "precision" } or {},
+      "submit: --%s needs a campaign; '%s' is a script that searches", positional[1])
     local given = not script and require("ett.sampling.campaign").load(positional[1]) -- checked before queueing
     local words = {}
     if opts.precision then words = { "--precision", table.concat(opts.precision, ",") } end
@@ -60,9 +56,7 @@ return {
       return 0
     end
     local number, path = submit.submit(job)
-    if opts.json then
-      io.write(require("ett.report.output").text(opts, { job = number, script = path }))
-    else
+    if not require "ett.cli.print_value"(opts, { job = number, script = path }) then
       print(opts.quiet and tostring(number) or require("ett.base.pretty").plain(("job %d: %s"):format(number, path)))
     end
     if opts.wait then
@@ -72,6 +66,5 @@ return {
       if not state then return 130 end
       if state ~= "COMPLETED" then error_module.raise("io", "job %d ended as %s: %s", number, state, more) end
     end
-    return 0
   end,
 }

@@ -2,17 +2,6 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local merged = require "ett.base.merged"
-local options = require "ett.base.options"
-
---- Values of fields with one, and lists of those with several.
-local function split(texts)
-  local one, several = {}, {}
-  for name, text in pairs(texts) do
-    local list = fields.list("sweep", name, text)
-    if #list > 1 then several[name] = list else one[name] = list[1] end
-  end
-  return one, several
-end
 
 return {
   name = "sweep",
@@ -38,12 +27,9 @@ return {
     { "quiet", "print the best row's seconds only" },
   },
   run = function(opts, words)
-    if not opts.model then
-      error_module.raise("usage", "sweep: needs --model NAME or config.json; see `ett sweep --help`")
-    end
-    local texts, hyper = fields.sort("sweep", options.words(words, "sweep"), opts.model)
-    local plan, over = split(texts)
-    local fixed, hyper_over = split(hyper)
+    local texts, hyper = fields.sorted("sweep", opts, words)
+    local plan, over = fields.split("sweep", texts)
+    local fixed, hyper_over = fields.split("sweep", hyper)
     if not (next(over) or next(hyper_over)) then
       error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
     end
@@ -63,13 +49,10 @@ return {
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
     end
     if opts.json then
-      io.write(require("ett.report.output").text(opts, getmetatable(s).__json(s), "rows"))
-    elseif opts.quiet then
-      print(("%.17g"):format(s.rows[1].step_seconds))
+      require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
     else
-      print(tostring(s))
+      print(opts.quiet and ("%.17g"):format(s.rows[1].step_seconds) or tostring(s))
     end
     if opts.require_fit and s.nothing_fits then error_module.raise("limit", "sweep: %s", s.nothing_fits) end
-    return 0
   end,
 }

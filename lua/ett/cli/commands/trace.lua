@@ -1,6 +1,7 @@
 --- `ett trace`: reads recorded runs and computes metrics.
 local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
+local print_value = require "ett.cli.print_value"
 
 local function split_positional(words, all_paths)
   local lfs = require "lfs"
@@ -39,13 +40,10 @@ local function list_metrics(opts)
     rows[i] = { name = name, summary = metric.summary, needs = metric.needs, definition = metric.definition,
       units = opts.csv and units or metric.units, differs = metric.differs }
   end
-  if opts.json or opts.csv then
-    io.write(require("ett.report.output").text(opts, rows))
-  else
+  if not print_value(opts, rows) then
     for i, row in ipairs(rows) do rows[i] = { row.name, row.summary } end
     print(require("ett.report.table").text(rows, "ll"))
   end
-  return 0
 end
 
 --- A function that shows progress; nil if standard error is not a terminal.
@@ -119,12 +117,11 @@ local function print_one(view, opts, chosen, results, reasons)
   local json, text, stats = require "ett.json", require "ett.trace.text", require "ett.trace.stats"
   if opts.json then
     if #chosen == 1 then
-      io.write(require("ett.report.output").text(opts, results[chosen[1].name]))
-      return
+      return print_value(opts, results[chosen[1].name])
     end
     local out = { metrics = results, unavailable = reasons, trace = view.path }
     if view.trace then out.warnings = json.array(view:warnings()) end
-    io.write(require("ett.report.output").text(opts, out))
+    print_value(opts, out)
   elseif opts.csv then
     print("trace,metric,field,value")
     for _, metric in ipairs(chosen) do
@@ -181,7 +178,7 @@ local function batch(paths, opts, chosen)
     end
   end
   if opts.json then
-    io.write(require("ett.report.output").text(opts, rows))
+    print_value(opts, rows)
   elseif opts.csv then
     local flat, names = {}, {}
     for i, row in ipairs(rows) do
@@ -222,6 +219,14 @@ local function batch(paths, opts, chosen)
   return failed and 1 or 0
 end
 
+--- Prints some fields of rows; title: that of the first column.
+local function print_differences(rows, names, title)
+  local columns = {}
+  for i, name in ipairs(names) do columns[i] = { key = name, title = name:gsub("_count$", " n"):gsub("_", " ") } end
+  columns[1].title = title or columns[1].title
+  for _, line in ipairs(require("ett.trace.text").table(columns, rows)) do print(line) end
+end
+
 local function print_diff(paths, opts, chosen)
   if #paths ~= 2 then error_module.raise("usage", "trace: --diff takes two traces, got %d", #paths) end
   local first <close> = open(paths[1], opts, chosen)
@@ -233,31 +238,17 @@ local function print_diff(paths, opts, chosen)
   local shaped, operators = pcall(diff.operators, first, second, opts)
   if not shaped and error_module.from(operators).kind ~= "missing" then error(operators, 0) end
   result.operators = shaped and operators or nil
-  if opts.json or opts.csv then
-    io.write(require("ett.report.output").text(opts, result))
-    return 0
-  end
-  local text = require "ett.trace.text"
+  if print_value(opts, result) then return end
   print(("first  %s\nsecond %s\n"):format(heading(first), heading(second)))
-  for _, line in ipairs(text.table({ { key = "name", title = "mean of devices" },
-    { key = "first_ms", title = "first ms" }, { key = "second_ms", title = "second ms" },
-    { key = "difference_ms", title = "difference ms" },
-    { key = "ratio", title = "ratio" } }, result.parts)) do print(line) end
+  print_differences(result.parts, { "name", "first_ms", "second_ms", "difference_ms", "ratio" }, "mean of devices")
   print(("\nkernels, by difference (%d names; %d only in the first, %d only in the second)"):format(
     result.kernel_names, result.only_first, result.only_second))
-  for _, line in ipairs(text.table({ { key = "name", title = "name" }, { key = "first_count", title = "first n" },
-    { key = "second_count", title = "second n" }, { key = "first_ms", title = "first ms" },
-    { key = "second_ms", title = "second ms" }, { key = "difference_ms", title = "difference ms" } },
-    result.kernels)) do print(line) end
+  print_differences(result.kernels, { "name", "first_count", "second_count", "first_ms", "second_ms", "difference_ms" })
   if result.operators then
     print("\noperators by shape, by difference")
-    for _, line in ipairs(text.table({ { key = "name", title = "name" }, { key = "shape", title = "shape" },
-      { key = "pass", title = "pass" }, { key = "first_count", title = "first n" },
-      { key = "second_count", title = "second n" }, { key = "first_ms", title = "first ms" },
-      { key = "second_ms", title = "second ms" }, { key = "difference_ms", title = "difference ms" } },
-      result.operators)) do print(line) end
+    print_differences(result.operators, { "name", "shape", "pass", "first_count", "second_count", "first_ms",
+      "second_ms", "difference_ms" })
   end
-  return 0
 end
 
 --- The plan for ett.loop.subject, from NAME=VALUE words of --against and of the command, and a file PLAN.lua.
@@ -287,22 +278,16 @@ end
 local function print_plan(view, opts)
   local found = require("ett.loop.layout").read(view)
   if next(found) == nil then error_module.raise("missing", "trace: the trace shows no field of a plan") end
-  if opts.json or opts.csv then
-    io.write(require("ett.report.output").text(opts, found))
-  else
-    for _, line in ipairs(require("ett.loop.report").layout(found)) do print(line) end
-  end
+  if print_value(opts, found) then return end
+  for _, line in ipairs(require("ett.loop.report").layout(found)) do print(line) end
 end
 
 --- `--what-if`.
 local function print_changed(view, opts)
   local what_if = require "ett.loop.what_if"
   local result = what_if.run(view, opts.what_if, opts.cluster)
-  if opts.json or opts.csv then
-    io.write(require("ett.report.output").text(opts, result))
-  else
-    for _, line in ipairs(what_if.lines(result)) do print(line) end
-  end
+  if print_value(opts, result) then return end
+  for _, line in ipairs(what_if.lines(result)) do print(line) end
 end
 
 --- `--against`.
@@ -314,7 +299,7 @@ local function print_against(view, opts, words)
   if opts.json or opts.csv then
     result.plan, result.hyper, result.cluster, result.used = subject.plan, subject.model.hyper, subject.cluster.name,
       subject.used
-    io.write(require("ett.report.output").text(opts, result))
+    print_value(opts, result)
   else
     print(heading(view) .. "\n")
     for _, line in ipairs(loop_report.against(result, subject)) do print(line) end
@@ -333,7 +318,6 @@ local function print_loop(path, opts, words)
   else
     print_against(view, opts, words)
   end
-  return 0
 end
 
 local overview = { "device_time", "temporal_breakdown", "comm_comp_overlap", "coll_call_num" }
@@ -389,7 +373,6 @@ local function run(opts, positional)
     error_module.raise("missing", "trace: %s: %s", chosen[1].name, reasons[chosen[1].name])
   end
   print_one(view, opts, chosen, results, reasons)
-  return 0
 end
 
 return {

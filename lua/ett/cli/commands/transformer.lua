@@ -154,7 +154,6 @@ local function run(o)
   if o.cluster_flop_rate and not r.rates then
     error_module.raise("limit", "transformer: the run has no FLOP (0 batches): no rate or runtime; raise dataset_size")
   end
-  return 0
 end
 
 return {

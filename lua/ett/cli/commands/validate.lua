@@ -120,9 +120,7 @@ local function run(opts, out)
       print_row(row)
       if opts.lines then print_lines(row) end
     end }
-  if opts.json then
-    io.write(require("ett.report.output").text(opts, result))
-  elseif not opts.quiet then
+  if not require "ett.cli.print_value"(opts, result) and not opts.quiet then
     if result.backend == "cuda" then
       print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
         result.groups[1].host.launch_seconds * 1e6))
@@ -173,6 +171,5 @@ return {
       return 0
     end
     if opts.out then run(opts, opts.out) else require("ett.base.folder").within(function(out) run(opts, out) end) end
-    return 0
   end,
 }
