@@ -1,6 +1,5 @@
---- DBRX 132B (36B active).
+--- DBRX 132B (36B active)
 return {
-  name = "dbrx-132b", summary = "DBRX 132B (36B active)",
   source = "databricks/dbrx-base (from memory)",
   architecture = "mixtral", parameters = 131596523520,
   hyper = { layers = 40, hidden = 6144, heads = 48, kv_heads = 8, ffn = 10752, vocab = 100352,

@@ -1,6 +1,5 @@
---- DeepSeek-V2-Lite (2.4B active).
+--- DeepSeek-V2-Lite (2.4B active)
 return {
-  name = "deepseek-v2-lite", summary = "DeepSeek-V2-Lite (2.4B active)",
   source = "arXiv 2405.04434; deepseek-ai/DeepSeek-V2-Lite (from memory)",
   architecture = "mixtral", parameters = 15706484224,
   hyper = { layers = 27, hidden = 2048, heads = 16, ffn = 10944, vocab = 102400, experts = 64, top_k = 6,

@@ -1,6 +1,5 @@
---- DeepSeek-V2 (21B active).
+--- DeepSeek-V2 (21B active)
 return {
-  name = "deepseek-v2", summary = "DeepSeek-V2 (21B active)",
   source = "arXiv 2405.04434; deepseek-ai/DeepSeek-V2 (from memory)",
   architecture = "mixtral", parameters = 235741434880,
   hyper = { layers = 60, hidden = 5120, heads = 128, ffn = 12288, vocab = 102400, experts = 160, top_k = 6,

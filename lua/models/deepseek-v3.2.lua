@@ -1,6 +1,5 @@
---- DeepSeek-V3.2 (37B active) with sparse attention, multi-token prediction apart.
+--- DeepSeek-V3.2 (37B active) with sparse attention, multi-token prediction apart
 return {
-  name = "deepseek-v3.2", summary = "DeepSeek-V3.2 (37B active) with sparse attention, multi-token prediction apart",
   source = "deepseek-ai/DeepSeek-V3.2-Exp: V3 and an indexer of 0.85e9 (from memory)",
   architecture = "mixtral", parameters = 671.9e9,
   hyper = { layers = 61, hidden = 7168, heads = 128, ffn = 18432, vocab = 129280, experts = 256, top_k = 8,

@@ -1,6 +1,5 @@
---- DeepSeek-V3 and R1 (37B active), multi-token prediction apart.
+--- DeepSeek-V3 and R1 (37B active), multi-token prediction apart
 return {
-  name = "deepseek-v3", summary = "DeepSeek-V3 and R1 (37B active), multi-token prediction apart",
   source = "arXiv 2412.19437; deepseek-ai/DeepSeek-V3 (from memory)",
   architecture = "mixtral", parameters = 671e9,
   hyper = { layers = 61, hidden = 7168, heads = 128, ffn = 18432, vocab = 129280, experts = 256, top_k = 8,

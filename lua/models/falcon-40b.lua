@@ -1,6 +1,5 @@
---- Falcon 40B.
+--- Falcon 40B
 return {
-  name = "falcon-40b", summary = "Falcon 40B",
   source = "arXiv 2311.16867; tiiuae/falcon-40b (from memory)",
   architecture = "gpt", parameters = 41303293952,
   hyper = { layers = 60, hidden = 8192, heads = 128, kv_heads = 8, vocab = 65024, position = "rope",

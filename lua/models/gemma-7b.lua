@@ -1,6 +1,5 @@
---- Gemma 7B.
+--- Gemma 7B
 return {
-  name = "gemma-7b", summary = "Gemma 7B",
   source = "arXiv 2403.08295; google/gemma-7b (from memory)",
   architecture = "llama", parameters = 8537680896,
   hyper = { layers = 28, hidden = 3072, heads = 16, head_dim = 256, ffn = 24576, vocab = 256000,

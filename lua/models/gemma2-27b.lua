@@ -1,6 +1,5 @@
---- Gemma 2 27B.
+--- Gemma 2 27B
 return {
-  name = "gemma2-27b", summary = "Gemma 2 27B",
   source = "arXiv 2408.00118; google/gemma-2-27b (from memory)",
   architecture = "llama", parameters = 27227128320,
   hyper = { layers = 46, hidden = 4608, heads = 32, kv_heads = 16, head_dim = 128, ffn = 36864,

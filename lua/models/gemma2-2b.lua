@@ -1,6 +1,5 @@
---- Gemma 2 2B.
+--- Gemma 2 2B
 return {
-  name = "gemma2-2b", summary = "Gemma 2 2B",
   source = "arXiv 2408.00118; google/gemma-2-2b (from memory)",
   architecture = "llama", parameters = 2614341888,
   hyper = { layers = 26, hidden = 2304, heads = 8, kv_heads = 4, head_dim = 256, ffn = 9216, vocab = 256000,

@@ -1,6 +1,5 @@
---- Gemma 2 9B.
+--- Gemma 2 9B
 return {
-  name = "gemma2-9b", summary = "Gemma 2 9B",
   source = "arXiv 2408.00118; google/gemma-2-9b (from memory)",
   architecture = "llama", parameters = 9241705984,
   hyper = { layers = 42, hidden = 3584, heads = 16, kv_heads = 8, head_dim = 256, ffn = 14336,

@@ -1,6 +1,5 @@
---- Gemma 3 12B, its language model.
+--- Gemma 3 12B, its language model
 return {
-  name = "gemma3-12b", summary = "Gemma 3 12B, its language model",
   source = "arXiv 2503.19786; google/gemma-3-12b-pt (from memory)",
   architecture = "llama", parameters = 11766034176,
   hyper = { layers = 48, hidden = 3840, heads = 16, kv_heads = 8, head_dim = 256, ffn = 15360,

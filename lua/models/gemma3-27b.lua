@@ -1,6 +1,5 @@
---- Gemma 3 27B, its language model.
+--- Gemma 3 27B, its language model
 return {
-  name = "gemma3-27b", summary = "Gemma 3 27B, its language model",
   source = "arXiv 2503.19786; google/gemma-3-27b-pt (from memory)",
   architecture = "llama", parameters = 27009346304,
   hyper = { layers = 62, hidden = 5376, heads = 32, kv_heads = 16, head_dim = 128, ffn = 21504,

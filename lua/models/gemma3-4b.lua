@@ -1,6 +1,5 @@
---- Gemma 3 4B, its language model.
+--- Gemma 3 4B, its language model
 return {
-  name = "gemma3-4b", summary = "Gemma 3 4B, its language model",
   source = "arXiv 2503.19786; google/gemma-3-4b-pt (from memory)",
   architecture = "llama", parameters = 3880263168,
   hyper = { layers = 34, hidden = 2560, heads = 8, kv_heads = 4, head_dim = 256, ffn = 10240,

@@ -1,6 +1,5 @@
---- GLM-4.5-Air (12B active), multi-token prediction apart.
+--- GLM-4.5-Air (12B active), multi-token prediction apart
 return {
-  name = "glm-4.5-air", summary = "GLM-4.5-Air (12B active), multi-token prediction apart",
   source = "arXiv 2508.06471; zai-org/GLM-4.5-Air stores 110,468,824,832, with the prediction layer "
     .. "and a second embedding and head (from memory)",
   architecture = "mixtral", parameters = 106852251264,

@@ -1,6 +1,5 @@
---- GLM-4.5 (32B active), multi-token prediction apart.
+--- GLM-4.5 (32B active), multi-token prediction apart
 return {
-  name = "glm-4.5", summary = "GLM-4.5 (32B active), multi-token prediction apart",
   source = "arXiv 2508.06471; zai-org/GLM-4.5 stores 358,337,791,296, with the prediction layer "
     .. "and a second embedding and head (from memory)",
   architecture = "mixtral", parameters = 352797829024,

@@ -1,6 +1,5 @@
---- gpt-oss-120b (5.1B active).
+--- gpt-oss-120b (5.1B active)
 return {
-  name = "gpt-oss-120b", summary = "gpt-oss-120b (5.1B active)",
   source = "arXiv 2508.10925, table 1; openai/gpt-oss-120b (from memory)",
   architecture = "mixtral", parameters = 116829156672,
   hyper = { layers = 36, hidden = 2880, heads = 64, kv_heads = 8, head_dim = 64, vocab = 201088,

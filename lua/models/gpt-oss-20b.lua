@@ -1,6 +1,5 @@
---- gpt-oss-20b (3.6B active).
+--- gpt-oss-20b (3.6B active)
 return {
-  name = "gpt-oss-20b", summary = "gpt-oss-20b (3.6B active)",
   source = "arXiv 2508.10925, table 1; openai/gpt-oss-20b (from memory)",
   architecture = "mixtral", parameters = 20914757184,
   hyper = { layers = 24, hidden = 2880, heads = 64, kv_heads = 8, head_dim = 64, vocab = 201088,

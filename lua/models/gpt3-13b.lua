@@ -1,6 +1,5 @@
---- GPT-3 13B.
+--- GPT-3 13B
 return {
-  name = "gpt3-13b", summary = "GPT-3 13B",
   source = "arXiv 2005.14165, tables 2.1 and D.1; width 5140 there is taken as 5120 (from memory)",
   architecture = "gpt", parameters = 12.85e9,
   hyper = { layers = 40, hidden = 5120, heads = 40, vocab = 50257, max_positions = 2048 },

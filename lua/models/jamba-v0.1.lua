@@ -1,6 +1,5 @@
---- Jamba v0.1 52B (12B active): Mamba, an eighth of attention, experts.
+--- Jamba v0.1 52B (12B active): Mamba, an eighth of attention, experts
 return {
-  name = "jamba-v0.1", summary = "Jamba v0.1 52B (12B active): Mamba, an eighth of attention, experts",
   source = "arXiv 2403.19887; ai21labs/Jamba-v0.1 (from memory)",
   architecture = "mixtral", parameters = 51570323328,
   hyper = { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 65536, experts = 16,

@@ -1,6 +1,5 @@
---- Kimi K2 (32B active).
+--- Kimi K2 (32B active)
 return {
-  name = "kimi-k2", summary = "Kimi K2 (32B active)",
   source = "arXiv 2507.20534; moonshotai/Kimi-K2-Base (its page: 1,026B parameters as stored) (from memory)",
   architecture = "mixtral", parameters = 1026e9,
   hyper = { layers = 61, hidden = 7168, heads = 64, ffn = 18432, vocab = 163840, experts = 384, top_k = 8,

@@ -1,6 +1,5 @@
---- Llama 2 13B.
+--- Llama 2 13B
 return {
-  name = "llama2-13b", summary = "Llama 2 13B",
   source = "arXiv 2307.09288; meta-llama/Llama-2-13b-hf (from memory)",
   architecture = "llama", parameters = 13015864320,
   hyper = { layers = 40, hidden = 5120, heads = 40, ffn = 13824, vocab = 32000 },

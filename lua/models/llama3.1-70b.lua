@@ -1,6 +1,5 @@
---- Llama 3.1 70B.
+--- Llama 3.1 70B
 return {
-  name = "llama3.1-70b", summary = "Llama 3.1 70B",
   source = "arXiv 2407.21783; meta-llama/Llama-3.1-70B (from memory)",
   architecture = "llama", parameters = 70553706496,
   hyper = { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672, vocab = 128256 },

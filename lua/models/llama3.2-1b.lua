@@ -1,6 +1,5 @@
---- Llama 3.2 1B.
+--- Llama 3.2 1B
 return {
-  name = "llama3.2-1b", summary = "Llama 3.2 1B",
   source = "meta-llama/Llama-3.2-1B (from memory)",
   architecture = "llama", parameters = 1235814400,
   hyper = { layers = 16, hidden = 2048, heads = 32, kv_heads = 8, head_dim = 64, ffn = 8192, vocab = 128256,

@@ -1,6 +1,5 @@
---- Llama 3.2 3B.
+--- Llama 3.2 3B
 return {
-  name = "llama3.2-3b", summary = "Llama 3.2 3B",
   source = "meta-llama/Llama-3.2-3B (from memory)",
   architecture = "llama", parameters = 3212749824,
   hyper = { layers = 28, hidden = 3072, heads = 24, kv_heads = 8, head_dim = 128, ffn = 8192,

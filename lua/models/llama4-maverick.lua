@@ -1,6 +1,5 @@
---- Llama 4 Maverick (17B active, 128 experts), its language model.
+--- Llama 4 Maverick (17B active, 128 experts), its language model
 return {
-  name = "llama4-maverick", summary = "Llama 4 Maverick (17B active, 128 experts), its language model",
   source = "meta-llama/Llama-4-Maverick-17B-128E (from memory)",
   architecture = "mixtral", parameters = 400711848960,
   hyper = { layers = 48, hidden = 5120, heads = 40, kv_heads = 8, head_dim = 128, ffn = 16384,

@@ -1,6 +1,5 @@
---- Llama 4 Scout (17B active, 16 experts), its language model.
+--- Llama 4 Scout (17B active, 16 experts), its language model
 return {
-  name = "llama4-scout", summary = "Llama 4 Scout (17B active, 16 experts), its language model",
   source = "meta-llama/Llama-4-Scout-17B-16E (from memory)",
   architecture = "mixtral", parameters = 107769861120,
   hyper = { layers = 48, hidden = 5120, heads = 40, kv_heads = 8, head_dim = 128, vocab = 202048,

@@ -1,6 +1,5 @@
---- MiniMax-M2 (10B active).
+--- MiniMax-M2 (10B active)
 return {
-  name = "minimax-m2", summary = "MiniMax-M2 (10B active)",
   source = "MiniMaxAI/MiniMax-M2, weights without the scales of fp8 (from memory)",
   architecture = "mixtral", parameters = 228689764864,
   hyper = { layers = 62, hidden = 3072, heads = 48, kv_heads = 8, head_dim = 128, vocab = 200064,

@@ -1,6 +1,5 @@
---- Mistral 7B v0.1.
+--- Mistral 7B v0.1
 return {
-  name = "mistral-7b", summary = "Mistral 7B v0.1",
   source = "arXiv 2310.06825; mistralai/Mistral-7B-v0.1 (from memory)",
   architecture = "llama", parameters = 7241732096,
   hyper = { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336, vocab = 32000,

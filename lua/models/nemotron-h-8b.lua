@@ -1,6 +1,5 @@
---- Nemotron-H 8B: Mamba-2, MLPs and four layers of attention.
+--- Nemotron-H 8B: Mamba-2, MLPs and four layers of attention
 return {
-  name = "nemotron-h-8b", summary = "Nemotron-H 8B: Mamba-2, MLPs and four layers of attention",
   source = "arXiv 2504.03624; nvidia/Nemotron-H-8B-Base-8K (from memory)",
   architecture = "hybrid", parameters = 8.1e9,
   hyper = { layers = 52, hidden = 4096, heads = 32, kv_heads = 8, head_dim = 128, ffn = 21504,

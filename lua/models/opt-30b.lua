@@ -1,6 +1,5 @@
---- OPT 30B.
+--- OPT 30B
 return {
-  name = "opt-30b", summary = "OPT 30B",
   source = "arXiv 2205.01068; facebook/opt-30b (from memory)",
   architecture = "gpt", parameters = 29974540288,
   hyper = { layers = 48, hidden = 7168, heads = 56, vocab = 50272, max_positions = 2050 },

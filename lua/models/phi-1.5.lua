@@ -1,6 +1,5 @@
---- Phi-1.5 1.3B.
+--- Phi-1.5 1.3B
 return {
-  name = "phi-1.5", summary = "Phi-1.5 1.3B",
   source = "arXiv 2309.05463; microsoft/phi-1_5 (from memory)",
   architecture = "gpt", parameters = 1418270720,
   hyper = { layers = 24, hidden = 2048, heads = 32, ffn = 8192, vocab = 51200, rotary_fraction = 0.5,

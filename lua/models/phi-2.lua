@@ -1,6 +1,5 @@
---- Phi-2 2.7B.
+--- Phi-2 2.7B
 return {
-  name = "phi-2", summary = "Phi-2 2.7B",
   source = "microsoft/phi-2 (from memory)",
   architecture = "gpt", parameters = 2779683840,
   hyper = { layers = 32, hidden = 2560, heads = 32, ffn = 10240, vocab = 51200, rotary_fraction = 0.4,

@@ -1,6 +1,5 @@
---- Phi-3 medium 14B.
+--- Phi-3 medium 14B
 return {
-  name = "phi-3-medium", summary = "Phi-3 medium 14B",
   source = "arXiv 2404.14219; microsoft/Phi-3-medium-4k-instruct (from memory)",
   architecture = "llama", parameters = 13960238080,
   hyper = { layers = 40, hidden = 5120, heads = 40, kv_heads = 10, ffn = 17920, vocab = 32064,

@@ -1,6 +1,5 @@
---- Phi-3.5-MoE (6.6B active).
+--- Phi-3.5-MoE (6.6B active)
 return {
-  name = "phi-3.5-moe", summary = "Phi-3.5-MoE (6.6B active)",
   source = "arXiv 2404.14219; microsoft/Phi-3.5-MoE-instruct (from memory)",
   architecture = "mixtral", parameters = 41873153344,
   hyper = { layers = 32, hidden = 4096, heads = 32, kv_heads = 8, ffn = 6400, vocab = 32064,

@@ -1,6 +1,5 @@
---- Qwen 2 72B.
+--- Qwen 2 72B
 return {
-  name = "qwen2-72b", summary = "Qwen 2 72B",
   source = "arXiv 2407.10671; Qwen/Qwen2-72B (from memory)",
   architecture = "llama", parameters = 72706203648,
   hyper = { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 29568, vocab = 152064,

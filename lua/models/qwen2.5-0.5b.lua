@@ -1,6 +1,5 @@
---- Qwen 2.5 0.5B.
+--- Qwen 2.5 0.5B
 return {
-  name = "qwen2.5-0.5b", summary = "Qwen 2.5 0.5B",
   source = "arXiv 2412.15115; Qwen/Qwen2.5-0.5B (from memory)",
   architecture = "llama", parameters = 494032768,
   hyper = { layers = 24, hidden = 896, heads = 14, kv_heads = 2, ffn = 4864, vocab = 151936,

@@ -1,6 +1,5 @@
---- Qwen 2.5 1.5B.
+--- Qwen 2.5 1.5B
 return {
-  name = "qwen2.5-1.5b", summary = "Qwen 2.5 1.5B",
   source = "arXiv 2412.15115; Qwen/Qwen2.5-1.5B (from memory)",
   architecture = "llama", parameters = 1543714304,
   hyper = { layers = 28, hidden = 1536, heads = 12, kv_heads = 2, ffn = 8960, vocab = 151936,

@@ -1,6 +1,5 @@
---- Qwen 2.5 32B.
+--- Qwen 2.5 32B
 return {
-  name = "qwen2.5-32b", summary = "Qwen 2.5 32B",
   source = "arXiv 2412.15115; Qwen/Qwen2.5-32B (from memory)",
   architecture = "llama", parameters = 32763876352,
   hyper = { layers = 64, hidden = 5120, heads = 40, kv_heads = 8, ffn = 27648, vocab = 152064,

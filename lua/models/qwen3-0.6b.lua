@@ -1,6 +1,5 @@
---- Qwen 3 0.6B.
+--- Qwen 3 0.6B
 return {
-  name = "qwen3-0.6b", summary = "Qwen 3 0.6B",
   source = "arXiv 2505.09388; Qwen/Qwen3-0.6B (from memory)",
   architecture = "llama", parameters = 596049920,
   hyper = { layers = 28, hidden = 1024, heads = 16, kv_heads = 8, head_dim = 128, ffn = 3072,

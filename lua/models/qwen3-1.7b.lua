@@ -1,6 +1,5 @@
---- Qwen 3 1.7B.
+--- Qwen 3 1.7B
 return {
-  name = "qwen3-1.7b", summary = "Qwen 3 1.7B",
   source = "arXiv 2505.09388; Qwen/Qwen3-1.7B (from memory)",
   architecture = "llama", parameters = 1720574976,
   hyper = { layers = 28, hidden = 2048, heads = 16, kv_heads = 8, head_dim = 128, ffn = 6144,

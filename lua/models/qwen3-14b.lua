@@ -1,6 +1,5 @@
---- Qwen 3 14B.
+--- Qwen 3 14B
 return {
-  name = "qwen3-14b", summary = "Qwen 3 14B",
   source = "arXiv 2505.09388; Qwen/Qwen3-14B (from memory)",
   architecture = "llama", parameters = 14768307200,
   hyper = { layers = 40, hidden = 5120, heads = 40, kv_heads = 8, head_dim = 128, ffn = 17408,

@@ -1,6 +1,5 @@
---- Qwen 3 235B-A22B.
+--- Qwen 3 235B-A22B
 return {
-  name = "qwen3-235b-a22b", summary = "Qwen 3 235B-A22B",
   source = "arXiv 2505.09388; Qwen/Qwen3-235B-A22B (from memory)",
   architecture = "mixtral", parameters = 235093634560,
   hyper = { layers = 94, hidden = 4096, heads = 64, kv_heads = 4, head_dim = 128, vocab = 151936,

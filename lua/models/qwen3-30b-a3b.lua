@@ -1,6 +1,5 @@
---- Qwen 3 30B-A3B.
+--- Qwen 3 30B-A3B
 return {
-  name = "qwen3-30b-a3b", summary = "Qwen 3 30B-A3B",
   source = "arXiv 2505.09388; Qwen/Qwen3-30B-A3B (from memory)",
   architecture = "mixtral", parameters = 30532122624,
   hyper = { layers = 48, hidden = 2048, heads = 32, kv_heads = 4, head_dim = 128, vocab = 151936,

@@ -1,6 +1,5 @@
---- Qwen 3 32B.
+--- Qwen 3 32B
 return {
-  name = "qwen3-32b", summary = "Qwen 3 32B",
   source = "arXiv 2505.09388; Qwen/Qwen3-32B (from memory)",
   architecture = "llama", parameters = 32762123264,
   hyper = { layers = 64, hidden = 5120, heads = 64, kv_heads = 8, head_dim = 128, ffn = 25600,

@@ -1,6 +1,5 @@
---- Qwen3-Next 80B-A3B: gated delta net, attention in each fourth layer.
+--- Qwen3-Next 80B-A3B: gated delta net, attention in each fourth layer
 return {
-  name = "qwen3-next-80b-a3b", summary = "Qwen3-Next 80B-A3B: gated delta net, attention in each fourth layer",
   source = "Qwen/Qwen3-Next-80B-A3B-Instruct, weights of its class (from memory)",
   architecture = "mixtral", parameters = 79674391296,
   hyper = { layers = 48, hidden = 2048, heads = 16, kv_heads = 2, head_dim = 256, vocab = 151936,

@@ -1,6 +1,5 @@
---- T5 base, encoder and decoder.
+--- T5 base, encoder and decoder
 return {
-  name = "t5-base", summary = "T5 base, encoder and decoder",
   source = "arXiv 1910.10683; google-t5/t5-base (from memory)",
   architecture = "encoder_decoder", parameters = 222903552,
   hyper = { layers = 12, hidden = 768, heads = 12, head_dim = 64, ffn = 3072, vocab = 32128 },

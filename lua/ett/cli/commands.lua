@@ -4,7 +4,6 @@ local host = require "ett.host"
 local commands = {}
 local folder = host.root .. "/lua/ett/cli/commands"
 
---- Path of a command's file, or nil.
 function commands.path(name)
   if not name:match "^%a[%w%-]*$" then return nil end
   local path = ("%s/%s.lua"):format(folder, name)
@@ -26,7 +25,6 @@ function commands.names()
   return names
 end
 
---- The command of a name, or nil.
 function commands.load(name)
   local path = commands.path(name)
   return path and dofile(path)

@@ -75,7 +75,6 @@ function fields.list(command, name, text)
   return list
 end
 
---- Converts every text to its value.
 function fields.values(texts)
   local values = {}
   for name, text in pairs(texts) do values[name] = fields.value(name, text) end

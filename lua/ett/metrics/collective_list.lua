@@ -5,7 +5,6 @@ local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local stats = require "ett.trace.stats"
 
---- One matched collective as a row.
 local function row_of(view, group, match)
   local first = group.members[1].lane:collectives().sorts[match.sort]
   local transfer = match.transfer

@@ -3,7 +3,6 @@ local align = require "ett.trace.align"
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 
---- Adds one group's matches to the totals.
 local function gather(view, group, result, total)
   local lags = result.matches:lags()
   for i, ticks in ipairs(lags.lags) do lags.lags[i] = view:us(ticks) end

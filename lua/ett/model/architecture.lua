@@ -271,7 +271,6 @@ function architecture.parameters(model)
   return rounded < 2 ^ 53 and total or rounded
 end
 
---- Names of all architectures found.
 function architecture.names() return find.names("lua/architectures") end
 
 return architecture

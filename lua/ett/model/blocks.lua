@@ -178,7 +178,6 @@ function blocks.layer(h, feed)
   return blocks.join(first or nil, second or nil)
 end
 
---- Feed-forward half of a dense layer.
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
 --- Feed-forward half of a mixture-of-experts layer: router, permutation, exchange, experts, exchange back, return to
@@ -322,7 +321,6 @@ function blocks.embedding(h)
     h.embedding_norm and (h.norm or "layer_norm") or nil) }
 end
 
---- Final norm, head and loss.
 function blocks.head(h)
   return { name = "head", place = "last", ops = blocks.join(h.norm or "layer_norm", enter_head, "lm_head",
     "cross_entropy", { collective = "vocabulary_reduce" }) }

@@ -1,14 +1,20 @@
 --- Presets: public models by name, one file each in lua/models.
 --
---   presets.find "llama3-70b"   --> { name, summary, source, architecture, parameters, hyper, note? }
+--   presets.find "llama3-70b"   --> { name, source, architecture, parameters, hyper, note? }
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local schema = require "ett.base.schema"
 
 local presets = {}
 
-local fields = { name = "string", summary = "string", source = "string", architecture = "string",
+local fields = { name = "string?", summary = "string?", source = "string", architecture = "string",
   parameters = "positive", hyper = "table", note = "string?" }
+
+local function checked(value, path)
+  local preset = schema.check(value, fields, find.label(path))
+  preset.name = preset.name or find.name_of(path)
+  return preset
+end
 
 --- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.
 ---@param name string
@@ -17,7 +23,7 @@ function presets.find(name)
   local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
   if not meant then return nil, several end
   local path = find.path("lua/models", meant)
-  return schema.check(find.load_file(path), fields, find.label(path)), {}
+  return checked(find.load_file(path), path), {}
 end
 
 --- The preset of a file; nil if the file holds an architecture.
@@ -25,7 +31,7 @@ end
 function presets.of_file(path)
   local value = find.load_file(path)
   if type(value) ~= "table" or value.architecture == nil then return nil end
-  return schema.check(value, fields, find.label(path))
+  return checked(value, path)
 end
 
 local by_repository, generation
@@ -50,10 +56,8 @@ end
 --- Hyper-parameters of a preset, overridden by others, and the name of the result.
 ---@return table hyper, string name
 function presets.overlay(preset, given)
-  local hyper, words = {}, {}
-  for field, value in pairs(preset.hyper) do hyper[field] = value end
+  local hyper, words = require "ett.base.merged"(preset.hyper, given), {}
   for _, field in ipairs(schema.keys(given)) do
-    hyper[field] = given[field]
     if given[field] ~= preset.hyper[field] then
       local value = given[field]
       words[#words + 1] = ("%s=%s"):format(field, type(value) == "table" and "…" or tostring(value))

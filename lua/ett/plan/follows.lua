@@ -88,7 +88,6 @@ local function look_up(one, p)
   return compute(one, p, all.changing, function(name)
     local readers = all.readers[name] or {}
     all.readers[name] = readers
-    if #readers == 0 then all.names = all.names + 1 end
     if not one.reads[name] then readers[#readers + 1] = one end
     one.reads[name] = true
   end)
@@ -150,11 +149,8 @@ function All:changed(name)
   end
 end
 
---- Whether any function has read a field.
-function All:reads(name) return self.readers[name] ~= nil end
-
---- A set of functions on one changing plan. `names` counts the fields that they have read.
+--- A set of functions on one changing plan.
 ---@param changing table<string, boolean> the fields that may change
-function follows.new(changing) return setmetatable({ readers = {}, names = 0, changing = changing }, All) end
+function follows.new(changing) return setmetatable({ readers = {}, changing = changing }, All) end
 
 return follows

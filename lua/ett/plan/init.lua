@@ -98,7 +98,6 @@ function plan.new(given, model, cluster)
   return clean
 end
 
---- Devices of a clean plan.
 function plan.devices(p) return p.pp * p.tp * p.cp * p.dp end
 
 --- Tokens of one step over all replicas.

@@ -56,7 +56,6 @@ rules.has_shared_experts = remembered(function(model)
   return false
 end)
 
---- Whether a model has scan layers (ett.model.mixers).
 local function has_scans(hyper)
   local scans = { mamba = true, mamba2 = true, linear_attention = true, lightning_attention = true,
     short_convolution = true }
@@ -217,7 +216,6 @@ local function micro_batches_of(p)
   return p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
 end
 
---- Batch sizes.
 local function batches(p, add)
   if not p.global_batch then return end
   local unit = p.dp * p.micro_batch
@@ -265,7 +263,6 @@ function rules.launches(p)
   return stack.launch_seconds > 0 and not stack.graphs
 end
 
---- overlap_tensor and the stack.
 local function tensor_overlap(p, add)
   if p.overlap_tensor and not rules.overlaps_tensor(p) then
     add("overlap_tensor is not supported by the stack '%s'", p.stack)
@@ -343,7 +340,6 @@ local function recomputation(p, add)
   end
 end
 
---- Frozen weights.
 local function freezing(p, add, context)
   local model = context.model
   if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
@@ -371,7 +367,6 @@ local function freezing(p, add, context)
   end
 end
 
---- ZeRO shards.
 local function shards(p, add)
   if not p.shard then return end
   local data = p.dp * p.cp
@@ -411,7 +406,6 @@ local function cluster_parts(p, add, context)
   end
 end
 
---- The cluster: number of devices.
 local function cluster_size(p, add, context)
   local cluster = context.cluster
   if not cluster then return end

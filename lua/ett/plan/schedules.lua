@@ -16,10 +16,8 @@ local fields = { name = "string?", summary = "string?", source = "string?", chun
   exact_chunks = "boolean?", ways = "count?", pairs = "boolean?", slice = "function?", activations = "function?",
   refuse = "function?", order = "function?" }
 
---- Names of all schedules found.
 function schedules.names() return find.names(folder) end
 
---- Whether a schedule of that name exists.
 function schedules.exists(name) return schedules.built_in[name] or find.path(folder, name) ~= nil end
 
 --- Calls fn(...). Errors are attributed to the schedule: `label` is put in front (nil: a built-in schedule).
@@ -28,10 +26,8 @@ function schedules.call(label, fn, ...)
   return error_module.wrap(label, fn, ...)
 end
 
--- Properties of the built-in schedules.
 local built_in = { gpipe = { chunks = 1 }, ["1f1b"] = { chunks = 1, pairs = true }, interleaved = { pairs = true } }
 
---- Calls a function of a schedule file.
 local function call_own(fn, ...)
   local ok, value = pcall(fn, ...)
   if ok then return value end

@@ -135,7 +135,6 @@ local function about(seconds)
   return ((value >= 100 and "%.0f %s" or "%.3g %s"):format(value, unit))
 end
 
---- Variation, energy, goodput and run.
 local function outlook_rows(rows, e)
   if e.varied_p50_seconds then
     rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
@@ -160,7 +159,6 @@ local function outlook_rows(rows, e)
   end
 end
 
---- The parts of the fullest device's memory.
 local function memory_rows(e)
   local rows = { { ("memory of stage %d"):format(e.fullest_stage), "GB", "%", "from" } }
   for _, line in ipairs(e.memory) do

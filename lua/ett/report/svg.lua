@@ -37,7 +37,6 @@ svg.escape = escape
 
 local function finite(value) return value == value and math.abs(value) ~= math.huge end
 
---- Short text of a tick.
 local function tick_text(value)
   if value == 0 then return "0" end
   local size = math.abs(value)
@@ -137,7 +136,6 @@ local function draw_grid(g)
   end
 end
 
---- Draws stacked areas.
 local function draw_areas(g)
   local base = {}
   for i, area in ipairs(g.chart.areas or {}) do
@@ -155,7 +153,6 @@ local function draw_areas(g)
   end
 end
 
---- Draws lines.
 local function draw_series(g)
   for i, series in ipairs(g.chart.series or {}) do
     local color, scale = series.color or svg.colors[(i - 1) % #svg.colors + 1], series.right and g.y2 or g.y
@@ -231,7 +228,6 @@ local function draw_legend(g)
   end
 end
 
---- The chart as one SVG document.
 function svg.chart(chart)
   local out = {}
   local width, height = chart.width or usual_width, chart.height or usual_height

@@ -110,7 +110,6 @@ function tables.lines(rows, align, indent, columns)
   return lines
 end
 
---- The same as one text.
 function tables.text(rows, align, indent) return table.concat(tables.lines(rows, align, indent), "\n") end
 
 local function csv_cell(value)

@@ -73,7 +73,6 @@ local function offer_best(self, row)
   return true
 end
 
---- The keeper of a setting's rows.
 local function of(self, setting)
   if not self.groups then return self end
   local own = self.groups[setting]
@@ -84,7 +83,6 @@ local function of(self, setting)
   return own
 end
 
---- The kept rows, sorted.
 function Keeper:all()
   if not self.groups then return self.rows end
   local rows = {}

@@ -29,7 +29,6 @@ objective.list = {
   memory_bytes = { memory = true },
 }
 
---- The names of the objectives, sorted.
 function objective.names() return schema.keys(objective.list) end
 
 --- The objective with a name; raises if it is unknown.

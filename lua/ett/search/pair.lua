@@ -88,7 +88,6 @@ function pair.new(a, b)
   return self
 end
 
---- The comparison as text.
 function pair.text(c)
   local columns = require("ett.report.table").lines
   local rows, lines = { { "", "A", "B", "B - A", "" } }, {}

@@ -64,7 +64,6 @@ local function places(given)
   return clusters, devices
 end
 
---- The checked arguments.
 local function checked(given)
   given = schema.check(given, argument_fields, "ett.search", "argument")
   local clusters, devices = places(given)

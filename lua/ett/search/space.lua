@@ -85,27 +85,11 @@ local function checked(given)
     local list = given.vary[name]
     if list == "all" then list = values_module.all(name, given, structural) end
     if list == values_module.default then goto next end
-    if type(list) ~= "table" or #list == 0 then
-      error_module.raise("plan", "search: vary: field '%s' must be a non-empty list of values, got %s", name,
-        schema.describe(list))
-    end
+    local clean = values_module.checked("search: vary", name, list, structural)
     if given.plan[name] ~= nil then
       error_module.raise("usage", "search: field '%s' is both fixed and varied", name)
     end
-    if not structural[name] or fields.schema[name] then
-      if not fields.schema[name] then
-        local known = schema.keys(fields.schema)
-        known[#known + 1], known[#known + 2] = "devices", "cluster"
-        error_module.raise("plan", "search: vary: unknown field '%s'%s", name,
-          error_module.suggestion(name, known))
-      end
-      lists[name] = {}
-      for i, value in ipairs(list) do
-        lists[name][i] = schema.check({ [name] = value }, { [name] = fields.schema[name] }, "search: vary",
-          "plan")[name]
-      end
-      first[name] = list[1]
-    end
+    if fields.schema[name] then lists[name], first[name] = clean, list[1] end
     ::next::
   end
   local base = schema.check(first, fields.schema, "search: plan", "plan")
@@ -266,7 +250,6 @@ local function add_part(self, opened, setting, p)
     overlap_tensor = p.overlap_tensor, overlap_all_to_all = p.overlap_all_to_all }
 end
 
---- Sets a field of a setting's plan.
 local function set(setting, name, value)
   if setting.p[name] == value then return end
   setting.p[name] = value
@@ -426,7 +409,6 @@ local function add_place(self, setting, grids, tp, cp, micro_batch, ep, etp)
   unit.places[#unit.places + 1] = { setting = setting, grids = grids }
 end
 
---- The units of one setting.
 local function add_setting(self, setting)
   local p = {} -- flat, because its fields are read a million times
   for name in pairs(fields.schema) do p[name] = setting.plan[name] end

@@ -23,6 +23,7 @@ local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
+local values_module = require "ett.search.values"
 
 local sweep = {}
 local Sweep = { __name = "ett.sweep" }
@@ -37,18 +38,8 @@ local argument_fields = { model = "model", plan = "table", cluster = "cluster", 
 
 --- Names of the swept fields, the outermost loop first.
 local function swept_names(over)
-  local names = {}
-  for _, name in ipairs(schema.keys(over)) do
-    if not fields.schema[name] then
-      error_module.raise("plan", "sweep: unknown field '%s'%s", name,
-        error_module.suggestion(name, schema.keys(fields.schema)))
-    end
-    if type(over[name]) ~= "table" or #over[name] == 0 then
-      error_module.raise("plan", "sweep: field '%s' must be a non-empty list of values, got %s", name,
-        schema.describe(over[name]))
-    end
-    names[#names + 1] = name
-  end
+  local names = schema.keys(over)
+  for _, name in ipairs(names) do values_module.checked("sweep", name, over[name]) end
   table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
   return names
 end
@@ -68,13 +59,8 @@ local function checked_plan(given, names, cluster)
   base.stack = base.stack or cluster.stack
   check_fields(base)
   for _, name in ipairs(names) do
-    local rule = { [name] = fields.schema[name] }
-    values[name] = {}
-    for i, value in ipairs(given.over[name]) do
-      local own = schema.check({ [name] = value }, rule, "sweep: plan", "plan")
-      values[name][i] = own[name]
-      check_fields(setmetatable(own, { __index = base }))
-    end
+    values[name] = values_module.checked("sweep: plan", name, given.over[name])
+    for _, value in ipairs(values[name]) do check_fields(setmetatable({ [name] = value }, { __index = base })) end
   end
   if not (base.micro_batches or base.global_batch) then
     error_module.raise("plan", "sweep: missing field 'micro_batches' (a positive integer), or 'global_batch'")
@@ -194,7 +180,6 @@ end
 
 local chunk = 1024 -- plans between two calls of `progress`
 
---- Evaluates all combinations.
 local function evaluate_all(run)
   for first = 1, run.combinations, chunk do
     local last = math.min(first + chunk - 1, run.combinations)

@@ -169,7 +169,6 @@ function text.effort(s)
     e.refused + e.forbidden > 0 and (", %s refused"):format(count_text(e.refused + e.forbidden)) or "")
 end
 
---- The result as text.
 function text.result(s, options)
   options = options or {}
   local width, lines = options.width or 100, {}

@@ -71,12 +71,27 @@ function values.all(name, given, searched)
     if not of[other[1]] and (other.one_of or other[2] == "boolean") then known[#known + 1] = other[1] end
   end
   table.sort(known)
-  if not field and not searched[name] then
-    error_module.raise("plan", "search: vary: unknown field '%s'%s", name,
-      error_module.suggestion(name, schema.keys(fields.schema)))
-  end
+  if not field and not searched[name] then values.checked("search: vary", name, {}, searched) end
   error_module.raise("plan", "search: vary: '%s' has no list of all values; give some, such as %s=A,B,C. These have "
     .. "one: %s", name, name, table.concat(known, ", "))
+end
+
+--- The checked values of a varied field.
+---@param who string for messages
+---@param more table<string, any>? other fields that may vary; their values are not checked
+function values.checked(who, name, list, more)
+  if not fields.schema[name] and not (more and more[name]) then
+    local known = schema.keys(fields.schema)
+    for _, other in ipairs(schema.keys(more or {})) do known[#known + 1] = other end
+    error_module.raise("plan", "%s: unknown field '%s'%s", who, name, error_module.suggestion(name, known))
+  end
+  if type(list) ~= "table" or #list == 0 then
+    error_module.raise("plan", "%s: field '%s' must be a non-empty list of values, got %s", who, name,
+      schema.describe(list))
+  end
+  local rule, clean = { [name] = fields.schema[name] or "any" }, {}
+  for i, value in ipairs(list) do clean[i] = schema.check({ [name] = value }, rule, who, "plan")[name] end
+  return clean
 end
 
 return values

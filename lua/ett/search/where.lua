@@ -110,19 +110,15 @@ function Where:mask(p, setting, axes)
     if self.masks[key] then return self.masks[key] end
   end
   local bytes = {}
-  for _, recompute in ipairs(axes.recompute) do
-    for _, zero in ipairs(axes.zero) do
-      for _, parameters in ipairs(axes.overlap_parameters) do
-        for _, gradients in ipairs(axes.overlap_gradients) do
-          for _, sends in ipairs(axes.overlap_sends) do
-            seen.recompute, seen.zero, seen.overlap_parameters = recompute, zero, parameters
-            seen.overlap_gradients, seen.overlap_sends = gradients, sends
-            bytes[#bytes + 1] = passes(self, seen) and "\1" or "\0"
-          end
-        end
-      end
+  local function walk(depth)
+    local axis = space.walked[depth]
+    if not axis then bytes[#bytes + 1] = passes(self, seen) and "\1" or "\0" end
+    for _, value in ipairs(axis and axes[axis[1]] or {}) do
+      seen[axis[1]] = value
+      walk(depth + 1)
     end
   end
+  walk(1)
   local mask = table.concat(bytes)
   if key then self.masks[key] = mask end
   return mask

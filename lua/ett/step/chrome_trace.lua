@@ -70,7 +70,6 @@ local function shape_text(shape)
   return #keys > 0 and table.concat(keys, " ") or nil
 end
 
---- Adds one kernel.
 local function kernel(state, stage, part, start, seconds)
   local stream = state.streams[part.lane or part.resource]
   local args = { device = stage - 1, stream = stream, Pass = part.pass, Link = part.link,

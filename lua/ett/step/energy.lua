@@ -28,7 +28,6 @@ function energy.of_device(device)
   return power
 end
 
---- Watts of a run of an operator.
 local function watts_of(power, device, o, dtype, pass, seconds)
   local op, peak = o.operator, device_module.peak(device, dtype)
   local u = peak and op.flops(o.shape, pass) / seconds / peak or 0

@@ -122,7 +122,6 @@ local function operation_of(state, item, key, role, parameters, gradient)
   }
 end
 
---- Parameters of an item's operator.
 local function parameters_of(op, s, p)
   if not op.parameters then return 0 end
   if not (s.tied and p.pp > 1) then return op.parameters(s) end

@@ -46,7 +46,6 @@ end
 
 local function peak(p) return function(part) return require("ett.profile.device").peak(part.device, p.dtype) end end
 
---- Average peak FLOP/s of a device.
 function parts.peak(cluster, p, devices)
   if not cluster.parts then return peak(p)(cluster) end
   return mean(cluster, counts_of(cluster, devices), devices, peak(p))

@@ -277,7 +277,6 @@ local function names_of(layers)
   return names
 end
 
---- The parts of an unpaired unit.
 local function plain_parts(state, unit, slice)
   local plain = unit.work .. " " .. state.on.names[slice]
   state.plain[plain] = state.plain[plain] or parts_of(state.e, state.on.lowered, state.on.layers[slice], unit.work)

@@ -364,7 +364,6 @@ function collective.size_groups(view)
   end
 end
 
---- The sequences of a group's members.
 function collective.lists(group)
   local lists = {}
   for i, member in ipairs(group.members) do lists[i] = member.list end

@@ -13,7 +13,6 @@ local fields = {
   args = "list?", differs = "string?", options = "list?", compute = "function", table = "function?",
 }
 
---- Names of all metrics, sorted.
 function metrics.names() return find.names(kind) end
 
 --- Whether a metric of that name exists, or a file of that path.

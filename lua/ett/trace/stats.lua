@@ -44,7 +44,6 @@ function stats.deviation(list)
   return math.sqrt(sum / (#list - 1))
 end
 
---- A sorted copy.
 function stats.sorted(list)
   local sorted = #list > 64 and bulk.sorted(list)
   if sorted then return sorted end
@@ -65,7 +64,6 @@ function stats.median(list)
   return median(stats.sorted(list), true) or json.null
 end
 
---- Sorted keys of a table.
 function stats.keys(t)
   local keys = {}
   for key in pairs(t) do keys[#keys + 1] = key end
@@ -87,7 +85,6 @@ function stats.columns(selection, fields)
   return out
 end
 
---- Adds to a counter table.
 function stats.count(t, key, amount) t[key] = (t[key] or 0) + (amount or 1) end
 
 return stats

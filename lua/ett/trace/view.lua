@@ -59,13 +59,8 @@ function trace_view.open(path, options)
   return view
 end
 
---- A view of an open trace (closing the view does not close the trace).
-function trace_view.over(trace, options)
-  return setmetatable({ path = "", options = options or {}, trace = trace, borrowed = true, cache = {} }, View)
-end
-
 function View:close()
-  if self.trace and not self.borrowed then self.trace:close() end
+  if self.trace then self.trace:close() end
   self.trace = nil
 end
 View.__close = View.close
@@ -181,7 +176,6 @@ function View:device_rows()
   end)
 end
 
---- The processes of the trace (ett.trace.processes).
 function View:processes()
   return cached(self, "processes", function() return processes.list(self) end)
 end
@@ -326,7 +320,6 @@ end
 
 -- Lanes ------------------------------------------------------------------------------
 
---- Names of kernels that are communication.
 function View:communication_names()
   return cached(self, "communication_names", function()
     return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end,
@@ -425,7 +418,6 @@ function View:tolerance()
   return math.floor((self.options.tolerance_us or 1000) * (self.trace.ticks_per_second // 1000000))
 end
 
---- Launch calls of the trace.
 function View:launch_calls()
   return cached(self, "launch_calls", function() return self:class_rows("runtime"):where{ ph = "X" } end)
 end

@@ -68,7 +68,6 @@ end
 
 local faulty = {} -- row without a model -> its tables
 
--- Fits one device's tables of a folder.
 local function fit_device(folder, path, gpu, opts, found)
   local options, show = { gpu = gpu }, require("ett.cli.progress").line(opts.quiet)
   if opts.fresh then options.cache = false end

@@ -189,7 +189,6 @@ end
 -- The default gap of --real, and the smallest allowed one: with 1e-300, searches took 10 to 17 s.
 local real_gap, least_real_gap = 0.005, 1e-6
 
---- The gap of a search.
 local function gap_of(opts)
   if not opts.real then return opts.gap end
   if opts.gap > 0 and opts.gap < least_real_gap then

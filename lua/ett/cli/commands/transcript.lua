@@ -41,7 +41,6 @@ local function read_cases(path)
   return cases
 end
 
--- The lines of a text.
 local function lines_of(text)
   local lines = {}
   for line in (text:find "\n$" and text or text .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end

@@ -83,10 +83,8 @@ local function decoded(reader, path)
   return value
 end
 
---- Reads a configuration file; raises on errors.
 function reference.read(path) return decoded("ett.yaml", path) end
 
---- Reads a JSON file.
 function reference.read_json(path) return decoded("ett.json", path) end
 
 --- Checks a decoded configuration and reports all violations at once. Returns a copy whose `plan` holds the fields of

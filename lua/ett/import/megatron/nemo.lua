@@ -88,23 +88,20 @@ local special = {
     local rms = tostring(value):lower():match "rms"
     return { { "normalization", rms and "RMSNorm" or "LayerNorm" } }
   end,
-  bias = function(value) return value == false and { { "disable-bias-linear" } } or {} end,
-  add_bias_linear = function(value) return value == false and { { "disable-bias-linear" } } or {} end,
   num_query_groups = function(value)
     return { { "group-query-attention" }, { "num-query-groups", tostring(value) } }
   end,
   gated_linear_unit = function(value) return value == true and { { "swiglu" } } or {} end,
   mixed_precision = function(value) return tostring(value):match "fp16" and { { "fp16" } } or { { "bf16" } } end,
-  grad_reduce_in_fp32 = function(value) return value == false and { { "grad-reduce-in-bf16" } } or {} end,
-  share_embeddings_and_output_weights = function(value)
-    return value == false and { { "untie-embeddings-and-output-weights" } } or {}
-  end,
-  gradient_accumulation_fusion = function(value)
-    return value == false and { { "no-gradient-accumulation-fusion" } } or {}
-  end,
-  overlap_p2p_comm = function(value) return value == false and { { "no-overlap-p2p-communication" } } or {} end,
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
+
+for key, flag in pairs { bias = "disable-bias-linear", add_bias_linear = "disable-bias-linear",
+  grad_reduce_in_fp32 = "grad-reduce-in-bf16", overlap_p2p_comm = "no-overlap-p2p-communication",
+  share_embeddings_and_output_weights = "untie-embeddings-and-output-weights",
+  gradient_accumulation_fusion = "no-gradient-accumulation-fusion" } do
+  special[key] = function(value) return value == false and { { flag } } or {} end
+end
 
 -- Functions of NeMo's references: ${multiply:4, ${.hidden_size}}.
 local functions = { multiply = function(a, b) return a * b end, divide_floor = function(a, b) return a // b end,

@@ -275,7 +275,6 @@ function Reader:block(text)
   return true
 end
 
---- A word of an active command.
 function Reader:word(token, text, start)
   local name, value
   if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end

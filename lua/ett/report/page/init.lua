@@ -51,7 +51,6 @@ function page.json(value) return (json.encode(value):gsub("<", "\\u003c")) end
 
 local escapes = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }
 
---- The page as text.
 function Page:text()
   local offsets = { 0 }
   for i, blob in ipairs(self.blobs) do offsets[i + 1] = offsets[i] + #blob end

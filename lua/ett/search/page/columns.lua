@@ -47,7 +47,6 @@ local function permuted(codes, order)
   return list
 end
 
---- The order of rows by their codes.
 local function order_of(fields, count)
   local keys, scale = {}, 1
   for i = 1, count do keys[i] = 0 end

@@ -37,8 +37,7 @@ end
 
 --- The plan of a row: the best plan, overridden by the row's fields.
 local function plan_of(best, row, names)
-  local plan = {}
-  for key, value in pairs(best) do plan[key] = value end
+  local plan = require "ett.base.merged"(best)
   for _, name in ipairs(names) do
     if name ~= "cluster" and name ~= "devices" and name ~= "micro_batches" then plan[name] = row[name] end
   end
@@ -143,7 +142,7 @@ function page.new(s, model)
     scripts = { "charts", "points", host.root .. "/lua/ett/search/page/page.js" } }
   local data = p.data
   data.objectives, data.plans, data.cut, data.first_rule = json.array(s.objectives), s.plans, s.cut, s.first_rule
-  data.told_apart, data.part_names = s.told_apart, json.array(explain.part_order)
+  data.part_names = json.array(explain.part_order)
   local order
   data.columns, order = columns.pack(p, rows, names, measures_of(first or {}, names))
   local place = {}

@@ -55,7 +55,6 @@ local function waits_of(view)
   return waits, groups
 end
 
---- The label of a collective.
 local function collective_label(t, cache, each)
   local label = cache[each]
   if not label then
@@ -149,7 +148,6 @@ local function add_device(t, view, lane, origin, waits)
   if #marks > 0 then add(t, "marked ranges", marks, plain_labels(t, view, marks), origin, {}) end
 end
 
---- The host threads of a process.
 local function add_threads(t, view, process, origin)
   local rows = view:events_needed():events { file = process.files,
     class = { "cpu_op", "annotation", "runtime", "python", "overhead", "host", "communication" } }
