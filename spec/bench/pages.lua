@@ -78,7 +78,7 @@ local function write_trace_page(path, target)
   local metrics = require "ett.trace.metrics"
   local args = metrics.args(metrics.load_all(metrics.names()))
   local view <close> = assert(require("ett.trace.view").open(path, { args = args }))
-  require("ett.trace.html").write(view, target)
+  require("ett.trace.html").page(view):write(target)
 end
 
 local function trace_rows(add, what, path, folder)
@@ -98,7 +98,7 @@ local function step_rows(add, folder)
   local what = { model = require("ett.model").new("llama", { layers = 128, hidden = 12288, heads = 96, vocab = 32000 }),
     plan = { pp = 64, tp = 8, dp = 2, micro_batches = 512, seq = 4096 }, cluster = "dgx_h100", units = true }
   local page = folder .. "/step.html"
-  require("ett.step.page").write(estimate.new(what), what, page)
+  require("ett.step.page").new(estimate.new(what), what):write(page)
   add("step of 64 stages x 512 micro-batches, MB", size_of(page) / 1e6, 5)
   local ready, zoom = open(page, zooms)
   add("step, ready s", ready / 1e3, 2)
@@ -143,7 +143,7 @@ local function search_rows(add, folder)
   local real = require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 4,
     plan = { seq = 2048, global_batch = 8 } }
   local page = folder .. "/search.html"
-  require("ett.search.page").write(million(real), model, page)
+  require("ett.search.page").new(million(real), model):write(page)
   add("search of a million plans, MB", size_of(page) / 1e6, 8)
   local ready, hover = open(page, [=[const box = points.canvas.getBoundingClientRect(), begun = performance.now();
     const i = points.frontPoints[0];

@@ -28,7 +28,7 @@ describe("the page of a search in a browser", function()
     for _, row in ipairs(s.rows) do with_tp1 = with_tp1 + (row.tp == 1 and 1 or 0) end
     folder.within(function(place)
       local file = place .. "/search.html"
-      require("ett.search.page").write(s, model, file)
+      require("ett.search.page").new(s, model):write(file)
       local results, said = browser.drive(file, {
         { ready = 60 }, { script = "return document.body.innerText" },
         { script = "return [points.frontPoints.length, points.shown, picked.length]" },

@@ -18,7 +18,7 @@ describe("the page of a step in a browser", function()
     local e = estimate.new(what)
     folder.within(function(place)
       local file = place .. "/step.html"
-      require("ett.step.page").write(e, what, file)
+      require("ett.step.page").new(e, what):write(file)
       local results, said = browser.drive(file, {
         { ready = 60 }, { script = "return document.body.innerText" },
         { async = [=[const g = view.spec.groups[1]; g.open = true; view.lay();

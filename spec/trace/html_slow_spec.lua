@@ -8,7 +8,7 @@ local metrics = require "ett.trace.metrics"
 
 local function write(path, target)
   local view <close> = assert(trace_view.open(path, { args = metrics.args(metrics.load_all(metrics.names())) }))
-  require("ett.trace.html").write(view, target)
+  require("ett.trace.html").page(view):write(target)
 end
 
 describe("the HTML page", function()

@@ -85,7 +85,6 @@ local function answer(name, text)
 end
 
 --- Calls a function by name. Never raises.
----@param name string
 ---@param text string a JSON object
 ---@return string { "value": … } or { "error": { "kind", "message" } }
 return function(name, text)

@@ -14,7 +14,6 @@ function commands.path(name)
 end
 
 --- Sorted names of all commands.
----@return string[]
 function commands.names()
   local names = {}
   for entry in require("lfs").dir(folder) do
@@ -31,7 +30,6 @@ function commands.load(name)
 end
 
 --- Every command that `ett --help` lists.
----@return table[]
 function commands.all()
   local list = {}
   for _, name in ipairs(commands.names()) do

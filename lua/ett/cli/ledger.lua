@@ -50,7 +50,6 @@ function front.lines()
 end
 
 --- Lines of memory in GB, and whether the total fits in `limit` bytes.
----@param out function
 ---@param memory table<string, number> bytes of weights, gradients, optimizer, activations, total
 ---@param name string name of the limit
 ---@param width integer of the first column

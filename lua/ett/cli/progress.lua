@@ -10,7 +10,6 @@ local progress = {}
 local function nothing() end
 
 --- A function that shows a text; it does nothing if standard error is not a terminal.
----@param quiet boolean?
 ---@return fun(text: string?, ...: any)
 function progress.line(quiet)
   if quiet or not host.error_terminal then return nothing end

@@ -58,7 +58,6 @@ local function help_lines(declared)
 end
 
 --- The comment at the start of a file, without dashes, for `--help`.
----@return string
 function script.header(path)
   local lines = {}
   for line in io.lines(path) do
@@ -165,8 +164,6 @@ local function absolute(path)
 end
 
 --- Runs a script file with the words of the command line; returns the exit status.
----@param path string
----@param words string[]
 ---@param opts { json: boolean?, quiet: boolean?, help: boolean? }
 function script.run(path, words, opts)
   local name = path:match("([^/]+)$") or path

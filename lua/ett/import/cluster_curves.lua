@@ -190,8 +190,7 @@ function cluster_curves.add(name, run, given)
       run.kind, run.ranks)
   end
   cluster_module.check(wanted, find.label(path))
-  local text, why = require("ett.io").read(path, 1 << 20)
-  if not text then error(error_module.from(why), 0) end
+  local text = error_module.must(require("ett.io").read(path, 1 << 20))
   local new = edited(text, run, place)
   local fine = new and folder.within(function(temporary)
     local copy = folder.write(temporary .. "/" .. find.label(path):match "[^/]+$", new)

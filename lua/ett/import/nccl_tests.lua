@@ -145,13 +145,11 @@ local function curve_of(found, kind, ranks, place)
 end
 
 --- Reads one run. Raises if the file is not the output of a single test.
----@param path string
 ---@param given { kind: string?, ranks: integer?, in_place: boolean? }? overrides missing or wrong values of the file
 ---@return { kind: string, ranks: integer, hosts: integer?, device: string?, curve: number[], rows: integer }
 function nccl_tests.read(path, given)
   given = given or {}
-  local text, why = require("ett.io").read(path, most_bytes)
-  if not text then error(error_module.from(why), 0) end
+  local text = error_module.must(require("ett.io").read(path, most_bytes))
   local found = { path = path, rank = {}, host = {}, ranks = 0, rows = {} }
   local number = 0
   for line in text:gmatch "([^\n]*)\n?" do

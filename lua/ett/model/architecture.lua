@@ -154,7 +154,6 @@ end
 
 --- Builds a model of an architecture, found by name or given as a function. Raises on wrong hyper-parameters.
 ---@param source string|function
----@param hyper table
 ---@return table model { name, architecture, hyper, layers, notes }
 function architecture.new(source, hyper)
   local loaded = load_source(source)

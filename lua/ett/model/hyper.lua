@@ -115,7 +115,6 @@ local function set_latent(h, label)
 end
 
 --- A checked copy of hyper-parameters, with kv_heads, head_dim and gated_mlp filled in. Raises on contradictions.
----@param given table
 ---@param own table? rules of the architecture's own fields
 ---@param label string for messages
 function hyper.check(given, own, label)

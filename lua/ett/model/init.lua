@@ -46,8 +46,7 @@ end
 --- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
 local function read_configuration(path)
   if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
-  local config, err = require("ett.json").read(path, 16 << 20)
-  if config == nil then error(error_module.from(err), 0) end
+  local config = error_module.must(require("ett.json").read(path, 16 << 20))
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
   return find.load("lua/ett/import", "huggingface").hyper(config, path)
 end
@@ -110,8 +109,6 @@ end
 
 --- A model from a Hugging Face config.json or its folder; `given` overrides its hyper-parameters. model.notes lists the
 --- ignored settings.
----@param path string
----@param given table?
 function model.huggingface(path, given)
   schema.argument(path, "string", "ett.model.huggingface", "path")
   local name, hyper, notes, kind = read_configuration(path)

@@ -17,7 +17,6 @@ local function checked(value, path)
 end
 
 --- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.
----@param name string
 ---@return table?, string[]
 function presets.find(name)
   local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
@@ -27,7 +26,6 @@ function presets.find(name)
 end
 
 --- The preset of a file; nil if the file holds an architecture.
----@param path string
 function presets.of_file(path)
   local value = find.load_file(path)
   if type(value) ~= "table" or value.architecture == nil then return nil end
@@ -38,7 +36,6 @@ local by_repository, generation
 
 --- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. All preset files
 --- are read at the first call.
----@param repository string
 function presets.of_repository(repository)
   local wanted = repository:lower()
   if not wanted:match "^[%w%-_%.]+/[%w%-_%.]+$" then return nil end

@@ -232,10 +232,8 @@ end
 local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
 
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
----@param given table
 ---@param p table the clean plan
 ---@param stack string name of the stack in use
----@return string[]
 function fields.left_open(given, p, stack)
   local found = {}
   for _, field in ipairs(fields.list) do

@@ -56,7 +56,6 @@ end
 plan.check_fields = check_fields
 
 --- All violations of a plan as a list of messages (empty: valid), and the clean plan.
----@param given table
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
 function plan.violations(given, model, cluster)
@@ -108,8 +107,6 @@ end
 
 --- Layers per stage as DeepSpeed splits a GPT-NeoX model: evenly over its list of modules. Two modules precede the
 --- layers (embedding, a cast) and three follow them (a cast, the norm, the head). The first stages take the remainder.
----@param layers integer
----@param pp integer
 ---@return integer[] split
 function plan.deepspeed_split(layers, pp)
   layers = schema.argument(layers, "count", "ett.plan.deepspeed_split", "layers")

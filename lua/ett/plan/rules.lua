@@ -256,7 +256,6 @@ function rules.overlaps_tensor(p)
 end
 
 --- Whether a plan's stack states what launching kernels costs.
----@param p table
 function rules.launches(p)
   if not (p.stack and stacks.exists(p.stack)) then return false end
   local stack = stacks.get(p.stack)
@@ -453,7 +452,6 @@ function rules.broken(p, model, cluster, known)
 end
 
 --- The same rules in the same order, each as a function of a plan that returns its first message, or nil.
----@return function[]
 function rules.functions(model, cluster, known)
   local context, list = context_of(model, cluster, known), {}
   local function add(rule)

@@ -82,7 +82,6 @@ local function add_words(rows, title, words)
 end
 
 --- A table of the stages: equal neighbours share a row, columns of zeros are left out.
----@param heading string
 ---@param shown { [1]: string, [2]: fun(stage: table): number }[] column, its value
 ---@param text fun(value: number): string
 local function stage_rows(e, heading, shown, text)

@@ -126,7 +126,6 @@ end
 
 --- A value as JSON, or with opts.csv its tables as CSV.
 ---@param opts { csv: boolean?, table: string? }
----@param value any
 ---@param main string? the table that --csv prints without --table
 ---@return string text with a newline at its end
 function output.text(opts, value, main)

@@ -120,7 +120,6 @@ local function csv_cell(value)
 end
 
 --- Rows of values as CSV (RFC 4180): floats with 17 digits, texts quoted where they must be. An empty cell is "".
----@param rows any[][]
 ---@return string text without a newline at its end
 function tables.csv(rows)
   local lines = {}

@@ -57,7 +57,6 @@ local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_seco
 
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
----@param b table
 ---@return table { a, b = estimates, fields = differing plan fields, totals, lines sorted by their difference }
 function pair.new(a, b)
   local x, y = estimate.new(a), estimate.new(b)

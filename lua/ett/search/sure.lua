@@ -57,7 +57,6 @@ function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 --- The probability of each plan in a list to be the best.
 ---@param plans table[] { value = smaller is better, parts, whole, program, place = index of its device, spread = its
 --- device's error, if devices differ }
----@return number[]
 function sure.best(plans, draws)
   local numbers, spread_of, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
   for _, plan in ipairs(plans) do spread_of[plan.place] = plan.spread end

@@ -185,7 +185,6 @@ end
 
 --- Writes step.RANK.et for every rank, and comm_groups.json: the ranks of each process group.
 ---@param e table an estimate made with units = true
----@param folder string
 function chakra.write(e, folder)
   local t = timeline.of(e)
   check(e, t)

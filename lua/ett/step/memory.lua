@@ -21,7 +21,6 @@ memory.kinds = {
 }
 
 --- The lines of one stage of an estimate, without lines of zero bytes.
----@param stage table
 ---@param stack table the software (ett.operator.stack)
 ---@return table[] { { name, field, bytes, source }, … }
 function memory.lines(stage, stack)

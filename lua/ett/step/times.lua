@@ -109,8 +109,6 @@ end
 
 --- Seconds of one run of an operator.
 ---@param op table from ett.operator
----@param shape table
----@param dtype string
 ---@param pass string "forward", "backward" or "update"
 ---@param key string|false|nil times.shape_key, if the caller has it; false: the answer is not cached
 function Times:operator(op, shape, dtype, pass, key)
@@ -256,7 +254,6 @@ end
 ---@param kind string of a message, or "optimizer"
 ---@param amount number message: bytes; update: parameters
 ---@param where table|string message: topology; update: place of the stage, "first", "middle" or "last"
----@param element_bytes integer
 ---@param layers integer of an update
 ---@param parts integer? bits: participating parts of the cluster; 0: all
 function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts) -- luacheck: no unused args

@@ -3,6 +3,7 @@
 -- Projects nest their cards differently. Each value is searched under all its known names, at any
 -- depth; the shallowest wins, then the first in sorted order.
 local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 
 local card = {}
 
@@ -30,11 +31,7 @@ local least = { batch_size = 1, seq_len = 1, iterations = 1, num_params = 1, dev
 
 local function depth_first(tree, wanted, depth, best)
   if type(tree) ~= "table" or depth > 12 then return best end
-  local keys = {}
-  for key in pairs(tree) do
-    if type(key) == "string" then keys[#keys + 1] = key end
-  end
-  table.sort(keys)
+  local keys = schema.keys(tree)
   for _, key in ipairs(keys) do
     local value = tree[key]
     if key:lower() == wanted and (type(value) == "number" or type(value) == "string")

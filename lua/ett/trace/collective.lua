@@ -274,7 +274,6 @@ local function tpu_collectives(lane, rows)
 end
 
 --- Collectives of a lane that start in its window, by kind and group: without sizes, so that there are few sorts.
----@return ett.Collectives
 function collective.kinds_of_lane(lane)
   if lane.tpu then return lane:collectives() end
   local found = gpu_kinds(lane, (lane:launches "comm"))
@@ -283,7 +282,6 @@ function collective.kinds_of_lane(lane)
 end
 
 --- Collectives of a lane that start in its window.
----@return ett.Collectives
 function collective.of_lane(lane)
   local rows = lane.tpu and lane:rows("comm"):sort("ts") or lane:launches "comm"
   local list, described

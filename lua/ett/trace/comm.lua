@@ -22,7 +22,7 @@ comm.args = { "hlo_category", "long_name" }
 
 local libraries
 
-local library_fields = { name = "string", summary = "string?", source = "string?", patterns = "list", kinds = "list?",
+local library_fields = { name = "string?", summary = "string?", source = "string?", patterns = "list", kinds = "list?",
   except = "list?", dimension = "string?" }
 
 local function checked(library, label)
@@ -48,7 +48,9 @@ function comm.libraries()
   if libraries then return libraries end
   libraries = {}
   for _, entry in ipairs(find.list "lua/ett/trace/communication") do
-    libraries[#libraries + 1] = checked(find.load_file(entry.path), entry.path)
+    local library = checked(find.load_file(entry.path), entry.path)
+    library.name = library.name or entry.name
+    libraries[#libraries + 1] = library
   end
   return libraries
 end
@@ -127,7 +129,6 @@ local words = {
 
 --- The kind of a collective from any text that names it ("_allgather_base", "nccl:all_to_all",
 --- "ncclDevKernel_AllReduce_Sum_f16_RING_LL(...)", "all-reduce"), or nil.
----@param text string?
 function comm.kind_of(text)
   if type(text) ~= "string" then return nil end
   local plain = text:lower():gsub("[^%w]", "")
@@ -245,10 +246,8 @@ function comm.replica_group_size(text)
 end
 
 --- Message size S of nccl-tests, in bytes, or nil if the elements or dtype are unknown.
----@param kind string
 ---@param elements_in number? elements that one rank sends
 ---@param elements_out number? elements that one rank receives
----@param dtype string?
 ---@param n integer? ranks of the group
 function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   local size = comm.dtype_bytes(dtype)

@@ -71,7 +71,4 @@ function html.page(view, more, predicted)
   return page
 end
 
---- Writes the page, and makes its folder; raises if it cannot.
-function html.write(view, path) html.page(view):write(path) end
-
 return html

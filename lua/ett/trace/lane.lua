@@ -184,7 +184,6 @@ function Lane:kinds()
 end
 
 --- Collectives that start in the window (ett.trace.collective).
----@return ett.Collectives
 function Lane:collectives()
   local found = cached(self, "collectives", function()
     local all = collective.of_lane(self)

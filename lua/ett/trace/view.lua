@@ -97,7 +97,6 @@ end
 
 --- Rows of some classes whose names pass a test, cached by key.
 ---@param key string name under which the selection is cached
----@param classes string[]
 ---@param test function of the name
 function View:named_rows(key, classes, test)
   return cached(self, "named_" .. key, function()

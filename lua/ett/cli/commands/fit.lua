@@ -19,8 +19,7 @@ local function models(profile, each)
     local entries = profile.pools[key]
     local seen = {}
     for _, entry in ipairs(entries) do
-      local file, err = require("ett.profile.samples").read(entry)
-      if not file then error(err, 0) end
+      local file = error_module.must(require("ett.profile.samples").read(entry))
       for _, p in ipairs(file.passes) do seen[p.pass] = true end
     end
     for _, pass in ipairs(schema.keys(seen)) do

@@ -100,9 +100,8 @@ local function from_trace(opts, words)
   local lines, device = {}, nil
   for _, path in ipairs(expand(words, columns)) do
     local shape, source = shape_of(opts, config, path, columns)
-    local t, why = trace.open(path, { args = { "Input Dims" }, memory_bytes = require("ett.host").memory_limit })
-    if not t then error(error_module.from(why), 0) end
-    local held <close> = t
+    local held <close> = error_module.must(trace.open(path, { args = { "Input Dims" },
+      memory_bytes = require("ett.host").memory_limit }))
     error_module.wrap(path, samples.check_one_shape, held, config)
     local row, counts = error_module.wrap(path, samples.row, held, config, shape)
     device = device or samples.device_name(held)

@@ -98,7 +98,7 @@ return {
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
-    if opts.html then require("ett.search.page").write(s, model, opts.html) end
+    if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
     if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
     if opts.json then
       require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")

@@ -32,9 +32,7 @@ return {
       error_module.raise("usage", "show-example: no example '%s'%s; `ett list-examples` lists them", name,
         error_module.suggestion(name, names))
     end
-    local text, err = require("ett.io").read(path)
-    if not text then error(err, 0) end
-    io.write(text)
+    io.write(error_module.must(require("ett.io").read(path)))
     local folder = path:match "^(.*)/init%.lua$"
     if folder then io.stderr:write(("ett: note: it needs the files of its folder: cp -r '%s' .\n"):format(folder)) end
   end,

@@ -49,12 +49,10 @@ end
 --- A function that shows progress; nil if standard error is not a terminal.
 local function progress_line(quiet)
   if quiet or not require("ett.host").error_terminal then return nil end
-  local shown = false
+  local show = require("ett.cli.progress").line()
   return function(done, total)
-    if total <= 0 then return end
-    shown = done < total
-    io.stderr:write(("\rreading %3d %% of %.1f MB%s"):format(done * 100 // total, total / 1e6,
-      shown and "" or "\r\27[K"))
+    if done >= total then return show() end
+    show("reading %3d %% of %.1f MB", done * 100 // total, total / 1e6)
   end
 end
 
@@ -65,9 +63,7 @@ local function open(path, opts, chosen)
   local options = { args = require("ett.trace.metrics").args(chosen), window = parse_window(opts.window),
     progress = progress_line(opts.quiet) }
   for _, name in ipairs(view_options) do options[name] = opts[name] end
-  local view, why = require("ett.trace.view").open(path, options)
-  if not view then error(error_module.from(why), 0) end
-  return view
+  return error_module.must(require("ett.trace.view").open(path, options))
 end
 
 local function warn(view, opts)
@@ -361,7 +357,7 @@ local function run(opts, positional)
   local view <close> = open(paths[1], opts, needed)
   warn(view, opts)
   if opts.html then
-    require("ett.trace.html").write(view, opts.html)
+    require("ett.trace.html").page(view):write(opts.html)
     if not asked and not opts.all then
       if not opts.quiet then print(pretty.plain("wrote " .. opts.html)) end
       return 0

@@ -139,7 +139,6 @@ end
 
 --- A source of times in microseconds from recorded model calls. Keys: `model` for operators; `requested` and the number
 --- of elements for collectives.
----@param calls table[]
 ---@param label string the file's name, for messages
 function reference.timings(calls, label)
   if type(calls) ~= "table" or (next(calls) ~= nil and calls[1] == nil) then

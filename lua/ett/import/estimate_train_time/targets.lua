@@ -10,8 +10,7 @@ local fields = { "kernel_name", "columns_name", "targets" }
 --- Reads and checks a sampling configuration (YAML).
 ---@return table { kernel_name =, columns_name =, targets =, shapes = or nil }
 function targets.read(path)
-  local config, why = require("ett.yaml").read(path)
-  if not config then error(error_module.from(why), 0) end
+  local config = error_module.must(require("ett.yaml").read(path))
   for _, field in ipairs(fields) do
     if type(config) ~= "table" or config[field] == nil then
       error_module.raise("format", "%s: missing field '%s' of a sampling configuration", path, field)

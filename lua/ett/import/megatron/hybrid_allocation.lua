@@ -21,7 +21,6 @@ local function rounded(x)
   return math.floor(x + 0.5)
 end
 
----@param layers integer
 ---@param attention number share of attention layers
 ---@param mlp number share of MLP layers
 ---@return string letters M, * and -, one a layer

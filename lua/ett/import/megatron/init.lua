@@ -346,8 +346,7 @@ end
 
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, stack = of ett's own export }.
 local function read_flags(path)
-  local text, err = require("ett.io").read(path, 16 << 20)
-  if not text then error(error_module.from(err), 0) end
+  local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
     local list, name = nemo.flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = true, unknown = {} }
@@ -393,7 +392,6 @@ local function read(path, plan, hyper)
 end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.
----@param path string
 ---@param plan table? plan fields that override the file
 ---@param hyper table? hyper-parameters that override the file
 ---@return table { model =, architecture = name, plan = }

@@ -2,6 +2,7 @@
 --- its name, which is usually that of the flag.
 local error_module = require "ett.base.error"
 local null = require("ett.yaml").null
+local schema = require "ett.base.schema"
 
 local nemo = {}
 
@@ -51,10 +52,7 @@ local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
 
 --- Leaves of a configuration: { key =, value = }, sorted by path.
 local function leaves(config, into)
-  local keys = {}
-  for key in pairs(config) do keys[#keys + 1] = tostring(key) end
-  table.sort(keys)
-  for _, key in ipairs(keys) do
+  for _, key in ipairs(schema.keys(config)) do
     local value = config[key]
     if type(value) == "table" and value[1] == nil then
       if not skipped_sections[key] then leaves(value, into) end
@@ -143,11 +141,9 @@ local function model_name(config)
 end
 
 --- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
----@param path string
 ---@return table[] flags, string? name such as "gpt"
 function nemo.flags(path)
-  local config, err = require("ett.yaml").read(path)
-  if config == nil then error(error_module.from(err), 0) end
+  local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
   local list, distributed, sharded, strategy = {}, false, false, nil
   local function add(name, text) list[#list + 1] = { name = name, values = { text } } end

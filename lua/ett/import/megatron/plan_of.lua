@@ -205,8 +205,6 @@ end
 
 --- The plan, overridden by the given fields.
 ---@param args table of ett.import.megatron
----@param hyper table
----@param given table
 ---@param stack string|boolean|nil the stack that the file states; false: none; nil: Megatron-LM's
 return function(args, hyper, given, stack)
   local p = { tp = args:number("tensor-model-parallel-size", 1), pp = args:number("pipeline-model-parallel-size", 1),

@@ -306,7 +306,6 @@ local function words_of(tokens)
 end
 
 --- All flags in order: { name =, values = { text, … } }, and the conditions that count as true though they are unknown.
----@param text string
 ---@return table[] flags, string[] unknown
 function script.flags(text)
   local flags, current, owner = {}, nil, nil

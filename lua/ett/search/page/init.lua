@@ -1,7 +1,7 @@
 --- The page of a search: plans as points, filters, a heat map, the best plans side by side, a summary to print.
 --
 --   local s = search.new(given)
---   require("ett.search.page").write(s, given.model, "search.html")
+--   require("ett.search.page").new(s, given.model):write "search.html"
 local columns = require "ett.search.page.columns"
 local estimate = require "ett.step.estimate"
 local explain = require "ett.search.explain"
@@ -158,8 +158,5 @@ function page.new(s, model)
   end
   return p
 end
-
---- Writes the page and creates its folder; raises on failure.
-function page.write(s, model, path) page.new(s, model):write(path) end
 
 return page

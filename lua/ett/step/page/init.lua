@@ -1,7 +1,7 @@
 --- The page of a predicted step: pipeline, breakdown, memory over time, and the most effective changes.
 --
 --   local e = estimate.new(what)           -- with units = true
---   require("ett.step.page").write(e, what, "step.html")
+--   require("ett.step.page").new(e, what):write "step.html"
 local host = require "ett.host"
 local json = require "ett.json"
 local lanes = require "ett.report.page.lanes"
@@ -182,8 +182,5 @@ function page.new(e, what)
   if what then data.sensitivity = json.array(require("ett.step.page.sensitivity").of(e, what)) end
   return p
 end
-
---- Writes the page and creates its folder; raises on failure.
-function page.write(e, what, path) page.new(e, what):write(path) end
 
 return page

@@ -1,6 +1,5 @@
 --- DeepEP: expert dispatch and combine, which are all-to-alls.
 return {
-  name = "deepep",
   summary = "DeepEP dispatch and combine kernels",
   source = "https://github.com/deepseek-ai/DeepEP, csrc/kernels",
   patterns = { "deep_ep::", "internode::dispatch", "internode::combine", "intranode::dispatch", "intranode::combine",

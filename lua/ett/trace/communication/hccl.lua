@@ -1,6 +1,5 @@
 --- HCCL of Ascend, Gaudi and MTIA back ends.
 return {
-  name = "hccl",
   summary = "HCCL kernels",
   source = "https://www.hiascend.com/document (hcom_* operator names)",
   patterns = { "[hH][cC][cC][lL]", "^hcom_" },

@@ -1,6 +1,5 @@
 --- MSCCL++ kernels.
 return {
-  name = "mscclpp",
   summary = "MSCCL++ kernels",
   source = "https://github.com/microsoft/mscclpp, apps/nccl/src",
   patterns = { "mscclpp", "mscclppKernel", "executionKernel%f[^%w]" },

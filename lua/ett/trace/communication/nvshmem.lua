@@ -1,6 +1,5 @@
 --- NVSHMEM collectives and puts that run as kernels of their own.
 return {
-  name = "nvshmem",
   summary = "NVSHMEM kernels",
   source = "https://docs.nvidia.com/nvshmem",
   patterns = { "nvshmem" },

@@ -1,6 +1,5 @@
 --- AMD RCCL. Most of its kernels keep NCCL's names (found by nccl.lua); these are its own.
 return {
-  name = "rccl",
   summary = "AMD RCCL kernels",
   source = "https://github.com/ROCm/rccl",
   patterns = { "rccl", "mscclKernel" },

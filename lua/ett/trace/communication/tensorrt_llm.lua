@@ -1,6 +1,5 @@
 --- TensorRT-LLM and FlashInfer custom all-reduce, also fused with a norm.
 return {
-  name = "tensorrt_llm",
   summary = "TensorRT-LLM and FlashInfer custom all-reduce kernels",
   source = "https://github.com/NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels/customAllReduceKernels.cu",
   patterns = { "oneShotAllReduceKernel", "twoShotAllReduceKernel", "allreduce_fusion_kernel",

@@ -190,7 +190,6 @@ function kinds.text(o)
 end
 
 --- The operation of a host operator; nil if ett has no shape for it.
----@param name string
 ---@param dims_text string? "Input Dims"
 ---@param types_text string? "Input type"
 function kinds.of(name, dims_text, types_text)
