@@ -65,7 +65,7 @@ describe("the fields of a plan", function()
         plan = { seq = 512, micro_batches = 1 }, over = { flavour = { "plain", "salted" }, dp = { 1, 2 } } }
       assert.equal(4, #s.rows)
       assert.matches("flavour +of a spec %(default plain%)", require("ett.cli.fields").help {})
-      local key = require("ett.plan.fields").program_key
+      local function key(p) return require("ett.plan.fields").program_keys(p, {})(p) end
       assert.not_equal(key { flavour = "plain" }, key { flavour = "salted" })
       assert.equal(#own.list + 1, #require("ett.plan.fields").list)
     end)

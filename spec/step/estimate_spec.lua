@@ -449,7 +449,8 @@ describe("estimate", function()
       local p = {}
       for k, v in pairs(base) do p[k] = v end
       for k, v in pairs(more) do p[k] = v end
-      return require("ett.plan.fields").program_key(plan_module.new(p))
+      local whole = plan_module.new(p)
+      return require("ett.plan.fields").program_keys(whole, {})(whole)
     end
     assert.equal(key { pp = 2 }, key { pp = 4, dp = 8, schedule = "gpipe", recompute = "full", zero = 1 })
     assert.are_not.equal(key { pp = 2 }, key { pp = 2, tp = 4 })

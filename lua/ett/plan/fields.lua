@@ -269,22 +269,8 @@ for _, field in ipairs(fields.list) do
   if field.program then of_program[#of_program + 1] = { field[1], field.program ~= true and field.program } end
 end
 
---- Key of the step program, as text: plans with equal keys share a program.
----@param without string? a field to be ignored
-function fields.program_key(p, without)
-  local words = {}
-  for _, field in ipairs(of_program) do
-    local name, of = field[1], field[2]
-    if name ~= without then
-      local value = p[name]
-      if of then value = of(value, p) end
-      words[#words + 1] = tostring(value)
-    end
-  end
-  return table.concat(words, " ")
-end
-
---- The same as a function of a plan, for many plans that differ only in some fields.
+--- The key of the step program as a function of a plan, for many plans that differ only in some fields: plans with
+--- equal keys share a program.
 ---@param p table a plan with the other fields
 ---@param changing table<string, any> its keys are the fields that may differ
 ---@param without string? a field to be ignored

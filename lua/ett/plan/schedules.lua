@@ -4,6 +4,7 @@
 -- describes the result of `order`. Errors name the schedule's file and the line of `order`.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local follows = require "ett.plan.follows"
 local schema = require "ett.base.schema"
 
 local schedules = {}
@@ -109,7 +110,7 @@ local function entry_of(memo, name)
       error_module.raise("model", "%s: missing field 'order' (a function); without it a schedule has 'activations' and "
         .. "chunks = 1, and neither 'slice' nor 'ways'", path:match "[^/]+$")
     end
-    entry = { schedule = schedule, path = path, orders = {}, units = 0, reads = {} }
+    entry = { schedule = schedule, path = path, units = most_units }
     memo.loaded[name] = entry
   end
   return entry
@@ -118,11 +119,17 @@ end
 --- Declared properties of a schedule: chunks, exact_chunks, ways, pairs, refuse.
 function Memo:properties(name) return built_in[name] or entry_of(self, name).schedule end
 
---- Cache key of a plan: the values of all fields that the schedule has read so far, as text.
-local function key_of(entry, p)
-  local words = {}
-  for i, name in ipairs(entry.reads) do words[i] = tostring(p[name]) end
-  return table.concat(words, " ")
+-- A schedule may depend on any field.
+local every_field = setmetatable({}, { __index = function() return true end })
+
+--- The orders of a schedule as a function of a plan, cached by the fields that the schedule reads.
+local function orders_of(entry)
+  entry.units = 0
+  return follows.remember(function(p)
+    local orders, label = build(entry.schedule, entry.path, p)
+    entry.label, entry.units = label, entry.units + 3 * p.pp * p.vp * (entry.schedule.ways or 1) * p.micro_batches
+    return orders
+  end, every_field)
 end
 
 --- The units of every stage under a plan, in the form that C reads, and a label for errors; nil for a built-in
@@ -132,21 +139,8 @@ end
 function Memo:orders(p)
   if schedules.built_in[p.schedule] then return nil end
   local entry = entry_of(self, p.schedule)
-  local known = entry.orders[key_of(entry, p)]
-  if known then return known, entry.label end
-  local read, before = { pp = true, vp = true }, #entry.reads
-  for _, name in ipairs(entry.reads) do read[name] = true end
-  local view = setmetatable({}, { __index = function(_, name)
-    read[name] = true
-    return p[name]
-  end })
-  local orders
-  orders, entry.label = build(entry.schedule, entry.path, view)
-  entry.reads = schema.keys(read)
-  if #entry.reads > before or entry.units >= most_units then entry.orders, entry.units = {}, 0 end
-  entry.orders[key_of(entry, p)] = orders
-  entry.units = entry.units + 3 * p.pp * p.vp * (entry.schedule.ways or 1) * p.micro_batches
-  return orders, entry.label
+  if entry.units >= most_units then entry.orders = orders_of(entry) end
+  return entry.orders(p), entry.label
 end
 
 --- The slices of all slots, chunk after chunk, within a chunk stage after stage: slot (chunk - 1) pp + stage.

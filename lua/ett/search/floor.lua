@@ -114,7 +114,7 @@ local function rest_of(self, p, times, setting)
   local bare = setmetatable({ overlap_all_to_all = "batch" }, { __index = p }) -- sets roles
   -- In other orders the place of a stage depends on ep and etp, too.
   if p.pp == 1 or p.rank_order:sub(-2) == "pp" then bare.ep, bare.etp = 1, p.tp end
-  local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, nil, setting.key_of)
+  local key = setting.cluster.name .. " " .. lower.key(bare, setting.placement, setting.key_of)
   local known = self.known[key]
   if not known then
     local layers, sum = seconds_of(self, "rest", bare, times)

@@ -237,7 +237,7 @@ local function add_part(self, opened, setting, p)
   local each, micro_batches = below(self, p), p.global_batch // (p.dp * p.micro_batch)
   local chunks, fewer = passing_chunks(self, opened, setting, p, each, micro_batches)
   if #chunks == 0 then return end
-  local key = lower.key(p, setting.placement, nil, setting.key_of)
+  local key = lower.key(p, setting.placement, setting.key_of)
   local parts_of = opened.by_key[key]
   if not parts_of then
     parts_of = {}

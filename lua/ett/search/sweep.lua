@@ -263,7 +263,7 @@ local function add_functions(run)
   add("program", function(p)
     local untied = not run.model.hyper.tied_embeddings
     key_of = key_of or fields.program_keys(run.plan, run.positions, untied and "pp" or nil)
-    return (lower.key(p, run.placement, run.model, key_of))
+    return (lower.key(p, run.placement, key_of))
   end)
   for _, field in ipairs(fields.list) do
     if fields.reads_others(field) then

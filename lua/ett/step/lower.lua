@@ -392,11 +392,9 @@ end
 --- Cache key of a plan's program as text, and whether the key contains pp and dp. It does if groups do not align with
 --- nodes, because their placement then differs between stages, and if the rank order puts stages between groups.
 ---@param placement table of ett.profile.cluster
----@param model table? nil: a tied embedding is assumed (with several stages the last one holds a copy)
----@param key_of function? of fields.program_keys
-function lower.key(p, placement, model, key_of)
-  local untied = model and not model.hyper.tied_embeddings
-  local key = key_of and key_of(p) or fields.program_key(p, untied and "pp" or nil)
+---@param key_of function of fields.program_keys
+function lower.key(p, placement, key_of)
+  local key = key_of(p)
   local etp, tiers = p.etp or p.tp, placement.tiers
   if ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
     and (p.cp == 1 or aligned(tiers, p.tp * p.cp)) and (etp == p.tp or aligned(tiers, etp))

@@ -19,6 +19,14 @@ local function cached(self, name, make)
 end
 Lane.cached = cached
 
+--- A method that computes its value once, for each argument.
+local function once(name, make)
+  return function(self, of)
+    return cached(self, of == nil and name or name .. "_" .. of, function() return make(self, of) end)
+  end
+end
+Lane.once = once
+
 --- XLA rows that are communication by category, else by opcode.
 local function tpu_communication(kernels)
   local rows = kernels - kernels
@@ -39,40 +47,34 @@ end
 local function without(rows, others) return #others > 0 and rows - others or rows end
 
 --- Rows of the lane that touch the window (whole trace without one).
-function Lane:touching()
-  return cached(self, "touching", function()
-    return self.from and self.all:where{ window = { self.from, self.to } } or self.all
-  end)
-end
+Lane.touching = once("touching", function(self)
+  return self.from and self.all:where{ window = { self.from, self.to } } or self.all
+end)
 
 --- Touching rows of a kind: "comm", "compute", "memory", "all".
-function Lane:touching_rows(what)
-  return cached(self, "touching_" .. what, function()
-    local rows = self:touching()
-    if what == "all" then return rows end
-    local parts = cached(self, "touching_parts", function()
-      local names, moved = self.view:copy_names(), rows:where{ class = { "memcpy", "memset" } }
-      local kernels = without(rows, moved)
-      local copies = #names > 0 and kernels:where{ names = names } or kernels:slice(1, 0)
-      return { memory = moved + copies, kernels = without(kernels, copies) }
-    end)
-    if what == "memory" then return parts.memory end
-    local kernels = parts.kernels
-    local communication = cached(self, "touching_comm", function()
-      return self.tpu and tpu_communication(kernels) or kernels:where{ names = self.view:communication_names() }
-    end)
-    if what == "comm" then return communication end
-    return without(kernels, communication)
+Lane.touching_rows = once("touching", function(self, what)
+  local rows = self:touching()
+  if what == "all" then return rows end
+  local parts = cached(self, "touching_parts", function()
+    local names, moved = self.view:copy_names(), rows:where{ class = { "memcpy", "memset" } }
+    local kernels = without(rows, moved)
+    local copies = #names > 0 and kernels:where{ names = names } or kernels:slice(1, 0)
+    return { memory = moved + copies, kernels = without(kernels, copies) }
   end)
-end
+  if what == "memory" then return parts.memory end
+  local kernels = parts.kernels
+  local communication = cached(self, "touching_comm", function()
+    return self.tpu and tpu_communication(kernels) or kernels:where{ names = self.view:communication_names() }
+  end)
+  if what == "comm" then return communication end
+  return without(kernels, communication)
+end)
 
 --- Rows of a kind that start in the window.
-function Lane:rows(what)
-  return cached(self, "rows_" .. what, function()
-    local rows = self:touching_rows(what)
-    return self.from and rows:where{ starts_in = { self.from, self.to } } or rows
-  end)
-end
+Lane.rows = once("rows", function(self, what)
+  local rows = self:touching_rows(what)
+  return self.from and rows:where{ starts_in = { self.from, self.to } } or rows
+end)
 
 --- All rows that touch the window in order of start, and the launch call of each (a matched selection, with holes for
 --- unrecorded calls). With `what`: rows of that kind that start in the window.
@@ -85,12 +87,10 @@ function Lane:launches(what)
 end
 
 --- Merged intervals of the rows of a kind, clipped to the window.
-function Lane:intervals(what)
-  return cached(self, "intervals_" .. what, function()
-    local set = self:touching_rows(what):intervals()
-    return self.from and set:clip(self.from, self.to) or set
-  end)
-end
+Lane.intervals = once("intervals", function(self, what)
+  local set = self:touching_rows(what):intervals()
+  return self.from and set:clip(self.from, self.to) or set
+end)
 
 function Lane:comm() return self:intervals("comm") end
 function Lane:compute() return self:intervals("compute") end
@@ -179,9 +179,7 @@ local function as_list(columns, sorts)
 end
 
 --- Collectives that start in the window by kind and group, without sizes (ett.trace.collective).
-function Lane:kinds()
-  return cached(self, "kinds", function() return collective.kinds_of_lane(self) end)
-end
+Lane.kinds = once("kinds", function(self) return collective.kinds_of_lane(self) end)
 
 --- Collectives that start in the window (ett.trace.collective).
 function Lane:collectives()
@@ -197,12 +195,10 @@ function Lane:collectives()
 end
 
 --- The dimension of the parallel layout of each collective, and how it was found (ett.trace.parallel).
-function Lane:dimensions()
-  return cached(self, "dimensions", function()
-    local all = parallel.of_lane(self)
-    return as_list(all, all.cases)
-  end)
-end
+Lane.dimensions = once("dimensions", function(self)
+  local all = parallel.of_lane(self)
+  return as_list(all, all.cases)
+end)
 
 --- Merged communication ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do not
 --- overlap, the sum of device_duration_ps (a float), because ts and dur are rounded.

@@ -29,7 +29,7 @@ View.__index = View
 
 local device_classes = { "kernel", "memcpy", "memset" }
 
-local cached = Lane.cached
+local cached, once = Lane.cached, Lane.once
 View.cached = cached
 
 --- Opens a trace for metrics.
@@ -83,17 +83,13 @@ function View:ms(ticks) return ticks / (self.trace.ticks_per_second // 1000) end
 function View:us(ticks) return ticks / (self.trace.ticks_per_second // 1000000) end
 
 --- The metadata of the run: workload card, options.
-function View:card()
-  return cached(self, "card", function() return require("ett.trace.card").read(self.path, self.options) end)
-end
+View.card = once("card", function(self) return require("ett.trace.card").read(self.path, self.options) end)
 
 --- A number of the run: an option, else the card's field, or nil. The option has the field's name, or `option`.
 function View:fact(field, option) return self.options[option or field] or tonumber(self:card()[field]) end
 
 --- All rows of a class, cached; narrow the selection with :where.
-function View:class_rows(class)
-  return cached(self, "class_" .. class, function() return self:events_needed():events{ class = class } end)
-end
+View.class_rows = once("class", function(self, class) return self:events_needed():events{ class = class } end)
 
 --- Rows of some classes whose names pass a test, cached by key.
 ---@param key string name under which the selection is cached
@@ -165,19 +161,15 @@ end
 
 --- All complete device rows; with options.launched_only those launched by a recorded call. On MTIA, whose rows have one
 --- category, excludes rows that wait for an event or record one.
-function View:device_rows()
-  return cached(self, "device_rows", function()
-    local t = self:events_needed()
-    local rows = t:events{ class = device_classes, ph = "X" }
-    local mtia = t:events{ category = "mtia_ccp_events", ph = "X" }
-    if #mtia > 0 then rows = rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } }) end
-    return self.options.launched_only and only_launched(self, rows) or rows
-  end)
-end
+View.device_rows = once("device_rows", function(self)
+  local t = self:events_needed()
+  local rows = t:events{ class = device_classes, ph = "X" }
+  local mtia = t:events{ category = "mtia_ccp_events", ph = "X" }
+  if #mtia > 0 then rows = rows + (mtia - mtia:where{ name = { "event_wait", "event_record" } }) end
+  return self.options.launched_only and only_launched(self, rows) or rows
+end)
 
-function View:processes()
-  return cached(self, "processes", function() return processes.list(self) end)
-end
+View.processes = once("processes", function(self) return processes.list(self) end)
 
 --- Warnings of the reader, without those on a rank's further recordings, and on merged files (ett.trace.processes).
 function View:warnings()
@@ -206,36 +198,34 @@ local is_step = trace_view.is_step
 
 --- Steps of every process: {number=, name=, recording=, spans = { [process index] = {from, to} }}, in order
 --- of number, then of recording. From ProfilerStep#N on the host track (the device track's copy of it is not used).
-function View:steps()
-  return cached(self, "steps", function()
-    local rows = self:named_rows("steps", { "annotation" }, is_step)
-    if #rows == 0 then -- the format of 2021 has them as operators
-      rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
+View.steps = once("steps", function(self)
+  local rows = self:named_rows("steps", { "annotation" }, is_step)
+  if #rows == 0 then -- the format of 2021 has them as operators
+    rows = self:named_rows("old_steps", { "cpu_op", "host", "other" }, is_step)
+  end
+  local home, recordings = {}, self:recordings()
+  for _, process in ipairs(self:processes()) do
+    for _, file in ipairs(process.files) do home[file] = process.index end
+  end
+  local by_number, list = {}, {}
+  for i = 1, #rows do
+    local name, from, to, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "end"), rows:get(i, "file")
+    -- Numbers beyond 64 bits are invalid; the step still counts.
+    local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
+    local found = by_number[number] or {}
+    by_number[number] = found
+    local step = found[recordings[file]]
+    if not step then
+      step = { number = number, name = name, recording = recordings[file], spans = {} }
+      found[step.recording], list[#list + 1] = step, step
     end
-    local home, recordings = {}, self:recordings()
-    for _, process in ipairs(self:processes()) do
-      for _, file in ipairs(process.files) do home[file] = process.index end
-    end
-    local by_number, list = {}, {}
-    for i = 1, #rows do
-      local name, from, to, file = rows:get(i, "name"), rows:get(i, "ts"), rows:get(i, "end"), rows:get(i, "file")
-      -- Numbers beyond 64 bits are invalid; the step still counts.
-      local number = math.tointeger(tonumber(name:match("#%s*(%d+)"))) or math.maxinteger
-      local found = by_number[number] or {}
-      by_number[number] = found
-      local step = found[recordings[file]]
-      if not step then
-        step = { number = number, name = name, recording = recordings[file], spans = {} }
-        found[step.recording], list[#list + 1] = step, step
-      end
-      local process = home[file]
-      local span = step.spans[process] -- of several the first to start, of these the longest
-      if not span or from < span[1] or (from == span[1] and to > span[2]) then step.spans[process] = { from, to } end
-    end
-    table.sort(list, by("number", "recording"))
-    return list
-  end)
-end
+    local process = home[file]
+    local span = step.spans[process] -- of several the first to start, of these the longest
+    if not span or from < span[1] or (from == span[1] and to > span[2]) then step.spans[process] = { from, to } end
+  end
+  table.sort(list, by("number", "recording"))
+  return list
+end)
 
 --- The window of options.window in ticks: from, to. It is cut to the trace, because no time outside it was recorded.
 function View:given_window()
@@ -292,23 +282,21 @@ end
 
 --- The measured iterations: {number=, ticks=} with the longest rank's duration; with a window only
 --- iterations that start in it on that rank.
-function View:iterations()
-  return cached(self, "iterations", function()
-    local list = {}
-    for _, step in ipairs(self:steps()) do
-      local longest
-      for _, process in ipairs(self:processes()) do
-        local span = step.spans[process.index]
-        local from, to = self:window(process)
-        if span and (from == nil or (from and span[1] >= from and span[1] < to)) then
-          longest = math.max(longest or 0, span[2] - span[1])
-        end
+View.iterations = once("iterations", function(self)
+  local list = {}
+  for _, step in ipairs(self:steps()) do
+    local longest
+    for _, process in ipairs(self:processes()) do
+      local span = step.spans[process.index]
+      local from, to = self:window(process)
+      if span and (from == nil or (from and span[1] >= from and span[1] < to)) then
+        longest = math.max(longest or 0, span[2] - span[1])
       end
-      if longest then list[#list + 1] = { number = step.number, ticks = longest } end
     end
-    return list
-  end)
-end
+    if longest then list[#list + 1] = { number = step.number, ticks = longest } end
+  end
+  return list
+end)
 
 --- Sum of the iterations' ticks, and their number.
 function View:iteration_ticks()
@@ -319,12 +307,10 @@ end
 
 -- Lanes ------------------------------------------------------------------------------
 
-function View:communication_names()
-  return cached(self, "communication_names", function()
-    return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end,
-      { "kernel", "device_async" }, comm.words())
-  end)
-end
+View.communication_names = once("communication_names", function(self)
+  return self.trace:name_set(function(name) return comm.library_of(name) ~= nil end,
+    { "kernel", "device_async" }, comm.words())
+end)
 
 local function is_copy(name)
   return name:find("^__amd_rocclr_copy") ~= nil or name:find("^__amd_rocclr_fill") ~= nil or name == "dma_request"
@@ -333,41 +319,37 @@ end
 
 --- Names of kernels that copy or fill memory: ROCm's run as kernels, MTIA's have the category of kernels, XLA's may be
 --- on one line with the kernels of a stream.
-function View:copy_names()
-  return cached(self, "copy_names", function()
-    return self.trace:name_set(is_copy, { "kernel", "device_async" },
-      { "amd_rocclr", "dma_request", "Memcpy", "Memset" })
-  end)
-end
+View.copy_names = once("copy_names", function(self)
+  return self.trace:name_set(is_copy, { "kernel", "device_async" },
+    { "amd_rocclr", "dma_request", "Memcpy", "Memset" })
+end)
 
 --- The device lanes, by rank and device; empty if there are no device rows.
 ---@return table[] lanes
-function View:lane_list()
-  return cached(self, "lanes", function()
-    local all, list = self:device_rows(), {}
-    for _, process in ipairs(self:processes()) do
-      local from, to = self:window(process)
-      if from ~= false then
-        local groups = all:where{ file = process.files }:group{ "device" }
-        for _, group in ipairs(groups) do
-          local key, name = process.key, group.events:get(1, "process")
-          local xla = process.kind == "tpu_json" or process.kind == "xplane"
-          local tpu = xla and (name or ""):find("TPU") ~= nil
-          if xla then
-            key = name or key
-            if #self:processes() > 1 then key = process.key .. ":" .. key end
-          elseif #groups > 1 then
-            key = ("%s:%s"):format(process.key, group.device == nil and "?" or group.device)
-          end
-          list[#list + 1] = setmetatable({ view = self, process = process, rank = process.rank, device = group.device,
-            key = key, all = group.events, from = from, to = to, cache = {},
-            tpu = tpu }, Lane)
+View.lane_list = once("lanes", function(self)
+  local all, list = self:device_rows(), {}
+  for _, process in ipairs(self:processes()) do
+    local from, to = self:window(process)
+    if from ~= false then
+      local groups = all:where{ file = process.files }:group{ "device" }
+      for _, group in ipairs(groups) do
+        local key, name = process.key, group.events:get(1, "process")
+        local xla = process.kind == "tpu_json" or process.kind == "xplane"
+        local tpu = xla and (name or ""):find("TPU") ~= nil
+        if xla then
+          key = name or key
+          if #self:processes() > 1 then key = process.key .. ":" .. key end
+        elseif #groups > 1 then
+          key = ("%s:%s"):format(process.key, group.device == nil and "?" or group.device)
         end
+        list[#list + 1] = setmetatable({ view = self, process = process, rank = process.rank, device = group.device,
+          key = key, all = group.events, from = from, to = to, cache = {},
+          tpu = tpu }, Lane)
       end
     end
-    return list
-  end)
-end
+  end
+  return list
+end)
 
 --- The device lanes; raises "missing" if there are none.
 function View:lanes()
@@ -380,9 +362,7 @@ function View:lanes()
 end
 
 --- Every lane's collectives by process group (ett.trace.collective).
-function View:collective_groups()
-  return cached(self, "collective_groups", function() return collective.groups(self:lanes()) end)
-end
+View.collective_groups = once("collective_groups", function(self) return collective.groups(self:lanes()) end)
 
 --- Groups of two ranks or more with their collectives matched, and the number of groups on one rank.
 ---@param mode string "auto", "none", "clocks" or "force"
@@ -397,37 +377,31 @@ function View:matched_groups(mode, tolerance, kinds)
 end
 
 --- Transfer times of the matched collectives: { { each = (the first rank's sort), ticks = those above 0, in order } }.
-function View:transfers()
-  return cached(self, "transfers", function()
-    local out = {}
-    for _, each in ipairs((self:matched_groups(self.options.align or "auto", self:tolerance()))) do
-      if each.result then
-        local found, sorts = each.result.matches:transfers(), each.group.members[1].lane:collectives().sorts
-        for n, sort in ipairs(sorts) do
-          if found[n] then out[#out + 1] = { each = sort, ticks = found[n] } end
-        end
+View.transfers = once("transfers", function(self)
+  local out = {}
+  for _, each in ipairs((self:matched_groups(self.options.align or "auto", self:tolerance()))) do
+    if each.result then
+      local found, sorts = each.result.matches:transfers(), each.group.members[1].lane:collectives().sorts
+      for n, sort in ipairs(sorts) do
+        if found[n] then out[#out + 1] = { each = sort, ticks = found[n] } end
       end
     end
-    return out
-  end)
-end
+  end
+  return out
+end)
 
 --- The tolerance of matching in ticks: options.tolerance_us, else 1 ms.
 function View:tolerance()
   return math.floor((self.options.tolerance_us or 1000) * (self.trace.ticks_per_second // 1000000))
 end
 
-function View:launch_calls()
-  return cached(self, "launch_calls", function() return self:class_rows("runtime"):where{ ph = "X" } end)
-end
+View.launch_calls = once("launch_calls", function(self) return self:class_rows("runtime"):where{ ph = "X" } end)
 
 --- Rows of a kind of all lanes that start in the window.
-function View:lane_sum(what)
-  return cached(self, "lane_sum_" .. what, function()
-    local sum
-    for _, lane in ipairs(self:lanes()) do sum = sum and sum + lane:rows(what) or lane:rows(what) end
-    return sum
-  end)
-end
+View.lane_sum = once("lane_sum", function(self, what)
+  local sum
+  for _, lane in ipairs(self:lanes()) do sum = sum and sum + lane:rows(what) or lane:rows(what) end
+  return sum
+end)
 
 return trace_view
