@@ -64,16 +64,10 @@ local function collective_args(args, part, dtype)
   return args
 end
 
-local function shape_text(shape)
-  local keys = schema.keys(shape or {})
-  for i, key in ipairs(keys) do keys[i] = ("%s=%s"):format(key, tostring(shape[key])) end
-  return #keys > 0 and table.concat(keys, " ") or nil
-end
-
 local function kernel(state, stage, part, start, seconds)
   local stream = state.streams[part.lane or part.resource]
   local args = { device = stage - 1, stream = stream, Pass = part.pass, Link = part.link,
-    Shape = shape_text(part.shape) }
+    Shape = timeline.shape_text(part.shape) }
   local name, words = part.name, kernel_words[part.name]
   if words then
     name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")

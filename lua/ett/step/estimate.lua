@@ -140,22 +140,18 @@ end
 --- Lines of the messages of the plan: sends between stages, gradients, weights.
 local function message_lines(result, p, times, width, gather)
   local pp = p.pp
-  local sums = { sends = 0.0, boundary = 0.0, gradient = 0.0, gradient_hidden = 0.0, tied = 0.0, gather = 0.0,
-    gather_hidden = 0.0, optimizer = 0.0, wait = 0.0, offload = 0.0 }
+  local sums = {}
   for _, s in ipairs(result.stages) do
-    sums.sends = sums.sends + s.send_seconds / pp
-    sums.boundary = sums.boundary + s.boundary_seconds / pp
-    sums.gradient = sums.gradient + s.gradient_exposed_seconds / pp
-    sums.gradient_hidden = sums.gradient_hidden + (s.gradient_seconds - s.gradient_exposed_seconds) / pp
-    sums.tied = sums.tied + s.tied_embedding_seconds / pp
     -- Under ZeRO-3 the passes wait for weights; micro-batches are not paired there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
     local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds
-    sums.offload = sums.offload + s.offload_seconds / pp
-    sums.gather = sums.gather + (s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0)) / pp
-    sums.gather_hidden = sums.gather_hidden + (s.gather_seconds - s.gather_exposed_seconds) / pp
-    sums.optimizer = sums.optimizer + s.optimizer_seconds / pp
-    sums.wait = sums.wait + s.wait_seconds / pp
+    for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
+      gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
+      tied = s.tied_embedding_seconds, optimizer = s.optimizer_seconds,
+      gather = s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0),
+      gather_hidden = s.gather_seconds - s.gather_exposed_seconds } do
+      sums[name] = (sums[name] or 0.0) + seconds / pp
+    end
   end
   local provenance, models = {}, {}
   for _, d in ipairs(result.demands) do

@@ -22,6 +22,13 @@ local function link_of(operation)
   return operation.link
 end
 
+--- A shape as text; nil for an operation without one.
+function timeline.shape_text(shape)
+  local keys = schema.keys(shape or {})
+  for i, key in ipairs(keys) do keys[i] = ("%s=%s"):format(key, tostring(shape[key])) end
+  return #keys > 0 and table.concat(keys, " ") or nil
+end
+
 --- One part: an operation that runs `times` times in a row.
 local function add(parts, operation, pass, times, share)
   local seconds = operation[pass] and operation[pass].seconds * times * share

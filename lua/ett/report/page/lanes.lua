@@ -18,6 +18,19 @@ local chunk_events = 8192
 local most_labels = 50000 -- further ones are stored without details
 local least_bins, most_bins = 1024, 16384
 
+local most_characters = 400 -- of a detail
+
+--- Details of a label: a line "field: value" for each pair of arguments with a value.
+function lanes.details(...)
+  local lines, given = {}, { ... }
+  for i = 1, select("#", ...), 2 do
+    local value = given[i + 1] and tostring(given[i + 1]) or ""
+    if #value > most_characters then value = value:sub(1, most_characters) .. "…" end
+    if value ~= "" then lines[#lines + 1] = given[i] .. ": " .. value end
+  end
+  return table.concat(lines, "\n")
+end
+
 ---@param page table from ett.report.page
 ---@param given table from =, to = (ticks), tick = (seconds), kinds = { { name, colour } }
 function lanes.new(page, given)

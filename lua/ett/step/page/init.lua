@@ -7,7 +7,6 @@ local json = require "ett.json"
 local lanes = require "ett.report.page.lanes"
 local memory = require "ett.step.memory"
 local pages = require "ett.report.page"
-local schema = require "ett.base.schema"
 local timeline = require "ett.step.timeline"
 
 local page = {}
@@ -21,31 +20,15 @@ local compute, communication, waits, update = 4, 5, 6, 7
 local tick = 1e-9
 local function ticks(seconds) return math.floor(seconds / tick + 0.5) end
 
-local function shape_line(shape)
-  local keys = schema.keys(shape or {})
-  for i, key in ipairs(keys) do keys[i] = ("%s %s"):format(key, tostring(shape[key])) end
-  return #keys > 0 and "shape: " .. table.concat(keys, ", ") or nil
-end
-
-local function lines_of(...)
-  local lines = {}
-  for i = 1, select("#", ...) do
-    local line = select(i, ...)
-    if line then lines[#lines + 1] = line end
-  end
-  return table.concat(lines, "\n")
-end
-
 --- The parts of a unit for the timeline; units with equal parts share them.
 local function parts_of(t, known, parts)
   if known[parts] then return known[parts] end
   local list = {}
   for _, part in ipairs(parts) do
     local kind = part.resource == "wait" and waits or part.resource == "compute" and compute or communication
-    local label = t:label(part.name, kind, lines_of(part.group and "group: " .. part.group,
-      part.degree and ("ranks: %d"):format(part.degree), part.pass and "pass: " .. part.pass, shape_line(part.shape),
-      part.hidden > 0 and "hidden: a part of it runs beside a product" or nil,
-      part.times > 1 and ("runs: %d"):format(part.times) or nil), part.bytes and part.bytes * part.times)
+    local label = t:label(part.name, kind, lanes.details("group", part.group, "ranks", part.degree, "pass", part.pass,
+      "shape", timeline.shape_text(part.shape), "hidden", part.hidden > 0 and "a part of it runs beside a product",
+      "runs", part.times > 1 and part.times), part.bytes and part.bytes * part.times)
     local resource = part.resource == "wait" and "compute" or part.resource
     list[#list + 1] = { label, resource, (part.start - part.hidden) / tick, (part.seconds + part.hidden) / tick }
   end
@@ -72,7 +55,7 @@ local function add_units(t, stage, known)
     if m.exposed then
       local k = #start + 1
       start[k], duration[k] = ticks(m.start), ticks(m.start + m.seconds) - ticks(m.start)
-      label[k] = t:label(m.name, m.lane == "update" and update or communication, m.group and "group: " .. m.group,
+      label[k] = t:label(m.name, m.lane == "update" and update or communication, lanes.details("group", m.group),
         m.bytes)
     end
   end
@@ -94,10 +77,9 @@ local function add_messages(t, e, stage)
     for i, m in ipairs(by_lane[name]) do
       start[i] = ticks(m.start)
       duration[i] = ticks(m.start + m.seconds) - start[i]
-      label[i] = t:label(m.name, m.lane == "update" and update or communication, lines_of(
-        m.group and "group: " .. m.group, m.direction and "direction: " .. m.direction,
-        m.micro_batch and ("micro-batch: %d"):format(m.micro_batch),
-        by_lane[m.lane] == nil and "for: " .. m.lane or nil, #e.lanes > 2 and m.link or nil), m.bytes)
+      label[i] = t:label(m.name, m.lane == "update" and update or communication, lanes.details("group", m.group,
+        "direction", m.direction, "micro-batch", m.micro_batch, "for", by_lane[m.lane] == nil and m.lane,
+        "link", #e.lanes > 2 and m.link), m.bytes)
     end
     if lane_names[name] or #start > 0 then
       t:lane { name = lane_names[name] or "link " .. name, start = start, duration = duration, label = label }

@@ -23,18 +23,6 @@ local most_names = 400 -- characters of a name or detail
 
 local function cut(text) return #text > most_names and text:sub(1, most_names) .. "…" or text end
 
---- A line "field: value" for each value that is not nil.
-local function lines_of(list)
-  local lines = {}
-  for i = 1, #list, 2 do
-    local value = list[i + 1]
-    if value ~= false and value ~= nil and value ~= "" then
-      lines[#lines + 1] = list[i] .. ": " .. cut(tostring(value))
-    end
-  end
-  return table.concat(lines, "\n")
-end
-
 --- Waiting time of each collective for the last rank of its group, by lane and start: waits[lane][ts].
 local function waits_of(view)
   local waits, groups = {}, {}
@@ -58,9 +46,9 @@ end
 local function collective_label(t, cache, each)
   local label = cache[each]
   if not label then
-    label = t:label(cut(each.name or each.kind), communication, lines_of { "collective", each.kind, "process group",
-      each.group_description or each.group, "ranks", each.group_size, "source and destination", each.pair },
-      each.bytes)
+    label = t:label(cut(each.name or each.kind), communication, page_lanes.details("collective", each.kind,
+      "process group", each.group_description or each.group, "ranks", each.group_size, "source and destination",
+      each.pair), each.bytes)
     cache[each] = label
   end
   return label
@@ -89,9 +77,9 @@ local function device_labels(t, view, lane, rows)
       if not cache[key] then
         local at, class = first_operator[by_operator[i]], rows:get(first[n], "class")
         cache[key] = t:label(cut(rows:get(first[n], "name") or ""), is_copy[n] and copies or kind_of_class[class]
-          or compute, lines_of { "operator", operators:get(at, "name"),
+          or compute, page_lanes.details("operator", operators:get(at, "name"),
           "shapes", has_dims and operators:get(at, "Input Dims"),
-          "types", has_dims and operators:get(at, "Input type") })
+          "types", has_dims and operators:get(at, "Input type")))
       end
       labels[i] = cache[key]
     end
@@ -105,7 +93,7 @@ local function plain_labels(t, view, rows)
   local labels = {}
   for n, at in ipairs(first) do
     labels[n] = t:label(cut(rows:get(at, "name") or ""), kind_of_class[rows:get(at, "class")] or host,
-      view.has_dims and lines_of { "shapes", rows:get(at, "Input Dims"), "types", rows:get(at, "Input type") } or nil)
+      view.has_dims and page_lanes.details("shapes", rows:get(at, "Input Dims"), "types", rows:get(at, "Input type")))
   end
   for i, n in ipairs(numbers) do numbers[i] = labels[n] end
   return numbers
@@ -204,7 +192,7 @@ local function add_critical_path(t, view, origin, list)
       duration[last] = stop - start[last]
     elseif last == 0 or at >= start[last] then
       start[last + 1], duration[last + 1] = at, stop - at
-      labels[last + 1] = t:label(cut(step.name), kind_of_wait[step.kind] or call, lines_of { "rank", step.rank })
+      labels[last + 1] = t:label(cut(step.name), kind_of_wait[step.kind] or call, page_lanes.details("rank", step.rank))
     end
     before = step
   end
