@@ -1,4 +1,4 @@
-/* grow.h - capacity of growing arrays. */
+/* grow.h - capacity of growing arrays and blocks. */
 #ifndef ETT_BASE_GROW_H
 #define ETT_BASE_GROW_H
 
@@ -31,6 +31,21 @@ static inline int ett_grow(void *array, uint32_t count, uint32_t *capacity,
     return -1;
   memcpy(array, &grown, sizeof grown);
   *capacity = wanted;
+  return 0;
+}
+
+/* Ensures that a block, at the address of its pointer, has `wanted` bytes; it has *bytes.
+ * 0, or -1 if memory runs out (the block is unchanged). */
+static inline int ett_room(void *block, size_t *bytes, size_t wanted) {
+  if (wanted <= *bytes)
+    return 0;
+  void *memory;
+  memcpy(&memory, block, sizeof memory); /* for any pointer type */
+  memory = realloc(memory, wanted);
+  if (!memory)
+    return -1;
+  memcpy(block, &memory, sizeof memory);
+  *bytes = wanted;
   return 0;
 }
 

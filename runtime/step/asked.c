@@ -92,13 +92,8 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
       2 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
-  if (known->bytes < bytes) {
-    void *memory = realloc(known->memory, bytes);
-    if (!memory)
-      return;
-    known->memory = memory;
-    known->bytes = bytes;
-  }
+  if (ett_room(&known->memory, &known->bytes, bytes) != 0)
+    return;
   known->demand_count = e->w->demand_count;
   known->tied = tied;
   arrays at = arrays_of(known, slots, ranks);

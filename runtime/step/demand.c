@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+
 typedef struct {
   ett_demand demand;
   ett_demand_time time;
@@ -22,17 +24,18 @@ typedef struct {
 
 struct ett_demands {
   entry *entries;
-  size_t count, capacity;
+  size_t count;
   size_t timed;   /* all entries before this index have a time */
-  size_t *places; /* the first entry of each placement; capacity for all entries */
+  size_t *places; /* the first entry of each placement */
   size_t place_count;
+  uint32_t capacity, place_capacity;
   size_t
       *slots; /* open addressing: 0 empty, else index + 1; the length is a power of two */
   size_t slot_count;
   uint64_t edition;
   price *prices;
   ett_update_price updates[ETT_STAGE_LAST + 1];
-  size_t price_count, price_capacity;
+  uint32_t price_count, price_capacity;
 };
 
 static _Atomic uint64_t editions;
@@ -86,20 +89,11 @@ static int same(const ett_demand *a, const ett_demand *b) {
 }
 
 static int grow(ett_demands *d, ett_err *err) {
-  if (d->count == d->capacity) {
-    size_t capacity = d->capacity ? d->capacity * 2 : 64;
-    entry *entries = realloc(d->entries, capacity * sizeof *entries);
-    if (!entries)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
-                         capacity);
-    d->entries = entries;
-    size_t *places = realloc(d->places, capacity * sizeof *places);
-    if (!places)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
-                         capacity);
-    d->places = places;
-    d->capacity = capacity;
-  }
+  if (ett_grow(&d->entries, (uint32_t)d->count, &d->capacity, 64, sizeof *d->entries) ||
+      ett_grow(&d->places, (uint32_t)d->place_count, &d->place_capacity, 64,
+               sizeof *d->places))
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu messages",
+                       d->count + 1);
   if (d->count * 2 < d->slot_count)
     return 0;
   size_t slot_count = d->slot_count ? d->slot_count * 2 : 128;
@@ -237,15 +231,9 @@ int ett_demands_price(ett_demands *d, size_t index, const ett_message_price *of,
                       ett_err *err) {
   if (index >= d->count)
     return ett_err_set(err, ETT_ERR_INTERNAL, "internal error: no message %zu", index);
-  if (d->price_count == d->price_capacity) {
-    size_t capacity = d->price_capacity ? 2 * d->price_capacity : 16;
-    price *prices = realloc(d->prices, capacity * sizeof *prices);
-    if (!prices)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu prices",
-                         capacity);
-    d->prices = prices;
-    d->price_capacity = capacity;
-  }
+  if (ett_grow(&d->prices, d->price_count, &d->price_capacity, 16, sizeof *d->prices))
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %u prices",
+                       d->price_count);
   const entry *one = &d->entries[index];
   entry *first = &d->entries[one->place];
   d->prices[d->price_count] = (price){.kind = one->demand.kind,

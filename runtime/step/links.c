@@ -59,10 +59,10 @@ struct ett_links_workspace {
   void *memory;
   size_t bytes;
   waiting_send *send;
-  size_t sends, free_sends;
+  uint32_t sends, free_sends;
   int32_t free_send;
   ett_transfer *transfer;
-  size_t transfers;
+  uint32_t transfers;
 };
 
 typedef struct run {
@@ -83,7 +83,7 @@ typedef struct run {
   double state_time;
   int64_t lag, most_lag; /* most_lag: 0 before the first state */
   int keep;
-  size_t transfers;
+  uint32_t transfers;
   ett_err *err;
   int failed;
 } run;
@@ -102,14 +102,7 @@ void ett_links_workspace_free(ett_links_workspace *w) {
 }
 
 void *ett_links_memory(ett_links_workspace *w, size_t bytes) {
-  if (w->bytes < bytes) {
-    void *memory = realloc(w->memory, bytes);
-    if (!memory)
-      return NULL;
-    w->memory = memory;
-    w->bytes = bytes;
-  }
-  return w->memory;
+  return ett_room(&w->memory, &w->bytes, bytes) == 0 ? w->memory : NULL;
 }
 
 static int flow_of(int stage, int flow) {
@@ -186,21 +179,19 @@ static void set_rates(run *x, int stage) {
                        rate_on(x, l->collective, free));
 }
 
+static void no_memory(run *x, uint32_t sends) {
+  x->failed =
+      ett_err_set(x->err, ETT_ERR_MEMORY, "not enough memory for %u sends", sends);
+}
+
 static void note_transfer(run *x, int stage, int flow, ett_transfer_kind kind, int lane,
                           int slot, int to, uint32_t micro_batch) {
   if (!x->keep || x->failed)
     return;
   ett_links_workspace *w = x->w;
-  if (x->transfers == w->transfers) {
-    size_t more = w->transfers ? 2 * w->transfers : 256;
-    ett_transfer *grown = realloc(w->transfer, more * sizeof *grown);
-    if (!grown) {
-      x->failed =
-          ett_err_set(x->err, ETT_ERR_MEMORY, "not enough memory for %zu sends", more);
-      return;
-    }
-    w->transfer = grown;
-    w->transfers = more;
+  if (ett_grow(&w->transfer, x->transfers, &w->transfers, 256, sizeof *w->transfer)) {
+    no_memory(x, x->transfers);
+    return;
   }
   w->transfer[x->transfers++] = (ett_transfer){
       kind, lane, stage, slot, to, micro_batch, x->rank[stage].began[flow], x->flows.now};
@@ -492,16 +483,9 @@ static void put_send(run *x, int stage, int flow, ett_unit u, int slot) {
   if (own >= 0) {
     w->free_send = w->send[own].next;
   } else {
-    if (w->free_sends == w->sends) {
-      size_t more = w->sends ? 2 * w->sends : 256;
-      waiting_send *grown = realloc(w->send, more * sizeof *grown);
-      if (!grown) {
-        x->failed =
-            ett_err_set(x->err, ETT_ERR_MEMORY, "not enough memory for %zu sends", more);
-        return;
-      }
-      w->send = grown;
-      w->sends = more;
+    if (ett_grow(&w->send, w->free_sends, &w->sends, 256, sizeof *w->send)) {
+      no_memory(x, w->free_sends);
+      return;
     }
     own = (int32_t)w->free_sends++;
   }

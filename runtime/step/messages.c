@@ -6,16 +6,11 @@
 
 static int make_room(ett_evaluation *e, size_t count) {
   ett_step_workspace *w = e->w;
-  if (count <= w->demand_capacity)
+  size_t wanted = count * sizeof *w->demands;
+  if (wanted <= w->demand_bytes ||
+      ett_room(&w->demands, &w->demand_bytes, 2 * wanted) == 0)
     return 0;
-  size_t capacity = count > 32 ? 2 * count : 32;
-  size_t *grown = realloc(w->demands, capacity * sizeof *grown);
-  if (!grown)
-    return e->failed =
-               ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
-  w->demands = grown;
-  w->demand_capacity = capacity;
-  return 0;
+  return e->failed = ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for a plan");
 }
 
 static void note(ett_evaluation *e, size_t index) {

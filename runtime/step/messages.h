@@ -3,6 +3,7 @@
 #ifndef ETT_STEP_MESSAGES_H
 #define ETT_STEP_MESSAGES_H
 
+#include "base/grow.h"
 #include "step/step.h"
 
 /* The placement of the groups of a plan; cached between evaluations. */
@@ -61,7 +62,7 @@ struct ett_step_workspace {
   uint64_t sliced; /* edition of the program with an even split in the arrays; 0: none */
   int sliced_pp, sliced_vp, sliced_lanes;
   size_t *demands;
-  size_t demand_count, demand_capacity;
+  size_t demand_count, demand_bytes;
   ett_asked asked[ETT_ZERO_PARAMETERS]; /* by ZeRO stage */
 };
 

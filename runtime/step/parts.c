@@ -96,14 +96,9 @@ static int layout(ett_evaluation *e, size_t slices) {
   size_t bytes =
       parts * (slices * (sizeof *w->sums + sizeof(double)) + kinds * sizeof(double)) +
       slices * sizeof(int64_t);
-  if (w->bytes < bytes) {
-    void *memory = realloc(w->sums, bytes);
-    if (!memory)
-      return ett_err_set(e->err, ETT_ERR_MEMORY,
-                         "not enough memory for %zu slices on %zu parts", slices, parts);
-    w->sums = memory;
-    w->bytes = bytes;
-  }
+  if (ett_room(&w->sums, &w->bytes, bytes) != 0)
+    return ett_err_set(e->err, ETT_ERR_MEMORY,
+                       "not enough memory for %zu slices on %zu parts", slices, parts);
   w->slices = slices;
   w->runs = (double *)(w->sums + parts * slices);
   w->slice_runs = w->runs + parts * kinds;

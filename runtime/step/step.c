@@ -50,14 +50,8 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
                  slots * (sizeof *a->gradients + sizeof(int64_t) +
                           (10 + 2 * (size_t)e->lanes) * sizeof(double)) +
                  2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
-  if (w->bytes < bytes) {
-    void *memory = realloc(w->memory, bytes);
-    if (!memory)
-      return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices",
-                         slots);
-    w->memory = memory;
-    w->bytes = bytes;
-  }
+  if (ett_room(&w->memory, &w->bytes, bytes) != 0)
+    return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices", slots);
   a->slots = (int)slots;
   a->stage = w->memory;
   memset(a->stage, 0, ranks * sizeof *a->stage);
@@ -543,18 +537,6 @@ ett_ranks ett_step_ranks(const ett_step_plan *p) {
   return (ett_ranks){p->tiers, ett_degrees_world(&degrees), p->rank_map};
 }
 
-static int same_groups(const ett_placed *a, const ett_placed *b) {
-  return a->ranks.world == b->ranks.world && a->ranks.map == b->ranks.map &&
-         a->ways == b->ways &&
-         memcmp(&a->ranks.tiers, &b->ranks.tiers, sizeof a->ranks.tiers) == 0 &&
-         memcmp(&a->dense_group, &b->dense_group, sizeof a->dense_group) == 0 &&
-         memcmp(&a->expert_group, &b->expert_group, sizeof a->expert_group) == 0 &&
-         memcmp(&a->dense_replica_group, &b->dense_replica_group,
-                sizeof a->dense_replica_group) == 0 &&
-         memcmp(&a->expert_replica_group, &b->expert_replica_group,
-                sizeof a->expert_replica_group) == 0;
-}
-
 /* Splits a group into shards of its first `shard` ranks, and replica groups of each. */
 static int split_group(ett_rank_group *group, ett_rank_group *replicas, int64_t shard,
                        ett_err *err) {
@@ -633,12 +615,6 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
                     .expert_group = ett_degrees_group(&degrees, ETT_GROUP_EXPERT_DATA)};
   if (split_groups(plan, &now, err) != 0)
     return -1;
-  if (!plan->rank_map && same_groups(&now, placed)) {
-    placed->pipeline = now.pipeline;
-    placed->degrees = now.degrees;
-    placed->shard = now.shard;
-    return 0;
-  }
   placed->ranks.world = 0; /* the cache is empty if placement fails */
   if (ett_place_group(&now.ranks, now.dense_group, &now.dense, err) != 0 ||
       ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0 ||

@@ -47,7 +47,7 @@ const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_wor
       k->used = ++w->uses;
       return &k->tape;
     }
-    events += k->tape.capacity;
+    events += k->tape.bytes / sizeof *k->tape.events;
     if (k->used < oldest->used)
       oldest = k;
   }
@@ -66,13 +66,8 @@ const ett_pipeline_tape *ett_engine_tape(const ett_pipeline *p, ett_pipeline_wor
 int ett_engine_time(const ett_pipeline *p, ett_pipeline_workspace *w, ett_err *err) {
   int slots = p->stages * p->chunks;
   size_t count = (size_t)slots * ETT_UNIT_KINDS;
-  if (w->timings < count) {
-    ett_timing *timing = realloc(w->timing, count * sizeof *timing);
-    if (!timing)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d slots", slots);
-    w->timing = timing;
-    w->timings = count;
-  }
+  if (ett_room(&w->timing, &w->timing_bytes, count * sizeof *w->timing) != 0)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %d slots", slots);
   for (int v = 0; v < slots; v++)
     for (int kind = 0; kind < ETT_UNIT_KINDS; kind++) {
       int forward = kind == ETT_UNIT_FORWARD, weight = kind == ETT_UNIT_WEIGHT;
@@ -235,14 +230,9 @@ int ett_engine_open(ett_engine *e, const ett_pipeline *p, ett_pipeline_workspace
   size_t cells = tape ? tape->cells : 0;
   size_t state = 4 * ranks + 2 * (slots + 1) + cells, all = state + 3 * ranks;
   all += !tape ? 5 * ranks : tape->period ? state : 0;
-  if (w->doubles < all) {
-    double *memory = realloc(w->memory, all * sizeof *memory);
-    if (!memory)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu pipeline units",
-                         all);
-    w->memory = memory;
-    w->doubles = all;
-  }
+  if (ett_room(&w->memory, &w->memory_bytes, all * sizeof *w->memory) != 0)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu pipeline units",
+                       all);
   double *at = w->memory;
   w->run_known = 0;
   memset(at, 0, all * sizeof *at);
@@ -421,13 +411,8 @@ static void remember(const ett_pipeline *p, ett_pipeline_workspace *w,
                      const ett_pipeline_result *result) {
   const double *array[INPUTS];
   size_t length[INPUTS], sum = inputs_of(p, array, length);
-  if (w->inputs_room < sum) {
-    double *grown = realloc(w->inputs, sum * sizeof *grown);
-    if (!grown)
-      return;
-    w->inputs = grown;
-    w->inputs_room = sum;
-  }
+  if (ett_room(&w->inputs, &w->input_bytes, sum * sizeof *w->inputs) != 0)
+    return;
   double *at = w->inputs;
   for (int i = 0; i < INPUTS; at += length[i++])
     if (length[i])

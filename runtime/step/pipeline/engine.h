@@ -40,9 +40,8 @@ typedef struct ett_plan_memory {
 struct ett_pipeline_workspace {
   ett_plan_memory plan;
   double *memory;
-  size_t doubles;
   ett_timing *timing;
-  size_t timings;
+  size_t memory_bytes, timing_bytes, input_bytes;
   ett_kept_tape kept[ETT_KEPT_TAPES];
   size_t uses;
   /* The last run; valid while its arrays are unchanged. Holds its input arrays one after
@@ -51,7 +50,6 @@ struct ett_pipeline_workspace {
   ett_pipeline run;
   uint64_t run_identity; /* identity of its orders */
   double *inputs;
-  size_t inputs_room;
   ett_pipeline_result run_result;
 };
 

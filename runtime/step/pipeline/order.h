@@ -3,6 +3,7 @@
 #ifndef ETT_STEP_ORDER_H
 #define ETT_STEP_ORDER_H
 
+#include "base/grow.h"
 #include "step/pipeline/pipeline.h"
 
 /* Number of forwards before the first backward. */

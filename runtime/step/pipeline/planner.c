@@ -143,14 +143,9 @@ static int reserve(ett_plan_memory *w, const ett_pipeline *p, plan *x, ett_err *
   size_t kept = (stages + 1) * sizeof *w->first_unit + 3 * cells * sizeof *w->units;
   size_t bytes = kept + 3 * cells * sizeof *w->units +
                  (2 * cells + stages) * sizeof(double) + stages * sizeof(stage);
-  if (w->bytes < bytes) {
-    void *memory = realloc(w->memory, bytes);
-    if (!memory)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to plan %zu units",
-                         3 * cells);
-    w->memory = memory;
-    w->bytes = bytes;
-  }
+  if (ett_room(&w->memory, &w->bytes, bytes) != 0)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to plan %zu units",
+                       3 * cells);
   w->first_unit = w->memory;
   w->units = (ett_unit *)(w->first_unit + stages + 1);
   x->units = w->units + 3 * cells;

@@ -27,7 +27,7 @@ typedef struct walk {
   int *now, *then;     /* ranks that may run in this tick and in the next */
   size_t then_count;
   size_t *tick; /* number of events before each tick */
-  size_t ticks, tick_capacity;
+  uint32_t ticks, tick_capacity;
   size_t done, all; /* units done, units in all */
   int collided;     /* a message arrived before the previous one in its cell was read */
 } walk;
@@ -87,16 +87,11 @@ static int has_input(const walk *w, ett_unit u, size_t slot, size_t ring, size_t
 
 static int reserve_events(walk *w, size_t more, ett_err *err) {
   ett_pipeline_tape *t = w->tape;
-  if (t->head + more > t->capacity) {
-    size_t capacity = 2 * t->capacity + more;
-    ett_event *events = realloc(t->events, capacity * sizeof *events);
-    if (!events)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu pipeline units",
-                         capacity);
-    t->events = events;
-    t->capacity = capacity;
-  }
-  return 0;
+  size_t wanted = (t->head + more) * sizeof *t->events;
+  if (wanted <= t->bytes || ett_room(&t->events, &t->bytes, 2 * wanted) == 0)
+    return 0;
+  return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu pipeline units",
+                     t->head + more);
 }
 
 /* Whether the next unit or pair of a rank can run; fills its turn. */
@@ -145,15 +140,8 @@ static void run(walk *w, int rank) {
 }
 
 static int note_tick(walk *w, ett_err *err) {
-  if (w->ticks == w->tick_capacity) {
-    size_t capacity = w->tick_capacity ? w->tick_capacity * 2 : 256;
-    size_t *tick = realloc(w->tick, capacity * sizeof *tick);
-    if (!tick)
-      return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %zu ticks",
-                         capacity);
-    w->tick = tick;
-    w->tick_capacity = capacity;
-  }
+  if (ett_grow(&w->tick, w->ticks, &w->tick_capacity, 256, sizeof *w->tick))
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for %u ticks", w->ticks);
   w->tick[w->ticks++] = w->tape->head;
   return 0;
 }

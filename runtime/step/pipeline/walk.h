@@ -25,7 +25,7 @@ typedef struct ett_event {
 
 typedef struct ett_pipeline_tape {
   ett_event *events;
-  size_t capacity;
+  size_t bytes;              /* of events */
   size_t head, period, tail; /* number of events of each part */
   int64_t repeats;           /* repetitions of the period */
   size_t cells;
