@@ -44,32 +44,17 @@ typedef struct value {
 
 /* AttributeProto. Lists are not supported. */
 static value attribute(slice s) {
+  static const uint8_t kinds[] = {
+      [3] = DOUBLE,  [5] = SINGLE,  [7] = SIGNED,  [9] = SIGNED,  [11] = SIGNED,
+      [13] = SIGNED, [15] = ZIGZAG, [17] = ZIGZAG, [19] = SIGNED, [21] = SIGNED,
+      [23] = SIGNED, [25] = SIGNED, [27] = SIGNED, [29] = TEXT};
   value v = {.name = s, .text = s, .arg.type = ETT_ARG_NONE};
   v.name.end = s.at;
   field f;
   while (next(&s, &f) > 0) {
     if (f.number == 1 && f.wire == 2)
       v.name = f.bytes;
-    bool whole = f.number == 7 || f.number == 9 || f.number == 11 || f.number == 13 ||
-                 f.number == 27;
-    bool zigzag = f.number == 15 || f.number == 17;
-    bool fixed = f.number == 19 || f.number == 21 || f.number == 23 || f.number == 25;
-    if ((f.wire == 0 && (whole || zigzag)) || (fixed && (f.wire == 5 || f.wire == 1))) {
-      v.arg.type = ETT_ARG_INTEGER;
-      v.arg.value.integer =
-          zigzag ? (int64_t)(f.value >> 1) ^ -(int64_t)(f.value & 1) : (int64_t)f.value;
-    } else if (f.number == 3 && f.wire == 1) {
-      v.arg.type = ETT_ARG_FLOAT;
-      memcpy(&v.arg.value.number, &f.value, 8);
-    } else if (f.number == 5 && f.wire == 5) {
-      float single;
-      memcpy(&single, &f.value, 4);
-      v.arg.type = ETT_ARG_FLOAT;
-      v.arg.value.number = single;
-    } else if (f.number == 29 && f.wire == 2) {
-      v.arg.type = ETT_ARG_TEXT;
-      v.text = f.bytes;
-    }
+    take_value(&f, kinds, sizeof kinds, &v.arg, &v.text);
   }
   return v;
 }
@@ -78,46 +63,37 @@ static value attribute(slice s) {
 static int take_message(chakra *x, slice message) {
   node n = {.message = message, .stream = -1};
   n.name = (slice){message.at, message.at};
-  slice s = message;
+  slice s = message, attributes = message;
   field f;
-  bool is_node = false, has_cpu = false, cpu = false;
+  bool cpu = false;
+  uint64_t id = ABSENT, type = ABSENT, duration = ABSENT;
   int64_t thread = 0, stream = -1;
-  int status;
-  while ((status = next(&s, &f)) > 0) {
-    is_node |= f.wire == 0 && (f.number == 1 || f.number == 3 || f.number == 7);
-    if (f.number == 1 && f.wire == 0)
-      n.id = f.value;
-    if (f.number == 2 && f.wire == 2)
-      n.name = f.bytes;
-    if (f.number == 3 && f.wire == 0)
-      n.type = f.value > 99 ? 99 : (uint32_t)f.value;
-    if (f.number == 6 && f.wire == 0)
-      n.start = f.value;
-    if (f.number == 7 && f.wire == 0)
-      n.duration = f.value;
+  if (READ_WANTED(&s, {1, 0, &id}, {2, 2, &n.name}, {3, 0, &type}, {6, 0, &n.start},
+                  {7, 0, &duration})) {
+    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, s.at);
+    return 0;
+  }
+  if ((id == ABSENT && type == ABSENT && duration == ABSENT) || type == METADATA)
+    return 0;
+  n.id = id == ABSENT ? 0 : id;
+  n.duration = duration == ABSENT ? 0 : duration;
+  n.type = type == ABSENT ? 0 : type > 99 ? 99 : (uint32_t)type;
+  while (next(&attributes, &f) > 0) {
     if (f.number != 10 || f.wire != 2)
       continue;
     value v = attribute(f.bytes);
     if (v.arg.type != ETT_ARG_INTEGER)
       continue;
-    if (slice_is(v.name, "is_cpu_op")) {
-      has_cpu = true;
+    if (slice_is(v.name, "is_cpu_op"))
       cpu = v.arg.value.integer != 0;
-    }
     if (slice_is(v.name, "tid"))
       thread = v.arg.value.integer;
     if (slice_is(v.name, "stream") && v.arg.value.integer >= 0 &&
         v.arg.value.integer <= INT32_MAX)
       stream = v.arg.value.integer;
   }
-  if (status < 0) {
-    ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, s.at);
-    return 0;
-  }
-  if (!is_node || n.type == METADATA)
-    return 0;
   x->r->part->seen++;
-  n.host = (n.type == COMP && has_cpu && cpu) || n.type < LOAD || n.type > COLL;
+  n.host = (n.type == COMP && cpu) || n.type < LOAD || n.type > COLL;
   if (!n.host)
     n.stream = stream >= 0 ? (int32_t)stream : n.type >= SEND ? 1 : 0;
   n.track = ett_part_track(x->r->part, n.host, ETT_ID_INTEGER,

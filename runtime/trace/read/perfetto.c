@@ -86,43 +86,30 @@ static int64_t bracketed(slice text, const char **at) {
 }
 
 static int take_descriptor(perfetto *x, slice s) {
-  field f, g;
-  slice scan = s;
-  uint64_t uuid = 0;
-  while (next(&scan, &f) > 0)
-    if (f.number == 1 && f.wire == 0)
-      uuid = f.value;
+  uint64_t uuid = 0, parent = 0, pid = ABSENT, tid = ABSENT;
+  slice name = {0}, of_process = {0}, of_thread = {0}, process = x->none,
+        thread = x->none;
+  const int status =
+      READ_WANTED(&s, {1, 0, &uuid}, {2, 2, &name}, {10, 2, &name}, {5, 0, &parent},
+                  {3, 2, &of_process}, {4, 2, &of_thread});
   track *t = track_of(x, uuid);
   if (!t)
     return -1;
-  int status;
-  while ((status = next(&s, &f)) > 0) {
-    if ((f.number == 2 || f.number == 10) && f.wire == 2)
-      t->name = f.bytes;
-    if (f.number == 5 && f.wire == 0)
-      t->parent = f.value;
-    if ((f.number != 3 && f.number != 4) || f.wire != 2)
-      continue;
-    slice inner = f.bytes, said = x->none;
-    while (next(&inner, &g) > 0) {
-      if (g.number == 1 && g.wire == 0) {
-        t->pid = (int64_t)g.value;
-        t->has_pid = true;
-      }
-      if (f.number == 4 && g.number == 2 && g.wire == 0) {
-        t->tid = (int64_t)g.value;
-        t->has_tid = true;
-      }
-      if (g.wire == 2 && g.number == (f.number == 3 ? 6 : 5))
-        said = g.bytes;
-    }
-    if (f.number == 3)
-      t->process = said;
-    else if (said.at < said.end)
-      t->name = said;
-  }
   if (status < 0)
     damaged(x, s.at);
+  READ_WANTED(&of_process, {1, 0, &pid}, {6, 2, &process});
+  READ_WANTED(&of_thread, {1, 0, &pid}, {2, 0, &tid}, {5, 2, &thread});
+  t->name = thread.at < thread.end ? thread : name.at ? name : t->name;
+  t->process = of_process.at ? process : t->process;
+  t->parent = parent ? parent : t->parent;
+  if (pid != ABSENT) {
+    t->pid = (int64_t)pid;
+    t->has_pid = true;
+  }
+  if (tid != ABSENT) {
+    t->tid = (int64_t)tid;
+    t->has_tid = true;
+  }
   const char *at = t->name.at;
   if (memmem(t->name.at, (size_t)(t->name.end - t->name.at), "AGENT", 5)) {
     t->device = (int16_t)bracketed(t->name, &at);
@@ -162,30 +149,17 @@ static uint32_t part_track(perfetto *x, track *t) {
 
 /* Stores a debug annotation as an arg of the row appended next. */
 static int take_annotation(perfetto *x, uint64_t sequence_id, slice s, ett_row *row) {
+  static const uint8_t kinds[] = {
+      [2] = SIGNED, [3] = UNSIGNED, [4] = SIGNED, [5] = DOUBLE, [6] = TEXT};
   field f;
   slice name = x->none, text = name;
   ett_trace_arg arg = {.type = ETT_ARG_NONE};
   while (next(&s, &f) > 0) {
+    take_value(&f, kinds, sizeof kinds, &arg, &text);
     if (f.number == 1 && f.wire == 0)
       name = text_of(x, sequence_id, ANNOTATIONS, f.value).text;
     if (f.number == 10 && f.wire == 2)
       name = f.bytes;
-    if (f.number >= 2 && f.number <= 4 && f.wire == 0) {
-      arg.type = f.value > (uint64_t)INT64_MAX && f.number == 3 ? ETT_ARG_FLOAT
-                                                                : ETT_ARG_INTEGER;
-      if (arg.type == ETT_ARG_FLOAT)
-        arg.value.number = (double)f.value;
-      else
-        arg.value.integer = (int64_t)f.value;
-    }
-    if (f.number == 5 && f.wire == 1) {
-      arg.type = ETT_ARG_FLOAT;
-      memcpy(&arg.value.number, &f.value, 8);
-    }
-    if (f.number == 6 && f.wire == 2) {
-      arg.type = ETT_ARG_TEXT;
-      text = f.bytes;
-    }
     if (f.number == 17 && f.wire == 0) {
       arg.type = ETT_ARG_TEXT;
       text = text_of(x, sequence_id, STRINGS, f.value).text;
@@ -208,35 +182,22 @@ static int take_annotation(perfetto *x, uint64_t sequence_id, slice s, ett_row *
 /* A slice's begin or end, or an instant. */
 static int take_event(perfetto *x, uint64_t sequence_id, slice s, int64_t ns) {
   const char *at = s.at;
-  slice scan = s, name = x->none, category = name;
-  uint64_t type = 0, uuid = 0;
-  bool has_uuid = false;
+  slice scan = s, name = {0}, category = {0};
+  uint64_t type = 0, uuid = ABSENT, name_id = 0, category_id = 0;
   field f;
-  int status;
-  while ((status = next(&scan, &f)) > 0) {
-    if (f.number == 9 && f.wire == 0)
-      type = f.value;
-    if (f.number == 11 && f.wire == 0) {
-      uuid = f.value;
-      has_uuid = true;
-    }
-    if (f.number == 10 && f.wire == 0)
-      name = text_of(x, sequence_id, NAMES, f.value).text;
-    if (f.number == 23 && f.wire == 2)
-      name = f.bytes;
-    if (f.number == 3 && f.wire == 0)
-      category = text_of(x, sequence_id, CATEGORIES, f.value).text;
-    if (f.number == 22 && f.wire == 2)
-      category = f.bytes;
-  }
-  if (status < 0) {
+  if (READ_WANTED(&scan, {9, 0, &type}, {11, 0, &uuid}, {10, 0, &name_id}, {23, 2, &name},
+                  {3, 0, &category_id}, {22, 2, &category})) {
     damaged(x, at);
     return 0;
   }
+  if (!name.at)
+    name = text_of(x, sequence_id, NAMES, name_id).text;
+  if (!category.at)
+    category = text_of(x, sequence_id, CATEGORIES, category_id).text;
   if (type < 1 || type > 3)
     return 0;
   x->r->part->seen++;
-  if (!has_uuid)
+  if (uuid == ABSENT)
     uuid = text_of(x, sequence_id, DEFAULT_TRACK, 0).track;
   track *t = track_of(x, uuid);
   uint32_t number = t ? part_track(x, t) : ETT_TRACE_NONE;
@@ -267,7 +228,7 @@ static int take_event(perfetto *x, uint64_t sequence_id, slice s, int64_t ns) {
 }
 
 static int take_interned(perfetto *x, uint64_t sequence_id, slice s) {
-  field f, g;
+  field f;
   while (next(&s, &f) > 0) {
     if ((f.number != CATEGORIES && f.number != NAMES && f.number != ANNOTATIONS &&
          f.number != STRINGS) ||
@@ -275,13 +236,7 @@ static int take_interned(perfetto *x, uint64_t sequence_id, slice s) {
       continue;
     key of = {.sequence = sequence_id, .kind = f.number};
     interned t = {.text = x->none};
-    slice inner = f.bytes;
-    while (next(&inner, &g) > 0) {
-      if (g.number == 1 && g.wire == 0)
-        of.iid = g.value;
-      if (g.number == 2 && g.wire == 2)
-        t.text = g.bytes;
-    }
+    READ_WANTED(&f.bytes, {1, 0, &of.iid}, {2, 2, &t.text});
     if (put_text(x, of, t))
       return -1;
   }
@@ -290,47 +245,34 @@ static int take_interned(perfetto *x, uint64_t sequence_id, slice s) {
 
 /* The default track of a sequence: TracePacketDefaults.track_event_defaults. */
 static int take_defaults(perfetto *x, uint64_t sequence_id, slice s) {
-  field f, g;
-  while (next(&s, &f) > 0) {
-    slice inner = f.bytes;
-    while (f.number == 11 && f.wire == 2 && next(&inner, &g) > 0)
-      if (g.number == 11 && g.wire == 0 &&
-          put_text(x, (key){.sequence = sequence_id, .kind = DEFAULT_TRACK},
-                   (interned){x->none, g.value}))
-        return -1;
-  }
-  return 0;
+  slice of_events = {0};
+  uint64_t uuid = ABSENT;
+  READ_WANTED(&s, {11, 2, &of_events});
+  READ_WANTED(&of_events, {11, 0, &uuid});
+  if (uuid == ABSENT)
+    return 0;
+  return put_text(x, (key){.sequence = sequence_id, .kind = DEFAULT_TRACK},
+                  (interned){x->none, uuid});
 }
 
 /* Reads one packet; descriptors are read in a separate pass before all events. */
 static int take_packet(perfetto *x, slice s, bool events) {
-  field f;
-  slice scan = s, event = {0};
+  slice scan = s, event = {0}, descriptor = {0};
   uint64_t sequence_id = 0;
   int64_t ns = 0;
-  int status;
-  while ((status = next(&scan, &f)) > 0) {
-    if (f.number == 10 && f.wire == 0)
-      sequence_id = f.value;
-    if (f.number == 8 && f.wire == 0)
-      ns = (int64_t)f.value;
-    if (f.number == 11 && f.wire == 2)
-      event = f.bytes;
-  }
-  if (status < 0) {
+  field f;
+  if (READ_WANTED(&scan, {10, 0, &sequence_id}, {8, 0, &ns}, {11, 2, &event},
+                  {60, 2, &descriptor})) {
     if (events)
-      damaged(x, s.at);
+      damaged(x, scan.at);
     return 0;
   }
   if (!events) {
     if (event.at && ns > 0 && (x->base_ns == 0 || ns < x->base_ns))
       x->base_ns = ns;
-    while (next(&s, &f) > 0)
-      if (f.number == 60 && f.wire == 2 && take_descriptor(x, f.bytes))
-        return -1;
-    return 0;
+    return descriptor.at ? take_descriptor(x, descriptor) : 0;
   }
-  while (next(&s, &f) > 0) {
+  while (next(&s, &f) > 0) { /* may be divided into several fields */
     if (f.number == 12 && f.wire == 2 && take_interned(x, sequence_id, f.bytes))
       return -1;
     if (f.number == 59 && f.wire == 2 && take_defaults(x, sequence_id, f.bytes))

@@ -14,6 +14,10 @@ typedef struct field {
 
 static inline int varint(slice *s, uint64_t *value) {
   uint64_t v = 0;
+  if (s->at < s->end && !(*s->at & 0x80)) { /* most have one byte */
+    *value = (uint8_t)*s->at++;
+    return 1;
+  }
   for (unsigned shift = 0; shift < 64 && s->at < s->end; shift += 7) {
     uint8_t b = (uint8_t)*s->at++;
     v |= (uint64_t)(b & 0x7F) << shift;
@@ -56,6 +60,73 @@ static inline int next(slice *s, field *f) {
     return 1;
   default:
     return -1;
+  }
+}
+
+/* Where a field of a message goes: to 64 bits (wire type 0), or to a slice (2). */
+typedef struct wanted {
+  uint32_t number, wire;
+  void *to;
+} wanted;
+
+#define ABSENT UINT64_MAX
+
+/* Reads these fields of a message and advances s as next() does. Of repeated fields the
+ * last one counts. 0, or -1 if the message is damaged or truncated. */
+static inline int read_wanted(slice *s, const wanted *list, size_t count) {
+  field f;
+  int status;
+  while ((status = next(s, &f)) > 0) {
+    const wanted *w = list, *end = list + count;
+    while (w < end && (w->number != f.number || w->wire != f.wire))
+      w++;
+    if (w < end && f.wire == 2)
+      *(slice *)w->to = f.bytes;
+    else if (w < end)
+      memcpy(w->to, &f.value, sizeof f.value);
+  }
+  return status;
+}
+#define READ_WANTED(s, ...)                                                              \
+  read_wanted(s, (const wanted[]){__VA_ARGS__},                                          \
+              sizeof((const wanted[]){__VA_ARGS__}) / sizeof(wanted))
+
+/* The kinds of fields that hold the value of an arg, by field number; 0: none. */
+enum { SIGNED = 1, UNSIGNED, ZIGZAG, DOUBLE, SINGLE, TEXT };
+
+/* Fills arg, or its type and text, from a field of such a kind. */
+static inline void take_value(const field *f, const uint8_t *kinds, size_t count,
+                              ett_trace_arg *arg, slice *text) {
+  float single;
+  switch (f->number < count ? kinds[f->number] : 0) {
+  case 0:
+    return;
+  case TEXT:
+    arg->type = ETT_ARG_TEXT;
+    *text = f->bytes;
+    return;
+  case DOUBLE:
+    arg->type = ETT_ARG_FLOAT;
+    memcpy(&arg->value.number, &f->value, sizeof f->value);
+    return;
+  case SINGLE:
+    arg->type = ETT_ARG_FLOAT;
+    memcpy(&single, &f->value, sizeof single);
+    arg->value.number = single;
+    return;
+  case ZIGZAG:
+    arg->type = ETT_ARG_INTEGER;
+    arg->value.integer = (int64_t)(f->value >> 1) ^ -(int64_t)(f->value & 1);
+    return;
+  case UNSIGNED:
+    if (f->value > (uint64_t)INT64_MAX) {
+      arg->type = ETT_ARG_FLOAT;
+      arg->value.number = (double)f->value;
+      return;
+    } /* fall through */
+  default:
+    arg->type = ETT_ARG_INTEGER;
+    arg->value.integer = (int64_t)f->value;
   }
 }
 

@@ -60,15 +60,7 @@ static stat_name *stat_of(const plane *p, int64_t id) {
 static int add_name(const xplane *x, plane *p, const field *entry) {
   slice s = entry->bytes;
   event_name n = {0, {s.at, s.at}, ETT_STRING_NONE, ETT_STRING_NONE};
-  field f;
-  int status;
-  while ((status = next(&s, &f)) > 0) {
-    if (f.number == 1 && f.wire == 0)
-      n.id = (int64_t)f.value;
-    if (f.number == 2 && f.wire == 2)
-      n.body = f.bytes;
-  }
-  if (status < 0)
+  if (READ_WANTED(&s, {1, 0, &n.id}, {2, 2, &n.body}))
     return 0;
   if (entry->number == 4) {
     if (ett_grow(&p->events, p->event_count, &p->event_capacity, 64, sizeof n))
@@ -77,9 +69,7 @@ static int add_name(const xplane *x, plane *p, const field *entry) {
     return 0;
   }
   stat_name stat = {.id = n.id, .name = {n.body.at, n.body.at}, .arg = -1};
-  while (next(&n.body, &f) > 0)
-    if (f.number == 2 && f.wire == 2)
-      stat.name = f.bytes;
+  READ_WANTED(&n.body, {2, 2, &stat.name});
   for (uint32_t i = 0; i < x->r->arg_count; i++)
     if (slice_is(stat.name, x->r->args[i]))
       stat.arg = (int32_t)i;
@@ -92,43 +82,20 @@ static int add_name(const xplane *x, plane *p, const field *entry) {
 
 /* Stores one stat as an arg of the row appended next. */
 static int take_stat(xplane *x, const plane *p, slice s, ett_row *row) {
+  static const uint8_t kinds[] = {
+      [2] = DOUBLE, [3] = UNSIGNED, [4] = SIGNED, [5] = TEXT, [6] = TEXT};
   field f;
-  const stat_name *name = NULL;
+  const stat_name *name = NULL, *to;
   ett_trace_arg arg = {.row = ett_part_next(x->r->part), .type = ETT_ARG_NONE};
   slice text = {0};
   while (next(&s, &f) > 0) {
-    switch (f.number) {
-    case 1:
+    if (f.number == 1) {
       name = stat_of(p, (int64_t)f.value);
-      break;
-    case 2:
-      arg.type = ETT_ARG_FLOAT;
-      memcpy(&arg.value.number, &f.value, 8);
-      break;
-    case 3:
-    case 4:
-      arg.type = ETT_ARG_INTEGER;
-      arg.value.integer = (int64_t)f.value;
-      if (f.number == 3 && f.value > (uint64_t)INT64_MAX) {
-        arg.type = ETT_ARG_FLOAT;
-        arg.value.number = (double)f.value;
-      }
-      break;
-    case 5:
-    case 6:
+    } else if (f.number == 7 && (to = stat_of(p, (int64_t)f.value))) {
       arg.type = ETT_ARG_TEXT;
-      text = f.bytes;
-      break;
-    case 7: {
-      const stat_name *to = stat_of(p, (int64_t)f.value);
-      if (to) {
-        arg.type = ETT_ARG_TEXT;
-        text = to->name;
-      }
-      break;
-    }
-    default:
-      break;
+      text = to->name;
+    } else {
+      take_value(&f, kinds, sizeof kinds, &arg, &text);
     }
   }
   if (!name || arg.type == ETT_ARG_NONE)
@@ -156,13 +123,7 @@ static int take_stats(xplane *x, const plane *p, slice s, uint32_t number, ett_r
 /* Name of an event's metadata: its display name, else its name. */
 static int resolve(xplane *x, event_name *m) {
   slice s = m->body, name = {s.at, s.at}, display = {s.at, s.at};
-  field f;
-  while (next(&s, &f) > 0) {
-    if (f.number == 2 && f.wire == 2)
-      name = f.bytes;
-    if (f.number == 4 && f.wire == 2)
-      display = f.bytes;
-  }
+  READ_WANTED(&s, {2, 2, &name}, {4, 2, &display});
   m->name = ett_reading_intern(x->r, display.at < display.end ? display : name);
   m->long_name = ett_reading_intern(x->r, name);
   return m->name == ETT_STRING_NONE || m->long_name == ETT_STRING_NONE ? -1 : 0;
@@ -239,16 +200,7 @@ static int take_line(xplane *x, plane *p, slice s, int64_t pid, uint32_t process
   field f;
   slice scan = s, name = {s.at, s.at}, display = {s.at, s.at};
   int64_t tid = 0, timestamp = 0;
-  while (next(&scan, &f) > 0) {
-    if (f.number == 1 && f.wire == 0)
-      tid = (int64_t)f.value;
-    if (f.number == 3 && f.wire == 0)
-      timestamp = (int64_t)f.value;
-    if (f.number == 2 && f.wire == 2)
-      name = f.bytes;
-    if (f.number == 11 && f.wire == 2)
-      display = f.bytes;
-  }
+  READ_WANTED(&scan, {1, 0, &tid}, {3, 0, &timestamp}, {2, 2, &name}, {11, 2, &display});
   uint32_t track = ett_part_track(x->r->part, pid, ETT_ID_INTEGER, tid, ETT_ID_INTEGER);
   uint32_t thread = ett_reading_intern(x->r, display.at < display.end ? display : name);
   if (track == ETT_TRACE_NONE || thread == ETT_STRING_NONE)
