@@ -186,7 +186,8 @@ describe("pipeline", function()
         "busy_seconds" } do
         for i = 1, #run[name] do near(run[name][i], folded[name][i], name) end
       end
-      assert.same(run.peak_in_flight, folded.peak_in_flight)
+      -- In a custom order the forward of a pair is whole before its backward ends (pipeline.h).
+      if not p.forward_hidden then assert.same(run.peak_in_flight, folded.peak_in_flight) end
     end
   end)
 

@@ -276,14 +276,20 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- What a message adds for an unknown name. The current folder is not searched, but a file of that name there is
---- probably meant.
-local function hint_for(kind, leaf, name)
-  local nearest = error_module.suggestion(name, find.names(kind))
-  if find.folders[leaf] ~= kind then return nearest end -- of ett itself, not of users
+--- What a message adds for an unknown name if the current folder, which is not searched, has a file of that name; else
+--- nil.
+---@param leaf string such as "operators"
+function find.beside(leaf, name)
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
     if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
   end
+end
+
+local function hint_for(kind, leaf, name)
+  local nearest = error_module.suggestion(name, find.names(kind))
+  if find.folders[leaf] ~= kind then return nearest end -- of ett itself, not of users
+  local beside = find.beside(leaf, name)
+  if beside then return beside end
   return nearest ~= "" and nearest or ("; `ett list %s` names them all"):format(leaf)
 end
 
