@@ -239,9 +239,13 @@ local function crossing(e, cluster)
     and ("; a job that gets 64 of the %d has --cluster %s"):format(node, whole) or "")
 end
 
-local function warnings_of(e, cluster)
+local function warnings_of(e, cluster, stack)
   local list = { crossing(e, cluster) }
   list[#list + 1] = too_fast(e, cluster.device)
+  if stack.sharded and (e.plan.zero < 3 or e.plan.dp * e.plan.cp == 1) then
+    list[#list + 1] = ("kernels count as slowed by gathers of weights, which this plan lacks: stack=%s:sharded=false")
+      :format(stack.name)
+  end
   local assumed = {}
   for _, line in ipairs(e.operators) do
     if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
@@ -389,7 +393,7 @@ function estimate.new(given)
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
-  e.warnings = warnings_of(e, cluster)
+  e.warnings = warnings_of(e, cluster, lowered.stack)
   e.notes = notes_of(model, times, e.operators)
   return e
 end
