@@ -187,6 +187,10 @@ double ett_messages_with_gathers(const ett_evaluation *e, double pass,
                                  double *const busy[ETT_LANES], int slot, double gather,
                                  int64_t layers);
 
+/* Time of an update over that of one with Adam's usual states: 12 bytes a parameter, 8
+ * in fp32. It is the ratio of the bytes that they move. */
+double ett_update_share(const ett_step_plan *p);
+
 /* Demands the times after the pipeline of a stage: gradients, update, weights. */
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank);
 

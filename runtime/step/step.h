@@ -110,6 +110,7 @@ typedef struct ett_step_stage {
 typedef struct ett_step_result {
   double step_seconds;
   double pipeline_seconds; /* the pipeline alone */
+  double update_share;     /* ett_update_share */
   double bubble_fraction;  /* share of the pipeline that is idle (no computing, no sends),
                               averaged over stages */
   double flops;            /* model FLOPs of one rank's pipeline, all micro-batches */

@@ -3,6 +3,16 @@
 
 #include "step/messages.h"
 
+double ett_update_share(const ett_step_plan *p) {
+  int master = p->weight_bytes < (int32_t)sizeof(float);
+  /* The weight (written, in fp32 also read), its gradient, the gradient's norm and
+   * clipping (12, in_step.update_bytes). */
+  double usual = master ? 12 : 8, beside = master ? 2 + 4 + 12 : 8 + 4 + 12;
+  if (!master && p->optimizer_bytes > usual)
+    return 1; /* 12 bytes mean the same states: there is no master weight */
+  return (beside + 2 * p->optimizer_bytes) / (beside + 2 * usual);
+}
+
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
@@ -42,7 +52,8 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .element_bytes = p->weight_bytes};
   s->optimizer_seconds =
       ett_messages_beside_host(/* optimizer states are transferred during the update */
-                               e, rank, ett_messages_ask(e, &update),
+                               e, rank,
+                               ett_update_share(p) * ett_messages_ask(e, &update),
                                p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =

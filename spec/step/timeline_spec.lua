@@ -77,6 +77,17 @@ describe("the timeline of a step", function()
 end)
 
 describe("the link to the host", function()
+  it("carries a small share of states beside an update that takes longer", function()
+    for _, bytes in ipairs { 12, 4 } do
+      local e = make(dense, { pp = 2, micro_batches = 2, optimizer_bytes = bytes, offload_optimizer = 1e-4 })
+      for s, stage in ipairs(timeline.of(e).stages) do
+        local carried = 0.0
+        for _, m in ipairs(stage.messages) do if m.lane == "to host" then carried = carried + m.seconds end end
+        assert.is_true(carried > 0 and carried < e.stages[s].optimizer_seconds)
+      end
+    end
+  end)
+
   it("carries the transfers that units and the update wait for", function()
     local bound = { unit = 0, update = 0 }
     for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", half = "chimera", full = "1f1b" } do

@@ -381,6 +381,7 @@ function estimate.new(given)
     fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
     units = result.units, transfers = result.transfers, lanes = network_tiers.lanes(cluster),
     lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
+    update_share = given.units and result.update_share or nil,
     host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)
   parts.add(e, cluster)

@@ -228,7 +228,7 @@ end
 local function updated_bytes(e, stage, bandwidth)
   for _, d in ipairs(e.demands) do
     local bytes = d.kind == "optimizer" and e.plan.offload_optimizer * e.plan.optimizer_bytes * d.parameters
-    local seconds = bytes and math.max(d.seconds, bytes / bandwidth)
+    local seconds = bytes and math.max(e.update_share * d.seconds, bytes / bandwidth)
     if bytes and math.abs(seconds - stage.optimizer_seconds) < 1e-12 then return bytes end
   end
   return 0.0

@@ -301,7 +301,7 @@ static int program_evaluate(lua_State *L) {
 #define RESULT(name) FIELD(ett_step_result, name, NUMBER, NULL)
   static const ett_step_lua_field fields[] = {
       RESULT(step_seconds), RESULT(pipeline_seconds), RESULT(bubble_fraction),
-      RESULT(flops),        RESULT(memory_bytes),
+      RESULT(flops),        RESULT(memory_bytes),     RESULT(update_share),
   };
   int keep_units = lua_toboolean(L, 5);
   ett_step_lua_call c;
