@@ -181,6 +181,21 @@ static void keep_most(double *most, double value) {
     *most = value;
 }
 
+/* Without half_bytes, half of the layers are recomputed and hold their input. */
+static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
+  double all = s->activation_bytes[ETT_RECOMPUTE_NONE];
+  double full = s->activation_bytes[ETT_RECOMPUTE_FULL];
+  if (kind->place != ETT_PLACE_MIDDLE)
+    return;
+  s->layer_bytes[ETT_RECOMPUTE_NONE] = s->layer_bytes[ETT_RECOMPUTE_SELECTIVE] = all;
+  keep_most(&s->layer_bytes[ETT_RECOMPUTE_FULL], all - full);
+  keep_most(&s->layer_bytes[ETT_RECOMPUTE_HALF],
+            all - (kind->half_bytes > 0 ? kind->half_bytes : full));
+  for (int r = ETT_RECOMPUTE_FULL; r < ETT_RECOMPUTES; r++)
+    for (int w = 0; w < 2; w++)
+      s->working_bytes[r][w] += s->layer_bytes[r];
+}
+
 void ett_program_finish(ett_program *p) {
   static _Atomic uint64_t editions;
   p->edition = ++editions;
@@ -228,14 +243,12 @@ void ett_program_finish(ett_program *p) {
     if (p->kinds[k].place == ETT_PLACE_MIDDLE)
       memcpy(s.recompute_lane, s.forward_lane, sizeof s.recompute_lane);
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
-    s.layer_bytes = s.activation_bytes[ETT_RECOMPUTE_NONE];
     if (p->kinds[k].place !=
         ETT_PLACE_MIDDLE) { /* embedding and head are never recomputed */
       s.recompute[ETT_RECOMPUTE_FULL] = s.recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] =
           s.activation_bytes[ETT_RECOMPUTE_NONE];
       s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
-      s.layer_bytes = 0;
     }
     s.recompute[ETT_RECOMPUTE_HALF] =
         p->kinds[k].place == ETT_PLACE_MIDDLE ? s.forward / 2 : 0;
@@ -244,6 +257,7 @@ void ett_program_finish(ett_program *p) {
                                              2;
     if (p->kinds[k].place == ETT_PLACE_MIDDLE && p->kinds[k].half_bytes > 0)
       s.activation_bytes[ETT_RECOMPUTE_HALF] = p->kinds[k].half_bytes;
+    fill_layer_bytes(&s, &p->kinds[k]);
     s.layer_trained = s.dense_parameters + s.expert_parameters;
     s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
     s.boundary = p->kinds[k].boundary;
@@ -302,16 +316,16 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
     /* The activations of a layer are freed before the backward pass of the layer before.
-     * While the head's backward runs, no recomputed layer is in memory. */
-    double again = r >= ETT_RECOMPUTE_FULL && of->layer_bytes == 0 ? to->layer_bytes : 0;
+     */
     for (int w = 0; w < 2; w++) {
       to->working_bytes[r][w] -= n * of->activation_bytes[r];
-      keep_most(&to->working_bytes[r][w], of->working_bytes[r][w] - again);
+      keep_most(&to->working_bytes[r][w], of->working_bytes[r][w]);
     }
   }
   keep_most(&to->layer_parameters, of->layer_parameters);
   keep_most(&to->layer_trained, of->layer_trained);
-  keep_most(&to->layer_bytes, of->layer_bytes);
+  for (int r = 0; r < ETT_RECOMPUTES; r++)
+    keep_most(&to->layer_bytes[r], of->layer_bytes[r]);
 }
 
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,

@@ -95,9 +95,11 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double loss_bytes;                       /* share of the logits */
-  double layer_bytes; /* all activations of the largest single layer */
+  /* By ett_recompute: all activations of the largest single layer; beyond what it holds
+   * if it is recomputed. */
+  double layer_bytes[ETT_RECOMPUTES];
   /* By ett_recompute, with and without the bytes of weight gradients: peak of a backward
-   * pass beyond all activations of the slice. */
+   * pass beyond all activations of the slice, recomputed ones included. */
   double working_bytes[ETT_RECOMPUTES][2];
   double layer_parameters,
       layer_trained; /* of the largest single layer: all, and trained ones */

@@ -403,6 +403,10 @@ typedef struct stage_memory {
   int sharded, loses; /* gradients are shared by data ranks; the loss is on this stage */
 } stage_memory;
 
+static double smaller(double a, double b) {
+  return a < b ? a : b;
+}
+
 static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arrays *a,
                                     int rank) {
   const ett_step_plan *p = e->plan;
@@ -428,8 +432,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     const ett_layer_sums *sums = &a->sums[v];
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
-    if ((p->recompute >= ETT_RECOMPUTE_FULL || pairs) && sums->layer_bytes > m.again)
-      m.again = sums->layer_bytes;
+    double beside = sums->layer_bytes[p->recompute];
+    if ((p->recompute >= ETT_RECOMPUTE_FULL || pairs) && beside > m.again)
+      m.again = beside;
     for (int w = 0; w < 2; w++)
       if (sums->working_bytes[p->recompute][w] > m.working[w])
         m.working[w] = sums->working_bytes[p->recompute][w];
@@ -439,14 +444,13 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
    * gradient is whole until it is reduced (PyTorch FSDP). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    m.temporary = trained * p->gradient_bytes;
-  if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1))
-    m.temporary += p->reshard ? gathered * layer * p->weight_bytes
-                              : weights * p->weight_bytes - m.weight;
-  double held =
-      whole * p->gradient_bytes - m.gradient + (weights * p->weight_bytes - m.weight);
-  if (m.temporary > held) /* at most the shards of the other ranks */
-    m.temporary = held;
+    m.temporary =
+        smaller(trained * p->gradient_bytes, whole * p->gradient_bytes - m.gradient);
+  if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
+    double others = weights * p->weight_bytes - m.weight; /* shards of the other ranks */
+    m.temporary +=
+        p->reshard ? smaller(gathered * layer * p->weight_bytes, others) : others;
+  }
   m.layer = layer * p->weight_bytes;
   return m;
 }
@@ -464,8 +468,13 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
       a->in_flight[v] += e->program->output_bytes;
   }
-  s->activation_bytes =
-      ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) + m->again;
+  double working = m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded];
+  double again = m->again;
+  if (p->recompute >= ETT_RECOMPUTE_FULL) { /* part of the peak of the backward pass */
+    again = smaller(again, working);
+    working -= again;
+  }
+  s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) + again;
   s->loss_bytes = 0;
   if (m->loses) {
     for (int v = rank; v < a->slots; v += p->pp)
@@ -473,8 +482,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     s->loss_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
   }
   move_to_host(p, s, m->layer);
-  fill_software(e, s, m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded],
-                m->fp32_gradients, m->communicators);
+  fill_software(e, s, working, m->fp32_gradients, m->communicators);
 }
 
 /* Seconds of the messages that a stage sends; with serial sends also of those that it

@@ -196,6 +196,16 @@ describe("modules of selective recomputation", function()
 end)
 
 describe("a step under ZeRO-3", function()
+  it("gathers no more than the model has", function()
+    local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, ffn = 2816, vocab = 128256 })
+    local function held(zero)
+      local s = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1024, dp = 4, zero = zero,
+        micro_batches = 1, overlap_parameters = true } }.stages[1]
+      return s.weight_bytes + s.temporary_bytes
+    end
+    assert.near(held(2), held(3), 1) -- embedding and head are all but a tenth of it
+  end)
+
   it("holds one gathered layer, with overlap also the next one, and one layer's gradient", function()
     local model = model_module.new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
       vocab = 128256 })

@@ -11,15 +11,33 @@ local function generator(seed)
   end
 end
 
---- The most bytes while every layer runs forward, then backward in reverse, freeing what it kept.
+--- The most bytes while every layer runs forward, then backward in reverse, freeing what it kept. again: of a
+--- recomputed layer, beyond what it kept.
 local function walked(layers)
   local held, most = 0, 0
   for _, layer in ipairs(layers) do held = held + layer.kept end
   for i = #layers, 1, -1 do
-    most = math.max(most, held + layers[i].working)
+    most = math.max(most, held + layers[i].working + (layers[i].again or 0))
     held = held - layers[i].kept
   end
   return most
+end
+
+--- Activations and work of a program on one stage.
+local function held_by(operations, kinds, recompute)
+  local program <close> = step_core.program { operations = operations, kinds = kinds }
+  local demands <close> = step_core.demands()
+  local workspace <close> = step_core.workspace()
+  local function result()
+    return program:evaluate(step_core.plan { seq = 1, clip_gradients = false, recompute = recompute }, demands,
+      workspace, false)
+  end
+  local r = result()
+  if not r then
+    for _, d in ipairs(demands:untimed()) do demands:set(d.index, 0.0, 0.0, 0.0) end
+    r = result()
+  end
+  return r.stages[1].activation_bytes + r.stages[1].working_bytes
 end
 
 describe("the passes of a stage", function()
@@ -36,19 +54,27 @@ describe("the passes of a stage", function()
         kinds[k] = { place = place, count = 1 + random(4), uses = { [k] = 1 } }
         for _ = 1, kinds[k].count do layers[#layers + 1] = { kept = kept, working = working + weight } end
       end
-      local program <close> = step_core.program { operations = operations, kinds = kinds }
-      local demands <close> = step_core.demands()
-      local workspace <close> = step_core.workspace()
-      local function result()
-        return program:evaluate(step_core.plan { seq = 1, clip_gradients = false }, demands, workspace, false)
+      assert.equal(walked(layers), held_by(operations, kinds), "case " .. case)
+    end
+  end)
+
+  it("hold it with recomputation: a layer's input, and the whole layer during its backward pass", function()
+    local random = generator(12)
+    for case = 1, 200 do
+      local operations, kinds, layers = {}, {}, {}
+      local count = 1 + random(5)
+      for k = 1, count do
+        local kept, working = random(1000), random(4000)
+        local input = random(kept + 1)
+        operations[k] = { activation_bytes = kept + 0.0, working_bytes = working + 0.0 }
+        local place = k == 1 and random(2) == 0 and "first" or k == count and random(2) == 0 and "last" or "middle"
+        kinds[k] = { place = place, count = 1 + random(4), uses = { [k] = 1 }, input_bytes = input + 0.0 }
+        local again = place == "middle"
+        for _ = 1, kinds[k].count do
+          layers[#layers + 1] = { kept = again and input or kept, working = working, again = again and kept - input }
+        end
       end
-      local r = result()
-      if not r then
-        for _, d in ipairs(demands:untimed()) do demands:set(d.index, 0.0, 0.0, 0.0) end
-        r = result()
-      end
-      local s = r.stages[1]
-      assert.equal(walked(layers), s.activation_bytes + s.working_bytes, "case " .. case)
+      assert.equal(walked(layers), held_by(operations, kinds, "full"), "case " .. case)
     end
   end)
 end)
