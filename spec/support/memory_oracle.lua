@@ -1,0 +1,176 @@
+--- Memory of a pipeline stage by hand, from papers and the software: parameters, states, stored activations.
+-- Decoders of Megatron-Core, dense or of experts, with flash attention or a fused softmax, under one-way schedules.
+-- Only names of hyper-parameters and plan fields come from ett.
+local memory_oracle = {}
+
+local function ceil_to(x, unit) return (x + unit - 1) // unit * unit end
+
+--- Dense and expert parameters of a layer on one rank.
+local function parameters(h, p, experts)
+  local hidden, heads, t, one = h.hidden, h.heads, p.tp, h.bias and 1 or 0
+  local dim, gates = h.head_dim or hidden // heads, h.gated_mlp and 2 or 1
+  local own, n = heads // t, 2 * (h.norm == "layer_norm" and 2 * hidden or hidden)
+  if h.kv_lora_rank then
+    local queries, latent = h.qk_nope_head_dim + h.qk_rope_head_dim, h.kv_lora_rank
+    n = n + (h.q_lora_rank and hidden * h.q_lora_rank + h.q_lora_rank + h.q_lora_rank * own * queries
+      or hidden * own * queries)
+    n = n + hidden * (latent + h.qk_rope_head_dim) + latent
+      + latent * own * (h.qk_nope_head_dim + h.v_head_dim) + own * h.v_head_dim * hidden
+  else
+    n = n + (hidden + one) * (own + 2 * math.max(1, (h.kv_heads or heads) // t)) * dim + own * dim * hidden
+      + one * hidden
+  end
+  if not experts then
+    local width = h.ffn // t
+    return n + (hidden + one) * width * gates + width * hidden + one * hidden, 0
+  end
+  local shared, width = h.moe_ffn * (h.shared_experts or 0) // t, h.moe_ffn // p.etp
+  return n + hidden * h.experts + shared * hidden * (gates + 1), h.experts // p.ep * hidden * width * (gates + 1)
+end
+
+--- Bytes that attention and its norm store for a micro-batch. b: bytes of an operand; copies: of an input that two
+--- products read; s: tokens outside tensor-parallel regions.
+local function attention(h, p, tokens, s, b, copies)
+  local own, dim = h.heads // p.tp, h.head_dim or h.hidden // h.heads
+  local bytes = 2 * s * h.hidden + copies * b * s * h.hidden * (h.kv_lora_rank and 1 or 0)
+  if h.kv_lora_rank then
+    local queries, value = h.qk_nope_head_dim + h.qk_rope_head_dim, h.v_head_dim
+    bytes = bytes + (2 + b) * s * ((h.q_lora_rank or 0) + h.kv_lora_rank)
+      + 2 * tokens * own * (2 * queries + value) + 2 * tokens * own * value
+  else
+    local keys = math.max(1, (h.kv_heads or h.heads) // p.tp)
+    bytes = bytes + b * s * h.hidden + 2 * tokens * (own + 2 * keys) * dim + 2 * tokens * own * dim
+  end
+  if p.recompute == "selective" then return bytes end
+  if h.attention == "fused_softmax" then -- probabilities; with dropout also its mask and output
+    return bytes + tokens * p.seq * own * (h.dropout and 5 or 2)
+  end
+  return bytes + 4 * tokens * own
+end
+
+--- Bytes that a layer stores for a micro-batch (Korthikanti et al. 2022, with flash attention, gates and experts).
+local function stored(h, p, experts)
+  local tokens = 1.0 * p.micro_batch * p.seq // p.cp
+  local s, b = p.sequence_parallel and tokens / p.tp or tokens, p.dtype == "fp8" and 1 or 2
+  local gates, hidden = h.gated_mlp and 2 or 1, h.hidden
+  local bytes = attention(h, p, tokens, s, b, b == 1 and 2 or 1) + 2 * s * hidden
+    + (h.dropout and 2 * s * hidden or 0)
+  local function mlp(rows, width) return rows * width * (2 * gates + b) end
+  if not experts then return bytes + b * s * hidden + mlp(tokens, h.ffn // p.tp) end
+  bytes = bytes + 2 * s * hidden + 4 * s * h.experts + 4 * s * h.top_k -- router; weights of the activations
+  if h.shared_experts then
+    bytes = bytes + (b == 1 and s * hidden or 0) + mlp(tokens, h.moe_ffn * h.shared_experts // p.tp)
+  end
+  local rows = tokens * h.top_k * p.etp / p.tp
+  return bytes + b * rows * hidden + mlp(rows, h.moe_ffn // p.etp)
+end
+
+--- Most bytes of the slices of a rank in flight, by walking its order. of: bytes of each slice of the rank.
+local function in_flight(p, rank, of)
+  local stages, chunks, count = p.pp, #of, p.micro_batches
+  if p.schedule == "gpipe" then return count * of[1] end
+  local warm = chunks == 1 and stages - 1 - rank or (stages - 1 - rank) * 2 + (chunks - 1) * stages
+  local held, most, total = 0, 0, count * chunks
+  local function chunk(i, backward)
+    local k = i % (stages * chunks) // stages
+    return of[backward and chunks - k or k + 1]
+  end
+  for i = 0, total - 1 do
+    held = held + chunk(i)
+    most = math.max(most, held)
+    if i >= warm then held = held - chunk(i - warm, true) end
+  end
+  return most
+end
+
+local function split(layers, slices)
+  local list, left = {}, layers % slices
+  for v = 1, slices do list[v] = layers // slices end
+  for v = 2, slices - 1 do
+    if left > 0 then list[v], left = list[v] + 1, left - 1 end
+  end
+  list[1] = list[1] + left
+  return list
+end
+
+--- Dense and expert parameters, and stored bytes, of each slice.
+local function slices_of(h, p)
+  local list, layer, count = {}, 0, p.pp * (p.vp or 1)
+  local tokens = 1.0 * p.micro_batch * p.seq // p.cp
+  local s = p.sequence_parallel and tokens / p.tp or tokens
+  local rows, norm = ceil_to(h.vocab, 128 * p.tp) // p.tp, h.norm == "layer_norm" and 2 * h.hidden or h.hidden
+  for v, layers in ipairs(split(h.layers, count)) do
+    local one = { dense = 0, expert = 0, bytes = 0 }
+    for _ = 1, layers do
+      local experts = h.experts and layer >= (h.first_dense_layers or 0)
+      local dense, expert = parameters(h, p, experts)
+      one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
+      layer = layer + 1
+    end
+    if v == 1 then one.dense = one.dense + (rows + (h.max_positions or 0)) * h.hidden end
+    if v == count then -- final norm, head, 16-bit logits
+      one.dense = one.dense + norm + (h.tied_embeddings and p.pp == 1 and 0 or rows * h.hidden)
+      one.bytes = one.bytes + 4 * s * h.hidden + 2 * tokens * rows
+    end
+    list[v] = one
+  end
+  return list
+end
+
+--- Each stage: { parameters, weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes }.
+function memory_oracle.stages(h, p)
+  local slices, list = slices_of(h, p), {}
+  local data, expert_data = p.dp * p.cp, p.dp * p.cp * p.tp // (p.ep * p.etp)
+  for rank = 0, p.pp - 1 do
+    local dense, expert, of = 0, 0, {}
+    for v = rank + 1, #slices, p.pp do
+      dense, expert = dense + slices[v].dense, expert + slices[v].expert
+      of[#of + 1] = slices[v].bytes
+    end
+    local whole, shard = dense + expert, dense / data + expert / expert_data
+    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole),
+      gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
+      optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
+  end
+  return list
+end
+
+--- A random model: architecture and hyper-parameters.
+function memory_oracle.model(random)
+  local h = { layers = random { 8, 11, 16, 24 }, hidden = random { 1024, 2048 }, heads = 16,
+    vocab = random { 32000, 50257 }, tied_embeddings = random { true, false } }
+  local kind = random { "llama", "gpt", "mixtral", "mixtral" }
+  if kind == "gpt" then
+    h.ffn, h.norm, h.position, h.max_positions, h.bias, h.dropout = 4 * h.hidden, "layer_norm", "learned", 4096, true,
+      random { true, false }
+    h.attention = random { "flash", "fused_softmax" }
+    return kind, h
+  end
+  h.norm, h.position, h.gated_mlp, h.ffn = "rms_norm", "rope", true, 2816
+  h.kv_heads = random { 8, 16 }
+  if kind == "llama" then return kind, h end
+  h.experts, h.top_k, h.moe_ffn = 16, random { 1, 2, 6 }, random { 1024, 2048 }
+  h.shared_experts, h.first_dense_layers = random { nil, 1, 2 }, random { 0, 1 }
+  if random { true, false } then
+    h.kv_heads, h.kv_lora_rank, h.qk_nope_head_dim, h.qk_rope_head_dim, h.v_head_dim = nil, 256, 64, 32, 64
+    h.q_lora_rank = random { nil, 512 }
+  end
+  return kind, h
+end
+
+--- A random plan of a model under the stack `megatron`.
+function memory_oracle.plan(random, h)
+  local tp = random { 1, 2, 4, 8 }
+  local p = { tp = tp, pp = random { 1, 2, 3, 4 }, dp = random { 1, 2, 8 }, cp = h.attention and 1 or random { 1, 2 },
+    ep = h.experts and random { 1, 2, 4 } or 1, etp = h.experts and random { 1, tp } or tp, seq = random { 1024, 2048 },
+    micro_batch = random { 1, 2 }, micro_batches = 12 * random { 1, 2 }, zero = random { 0, 1, 2, 3 },
+    sequence_parallel = tp > 1 and random { true, false }, recompute = random { "none", "selective" },
+    schedule = random { "gpipe", "1f1b", "interleaved" }, gradient_dtype = random { "fp32", "bf16" },
+    dtype = random { "bf16", "fp8" }, stack = "megatron", accumulate_gradients = false }
+  if p.schedule == "interleaved" then
+    p.schedule, p.vp = p.pp > 1 and "interleaved" or "1f1b", p.pp > 1 and 2 or nil
+  end
+  return p
+end
+
+return memory_oracle
