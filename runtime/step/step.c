@@ -345,6 +345,12 @@ static int communicators_of(const ett_evaluation *e) {
          ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* the world group */
 }
 
+/* Whether the states hold fp32 weights. States of at most 4 bytes are two moments of 8 or
+ * 16 bits: the optimizer updates the 16-bit weights with 16-bit gradients. */
+static int has_master(const ett_step_plan *p) {
+  return p->optimizer_bytes > (double)sizeof(float);
+}
+
 /* Fills the memory of the software, and the total. fp32_gradients: gradients of the
  * weights that the rank updates. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
@@ -352,7 +358,7 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
-  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && e->plan->optimizer_bytes > 0 &&
+  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && has_master(e->plan) &&
       fp32_gradients > passing)
     s->update_bytes = fp32_gradients - passing;
   s->cached_bytes = program->cached_bytes;
@@ -418,8 +424,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
-  int in_states = e->program->master_shards && m.sharded &&
-                  p->optimizer_bytes >= (double)sizeof(float);
+  int in_states = e->program->master_shards && m.sharded && has_master(p);
   m.weight =
       (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
                                             s->frozen_expert / expert_data

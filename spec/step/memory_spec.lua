@@ -125,6 +125,8 @@ describe("the memory of an estimate", function()
     local s = e.stages[1]
     assert.near(4 * s.parameters, s.activation_bytes + s.working_bytes + s.update_bytes, 1)
     assert.equal(0, run { seq = 64, zero = 0 }.stages[1].update_bytes)
+    -- Two moments of 16 bits and no fp32 weight.
+    assert.equal(0, run { seq = 64, zero = 0, gradient_dtype = "bf16", optimizer_bytes = 4 }.stages[1].update_bytes)
   end)
 
   it("has no 16-bit shards where ZeRO-3 shards the optimizer's weights: 16 bytes a parameter under FSDP", function()
@@ -138,7 +140,7 @@ describe("the memory of an estimate", function()
     assert.near(2 * frozen.frozen_parameters / 2, frozen.weight_bytes, 1)
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 2 } > 0)
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, dp = 1 } > 0)
-    assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 2 } > 0)
+    assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 4 } > 0)
   end)
 
   it("holds the logits and their gradients as the loss of the stack does", function()

@@ -311,7 +311,7 @@ local stacks = {
   ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
   ["megatron-deepspeed"] = "megatron_deepspeed",
   ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
-  maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "torchtitan",
+  torchtune = "fsdp_eager", maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "torchtitan",
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
 }
 
@@ -389,6 +389,12 @@ local function splits_sequence(row)
   return row.arch == "moe" and (row.framework or ""):find "^megatron" ~= nil
 end
 
+-- torchtune trains in pure bf16 (recipes/full_finetune_single_device.py): weights, gradients and both moments.
+local function state_bytes(row)
+  if row.framework ~= "torchtune" then return nil end
+  return (row.notes or ""):find "8%-bit" and 2 or 4
+end
+
 --- Plan of a row, and the names of its unknown fields.
 function published.plan(row, dtype)
   local unknown = {}
@@ -419,7 +425,7 @@ function published.plan(row, dtype)
     recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
     gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
       or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"
-        or (zero == 3 or nemo or internevo) and "bf16" or "fp32"],
+        or (zero == 3 or nemo or internevo or row.framework == "torchtune") and "bf16" or "fp32"],
     sequence_parallel = splits_sequence(row) and tp > 1,
     serial_sends = deepspeed and pp > 1, overlap_sends = pp > 1 and overlaps_sends(row) or nil,
     gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
@@ -433,7 +439,7 @@ function published.plan(row, dtype)
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     split = split_of(row, pp, interleaved and vp or 1),
-    offload_activations = (row.activation_offload_layers or 0) / row.layers,
+    offload_activations = (row.activation_offload_layers or 0) / row.layers, optimizer_bytes = state_bytes(row),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
   }, unknown
