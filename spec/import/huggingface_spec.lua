@@ -841,6 +841,22 @@ describe("a Hugging Face configuration", function()
     end
   end)
 
+  it("with an unknown kind of layer, a short list or a fraction is refused by the field", function()
+    for _, case in ipairs {
+      { "lfm2-8b-a1b", { layer_types = times(24, { "mamba" }) },
+        "field 'layer_types': layer 1 must be conv or full_attention, got 'mamba'" },
+      { "lfm2-8b-a1b", { layer_types = { "conv" } },
+        "field 'layer_types': layer 2 must be conv or full_attention, got nil" },
+      { "minimax-text-01", { attn_type_list = { 0, 1 } }, "field 'attn_type_list' must have 0 or 1 for each layer" },
+      { "qwen3-30b-a3b", { mlp_only_layers = { "x" } }, "field 'mlp_only_layers' must be a list of numbers, got 'x'" },
+      { "step-3.5-flash", { num_hidden_layers = 3.7 }, "must name all 3.7 layers" },
+      { "jamba-v0.1", { expert_layer_period = 3.7 }, "must be expert_layer_period - 1 = 2.7, got 1" },
+    } do
+      assert.is_truthy(message(changed(case[1], case[2])):find(case[3], 1, true), message(changed(case[1], case[2])))
+    end
+    assert.matches("mtp_layers=3.7 adds it", built(changed("deepseek-v3", { num_nextn_predict_layers = 3.7 })).notes[2])
+  end)
+
   it("of Gemma 3n sends all streams and the per-layer inputs of later layers", function()
     local m = built(changed("gemma-3n-e2b", {}))
     local c, left = architecture.configuration(m.hyper, { tp = 1, micro_batch = 1, seq = 4096 }), 30

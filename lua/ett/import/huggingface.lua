@@ -259,12 +259,19 @@ local function read_expert_layers(config, hyper, found)
   if given then
     local every = hyper.moe_every or 1
     for i = 1, hyper.layers do list[i] = i % every == 0 end
-    for _, i in ipairs(given) do if list[i + 1] ~= nil then list[i + 1] = false end end
+    for _, i in ipairs(given) do
+      if type(i) ~= "number" then
+        found[#found + 1] = ("field '%s' must be a list of numbers, got %s"):format(field, schema.describe(i))
+        return
+      end
+      if list[i + 1] ~= nil then list[i + 1] = false end
+    end
   end
   if #list == 0 then return end
   hyper.first_dense_layers, hyper.moe_every, hyper.dense_layers = expert_layers(list)
   if #list ~= hyper.layers then
-    found[#found + 1] = ("field '%s': must name all %d layers, got %d"):format(field, hyper.layers, #list)
+    found[#found + 1] = ("field '%s': must name all %.14g layers, got %d"):format(field or "moe_layers_enum",
+      hyper.layers, #list)
   end
 end
 
@@ -293,7 +300,7 @@ local function add_notes(config, hyper, notes)
   for _, key in ipairs { "num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers" } do
     local extra = config[key]
     if type(extra) == "number" and extra > 0 then
-      notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%d adds it"):format(extra)
+      notes[#notes + 1] = ("without multi-token prediction; mtp_layers=%.14g adds it"):format(extra)
       break
     end
   end

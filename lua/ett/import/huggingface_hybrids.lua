@@ -1,6 +1,7 @@
 --- Hugging Face model types with state-space or linear-attention layers, and encoders.
 --
 -- hybrids.register fills the table of ett.import.huggingface_types; its argument `add` registers one type.
+local schema = require "ett.base.schema"
 local max_layers = require("ett.model.hyper").fields.layers.most
 
 local hybrids = {}
@@ -42,6 +43,21 @@ function hybrids.kinds(layers, other, is_attention)
 end
 local kinds = hybrids.kinds
 
+--- Reports a list of kinds that is too short or has an unknown kind. No list is no fault.
+---@param allowed table<string, boolean>
+function hybrids.check_kinds(config, field, layers, allowed, found)
+  local list = config[field]
+  if type(list) ~= "table" then return end
+  for i = 1, math.min(number(layers) or 0, max_layers) do
+    local kind = list[i]
+    if type(kind) ~= "string" or not allowed[kind] then
+      found[#found + 1] = ("field '%s': layer %d must be %s, got %s"):format(field, i,
+        table.concat(schema.keys(allowed), " or "), schema.describe(kind))
+      return
+    end
+  end
+end
+
 local function jamba(config, hyper, _, found)
   mamba(config, hyper)
   hyper.ssm_norms, hyper.position = true, "none"
@@ -49,8 +65,8 @@ local function jamba(config, hyper, _, found)
   hyper.layer_types = period > 0 and kinds(hyper.layers, "mamba", function(i) return i % period == offset end) or nil
   local every = number(config.expert_layer_period) or 2
   if (number(config.expert_layer_offset) or 1) ~= every - 1 then
-    found[#found + 1] = ("field 'expert_layer_offset' must be expert_layer_period - 1 = %d, got %s"):format(every - 1,
-      tostring(config.expert_layer_offset))
+    found[#found + 1] = ("field 'expert_layer_offset' must be expert_layer_period - 1 = %.14g, got %s"):format(
+      every - 1, tostring(config.expert_layer_offset))
   end
   hyper.experts = hyper.experts or 16
   hyper.top_k, hyper.moe_every, hyper.moe_ffn = hyper.top_k or 2, every, hyper.ffn
@@ -58,8 +74,11 @@ local function jamba(config, hyper, _, found)
 end
 
 --- Bamba and Granite 4: Mamba-2 and attention layers; a list names the layers of one kind.
-local function bamba(config, hyper)
+local function bamba(config, hyper, _, found)
   mamba(config, hyper)
+  local known = { mamba = true, attention = true, full_attention = true, linear_attention = true }
+  hybrids.check_kinds(config, "layer_types", hyper.layers, known, found)
+  hybrids.check_kinds(config, "layers_block_type", hyper.layers, known, found)
   local at = {}
   for _, i in ipairs(type(config.attn_layer_indices) == "table" and config.attn_layer_indices or {}) do at[i] = true end
   local given = config.layer_types or config.layers_block_type

@@ -4,12 +4,13 @@
 local hybrids = require "ett.import.huggingface_hybrids"
 local max_layers = require("ett.model.hyper").fields.layers.most
 
-local number, kinds, groups = hybrids.number, hybrids.kinds, hybrids.groups
+local number, kinds, groups, check_kinds = hybrids.number, hybrids.kinds, hybrids.groups, hybrids.check_kinds
 
 local function table_of(value) return type(value) == "table" and value or {} end
 
 --- LFM2 (arXiv 2511.23404): short convolutions and attention.
-local function lfm2(config, hyper)
+local function lfm2(config, hyper, _, found)
+  check_kinds(config, "layer_types", hyper.layers, { conv = true, full_attention = true }, found)
   local at, given = {}, config.layer_types
   for _, i in ipairs(table_of(config.full_attn_idxs)) do at[i] = true end
   hyper.layer_types = kinds(hyper.layers, "short_convolution", function(i)
@@ -20,8 +21,8 @@ local function lfm2(config, hyper)
 end
 
 --- The width of LFM2's dense MLP, adjusted as its class does.
-local function lfm2_dense(config, hyper)
-  lfm2(config, hyper)
+local function lfm2_dense(config, hyper, notes, found)
+  lfm2(config, hyper, notes, found)
   local width = number(config.block_ff_dim) or number(config.intermediate_size)
   if width and config.block_auto_adjust_ff_dim ~= false then
     width = math.floor((number(config.block_ffn_dim_multiplier) or 1.0) * (2 * width // 3))
@@ -32,8 +33,12 @@ local function lfm2_dense(config, hyper)
 end
 
 --- MiniMax-01 and M1 (arXiv 2501.08313): lightning attention, and softmax attention in each eighth layer.
-local function minimax(config, hyper)
+local function minimax(config, hyper, _, found)
+  check_kinds(config, "layer_types", hyper.layers, { linear_attention = true, full_attention = true }, found)
   local given = table_of(config.attn_type_list)
+  if #given > 0 and #given ~= hyper.layers then
+    found[#found + 1] = "field 'attn_type_list' must have 0 or 1 for each layer"
+  end
   if #given == 0 then given = table_of(config.layer_types) end
   hyper.layer_types = kinds(hyper.layers, "lightning_attention", function(i)
     local kind = given[i + 1]
@@ -113,7 +118,8 @@ end
 
 --- The first n kinds of a list: some lists also name the layers of multi-token prediction.
 local function first_kinds(list, n)
-  local kept = table.move(table_of(list), 1, math.min(number(n) or 0, #table_of(list)), 1, {})
+  local kept = {}
+  for i, kind in ipairs(table_of(list)) do if i <= (number(n) or 0) then kept[i] = kind end end
   return #kept > 0 and kept or nil
 end
 
@@ -203,7 +209,10 @@ local function first_sharing(config, hyper)
   return shared > 0 and (number(hyper.layers) or 0) - shared + 1 or math.huge
 end
 
-local function gemma3n(config, hyper, notes)
+local windows = { sliding_attention = true, full_attention = true }
+
+local function gemma3n(config, hyper, notes, found)
+  check_kinds(config, "layer_types", hyper.layers, windows, found)
   per_layer(config, hyper)
   hyper.altup_streams, hyper.laurel_rank = number(config.altup_num_inputs) or 4, number(config.laurel_rank) or 64
   hyper.layer_types = kinds(hyper.layers, "sliding_attention", function(i)
@@ -225,7 +234,8 @@ local function gemma3n(config, hyper, notes)
 end
 
 --- Gemma 4: layers without a window have wider heads, whose keys may be the values.
-local function gemma4(config, hyper)
+local function gemma4(config, hyper, _, found)
+  check_kinds(config, "layer_types", hyper.layers, windows, found)
   per_layer(config, hyper)
   hyper.layer_types = kinds(hyper.layers, "sliding_attention", function(i)
     local kind = table_of(config.layer_types)[i + 1]
@@ -257,7 +267,7 @@ local function longcat(config, hyper, notes)
   local zero, real = number(config.zero_expert_num) or 0, number(hyper.experts) or 0
   hyper.zero_experts = zero
   if zero > 0 and number(hyper.top_k) then
-    notes[#notes + 1] = ("a token uses %.1f real experts on average: %d of %d return their input"):format(
+    notes[#notes + 1] = ("a token uses %.1f real experts on average: %.14g of %.14g return their input"):format(
       hyper.top_k * real / (real + zero), zero, real + zero)
   end
   hyper.kv_heads, hyper.head_dim, hyper.keep_mixture = nil, nil, true
