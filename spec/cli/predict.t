@@ -106,7 +106,7 @@ $ ett predict --model llama3-8b --cluster h100 seq=8192 micro_batches=4 layers=2
 llama3-8b with ffn=512 heads=8 hidden=1024 layers=2 vocab=1000 (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
 
 $ ett predict --model falcon seq=2048 micro_batches=4
-ett: the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of them
+ett: the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them
 ?1
 
 $ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '

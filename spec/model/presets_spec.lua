@@ -58,7 +58,7 @@ describe("a preset", function()
   end)
 
   it("with an ambiguous or unknown name is refused", function()
-    assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b; give one of them",
+    assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them",
       message(model_module.new, "falcon"))
     assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", message(model_module.new, "lama3-70b"))
     assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",

@@ -12,7 +12,7 @@ local function adder(lines)
   end
 end
 
-local function attention(h, add)
+local function attention(h, add, leave_out)
   if h.kv_lora_rank then
     add("multi-latent-attention", true)
     add("q-lora-rank", h.q_lora_rank)
@@ -26,6 +26,9 @@ local function attention(h, add)
       add("num-query-groups", h.kv_heads)
     end
     if h.head_dim * h.heads ~= h.hidden then add("kv-channels", h.head_dim) end
+    for _, name in ipairs { "q_lora_rank", "v_head_dim" } do
+      if h[name] then leave_out("%s without kv_lora_rank: not exported", name) end
+    end
     add("qk-layernorm", h.qk_norm)
     add("attention-output-gate", h.attention_gate)
   end
@@ -98,7 +101,7 @@ local function model_flags(model, add, leave_out)
   add("hidden-size", h.hidden)
   add("ffn-hidden-size", ffn)
   add("num-attention-heads", h.heads)
-  attention(h, add)
+  attention(h, add, leave_out)
   experts(h, add)
   local position = positions[h.position or "rope"]
   if not position then leave_out("position = '%s': Megatron-LM has no flag for it", h.position) end
