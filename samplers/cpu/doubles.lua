@@ -98,23 +98,17 @@ function kinds.attention(d, v, pass)
   return { dqkv = dqkv }
 end
 
+--- Without a bias and means: rms_norm.
 function kinds.layer_norm(_, v, pass)
   if pass == "forward" then
     local y, means, inverses = doubles.norm(v.x, v.gain, v.bias)
-    return { y = y, mean = means, rstd = inverses }
+    return { y = y, mean = v.bias and means, rstd = inverses }
   end
   local dx, dgain, dbias = doubles.norm_backward(v.x, v.gain, v.dy, v.mean, v.rstd)
-  return { dx = dx, dgain = dgain, dbias = dbias }
+  return { dx = dx, dgain = dgain, dbias = v.mean and dbias }
 end
 
-function kinds.rms_norm(_, v, pass)
-  if pass == "forward" then
-    local y, _, inverses = doubles.norm(v.x, v.gain)
-    return { y = y, rstd = inverses }
-  end
-  local dx, dgain = doubles.norm_backward(v.x, v.gain, v.dy, nil, v.rstd)
-  return { dx = dx, dgain = dgain }
-end
+kinds.rms_norm = kinds.layer_norm
 
 --- visible: 1 all columns, 2 columns up to the row's own index.
 function kinds.softmax(d, v, pass)

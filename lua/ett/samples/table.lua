@@ -1,16 +1,7 @@
---- Sample tables: reader and writer.
+--- Sample tables: reader and writer. samplers/README.md lists the lines that begin with "#": the header, and the marks
+--- and failures of rows.
 --
--- A table is a CSV file with a header of `# NAME: TEXT` lines. Other readers skip all lines that begin with '#'. Some
--- of them belong to rows:
---
---   #! failed: SHAPE: KIND: REASON       not measured; SHAPE "all": no shape of the table can be measured
---   #~ disturbed: SHAPE: REASON          the next row was measured under noise
---   #~ note: SHAPE: TEXT                 bandwidths, NCCL's choice, why kernel times are missing
---   #~ repeats: SHAPE: PASS: US US …     all repeats of the row, in the order measured (--raw)
---   #~ kernel: SHAPE: PASS: US: NAME     one kernel of the pass, ordered by start time (--profile)
---
--- SHAPE is the row's first columns, PASS forward, backward, update or collective, US microseconds. A row and its marks
--- are written by one call, so every row in a table has all of its marks.
+-- A row and its marks are written by one call, so every row in a table has all of its marks.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 local ett_io = require "ett.io"

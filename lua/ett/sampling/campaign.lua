@@ -1,19 +1,5 @@
---- A campaign: which operators or collectives to measure, on which shapes.
---
--- A Lua file returns
---   { name =, backend = "cpu", precision = "fp32", seed = 1, budget_seconds = per shape,
---     visits = 3, block = 8 (visits per shape, and shapes per round of visits; visits are merged),
---     interleave = true (the visits of all its tables take turns),
---     seconds = 30 (interleaved: time for visits to wait for quiet moments or to be repeated),
---     together = true (all ranks of a job measure every shape together; default: they share the shapes),
---     statistic = "low" (mean of the lowest repeats) or "median",
---     samples = { { operator = "gelu", shapes = { rows = …, cols = … }, design =, count =,
---                   where = function(s) … end, with = function(s) s.kv_heads = s.heads end }, … } }
--- where each dimension of `shapes` is a number, a list, or a range
---   { start =, stop =, step =, op = "add"|"mul" }   inclusive, integers
---   { from =, to =, scale = "log"|"linear", multiple = 1 }   for design "random" | "halton"
--- (ett.sampling.space). `where` filters shapes, `with` sets dependent dimensions.
--- YAML files are another tool's campaigns (ett.operator.dialect).
+--- A campaign: which operators or collectives to measure, on which shapes. samplers/campaigns/README.md lists the
+--- fields of a Lua file; ett.sampling.space makes the shapes. YAML files are another tool's (ett.operator.dialect).
 local campaign_space = require "ett.sampling.space"
 local collective = require "ett.operator.collective"
 local dialect = require "ett.operator.dialect"
