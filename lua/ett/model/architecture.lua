@@ -210,18 +210,12 @@ local function overlay(c, with, name)
 end
 
 -- The operation of an entry that names an operator.
-local function operation_of(entry, c)
+local function operation_of(entry, c, role)
   local op = operator.get(entry.op)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
     shape = error_module.wrap(op.name, op.shape, entry.with and overlay(c, entry.with, op.name) or c),
-    module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = nil,
+    module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     key = nil } -- set later
-end
-
---- The operations of one device for one entry of a layer, as in architecture.operations but without roles.
-function architecture.expand(entry, c)
-  if entry.op then return { operation_of(entry, c) } end
-  return collective.expand(entry, overlay(c, entry.with, entry.collective))
 end
 
 --- The operations of one device for one layer: a flat list of
@@ -231,23 +225,17 @@ end
 --- `expert_exchange` belong to the experts.
 ---@param layer table a layer of a model
 ---@param c table from architecture.configuration
----@param expand function? replaces architecture.expand; arguments: entry, c and the entry's index
-function architecture.operations(layer, c, expand)
+function architecture.operations(layer, c)
   local list, among_experts = {}, false
-  for k, entry in ipairs(layer.ops) do
+  for _, entry in ipairs(layer.ops) do
     local exchange = entry.collective == "expert_exchange"
     if exchange then among_experts = not among_experts end
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
-    if entry.op and not expand then
-      local item = operation_of(entry, c)
+    if entry.op then list[#list + 1] = operation_of(entry, c, role) end
+    for _, item in ipairs(entry.op and {} or collective.expand(entry, overlay(c, entry.with, entry.collective))) do
       item.role = role
       list[#list + 1] = item
-    else
-      for _, item in ipairs((expand or architecture.expand)(entry, c, k)) do
-        item.role = role
-        list[#list + 1] = item
-      end
     end
   end
   return list

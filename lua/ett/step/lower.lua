@@ -6,7 +6,6 @@ local architecture = require "ett.model.architecture"
 local cluster_module = require "ett.profile.cluster"
 local expert_spread = require "ett.step.expert_spread"
 local fields = require "ett.plan.fields"
-local follows = require "ett.plan.follows"
 local frozen = require "ett.step.frozen"
 local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
@@ -415,50 +414,21 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
--- The fields of a configuration that may differ between plans of one model and data type.
-local differing = { expert_load = true, expert_kept = true }
-for _, name in ipairs(item_fields) do differing[name] = true end
-
--- The items of a layer under a configuration. The items of each entry are cached by the fields that its shapes read.
-local function operations_of(kept, layer, c)
-  local entries = table_at(kept, layer)
-  return architecture.operations(layer, c, function(entry, _, k)
-    local of = entries[k]
-    if not of then
-      of = follows.remember(function(seen) return architecture.expand(entry, seen) end, differing)
-      entries[k] = of
-    end
-    return of(c)
-  end)
-end
-
--- Number of programs of a model after which items are cached. Caching costs as much as making items twice, so it pays
--- only in large searches.
-local programs_before_keeping = 64
-
 -- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
 -- consecutive plans of a search often agree in item_fields.
 local function items_of(model, p, times)
-  local before = times.lowered.before
-  local same = before and before.model == model and before.generation == operators.generation()
+  local before, generation = times.lowered.before, operators.generation()
+  local same = before and before.model == model and before.generation == generation
   for i = 1, same and #item_fields or 0 do same = same and before[i] == p[item_fields[i]] end
   if same then return before.configuration, before.layers, before.items end
-  local generation = operators.generation()
-  if not (before and before.model == model and before.generation == generation) then
-    times.lowered.items, times.lowered.programs = {}, 0
-  end
-  times.lowered.programs = times.lowered.programs + 1
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
   local layers, items = frozen.layers(model.layers, p), {}
-  local kept = times.lowered.programs > programs_before_keeping and layers == model.layers
-    and table_at(times.lowered.items, p.dtype)
   local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do
     local shared = table_at(of_ops, layer.frozen or "")
     if not shared[layer.ops] then
-      local own = kept and operations_of(kept, layer, c) or architecture.operations(layer, c)
-      shared[layer.ops] = frozen.items(own, layer.frozen, p)
+      shared[layer.ops] = frozen.items(architecture.operations(layer, c), layer.frozen, p)
       if times.stack and times.stack.stops_early then mark_last(shared[layer.ops]) end
     end
     items[i] = shared[layer.ops]
