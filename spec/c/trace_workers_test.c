@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -35,7 +36,7 @@ static void run_jobs(ett_workers *w, unsigned jobs) {
   for (unsigned n = 0; n < jobs; n++) {
     const uint32_t pieces = n * 37 % (PIECES_MOST + 1);
     memset(j, 0, sizeof *j);
-    ett_workers_run(w, pieces, count, j);
+    ett_workers_run(w, pieces, count, j, NULL);
     assert_int_equal(atomic_load(&j->calls), pieces); /* after the last call */
     for (uint32_t i = 0; i < PIECES_MOST; i++)
       assert_int_equal(atomic_load(&j->done[i]), i < pieces);
@@ -53,10 +54,32 @@ static void every_piece_once(void **unused) {
   }
 }
 
+static void ticks(void *context) {
+  job *j = context;
+  atomic_fetch_add(&j->done[PIECES_MOST - 1], 1);
+}
+
+static void nap(void *context, uint32_t i) {
+  (void)i;
+  nanosleep(&(struct timespec){0, 250000000}, NULL);
+  atomic_fetch_add(&((job *)context)->calls, 1);
+}
+
+/* The caller of a job with a tick waits, and ticks several times a second. */
+static void ticks_while_it_waits(void **unused) {
+  (void)unused;
+  ett_workers *w = ett_workers_new(2);
+  job j = {0};
+  assert_non_null(w);
+  ett_workers_run(w, 2, nap, &j, ticks);
+  assert_int_equal(atomic_load(&j.calls), 2);
+  assert_in_range(atomic_load(&j.done[PIECES_MOST - 1]), 1, 5);
+  ett_workers_free(w);
+}
+
 static void without_workers(void **unused) {
   (void)unused;
   assert_null(ett_workers_new(0));
-  assert_null(ett_workers_new(1));
   run_jobs(NULL, 20);
   ett_workers_free(NULL);
 }
@@ -95,9 +118,9 @@ static void idle_workers_end(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_piece_once),          cmocka_unit_test(without_workers),
-      cmocka_unit_test(more_threads_than_allowed), cmocka_unit_test(a_child_works_alone),
-      cmocka_unit_test(idle_workers_end),
+      cmocka_unit_test(every_piece_once),    cmocka_unit_test(ticks_while_it_waits),
+      cmocka_unit_test(without_workers),     cmocka_unit_test(more_threads_than_allowed),
+      cmocka_unit_test(a_child_works_alone), cmocka_unit_test(idle_workers_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static int select_all(ett_selection *out, selecting *s, uint32_t pieces) {
   if (!s->rows)
     return -1;
   /* reading an arg changes its hint in t: one thread */
-  ett_workers_run(s->f->arg_count ? NULL : s->t->workers, pieces, select_piece, s);
+  ett_workers_run(s->f->arg_count ? NULL : s->t->workers, pieces, select_piece, s, NULL);
   for (uint32_t i = 0; i < pieces; i++) {
     memmove(s->rows + out->count, s->rows + s->start[i], s->count[i] * sizeof *s->rows);
     out->count += s->count[i];

@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "trace/read/json/json_read.h"
@@ -146,10 +144,11 @@ typedef struct run {
   ett_load *load;
   load_task *tasks;
   uint32_t task_count;
-  atomic_uint next, busy;
+  atomic_uint next;
   atomic_llong room;
-  pthread_mutex_t lock;
-  pthread_cond_t finished;
+  uint64_t total; /* bytes of all files */
+  bool watched;   /* the caller waits and reports: new threads begin at once */
+  bool stopped;   /* by the progress function */
 } run;
 
 /* Full blocks are charged as a part grows, its last one here. */
@@ -162,7 +161,9 @@ static int is_over(const ett_trace_part *part, atomic_llong *room) {
   return atomic_load(room) < 0;
 }
 
-static void work(run *r, ett_lexicon *lexicon) {
+static void work(void *context, uint32_t thread) {
+  run *r = context;
+  ett_lexicon *lexicon = &r->load->lexicons[thread];
   for (;;) {
     uint32_t i = atomic_fetch_add(&r->next, 1);
     if (i >= r->task_count || atomic_load(&r->shared.cancelled))
@@ -174,22 +175,6 @@ static void work(run *r, ett_lexicon *lexicon) {
   }
 }
 
-typedef struct worker {
-  run *run;
-  ett_lexicon *lexicon;
-  pthread_t thread;
-} worker;
-
-static void *worker_main(void *argument) {
-  worker *w = argument;
-  work(w->run, w->lexicon);
-  pthread_mutex_lock(&w->run->lock);
-  if (atomic_fetch_sub(&w->run->busy, 1) == 1)
-    pthread_cond_signal(&w->run->finished);
-  pthread_mutex_unlock(&w->run->lock);
-  return NULL;
-}
-
 static uint64_t total_bytes(const ett_sources *s) {
   uint64_t n = 0;
   for (uint32_t i = 0; i < s->count; i++)
@@ -198,69 +183,24 @@ static uint64_t total_bytes(const ett_sources *s) {
   return n;
 }
 
-/* Waits for the workers and reports progress meanwhile. */
-static int wait_for(run *r, ett_err *err) {
+static void report(void *context) {
+  run *r = context;
   const ett_trace_options *o = r->shared.options;
-  uint64_t total = total_bytes(r->shared.sources);
-  int stopped = 0;
-  pthread_mutex_lock(&r->lock);
-  while (atomic_load(&r->busy)) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100000000;
-    if (until.tv_nsec >= 1000000000) {
-      until.tv_sec++;
-      until.tv_nsec -= 1000000000;
-    }
-    if (!o->progress)
-      pthread_cond_wait(&r->finished, &r->lock);
-    else if (pthread_cond_timedwait(&r->finished, &r->lock, &until) == ETIMEDOUT) {
-      pthread_mutex_unlock(&r->lock);
-      if (!stopped && o->progress(o->context, atomic_load(&r->shared.done), total)) {
-        stopped = 1;
-        atomic_store(&r->shared.cancelled, true);
-      }
-      pthread_mutex_lock(&r->lock);
-    }
-  }
-  pthread_mutex_unlock(&r->lock);
-  if (stopped)
-    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
-  if (o->progress && o->progress(o->context, total, total))
-    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
-  return 0;
+  if (r->stopped || !o->progress ||
+      !o->progress(o->context, atomic_load(&r->shared.done), r->total))
+    return;
+  r->stopped = true;
+  atomic_store(&r->shared.cancelled, true);
 }
 
-static int in_threads(run *r, ett_err *err) {
-  ett_load *l = r->load;
-  if (l->lexicon_count == 1 && !r->shared.options->progress) {
-    work(r, &l->lexicons[0]);
-    return 0;
-  }
-  worker *workers = calloc(l->lexicon_count, sizeof *workers);
-  if (!workers)
-    return ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
-  uint32_t started = 0;
-  int status = 0;
-  atomic_store(&r->busy, l->lexicon_count);
-  for (; started < l->lexicon_count; started++) {
-    workers[started].run = r;
-    workers[started].lexicon = &l->lexicons[started];
-    int code =
-        pthread_create(&workers[started].thread, NULL, worker_main, &workers[started]);
-    if (code) {
-      status = ett_err_set(err, ETT_ERR_IO, "cannot start a thread: %s", strerror(code));
-      atomic_store(&r->shared.cancelled, true);
-      atomic_fetch_sub(&r->busy, l->lexicon_count - started);
-      break;
-    }
-  }
-  if (status == 0)
-    status = wait_for(r, err);
-  for (uint32_t i = 0; i < started; i++)
-    pthread_join(workers[i].thread, NULL);
-  free(workers);
-  return status;
+/* Runs the tasks in threads and reports progress meanwhile. */
+static int read_all(run *r, ett_err *err) {
+  const ett_trace_options *o = r->shared.options;
+  ett_workers_run(r->load->workers, r->load->lexicon_count, work, r,
+                  r->watched ? report : NULL);
+  if (r->stopped || (o->progress && o->progress(o->context, r->total, r->total)))
+    return ett_err_set(err, ETT_ERR_LIMIT, "reading was stopped");
+  return 0;
 }
 
 static bool divides(const ett_source *x) {
@@ -377,7 +317,7 @@ static int read_within(run *r, ett_err *err) {
   atomic_store(&r->room, (long long)most);
   for (uint32_t i = 0; i < l->lexicon_count && most; i++)
     l->lexicons[i].room = &r->room;
-  int status = in_threads(r, err) || verify(r, err) ? -1 : 0;
+  int status = read_all(r, err) || verify(r, err) ? -1 : 0;
   if (atomic_load(&r->room) < 0)
     status = ett_err_set(err, ETT_ERR_LIMIT,
                          "the trace needs more than %zu MB of memory; "
@@ -411,8 +351,6 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   const unsigned threads = threads_of(options);
   int status = -1;
   uint32_t compressed = 0;
-  pthread_mutex_init(&r.lock, NULL);
-  pthread_cond_init(&r.finished, NULL);
   l->files = calloc(sources->count ? sources->count : 1, sizeof *l->files);
   if (!l->files ||
       ett_json_args_init(&r.shared.args, options->args, options->arg_count)) {
@@ -445,7 +383,9 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
     ett_err_set(err, ETT_ERR_MEMORY, "out of memory");
     goto done;
   }
-  if (total_bytes(sources) >= WORKERS_LEAST_BYTES)
+  r.total = total_bytes(sources);
+  r.watched = l->lexicon_count > 1 || options->progress;
+  if (r.watched || (threads > 1 && r.total >= WORKERS_LEAST_BYTES))
     l->workers = ett_workers_new(threads);
   if (read_within(&r, err))
     goto done;
@@ -458,8 +398,6 @@ int ett_load_run(ett_load *l, const ett_sources *sources,
   }
   status = 0;
 done:
-  pthread_mutex_destroy(&r.lock);
-  pthread_cond_destroy(&r.finished);
   ett_json_args_free(&r.shared.args);
   free(r.tasks);
   if (status)

@@ -665,7 +665,7 @@ static int merge_rows(merge *m) {
     t->block_count = 0; /* the parts still own the blocks */
     return -1;
   }
-  ett_workers_run(m->t->workers, l->part_count, move_part, m);
+  ett_workers_run(m->t->workers, l->part_count, move_part, m, NULL);
   for (uint32_t i = 0; i < l->part_count; i++) {
     const part_place *place = &m->places[i];
     t->files[l->parts[i].file].event_count += place->rows;
@@ -729,13 +729,13 @@ static void subtract_first(void *context, uint32_t b) {
 /* The first event of all becomes tick 0. */
 static void align_times(const merge *m, times *x, int64_t base) {
   ett_trace *t = m->t;
-  ett_workers_run(m->t->workers, t->block_count, shift_rows, x);
+  ett_workers_run(m->t->workers, t->block_count, shift_rows, x, NULL);
   x->first = INT64_MAX;
   for (uint32_t b = 0; b < t->block_count; b++)
     x->first = x->found[b] < x->first ? x->found[b] : x->first;
   if (x->first == INT64_MAX)
     x->first = 0;
-  ett_workers_run(m->t->workers, t->block_count, subtract_first, x);
+  ett_workers_run(m->t->workers, t->block_count, subtract_first, x, NULL);
   int64_t last = INT64_MIN;
   for (uint32_t b = 0; b < t->block_count; b++)
     last = x->found[b] > last ? x->found[b] : last;

@@ -118,7 +118,7 @@ int ett_trace_index_classes(ett_trace *t, const uint8_t *wanted) {
     }
   }
   if (missing)
-    ett_workers_run(t->workers, t->block_count, index_block, &x);
+    ett_workers_run(t->workers, t->block_count, index_block, &x, NULL);
   for (int c = 0; c < ETT_CLASS_COUNT; c++)
     if (x.rows[c])
       t->class_rows[c] = x.rows[c];

@@ -9,14 +9,17 @@
 
 typedef struct ett_workers ett_workers;
 typedef void ett_piece(void *context, uint32_t i);
+typedef void ett_tick(void *context);
 
-/* Starts threads, one fewer than `threads` because the caller takes part. NULL if there
- * are none. */
+/* Starts threads; NULL if there are none. All take part in a job with a tick, and all but
+ * one in others, in which the caller does. */
 ett_workers *ett_workers_new(unsigned threads);
 
 /* Calls work(context, i) once for each i below count, and returns after the last call.
- * Without workers (NULL) the caller does all. One caller at a time. */
-void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *context);
+ * Without workers (NULL) the caller does all. One caller at a time. With a tick the
+ * caller does no work but calls it several times a second. */
+void ett_workers_run(ett_workers *w, uint32_t count, ett_piece *work, void *context,
+                     ett_tick *tick);
 
 void ett_workers_free(ett_workers *w);
 
