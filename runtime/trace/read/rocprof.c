@@ -6,7 +6,6 @@
  * end_timestamp (ns): the array's name is the category. A dispatch has the name of its
  * kernel, other records that of their operation in "strings", a marker its message. A
  * device's number is its place among the agents that are GPUs. */
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,15 +48,36 @@ static bool natural(slice t, uint64_t *value) {
   return true;
 }
 
-/* The number in a member of an object, as in {"handle": 3}. */
-static bool number_in(slice object, const char *name, uint64_t *value) {
+/* A member to read: a number, the number in a member of an object, as in {"handle": 3}, a
+ * text or an object. */
+typedef struct asked {
+  const char *name, *how; /* NULL: a number; a_text; an_object; else the inner name */
+  void *to;               /* uint64_t or slice */
+} asked;
+
+static const char a_text[] = "text", an_object[] = "object";
+
+/* Reads these members of an object; false if it is damaged. */
+static bool read_members(slice object, const asked *list, size_t count) {
   ett_walk w = inside(object);
   slice key, v;
   while (ett_walk_next(&w, &key, &v))
-    if (slice_is(key, name))
-      return natural(v, value);
-  return false;
+    for (const asked *a = list; a < list + count; a++)
+      if (!slice_is(key, a->name))
+        continue;
+      else if (!a->how)
+        natural(v, a->to);
+      else if (a->how == a_text)
+        ett_walk_text(v, a->to);
+      else if (a->how == an_object)
+        *(slice *)a->to = v;
+      else
+        read_members(v, &(asked){a->how, NULL, a->to}, 1);
+  return !w.damaged;
 }
+#define READ_MEMBERS(object, ...)                                                        \
+  read_members(object, (const asked[]){__VA_ARGS__},                                     \
+               sizeof((const asked[]){__VA_ARGS__}) / sizeof(asked))
 
 static int put_name(ett_index *names, uint64_t id, slice name) {
   int fresh;
@@ -92,20 +112,13 @@ static uint32_t intern(rocprof *x, slice t) {
 /* GPUs in the order of the agents: agents are {"id": {"handle"}, "type": 2 for a GPU}. */
 static int take_agents(rocprof *x, slice value) {
   ett_walk w = inside(value);
-  slice agent, key, v;
+  slice agent;
   int16_t gpus = 0;
   while (ett_walk_next(&w, NULL, &agent)) {
-    ett_walk members = inside(agent);
-    uint64_t handle = 0, type = 0;
-    bool known = false;
-    while (ett_walk_next(&members, &key, &v)) {
-      if (slice_is(key, "id"))
-        known = number_in(v, "handle", &handle);
-      if (slice_is(key, "type"))
-        natural(v, &type);
-    }
+    uint64_t handle = ABSENT, type = 0;
     int fresh;
-    if (!known || type != 2 || gpus == INT16_MAX)
+    READ_MEMBERS(agent, {"id", "handle", &handle}, {"type", NULL, &type});
+    if (handle == ABSENT || type != 2 || gpus == INT16_MAX)
       continue;
     int16_t *item =
         ett_index_put(&x->devices, &handle, sizeof handle, sizeof *item, &fresh);
@@ -119,21 +132,13 @@ static int take_agents(rocprof *x, slice value) {
 
 static int take_kernels(rocprof *x, slice value) {
   ett_walk w = inside(value);
-  slice symbol, key, v;
+  slice symbol;
   while (ett_walk_next(&w, NULL, &symbol)) {
-    ett_walk members = inside(symbol);
-    uint64_t id = 0;
-    bool known = false;
+    uint64_t id = ABSENT;
     slice name = {symbol.at, symbol.at}, formatted = name;
-    while (ett_walk_next(&members, &key, &v)) {
-      if (slice_is(key, "kernel_id"))
-        known = natural(v, &id);
-      if (slice_is(key, "kernel_name"))
-        ett_walk_text(v, &name);
-      if (slice_is(key, "formatted_kernel_name"))
-        ett_walk_text(v, &formatted);
-    }
-    if (known &&
+    READ_MEMBERS(symbol, {"kernel_id", NULL, &id}, {"kernel_name", a_text, &name},
+                 {"formatted_kernel_name", a_text, &formatted});
+    if (id != ABSENT &&
         put_name(&x->kernels, id, formatted.at < formatted.end ? formatted : name))
       return -1;
   }
@@ -143,29 +148,23 @@ static int take_kernels(rocprof *x, slice value) {
 /* "strings": names of operations by kind, messages of markers. */
 static int take_strings(rocprof *x, slice value) {
   ett_walk w = inside(value);
-  slice key, list, item, v, name;
+  slice key, list, item, name;
   while (ett_walk_next(&w, &key, &list)) {
     ett_walk items = inside(list);
     const bool kinds = slice_is(key, "buffer_records"),
                markers = slice_is(key, "marker_api");
     for (uint64_t kind = 0; (kinds || markers) && ett_walk_next(&items, NULL, &item);
          kind++) {
-      ett_walk members = inside(item);
       uint64_t marker = 0;
-      slice message = {item.at, item.at};
-      while (ett_walk_next(&members, &key, &v)) {
-        ett_walk operations = inside(v);
-        if (kinds && slice_is(key, "operations") && kind < UINT32_MAX)
-          for (uint64_t k = 0; ett_walk_next(&operations, NULL, &name) && k < UINT32_MAX;
-               k++)
-            if (ett_walk_text(name, &name) &&
-                put_name(&x->operations, kind << 32 | k, name))
-              return -1;
-        if (slice_is(key, "key"))
-          natural(v, &marker);
-        if (slice_is(key, "value"))
-          ett_walk_text(v, &message);
-      }
+      slice message = {item.at, item.at}, operations = {item.at, item.at};
+      READ_MEMBERS(item, {"key", NULL, &marker}, {"value", a_text, &message},
+                   {"operations", an_object, &operations});
+      ett_walk each = inside(operations);
+      for (uint64_t k = 0; kinds && kind < UINT32_MAX && k < UINT32_MAX &&
+                           ett_walk_next(&each, NULL, &name);
+           k++)
+        if (ett_walk_text(name, &name) && put_name(&x->operations, kind << 32 | k, name))
+          return -1;
       if (markers && put_name(&x->markers, marker, message))
         return -1;
     }
@@ -173,42 +172,19 @@ static int take_strings(rocprof *x, slice value) {
   return 0;
 }
 
-/* Reads the fields of a record, or of its dispatch_info. False if it is damaged. */
-static bool take_fields(record *r, slice value, bool dispatch, bool info) {
-  static const struct {
-    const char *name, *inner; /* of a number, or of an object with the number */
-    size_t at;
-    bool info;
-  } fields[] = {
-      {"kind", NULL, offsetof(record, kind), false},
-      {"operation", NULL, offsetof(record, operation), false},
-      {"thread_id", NULL, offsetof(record, thread), false},
-      {"start_timestamp", NULL, offsetof(record, start), false},
-      {"end_timestamp", NULL, offsetof(record, stop), false},
-      {"correlation_id", "internal", offsetof(record, correlation), false},
-      {"stream_id", "handle", offsetof(record, stream), false},
-      {"dst_agent_id", "handle", offsetof(record, to), false},
-      {"src_agent_id", "handle", offsetof(record, from), false},
-      {"kernel_id", NULL, offsetof(record, kernel), true},
-      {"agent_id", "handle", offsetof(record, to), true},
-      {"queue_id", "handle", offsetof(record, queue), true},
-  };
-  ett_walk w = inside(value);
-  slice key, v;
-  while (ett_walk_next(&w, &key, &v)) {
-    if (dispatch && !info && slice_is(key, "dispatch_info"))
-      take_fields(r, v, dispatch, true);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-      uint64_t *to = (uint64_t *)(void *)((char *)r + fields[i].at);
-      if (fields[i].info != info || !slice_is(key, fields[i].name))
-        continue;
-      if (fields[i].inner)
-        number_in(v, fields[i].inner, to);
-      else
-        natural(v, to);
-    }
-  }
-  return !w.damaged;
+/* Reads the fields of a record, and of its dispatch_info. False if it is damaged. */
+static bool take_fields(record *r, slice value, bool dispatch) {
+  slice info = {value.at, value.at};
+  const bool whole = READ_MEMBERS(
+      value, {"kind", NULL, &r->kind}, {"operation", NULL, &r->operation},
+      {"thread_id", NULL, &r->thread}, {"start_timestamp", NULL, &r->start},
+      {"end_timestamp", NULL, &r->stop}, {"correlation_id", "internal", &r->correlation},
+      {"stream_id", "handle", &r->stream}, {"dst_agent_id", "handle", &r->to},
+      {"src_agent_id", "handle", &r->from}, {"dispatch_info", an_object, &info});
+  if (dispatch)
+    READ_MEMBERS(info, {"kernel_id", NULL, &r->kernel}, {"agent_id", "handle", &r->to},
+                 {"queue_id", "handle", &r->queue});
+  return whole;
 }
 
 /* The requested args of the row appended next: the record's unsigned integers. */
@@ -318,7 +294,7 @@ static int take_record(rocprof *x, slice category, slice value, bool rows) {
               .from = ABSENT,
               .to = ABSENT};
   const bool dispatch = slice_is(category, "kernel_dispatch");
-  const bool whole = take_fields(&r, value, dispatch, false);
+  const bool whole = take_fields(&r, value, dispatch);
   if (!whole && rows)
     ett_reading_damage(x->r, ETT_DAMAGE_BAD_EVENT, value.at);
   if (r.start == ABSENT || r.stop == ABSENT || !whole)
@@ -355,20 +331,20 @@ static void free_tables(rocprof *x) {
 static int take_tables(rocprof *x, slice process) {
   ett_walk w = inside(process);
   slice key, value;
-  uint64_t pid;
+  uint64_t pid = 0;
   int status = 0;
   free_tables(x);
-  x->pid = 0;
   while (status == 0 && ett_walk_next(&w, &key, &value)) {
-    if (slice_is(key, "metadata") && number_in(value, "pid", &pid) && pid <= INT64_MAX)
-      x->pid = (int64_t)pid;
-    if (slice_is(key, "agents"))
+    if (slice_is(key, "metadata"))
+      READ_MEMBERS(value, {"pid", NULL, &pid});
+    else if (slice_is(key, "agents"))
       status = take_agents(x, value);
     else if (slice_is(key, "kernel_symbols"))
       status = take_kernels(x, value);
     else if (slice_is(key, "strings"))
       status = take_strings(x, value);
   }
+  x->pid = pid <= INT64_MAX ? (int64_t)pid : 0;
   return status;
 }
 
