@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const char lua_ident[];
-
 /* Bytes of a chunk up to the end of its name. */
 enum { COMPILED_NAMED = COMPILED_HEADER + sizeof COMPILED_NAME - 1 };
 

@@ -9,6 +9,8 @@
 
 #include "io/hash.h"
 
+extern const char lua_ident[]; /* the release of the Lua library */
+
 /* The file lib/ett/compiled: this header, `count` entries by ascending hash, then the
  * chunks. */
 #define COMPILED_MAGIC "ettlua1"

@@ -107,6 +107,7 @@ static void set_host_table(lua_State *L, const char *prefix) {
   luaL_newlib(L, functions);
   ett_lua_set_integer(L, "memory_limit", (lua_Integer)memory.limit);
   ett_lua_set_string(L, "version", ETT_VERSION);
+  ett_lua_set_string(L, "lua", lua_ident);
   ett_lua_set_string(L, "root", realpath(share, resolved) ? resolved : share);
   ett_lua_set_string(L, "prefix", prefix);
   ett_lua_set_boolean(L, "terminal", isatty(STDOUT_FILENO));
