@@ -1,6 +1,5 @@
 #include "bind/common.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 
 void ett_lua_push_error(lua_State *L, const ett_err *err) {
@@ -38,7 +37,8 @@ int ett_lua_raise(lua_State *L, const ett_err *err) {
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close) {
   luaL_newmetatable(L, name);
-  luaL_setfuncs(L, methods, 0);
+  if (methods)
+    luaL_setfuncs(L, methods, 0);
   if (close) {
     const luaL_Reg ends[] = {
         {"close", close}, {"__close", close}, {"__gc", close}, {NULL, NULL}};
@@ -132,6 +132,14 @@ void ett_lua_push_doubles(lua_State *L, const double *values, size_t count) {
   lua_createtable(L, count < 1 << 20 ? (int)count : 0, 0);
   for (size_t i = 0; i < count; i++) {
     lua_pushnumber(L, values[i]);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
+void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count) {
+  lua_createtable(L, count < 1 << 20 ? (int)count : 0, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushinteger(L, values[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
 }

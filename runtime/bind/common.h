@@ -6,6 +6,7 @@
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -37,8 +38,9 @@ int ett_lua_result(lua_State *L, int status, const ett_err *err);
 /* Raises err as an error object. For wrong arguments and errors in a description. */
 int ett_lua_raise(lua_State *L, const ett_err *err) __attribute__((noreturn));
 
-/* Creates the metatable of a userdata type; it is its own __index. close (or NULL)
- * becomes the method `close`, __close and __gc; it may run twice. */
+/* Creates the metatable of a userdata type; it is its own __index. Methods may be
+ * NULL; close (or NULL) becomes the method `close`, __close and __gc; it may run twice.
+ */
 void ett_lua_type(lua_State *L, const char *name, const luaL_Reg *methods,
                   lua_CFunction close);
 
@@ -57,6 +59,16 @@ void ett_lua_variants(lua_State *L, const char *type, const ett_lua_variant *lis
 void **ett_lua_box_new(lua_State *L, const char *type);
 void *ett_lua_box_check(lua_State *L, int index, const char *type, const char *what);
 
+/* Defines the function that closes a box of a type, by a function of the core that also
+ * takes NULL. */
+#define ETT_LUA_CLOSE(function, type, free_object)                                       \
+  static int function(lua_State *L) {                                                    \
+    void **box = luaL_checkudata(L, 1, type), *object = *box;                            \
+    *box = NULL;                                                                         \
+    free_object(object);                                                                 \
+    return 0;                                                                            \
+  }
+
 /* The array part of the table at index as doubles, in a userdata left on the stack, so
  * that an error does not leak it. Sets *count. Raises if an element is not a number. */
 double *ett_lua_doubles(lua_State *L, int index, size_t *count);
@@ -71,8 +83,9 @@ void ett_lua_set_integer(lua_State *L, const char *name, lua_Integer value);
 void ett_lua_set_boolean(lua_State *L, const char *name, int value);
 void ett_lua_set_string(lua_State *L, const char *name, const char *value);
 
-/* Pushes a list of numbers. */
+/* Push a list of numbers. */
 void ett_lua_push_doubles(lua_State *L, const double *values, size_t count);
+void ett_lua_push_integers(lua_State *L, const int64_t *values, size_t count);
 
 /* A field, or the default if it is nil. A wrong type raises an error with the field's
  * name. */

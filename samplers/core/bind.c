@@ -71,12 +71,7 @@ static int journal_sync(lua_State *L) {
   return ett_lua_result(L, ett_sample_journal_sync(check_journal(L), &err), &err);
 }
 
-static int journal_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_JOURNAL_TYPE);
-  ett_sample_journal_close(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(journal_close, ETT_JOURNAL_TYPE, ett_sample_journal_close)
 
 static volatile sig_atomic_t interrupts;
 

@@ -73,12 +73,7 @@ static int pool_new(lua_State *L) {
   return *box ? 1 : ett_lua_fail(L, &err);
 }
 
-static int pool_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, POOL_TYPE);
-  ett_cpu_pool_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(pool_close, POOL_TYPE, ett_cpu_pool_free)
 
 /* pool:probe() -> seconds to read one piece of cold memory */
 static int pool_probe(lua_State *L) {

@@ -203,12 +203,7 @@ static int device_work(lua_State *L) {
   return *box ? 1 : ett_lua_fail(L, &err);
 }
 
-static int work_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, WORK_TYPE);
-  ett_cuda_work_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(work_close, WORK_TYPE, ett_cuda_work_free)
 
 /* work:tensor{ d1, d2, …, dtype=, fill="normal", high=, seed=0 } -> number
  * | nil, error object */

@@ -315,13 +315,7 @@ static int work_count(lua_State *L) {
   return 2;
 }
 
-static int work_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, WORK_TYPE);
-  ett_dist_work *work = *box;
-  *box = NULL;
-  ett_dist_work_close(work);
-  return 0;
-}
+ETT_LUA_CLOSE(work_close, WORK_TYPE, ett_dist_work_close)
 
 static const luaL_Reg group_methods[] = {
     {"split", split},

@@ -14,12 +14,7 @@ static ett_combinations *to_combinations(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_COMBINATIONS, "list of combinations");
 }
 
-static int combinations_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_LUA_COMBINATIONS);
-  ett_combinations_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(combinations_close, ETT_LUA_COMBINATIONS, ett_combinations_free)
 
 static int checked(lua_State *L, int status, const ett_err *err) {
   return status < 0 ? ett_lua_raise(L, err) : status;

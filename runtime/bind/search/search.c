@@ -235,17 +235,13 @@ static int chances(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg axes_methods[] = {
-    {NULL, NULL},
-};
-
 static const luaL_Reg functions[] = {
     {"axes", axes_new},     {"passes", passes},   {"survey", survey}, {"expand", expand},
     {"evaluate", evaluate}, {"chances", chances}, {NULL, NULL},
 };
 
 int luaopen_ett_search(lua_State *L) {
-  ett_lua_type(L, ETT_LUA_AXES, axes_methods, NULL);
+  ett_lua_type(L, ETT_LUA_AXES, NULL, NULL);
   luaL_newlib(L, functions);
   ett_search_lua_open_combinations(L);
   return 1;

@@ -8,12 +8,7 @@ static ett_demands *to_demands(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_DEMANDS, "demands object");
 }
 
-static int demands_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_LUA_DEMANDS);
-  ett_demands_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(demands_close, ETT_LUA_DEMANDS, ett_demands_free)
 
 static int demands_new(lua_State *L) {
   void **box = ett_lua_box_new(L, ETT_LUA_DEMANDS);
@@ -230,12 +225,7 @@ static int demands_count(lua_State *L) {
   return 1;
 }
 
-static int workspace_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_LUA_WORKSPACE);
-  ett_step_workspace_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(workspace_close, ETT_LUA_WORKSPACE, ett_step_workspace_free)
 
 int ett_step_lua_workspace_new(lua_State *L) {
   void **box = ett_lua_box_new(L, ETT_LUA_WORKSPACE);
@@ -250,10 +240,6 @@ static const luaL_Reg demands_methods[] = {
     {"count", demands_count},     {NULL, NULL},
 };
 
-static const luaL_Reg workspace_methods[] = {
-    {NULL, NULL},
-};
-
 static const luaL_Reg functions[] = {
     {"demands", demands_new},
     {"workspace", ett_step_lua_workspace_new},
@@ -262,6 +248,6 @@ static const luaL_Reg functions[] = {
 
 void ett_step_lua_open_demands(lua_State *L) {
   ett_lua_type(L, ETT_LUA_DEMANDS, demands_methods, demands_close);
-  ett_lua_type(L, ETT_LUA_WORKSPACE, workspace_methods, workspace_close);
+  ett_lua_type(L, ETT_LUA_WORKSPACE, NULL, workspace_close);
   luaL_setfuncs(L, functions, 0);
 }

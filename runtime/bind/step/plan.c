@@ -423,10 +423,6 @@ static int place(lua_State *L) {
   return 1;
 }
 
-static const luaL_Reg map_methods[] = {
-    {NULL, NULL},
-};
-
 static const luaL_Reg kept_plan_methods[] = {
     {"set", kept_plan_set},
     {NULL, NULL},
@@ -442,7 +438,7 @@ static const luaL_Reg functions[] = {
 };
 
 void ett_step_lua_open_plans(lua_State *L) {
-  ett_lua_type(L, ETT_LUA_MAP, map_methods, NULL);
+  ett_lua_type(L, ETT_LUA_MAP, NULL, NULL);
   ett_lua_type(L, ETT_LUA_PLAN, kept_plan_methods, NULL);
   luaL_setfuncs(L, functions, 0);
 }

@@ -15,12 +15,7 @@ static ett_program *to_program(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
 }
 
-static int program_close(lua_State *L) {
-  void **box = luaL_checkudata(L, 1, ETT_LUA_PROGRAM);
-  ett_program_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(program_close, ETT_LUA_PROGRAM, ett_program_free)
 
 /* Reads {seconds, low, high} or {seconds=, low_seconds=, high_seconds=}; low and high are
  * optional. A missing field is 0 seconds. */
@@ -371,11 +366,7 @@ static int split(lua_State *L) {
   luaL_argcheck(L, slices >= 1 && slices <= 1 << 22, 2, "must be 1 to 4194304");
   int64_t *values = lua_newuserdatauv(L, (size_t)slices * sizeof *values, 0);
   ett_split_even(layers, (int)slices, values);
-  lua_createtable(L, (int)slices, 0);
-  for (lua_Integer i = 0; i < slices; i++) {
-    lua_pushinteger(L, values[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
+  ett_lua_push_integers(L, values, (size_t)slices);
   return 1;
 }
 

@@ -243,14 +243,6 @@ static int sequence_sum(lua_State *L) {
   return 2;
 }
 
-static void push_integers(lua_State *L, const int64_t *values, size_t count) {
-  lua_createtable(L, (int)count, 0);
-  for (size_t i = 0; i < count; i++) {
-    lua_pushinteger(L, values[i]);
-    lua_rawseti(L, -2, (lua_Integer)i + 1);
-  }
-}
-
 /* s:totals() -> lists by sort: count, count with a duration above 0, ticks, own ticks */
 static int sequence_totals(lua_State *L) {
   const ett_sequence *s = check(L, 1);
@@ -265,9 +257,9 @@ static int sequence_totals(lua_State *L) {
     ticks[sort] += s->ends[i] - s->starts[i];
     own[sort] += ett_sequence_own(s, i);
   }
-  push_integers(L, counts, n);
-  push_integers(L, longer, n);
-  push_integers(L, ticks, n);
+  ett_lua_push_integers(L, counts, n);
+  ett_lua_push_integers(L, longer, n);
+  ett_lua_push_integers(L, ticks, n);
   ett_lua_push_doubles(L, own, n);
   return 4;
 }
@@ -461,7 +453,7 @@ static int matches_at(lua_State *L) {
 
 static void set_integers(lua_State *L, const char *name, const int64_t *values,
                          size_t count) {
-  push_integers(L, values, count);
+  ett_lua_push_integers(L, values, count);
   lua_setfield(L, -2, name);
 }
 

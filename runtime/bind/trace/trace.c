@@ -30,12 +30,7 @@ static int trace_string(lua_State *L) {
   return 1;
 }
 
-static int trace_close(lua_State *L) {
-  ett_trace **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);
-  ett_trace_free(*box);
-  *box = NULL;
-  return 0;
-}
+ETT_LUA_CLOSE(trace_close, ETT_LUA_TRACE, ett_trace_free)
 
 static int trace_tostring(lua_State *L) {
   ett_trace **box = luaL_checkudata(L, 1, ETT_LUA_TRACE);

@@ -1,7 +1,6 @@
 #include "regress/fit/work.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,23 +75,17 @@ int ett_work_base(ett_work *w, const double *weight, ett_err *err) {
   return 0;
 }
 
-static const ett_work *sorting; /* qsort has no context; guarded by sort_lock */
-static pthread_mutex_t sort_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static int by_kernel(const void *a, const void *b) {
+static int by_kernel(const void *a, const void *b, void *work) {
+  const ett_work *w = work;
   size_t i = *(const size_t *)a, j = *(const size_t *)b;
-  uint64_t x = sorting->kernel[i], y = sorting->kernel[j];
+  uint64_t x = w->kernel[i], y = w->kernel[j];
   return x != y ? (x > y) - (x < y) : (i > j) - (i < j);
 }
 
 static void sort_by_kernel(ett_work *w) {
   for (size_t i = 0; i < w->rows; i++)
     w->order[i] = i;
-  pthread_mutex_lock(&sort_lock);
-  sorting = w;
-  qsort(w->order, w->rows, sizeof *w->order, by_kernel);
-  sorting = NULL;
-  pthread_mutex_unlock(&sort_lock);
+  qsort_r(w->order, w->rows, sizeof *w->order, by_kernel, w);
 }
 
 double ett_work_group_median(const ett_work *w, size_t from, size_t to, double *sorted) {
