@@ -130,23 +130,6 @@ local function ask(self, question, branch, ...)
   error_module.raise("internal", "internal error: search: demands without times; please report the command")
 end
 
-local products = { gemm = true, bmm = true, attention = true }
-
---- Seconds of a micro-batch's products over all stages; independent of overlaps and sequence parallelism.
-local function product_seconds(lowered)
-  local sum = 0.0
-  for _, kind in ipairs(lowered.kinds) do
-    for index, uses in pairs(kind.uses) do
-      local o = lowered.operations[index]
-      if products[o.family] then
-        local both = (o.forward and o.forward.seconds or 0.0) + (o.backward and o.backward.seconds or 0.0)
-        sum = sum + kind.count * uses * both
-      end
-    end
-  end
-  return sum
-end
-
 --- Key of everything that the memory of parts depends on except the micro-batch. shared: under sequence parallelism,
 --- which needs no more memory.
 local function memory_key(part, shared)
@@ -186,16 +169,14 @@ local function takes_too_long(self, part, seconds)
   return part.micro_batches * seconds / part.pp * (1 - 1e-9) > self.limits[2]
 end
 
---- The reason to exclude a part before its program is lowered, else false. "bounded": its products alone take too long.
---- "too_large": it already exceeded the memory with a smaller micro-batch.
----@param seconds number? of the products of a micro-batch
-local function excluded_early(self, part, seconds)
+--- "too_large" if a part already exceeded the memory with a smaller micro-batch, else false.
+local function excluded_early(self, part)
   if self.limits.exhaustive then return false end
   for _, shared in ipairs { true, part.sequence_parallel } do
     local small = self.too_large[memory_key(part, shared)]
     if small and part.micro_batch >= small then return "too_large" end
   end
-  return seconds and not self.keeper.front and takes_too_long(self, part, seconds) and "bounded"
+  return false
 end
 
 --- Whether an entry of the queue precedes another.
@@ -297,16 +278,15 @@ local function above_floor(self, parts)
 end
 
 --- Lowers the program of parts; adds the chunks that bounds do not exclude to the queue. Returns the program, or nil.
----@param unit table { rows, seconds? = of the products of a micro-batch }
-local function survey(self, parts, unit, queue)
-  local left = unsettled(self, parts, function(part) return excluded_early(self, part, unit.seconds) end)
+---@param rows table[] of the unit
+local function survey(self, parts, rows, queue)
+  local left = unsettled(self, parts, function(part) return excluded_early(self, part) end)
   if left[1] then left = above_floor(self, left) end
   local first = left[1]
   if not first then return nil end
   local cluster, p = first.setting.cluster, plan_of(first)
   local lowered = lower.program(self.model, p, self:times_of(cluster))
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
-  unit.seconds = unit.seconds or product_seconds(lowered)
   if not self.limits.exhaustive then
     local passes = search_core.passes(lowered.program)
     left = unsettled(self, left, function(part)
@@ -316,7 +296,7 @@ local function survey(self, parts, unit, queue)
   for _, part in ipairs(left) do
     p = plan_of(part)
     survey_part(self, { part = part, plan = p, c_plan = fields.to_c(p, cluster_module.placement(cluster)),
-      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = unit.rows }, queue)
+      program = lowered.program, floor = joules and objective.kwh_floor(part, joules) or 0.0, rows = rows }, queue)
   end
   return lowered.program
 end
@@ -340,7 +320,7 @@ function Walk:units(units)
     settled[i] = { rows = {}, plans = opened.plans, rule = opened.rule, where = opened.where }
     for _, parts in ipairs(opened.programs) do
       exchange(self)
-      programs[#programs + 1] = survey(self, parts, settled[i], queue)
+      programs[#programs + 1] = survey(self, parts, settled[i].rows, queue)
     end
   end
   for entry in pop, queue do
