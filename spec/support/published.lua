@@ -311,7 +311,8 @@ local stacks = {
   ["llm-foundry"] = "llm_foundry", ["megatron-bridge"] = "megatron", nemo = "megatron", ["mlperf-nemo"] = "megatron",
   ["megatron-deepspeed"] = "megatron_deepspeed",
   ["megatron-lm"] = "megatron", ["megatron-lm-zero-bubble"] = "megatron_2021",
-  torchtune = "fsdp_eager", maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan", ["fms-fsdp"] = "torchtitan",
+  torchtune = "fsdp_eager", maxtext = "maxtext", paxml = "maxtext", torchtitan = "torchtitan",
+  ["fms-fsdp"] = "torchtitan",
   ["nemo-automodel"] = "fsdp_eager", ["gpt-neox"] = "gpt_neox", internevo = "internevo", nanotron = "fsdp_eager",
 }
 
@@ -439,7 +440,8 @@ function published.plan(row, dtype)
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     split = split_of(row, pp, interleaved and vp or 1),
-    offload_activations = (row.activation_offload_layers or 0) / row.layers, optimizer_bytes = state_bytes(row),
+    offload_activations = (row.activation_offload_layers or 0) / row.layers,
+    optimizer_bytes = state_bytes(row),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
   }, unknown
