@@ -440,7 +440,7 @@ function published.plan(row, dtype)
     accumulate_gradients = accumulates(row),
     scatter_sends = tp > 1 and not splits_sequence(row),
     split = split_of(row, pp, interleaved and vp or 1),
-    offload_activations = (row.activation_offload_layers or 0) / row.layers,
+    offload_activations = row.activation_offload_layers and row.activation_offload_layers / row.layers or nil,
     optimizer_bytes = state_bytes(row),
     lora_rank = row.category == "lora" and integer(row.lora_rank or 16) or nil,
     lora_targets = row.category == "lora" and lora_targets(row) or nil,
