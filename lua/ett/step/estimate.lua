@@ -310,6 +310,11 @@ end
 -- Seconds of a step in which a device does nothing; less than 1e-12 of it is rounding of the sums.
 local function idle_of(step, busy) return step - busy > 1e-12 * step and step - busy or 0.0 end
 
+local function add_seconds(lines, sum)
+  for _, line in ipairs(lines) do sum = sum + line.seconds end
+  return sum
+end
+
 local fields = { model = "model", plan = "table", cluster = "cluster", profile = "profile?", times = "table?",
   units = "boolean?", tokens = { "positive", optional = true, most = 1 << 60 },
   interval = { "boolean", default = true } }
@@ -349,9 +354,7 @@ function estimate.new(given)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = update_provenance, runs_per_micro_batch = nil }
-  local busy = 0.0
-  for _, line in ipairs(computed) do busy = busy + line.seconds end
-  for _, line in ipairs(collectives) do busy = busy + line.seconds end
+  local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(computed, step)
   percent_of(collectives, step)
   local low, high
