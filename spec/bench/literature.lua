@@ -78,10 +78,10 @@ local function line(measure, group)
     if step.inside then inside = inside + 1 end
   end
   local n = #group
-  return { measure = measure, value = ("%.1f %%"):format(100 * sum / n), mape_percent = 100 * sum / n,
-    bias_percent = 100 * signed / n, coverage_percent = 100 * inside / n,
-    target = ("n=%d %+.1f med %.1f in %.0f +-%.0f"):format(n, 100 * signed / n, 100 * median(sizes), 100 * inside / n,
-      100 * median(halves)) }
+  return { measure = ("%s, %d"):format(measure, n), mape_percent = 100 * sum / n, bias_percent = 100 * signed / n,
+    coverage_percent = 100 * inside / n,
+    value = ("%.1f %%, median %.1f, bias %+.1f, inside %d, half-width %.0f"):format(100 * sum / n, 100 * median(sizes),
+      100 * signed / n, inside, 100 * median(halves)) }
 end
 
 local function print_rows(list)
