@@ -15,7 +15,7 @@ local function evaluate(given, send)
   plan.orders = schedules.orders(given)
   if plan.orders then plan.schedule = "custom" end
   program:evaluate(plan, demands, workspace, false)
-  for _, d in ipairs(demands:untimed()) do demands:set(d.index, d.kind == "send_recv" and send or 0) end
+  for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, d.kind == "send_recv" and send or 0) end
   return program:evaluate(plan, demands, workspace, false)
 end
 

@@ -193,7 +193,7 @@ local function evaluate(given, kinds, operations, seconds)
   given.seq, given.clip_gradients = 1, false
   local plan = step_core.plan(given)
   program:evaluate(plan, demands, workspace, true)
-  for _, d in ipairs(demands:untimed()) do
+  for _, d in ipairs(step_core.untimed(demands)) do
     local own = seconds[d.kind] or 0
     demands:set(d.index, type(own) == "function" and own(d.bytes) or own)
   end

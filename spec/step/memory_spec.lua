@@ -34,7 +34,7 @@ local function held_by(operations, kinds, recompute)
   end
   local r = result()
   if not r then
-    for _, d in ipairs(demands:untimed()) do demands:set(d.index, 0.0, 0.0, 0.0) end
+    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0.0, 0.0, 0.0) end
     r = result()
   end
   return r.stages[1].activation_bytes + r.stages[1].working_bytes

@@ -21,7 +21,7 @@ describe("ett.step", function()
       local workspace <close> = step_core.workspace()
       local plan = step_core.plan { pp = 2, dp = 2, micro_batches = 4, zero = 1, bucket_bytes = 8, split = { 1, 3 } }
       assert(program:evaluate(plan, demands, workspace) == nil)
-      for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
+      for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 1.0, 0.5, 2.0) end
       local result = program:evaluate(plan, demands, workspace, true)
       local low, high = program:interval(plan, demands, workspace, 0.25)
       assert(low < result.step_seconds and result.step_seconds < high)
@@ -59,7 +59,7 @@ it("an ett.step workspace gives equal results for plans with other lanes between
   local function evaluate(given, workspace)
     local plan = step_core.plan(given)
     if program:evaluate(plan, demands, workspace) == nil then
-      for _, d in ipairs(demands:untimed()) do demands:set(d.index, 1.0, 0.5, 2.0) end
+      for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 1.0, 0.5, 2.0) end
     end
     local result, stages = program:evaluate(plan, demands, workspace), {}
     for i, stage in ipairs(result.stages) do stages[i] = { stage.layers, stage.memory_bytes } end

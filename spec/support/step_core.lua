@@ -59,6 +59,16 @@ function step_core.orders(units, placement)
   return core.orders(units, placement)
 end
 
+--- The demands without a time.
+function step_core.untimed(demands)
+  local list, index = {}, demands:untimed_after(0)
+  while index do
+    list[#list + 1] = demands:get(index)
+    index = demands:untimed_after(index)
+  end
+  return list
+end
+
 --- A pipeline of a built-in schedule with its units as a custom order, of which every unit runs: neither a fast path
 -- nor a repeated period.
 function step_core.every_unit(p)

@@ -90,19 +90,6 @@ void ett_step_lua_push_demand(lua_State *L, int box, size_t index) {
   }
 }
 
-/* demands:untimed(): the list of demands without a time. */
-static int demands_untimed(lua_State *L) {
-  ett_demands *demands = to_demands(L);
-  lua_newtable(L);
-  lua_Integer n = 0;
-  for (size_t i = 0; (i = ett_demands_untimed(demands, i)) < ett_demands_count(demands);
-       i++) {
-    ett_step_lua_push_demand(L, 1, i);
-    lua_rawseti(L, -2, ++n);
-  }
-  return 1;
-}
-
 /* demands:untimed_after(index): the first demand without a time after a demand (0: the
  * first of all). Returns index, kind, bytes or parameters, topology of a message or place
  * of an update, bytes of an element, layers, parts. Returns nothing if all have a
@@ -234,10 +221,13 @@ int ett_step_lua_workspace_new(lua_State *L) {
 }
 
 static const luaL_Reg demands_methods[] = {
-    {"untimed", demands_untimed}, {"untimed_after", demands_untimed_after},
-    {"get", demands_get},         {"set", demands_set},
-    {"price", demands_price},     {"price_updates", demands_price_updates},
-    {"count", demands_count},     {NULL, NULL},
+    {"untimed_after", demands_untimed_after},
+    {"get", demands_get},
+    {"set", demands_set},
+    {"price", demands_price},
+    {"price_updates", demands_price_updates},
+    {"count", demands_count},
+    {NULL, NULL},
 };
 
 static const luaL_Reg functions[] = {
