@@ -129,4 +129,17 @@ function sure.rows(rows, estimate_of, shared)
     settles = alike[1] and settles(plans[1].lines, plans[alike[1].row].lines) or nil }
 end
 
+--- How sure a search is, in one or two sentences.
+---@param s table from sure.rows
+---@param word string what a row is called, such as "row" or "plan"
+---@return string[]
+function sure.sentences(s, word)
+  local first = ("%s 1 is the best of %d with a probability of %.0f %%"):format(word, s.of, s.best_percent)
+  if #s.alike == 0 then return { first } end
+  local x, list = s.settles, { ("%s; %d are not clearly worse"):format(first, #s.alike) }
+  list[2] = x and ("to compare them, measure %s: %.1f %% of the step in %s 1, %.1f %% in %s %d"):format(x.line,
+    x.best_percent, word, x.other_percent, word, s.alike[1].row) or nil
+  return list
+end
+
 return sure

@@ -1,5 +1,6 @@
 --- Formats a search as text.
 local columns = require("ett.report.table").lines
+local sure = require "ett.search.sure"
 local time_text = require("ett.report").time
 
 local text = {}
@@ -132,20 +133,6 @@ local function add_neighbours(lines, s, limit)
   for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end
 end
 
-local function add_sure(lines, sure)
-  lines[#lines + 1] = ""
-  if #sure.alike == 0 then
-    lines[#lines + 1] = ("row 1 is the best of %d with a probability of %.0f %%"):format(sure.of, sure.best_percent)
-    return
-  end
-  local x = sure.settles
-  lines[#lines + 1] = ("row 1 is the best of %d with a probability of %.0f %%; %d are not clearly worse"):format(
-    sure.of, sure.best_percent, #sure.alike)
-  if not x then return end
-  lines[#lines + 1] = ("to compare them, measure %s: %.1f %% of the step in row 1, %.1f %% in row %d"):format(x.line,
-    x.best_percent, x.other_percent, sure.alike[1].row)
-end
-
 --- The clusters among the shown rows whose days leave out failures, because their rate is unknown.
 local function add_failures(lines, s, limit)
   local plan, unknown = s.best.estimate.plan, {}
@@ -192,7 +179,10 @@ function text.result(s, options)
   local limit = options.limit or 10
   for _, line in ipairs(text.rows(s, limit, width)) do lines[#lines + 1] = line end
   add_failures(lines, s, limit)
-  if s.sure then add_sure(lines, s.sure) end
+  if s.sure then
+    lines[#lines + 1] = ""
+    for _, line in ipairs(sure.sentences(s.sure, "row")) do lines[#lines + 1] = line end
+  end
   add_neighbours(lines, s, options.neighbours or 8)
   return table.concat(lines, "\n")
 end

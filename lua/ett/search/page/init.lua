@@ -9,6 +9,7 @@ local host = require "ett.host"
 local json = require "ett.json"
 local pages = require "ett.report.page"
 local schema = require "ett.base.schema"
+local sure = require "ett.search.sure"
 local times_module = require "ett.step.times"
 local words = require "ett.search.text"
 
@@ -123,6 +124,7 @@ local function best_of(s, model)
     device = e.device, cluster = e.cluster, binds = x.binds, parts = x.parts, gains = json.array(x.gains),
     neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
     plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
+    sure = json.array(s.sure and sure.sentences(s.sure, "plan") or {}),
     price_per_billion_tokens = e.price_per_billion_tokens }
 end
 

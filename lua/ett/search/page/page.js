@@ -193,6 +193,7 @@ function summary() {
       el("b", {}, seconds(best.step_seconds)), " a step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "
       + show(Math.round(best.tokens_per_second)) + " tokens a second" + (best.mfu_percent ? ", MFU " + best.mfu_percent.toFixed(1) + " %" : "") + ", "
       + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is the optimum of " + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
+    best.sure.length ? el("p", {}, best.sure.map(s => s[0].toUpperCase() + s.slice(1) + ".").join(" ")) : "",
     el("p", { class: "command" }, best.plan),
     el("div", { class: "columns" },
       el("div", {}, el("h3", {}, "Bottleneck"), table([{ key: "name", title: "part", text: true, as: String }, { key: "seconds", title: "time", as: v => seconds(v) },
