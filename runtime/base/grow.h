@@ -41,12 +41,12 @@ static inline int ett_room(void *block, size_t *bytes, size_t wanted) {
     return 0;
   void *memory;
   memcpy(&memory, block, sizeof memory); /* for any pointer type */
-  memory = realloc(memory, wanted);
-  if (!memory)
+  void *grown = realloc(memory, wanted);
+  if (!grown)
     return -1;
-  memcpy(block, &memory, sizeof memory);
+  memcpy(block, &grown, sizeof grown);
   *bytes = wanted;
-  return 0;
+  return 0; /* cppcheck-suppress memleak ; memcpy stored it */
 }
 
 #endif

@@ -80,8 +80,9 @@ static int is_usable(const compiled_header *header, size_t size) {
 /* Reads the entries of the file; leaves the bundle empty when it is not usable. */
 static void read_entries(int descriptor, size_t size) {
   compiled_header header;
-  const bytes head =
-      size < sizeof header ? (bytes){0} : read_part(descriptor, sizeof header, 0);
+  if (size < sizeof header)
+    return;
+  const bytes head = read_part(descriptor, sizeof header, 0);
   if (!head.data)
     return;
   memcpy(&header, head.data, sizeof header);
@@ -118,9 +119,9 @@ static bytes find_chunk(bytes text) {
   ett_hash_pieces(&(ett_hash_piece){text.data, text.size}, 1, hash);
   const compiled_entry *entry =
       bsearch(hash, bundle.entries, bundle.count, sizeof(compiled_entry), compare_hash);
-  return entry && entry->size >= COMPILED_NAMED
-             ? read_part(bundle.descriptor, entry->size, entry->offset)
-             : (bytes){0};
+  if (!entry || entry->size < COMPILED_NAMED)
+    return (bytes){0};
+  return read_part(bundle.descriptor, entry->size, entry->offset);
 }
 
 typedef struct {
@@ -162,8 +163,11 @@ static int load_chunk(lua_State *L, bytes chunk, const char *path) {
 }
 
 int compiled_load(lua_State *L, const char *path, int *is_compiled) {
-  const bytes text = bundle.entries && path ? read_file(path) : (bytes){0};
-  const bytes chunk = text.data ? find_chunk(text) : (bytes){0};
+  bytes text = {0}, chunk = {0};
+  if (bundle.entries && path)
+    text = read_file(path);
+  if (text.data)
+    chunk = find_chunk(text);
   free(text.data);
   if (is_compiled)
     *is_compiled = chunk.data != NULL;
