@@ -69,6 +69,21 @@ local function answered(step)
   return step
 end
 
+-- Clusters of devices other than NVIDIA GPUs since A100.
+local other_devices = { dgx2 = true, frontier = true, gaudi2_node = true, mi300x_node = true, tpu_v4 = true,
+  tpu_v5e = true, tpu_v5p = true, tpu_v6e = true }
+
+-- Software written for training at scale, and FlashAttention's own training.
+local tuned = { ["Megatron-LM"] = true, ["Megatron-LM fork"] = true, ["Megatron-Bridge"] = true, FlagScale = true,
+  ["Pai-Megatron-Patch"] = true, torchtitan = true, ["FlashAttention training"] = true, Meta = true,
+  ["HAI-LLM"] = true }
+
+local function kind_of(step)
+  if other_devices[step.cluster] then return "kind: V100, MI250X, MI300X, Gaudi 2, TPU" end
+  return tuned[step.software] and "kind: NVIDIA since A100; Megatron, torchtitan and the like"
+    or "kind: NVIDIA since A100; other software"
+end
+
 --- One line of a group's errors.
 local function line(measure, group)
   local sum, signed, inside, sizes, halves = 0.0, 0.0, 0, {}, {}
@@ -97,7 +112,7 @@ function bench.run(opts)
   for _, step in ipairs(list) do
     if not answered(step).refused then
       all[#all + 1] = step
-      for _, name in ipairs { "on " .. step.cluster, "software " .. step.software } do
+      for _, name in ipairs { kind_of(step), "on " .. step.cluster, "software " .. step.software } do
         if not groups[name] then
           groups[name] = {}
           order[#order + 1] = name

@@ -187,7 +187,9 @@ describe("pipeline", function()
         for i = 1, #run[name] do near(run[name][i], folded[name][i], name) end
       end
       -- In a custom order the forward of a pair is whole before its backward ends (pipeline.h).
-      if not p.forward_hidden then assert.same(run.peak_in_flight, folded.peak_in_flight) end
+      for i, peak in ipairs(folded.peak_in_flight) do
+        assert.equal(peak + (p.forward_hidden and 1 or 0), run.peak_in_flight[i])
+      end
     end
   end)
 
