@@ -3,10 +3,5 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_key_value", summary = "keys and values of all heads, replicated" }
-
-function op.shape(c)
-  return { tokens = shapes.norm_tokens(c), in_features = c.hidden, out_features = 2 * c.kv_heads * shapes.head_dim(c) }
-end
-
-return gemm.define(op)
+return gemm.linear({ name = "linear_key_value", summary = "keys and values of all heads, replicated" },
+  { place = "outside", inputs = "hidden", outputs = function(c) return 2 * c.kv_heads * shapes.head_dim(c) end })

@@ -273,12 +273,12 @@ require "ett.import.huggingface_layers"(add)
 
 --- Default model type of the language model inside multi-modal models.
 types.text_of = {
-  gemma3n = "gemma3n_text", gemma4 = "gemma4_text", step3_vl = "step3_text", step3p7 = "step3p5", lfm2_vl =
-  "lfm2", kimi_k3 = "kimi_linear", gemma3 = "gemma3_text", kimi_k25 = "kimi_k2", kimi_vl = "deepseek_v3", qwen3_5
-  = "qwen3_5_text", qwen3_5_moe = "qwen3_5_moe_text", qwen3_vl = "qwen3_vl_text", qwen3_vl_moe =
-  "qwen3_vl_moe_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text", mistral3 = "mistral",
-  idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2", video_llava = "llama",
-  vipllama = "llama",
+  gemma3n = "gemma3n_text", gemma4 = "gemma4_text", step3_vl = "step3_text", step3p7 = "step3p5", lfm2_vl = "lfm2",
+  kimi_k3 = "kimi_linear", gemma3 = "gemma3_text", kimi_k25 = "kimi_k2", kimi_vl = "deepseek_v3",
+  qwen3_5 = "qwen3_5_text", qwen3_5_moe = "qwen3_5_moe_text", qwen3_vl = "qwen3_vl_text",
+  qwen3_vl_moe = "qwen3_vl_moe_text", llava = "llama", llava_next = "llama", llama4 = "llama4_text",
+  mistral3 = "mistral", idefics3 = "llama", paligemma = "gemma", qwen2_vl = "qwen2", qwen2_5_vl = "qwen2",
+  video_llava = "llama", vipllama = "llama",
 }
 
 --- Default values of the configuration classes in Hugging Face transformers. A nested part of a file states only what

@@ -232,10 +232,13 @@ function architecture.operations(layer, c)
     if exchange then among_experts = not among_experts end
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
-    if entry.op then list[#list + 1] = operation_of(entry, c, role) end
-    for _, item in ipairs(entry.op and {} or collective.expand(entry, overlay(c, entry.with, entry.collective))) do
-      item.role = role
-      list[#list + 1] = item
+    if entry.op then
+      list[#list + 1] = operation_of(entry, c, role)
+    else
+      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with, entry.collective))) do
+        item.role = role
+        list[#list + 1] = item
+      end
     end
   end
   return list

@@ -241,12 +241,12 @@ local type_names = { full_attention = "full attention", attention = "full attent
   lightning_attention = "lightning attention", short_convolution = "short convolution" }
 
 -- Hyper-parameters that layer_fields may change in a layer.
-local count, flag, block_flag = { "count", optional = true }, { "boolean", optional = true },
-  { "boolean", optional = true }
-local own_fields = { heads = count, kv_heads = count, head_dim = count, v_head_dim = count, ffn = count,
-  moe_ffn = count, rotary_fraction = { "fraction", optional = true }, attention_sinks = flag, keys_as_values = flag,
-  borrowed_keys = flag, no_attention = block_flag,
-  no_mlp = block_flag }
+local own_fields = { heads = "count?", kv_heads = "count?", head_dim = "count?", v_head_dim = "count?", ffn = "count?",
+  moe_ffn = "count?", rotary_fraction = "fraction?", attention_sinks = "boolean?", keys_as_values = "boolean?",
+  borrowed_keys = "boolean?", no_attention = "boolean?", no_mlp = "boolean?" }
+
+-- Those that only decide which blocks a layer has; operators do not read them.
+local block_fields = { no_attention = true, no_mlp = true }
 
 --- The fields in which layer i differs from the model, and their text; nil if there are none.
 local function fields_of(h, i)
@@ -266,7 +266,7 @@ local function made_of(h, kind, of, own, ops_of)
   for key, value in pairs(own or {}) do seen[key] = value end
   local ops, with = ops_of(kind, seen), {}
   for key, value in pairs(own or {}) do
-    if own_fields[key] ~= block_flag then with[key] = value end
+    if not block_fields[key] then with[key] = value end
   end
   return next(with) and blocks.with(ops, with) or ops
 end

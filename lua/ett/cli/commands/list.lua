@@ -25,14 +25,16 @@ return {
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then
-      for _, kind in ipairs(not print_value(opts, catalog.kinds()) and catalog.kinds() or {}) do
+      if print_value(opts, catalog.kinds()) then return end
+      for _, kind in ipairs(catalog.kinds()) do
         print(opts.quiet and kind or ("  %-14s %d"):format(kind, #find.list(find.folders[kind])))
       end
       return
     end
     local all = {}
     for _, kind in ipairs(kinds) do all[kind] = require("ett.json").array(catalog.list(kind)) end
-    for _, kind in ipairs(not print_value(opts, all) and kinds or {}) do
+    if print_value(opts, all) then return end
+    for _, kind in ipairs(kinds) do
       if not opts.quiet and #kinds > 1 then print(kind) end
       print_kind(kind, all[kind], opts.quiet)
     end

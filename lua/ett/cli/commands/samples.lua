@@ -129,7 +129,8 @@ end
 
 local function merge(opts, words)
   local report = require("ett.samples.merge").merge(words, opts.output)
-  for _, entry in ipairs((print_value(opts, json.array(report)) or opts.quiet) and {} or report) do
+  if print_value(opts, json.array(report)) or opts.quiet then return end
+  for _, entry in ipairs(report) do
     print(("%s: %d rows of %d tables, %d duplicates dropped, %d failed shapes"):format(entry.path, entry.rows,
       entry.tables, entry.duplicates, entry.failed))
   end
