@@ -95,8 +95,8 @@ local fields = {
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
     { "stack", "string", software = true, optional = true, program = true,
-      help = "software that runs the step, a file of lua/stacks, and own values of its fields: "
-        .. "megatron:norm=torch; without one: fused kernels, no launch cost" },
+      help = "software that runs the step: a file of lua/stacks. Colons change fields of it: "
+        .. "megatron:norm=torch. Without one: fused kernels, no launch cost" },
     { "recompute_modules", "list", optional = true,
       program = function(modules) return modules and table.concat(modules, ",") end,
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
