@@ -4,6 +4,7 @@
 -- A pipeline stage sends all streams and the per-layer inputs of later layers. Keys and values that layers of a later
 -- stage share are not sent.
 local blocks = require "ett.model.blocks"
+local merged = require "ett.base.merged"
 
 local architecture = { summary = "Gemma 3n and 4: per-layer embeddings, shared keys and values" }
 
@@ -15,9 +16,7 @@ architecture.schema = {
 }
 
 local function side(from, to, more)
-  local entry = { op = "linear_side", with = { side_in = from, side_out = to } }
-  for name, value in pairs(more or {}) do entry[name] = value end
-  return entry
+  return merged({ op = "linear_side", with = { side_in = from, side_out = to } }, more)
 end
 
 --- Coefficients of the streams, from the normed active stream. A layer's second router has the weights of its first.

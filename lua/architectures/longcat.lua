@@ -3,6 +3,7 @@
 -- A router also has zero_experts, which return their input: a token uses top_k of all, hence fewer real experts.
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 
 local architecture = { summary = "LongCat-Flash: experts beside two dense blocks" }
 
@@ -21,11 +22,7 @@ local function beside(part, entries)
   local list = {}
   for i, entry in ipairs(entries) do
     list[i] = type(entry) == "string" and { op = entry } or entry
-    if list[i].op then
-      local own = { beside = part }
-      for key, value in pairs(list[i]) do own[key] = value end
-      list[i] = own
-    end
+    if list[i].op then list[i] = merged({ beside = part }, list[i]) end
   end
   return list
 end

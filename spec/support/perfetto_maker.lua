@@ -41,8 +41,10 @@ function maker:track(uuid, name, parent)
   self:packet(bytes(60, number(1, uuid) .. bytes(2, name) .. number(5, parent)))
 end
 
+--- An annotation; a value { field = its encoded field } is written as it is.
 local function annotation(name, value)
   local said = bytes(10, name)
+  if type(value) == "table" then return bytes(4, said .. value.field) end
   if math.type(value) == "integer" then return bytes(4, said .. number(4, value)) end
   if type(value) == "number" then return bytes(4, said .. double(5, value)) end
   return bytes(4, said .. bytes(6, value))

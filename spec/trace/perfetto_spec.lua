@@ -43,6 +43,19 @@ describe("a Perfetto trace", function()
     end)
   end
 
+  it("has no arg where the value's field has another wire type", function()
+    for _, field in ipairs { maker.bytes(4, "7"), maker.number(5, 7), maker.number(6, 7), maker.double(6, 7) } do
+      local p = maker.new()
+      p:process(1, 100, "python")
+      p:track(3, "COMPUTE AGENT [4] QUEUE [2] (GPU)", 1)
+      p:slice(3, 1000, 4000, "gemm", "kernel_dispatch", { share = { field = field }, size = 9 })
+      local t <close> = assert(trace.open(p:write(folder .. "/a.pftrace"), { args = { "share", "size" } }))
+      local kernels = t:events { class = "kernel" }
+      assert.is_nil(kernels:get(1, "share"))
+      assert.equal(9, kernels:get(1, "size"))
+    end
+  end)
+
   it("is known by its content, and metrics read it", function()
     example(true):write(folder .. "/trace.pb")
     local text, status = command.ett(folder, "trace . device_time --json --quiet")

@@ -94,11 +94,17 @@ static inline int read_wanted(slice *s, const wanted *list, size_t count) {
 /* The kinds of fields that hold the value of an arg, by field number; 0: none. */
 enum { SIGNED = 1, UNSIGNED, ZIGZAG, DOUBLE, SINGLE, TEXT };
 
-/* Fills arg, or its type and text, from a field of such a kind. */
+/* Fills arg, or its type and text, from a field of such a kind. A field of another wire
+ * type is left out, because it does not hold such a value. */
 static inline void take_value(const field *f, const uint8_t *kinds, size_t count,
                               ett_trace_arg *arg, slice *text) {
+  /* The wire type of each kind; a whole number has any but 2. */
+  static const uint8_t wires[] = {[DOUBLE] = 1, [SINGLE] = 5, [TEXT] = 2};
+  const uint8_t kind = f->number < count ? kinds[f->number] : 0;
   float single;
-  switch (f->number < count ? kinds[f->number] : 0) {
+  if (kind >= DOUBLE ? f->wire != wires[kind] : f->wire == 2)
+    return;
+  switch (kind) {
   case 0:
     return;
   case TEXT:
