@@ -531,18 +531,19 @@ describe("a stack", function()
 
   it("that was never compared with a measured step has the interval of a plan without a stack", function()
     local plan = { seq = 4096, micro_batches = 2 }
-    local function half_width(assumed, name)
+    local in_step = require "ett.profile.in_step"
+    local added = (in_step.slower * in_step.step_spread.unnamed) ^ 2
+    local function above(assumed, name)
       local stack = stacks.get "megatron"
       stack.assumed = assumed
       plan.stack = name
       local e = require("ett.step.estimate").new { cluster = "dgx_h100", plan = plan, model = require("ett.model").new(
         "llama", dense), times = not name and require("ett.step.times").new(require("ett.profile.cluster").get
         "dgx_h100"):for_stack(stack) or nil }
-      return (e.high_seconds - e.low_seconds) / 2 / e.step_seconds
+      return e.high_seconds / e.step_seconds - 1
     end
-    local compared, never = half_width(false), half_width(true)
-    assert.near(0.15 ^ 2, never ^ 2 - compared ^ 2, 2e-3)
-    assert.near(0.15 ^ 2, half_width(nil, "megatron:assumed") ^ 2 - half_width(nil, "megatron") ^ 2, 2e-3)
+    assert.near(added, above(true) ^ 2 - above(false) ^ 2, 1e-9)
+    assert.near(added, above(nil, "megatron:assumed") ^ 2 - above(nil, "megatron") ^ 2, 1e-9)
     assert.is_true(stacks.get("transformers").assumed and stacks.get("gpt_neox").assumed)
   end)
 

@@ -1,5 +1,6 @@
 --- The part of a step's interval that follows what the step spends its time in.
 local estimate = require "ett.step.estimate"
+local in_step = require "ett.profile.in_step"
 local spread = require "ett.step.spread"
 
 local function step(plan, hyper, cluster)
@@ -13,15 +14,18 @@ end
 local function half_width(e) return (e.high_seconds - e.low_seconds) / 2 / e.step_seconds end
 
 describe("a step's interval", function()
-  it("widens by an independent share of the step", function()
+  it("widens by an independent share of the step, more above it than below", function()
+    local below, above = in_step.faster * 3, in_step.slower * 3
     local low, high = spread.widened(10, 7, 14, 0.3)
-    assert.is_true(math.abs(low - (10 - math.sqrt(18))) < 1e-12 and math.abs(high - 15) < 1e-12)
+    assert.near(10 - math.sqrt(9 + below ^ 2), low, 1e-12)
+    assert.near(10 + math.sqrt(16 + above ^ 2), high, 1e-12)
+    assert.is_true(above > below)
     assert.equal(0, (spread.widened(1, 0.5, 2, 3)))
   end)
 
   it("has the same digits in every process, whatever the order of a table", function()
     local profile = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get "dgx_h100")
-    local widths = require("ett.profile.in_step").step_spread
+    local widths = in_step.step_spread
     for i = 1, 200 do
       local shares, square = { attention = i / 701, collectives = i / 907, experts = i / 1303 }, widths.hopper ^ 2
       for _, kind in ipairs { "attention", "collectives", "experts" } do

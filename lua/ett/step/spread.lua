@@ -1,4 +1,6 @@
 --- The part of a step's interval that its parts' intervals do not cover: the error of composing kernels into a step.
+local in_step = require "ett.profile.in_step"
+
 local spread = {}
 
 --- Shares of a step that its composition error depends on (in_step.step_spread).
@@ -22,10 +24,12 @@ function spread.shares(lowered, operators, collectives, step)
   return shares
 end
 
---- An interval widened by an independent error of `share` of the step.
+--- An interval widened by an independent error, whose half-width is `share` of the step; it reaches further above the
+--- step than below (in_step.faster, in_step.slower).
 function spread.widened(step, low, high, share)
-  local own = step * share
-  return math.max(0.0, step - math.sqrt((step - low) ^ 2 + own ^ 2)), step + math.sqrt((high - step) ^ 2 + own ^ 2)
+  local below, above = in_step.faster * share * step, in_step.slower * share * step
+  return math.max(0.0, step - math.sqrt((step - low) ^ 2 + below ^ 2)),
+    step + math.sqrt((high - step) ^ 2 + above ^ 2)
 end
 
 return spread
