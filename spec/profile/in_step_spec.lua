@@ -46,6 +46,21 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of FlashAttention 2 reach the rates that were measured on H100", function()
+    -- Tokens, TFLOP/s forward with a causal mask and backward without one: arXiv 2407.08608, figures 5 and 6.
+    local stack = setmetatable({ attention = "flash2" }, { __index = stack_module.get "plain" })
+    for _, row in ipairs { { 2048, 298, 291 }, { 4096, 319, 310 }, { 8192, 333, 318 }, { 16384, 335, 322 } } do
+      local seq = row[1]
+      local function rate(pass, causal, flops)
+        return flops * 2048.0 * 16384 * seq / 1e12 / seconds(devices.get "h100_sxm", "flash_attention",
+          { batch = 16384 // seq, heads = 16, kv_heads = 16, seq_q = seq, seq_k = seq, head_dim = 128,
+            causal = causal }, "bf16", pass, stack)
+      end
+      assert.near(row[2], rate("forward", 1, 2), 0.06 * row[2])
+      assert.near(row[3], rate("backward", 0, 10), 0.06 * row[3])
+    end
+  end)
+
   it("of attention time heads of 72 values as heads of 80", function()
     for _, name in ipairs { "h100_sxm", "h200_sxm", "b200_sxm", "l40s" } do
       local function by(head_dim, pass)

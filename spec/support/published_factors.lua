@@ -69,7 +69,6 @@ factors.list = {
   { "apart", place("apart"), prior = 0.5, spread = 0.5, on = moe },
   { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.6, spread = 0.3, on = ampere },
   { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 3.5, spread = 0.2, on = hopper },
-  { "attention.flash2.hopper", attention("flash2", "hopper"), prior = 1.65, spread = 0.15, on = hopper },
   { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10, on = hopper },
   { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15, on = blackwell },
   { "attention.cudnn.tpu", attention("cudnn", "tpu"), prior = 1.1, spread = 0.15, on = tpu },

@@ -27,12 +27,14 @@ in_step.norm = {
 in_step.stream_share = 0.80
 
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
---- FlashAttention 2 and 3 on H100, 1 and 2 on A100: Dao 2023 (arXiv 2307.08691), Shah et al. 2024 (arXiv 2407.08608),
---- causal, head dimension 128. A generation without an entry counts as fast as the newest kernel. That is assumed for
+--- FlashAttention 2 on H100 is not fitted: 298, 319, 333 and 335 TFLOP/s forward with a causal mask, and 291, 310, 318
+--- and 322 backward without one, at 2048 to 16384 tokens and head dimension 128 (Shah et al. 2024, arXiv 2407.08608,
+--- figures 5 and 6). The factors are the means of cuDNN's law, before any factor, over these rates. FlashAttention 1:
+--- Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel. That is assumed for
 --- FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
-  flash2 = { hopper = { 1.78, 1.57 } },
+  flash2 = { hopper = { 1.9, 1.74 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
 }
