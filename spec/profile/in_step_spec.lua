@@ -61,6 +61,27 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("merge attention to the blocks of other context-parallel ranks", function()
+    -- 8 ranks of 16384 queries, 32 heads of 128 values, 8 of keys; the bytes are those of in_step.merge.
+    local shape = { batch = 1, heads = 32, kv_heads = 8, seq_q = 16384, seq_k = 8 * 16384, head_dim = 128, shards = 8 }
+    local ring = setmetatable({ ring = 1 }, { __index = shape })
+    local queries, keys = 16384 * 32 * 128.0, 16384 * 8 * 256.0
+    for pass, bytes in pairs { forward = { 6 * queries + 2 * keys, 46 * queries },
+      backward = { 9 * queries + 6 * keys, 60 * queries } } do
+      local device = devices.get "h100_sxm"
+      local stream = device.memory_bandwidth * in_step.stream_share
+      local function by(merge, s)
+        local stack = setmetatable({ merge = merge }, { __index = stack_module.get "plain" })
+        return seconds(device, "flash_attention", s, "bf16", pass, stack)
+      end
+      local alone = by("te", shape)
+      assert.near(7 * bytes[1] / stream, by("te", ring) - alone, 1e-9 * alone)
+      assert.near(7 * bytes[2] / stream, by("torch", ring) - alone, 1e-9 * alone)
+      assert.near(by("torch", ring), by("torch", shape), 1e-9 * alone)
+    end
+    assert.equal("torch", stack_module.get("torchtitan").merge)
+  end)
+
   it("of attention time heads of 72 values as heads of 80", function()
     for _, name in ipairs { "h100_sxm", "h200_sxm", "b200_sxm", "l40s" } do
       local function by(head_dim, pass)

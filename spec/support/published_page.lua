@@ -99,6 +99,8 @@ memory of the software and were not checked against its code. The errors above a
   as the one before (Dao 2023, Shah et al. 2024). It was 2.7 before the errors of llm-foundry were seen.
 - FlashAttention 2 on H100 has its measured rates (in_step.lua) since the errors of torchtitan's long contexts were
   seen. The fit had made its backward pass a fifth faster than measured. Rows of 8192 tokens became worse.
+- Context parallelism moves the bytes of merging partial attention, counted from the code of Transformer Engine and of
+  PyTorch (in_step.merge). It was looked up with the errors of long contexts in view.
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fit's 79 us came from steps
   with `CUDA_LAUNCH_BLOCKING=1` alone, and made the steps of vTrain inside a node 20 % and more too slow.
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.

@@ -14,6 +14,7 @@ local stack_module = {}
 stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "flash1_triton" }
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
 stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "composer", "megatron" }
+stack_module.merge = { "te", "torch" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -28,6 +29,8 @@ local fields = {
     help = "rows of a grouped kernel's tile, which several experts share; 0: not shared" },
   norm = { "string", default = "fused", one_of = stack_module.norm },
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
+  merge = { "string", default = "te", one_of = stack_module.merge,
+    help = "kernels that merge attention to the blocks of other context-parallel ranks" },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launches cost no time" },
   blocking = { "boolean", default = false, help = "the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1)" },
   moe_launches = { "nonnegative", default = 0, help = "additional launches of routing, for each product of experts" },

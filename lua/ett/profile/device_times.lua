@@ -172,6 +172,18 @@ end
 -- (attention_bidirectional_forward).
 local function padded(dim) return (dim + 15) // 16 * 16 end
 
+-- Seconds of the kernels that merge attention to the blocks of other context-parallel ranks. The ring attends block by
+-- block; PyTorch does so whichever way the blocks arrive.
+local function merging(self, shape, pass)
+  local kind = self.stack.merge
+  if self.burst or not shape.shards or not (shape.ring or kind == "torch") then return 0.0 end
+  local value, bytes = shape.value_dim or shape.head_dim, in_step.merge[kind][pass]
+  local queries = (shape.batch + 0.0) * shape.heads * shape.seq_q * value
+  local keys = (shape.batch + 0.0) * shape.kv_heads * shape.seq_k / shape.shards * (shape.head_dim + value)
+  return (shape.shards - 1) * (bytes[1] * queries + bytes[2] * keys)
+    / (self.device.memory_bandwidth * in_step.stream_share)
+end
+
 local function attention(self, op, shape, pass)
   local laws = self:laws()
   if not (laws and shape.batch and shape.heads and shape.seq_q and shape.seq_k and shape.head_dim) then return nil end
@@ -195,6 +207,7 @@ local function attention(self, op, shape, pass)
   if dtype == "fp8" then -- casts of operands and results between 16 and 8 bits
     seconds = seconds + 1.5 * op.bytes(shape, "bf16", pass) / (self.device.memory_bandwidth * in_step.stream_share)
   end
+  seconds = seconds + merging(self, shape, pass)
   return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
     provenance = "calibrated", detail = laws.detail }
 end

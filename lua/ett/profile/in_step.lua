@@ -39,6 +39,17 @@ in_step.attention = {
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
 }
 
+--- Bytes of kernels beside attention to each block of keys after a context-parallel rank's own, forward and backward:
+--- per value of the rank's queries, and per value of the block's keys and values. The busiest rank counts.
+--- te: Transformer Engine's ring (context_parallel.py) adds each partial output to the sum (6, in 16 bits) and copies
+--- half of the keys. Backward adds the gradients of queries (3 on half of them) and of keys (6), and copies half of the
+--- queries, outputs and their gradients. torch: PyTorch (_attention.py, 2024) casts each partial output to fp32 and
+--- merges it in three kernels (38), and concatenates keys and values (8 for both). Backward adds all gradients in fp32
+--- and concatenates those of keys and values twice. Its keys have as many heads as its queries.
+in_step.merge = {
+  te = { forward = { 6, 2 }, backward = { 9, 6 } }, torch = { forward = { 46, 0 }, backward = { 60, 0 } },
+}
+
 --- Bytes that a cross entropy moves over the bytes that the operator counts (Megatron's unfused 52 bytes a logit). The
 --- fused kernel reads 16-bit logits twice and writes their gradient (8 bytes, and fp32 temporaries). PyTorch casts to
 --- fp32 and runs log_softmax and its backward pass (36 bytes). Megatron-LM's native fusion casts and finds the maximum
