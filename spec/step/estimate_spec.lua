@@ -437,6 +437,17 @@ describe("estimate", function()
     end
   end)
 
+  it("says what a stack changes where operator times come from samples", function()
+    for name, says in pairs { perlmutter = true, vista = true, dgx_a100 = false } do
+      for _, stack in ipairs { "megatron", false } do
+        local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2, stack = stack or nil },
+          model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+        assert.same(stack and says and { "operator times are those of samples: the stack 'megatron' changes only "
+          .. "memory, launches and overlaps" } or {}, e.notes, name)
+      end
+    end
+  end)
+
   it("answers the same after operators were forgotten", function()
     local before = run({ pp = 2 }).step_seconds
     require("ett.operator").forget()

@@ -259,10 +259,15 @@ local function warnings_of(e, cluster, stack)
 end
 
 --- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
-local function notes_of(model, times, operators)
+local function notes_of(model, p, times, operators)
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
-  local own, device = times.profile and times.profile.own, times.cluster.device
-  if device.assumed and times.profile and times.profile.device_times then
+  local profile, device = times.profile, times.cluster.device
+  local own = profile and profile.own
+  if p.stack and profile and not profile.device_times then
+    notes[#notes + 1] = ("operator times are those of samples%s: the stack '%s' changes only memory, launches and "
+      .. "overlaps"):format(profile.tables and ", where there are any" or "", p.stack)
+  end
+  if device.assumed and profile and profile.device_times then
     for _, line in ipairs(operators) do
       if line.provenance_seconds then line.provenance_seconds = { assumed = line.seconds } end
       line.provenance = "assumed"
@@ -398,7 +403,7 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
   e.warnings = warnings_of(e, cluster, lowered.stack)
-  e.notes = notes_of(model, times, e.operators)
+  e.notes = notes_of(model, p, times, e.operators)
   return e
 end
 
