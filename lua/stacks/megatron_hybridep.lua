@@ -16,6 +16,7 @@ return {
   exchange_share = 0.75,
   hides_sums = true, -- as in megatron.lua
   cached_gradients = true,
+  quantised_weights = "beside", -- module/base.py, get_weight_workspace: cached from the first micro-batch on
   workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   weighs_activations = true, -- experts.py, TEGroupedMLP

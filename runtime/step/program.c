@@ -71,6 +71,9 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "field 'lanes' must hold shares from 0 to 1, got %g",
                          o->lanes[l]);
+  if (status == 0 && !isfinite(o->quantised_bytes))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'quantised_bytes' must be a finite number");
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'weight_share' must be at most 1, got %g", o->weight_share);
@@ -228,6 +231,7 @@ void ett_program_finish(ett_program *p) {
       s.expert_parameters += n * o->expert_parameters;
       s.frozen_dense += n * o->frozen_dense;
       s.frozen_expert += n * o->frozen_expert;
+      s.quantised_bytes += n * o->quantised_bytes;
       s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
       s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
           n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
@@ -306,6 +310,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->expert_parameters += n * of->expert_parameters;
   to->frozen_dense += n * of->frozen_dense;
   to->frozen_expert += n * of->frozen_expert;
+  to->quantised_bytes += n * of->quantised_bytes;
   to->flops += n * of->flops;
   if (of->boundary > 0)
     to->boundary = of->boundary;

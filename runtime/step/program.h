@@ -58,10 +58,12 @@ typedef struct ett_operation {
   double dense_parameters;  /* weights on this device, shared by all runs */
   double expert_parameters; /* weights that differ between expert-parallel ranks */
   double frozen_dense, frozen_expert; /* weights without gradient and update */
-  double activation_bytes;            /* held from forward to backward */
-  double dropped_bytes;               /* not held if the operation is recomputed */
-  double working_bytes;               /* allocated only during its backward pass */
-  double weight_working_bytes;        /* further bytes of its weight gradient */
+  double quantised_bytes;  /* of its weights beyond their 16 bits; negative if they take
+                              fewer */
+  double activation_bytes; /* held from forward to backward */
+  double dropped_bytes;    /* not held if the operation is recomputed */
+  double working_bytes;    /* allocated only during its backward pass */
+  double weight_working_bytes; /* further bytes of its weight gradient */
   double weight_share; /* share of the backward pass that only weight gradients need */
   double flops;        /* model FLOPs, forward and backward */
   int loss;            /* holds the logits */
@@ -93,6 +95,7 @@ typedef struct ett_layer_sums {
   double recompute_hidden;          /* for SHARED_EXPERTS, under full recomputation */
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
+  double quantised_bytes;
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double loss_bytes;                       /* share of the logits */
   /* By ett_recompute: all activations of the largest single layer; beyond what it holds

@@ -233,6 +233,8 @@ describe("Megatron-LM's flags", function()
       ["--cross-entropy-loss-fusion"] = ":cross_entropy=native",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"] = "",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = ":graphs",
+      ["--fp8-format hybrid --fp8-param-gather"] = ":cross_entropy=megatron:quantised_weights=only",
+      ["--fp8-format hybrid"] = ":cross_entropy=megatron", ["--fp8-param-gather"] = ":cross_entropy=megatron",
       ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = ":cross_entropy=megatron:graphs",
       ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = ":cross_entropy=megatron" } do
       assert.equal("megatron" .. expected, (chosen(flags)), flags)

@@ -143,6 +143,33 @@ describe("the memory of an estimate", function()
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 4 } > 0)
   end)
 
+  it("holds quantised weights as the stack does, with transposed copies if products need them", function()
+    local products = 12 * (h * (h + 2048) + h * h + 3 * h * f) / t
+    local function weights(cluster, dtype, how, plan)
+      local all = { seq = 4096, tp = t, dp = 2, micro_batches = 4, dtype = dtype, stack = "megatron" .. how }
+      for name, value in pairs(plan or {}) do all[name] = value end
+      return estimate.new { model = model_module.new("llama", hyper), cluster = cluster, plan = all }.stages[1]
+        .weight_bytes
+    end
+    local plain = weights("dgx_h100", "bf16", "")
+    -- Bytes of one weight beyond its 16 bits, beside and only.
+    for case, bytes in pairs { ["dgx_h100 fp8"] = { 2, 0 }, ["dgx_h100 fp8_block"] = { 2, 0 },
+      ["dgx_b200 fp8"] = { 1, -1 }, ["gb300_nvl72 mxfp8"] = { 2 + 1 / 16, 1 / 16 },
+      ["dgx_b200 nvfp4"] = { 9 / 8, 9 / 8 - 2 }, ["dgx_b200 bf16"] = { 0, 0 } } do
+      local cluster, dtype = case:match "(%S+) (%S+)"
+      assert.near(bytes[1] * products, weights(cluster, dtype, "") - plain, 1, case)
+      assert.near(bytes[2] * products, weights(cluster, dtype, ":quantised_weights=only") - plain, 1, case)
+      assert.near(plain, weights(cluster, dtype, ":quantised_weights=none"), 1, case)
+      local sharded = { zero = 3 } -- weights are gathered and quantised for each layer
+      assert.equal(weights(cluster, dtype, ":quantised_weights=none", sharded), weights(cluster, dtype, "", sharded))
+    end
+    local function more(plan) -- frozen weights have copies, too; layers without a backward pass only one
+      return weights("dgx_h100", "fp8", "", plan) - weights("dgx_h100", "fp8", ":quantised_weights=none", plan)
+    end
+    assert.near(2 * products, more { lora_rank = 8, lora_targets = { "linear_qkv" } }, 1e-3 * products)
+    assert.near(2 * products - products / 12, more { frozen_layers = 1 }, 1)
+  end)
+
   it("holds the logits and their gradients as the loss of the stack does", function()
     -- Stored bytes per logit, and further ones of its gradient.
     for stack, bytes in pairs { megatron = { 2, 0 }, torchtitan = { 2, 2 }, llm_foundry = { 2, 2 },

@@ -5,27 +5,30 @@ local memory_oracle = {}
 
 local function ceil_to(x, unit) return (x + unit - 1) // unit * unit end
 
---- Dense and expert parameters of a layer on one rank.
+--- Dense and expert parameters of a layer on one rank, and those of its norms, biases and router, which run in 16 bits.
 local function parameters(h, p, experts)
   local hidden, heads, t, one = h.hidden, h.heads, p.tp, h.bias and 1 or 0
   local dim, gates = h.head_dim or hidden // heads, h.gated_mlp and 2 or 1
   local own, n = heads // t, 2 * (h.norm == "layer_norm" and 2 * hidden or hidden)
+  local wide = n
   if h.kv_lora_rank then
     local queries, latent = h.qk_nope_head_dim + h.qk_rope_head_dim, h.kv_lora_rank
     n = n + (h.q_lora_rank and hidden * h.q_lora_rank + h.q_lora_rank + h.q_lora_rank * own * queries
       or hidden * own * queries)
+    wide = wide + latent + (h.q_lora_rank or 0)
     n = n + hidden * (latent + h.qk_rope_head_dim) + latent
       + latent * own * (h.qk_nope_head_dim + h.v_head_dim) + own * h.v_head_dim * hidden
   else
-    n = n + (hidden + one) * (own + 2 * math.max(1, (h.kv_heads or heads) // t)) * dim + own * dim * hidden
-      + one * hidden
+    local width = (own + 2 * math.max(1, (h.kv_heads or heads) // t)) * dim
+    n, wide = n + (hidden + one) * width + own * dim * hidden + one * hidden, wide + one * (width + hidden)
   end
   if not experts then
     local width = h.ffn // t
-    return n + (hidden + one) * width * gates + width * hidden + one * hidden, 0
+    return n + (hidden + one) * width * gates + width * hidden + one * hidden, 0, wide + one * (width * gates + hidden)
   end
   local shared, width = h.moe_ffn * (h.shared_experts or 0) // t, h.moe_ffn // p.etp
-  return n + hidden * h.experts + shared * hidden * (gates + 1), h.experts // p.ep * hidden * width * (gates + 1)
+  return n + hidden * h.experts + shared * hidden * (gates + 1), h.experts // p.ep * hidden * width * (gates + 1),
+    wide + hidden * h.experts
 end
 
 --- Bytes that attention and its norm store for a micro-batch. b: bytes of an operand; copies: of an input that two
@@ -93,17 +96,18 @@ local function split(layers, slices)
   return list
 end
 
---- Dense and expert parameters, and stored bytes, of each slice.
+--- Dense and expert parameters, weights of 8-bit products, and stored bytes, of each slice.
 local function slices_of(h, p)
   local list, layer, count = {}, 0, p.pp * (p.vp or 1)
   local tokens = 1.0 * p.micro_batch * p.seq // p.cp
   local s = p.sequence_parallel and tokens / p.tp or tokens
   local rows, norm = ceil_to(h.vocab, 128 * p.tp) // p.tp, h.norm == "layer_norm" and 2 * h.hidden or h.hidden
   for v, layers in ipairs(split(h.layers, count)) do
-    local one = { dense = 0, expert = 0, bytes = 0 }
+    local one = { dense = 0, expert = 0, quantised = 0, bytes = 0 }
     for _ = 1, layers do
       local experts = h.experts and layer >= (h.first_dense_layers or 0)
-      local dense, expert = parameters(h, p, experts)
+      local dense, expert, wide = parameters(h, p, experts)
+      one.quantised = one.quantised + (p.dtype == "fp8" and dense + expert - wide or 0)
       one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
       layer = layer + 1
     end
@@ -122,13 +126,14 @@ function memory_oracle.stages(h, p)
   local slices, list = slices_of(h, p), {}
   local data, expert_data = p.dp * p.cp, p.dp * p.cp * p.tp // (p.ep * p.etp)
   for rank = 0, p.pp - 1 do
-    local dense, expert, of = 0, 0, {}
+    local dense, expert, quantised, of = 0, 0, 0, {}
     for v = rank + 1, #slices, p.pp do
       dense, expert = dense + slices[v].dense, expert + slices[v].expert
-      of[#of + 1] = slices[v].bytes
+      quantised, of[#of + 1] = quantised + slices[v].quantised, slices[v].bytes
     end
     local whole, shard = dense + expert, dense / data + expert / expert_data
-    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole),
+    -- Transformer Engine on Hopper: a quantised copy of each weight for each pass.
+    list[rank + 1] = { parameters = whole, weight_bytes = p.zero >= 3 and 2 * shard or 2 * whole + 2 * quantised,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
       optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
   end

@@ -504,6 +504,8 @@ function published.stack(row)
   local graphs = stack.graphs or row.cuda_graphs == "full_iteration" or row.cuda_graphs == "layer"
   if graphs then stack_module.capture(stack) end
   if row.attention_precision == "fp8" then stack.attention_dtype = "fp8" end
+  -- fp8_param_gather of Megatron-Bridge's and NeMo's precision recipes (mixed_precision.py); nvfp4's lacks it.
+  if stack.quantised_weights == "beside" and row.precision ~= "nvfp4" then stack.quantised_weights = "only" end
   -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
   -- Engine's.
   if row.framework == "megatron-bridge" and row.model:find "^GPT OSS" then stack.cross_entropy = "native" end

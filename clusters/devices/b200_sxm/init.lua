@@ -13,6 +13,6 @@ return {
   power = { idle_watts = 302, compute_watts = 648, memory_watts = 170,
     source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "
       .. "mean error of held-out shapes 17 %" },
-  generation = "blackwell",
+  generation = "blackwell", any_fp8_layout = true,
   neighbours = { "gb300", "b300_sxm" },
 }

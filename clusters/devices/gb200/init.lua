@@ -8,6 +8,6 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 184.31 GiB".
   memory_bytes = 197.9e9, memory_bandwidth = 8e12, multiprocessors = 152, l2_bytes = 126e6,
   power_watts = 1200,
-  generation = "blackwell", host = "grace",
+  generation = "blackwell", any_fp8_layout = true, host = "grace",
   neighbours = { "gb300", "b200_sxm", "b300_sxm" },
 }

@@ -15,6 +15,8 @@ stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "fla
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
 stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "composer", "megatron" }
 stack_module.merge = { "te", "torch" }
+--- Where quantised weights stay allocated: nowhere, beside the 16-bit weights, or in their place.
+stack_module.quantised_weights = { "none", "beside", "only" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -69,6 +71,8 @@ local fields = {
     help = "16-bit gradients stay allocated beside the fp32 gradients that they are added to" },
   keeps_inputs = { "boolean", default = false,
     help = "quantised products store their inputs in 16 bits and quantise them again in the backward pass" },
+  quantised_weights = { "string", default = "none", one_of = stack_module.quantised_weights,
+    help = "quantised weights stay allocated: none, beside the 16-bit weights, or they only" },
   weighs_activations = { "boolean", default = false,
     help = "experts' activations are weighted by the router, so the experts' outputs are not stored" },
   half_products = { "boolean", default = false,

@@ -28,9 +28,21 @@ local product = { gemm = true, bmm = true, attention = true }
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end
 
 -- Default fields of an operation. C uses the same defaults.
-local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0,
+local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
   activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
   selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 }
+
+--- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
+--- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
+--- layer without a backward pass has none.
+local function quantised_bytes(state, item)
+  local op, s, dtype, how = item.operator, item.shape, state.plan.dtype, state.software.quantised_weights
+  local bytes = schema.dtype_bytes[dtype]
+  if how == "none" or bytes >= 2 or op.family ~= "gemm" or op.unquantised then return 0 end
+  local single = item.frozen == "layer" or dtype == "fp8" and state.times.cluster.device.any_fp8_layout
+  local weights = (s.batch or 1) * (s.in_features + 0.0) * s.out_features
+  return weights * ((single and 1 or 2) * bytes - (how == "only" and state.width or 0))
+end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of
 --- two equal products; for a lookup it is everything. Norms compute both gradients in one kernel.
@@ -112,7 +124,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
     selective = again, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
-    activation_bytes = activation,
+    quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation) or 0,

@@ -3,9 +3,13 @@ local memory = {}
 
 local function of_stack(text) return function(stack) return ("%s, stack %s"):format(text, stack.name) end end
 
---- { field of a stage (bytes), name of the line, source: a text or a function of the stack }.
+local function of_weights(stack, stage)
+  return "model and plan" .. (stage.quantised_bytes ~= 0 and ", quantised as the stack " .. stack.name or "")
+end
+
+--- { field of a stage (bytes), name of the line, source: a text or a function of stack and stage }.
 memory.kinds = {
-  { "weight_bytes", "weights", "model and plan" },
+  { "weight_bytes", "weights", of_weights },
   { "gradient_bytes", "gradients", "model and plan" },
   { "optimizer_bytes", "optimizer states", "model and plan" },
   { "activation_bytes", "activations in flight", "operators, recomputation and schedule" },
@@ -31,7 +35,7 @@ function memory.lines(stage, stack)
     if line[1] == "loss_bytes" then bytes = logits end
     if bytes > 0 then
       list[#list + 1] = { field = line[1], name = line[2], bytes = bytes,
-        source = type(source) == "function" and source(stack) or source }
+        source = type(source) == "function" and source(stack, stage) or source }
     end
   end
   return list

@@ -249,7 +249,9 @@ local function plan_flags(p, h, add, leave_out)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   add("no-gradient-accumulation-fusion", p.accumulate_gradients)
   if not p.clip_gradients then add("clip-grad", "0.0") end
-  local loss = stacks.get(p.stack).cross_entropy
+  local stack = stacks.get(p.stack)
+  add("fp8-param-gather", stack.quantised_weights == "only" and p.dtype:find "fp8")
+  local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
   add("cross-entropy-fusion-impl", loss == "fused" and "te")
   precision(p, add, leave_out)

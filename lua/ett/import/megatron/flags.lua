@@ -43,7 +43,8 @@ flags.switches = set [[
   no-overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
-  use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn]]
+  use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
+  fp8-param-gather]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[
@@ -51,7 +52,7 @@ flags.unmodelled = set [[
   optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps delay-wgrad-compute
   defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion no-bias-swiglu-fusion
   no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
-  fp8-param-gather fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
+  fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
   apply-residual-connection-post-layernorm fp32-residual-connection
   distribute-saved-activations use-sharp high-priority-stream-groups heterogeneous-layers-config-path

@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
+local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
 local function set_precision(p, args)
@@ -199,7 +200,12 @@ local function stack_of(args, p, sharded)
     or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   local loss, graphs = cross_entropy(args), has_graphs(args)
-  if loss and loss ~= stacks.get(name).cross_entropy then name = name .. ":cross_entropy=" .. loss end
+  local stack = stacks.get(name)
+  if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
+  if stack.quantised_weights == "beside" and args:has "fp8-param-gather" and schema.dtype_bytes[p.dtype] < 2 then
+    name = name .. ":quantised_weights=only"
+    args:note "--fp8-param-gather changes the memory of weights; the estimate gathers them in 16 bits"
+  end
   return graphs and name .. ":graphs" or name
 end
 
