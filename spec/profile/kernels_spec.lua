@@ -132,6 +132,15 @@ describe("the bundled devices", function()
     assert.is_true(limited / free > 1.4 and limited / free < 1.7, tostring(limited / free))
   end)
 
+  it("transfer by the power limits of both, across generations without sustained rates", function()
+    local l40s, x = device_module.get "l40s", { m = 8192, n = 8192, k = 8192 }
+    local limited = kernels.transferred(l40s, "gemm", "bf16"):predict(x) -- from rtx_pro_6000
+    l40s.product_joules = nil
+    local free = kernels.transferred(l40s, "gemm", "bf16"):predict(x)
+    -- Power allows 66 % of the L40S's peak rate and 87 % of the RTX PRO 6000's.
+    assert.is_true(limited / free > 1.25 and limited / free < 1.34, tostring(limited / free))
+  end)
+
   it("transfer by the share of the peak rate that products sustain, across generations", function()
     local mi300x, x = device_module.get "mi300x", { m = 8192, n = 8192, k = 8192 }
     local sustained = kernels.of(mi300x, "gemm", "bf16"):predict(x)

@@ -4,7 +4,7 @@
 -- Two devices of equal energy per FLOP can have different power limits relative to their peak rates. The device with
 -- less power is slower by the ratio of the rates that their power allows. Chips of different generations sustain
 -- different shares of their peak rates: products of MI300X reach 51 %, of H200 80 %. Where both rates are measured, the
--- arithmetic share of a time is scaled by the ratio of these shares.
+-- arithmetic share of a time is scaled by the ratio of these shares, else by that of the power limits.
 local transfer = {}
 
 local exp, log, min = math.exp, math.log, math.min
@@ -38,11 +38,15 @@ local function sustained(device, dtype)
   return measured[of] and measured[of] / device:peak(of) or nil
 end
 
--- Logarithm of the time of arithmetic on `device` over its time on `other`, by the shares of their peak rates.
+-- Logarithm of the time of arithmetic on `device` over its time on `other`, by the shares of their peak rates: those
+-- that products of both sustain, else those that the power limits of both allow. Within a generation the power limits
+-- decide.
 local function slower(device, other, dtype)
-  local share = device.generation == other.generation and allowed or sustained
-  local here, there = share(device, dtype), share(other, dtype)
-  return here and there and log(there / here) or 0.0
+  local function ratio(share)
+    local here, there = share(device, dtype), share(other, dtype)
+    return here and there and log(there / here)
+  end
+  return device.generation ~= other.generation and ratio(sustained) or ratio(allowed) or 0.0
 end
 
 --- The kernel of a device, transferred from kernels of other devices.
