@@ -86,9 +86,12 @@ function Profile:stream_bandwidth(dtype)
   return known
 end
 
+-- Whether an operator runs in 16 bits although the data type has fewer: all but linear layers.
+local function runs_wide(op, dtype) return schema.dtype_bytes[dtype] < 2 and op.family ~= "gemm" end
+
 local function from_other(self, op, shape, dtype, pass)
   local other = self.other
-  if not other then return nil end
+  if not other or runs_wide(op, dtype) then return nil end
   local factor = ratio(other.cluster.device, self.cluster.device, op.family, dtype)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
@@ -200,21 +203,6 @@ function Profile:sampled(op, shape, dtype, pass)
   return kept(self.sampled_timers, sampled_timer, self, op, dtype, pass)(shape)
 end
 
--- Time of fp8 products without fp8 samples: the 16-bit time scaled by the ratio of rates, at least the time to move the
--- operands.
-local function from_sixteen_bits(self, op, shape, dtype, pass)
-  if dtype ~= "fp8" or not products[op.family] then return nil end
-  local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
-  local device = self.cluster.device
-  local eight, sixteen = rate(device, "fp8"), rate(device, "bf16")
-  if missing(wide) or not (eight and sixteen) or op.family == "attention" then return wide end
-  local answer = widened(wide, sixteen / eight, assumed_scaled_spread, "bf16 time by the ratio of rates")
-  local floor = op.bytes(shape, dtype, pass) / self:stream_bandwidth "bf16"
-  answer.seconds = math.max(answer.seconds, floor)
-  answer.high_seconds = math.max(answer.high_seconds, answer.seconds)
-  return answer
-end
-
 --- Lower bound on an operator's seconds on a device: its products at the peak rate, and its bytes beyond the cache size
 --- at the memory bandwidth.
 function cluster_profile.least_seconds(device, op, shape, dtype, pass)
@@ -235,6 +223,26 @@ local function possible(self, op, shape, dtype, pass, answer)
   return { seconds = least, low_seconds = least,
     high_seconds = math.max(answer.high_seconds or least, limited_high * least),
     provenance = "calibrated", detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
+end
+
+-- Time under a data type of fewer than 16 bits without samples of it. Linear layers: the 16-bit time scaled by the
+-- ratio of rates, at least the time to move the operands. Other operators run in 16 bits.
+local function from_sixteen_bits(self, op, shape, dtype, pass)
+  if schema.dtype_bytes[dtype] >= 2 then return nil end
+  local wide = self:sampled(op, shape, "bf16", pass) or self:sampled(op, shape, "fp16", pass)
+  if runs_wide(op, dtype) then return wide and possible(self, op, shape, "bf16", pass, wide) end
+  local device = self.cluster.device
+  local few, few_measured = rate(device, dtype)
+  local sixteen, sixteen_measured = rate(device, "bf16")
+  if few_measured ~= sixteen_measured then
+    few, sixteen = device_module.peak(device, dtype), device_module.peak(device, "bf16")
+  end
+  if missing(wide) or not (few and sixteen) then return wide end
+  local answer = widened(wide, sixteen / few, assumed_scaled_spread, "bf16 time by the ratio of rates")
+  local floor = op.bytes(shape, dtype, pass) / self:stream_bandwidth "bf16"
+  answer.seconds = math.max(answer.seconds, floor)
+  answer.high_seconds = math.max(answer.high_seconds, answer.seconds)
+  return answer
 end
 
 -- Limits products to the sustained rate `measured`. flops: of the shape, if known.
@@ -274,7 +282,7 @@ local function timer(self, op, dtype, pass)
     if not answer or answer.provenance == "assumed" then
       answer = from_sixteen_bits(self, op, shape, dtype, pass) or answer
       if missing(answer) and not products[op.family] and not (answer and op.unmeasured) then
-        local bandwidth = self:stream_bandwidth(dtype == "fp8" and "bf16" or dtype)
+        local bandwidth = self:stream_bandwidth(schema.wide(dtype))
         answer = assumed.operator(self.cluster, op, shape, dtype, pass, bandwidth)
       end
     end
