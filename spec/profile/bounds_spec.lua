@@ -58,6 +58,16 @@ describe("no operator of a bundled cluster", function()
     end
     assert.is_true(asked > 5000, tostring(asked))
   end)
+
+  it("is faster than the memory if products of its size stand for it", function()
+    local cluster, op = clusters.get "l40s_node", operator.get "gated_delta_rule"
+    local shape = { batch = 3, seq = 512, heads = 32, key_heads = 16, key_dim = 128, value_dim = 128, chunk = 64 }
+    local answer = of_cluster.open(cluster):operator(op.name, shape, "bf16", "forward")
+    local least = op.bytes(shape, "bf16", "forward") / cluster.device.memory_bandwidth
+    assert.equal("assumed", answer.provenance)
+    assert.is_true(answer.seconds >= least and answer.low_seconds >= least, ("%g s, least %g")
+      :format(answer.seconds, least))
+  end)
 end)
 
 describe("extrapolated collectives of sampled clusters", function()

@@ -215,14 +215,16 @@ end
 -- Assumed: least upper ends of the intervals of limited times, over the time.
 local limited_high, sustained_high = 1.2, 1.05
 
--- Raises a time to that lower bound. Models extrapolated far outside their samples may fall below it.
+-- Raises a time to that lower bound. Models extrapolated far outside their samples may fall below it, and so may the
+-- products that stand for an operator that was not measured.
 local function possible(self, op, shape, dtype, pass, answer)
-  if missing(answer) then return answer end
+  if not answer then return nil end
   local least = cluster_profile.least_seconds(self.cluster.device, op, shape, dtype, pass)
   if answer.seconds >= least then return answer end
   return { seconds = least, low_seconds = least,
     high_seconds = math.max(answer.high_seconds or least, limited_high * least),
-    provenance = "calibrated", detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
+    detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
 -- Time under a data type of fewer than 16 bits without samples of it. Linear layers: the 16-bit time scaled by the
