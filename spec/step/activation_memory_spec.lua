@@ -125,6 +125,37 @@ describe("products of 8 bits", function()
     assert.equal(2 * 2 * 1024 + attention + inputs + 2 * 2 * 2816, values("megatron", "fp8"))
   end)
 
+  it("leave out, with a recomputed norm, what its readers store: 8 bits for each product, 16 for a router", function()
+    local latent = { kv_lora_rank = 128, q_lora_rank = 256, qk_nope_head_dim = 64, qk_rope_head_dim = 32,
+      v_head_dim = 64 }
+    local experts = { experts = 8, top_k = 2, moe_ffn = 512, shared_experts = 1 }
+    local function saved(architecture, more, dtype, modules)
+      local hyper = { layers = 4, kv_heads = not more.kv_lora_rank and 16 or nil, norm = "rms_norm", gated_mlp = true }
+      for _, fields in ipairs { h, more } do
+        for key, value in pairs(fields) do hyper[key] = value end
+      end
+      local model = model_module.new(architecture, hyper)
+      local function held(chosen)
+        local s = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1,
+          dtype = dtype, stack = "megatron", recompute = chosen and "selective" or "none",
+          recompute_modules = chosen } }.stages[1]
+        return s.activation_bytes
+      end
+      return (held() - held(modules)) / (4 * 1024 * 1024) -- of a token and a hidden value of a layer
+    end
+    local norms = { "layernorm" }
+    for _, case in ipairs { { "llama", {}, 4, 2 }, { "llama", latent, 4, 2 + 1 }, -- queries and keys: two products
+      { "mixtral", experts, 4, 1 + 2 + 1 } } do -- router and shared experts
+      assert.near(case[3], saved(case[1], case[2], "bf16", norms), 1e-9)
+      assert.near(case[4], saved(case[1], case[2], "fp8", norms), 1e-9)
+    end
+    -- The checkpoint of an MLP holds its input in 16 bits, unless the norm before it is recomputed, too.
+    local inside = (2 * 2 + 1) * 2816 / 1024 -- gate, up and their product
+    assert.near(inside, saved("llama", {}, "bf16", { "mlp" }) - 2816 / 1024, 1e-9)
+    assert.near(inside - 1, saved("llama", {}, "fp8", { "mlp" }), 1e-9)
+    assert.near(inside + 2, saved("llama", {}, "fp8", { "mlp", "layernorm" }), 1e-9)
+  end)
+
   it("keep inputs of 16 bits under torchao", function()
     assert.equal(values("torchtitan", "bf16"), values("torchtitan", "fp8"))
     assert.is_true(values("fsdp_eager", "fp8") < values("fsdp_eager", "bf16"))

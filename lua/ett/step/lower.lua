@@ -71,13 +71,49 @@ local function cached_gradient(state, s, bytes)
   return bytes / (s.batch or 1) -- experts share one buffer
 end
 
+--- The data type in which an item stores its input. The checkpoint of an MLP stores its input in 16 bits.
+local function stored_dtype(state, item)
+  local dtype = state.plan.dtype
+  local wide = state.software.keeps_inputs
+    or item.module == "mlp" and state.again.mlp and item.operator.family == "gemm"
+  return wide and schema.wide(dtype) or dtype
+end
+
+--- Bytes of the output of a recomputed norm or activation that later operators would store if products are quantised:
+--- each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: the
+--- output has one size for all.
+local function read_bytes(state, items, k)
+  local item = items[k]
+  local op = item.operator
+  if not (state.again[item.module] and item.module ~= "core_attn" and op.output_bytes) or item.frozen
+    or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
+    return nil
+  end
+  local elements, bytes, shared = op.output_bytes(item.shape, "fp8"), 0.0, false
+  for j = k + 1, #items do
+    local reader = items[j]
+    if reader.kind == "operator" then
+      if reader.module == "layernorm" then break end
+      local first = bytes == 0 and not shared
+      if first and reader.operator.family ~= "gemm" then
+        shared = true
+      elseif (first or reader.same_input) and reader.operator.family == "gemm"
+        and reader.operator.activation_bytes(reader.shape, "fp8") == elements then
+        bytes = bytes + reader.operator.activation_bytes(reader.shape, stored_dtype(state, reader))
+      end
+      if item.module ~= "layernorm" then break end
+    end
+  end
+  return bytes + (shared and op.output_bytes(item.shape, schema.wide(state.plan.dtype)) or 0)
+end
+
 --- Bytes that selective recomputation of an operator saves. For the attention core: everything but its input. For
---- others: the output, which the next operator would store.
-local function dropped_bytes(op, item, s, dtype, activation)
+--- others: the output, which later operators would store. read: those bytes, if they depend on the operators.
+local function dropped_bytes(op, item, s, dtype, activation, read)
   if item.module == "core_attn" then
     return math.max(0, activation - (op.recomputed_bytes and op.recomputed_bytes(s, dtype) or 0))
   end
-  return op.output_bytes and op.output_bytes(s, dtype) or 0
+  return read or op.output_bytes and op.output_bytes(s, dtype) or 0
 end
 
 --- Bytes that an item stores for its backward pass. An input that an earlier operator stores is not stored again; each
@@ -110,12 +146,13 @@ end
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
-local function operation_of(state, item, key, role, parameters, gradient)
+---@param read number? of read_bytes
+local function operation_of(state, item, key, role, parameters, gradient, read)
   local op, p, s, c, stack = item.operator, state.plan, item.shape, state.configuration, state.times.stack
   local forward = state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
-  local stored = state.software.keeps_inputs and schema.wide(p.dtype) or p.dtype
+  local stored = stored_dtype(state, item)
   local activation = activation_bytes(op, item, s, stored, stack)
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
@@ -127,7 +164,7 @@ local function operation_of(state, item, key, role, parameters, gradient)
     quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
-    dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation) or 0,
+    dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
   }
@@ -142,17 +179,18 @@ local function parameters_of(op, s, p)
 end
 
 --- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
-local function id_of_operator(state, item)
+local function id_of_operator(state, item, read)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
   local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
   if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
   return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.same_input and "s " or "")
-    .. (item.attended and "a " or "") .. (item.frozen or "")
+    .. (item.attended and "a " or "") .. (item.frozen or "") .. (read or "")
 end
 
-local function add_operator(state, item, place)
-  local op, id = item.operator, id_of_operator(state, item)
+local function add_operator(state, items, k, place)
+  local item, read = items[k], read_bytes(state, items, k)
+  local op, id = item.operator, id_of_operator(state, item, read)
   local indexes = table_at(state.index, op)
   local index = indexes[id]
   if index then return index end
@@ -170,7 +208,7 @@ local function add_operator(state, item, place)
       state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
       gradient = 0
     end
-    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient)
+    operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient, read)
     if known then known[id] = operation end
   end
   index = add(state, operation)
@@ -462,7 +500,7 @@ end
 local function run_of(state, items, place)
   local uses, order = {}, {}
   for k, item in ipairs(items) do
-    local index = item.kind == "operator" and add_operator(state, item, place)
+    local index = item.kind == "operator" and add_operator(state, items, k, place)
       or add_collective(state, item, beside(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
     order[k] = { index, item.times }
