@@ -1,8 +1,10 @@
 -- Random descriptions, command lines and cache files:
 --   ett run spec/fuzz/descriptions.lua what=cluster,plan,hyper,operator,schedule,words seed=1 seconds=60
+--   ett run spec/fuzz/descriptions.lua what=foreign seed=1 seconds=60    -- the kinds of foreign.lua
 -- A finding is printed with its kind and seed; `what=KIND seed=SEED count=1` repeats it.
-local ett = require "ett"
 local host = require "ett.host"
+package.path = ("%s;%s/spec/fuzz/?.lua;%s/spec/support/?.lua"):format(package.path, host.root, host.root)
+local ett = require "ett"
 local lfs = require "lfs"
 
 local o = ett.options {
@@ -12,60 +14,8 @@ local o = ett.options {
 
 local folder = ett.folder.temporary()
 local random = math.random
-local function pick(list) return list[random(#list)] end
-
-local numbers = { 0, 1, 2, 3, 4, 7, 8, 64, 128, 1024, -1, -8, 1 << 31, 1 << 62, math.mininteger, 0.5, 1.5, -0.5,
-  1e-300, 1e300, 1e9, 1e12, 0 / 0, 1 / 0, -1 / 0 }
-local texts = { "", "a", "bf16", "ring", "1f1b", "llama", "../x", "a\nb", "\27[31m", ("x"):rep(300), "%s%d", "true",
-  "8" }
-
-local function any(depth)
-  local kind = random(depth > 2 and 4 or 6)
-  if kind <= 2 then return pick(numbers) end
-  if kind == 3 then return pick(texts) end
-  if kind == 4 then return random(2) == 1 end
-  local t = {}
-  for i = 1, random(0, 3) do t[random(2) == 1 and i or pick(texts)] = any(depth + 1) end
-  return t
-end
-
-local function copy(value)
-  if type(value) ~= "table" then return value end
-  local t = {}
-  for key, each in pairs(value) do t[key] = copy(each) end
-  return t
-end
-
-local function sorted(t)
-  local keys = {}
-  for key in pairs(t) do keys[#keys + 1] = key end
-  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  return keys
-end
-
--- A field somewhere in the tables is replaced, removed or added.
-local function mutate(value)
-  local t = value
-  while true do
-    local keys = sorted(t)
-    local key = #keys > 0 and pick(keys)
-    if key and type(t[key]) == "table" and random(3) > 1 then
-      t = t[key]
-    else
-      local act = random(5)
-      if act == 1 or not key then t[pick(texts)] = any(0) elseif act == 2 then t[key] = nil
-      elseif act == 3 and type(t[key]) == "number" then t[key] = t[key] * pick { 0, -1, 1e-9, 1e9, 2, 3 }
-      else t[key] = any(0) end
-      return
-    end
-  end
-end
-
-local function mutated(value)
-  local new = copy(value)
-  for _ = 1, random(3) do mutate(new) end
-  return new
-end
+local m = require "mutators"
+local pick, any, copy, sorted, mutated, source = m.pick, m.any, m.copy, m.sorted, m.mutated, m.source
 
 local llama = { layers = 4, hidden = 512, heads = 8, vocab = 1000 }
 local plan = { tp = 2, pp = 2, dp = 2, seq = 512, micro_batches = 4 }
@@ -108,7 +58,10 @@ end
 local written, last = 0, nil
 local function file(place, text)
   if written == 0 then
-    for _, each in ipairs { "operators", "lua/schedules" } do ett.folder.make(folder .. "/root/" .. each) end
+    for _, each in ipairs { "operators", "lua/schedules", "lua/stacks", "lua/architectures", "lua/models",
+      "lua/ett/metrics" } do
+      ett.folder.make(folder .. "/root/" .. each)
+    end
     ett.find.set_folders { folder .. "/root" }
   end
   if last then os.remove(last) end
@@ -117,20 +70,6 @@ local function file(place, text)
   last = ("%s/root/%s/%s.lua"):format(folder, place, name)
   assert(ett.io.write(last, (text:gsub("FUZZED", name))))
   return name
-end
-
--- A Lua expression of a value; "@text" is an expression itself.
-local function source(value)
-  if type(value) == "string" then return value:sub(1, 1) == "@" and value:sub(2) or ("%q"):format(value) end
-  if type(value) ~= "table" then
-    if value ~= value then return "0/0" end
-    return value == math.huge and "1/0" or value == -math.huge and "-1/0" or ("%q"):format(value)
-  end
-  local parts = {}
-  for _, key in ipairs(sorted(value)) do
-    parts[#parts + 1] = ("[%s] = %s"):format(source(key), source(value[key]))
-  end
-  return "{ " .. table.concat(parts, ", ") .. " }"
 end
 
 local function of_function(expressions)
@@ -216,13 +155,13 @@ local function random_words()
       words[#words + 1] = "--" .. option[1]
       if #option > 2 then
         words[#words + 1] = option.choices and random(2) == 1 and pick(option.choices)
-          or tostring(pick(random(2) == 1 and numbers or texts))
+          or tostring(pick(random(2) == 1 and m.numbers or m.texts))
       end
     else
       words[#words + 1] = pick { "--model=llama3-8b", "--cluster=h100", "seq=4096", "tp=8", "dp=1..8",
         "micro_batches=8", "global_batch=64", "layers=4", "init", "add-curve", "merge", "from-trace", "clusters", "=",
-        "x=", pick(texts),
-        ("%s=%s"):format(pick(sorted(ett.plan.schema)), tostring(pick(random(2) == 1 and numbers or texts))) }
+        "x=", pick(m.texts),
+        ("%s=%s"):format(pick(sorted(ett.plan.schema)), tostring(pick(random(2) == 1 and m.numbers or m.texts))) }
     end
   end
   return words
@@ -249,7 +188,7 @@ local function called(words)
   local ok, status = pcall(require "ett.cli.main", words)
   lfs.chdir(here)
   _G.print, io.write = real_print, real_write -- luacheck: ignore
-  ett.find.set_folders {}
+  ett.find.set_folders(written > 0 and { folder .. "/root" } or {})
   if ok then return status, table.concat(parts, "\n") end
   local object = ett.error.from(status)
   if object.kind == "interrupt" then error(status, 0) end
@@ -258,16 +197,19 @@ end
 
 local line -- the last command line
 
--- One command line in a hundred starts a process.
-function subjects.words()
-  local words = random_words()
+-- Runs a command line, one in a hundred as a process; whether it answered.
+local function answers(words)
   line = line_of(words)
   local status, text = (random(100) == 1 and started or called)(words)
+  text = text:gsub("[^%s]*/root/lua/ett/metrics/", "") -- a user's metric may name itself
   if not (status == 0 or status == 1 or status == 2) or text:find "internal error" or text:find "stack traceback"
     or text:find("lua/ett/", 1, true) and status ~= 0 then
     error(("%s: status %s: %s"):format(line, status, text:sub(1, 400)), 0)
   end
+  return status == 0, text
 end
+
+function subjects.words() return answers(random_words()) end
 
 -- A file of the cache with a few bytes changed is refused or answers the same; one case in fifty fits again.
 local measured = { tokens = 3000, width = 500 }
@@ -335,17 +277,22 @@ local function try(what, seed)
   local ok, raised = pcall(subjects[what])
   local took = os.clock() - began
   if took > 10 then return ("took %.0f s: %s"):format(took, line) end
-  if ok then return nil, true end
+  if ok then return nil, raised ~= false end
   local object = ett.error.from(raised)
   local message = tostring(object)
   if object.kind == "interrupt" then error(raised, 0) end
   -- A fault of a description's own function names the description.
   local places_ett = message:find("lua/ett/", 1, true) or message:find("stack traceback", 1, true)
-    or message:find("descriptions.lua:", 1, true)
+    or message:find("spec/fuzz/", 1, true) or message:find("descriptions.lua:", 1, true)
   if places_ett or #message > 4000 or object.kind == "internal" and not message:find "^[%w_%./%-]+:[%d ]" then
     return message:sub(1, 600)
   end
 end
+
+local foreign = require "foreign" { folder = folder, file = file, estimate = estimate, small = small, llama = llama,
+  plan = plan, cluster = cluster, finite = finite, answers = answers }
+for name, subject in pairs(foreign) do subjects[name] = subject end
+if o.what[1] == "foreign" then o.what = sorted(foreign) end
 
 local began, total, findings, passed = os.time(), 0, 0, 0
 local seed = o.seed
