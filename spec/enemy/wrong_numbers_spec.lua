@@ -35,6 +35,16 @@ describe("ranges of the ledger's commands", function()
     ["compare --utilization 1e-320"] = "compare: option '--utilization' must be at least 1e-06, got '1e-320'",
     [run .. "1e9 --utilization 1e-320"] =
       "transformer: option '--utilization' must be at least 1e-06, got '1e-320'",
+    ["optimize --model simple --devices 64 n_layers=0.5"] =
+      { "optimize: n_layers must be a whole number from 1 to 1e15, got 0.5", 1 },
+    ["optimize --model simple --devices 64 d_model=1e300"] =
+      { "optimize: d_model * d_internal_ratio must be a whole number from 1 to 1e15, got 5e+300", 1 },
+    ["optimize --model simple --devices 64 n_layers=1e15"] =
+      { "optimize: no layout of at most 64 devices meets the limits of model 'simple'", 1 },
+    ["optimize --model simple --devices 4097 --exact-devices"] =
+      { "optimize: no layout of exactly 4097 devices meets the limits of model 'simple'", 1 },
+    ["optimize --devices 1e16"] =
+      "optimize: --devices must be whole numbers of at most 1e15, separated by commas, got '1e16'",
     ["optimize --devices ''"] = "optimize: --devices must name a number, got ''",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do

@@ -156,6 +156,33 @@ describe("the layout search", function()
     end, "the program was closed during its search")
   end)
 
+  it("proves the best layout of exactly so many devices in few boxes, even of a prime or 1e12", function()
+    local search = optimize.new { model = "pods" }
+    for _, devices in ipairs { 1000003, 1e9, 1e12 } do
+      local found = search:best(devices, { exact_devices = true, boxes = 10000 })
+      local l = found.layout
+      assert.same({ true, devices }, { found.proven, l.pp * l.dp * l.tp_hidden * l.tp_residual })
+    end
+    for _, devices in ipairs { 6, 12, 20 } do -- what a search without that condition finds on layouts of all devices
+      local found = search:best(devices, { exact_devices = true })
+      local best = math.huge
+      for pp = 1, devices do
+        for dp = 1, devices // pp do
+          for th = 1, devices // (pp * dp) do
+            local tr = devices / (pp * dp * th)
+            for m = 1, tr % 1 == 0 and 64 or 0 do
+              if m >= pp then
+                best = math.min(best, search:evaluate({ pp = pp, dp = dp, tp_hidden = th, tp_residual = tr,
+                  microbatches = m * 16 }, devices).days)
+              end
+            end
+          end
+        end
+      end
+      assert.is_true(found.proven and found.days <= best and found.devices_used == devices)
+    end
+  end)
+
   it("uses exactly the given devices with experts, too", function()
     local found = optimize.new { model = "simple", fixed = { n_experts = 4, n_routed_experts = 1, n_layers = 8,
       d_model = 1024, batch_size = 64, seq_len = 512 } }:best(64, { exact_devices = true })

@@ -3,6 +3,7 @@
 -- A searchable model is a file lua/ett/ledger/searchable/NAME.lua: { parameters =, describe(L, o) -> r,
 -- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions).
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
+local divisors = require "ett.base.divisors"
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 local merged = require "ett.base.merged"
@@ -93,6 +94,28 @@ function optimize:evaluate(layout, devices, fixed)
     memory_bytes = r.memory_bytes, phases = phases_of(r) }
 end
 
+--- Variables for layouts whose factors, whole numbers, multiply to `product`: each factor divides it. With all numbers
+--- as values, a search visits millions of boxes that hold no such layout. nil: no layout has that product.
+local function exact(variables, product)
+  product = math.tointeger(product)
+  if not product then return nil end
+  local own = {}
+  for name, v in pairs(variables) do
+    own[name] = v
+    if v.factor and not v.real then
+      local list = {}
+      if v.values then
+        for _, value in ipairs(v.values) do if product % value == 0 then list[#list + 1] = value end end
+      else
+        list = divisors(product, v.high)
+      end
+      if #list == 0 then return nil end
+      own[name] = { values = list, factor = true }
+    end
+  end
+  return own
+end
+
 --- The best layout on at most `devices` devices. options: exact_devices (use all devices), gap, boxes, fixed, real
 --- (fractional degrees: a bound for all layouts), progress = function(number of searches by this object, boxes, best,
 --- bound). Returns { found=, proven=, best=, bound=, gap=, layout=, days=, ... } with the fields of evaluate.
@@ -105,9 +128,11 @@ function optimize:best(devices, options)
   local tell = options.progress and function(boxes, best, bound)
     options.progress(self.searches, found.boxes + boxes, math.min(best, found.best), math.min(bound, found.bound))
   end
-  for _, choice in ipairs(self.model.choices and self.model.choices(o) or { {} }) do
-    local s = self.searcher:search { variables = self.model.variables(o, options), fixed = merged(fixed, choice),
-      product_limit = self.model.product and self.model.product(o) or devices,
+  local product = self.model.product and self.model.product(o) or devices
+  local variables = self.model.variables(o, options)
+  if options.exact_devices then variables = exact(variables, product) end
+  for _, choice in ipairs(variables and (self.model.choices and self.model.choices(o) or { {} }) or {}) do
+    local s = self.searcher:search { variables = variables, fixed = merged(fixed, choice), product_limit = product,
       product_equal = options.exact_devices or false, gap = options.gap or 0,
       boxes = options.boxes or 2000000, tolerance = 1e-6, cutoff = found.best, progress = tell }
     found.boxes, found.evaluations = found.boxes + s.boxes, found.evaluations + s.evaluations

@@ -10,6 +10,7 @@
 -- C walks the fields below a chunk (runtime/search): recompute, zero, overlaps of parameters, gradients and sends. A
 -- field without effect takes only one value, so no plan is counted twice.
 local cluster_module = require "ett.profile.cluster"
+local divisors = require "ett.base.divisors"
 local parts = require "ett.profile.network.parts"
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
@@ -45,18 +46,6 @@ for _, walked in ipairs(space.walked) do structural[walked[1]] = true end
 -- Fields that need certain values of a walked field (ett.plan.rules).
 local needs = { shard = { "zero", function(zero) return zero > 0 end },
   recompute_modules = { "recompute", function(recompute) return recompute == "selective" end } }
-
-local function divisors(n)
-  local list = {}
-  for d = 1, math.floor(math.sqrt(n)) do
-    if n % d == 0 then
-      list[#list + 1] = d
-      if d * d ~= n then list[#list + 1] = n // d end
-    end
-  end
-  table.sort(list)
-  return list
-end
 
 local function up_to(list, most)
   local kept = {}

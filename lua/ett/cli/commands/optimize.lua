@@ -11,8 +11,9 @@ local function number_list(text, what)
   local list = {}
   for word in text:gmatch("[^,]+") do
     local value = options_module.number(word)
-    if not value or value < 1 or not math.tointeger(value) then
-      error_module.raise("usage", "optimize: %s must be whole numbers separated by commas, got '%s'", what, word)
+    if not value or value < 1 or value > 1e15 or not math.tointeger(value) then
+      error_module.raise("usage", "optimize: %s must be whole numbers of at most 1e15, separated by commas, got '%s'",
+        what, word)
     end
     list[#list + 1] = math.tointeger(value)
   end
@@ -135,8 +136,9 @@ local function show(opts, results)
 end
 
 local function none(opts, devices)
-  error_module.raise("limit", "optimize: no layout of at most %d devices meets the limits of model '%s'%s", devices,
-    opts.model, opts.max_days and (" and %g days"):format(opts.max_days) or "")
+  error_module.raise("limit", "optimize: no layout of %s %d devices meets the limits of model '%s'%s",
+    opts.exact_devices and "exactly" or "at most", devices, opts.model,
+    opts.max_days and (" and %g days"):format(opts.max_days) or "")
 end
 
 local front_fields = { days = "days", dollars = "dollars", devices = "devices_used" }

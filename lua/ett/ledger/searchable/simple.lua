@@ -1,5 +1,7 @@
 --- The corrected simple transformer as a searchable model. Variables: pp, interleaving, dp, tp, tp2, microbatch size
 --- and recompute. Limits: the rules of the model and the chip's memory.
+local divisors = require "ett.base.divisors"
+local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
 local merged = require "ett.base.merged"
 local simple = require "ett.ledger.simple_transformer"
@@ -68,15 +70,6 @@ function searchable.describe(L, o)
   return r
 end
 
-local function divisors(n, most)
-  local list = {}
-  n = math.tointeger(n)
-  for k = 1, math.min(n, most) do
-    if n % k == 0 then list[#list + 1] = k end
-  end
-  return list
-end
-
 --- Limit of the product of the degrees: each expert has its own chips.
 function searchable.product(o) return o.devices / o.n_experts end
 
@@ -86,14 +79,20 @@ end
 
 function searchable.variables(o)
   local devices = math.max(1, o.devices // o.n_experts)
-  local inner = math.tointeger(o.d_model * o.d_internal_ratio)
+  local function values(what, n, most)
+    if not math.tointeger(n) or n < 1 or n > 1e15 then
+      error_module.raise("argument", "optimize: %s must be a whole number from 1 to 1e15, got %g", what, n)
+    end
+    return divisors(n, most)
+  end
   return {
-    pp = { values = divisors(o.n_layers, devices), factor = true },
-    dp = { values = divisors(o.batch_size * o.seq_len, devices), factor = true },
-    tp = { values = divisors(inner, devices), factor = true },
-    tp2 = { values = divisors(o.d_model, devices), factor = true },
-    microbatch_size = { values = divisors(o.batch_size, o.batch_size) },
-    pipeline_interleaving = { values = divisors(o.n_layers, o.n_layers) },
+    pp = { values = values("n_layers", o.n_layers, devices), factor = true },
+    dp = { values = values("batch_size * seq_len", 1.0 * o.batch_size * o.seq_len, devices), factor = true },
+    tp = { values = values("d_model * d_internal_ratio", 1.0 * o.d_model * o.d_internal_ratio, devices),
+      factor = true },
+    tp2 = { values = values("d_model", o.d_model, devices), factor = true },
+    microbatch_size = { values = values("batch_size", o.batch_size) },
+    pipeline_interleaving = { values = values("n_layers", o.n_layers) },
   }
 end
 
