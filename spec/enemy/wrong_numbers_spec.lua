@@ -54,6 +54,39 @@ describe("ranges of the ledger's commands", function()
   end
 end)
 
+describe("files that name what cannot be", function()
+  local flags = "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --vocab-size 1000 "
+    .. "--micro-batch-size 1 --global-batch-size 32 "
+
+  it("numbers of devices in launch flags", function()
+    local function of(more, sentence)
+      write("flags.sh", flags .. more .. "\n")
+      refused("predict --megatron-args flags.sh", "flags.sh: " .. sentence)
+    end
+    of("--world-size 0.5", "tp * pp * cp = 1 must divide its 0.5 devices; give dp=N for another number")
+    of("--world-size 8 --tensor-model-parallel-size 0",
+      "tp * pp * cp = 0 must divide its 8 devices; give dp=N for another number")
+    of("--world-size 8 --tensor-model-parallel-size 4611686018427387904 --pipeline-model-parallel-size 4",
+      "tp * pp * cp = 1.844674407371e+19 must divide its 8 devices; give dp=N for another number")
+  end)
+
+  it("a metric whose result holds itself", function()
+    write("own.lua", "return { name = 'own', summary = 's', definition = 'd', needs = 'n', units = {}, "
+      .. "compute = function() local t = {} t[1] = t return t end }\n")
+    write("run/trace.json", '{"traceEvents":[{"ph":"X","name":"k","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":1}]}')
+    refused("trace run own.lua --quiet",
+      "own.lua:1: 'compute' must return plain data, got more than 64 tables inside each other")
+  end)
+
+  it("a cluster in PLAN.lua", function()
+    write("run/trace.json", '{"traceEvents":[{"ph":"X","name":"k","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":1}]}')
+    write("PLAN.lua", "return { hyper = { heads = 4, hidden = 64, layers = 2, vocab = 512 }, "
+      .. "plan = { micro_batches = 1, seq = 32 }, cluster = { nodes = 1 } }\n")
+    refused("trace run --against PLAN.lua --quiet",
+      "cluster: missing field 'name' (a string); missing field 'source' (a string); missing field 'summary' (a string)")
+  end)
+end)
+
 describe("names and numbers of a model or plan", function()
   local function config(more)
     write("config.json", '{"model_type":"llama","hidden_size":1024,"num_hidden_layers":4,"num_attention_heads":8,'

@@ -108,7 +108,7 @@ function subject.of(view, given)
       error_module.raise("missing", "no cluster has the trace's device '%s'; give one with --cluster", gpu or "unknown")
     end
   end
-  if type(cluster) ~= "table" then cluster = clusters.get(cluster) end
+  cluster = clusters.get(cluster)
   if given.samples then cluster = subject.with_samples(cluster, given.samples) end
   return { model = model, plan = plan_module.new(plan, model, cluster), cluster = cluster, profile = given.profile,
     read = found, used = merged(used_hyper, used_plan), notes = notes }

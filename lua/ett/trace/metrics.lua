@@ -50,11 +50,17 @@ function metrics.load_all(names)
   return list
 end
 
+local most_depth = 64 -- tables inside each other in a result
+
 -- The result, if it is plain data.
-local function plain(value, metric, key)
+local function plain(value, metric, key, depth)
   local type_of = type(value)
   if type_of == "table" then
-    for k, v in pairs(value) do plain(v, metric, k) end
+    if depth == most_depth then
+      error_module.raise("model", "%s: 'compute' must return plain data, got more than %d tables inside each other",
+        schema.place(metric.compute), most_depth)
+    end
+    for k, v in pairs(value) do plain(v, metric, k, depth + 1) end
   elseif value ~= json.null and type_of ~= "number" and type_of ~= "string" and type_of ~= "boolean" then
     error_module.raise("model", "%s: 'compute' must return plain data, got a %s in field '%s'",
       schema.place(metric.compute), type_of, tostring(key))
@@ -66,7 +72,7 @@ end
 ---@return table? result, string? reason
 function metrics.compute(metric, view)
   local ok, result = pcall(error_module.wrap, metric.name, metric.compute, view, view.options)
-  if ok and type(result) == "table" then return plain(result, metric) end
+  if ok and type(result) == "table" then return plain(result, metric, nil, 0) end
   if ok then
     error_module.raise("model", "%s: 'compute' must return a table, got %s", schema.place(metric.compute),
       schema.describe(result))

@@ -111,7 +111,7 @@ local function layers_of(args, name, layers, meant)
   local text = args:text(name)
   if not text or layers > max_layers then return nil end -- the model refuses so many layers
   local every, list = math.tointeger(tonumber(text)), {}
-  if every and every < 1 then error_module.raise("format", "--%s: must be at least 1, got %d", name, every) end
+  if every and every < 1 then error_module.raise("format", "--%s: must be at least 1, got %s", name, every) end
   for i = 0, every and layers - 1 or -1 do list[i + 1] = meant(i, every) end
   if every then return list end
   local inner, all = text:match "^%((.*)%)%*(%d+)$"
@@ -120,7 +120,7 @@ local function layers_of(args, name, layers, meant)
     append_digits(list, inner or text, layers)
   end
   if #list ~= layers then
-    error_module.raise("format", "--%s: must give 0 or 1 for each of %d layers, got '%s'", name, layers, text)
+    error_module.raise("format", "--%s: must give 0 or 1 for each of %s layers, got '%s'", name, layers, text)
   end
   return list
 end
@@ -181,7 +181,7 @@ local function set_hybrid(hyper, args, pattern, flag)
     table.insert(hyper.layer_types, kind)
   end
   if #hyper.layer_types ~= hyper.layers then
-    error_module.raise("format", "--%s: names %d layers, but --num-layers is %d", flag, #hyper.layer_types,
+    error_module.raise("format", "--%s: names %d layers, but --num-layers is %s", flag, #hyper.layer_types,
       hyper.layers)
   end
   hyper.ssm_state, hyper.ssm_head_dim = args:number("mamba-state-dim", 128), args:number("mamba-head-dim", 64)

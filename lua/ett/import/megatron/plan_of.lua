@@ -72,7 +72,7 @@ local function set_recompute(p, args)
   end
   local count, method = args:number "recompute-num-layers", args:text "recompute-method"
   if p.recompute == "full" and count and not (method == "uniform" and count == 1) then
-    args:note("--recompute-method %s --recompute-num-layers %d is modelled as recomputation of every layer",
+    args:note("--recompute-method %s --recompute-num-layers %s is modelled as recomputation of every layer",
       method or "uniform", count)
   end
 end
@@ -105,7 +105,7 @@ local function stated_slices(p, args, layers)
   for _, n in ipairs(slices or {}) do sum = sum + n end
   if slices and #slices % p.pp == 0 and sum == layers then return slices end
   if text then
-    args:note("--pipeline-model-parallel-layout %s does not place %d layers on %d stages; it is ignored", text, layers,
+    args:note("--pipeline-model-parallel-layout %s does not place %s layers on %s stages; it is ignored", text, layers,
       p.pp)
   end
 end
@@ -159,18 +159,18 @@ local function set_replicas(p, args, given)
     p.dp = given.dp
     return
   end
-  local ranks = p.tp * p.pp * p.cp
+  local ranks = 1.0 * p.tp * p.pp * p.cp
   local world = args:number "world-size"
   local each = args:number "nproc-per-node" or args:number "num-gpus"
   local nodes = args:number "nnodes" or args:number("num-nodes", 1)
-  if not world and each then world = each * nodes end
+  if not world and each then world = 1.0 * each * nodes end
   if not world then
     error_module.raise("format", "does not give the number of devices (--nnodes, --nproc-per-node); give dp=N")
   elseif world % ranks ~= 0 then
-    error_module.raise("format", "tp * pp * cp = %d must divide its %d devices; give dp=N for another number", ranks,
-      world)
+    error_module.raise("format", "tp * pp * cp = %.14g must divide its %.14g devices; give dp=N for another number",
+      ranks, world)
   else
-    p.dp = world // ranks
+    p.dp = math.tointeger(world // ranks) or world // ranks
   end
 end
 
