@@ -24,7 +24,7 @@ describe("ranges of the ledger's commands", function()
     [simple .. "--base_utilization 50"] =
       "simple-transformer: option '--base_utilization' must be at most 1, got '50'",
     ["optimize --gap -1"] = "optimize: option '--gap' must be at least 0, got '-1'",
-    ["optimize --real --gap 1e-300"] = "optimize: --gap must be at least 1e-06 with --real, got 1e-300",
+    ["optimize --real --gap 1e-300"] = "optimize: --gap must be at least 0.0001 with --real, got 1e-300",
     ["optimize --utilization 0.5 --max-days 1"] =
       { "optimize: no layout of at most 1024 devices meets the limits of model 'pods' and 1 days", 1 },
     ["picture --dp 9223372036854775807"] =
@@ -43,8 +43,9 @@ describe("ranges of the ledger's commands", function()
       { "optimize: no layout of at most 64 devices meets the limits of model 'simple'", 1 },
     ["optimize --model simple --devices 4097 --exact-devices"] =
       { "optimize: no layout of exactly 4097 devices meets the limits of model 'simple'", 1 },
-    ["optimize --devices 1e16"] =
-      "optimize: --devices must be whole numbers of at most 1e15, separated by commas, got '1e16'",
+    ["optimize --devices 16777217"] = "optimize: --devices must be at most 16777216, got '16777217'",
+    ["optimize --devices 1:2:1e300"] = "optimize: --devices takes at most 1000 numbers per octave, got '1:2:1e300'",
+    ["optimize --devices 64:1e300:9"] = "optimize: --devices must be at most 16777216, got '64:1e300:9'",
     ["optimize --devices ''"] = "optimize: --devices must name a number, got ''",
     ["optimize --utilization 50"] = "optimize: option '--utilization' must be at most 1, got '50'",
   } do
