@@ -4,7 +4,7 @@ local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
 local op = { name = "bmm_qk", family = "bmm",
-  summary = "queries times keys of unfused attention", selective = true }
+  summary = "queries times keys of unfused attention", selective = true, attends = true }
 
 op.schema = { batch = "count", tokens = "count", in_features = "count", out_features = "count" }
 

@@ -4,7 +4,7 @@ local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "flash_attention", aliases = { "fused_attention" }, family = "attention",
-  summary = "fused attention over local heads", selective = true }
+  summary = "fused attention over local heads", selective = true, attends = true }
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",

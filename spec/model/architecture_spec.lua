@@ -133,6 +133,20 @@ describe("plain lists", function()
     local plan = { tp = 2, micro_batch = 4, seq = 4096, dtype = "fp16" }
     assert.equal((2 * 32 + 1) * 2.0 * 4 * 4096 * 4096 + 3 * 4 * 4 * 4096, bytes_of(model, plan, "tp", "forward"))
   end)
+  it("exchange keys and values over context-parallel ranks, as the layers of an architecture do", function()
+    local hyper = { layers = 2, hidden = 4096, heads = 32, vocab = 50257 }
+    local plan = { cp = 2, micro_batch = 1, seq = 4096, dtype = "bf16" }
+    local keys_and_values = 2 * 2.0 * 4096 * 4096
+    local fused = { "linear_qkv", "flash_attention", "linear_proj" }
+    local unfused = { "linear_qkv", "bmm_qk", "softmax", "bmm_pv", "linear_proj" }
+    local own = architecture.new(function(h)
+      return { layers = { { name = "block", count = h.layers, ops = fused } } }
+    end, hyper)
+    for _, model in ipairs { own, model_module.list(fused, hyper), model_module.list(unfused, hyper) } do
+      assert.equal(2 * keys_and_values, bytes_of(model, plan, "cp", "forward"))
+    end
+    assert.equal(0, bytes_of(model_module.list({ "linear_up", "gelu", "linear_down" }, hyper), plan, "cp", "forward"))
+  end)
   it("name an unknown operator with its place and the nearest", function()
     assert.matches("encoder_function_list: entry 2: unknown operator 'linaer1'; did you mean 'linear1'",
       message(model_module.list, { "gelu", "linaer1" }, llama), 1, true)

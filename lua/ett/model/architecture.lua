@@ -75,6 +75,20 @@ local function with_moves(entries)
   return routers > 0 and list or entries
 end
 
+--- The entries of a layer, with the exchange of keys and values over context-parallel ranks (`attends` of an operator
+--- file) if the layer lists none: before its first operator that attends to all tokens.
+local function with_exchange(entries)
+  local first
+  for i, entry in ipairs(entries) do
+    if entry.collective == "context_exchange" then return entries end
+    first = first or entry.op and operator.get(entry.op).attends and i
+  end
+  if not first then return entries end
+  local list = table.move(entries, 1, #entries, 1, {})
+  table.insert(list, first, { collective = "context_exchange", with = list[first].with })
+  return list
+end
+
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
   place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
@@ -97,7 +111,7 @@ local function check_built(built, label)
       for k, entry in ipairs(clean.ops) do
         ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry)
       end
-      known[layer.ops] = with_moves(ops)
+      known[layer.ops] = with_exchange(with_moves(ops))
     end
     clean.ops = known[layer.ops]
     checked[i] = clean
