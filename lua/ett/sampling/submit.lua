@@ -104,12 +104,17 @@ for word in ([[AccountNotAllowed AssociationNotAllowed BadConstraints Dependency
     PartitionTimeLimit QOSNotAllowed]]):gmatch "%S+" do lasting[word] = true end
 local lasting_seconds = 20 -- a scheduler may give such a reason for a moment
 
--- Slurm's reason why a job cannot start, or nil.
-local function obstacle(text)
-  local reason = text:match("JobState=PENDING Reason=([%w_]+)")
-  if not reason then return nil end
+-- Slurm's reason why a pending job has not started, or nil.
+local function reason_of(text)
+  local reason = text:match("JobState=PENDING Reason=(%S+)")
+  return reason ~= "None" and reason or nil
+end
+
+-- Whether that reason does not pass with time.
+local function lasts(reason)
+  reason = reason:match("^[%w_]+")
   local limit = reason:match("^Assoc.*Limit$") or reason:match("^QOS.*Limit$") or reason:match("^ReqNodeNotAvail")
-  return (lasting[reason] or limit) and reason
+  return lasting[reason] or limit
 end
 
 local function output_of(line)
@@ -121,19 +126,22 @@ end
 
 --- Waits for a job's end. An interrupt (sample.catch_interrupts) ends the wait, not the job.
 ---@param number integer of the job
+---@param note fun(reason: string) called with each new reason of Slurm why the job is pending
 ---@return string? state Slurm's ("COMPLETED", "FAILED", …), nil when interrupted; raises if Slurm does not know the job
 ---  or gives a reason why it cannot start
 ---@return string? more exit code and the path of its output, as text
-function submit.wait(number)
-  local pause, last, hindered = first_pause, sample.now() + controller_seconds, nil
+function submit.wait(number, note)
+  local pause, last, hindered, noted = first_pause, sample.now() + controller_seconds, nil, nil
   while not sample.interrupted() do
     local text = output_of(("scontrol -o show job %d"):format(number))
     local state = text:match("JobState=(%u[%u_]*)")
     if state then
       last = sample.now() + controller_seconds
-      local reason = obstacle(text)
-      hindered = reason and (hindered or sample.now())
-      if reason and sample.now() - hindered >= lasting_seconds then
+      local reason = reason_of(text)
+      if reason and reason ~= noted then note(reason) end
+      noted = reason or noted
+      hindered = reason and lasts(reason) and (hindered or sample.now()) or nil
+      if hindered and sample.now() - hindered >= lasting_seconds then
         error_module.raise("io", "job %d does not start: Slurm's reason is %s; `scancel %d` removes it", number, reason,
           number)
       end

@@ -1,5 +1,6 @@
 --- `ett submit`: runs a campaign as a Slurm job.
 local error_module = require "ett.base.error"
+local pretty = require "ett.base.pretty"
 
 --- Whether a file is a script that calls a search, not a campaign.
 local function searches(path)
@@ -57,12 +58,15 @@ return {
     end
     local number, path = submit.submit(job)
     if not require "ett.cli.print_value"(opts, { job = number, script = path }) then
-      print(opts.quiet and tostring(number) or require("ett.base.pretty").plain(("job %d: %s"):format(number, path)))
+      print(opts.quiet and tostring(number) or pretty.plain(("job %d: %s"):format(number, path)))
     end
     if opts.wait then
       local sample = require "ett.sample"
       sample.catch_interrupts()
-      local state, more = submit.wait(number)
+      local state, more = submit.wait(number, function(reason)
+        if opts.quiet then return end
+        io.stderr:write(pretty.plain(("# job %d is pending: %s"):format(number, (reason:gsub("_", " ")))), "\n")
+      end)
       if not state then return 130 end
       if state ~= "COMPLETED" then error_module.raise("io", "job %d ended as %s: %s", number, state, more) end
     end
