@@ -5,6 +5,7 @@ if(NOT ETT_SANITIZE AND NOT ETT_FUZZ)
     set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share\")
     file(GLOB files \"${CMAKE_SOURCE_DIR}/lua/ett/cli/commands/*.lua\")
     file(MAKE_DIRECTORY \"\${share}/man/man1\")
+    execute_process(COMMAND \${ett} manual OUTPUT_FILE \"\${share}/man/man1/ett.1\" COMMAND_ERROR_IS_FATAL ANY)
     foreach(file IN LISTS files)
       get_filename_component(name \"\${file}\" NAME_WE)
       execute_process(COMMAND \${ett} manual \${name} OUTPUT_FILE \"\${share}/man/man1/ett-\${name}.1\"
@@ -22,7 +23,7 @@ if(NOT ETT_SANITIZE AND NOT ETT_FUZZ)
     endforeach()")
 endif()
 
-install(FILES ${CMAKE_SOURCE_DIR}/NOTICE DESTINATION share/doc/ett)
+install(FILES ACCURACY.md CHANGELOG.md NOTICE README.md DESTINATION share/doc/ett)
 
 # The module `ett` of a plain Lua interpreter: ett.lua in the folder that ett-scm-1.rockspec names.
 if(ETT_ROCK_LUA_FOLDER)

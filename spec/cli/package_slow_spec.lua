@@ -27,6 +27,11 @@ describe("the Debian package", function()
     assert.equal((command.ett(folder, predicted)), output)
     assert.matches("\n%.SH NAME\nett\\%-predict \\%- predict one training step\n",
       (command.read(folder, "tree/usr/share/man/man1/ett-predict.1")))
+    assert.matches("\n%.BR ett\\%-search %(1%)\nfind the best plan",
+      (command.read(folder, "tree/usr/share/man/man1/ett.1")))
+    for _, page in ipairs { "README.md", "ACCURACY.md", "CHANGELOG.md" } do
+      assert.equal(assert(command.read(host.root, page)), (command.read(folder, "tree/usr/share/doc/ett/" .. page)))
+    end
     assert.matches("Apache License", (command.read(folder, "tree/usr/share/doc/ett/NOTICE")))
     output = command.shell(("cd '%s' && bash -c '. tree/usr/share/bash-completion/completions/ett; "
       .. "COMP_WORDS=(ett predict --clu); COMP_CWORD=2; _ett; echo \"${COMPREPLY[@]}\"'"):format(folder))

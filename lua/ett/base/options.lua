@@ -329,6 +329,20 @@ function options.manual(command, version)
   return table.concat(parts)
 end
 
+--- The page of the program: its commands. Its files are named from the prefix of the installation.
+function options.overview(commands, version)
+  local parts = { (".TH ETT 1 \"\" \"ett %s\"\n.SH NAME\nett \\- %s\n.SH SYNOPSIS\n.B ett\nCOMMAND [option ...] "
+    .. "[argument ...]\n.SH COMMANDS\n"):format(version,
+    "predict the time, memory and cost of training a large model on a cluster") }
+  for _, command in ipairs(commands) do
+    parts[#parts + 1] = (".TP\n.BR ett\\-%s (1)\n%s\n"):format(roff(command.name), roff(command.summary))
+  end
+  parts[#parts + 1] = ".SH FILES\n.TP\nshare/doc/ett/README.md\nfirst steps, and what the lines of an estimate mean\n"
+    .. ".TP\nshare/doc/ett/ACCURACY.md\nerrors by device, precision and model\n"
+    .. ".TP\nshare/ett/examples\nscripts to copy\n"
+  return table.concat(parts)
+end
+
 --- Usage lines of at most `columns`; bracketed parts are not split if possible.
 local function usage_lines(text, columns)
   local lines = {}

@@ -6,12 +6,16 @@ local options = require "ett.base.options"
 
 return {
   name = "manual",
-  summary = "print a command's page for man(1)",
-  usage = "manual COMMAND | man -l -",
+  summary = "print ett's page for man(1), or a command's",
+  usage = "manual [COMMAND] | man -l -",
   run = function(_, words)
+    if #words == 0 then
+      io.write(options.overview(commands.all(), host.version))
+      return
+    end
     local command = #words == 1 and commands.load(words[1])
     if not command then
-      error_module.raise("usage", "manual: give one command%s", words[1] and
+      error_module.raise("usage", "manual: give at most one command%s", words[1] and
         error_module.suggestion(words[1], commands.names()) or "")
     end
     local description = command.description
