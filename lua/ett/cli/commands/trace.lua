@@ -369,6 +369,9 @@ local function run(opts, positional)
     error_module.raise("missing", "trace: %s: %s", chosen[1].name, reasons[chosen[1].name])
   end
   print_one(view, opts, chosen, results, reasons)
+  if view.trace and opts.overview and not (opts.json or opts.csv or opts.quiet) then
+    print("\n`ett trace DIR kernel_breakdown` lists the longest kernels, `ett trace --list-metrics` all metrics")
+  end
 end
 
 return {
