@@ -134,6 +134,17 @@ local function about(seconds)
   return ((value >= 100 and "%.0f %s" or "%.3g %s"):format(value, unit))
 end
 
+-- The unit of a large number and its suffix: 1e12 and " T".
+local function in_unit(value)
+  if value >= 1e12 then return 1e12, " T" end
+  if value >= 1e9 then return 1e9, " B" end
+  if value >= 1e6 then return 1e6, " M" end
+  return 1, ""
+end
+
+-- Three digits, without an exponent.
+local function digits(value) return ((value >= 100 and "%.0f" or "%.3g"):format(value)) end
+
 local function outlook_rows(rows, e)
   if e.varied_p50_seconds then
     rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
@@ -150,11 +161,21 @@ local function outlook_rows(rows, e)
   end
   if e.run_seconds then
     local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
-    rows[#rows + 1] = { "run", ("%.3g tokens in %.2f days%s (%d steps)%s%s"):format(e.run_tokens,
-      e.run_seconds / 86400, unknown and " without failures" or "", e.run_steps,
-      e.run_price and (", USD %.0f"):format(e.run_price)
-        or e.price_source and ", price " .. e.price_source or "",
-      e.run_kwh and (", %.4g MWh, %.3g t CO2"):format(e.run_kwh / 1e3, e.run_co2_kg / 1e3) or "") }
+    local low, high = e.low_seconds / e.step_seconds, e.high_seconds / e.step_seconds
+    local function range(value, unit) return ("[%.2f, %.2f]"):format(low * value / unit, high * value / unit) end
+    local unit, suffix = in_unit(e.run_tokens)
+    rows[#rows + 1] = { "run", ("%.4g%s tokens in %.2f days%s %s at %d %% (%d steps)"):format(e.run_tokens / unit,
+      suffix, e.run_seconds / 86400, unknown and " without failures" or "", range(e.run_seconds, 86400),
+      e.interval_percent, e.run_steps) }
+    local parts = { e.price_source and "price " .. e.price_source }
+    if e.run_price then
+      unit, suffix = in_unit(e.run_price)
+      parts[1] = ("USD %.2f%s %s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
+    end
+    if e.run_kwh then
+      parts[#parts + 1] = ("%.4g MWh, %s t CO2"):format(e.run_kwh / 1e3, digits(e.run_co2_kg / 1e3))
+    end
+    if #parts > 0 then rows[#rows + 1] = { "", table.concat(parts, ", ") } end
   end
 end
 
