@@ -3,6 +3,10 @@ $ ett predict
 ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; see `ett predict --help`
 ?2
 
+$ ett predict llama3-70b dgx_h100 seq=8192
+ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; see `ett predict --help`
+?2
+
 $ ett predict --composition best
 ett: predict: unknown composition 'best'; known are default, reference
 ?2

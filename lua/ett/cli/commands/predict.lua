@@ -35,6 +35,12 @@ local function of_flags(opts, given)
   return { model = run.model, plan = run.plan, cluster = opts.cluster or "dgx_h100" }
 end
 
+local function need_model(opts)
+  if opts.model or opts.config or opts.megatron_args then return end
+  error_module.raise("usage", "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
+    .. "see `ett predict --help`")
+end
+
 local function subject(opts, given)
   if opts.megatron_args then return of_flags(opts, given) end
   if opts.config then
@@ -44,11 +50,6 @@ local function subject(opts, given)
     local reference_source = require "ett.import.estimate_train_time.source"
     return error_module.wrap(opts.config, reference_source.subject, config, opts.config, plan,
       opts.cluster)
-  end
-  if not opts.model then
-    error_module.raise("usage",
-      "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
-        .. "see `ett predict --help`")
   end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
@@ -95,6 +96,7 @@ return {
     { "quiet", "print the step's seconds only" },
   },
   run = function(opts, words)
+    if opts.composition == "default" then need_model(opts) end
     local given = options.words(words, "predict", "; see `ett predict --help`")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
