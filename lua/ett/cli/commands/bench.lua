@@ -14,7 +14,7 @@ return {
   run = function(opts, names)
     local known = find.names "spec/bench"
     if #names == 0 then names = known end
-    if #names == 0 then
+    if #known == 0 then
       error_module.raise("missing", "bench: no benchmarks found: spec/bench is part of the source tree, not of an "
         .. "installed one")
     end
