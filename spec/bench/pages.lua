@@ -133,6 +133,7 @@ local function million(real)
   end
   local s = {}
   for key, value in pairs(real) do s[key] = value end
+  function s.estimate_of() return real.best.estimate end
   s.rows, s.plans, s.fields, s.clusters = rows, #rows, names, {}
   for _, name in ipairs(lists.cluster) do s.clusters[name] = require("ett.profile.cluster").get(name) end
   return s

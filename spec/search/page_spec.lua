@@ -109,4 +109,27 @@ describe("the page of a search", function()
     local again = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
     assert.equal(data.best.step_seconds, again.step_seconds)
   end)
+
+  it("details a row under the fields that are given, and has money and energy in every row", function()
+    local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    local s = search.new { model = model, cluster = { "dgx_h100", "dgx_a100" }, devices = 4, energy = true,
+      plan = { seq = 2048, global_batch = 8, pp = 2, tp = 1, split = { 1, 7 } } }
+    local data = require("ett.search.page").new(s, model).data
+    local page_rows = {}
+    for _, m in ipairs(data.columns.measures) do page_rows[m.name] = true end
+    assert.is_true(page_rows.kwh_per_billion_tokens and page_rows.dollars_per_billion_tokens)
+    for _, row in ipairs(s.rows) do
+      local e = s.estimate_of(row)
+      assert.equal(row.step_seconds, e.step_seconds)
+      assert.same({ 1, 7 }, e.plan.split)
+      assert.near(e.kwh_per_step / (8 * 2048) * 1e9, row.kwh_per_billion_tokens, 1e-9 * row.kwh_per_billion_tokens)
+    end
+    local page = require("ett.search.page").new(s, model)
+    local rows = read(page, page.data.columns)
+    for place, detail in pairs(require("ett.json").decode(blobs(page)[page.data.details + 1])) do
+      local sum = 0.0
+      for _, part in ipairs(detail.parts) do sum = sum + part end
+      assert.near(1, sum / rows[tonumber(place) + 1].step_seconds, 2e-4)
+    end
+  end)
 end)

@@ -163,10 +163,10 @@ local function neighbours(given, e, p, limit)
 end
 
 --- The estimate of a row.
----@param given table { model, setting, times, tokens? }
+---@param given table { model, setting, times, tokens?, interval? = false: without its interval, several times faster }
 function explain.estimate(row, given)
   local e = estimate.new { model = given.model, cluster = given.setting.cluster, times = given.times,
-    tokens = given.tokens, plan = explain.plan(row, given.setting) }
+    tokens = given.tokens, interval = given.interval, plan = explain.plan(row, given.setting) }
   e.gpus_per_node = given.setting.cluster.gpus_per_node
   return e
 end

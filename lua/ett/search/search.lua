@@ -11,6 +11,7 @@ local journal_module = require "ett.search.journal"
 local keeper_module = require "ett.search.keeper"
 local objective = require "ett.search.objective"
 local schema = require "ett.base.schema"
+local share_module = require "ett.base.share"
 local space_module = require "ett.search.space"
 local walk_module = require "ett.search.walk"
 local where_module = require "ett.search.where"
@@ -22,7 +23,7 @@ Search.__index = Search
 local argument_fields = { model = "model", cluster = "any?", devices = "any?", plan = { "table", default = {} },
   vary = { "table", default = {} }, where = "any?", objective = { "any", default = "step_seconds" },
   tokens = { "positive", optional = true, most = 1 << 60 }, budget = "positive?", days = "positive?",
-  kwh = "positive?",
+  kwh = "positive?", energy = { "boolean", default = false },
   headroom = { "nonnegative", default = 0, most = 0.99 }, keep = { "count", default = 100 },
   exhaustive = { "boolean", default = false },
   each = { "boolean", default = false }, journal = "string?", share = "any?", partial = { "boolean", default = false },
@@ -215,21 +216,43 @@ local function settle(space, own)
   return keeper:all(), walk, sum
 end
 
+--- A function of a row, and of whether its interval is wanted (default true), that gives the row's estimate.
+local function estimates(rows, space, walk, own)
+  local setting_of = {}
+  for _, row in ipairs(rows) do setting_of[row] = space.settings[row.setting] end
+  return function(row, interval)
+    local setting = setting_of[row]
+    return explain.estimate(row, { model = own.model, setting = setting, times = walk:times_of(setting.cluster),
+      tokens = own.tokens, interval = interval })
+  end
+end
+
+--- Adds the energy of kept rows, where their devices state a power. Energy needs an estimate of each.
+local function add_energy(rows, estimate_of, shared)
+  local all = share_module.each(shared, #rows, function(i)
+    local e = estimate_of(rows[i], false)
+    return { run = e.run_kwh, tokens = e.kwh_per_step and e.kwh_per_step / e.tokens_per_step * 1e9 }
+  end)
+  for i, row in ipairs(rows) do row.kwh, row.kwh_per_billion_tokens = all[i].run, all[i].tokens end
+end
+
 --- Runs a search.
 ---@param given table { model, cluster = name, table or list of them, devices = number or list, plan = fixed fields,
 ---  vary = { field = list }, where?, objective = name or list (a Pareto front), tokens?, budget?, days?, kwh?,
----  headroom, keep, each? = the best for every cluster, number of devices and varied field, exhaustive,
+---  energy? = true: every row has its energy, headroom, keep, each? = the best for every cluster, number of devices
+---  and varied field, exhaustive,
 ---  journal? = folder, partial? = return the best so far after an interrupt,
 ---  share? = false: do not share with the ranks of a job, profile?, times?,
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
   own.where = own.where and where_module.new(own.where)
-  if own.share == nil then own.share = require("ett.base.share").join() end
+  if own.share == nil then own.share = share_module.join() end
   local space = space_module.new(own)
   local rows, walk, sum = settle(space, own)
   local function count(name) return sum[name] > 0 and sum[name] or nil end
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
+    estimate_of = estimates(rows, space, walk, own),
     cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
     effort = walk.counts, units = #space.units, fields = shown(space, own),
     interrupted = walk.interrupted or nil, clusters = {} }
@@ -239,8 +262,9 @@ function search.new(given)
     result.best = explain.new(rows[1], { model = own.model, setting = first, tokens = own.tokens,
       times = walk:times_of(first.cluster), share = own.share or nil })
     if objective.list[own.objectives[1]].factor then
-      result.sure = require("ett.search.sure").rows(rows, walk.estimate_of, own.share or nil)
+      result.sure = require("ett.search.sure").rows(rows, result.estimate_of, own.share or nil)
     end
+    if own.energy then add_energy(rows, result.estimate_of, own.share or nil) end
   else
     result.nothing = require("ett.search.emptied").sentence(space, result, own, settle)
   end

@@ -92,7 +92,7 @@ return {
       plan = plan, vary = vary, where = opts.where, objective = opts.objective, tokens = opts.tokens,
       days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
       keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
-      each = opts.each, journal = opts.journal,
+      energy = opts.html ~= nil, each = opts.each, journal = opts.journal,
       share = share or false, partial = true, progress = progress_with(show) }
     show()
     if share then share.leave() end

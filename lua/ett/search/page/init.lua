@@ -3,7 +3,6 @@
 --   local s = search.new(given)
 --   require("ett.search.page").new(s, given.model):write "search.html"
 local columns = require "ett.search.page.columns"
-local estimate = require "ett.step.estimate"
 local explain = require "ett.search.explain"
 local host = require "ett.host"
 local json = require "ett.json"
@@ -20,7 +19,7 @@ page.most_details = 300
 
 --- Measures in display order; further ones follow.
 local measure_order = { "step_seconds", "memory_bytes", "dollars", "dollars_per_billion_tokens", "days", "kwh",
-  "joules", "energy_joules", "tokens_per_second", "tokens_per_second_per_device" }
+  "kwh_per_billion_tokens", "tokens_per_second", "tokens_per_second_per_device" }
 
 --- Names of a row's numbers that are not fields.
 local function measures_of(row, fields)
@@ -36,26 +35,8 @@ local function measures_of(row, fields)
   return list
 end
 
---- The plan of a row: the best plan, overridden by the row's fields.
-local function plan_of(best, row, names)
-  local plan = require "ett.base.merged"(best)
-  for _, name in ipairs(names) do
-    if name ~= "cluster" and name ~= "devices" and name ~= "micro_batches" then plan[name] = row[name] end
-  end
-  plan.micro_batches, plan.split = nil, nil
-  return plan
-end
-
 --- The breakdown of a row, in the order of explain.part_order, its interval, and its memory by kind.
-local function detail_of(row, model, best, names, times, cluster)
-  times[row.cluster] = times[row.cluster] or times_module.new(cluster)
-  local ok, e = pcall(estimate.new, { model = model, cluster = cluster, plan = plan_of(best, row, names),
-    times = times[row.cluster] })
-  if not ok then
-    if require("ett.base.error").from(e).kind == "interrupt" then error(e, 0) end
-    return nil
-  end
-  e.gpus_per_node = cluster.gpus_per_node
+local function detail_of(e)
   local parts, list = explain.parts(e), {}
   for i, name in ipairs(explain.part_order) do list[i] = parts[name] end
   local memory = {}
@@ -139,7 +120,7 @@ function page.new(s, model)
   end
   local first = rows[1]
   local where = first and ("%d x %s"):format(first.devices, first.cluster) or "no cluster"
-  local p = pages.new { title = ("Plans of %s on %s"):format(s.model, where),
+  local p = pages.new { title = ("Plans of %s, the best on %s"):format(s.model, where),
     subtitle = ("searched by %s, %d plans shown"):format(table.concat(s.objectives, ", "), #rows),
     scripts = { "charts", "points", host.root .. "/lua/ett/search/page/page.js" } }
   local data = p.data
@@ -152,9 +133,9 @@ function page.new(s, model)
   data.best_places = json.array {}
   for k = 1, math.min(12, #rows) do data.best_places[k] = place[k] - 1 end
   if s.best then
-    local details, times, base = {}, {}, s.best.estimate.plan
+    local details = {}
     for k = 1, math.min(page.most_details, #rows) do
-      details[tostring(place[k] - 1)] = detail_of(rows[k], model, base, names, times, s.clusters[rows[k].cluster])
+      details[tostring(place[k] - 1)] = detail_of(s.estimate_of(rows[k]))
     end
     data.details, data.sources, data.best = p:pack_json(details), sources_of(s), best_of(s, model)
   end

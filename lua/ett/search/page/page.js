@@ -2,9 +2,9 @@
 const table_ = data.columns, best = data.best, count = table_.count;
 const titles = { step_seconds: "step time", memory_bytes: "memory", dollars: "dollars of the run", days: "days of the run",
   dollars_per_billion_tokens: "dollars a billion tokens", tokens_per_second: "tokens a second",
-  tokens_per_second_per_device: "tokens a second and device", kwh: "kWh of the run" };
+  tokens_per_second_per_device: "tokens a second and device", kwh: "kWh of the run", kwh_per_billion_tokens: "kWh a billion tokens" };
 const titleOf = name => titles[name] || name.replace(/_/g, " ");
-const showAs = name => /seconds$/.test(name) ? v => seconds(v) : /bytes$/.test(name) ? v => bytes(v) : /joules$/.test(name) ? scaled(["J", "kJ", "MJ", "GJ", "TJ"], 1000) : v => show(v);
+const showAs = name => /seconds$/.test(name) ? v => seconds(v) : /bytes$/.test(name) ? v => bytes(v) : v => show(v);
 const partTitles = { compute: "products, attention", memory: "memory-bound operators", node: "links in the node", network: "network",
   host: "host", bubble: "bubble, waits" };
 const partColors = { compute: "compute", memory: "backward", node: "memory", network: "comm", host: "hidden", bubble: "note" };
