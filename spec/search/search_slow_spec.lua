@@ -460,5 +460,28 @@ describe("an impossible search", function()
       .. "of ")
     local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }
     says(large.nothing, "no plan fits the 0.8 GB of a device less the headroom of 99 %; the least is")
+    says(large.nothing, "; the fastest plan without the headroom: seq=1024 ")
+    local each = small { tokens = 1e12, days = 0.001, budget = 0.01, objective = "memory_bytes" }
+    says(each.nothing, "no plan meets the limit of days, 0.001; the least is")
+    says(each.nothing, "; no plan meets the limit of budget, 0.01; the least is")
+    says(small { vary = { devices = { 2, 3 } }, plan = { seq = 1024, global_batch = 64, cp = 4 } }.nothing,
+      "cp = 4 on 2, 3 devices: ")
+    says(small { devices = 2, plan = { seq = 1024, global_batch = 64, cp = 4 } }.nothing, "; the nearest number is 4;")
+  end)
+
+  it("names what to give up where no plan fits the memory", function()
+    local wide = require("ett.model").new("llama", { layers = 8, hidden = 16384, heads = 128, vocab = 32000 })
+    local function nothing(given)
+      given.model, given.plan = wide, given.plan or { seq = 1024, global_batch = 64 }
+      return small(given).nothing
+    end
+    says(nothing { where = "tp == 1 and zero < 2 and pp == 1" },
+      "; the fastest plan without --where 'tp == 1 and zero < 2 and pp == 1': seq=1024 ")
+    says(nothing { plan = { seq = 1024, global_batch = 64, tp = 1, zero = 0, pp = 1 } },
+      "; the fastest plan without pp, tp, zero: seq=1024 ")
+    local plan = nothing { devices = 1 }:match "; the fastest plan on (%d+) devices: seq=1024 "
+    local fewer = small { model = wide, devices = tonumber(plan) // 2 }
+    assert.equal(0, #fewer.rows)
+    assert.is_true(#small({ model = wide, devices = tonumber(plan) }).rows > 0)
   end)
 end)

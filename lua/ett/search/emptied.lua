@@ -2,6 +2,7 @@
 local explain = require "ett.search.explain"
 local merged = require "ett.base.merged"
 local objective = require "ett.search.objective"
+local schema = require "ett.base.schema"
 local space_module = require "ett.search.space"
 local text = require "ett.search.text"
 
@@ -24,17 +25,25 @@ local function best_of(self, own, space)
   return words, row, setting
 end
 
---- The same for a space built with changed arguments.
+--- The fastest plan of a space built with changed arguments, as words; nil: none.
 local function relaxed(self, changes)
-  local own = changed(self.own, changes)
+  local own = changed(self.own, merged(changes, { objectives = { "step_seconds" } }))
   own.where = own.where or nil
-  return best_of(self, own, space_module.new(own))
+  return (best_of(self, own, space_module.new(own)))
 end
 
 local function without(given, names)
   local left = merged(given)
   for _, name in ipairs(names) do left[name] = nil end
   return left
+end
+
+--- The multiples of a product next to one number of devices that is none.
+local function nearest_numbers(devices, product)
+  local below = devices[1] // product * product
+  if #devices > 1 or devices[1] == below then return "" end
+  return below == 0 and ("; the nearest number is %d"):format(product)
+    or ("; the nearest numbers are %d and %d"):format(below, below + product)
 end
 
 --- Degrees whose product is not the number of devices.
@@ -48,13 +57,11 @@ local function of_degrees(self)
       words[#words + 1] = ("%s = %d"):format(name, value)
     end
   end
-  local devices = self.own.devices[1]
   local why = "no values of tp, cp, pp and dp"
   if #words > 0 then why = table.concat(words, ", ") end
   local plan = relaxed(self, { plan = without(self.own.plan, given), vary = without(self.own.vary, given) })
-  return ("no layout: %s on %d devices: tp * cp * pp * dp must equal the number of devices%s%s"):format(why, devices,
-    devices % product > 0 and ("; the nearest numbers are %d and %d"):format(
-      math.max(1, devices // product) * product, (devices // product + 1) * product) or "",
+  return ("no layout: %s on %s devices: tp * cp * pp * dp must equal the number of devices%s%s"):format(why,
+    table.concat(self.own.devices, ", "), nearest_numbers(self.own.devices, product),
     plan and ("; the fastest plan without " .. table.concat(given, ", ") .. ": " .. plan) or "")
 end
 
@@ -75,9 +82,9 @@ local function limit_text(name, row)
   return units[name]:format(row[objective.limits[name]])
 end
 
---- Limits of the run: the first one that no plan satisfies alone, else the first pair that no plan satisfies together.
+--- Limits of the run: those that no plan satisfies alone, else the first pair that no plan satisfies together.
 local function of_limits(self)
-  local names = {}
+  local names, missed = {}, {}
   for _, name in ipairs { "days", "budget", "kwh" } do if self.own[name] then names[#names + 1] = name end end
   local last
   for _, name in ipairs(names) do
@@ -86,16 +93,45 @@ local function of_limits(self)
     local plan, row = best_of(self, changed(self.own, changes), self.space)
     if not plan then return nil end
     if row[objective.limits[name]] > self.own[name] then
-      return ("no plan meets the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
+      missed[#missed + 1] = ("no plan meets the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
         limit_text(name, row), plan)
     end
     last = name
   end
+  if #missed > 0 then return table.concat(missed, "; ") end
   local plan, row = best_of(self, changed(self.own, { [last] = false, objectives = { objective.limits[last] },
     wants_energy = self.own.wants_energy }), self.space)
   if not plan then return ("no plan meets the limits of %s together"):format(table.concat(names, ", ")) end
   return ("each limit alone can be met, but not %s together; under the other limits the least of %s is %s: %s"):format(
     table.concat(names, ", "), last, limit_text(last, row), plan)
+end
+
+-- The largest number of devices that is tried, as a multiple of the least number that may suffice.
+local most_devices = 4
+
+--- The fastest plan that fits without the headroom, the condition, or the given fields, or on more devices, as text.
+---@param share number bytes of the smallest plan over those of a device
+local function that_fits(self, share)
+  local own, given, tries = self.own, {}, {}
+  for _, name in ipairs(schema.keys(merged(own.plan, own.vary))) do
+    if space_module.structural[name] then given[#given + 1] = name end
+  end
+  if own.headroom > 0 then tries[1] = { "without the headroom", { headroom = 0 } } end
+  if own.where then tries[#tries + 1] = { ("without --where '%s'"):format(own.where.text), { where = false } } end
+  if given[1] then
+    tries[#tries + 1] = { "without " .. table.concat(given, ", "),
+      { plan = without(own.plan, given), vary = without(own.vary, given) } }
+  end
+  local least = math.max(table.unpack(own.devices)) << math.max(1, math.ceil(math.log(share, 2)))
+  for factor = 0, math.log(most_devices, 2) do
+    local devices = least << math.tointeger(factor)
+    tries[#tries + 1] = { ("on %d devices"):format(devices), { devices = { devices } } }
+  end
+  for _, try in ipairs(tries) do
+    local plan = relaxed(self, merged(try[2], { days = false, budget = false, kwh = false }))
+    if plan then return ("; the fastest plan %s: %s"):format(try[1], plan) end
+  end
+  return ""
 end
 
 --- Plans that exceed the memory.
@@ -104,9 +140,10 @@ local function of_memory(self)
   local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
     kwh = false, headroom = -1e6 }), self.space)
   if not plan then return "no layout could be evaluated" end
-  return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s"):format(
-    setting.cluster.device.memory_bytes * (1 - own.headroom) / 1e9, own.headroom > 0
-    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan)
+  local limit = setting.cluster.device.memory_bytes * (1 - own.headroom)
+  return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
+    and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,
+    that_fits(self, row.memory_bytes / limit))
 end
 
 --- The message.

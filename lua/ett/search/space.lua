@@ -39,7 +39,9 @@ space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_orde
 
 local dividing = { "tp", "cp", "pp", "dp" } -- their product is the number of devices
 
+--- Fields that are no settings of their own.
 local structural = { devices = true, cluster = true }
+space.structural = structural
 for _, name in ipairs(space.degrees) do structural[name] = true end
 for _, walked in ipairs(space.walked) do structural[walked[1]] = true end
 
