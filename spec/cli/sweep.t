@@ -48,6 +48,19 @@ $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 glob
 ett: sweep: pp=0..4 must ascend from at least 1
 ?2
 
+# A range may have steps; numbers beyond integers, and lists that do not end, are refused.
+
+$ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=2..6..2 --csv | cut -d, -f1-3 | sort >new.steps; ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=2,4,6 --csv | cut -d, -f1-3 | sort | cmp - new.steps && wc -l <new.steps
+4
+
+$ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done
+ett: sweep: pp=1..99999999999999999999 must ascend from at least 1
+ett: sweep: pp=4..8..0 must ascend from at least 1
+ett: sweep: plan: field 'pp' must be a positive integer, got '4..8..x'
+ett: sweep: pp=4..8..1.5 must ascend from at least 1
+ett: sweep: pp=1..1000000..1 has more than 10000 values
+?2
+
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 pp=4,8
 ett: sweep: 'pp' is given twice
 ?2

@@ -48,24 +48,33 @@ end
 --- Converts a text to the value of a field. Lists are split at commas.
 function fields.value(name, text) return is_list(name) and fields.items(text) or options.value(text) end
 
---- Converts "1,2,4", or "1..8" (doubling), to a list of values. A field that is a list has one value.
+local most_values = 10000
+
+--- The integers of "1..64" (doubling) or "8..64..8" (steps of 8).
+local function range(command, name, text, low, rest)
+  local high, step = rest:match "^(%d+)%.%.(%d+)$"
+  low, high, step = options.number(low), options.number(high or rest), options.number(step or "1")
+  if math.type(step) ~= "integer" or math.type(high) ~= "integer" or high > 1 << 53
+    or low < 1 or low > high or step < 1 then
+    error_module.raise("usage", "%s: %s=%s must ascend from at least 1", command, name, text)
+  end
+  local list = {}
+  while low <= high do
+    if #list == most_values then
+      error_module.raise("usage", "%s: %s=%s has more than %d values", command, name, text, most_values)
+    end
+    list[#list + 1] = low
+    low = rest:find("..", 1, true) and low + step or 2 * low
+  end
+  return list
+end
+
+--- Converts "1,2,4", "1..8" (doubling) or "8..64..8" (steps) to a list of values. A field that is a list has one value.
 function fields.list(command, name, text)
   if is_list(name) then return { fields.value(name, text) } end
-  local low, high = text:match("^(%d+)%.%.(%d+)$")
-  local list = {}
-  if low then
-    local value = math.tointeger(low)
-    if value < 1 or value > math.tointeger(high) then
-      error_module.raise("usage", "%s: %s=%s must ascend from at least 1", command, name, text)
-    end
-    while value <= math.tointeger(high) do
-      list[#list + 1] = value
-      value = value * 2
-    end
-    return list
-  end
-  local seen = {}
-  list = fields.items(text)
+  local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
+  if low then return range(command, name, text, low, rest) end
+  local seen, list = {}, fields.items(text)
   for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))

@@ -11,8 +11,8 @@ return {
   summary = "evaluate every combination of plan fields and hyper-parameters",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)
-    return "A field with several values (1,2,4, or 1..64 for doublings) is swept, others are set. Each combination\n"
-      .. "of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
+    return "A field with several values (1,2,4, 1..64 for doublings, 8..64..8 for steps) is swept, others are set.\n"
+      .. "Each combination of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
   options = {
