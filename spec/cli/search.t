@@ -33,6 +33,14 @@ $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 
 ett: search: field 'tp' is both fixed and varied
 ?2
 
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --vary devices=4,8 --global-batch 64 --seq 1024
+ett: search: 'devices' is both given and varied
+?2
+
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --cluster dgx_a100 --vary cluster=dgx_h100 --global-batch 64 --seq 1024
+ett: search: 'cluster' is both given and varied
+?2
+
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 tp=1 --fix tp=2
 ett: search: field 'tp' is given twice
 ?2
@@ -60,6 +68,13 @@ ett: note: the plan names no stack, so its time has no launch costs; try stack=m
 $ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 --where 'zero == 0' --html new/search.html --quiet && ls new
 seq=1024 ...
 search.html
+
+# A page that cannot be written loses no result.
+
+$ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 --where 'zero == 0' --html /dev/full --quiet
+seq=1024 ...
+ett: cannot write '/dev/full': no space left on device
+?1
 
 A script that searches is a job as a campaign is.
 $ echo 'return ett.search { model = ett.model.new "llama3-8b" }' > s.lua; ett submit s.lua --nodes 2 --ranks 4 --print | grep -e job-name -e srun.*ett

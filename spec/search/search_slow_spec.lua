@@ -17,6 +17,7 @@ local function small(changes)
   local given = { model = model, cluster = cluster, times = times, devices = 8,
     plan = { seq = 1024, global_batch = 16, cp = 1 } }
   for name, value in pairs(changes or {}) do given[name] = value or nil end
+  if given.vary and given.vary.devices and not (changes and changes.devices) then given.devices = nil end
   return search.new(given)
 end
 
@@ -187,6 +188,11 @@ describe("a search", function()
       "'bucket_bytes' has no list of all values; give some, such as bucket_bytes=A,B,C")
     assert.error_matches(function() small { vary = { dtyp = "all" } } end, "unknown field 'dtyp'; did you mean 'dtype'")
     assert.error_matches(function() small { vary = { devices = "all" } } end, "'devices' needs values")
+    assert.error_matches(function() small { devices = 8, vary = { devices = { 4, 8 } } } end,
+      "'devices' is both given and varied")
+    assert.error_matches(function() small { vary = { cluster = { "dgx_h100" } } } end,
+      "'cluster' is both given and varied")
+    assert.error_matches(function() small { devices = 1 << 25 } end, "'devices' must be integers from 1 to 16777216")
   end)
 
   it("counts every plan of its space once", function()

@@ -34,6 +34,8 @@ local function list_of(value)
   return { value }
 end
 
+local most_devices = 1 << 24
+
 --- The checked clusters and numbers of devices of a search.
 local function places(given)
   local clusters, devices, seen = {}, {}, {}
@@ -41,10 +43,13 @@ local function places(given)
     if given.vary[name] == "all" then
       error_module.raise("plan", "search: vary: '%s' needs values, such as %s", name, name == "cluster"
         and "cluster=dgx_h100,dgx_b200" or "devices=64..1024")
+    elseif given.vary[name] ~= nil and given[name] ~= nil then
+      error_module.raise("usage", "search: '%s' is both given and varied", name)
     end
   end
-  if given.cluster == nil then error_module.raise("argument", "search: missing argument 'cluster'") end
-  for _, value in ipairs(list_of(given.vary.cluster or given.cluster)) do
+  local named = given.vary.cluster or given.cluster
+  if named == nil then error_module.raise("argument", "search: missing argument 'cluster'") end
+  for _, value in ipairs(list_of(named)) do
     local cluster = type(value) == "table" and value.path and value or require("ett.profile.cluster").get(value)
     if seen[cluster.name] then
       error_module.raise("argument", "search: cluster '%s' is given twice", cluster.name)
@@ -57,8 +62,9 @@ local function places(given)
   if not wanted then error_module.raise("argument", "search: missing argument 'devices'") end
   for _, value in ipairs(wanted) do
     local n = math.tointeger(value)
-    if not n or n < 1 or n > 1 << 24 then
-      error_module.raise("argument", "search: 'devices' must be positive integers, got %s", schema.describe(value))
+    if not n or n < 1 or n > most_devices then
+      error_module.raise("argument", "search: 'devices' must be integers from 1 to %d, got %s", most_devices,
+        schema.describe(value))
     end
     devices[#devices + 1] = n
   end

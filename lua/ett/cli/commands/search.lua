@@ -2,6 +2,8 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 
+local default_cluster = "dgx_h100"
+
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
   local texts, model = fields.subject("search", opts, words)
@@ -15,7 +17,7 @@ local function asked(opts, words)
       local name, text = word:match("^([%w_]+)=(.+)$")
       if not name then
         error_module.raise("usage", "search: --%s must be FIELD=%s, got '%s'", option, option == "fix" and "VALUE"
-          or "A,B,C or LOW..HIGH", word)
+          or "A,B,C, LOW..HIGH or LOW..HIGH..STEP", word)
       end
       if option == "fix" then
         set(plan, name, fields.value(name, text))
@@ -41,6 +43,20 @@ local function progress_with(show)
   end
 end
 
+local function print_result(opts, s, model)
+  if opts.export then
+    fields.write_plan(opts.export, model, s.best.estimate.plan)
+  elseif opts.json then
+    require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
+  elseif opts.quiet then
+    print(require("ett.search.text").plan(s.best.estimate.plan))
+  else
+    local text, host = require "ett.search.text", require "ett.host"
+    print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
+    io.stderr:write(text.effort(s), "\n")
+  end
+end
+
 return {
   name = "search",
   finds = true,
@@ -50,18 +66,20 @@ return {
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
-      .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, or 1..64 for doublings) or by\n"
-      .. "--vary it is searched over these values.\n\n" .. fields.help(opts)
+      .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, 1..64 for doublings, or\n"
+      .. "8..64..8 for steps) or by --vary it is searched over these values.\n\n" .. fields.help(opts)
   end,
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
-    { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
+    { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
+      :format(default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count" },
     { "global-batch", "N", "sequences a step", kind = "count" },
     { "seq", "N", "tokens of a sequence", kind = "count" },
     { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
     { "fix", "FIELD=VALUE", "fix a field (repeatable)", many = true },
-    { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64 or all", many = true },
+    { "vary", "FIELD=LIST", "values of a field, devices or cluster (repeatable): 1,2,4, 1..64, 8..64..8 or all",
+      many = true },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, "
       .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
       kind = "list", default = "step_seconds" },
@@ -88,26 +106,17 @@ return {
     local share = require("ett.base.share").join()
     local rank = share and share.rank() or 0
     local show = require("ett.cli.progress").line(rank > 0)
-    local s = require("ett.search.search").new { model = model, cluster = opts.cluster, devices = opts.devices,
-      plan = plan, vary = vary, where = opts.where, objective = opts.objective, tokens = opts.tokens,
-      days = opts.days, budget = opts.budget, kwh = opts.kwh, headroom = opts.headroom,
-      keep = opts.top or opts.html and 1000 or nil, exhaustive = opts.exhaustive,
-      energy = opts.html ~= nil, each = opts.each, journal = opts.journal,
+    local s = require("ett.search.search").new { model = model, devices = opts.devices,
+      cluster = opts.cluster or not vary.cluster and default_cluster or nil, plan = plan, vary = vary,
+      where = opts.where, objective = opts.objective, tokens = opts.tokens, days = opts.days, budget = opts.budget,
+      kwh = opts.kwh, headroom = opts.headroom, keep = opts.top or opts.html and 1000 or nil,
+      exhaustive = opts.exhaustive, energy = opts.html ~= nil, each = opts.each, journal = opts.journal,
       share = share or false, partial = true, progress = progress_with(show) }
     show()
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
+    print_result(opts, s, model)
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
-    if opts.export then return fields.write_plan(opts.export, model, s.best.estimate.plan) end
-    if opts.json then
-      require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
-    elseif opts.quiet then
-      print(require("ett.search.text").plan(s.best.estimate.plan))
-    else
-      local text, host = require "ett.search.text", require "ett.host"
-      print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
-      io.stderr:write(text.effort(s), "\n")
-    end
   end,
 }
