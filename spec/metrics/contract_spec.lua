@@ -109,18 +109,23 @@ describe("the metric files", function()
     local folder = os.tmpname()
     os.remove(folder)
     os.execute(("mkdir -p %s/lua/ett/metrics"):format(folder))
-    local file = io.open(folder .. "/lua/ett/metrics/half.lua", "w")
-    file:write('return { name = "half", summary = "x", definitoin = "y", units = {}, needs = "", '
-      .. 'compute = function() end }')
-    file:close()
     local find = require "ett.base.find"
     local roots = find.roots
-    find.roots = function() return { folder } end
-    local ok, why = pcall(metrics.load, "half")
-    find.roots = roots
+    for fields, wanted in pairs {
+      ["units = {}, definitoin = 'y'"] = "unknown field 'definitoin'; did you mean 'definition'?",
+      ["units = { x = 3 }, definition = 'y'"] = "units: the unit of 'x' must be a string, got 3",
+      ["units = {}, definition = 'y', args = { 3 }"] = "field 'args': value 1 must be a string, got 3",
+    } do
+      local file = io.open(folder .. "/lua/ett/metrics/half.lua", "w")
+      file:write(('return { name = "half", summary = "x", %s, needs = "", compute = function() end }'):format(fields))
+      file:close()
+      find.roots = function() return { folder } end
+      local ok, why = pcall(metrics.load, "half")
+      find.roots = roots
+      assert.is_false(ok)
+      assert.matches("half.lua: " .. wanted, tostring(why), 1, true)
+    end
     os.execute("rm -r " .. folder)
-    assert.is_false(ok)
-    assert.matches("half.lua: unknown field 'definitoin'; did you mean 'definition'%?", tostring(why))
   end)
 
   it("must return plain data", function()
@@ -131,7 +136,30 @@ describe("the metric files", function()
     assert.equal(": 'compute' must return a table, got nil", (fault(nil)))
     assert.equal(": 'compute' must return a table, got 7", (fault(7)))
     assert.equal(": 'compute' must return plain data, got a function in field 'b'", (fault { a = { b = print } }))
+    for _, number in ipairs { 0 / 0, 1 / 0 } do
+      assert.matches("^: 'compute' must return finite numbers, or null for an unknown one, got .* in field 'b'$",
+        (fault { a = { b = number } }))
+    end
+    local own = {}
+    own.own = own
+    assert.equal(": 'compute' must return at most 32 levels of tables, field 'own' has more", (fault(own)))
     assert.same({ a = 1 }, metrics.compute({ name = "mine", compute = function() return { a = 1 } end }, {}))
+  end)
+
+  it("must return a number for each device, or nil", function()
+    local r = maker.new { rank = 0, world = 1 }
+    r:kernel("gemm", 100, 100)
+    maker.with({ r }, function(folder)
+      local view = require("ett.trace.view").open(folder)
+      for value, wanted in pairs { text = "got 'text'", [{}] = "got a table",
+        [1 / 0] = "got inf" } do
+        local metric = require("ett.trace.totals").metric { name = "mine", unit = "us",
+          value = function() return value end }
+        assert.matches("_spec.lua:%d+: 'value' must return a finite number, or nil if it is unknown, " .. wanted,
+          tostring(select(2, pcall(metrics.compute, metric, view))))
+      end
+      view:close()
+    end)
   end)
 
   it("refuse a library of kernel names with an unknown field, or with a pattern that is none", function()

@@ -13,6 +13,19 @@ local fields = {
   args = "list?", differs = "string?", options = "list?", compute = "function", table = "function?",
 }
 
+-- Raises if a list of a metric's description holds something else than names, or a unit is no text.
+local function checked(metric, label)
+  for _, field in ipairs { "args", "options" } do
+    for i, name in ipairs(metric[field] or {}) do
+      schema.check_value(name, "string", ("%s: field '%s': value %d"):format(label, field, i))
+    end
+  end
+  for key, unit in pairs(metric.units) do
+    schema.check_value(unit, "string", ("%s: units: the unit of '%s'"):format(label, tostring(key)))
+  end
+  return metric
+end
+
 function metrics.names() return find.names(kind) end
 
 --- Whether a metric of that name exists, or a file of that path.
@@ -24,8 +37,12 @@ end
 --- A metric's description, checked.
 ---@param name string its name, or the path of its file
 function metrics.load(name)
-  if not name:find("%.lua$") then return (find.described(kind, name, fields)) end
-  return schema.check(find.load_file(name), fields, find.label(name))
+  if not name:find("%.lua$") then
+    local metric, _, label = find.described(kind, name, fields)
+    return checked(metric, label)
+  end
+  local label = find.label(name)
+  return checked(schema.check(find.load_file(name), fields, label), label)
 end
 
 --- Args that the named metrics read, each once, sorted.
@@ -50,17 +67,19 @@ function metrics.load_all(names)
   return list
 end
 
-local most_depth = 64 -- tables inside each other in a result
+local most_levels = 32 -- of tables in tables; a table that holds itself has more
 
 -- The result, if it is plain data.
-local function plain(value, metric, key, depth)
+local function plain(value, metric, key, level)
   local type_of = type(value)
-  if type_of == "table" then
-    if depth == most_depth then
-      error_module.raise("model", "%s: 'compute' must return plain data, got more than %d tables inside each other",
-        schema.place(metric.compute), most_depth)
-    end
-    for k, v in pairs(value) do plain(v, metric, k, depth + 1) end
+  if type_of == "table" and level < most_levels then
+    for k, v in pairs(value) do plain(v, metric, k, level + 1) end
+  elseif type_of == "number" and value - value ~= 0 then
+    error_module.raise("model", "%s: 'compute' must return finite numbers, or null for an unknown one, got %s in "
+      .. "field '%s'", schema.place(metric.compute), schema.describe(value), tostring(key))
+  elseif type_of == "table" then
+    error_module.raise("model", "%s: 'compute' must return at most %d levels of tables, field '%s' has more",
+      schema.place(metric.compute), most_levels, tostring(key))
   elseif value ~= json.null and type_of ~= "number" and type_of ~= "string" and type_of ~= "boolean" then
     error_module.raise("model", "%s: 'compute' must return plain data, got a %s in field '%s'",
       schema.place(metric.compute), type_of, tostring(key))
@@ -72,7 +91,7 @@ end
 ---@return table? result, string? reason
 function metrics.compute(metric, view)
   local ok, result = pcall(error_module.wrap, metric.name, metric.compute, view, view.options)
-  if ok and type(result) == "table" then return plain(result, metric, nil, 0) end
+  if ok and type(result) == "table" then return plain(result, metric, metric.name, 0) end
   if ok then
     error_module.raise("model", "%s: 'compute' must return a table, got %s", schema.place(metric.compute),
       schema.describe(result))

@@ -1,4 +1,6 @@
 --- Per-device totals shared by several metrics, and metrics with one number per device.
+local error_module = require "ett.base.error"
+local schema = require "ett.base.schema"
 local stats = require "ett.trace.stats"
 
 local totals = {}
@@ -30,9 +32,15 @@ end
 --- (default "mean"); lacking: what is missing in the trace if no device has a value.
 function totals.metric(m)
   local lacking, fold, value = m.lacking, m.fold or "mean", m.value
+  local where = schema.place(value)
+  local function checked(each)
+    if each == nil or each == stats.null or type(each) == "number" and each - each == 0 then return each end
+    error_module.raise("model", "%s: 'value' must return a finite number, or nil if it is unknown, got %s", where,
+      schema.describe(each))
+  end
   m.units, m.unit, m.lacking, m.fold, m.value = { [m.name] = m.unit }, nil, nil, nil, nil
   function m.compute(view)
-    local out = totals.per_device(view, m.name, fold, function(lane) return value(lane, view) end)
+    local out = totals.per_device(view, m.name, fold, function(lane) return checked(value(lane, view)) end)
     if lacking and out[m.name] == stats.null then view:missing("%s", lacking) end
     return out
   end
