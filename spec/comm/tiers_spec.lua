@@ -318,16 +318,24 @@ describe("models of communication", function()
       for body, wanted in pairs {
         ["return nil"] = "no model of all_reduce supports a group of 16 ranks: own",
         ["return 3"] = "own.lua:1: collective 'own': timer must return a function, a law, or nil, got 3",
-        ["return { start = -1 }"] = "own.lua:1: collective 'own': law: 'start' must be at least 0 s, got -1",
+        ["return { start = -1, { bandwidth = 1 } }"]
+          = "own.lua:1: collective 'own': law: field 'start' must be a number of at least 0, got -1",
+        ["return { start = 1 }"] = "own.lua:1: collective 'own': law: has no stream",
+        ["return { { bandwith = 1 } }"]
+          = "own.lua:1: collective 'own': law: stream 1: unknown field 'bandwith'; did you mean 'bandwidth'?",
+        ["return { { bandwidth = 1, curve = 3 } }"] = "law: stream 1: field 'curve' must be a list, got 3",
         ["return { { bandwidth = 0 } }"] = "collective 'own': law: a stream needs 'moved' of at least 0 and a positive",
         ["return function() return -1 end"] = "own.lua:1: collective 'own': seconds must return a number of at least 0",
         ["return function() return r.tears[1] end"] = "own.lua:2: attempt to index a nil value",
       } do
         assert.matches(wanted, message(timed, body), 1, true)
       end
-      write("own", "return { name = 'own', summary = 's', kinds = { 'all_reduce' } }")
-      assert.matches("own.lua: missing field 'seconds' (a function)",
-        message(pods, nil, { collectives = "own" }), 1, true)
+      for fields, wanted in pairs { ["kinds = { 'all_reduce' }"] = "give either 'seconds' or 'timer'",
+        ["kinds = { 'all_reduce' }, seconds = print, timer = print"] = "give either 'seconds' or 'timer'",
+        ["kinds = {}, seconds = print"] = "field 'kinds' is empty" } do
+        write("own", ("return { name = 'own', summary = 's', %s }"):format(fields))
+        assert.matches("own.lua: " .. wanted, message(pods, nil, { collectives = "own" }), 1, true)
+      end
     end)
 
     it("are refused for wrong results, with file and line", function()
@@ -336,6 +344,7 @@ describe("models of communication", function()
         ["return 0/0"] = number .. "NaN", ["return -1"] = number .. "-1", ["return 'fast'"] = number .. "'fast'",
         ["return r.tears[1]"] = "own.lua:2: attempt to index a nil value (field 'tears')",
         ["return nil"] = "cluster pods: no model of all_reduce supports a group of 16 ranks: own",
+        ["return 1, 'wide'"] = "own.lua:2: collective 'own': seconds must return a bus bandwidth of at least 0",
         ["x = 1"] = "own.lua:2: assignment to undeclared global 'x'",
       } do
         assert.matches(wanted, message(own, body), 1, true)

@@ -33,9 +33,10 @@ function collectives.load(name)
   if known then return known end
   local path, label
   known, path, label = find.described(folder, name, fields)
-  if not (known.seconds or known.timer) then
-    error_module.raise("model", "%s: missing field 'seconds' (a function)", label)
+  if (known.seconds == nil) == (known.timer == nil) then
+    error_module.raise("model", "%s: give either 'seconds' or 'timer'", label)
   end
+  if #known.kinds == 0 then error_module.raise("model", "%s: field 'kinds' is empty", label) end
   local serves = {}
   for _, kind in ipairs(known.kinds) do
     if not names.find(kind) then
@@ -199,6 +200,25 @@ local function fault(model, raised)
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
+local law_fields = { start = "nonnegative?" }
+local stream_fields = { moved = "nonnegative?", bandwidth = "any?", curve = "list?" }
+
+-- Raises if a law has an unknown or wrong field, or no stream. ett.comm checks the bandwidths.
+local function check_law(model, law)
+  local own = {}
+  for key, value in pairs(law) do
+    if math_type(key) ~= "integer" then own[key] = value end
+  end
+  local found = schema.violations(own, law_fields)
+  if #law == 0 then found[#found + 1] = "has no stream" end
+  for i, stream in ipairs(law) do
+    for _, sentence in ipairs((schema.violations(stream, stream_fields))) do
+      found[#found + 1] = ("stream %d: %s"):format(i, sentence)
+    end
+  end
+  if #found > 0 then refuse(model, "law: %s", table.concat(found, "; ")) end
+end
+
 -- The timer of a model for a request: a function that returns seconds and bus bandwidth, or the description of a law of
 -- ett.comm; nil: the model does not apply.
 local function timer_of(model, request)
@@ -208,6 +228,7 @@ local function timer_of(model, request)
   if time ~= nil and type(time) ~= "function" and type(time) ~= "table" then
     refuse(model, "timer must return a function, a law, or nil, got %s", schema.describe(time))
   end
+  if type(time) == "table" then check_law(model, time) end
   return time
 end
 
@@ -257,9 +278,14 @@ local function known_of(cluster, kind, topology)
   return known
 end
 
-local function check(model, seconds)
-  if type(seconds) ~= "number" or not (seconds >= 0 and seconds < math.huge) then
+local function is_amount(value) return math_type(value) and value >= 0 and value < huge end
+
+local function check(model, seconds, bus)
+  if not is_amount(seconds) then
     refuse(model, "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
+  elseif bus ~= nil and not is_amount(bus) then
+    refuse(model, "seconds must return a bus bandwidth of at least 0 or nothing behind the seconds, got %s",
+      schema.describe(bus))
   end
 end
 
@@ -270,11 +296,13 @@ local function ask(known)
     local ok, seconds, own = pcall(times[i])
     if not ok then fault(models[i], seconds) end
     if seconds ~= nil then
-      if not (math_type(seconds) == "float" and seconds >= 0 and seconds < huge) then check(models[i], seconds) end
+      if own ~= nil or not (math_type(seconds) == "float" and seconds >= 0 and seconds < huge) then
+        check(models[i], seconds, own)
+      end
       if not best or seconds < best then best, bus, name = seconds, own, models[i].name end
     end
   end
-  return best, math_type(bus) and bus, name
+  return best, bus, name
 end
 
 --- Timer of one kind of collective in one placement, for any number of bytes. Raises if no model serves the group.
