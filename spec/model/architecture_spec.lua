@@ -301,10 +301,22 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
     end
     assert.equal(512, run("{ op = 'gelu', with = { ffn = 1024 } }")[1].shape.width)
     assert.equal(16, run("{ op = 'gelu', with = { rank = 8, ffn = 32 } }")[1].shape.width) -- a user's own field
-    assert.equal("gelu: unknown field 'hiden' in 'with'; did you mean 'hidden'?",
-      message(run, "{ op = 'gelu', with = { hiden = 8 } }"))
-    assert.matches("unknown field 'unquantized' in 'with'; did you mean 'unquantised'?",
-      message(run, "{ collective = 'tensor_enter', with = { unquantized = true } }"), 1, true)
+    for fields, wanted in pairs {
+      ["hiden = 8"] = "unknown field 'hiden'; did you mean 'hidden'?",
+      ["ffn = 2.5"] = "field 'ffn' must be a positive integer, got 2.5",
+      ["ffn = 'wide'"] = "field 'ffn' must be a positive integer, got 'wide'",
+      ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?",
+    } do
+      assert.equal("mine.lua:2: layer 1 (block): entry 1: 'with': " .. wanted,
+        message(built, ("{ op = 'gelu', with = { %s } }"):format(fields)))
+      assert.matches("mine.lua:3: gelu: 'with': " .. wanted,
+        message(run, ("{ op = 'gelu', with = function() return { %s } end }"):format(fields)), 1, true)
+    end
+    for value, got in pairs { ["0/0"] = "NaN", ["-1"] = "-1", ["'all'"] = "'all'" } do
+      local model = built(("'gelu' }, sends = function() return %s end, name = 'block', ops = { 'gelu'"):format(value))
+      assert.equal("mine.lua:3: layer 1 (block): sends must return a number of at least 0, got " .. got,
+        message(model.layers[1].sends, {}))
+    end
     assert.equal("mine.lua:3: gelu: 'with' must return a table, got 3",
       message(run, "{ op = 'gelu', with = function() return 3 end }"))
     assert.matches("mine.lua:3: collective 'all_reduce': elements must return a number of at least 0, got -1",

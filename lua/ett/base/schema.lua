@@ -194,6 +194,15 @@ local function unknown_names(given, spec)
   return names
 end
 
+--- Raises if a value breaks a rule: schema.check_value(-1, "count", "mine.lua: field 'hidden'") raises
+--- "mine.lua: field 'hidden' must be a positive integer, got -1".
+function schema.check_value(value, rule, where)
+  rule = rule_of(rule, where)
+  local kind = kinds[rule[1]]
+  local fault = not kind[2](value) and ("%s, got %s"):format(kind[1], describe(value)) or limit_fault(value, rule)
+  if fault then error_module.raise("model", "%s must be %s", where, fault) end
+end
+
 -- Adds the errors of a value with the right type to the list, and returns the converted value.
 local function clean_of(value, rule, check, name, found)
   local fault = limit_fault(value, rule)

@@ -23,7 +23,42 @@ local entry_fields = { op = "string", times = "count?", selective = "boolean?", 
   module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
-local function check_entry(entry)
+-- Raises if a field of `with` has a wrong value, or is almost spelt like a known one. False takes a field away. Other
+-- fields may belong to a user's operator.
+local function check_with(with, rules, where)
+  for key, value in pairs(with) do
+    local rule = rules[key] or hyper_parameters.entry_fields[key]
+    if rule and value ~= false then
+      schema.check_value(value, rule, ("%s: field '%s'"):format(where, key))
+    elseif not rule and #tostring(key) > 3 then
+      local known = schema.keys(rules)
+      for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
+      local near = error_module.nearest(key, known)
+      if near then
+        error_module.raise("model", "%s: unknown field '%s'; did you mean '%s'?", where, tostring(key), near)
+      end
+    end
+  end
+  return with
+end
+
+-- An entry with its `with` checked: a table now, the result of a function when it is called.
+local function with_checked(entry, rules)
+  local with, name = entry.with, entry.op or entry.collective
+  if type(with) == "table" then
+    check_with(with, rules, "'with'")
+  elseif type(with) == "function" then
+    local where = ("%s: 'with'"):format(name)
+    local call = schema.returning(with, "table", where)
+    where = ("%s: %s"):format(schema.place(with), where)
+    return merged(entry, { with = function(c) return check_with(call(c), rules, where) end })
+  elseif with ~= nil then
+    error_module.raise("model", "field 'with' must be a table or a function, got %s", schema.describe(with))
+  end
+  return entry
+end
+
+local function check_entry(entry, rules)
   if type(entry) == "string" then entry = { op = entry } end
   if type(entry) ~= "table" then
     error_module.raise("model", "must be an operator's name or a table, got %s", schema.describe(entry))
@@ -37,10 +72,7 @@ local function check_entry(entry)
   else
     collective.check_entry(entry)
   end
-  if entry.with ~= nil and type(entry.with) ~= "table" and type(entry.with) ~= "function" then
-    error_module.raise("model", "field 'with' must be a table or a function, got %s", schema.describe(entry.with))
-  end
-  return entry
+  return with_checked(entry, rules)
 end
 
 --- The entries of a layer, with the operators that move tokens to experts and back (`moves` of an operator file). A
@@ -93,7 +125,7 @@ local layer_fields = { name = "string", count = { "count", default = 1 }, ops = 
   place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
 --- Checks the result of a build function and makes every entry a table.
-local function check_built(built, label)
+local function check_built(built, label, rules, path)
   if type(built) ~= "table" or type(built.layers) ~= "table" or #built.layers == 0 then
     error_module.raise("model", "%s: must return a table with a non-empty list 'layers'", label)
   end
@@ -109,11 +141,13 @@ local function check_built(built, label)
     if not known[layer.ops] then
       local ops = {}
       for k, entry in ipairs(clean.ops) do
-        ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry)
+        ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry, rules)
       end
       known[layer.ops] = with_exchange(with_moves(ops))
     end
     clean.ops = known[layer.ops]
+    clean.sends = clean.sends
+      and schema.returning(clean.sends, "nonnegative", ("layer %d (%s): sends"):format(i, clean.name), path)
     checked[i] = clean
   end
   return checked
@@ -180,7 +214,8 @@ function architecture.new(source, hyper)
     clean.norm, clean.gated_mlp = norm, gated
     built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
   end
-  local layers = check_built(built, schema.place(loaded.build, loaded.path))
+  local layers = check_built(built, schema.place(loaded.build, loaded.path), hyper_parameters.fields_with(loaded.own),
+    loaded.path)
   return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
 end
 
@@ -197,37 +232,17 @@ function architecture.configuration(hyper, plan)
   return c
 end
 
-local spelt = setmetatable({}, { __mode = "k" }) -- tables `with` whose spelling was checked
-
--- Raises if a field of `with` is almost spelt like a known one. Other fields may belong to a user's operator.
-local function check_spelling(key, c, name)
-  if hyper_parameters.fields[key] or hyper_parameters.entry_fields[key] or #tostring(key) <= 3 then return end
-  local known = schema.keys(hyper_parameters.fields_with(c))
-  for field in pairs(hyper_parameters.entry_fields) do known[#known + 1] = field end
-  local near = error_module.nearest(key, known)
-  if near then
-    error_module.raise("model", "%s: unknown field '%s' in 'with'; did you mean '%s'?", name, tostring(key), near)
-  end
-end
-
 --- The configuration with the fields of `with` laid over it.
-local function overlay(c, with, name)
+local function overlay(c, with)
   if not with then return c end
-  if type(with) == "function" then with = schema.returning(with, "table", ("%s: 'with'"):format(name))(c) end
-  local own = setmetatable({}, { __index = c })
-  for key, value in pairs(with) do
-    if c[key] == nil and not spelt[with] then check_spelling(key, c, name) end
-    own[key] = value
-  end
-  spelt[with] = true
-  return own
+  return setmetatable(merged(type(with) == "function" and with(c) or with), { __index = c })
 end
 
 -- The operation of an entry that names an operator.
 local function operation_of(entry, c, role)
   local op = operator.get(entry.op)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
-    shape = error_module.wrap(op.name, op.shape, entry.with and overlay(c, entry.with, op.name) or c),
+    shape = error_module.wrap(op.name, op.shape, overlay(c, entry.with)),
     module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     key = nil } -- set later
 end
@@ -249,7 +264,7 @@ function architecture.operations(layer, c)
     if entry.op then
       list[#list + 1] = operation_of(entry, c, role)
     else
-      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with, entry.collective))) do
+      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with))) do
         item.role = role
         list[#list + 1] = item
       end
