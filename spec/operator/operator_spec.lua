@@ -274,10 +274,15 @@ describe("a user's own operator", function()
       bytes = print }]])
     assert.matches("bad.lua: schema: unknown kind 'cuont' of field 'n'; did you mean 'count'?",
       message(operator.get, "bad"), 1, true)
-    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
-      passes = { "forwards" } }]])
-    assert.equal("bad.lua: field 'passes' must name forward, backward or update, got 'forwards'; did you mean "
-      .. "'forward'?", message(operator.get, "bad"))
+    for field, wanted in pairs {
+      ["passes = { 'forwards' }"] = "field 'passes' must name forward, backward or update, got 'forwards'; did you "
+        .. "mean 'forward'?",
+      ["passes = {}"] = "field 'passes' is empty", ["aliases = { 1 }"] = "aliases: a name must be a string, got 1",
+    } do
+      write("bad", ([[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
+        %s }]]):format(field))
+      assert.equal("bad.lua: " .. wanted, message(operator.get, "bad"))
+    end
   end)
 
   it("has the name of its file", function()
@@ -293,6 +298,7 @@ function op.shape(c) return { n = c.n } end
 function op.flops(s) return s.n == 7 and 0 / 0 or s.n end
 function op.bytes(s) return s.n == 8 and -1 or s.n == 11 and 1e300 or s.n end
 function op.parameters(s) return s.n == 9 and 2.5 or s.n end
+function op.kernel_shape(s) return s.n == 12 and { rows = -1 } or s.n == 13 and { rows = 0 / 0 } or s.n < 14 and s end
 function op.activation_bytes(s) return s.n == 10 and "many" or 1.0 * s.n end
 return op]]
     write("odd", text)
@@ -308,8 +314,13 @@ return op]]
       message(op.bytes, { n = 11 }))
     assert.equal("odd.lua:5: operator 'odd': parameters must return an integer of at least 0, got 2.5",
       message(op.parameters, { n = 9 }))
-    assert.equal("odd.lua:6: operator 'odd': activation_bytes must return a number of at least 0, got 'many'",
+    assert.equal("odd.lua:7: operator 'odd': activation_bytes must return a number of at least 0, got 'many'",
       message(op.activation_bytes, { n = 10 }))
+    assert.same({ n = 3 }, op.kernel_shape { n = 3 })
+    for n, wanted in pairs { [12] = ": 'rows' must be a number of at least 0, got -1",
+      [13] = ": 'rows' must be a number of at least 0, got NaN", [14] = " must return a table, got false" } do
+      assert.equal("odd.lua:6: operator 'odd': kernel_shape" .. wanted, message(op.kernel_shape, { n = n }))
+    end
   end)
 
   it("names the nearest when unknown", function()

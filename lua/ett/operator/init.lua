@@ -36,7 +36,7 @@ local fields = {
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
-  kernel_shape = "table", recorded = "table", parts = "table" }
+  recorded = "table", parts = "table" }
 
 --- The default dimensions of a kernel: the numbers of its shape.
 local function numbers_of(s)
@@ -50,6 +50,7 @@ end
 local passes_known = { forward = true, backward = true, update = true }
 
 local function check_passes(passes, label)
+  if passes and #passes == 0 then error_module.raise("model", "%s: field 'passes' is empty", label) end
   for _, pass in ipairs(passes or {}) do
     if not passes_known[pass] then
       error_module.raise("model", "%s: field 'passes' must name forward, backward or update, got %s%s", label,
@@ -66,12 +67,28 @@ local function check_constraints(constraints, label)
   end
 end
 
+-- kernel_shape, wrapped with a check of the numbers in its table.
+local function checked_dimensions(kernel_shape, where, path)
+  local returned_table = schema.returning(kernel_shape, "table", where, path)
+  return function(s, pass)
+    local k = returned_table(s, pass)
+    for name, value in pairs(k) do
+      if type(value) == "number" and not (value >= 0 and value < math.huge) then
+        error_module.raise("model", "%s: %s: '%s' must be a number of at least 0, got %s",
+          schema.place(kernel_shape, path), where, tostring(name), schema.describe(value))
+      end
+    end
+    return k
+  end
+end
+
 --- The functions of a file, wrapped with a check of the returned value.
 local function checked_functions(op, path)
   local where = ("operator '%s'"):format(op.name)
   for name, kind in pairs(returned) do
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
+  op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
   local shape = op.shape
   local check = schema.checker(op.schema, ("%s: %s: shape"):format(schema.place(shape, path), where))
   op.shape = function(c) return check(shape(c)) end
@@ -86,6 +103,7 @@ function operator.check(op, path)
   error_module.wrap(label .. ": schema", schema.check_rules, op.schema)
   check_constraints(op.constraints, label)
   check_passes(op.passes, label)
+  for _, alias in ipairs(op.aliases or {}) do schema.check_value(alias, "string", label .. ": aliases: a name") end
   op.aliases = op.aliases or {}
   op.passes = op.passes or op.family == "optimizer" and { "update" } or { "forward", "backward" }
   op.kernel_shape = op.kernel_shape or numbers_of
