@@ -154,6 +154,17 @@ describe("a user's cluster, model or profile", function()
     refused(llama .. "--cluster mine.lua", "^.*mine.lua:1: assignment to undeclared global 'x'")
     write("mine.lua", "return 3")
     refused(llama .. "--cluster mine.lua", "^.*mine.lua")
+    write("mine.lua", [[return { name = "mine", summary = "s", source = "s", gpus_per_node = 1,
+      links = { intra = { bandwidth = 1e9, source = "s" } },
+      device = { name = "d", source = "s", peak_flops = {}, memory_bytes = 1e9, memory_bandwidth = 1e9 } }]])
+    refused(llama .. "--cluster mine.lua", "mine.lua: device: field 'peak_flops' is empty")
+    write("mine.lua", [[return { name = "mine", backend = "cpuu", samples = { { operator = "gelu",
+      shapes = { tokens = 16, width = 16 } } } }]])
+    refused("sample mine.lua --out .",
+      "mine.lua: unknown back end 'cpuu'; did you mean 'cpu'?; known are cpu, cuda, mpi, nccl, torch")
+    write("mine.lua", 'return { name = "mine", summary = "s", source = "s", communication_share = 1 }')
+    refused(llama .. "--path . stack=mine micro_batches=1",
+      "plan: mine.lua: field 'communication_share' must be at most 0.99, got 1")
   end)
 
   it("with a Hugging Face config that is none", function()

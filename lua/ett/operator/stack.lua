@@ -59,7 +59,7 @@ local fields = {
     help = "weights are gathered beside computing (FSDP), by the factors of in_step.sharded" },
   slowdown = { "positive", default = 1.0, least = 1,
     help = "factor on kernel times, for multiprocessors and memory bandwidth used by communication" },
-  communication_share = { "fraction", default = 0.0,
+  communication_share = { "fraction", default = 0.0, most = 0.99,
     help = "fraction of the device's rate that communication takes from computing beside it" },
   cached_gradients = { "boolean", default = false,
     help = "one weight gradient of each shape stays allocated if products add to the main gradients" },

@@ -64,8 +64,9 @@ function Device:dtypes()
   return list
 end
 
---- Raises an error if a measured rate exceeds the peak.
+--- Raises an error if there is no peak, or if a measured rate exceeds it.
 function device_module.check_rates(device, label)
+  if not next(device.peak_flops) then error_module.raise("model", "%s: field 'peak_flops' is empty", label) end
   for _, dtype in ipairs(schema.keys(device.measured_flops or {})) do
     local peak, measured = device_module.peak(device, dtype), device.measured_flops[dtype]
     if peak and measured > 1.001 * peak then

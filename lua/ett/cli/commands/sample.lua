@@ -309,6 +309,7 @@ return {
       error_module.raise("usage", "sample: give one campaign; `ett list campaigns` names those of ett")
     end
     local given = campaign.load(positional[1])
+    if not opts.backend then error_module.wrap(find.label(given.path), sampler.check, given.backend) end
     local mode = opts.run or given.run or "get_all"
     check(opts, mode, opts.backend or given.backend)
     if opts.list then return list_shapes(given, opts) end
