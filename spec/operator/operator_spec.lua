@@ -58,7 +58,74 @@ describe("every bundled operator", function()
   end)
 end)
 
+-- Calls visit(name, doubled table) for each number of a table.
+local function each_doubled(numbers, visit)
+  for name, value in pairs(numbers) do
+    if type(value) == "number" and value > 0 then
+      local doubled = {}
+      for k, v in pairs(numbers) do doubled[k] = v end
+      doubled[name] = 2 * value
+      visit(name, doubled)
+    end
+  end
+end
+
 describe("laws of shapes", function()
+  it("a wider model makes no dimension smaller, more ranks make none larger", function()
+    local ranks, looked = { tp = true, cp = true, ep = true }, 0
+    local wide = with { ssm_inner = 8192, ssm_state = 16, ssm_heads = 128, ssm_head_dim = 64, ssm_groups = 2,
+      ssm_dt_rank = 128, conv_kernel = 4, scan_chunk = 64, window = 512 }
+    for _, op in ipairs(operator.list()) do
+      local function sizes(c)
+        local s = op.shape(c)
+        if op.experts and s.batch then s.tokens, s.batch = s.tokens * s.batch, nil end -- those of one expert
+        return s
+      end
+      local s = sizes(wide)
+      each_doubled(wide, function(field, c)
+        local ok, t = pcall(sizes, c)
+        if not ok then
+          assert.matches("^cp = 2: ", tostring(t), op.name) -- state-space layers
+          return
+        end
+        for dim, value in pairs(s) do
+          looked = looked + 1
+          if type(value) == "number" then
+            assert.is_true(ranks[field] and t[dim] <= value or not ranks[field] and t[dim] >= value,
+              ("%s: %s of %s: %s, %s"):format(op.name, dim, field, value, t[dim]))
+          end
+        end
+      end)
+    end
+    assert.is_true(looked > 5000)
+  end)
+
+  it("a doubled dimension takes no fewer FLOPs, bytes and seconds, and at most the square", function()
+    local looked, device = 0, require("ett.profile.device").get "h100_sxm"
+    for _, op in ipairs(operator.list()) do
+      local s = op.shape(configuration)
+      each_doubled(s, function(dim, doubled)
+        if not pcall(operator.check_shape, op, doubled) then return end
+        for _, field in ipairs { "flops", "bytes", "activation_bytes", "recomputed_bytes", "working_bytes",
+          "output_bytes", "parameters", "law" } do
+          for _, pass in ipairs(op[field] and op.passes or {}) do
+            local function value(shape)
+              if field == "flops" then return op.flops(shape, pass) end
+              if field == "law" then return (op.law(shape, device, pass)) end
+              return op[field](shape, "bf16", field == "bytes" and pass or {})
+            end
+            local small, large = value(s), value(doubled)
+            looked = looked + 1
+            -- longer chunks of a scan move fewer states
+            assert.is_true(large >= small and large <= 4 * small or dim == "chunk" and field == "bytes",
+              ("%s: %s of %s: %s, %s"):format(op.name, field, dim, small, large))
+          end
+        end
+      end)
+    end
+    assert.is_true(looked > 1500)
+  end)
+
   it("divides the work of tensor-parallel operators by tp", function()
     for _, name in ipairs { "linear_qkv", "linear_proj", "linear_up", "linear_down", "flash_attention", "gelu",
       "swiglu", "softmax", "masked_softmax", "bmm_qk", "bmm_pv", "lm_head", "cross_entropy", "rope" } do
