@@ -219,9 +219,9 @@ ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; 
 # The days of a run say when they leave out failures.
 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -A1 '^run'; done
-run         1 B tokens in 0.23 days [0.16, 0.29] at 90 % (30518 steps)
-            USD 298.39 [213.45, 384.19], 0.05656 MWh, 0.0271 t CO2
-run         1 B tokens in ... days without failures [0.10, 0.20] at 90 % (30518 steps)
+run         1 B tokens in 0.23 days [0.17, 0.33] at 90 % (30518 steps)
+            USD 298.39 [223.97, 434.77], 0.05656 MWh, 0.0271 t CO2
+run         1 B tokens in ... days without failures [0.11, 0.23] at 90 % (30518 steps)
             USD ..., ... MWh, ... t CO2
 
 # A sample of a shape is used although its table is too small for a fit.

@@ -76,7 +76,7 @@ describe("files that name what cannot be", function()
       .. "compute = function() local t = {} t[1] = t return t end }\n")
     write("run/trace.json", '{"traceEvents":[{"ph":"X","name":"k","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":1}]}')
     refused("trace run own.lua --quiet",
-      "own.lua:1: 'compute' must return plain data, got more than 64 tables inside each other")
+      "own.lua:1: 'compute' must return at most 32 levels of tables, field '1' has more")
   end)
 
   it("a cluster in PLAN.lua", function()

@@ -18,8 +18,8 @@ operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwis
 local fields = {
   name = "string", aliases = "list?", summary = "string", source = "string?", note = "string?", schema = "table",
   family = { "string", default = "elementwise", one_of = operator.families },
-  experts = "boolean?", attends = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?", compiled = "string?",
-  joins = "string?", proportional = "string?", centred = "boolean?", unmeasured = "boolean?", unquantised = "boolean?",
+  experts = "boolean?", attends = "boolean?", gated = "boolean?", masked = "boolean?", selective = "boolean?",
+  compiled = "string?", joins = "string?", proportional = "string?", centred = "boolean?", unmeasured = "boolean?", unquantised = "boolean?",
   memory_bound = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",

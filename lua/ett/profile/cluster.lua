@@ -69,7 +69,7 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
-local checked = setmetatable({}, { __mode = "k" }) -- checked clusters, with the fields derived from tiers and parts
+local checked = setmetatable({}, { __mode = "k" }) -- checked clusters, with derived fields: tiers, parts, path
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
 function cluster_module.check(given, label)
@@ -130,6 +130,7 @@ function cluster_module.get(source)
   local clean = cluster_module.check(value, find.label(path))
   clean.path = path
   clean.folder = path:match("^(.*)/init%.lua$")
+  checked[clean] = true
   return clean
 end
 
