@@ -353,6 +353,15 @@ describe("estimate", function()
     assert.equal("no samples of rope: assumed from the device's rates", e.warnings[1])
   end)
 
+  it("lacks no samples of the host's launches, which the stack states", function()
+    local e = estimate.new { cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2, stack = "megatron" },
+      model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
+    local waits = 0.0
+    for _, line in ipairs(e.operators) do waits = waits + (line.name == "host" and line.seconds or 0.0) end
+    assert.is_true(waits > 0)
+    assert.same({}, e.warnings)
+  end)
+
   it("costs the price of all devices over its time", function()
     local priced = {}
     for k, v in pairs(cluster) do priced[k] = v end

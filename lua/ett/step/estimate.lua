@@ -248,7 +248,8 @@ local function warnings_of(e, cluster, stack)
   end
   local assumed = {}
   for _, line in ipairs(e.operators) do
-    if line.provenance == "assumed" then assumed[#assumed + 1] = line.name end
+    -- `host` is the wait for launches, from the stack's costs.
+    if line.provenance == "assumed" and line.name ~= "host" then assumed[#assumed + 1] = line.name end
   end
   if #assumed > 0 then
     list[#list + 1] = "no samples of " .. table.concat(assumed, ", ") .. ": assumed from the device's rates"
