@@ -98,6 +98,28 @@ describe("ett calibrate", function()
     assert.matches("gelu.fp32.coefficients.lua: the hash in the last line does not match", tostring(why))
   end)
 
+  it("serves no file of another device, operator or data type", function()
+    local clusters = require("ett.host").root .. "/clusters/"
+    local own = folder .. "/mixed"
+    lfs.mkdir(own)
+    local function copy(from, to)
+      local out = assert(io.open(own .. "/" .. to, "w"))
+      out:write(assert(io.open(clusters .. from)):read "a")
+      out:close()
+    end
+    local shape = { tokens = 2048, in_features = 4096, out_features = 4096 }
+    for from, reason in pairs { ["vista/profile/gemm.fp16"] = "'device' is 'NVIDIAGH200120GB'; expected "
+      .. "'NVIDIAA100-SXM4-80GB'", ["perlmutter/profile/bmm.fp16"] = "'pool' is 'bmm'; expected 'gemm'" } do
+      copy("perlmutter/profile/bmm.fp16.coefficients.lua", "bmm.fp16.coefficients.lua")
+      copy(from .. ".coefficients.lua", "gemm.fp16.coefficients.lua")
+      local ok, why = pcall(function()
+        return require("ett.profile").open({ own }):operator("linear_up", shape, "fp16", "forward")
+      end)
+      assert.is_false(ok)
+      assert.matches("mixed/gemm.fp16.coefficients.lua: its field " .. reason, tostring(why), 1, true)
+    end
+  end)
+
   it("refuses without source or folder", function()
     local run = require("ett.profile.calibrate").run
     local function message(request)

@@ -47,8 +47,18 @@ local function read(path)
   return known
 end
 
+-- Reads a file of the folder. Its contents must be those that its name states, of the device of the other files.
 local function load_file(self, path)
-  local file = self.read[path] or read(path)
+  local file = self.read[path]
+  if file then return file end
+  file = read(path)
+  local pool, dtype = path:match "([^/]+)%.(%w+)%.coefficients%.lua$"
+  for field, wanted in pairs { pool = pool, dtype = dtype, device = self.gpu } do
+    if file.value[field] ~= wanted then
+      error_module.raise("format", "%s: its field '%s' is '%s'; expected '%s'", path, field,
+        tostring(file.value[field]), wanted)
+    end
+  end
   self.read[path] = file
   return file
 end
