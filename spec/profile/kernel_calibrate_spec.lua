@@ -72,4 +72,28 @@ describe("coefficient files of a device", function()
     assert.near(300, fitted["bf16 backward 128 128"][2], 1)
     assert.same({ 1024, 20e-6, 4096, 30e-6 }, kernels.collectives(own).all_reduce[8])
   end)
+
+  fits("leave out rows that the device cannot reach, and refuse tables that mostly hold such rows", function()
+    local peak = device_module.get("h100_sxm"):peak "bf16"
+    local function made(rows, fast)
+      local lines = { "framework,dtype,m,n,k,time_us" }
+      for i = 1, rows do
+        local m, n, k = 128 * i, 1024, 1024
+        lines[i + 1] = ("sglang,bf16,%d,%d,%d,%.6f"):format(m, n, k,
+          1e6 * (i <= fast and 2.0 * m * n * k / peak / 1.1 or seconds_of(m, n, k)))
+      end
+      table_file("gemm.csv", lines)
+      return calibrate.run(request())[1]
+    end
+    assert.same({ 40, 0 }, { made(40, 0).rows, made(40, 0).dropped })
+    assert.same({ 37, 3 }, { made(40, 3).rows, made(40, 3).dropped })
+    assert.error_matches(function() made(40, 21) end, "calibrate: gemm bf16 of h100_sxm: 21 of 40 rows are faster than "
+      .. "the device's peak of 989.5 TFLOP/s, up to 1088; time_us must be in microseconds", 1, true)
+    -- A causal mask halves the pairs; a window leaves a band.
+    local attention = kernels.get "attention"
+    local x = { batch = 1, heads = 2, head_dim = 64, seq = 8, window = 0 }
+    assert.equal(4 * 2 * 64 * 32, attention.flops(x))
+    x.window = 2
+    assert.equal(4 * 2 * 64 * 14, attention.flops(x))
+  end)
 end)

@@ -10,12 +10,15 @@ local function run_kernels(opts, words)
     require("ett.host").root .. "/clusters/devices", devices = #words > 0 and words or nil,
     fitted = opts.date or os.date "!%Y-%m-%d" }
   if not print_value(opts, summary) and not opts.quiet then
-    local rows = { { "device", "kernel", "data type", "rows", "held-out error %", "bytes" } }
+    local rows = { { "device", "kernel", "data type", "rows", "dropped", "held-out error %", "bytes" } }
+    local dropped = 0
     for i, line in ipairs(summary) do
       rows[i + 1] = { line.device, line.kernel, line.dtype, ("%d"):format(line.rows),
-        ("%.2f"):format(100 * line.error), ("%d"):format(line.bytes) }
+        ("%d"):format(line.dropped), ("%.2f"):format(100 * line.error), ("%d"):format(line.bytes) }
+      dropped = dropped + line.dropped
     end
-    print(tables.text(rows, "lllrrr"))
+    print(tables.text(rows, "lllrrrr"))
+    if dropped > 0 then print(("%d rows dropped: they are faster than the device's peak rate"):format(dropped)) end
   end
 end
 

@@ -31,6 +31,12 @@ function attention.analyse(device, dtype, x)
     log(windowed and x.window or x.seq), log(bytes / device.l2_bytes), x.seq % 128, last / arithmetic, log(seconds) }
 end
 
+--- FLOPs of the pairs below the diagonal, or in the band of a window.
+function attention.flops(x)
+  local window = x.window > 0 and min(x.window, x.seq) or x.seq
+  return 4.0 * x.batch * x.heads * x.head_dim * window * (x.seq - window / 2)
+end
+
 --- Rows with the same heads are held out together.
 function attention.group(x) return ("%d %d %d"):format(x.heads, x.kv_heads, x.head_dim) end
 

@@ -93,17 +93,38 @@ end
 
 local function write(path, text) folders.write_with_folder(path, sealed.text(text)) end
 
+-- The rows that are not faster than the device's peak rate. Raises an error if these are less than half of all rows.
+local function reachable(model, device, dtype, rows)
+  local kept, fastest = {}, nil
+  for _, row in ipairs(rows) do
+    local rate = model.flops(row) / row.seconds
+    if rate <= device:peak(dtype) then
+      kept[#kept + 1] = row
+    elseif not fastest or rate > fastest then
+      fastest = rate
+    end
+  end
+  if #kept < #rows / 2 then
+    error_module.raise("model", "calibrate: %s %s of %s: %d of %d rows are faster than the device's peak of %.4g "
+      .. "TFLOP/s, up to %.4g; time_us must be in microseconds", model.name, dtype, device.key, #rows - #kept, #rows,
+      device:peak(dtype) / 1e12, fastest / 1e12)
+  end
+  return kept
+end
+
 local function fit_trees(request, device, name, dtype, all)
   local model = kernels.get(name)
-  local rows, framework = kernels.preferred(model, all, dtype)
+  local every, framework = kernels.preferred(model, all, dtype)
   if not framework or not device:peak(dtype) then return nil end
+  local rows = reachable(model, device, dtype, every)
   local fitted, held = calibrate.split(model, rows, request.seed or 1)
   local err = #held > 0 and #fitted > 0 and calibrate.error(kernels.fit(model, device, dtype, fitted), held) or 0.0
   local kernel = kernels.fit(model, device, dtype, rows)
   local text = trees_file(kernel, { source = sources[framework] or default_source, framework = framework,
     fitted = request.fitted, rows = #rows, error = err })
   write(("%s/%s/%s.%s.coefficients.lua"):format(request.into, device.key, name, dtype), text)
-  return { device = device.key, kernel = name, dtype = dtype, rows = #rows, error = err, bytes = #text }
+  return { device = device.key, kernel = name, dtype = dtype, rows = #rows, dropped = #every - #rows, error = err,
+    bytes = #text }
 end
 
 local function fit_laws(request, device)
@@ -114,7 +135,7 @@ local function fit_laws(request, device)
   local text = laws_file(device, laws, request.fitted)
   write(("%s/%s/attention_training.coefficients.lua"):format(request.into, device.key), text)
   return { device = device.key, kernel = "attention_training", dtype = "", rows = #rows,
-    error = training.error(device, laws, rows), bytes = #text }
+    dropped = 0, error = training.error(device, laws, rows), bytes = #text }
 end
 
 -- A curve as text lines of at most 116 columns.
@@ -159,12 +180,13 @@ return {
 }
 ]==]):format(device.key, kernels.format, device.key, request.fitted, table.concat(lines, "\n"))
   write(("%s/%s/collectives.coefficients.lua"):format(request.into, device.key), text)
-  return { device = device.key, kernel = "collectives", dtype = "", rows = points, error = 0.0, bytes = #text }
+  return { device = device.key, kernel = "collectives", dtype = "", rows = points, dropped = 0, error = 0.0,
+    bytes = #text }
 end
 
 --- Fits and writes the coefficient files. Raises if no device has a table.
 ---@param request table { tables, into, devices (list of keys)?, fitted (date), seed? }
----@return table[] summary { device, kernel, dtype, rows, error, bytes }
+---@return table[] summary { device, kernel, dtype, rows, dropped (faster than the peak rate), error, bytes }
 function calibrate.run(request)
   local summary = {}
   for _, key in ipairs(request.devices or devices.names()) do

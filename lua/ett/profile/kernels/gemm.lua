@@ -114,6 +114,8 @@ function gemm.arithmetic_share(seconds, features)
   return (1 - start_seconds / seconds) / (1 + exp(-features[5]))
 end
 
+function gemm.flops(x) return 2.0 * x.m * x.n * x.k end
+
 --- Rows with the same weight are held out together.
 function gemm.group(x) return ("%d %d"):format(x.n, x.k) end
 

@@ -111,7 +111,7 @@ local function read_file(device, name, dtype)
   local file = io.open(path, "r")
   if not file then return nil end
   file:close()
-  local label = find.label(path)
+  local label = ("%s/%s"):format(find.name_of(device.folder), find.label(path)) -- all devices have these files
   local given, own = sealed.load(path)
   if type(own) == "string" then error_module.raise("format", "%s: cannot be loaded: %s", label, own) end
   local format = type(given) == "table" and given.format
