@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 
 /* Tolerance: bounds add in another order than the engine. */
 static const double rounding = 1e-9;
@@ -79,6 +80,13 @@ static int judge(const walk *w, int status) {
   return w->err->code == ETT_ERR_MEMORY ? -1 : 0;
 }
 
+static void count_refused(walk *w, int64_t plans) {
+  ett_search_counts *c = w->counts;
+  c->refused += plans;
+  if (plans > 0 && !c->refusal[0])
+    snprintf(c->refusal, sizeof c->refusal, "%s", w->err->message);
+}
+
 static int outline(walk *w, int passes_only, ett_step_outline_result *o) {
   return judge(w, ett_step_outline(w->program, &w->plan, w->demands, w->workspace,
                                    passes_only, o, w->err));
@@ -106,10 +114,12 @@ static int bounds_settle(walk *w, double cut, double *seconds) {
   if (status < 0) /* the evaluation reports the error */
     return 0;
   w->untimed |= status > 0 && o.untimed;
+  if (status == 0) {
+    count_refused(w, sends(w));
+    return 1;
+  }
   int64_t *count = NULL;
-  if (status == 0)
-    count = &w->counts->refused;
-  else if (o.memory_bytes > w->limits->memory_bytes)
+  if (o.memory_bytes > w->limits->memory_bytes)
     count = &w->counts->too_large;
   else if (!w->limits->exhaustive) {
     double threshold = ett_search_threshold(w->limits, o.memory_bytes);
@@ -165,7 +175,7 @@ static int evaluate_leaf(walk *w, ett_search_row *row) {
         return -1;
       if (done != 0) {
         w->counts->untimed += done > 0;
-        w->counts->refused += done < 0;
+        count_refused(w, done < 0);
         continue;
       }
       w->counts->evaluated++;
@@ -238,7 +248,7 @@ static int settled(walk *w, int *all, double *seconds) {
     return 0;
   int64_t plans = plans_of_recompute(w);
   if (status == 0) {
-    counts->refused += plans;
+    count_refused(w, plans);
     return 1;
   }
   double bytes = o.memory_bytes;

@@ -50,8 +50,9 @@ typedef struct ett_search_counts {
   int64_t too_large; /* more memory than the limit */
   int64_t bounded;   /* excluded by a lower bound */
   int64_t evaluated;
-  int64_t refused; /* a fault of the plan */
-  int64_t untimed; /* some demands have no time yet: call again later */
+  int64_t refused;   /* a fault of the plan */
+  char refusal[200]; /* of the first refused one; "" for none */
+  int64_t untimed;   /* some demands have no time yet: call again later */
 } ett_search_counts;
 
 /* Most leaves of a part. */

@@ -134,12 +134,21 @@ local function that_fits(self, share)
   return ""
 end
 
+--- Layouts that all fail the condition.
+---@param count integer? of them, if known
+local function of_where(self, count)
+  local plan = relaxed(self, { where = false })
+  return ("no layout: --where '%s' refuses all%s valid ones%s"):format(self.own.where.text,
+    count and " " .. text.count(count) or "", plan and ("; the fastest plan without it: " .. plan) or "")
+end
+
 --- Plans that exceed the memory.
 local function of_memory(self)
   local own = self.own
   local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
     kwh = false, headroom = -1e6 }), self.space)
-  if not plan then return "no layout could be evaluated" end
+  if not plan and own.where then return of_where(self) end
+  if not plan then return of_rules(self, self.refusal) end
   local limit = setting.cluster.device.memory_bytes * (1 - own.headroom)
   return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,
@@ -152,15 +161,11 @@ end
 ---@param own table the checked arguments of the search
 ---@param settle function(space, own) rows
 function emptied.sentence(space, result, own, settle)
-  local self = { space = space, own = own, settle = settle }
+  local self = { space = space, own = own, settle = settle, refusal = result.effort.refusal }
   local plans, cut = result.plans, result.cut
   local broken, refused = cut.rule or 0, cut.where or 0
   if plans == 0 then return of_degrees(self) end
-  if plans == broken + refused and refused > 0 then
-    local plan = relaxed(self, { where = false })
-    return ("no layout: --where '%s' refuses all %s valid ones%s"):format(space.where.text,
-      text.count(refused), plan and ("; the fastest plan without it: " .. plan) or "")
-  end
+  if plans == broken + refused and refused > 0 then return of_where(self, refused) end
   if plans == broken then return of_rules(self, result.first_rule) end
   return (own.days or own.budget or own.kwh) and of_limits(self) or of_memory(self)
 end

@@ -215,7 +215,7 @@ local function settle(space, own)
   if journal then journal:close() end
   if share then
     merge(share, keeper)
-    share.sum(walk.counts, schema.keys(walk.counts))
+    share.sum(walk.counts, walk_module.counted)
     share.sum(sum, totals)
   end
   sum.plans, sum.rule = sum.plans + space.impossible, sum.rule + space.impossible

@@ -151,9 +151,14 @@ end
 --- Counts of excluded and evaluated plans, as text. They depend on the order, and thus on the number of ranks.
 function text.effort(s)
   local e = s.effort
-  return ("searched %s layouts: %s need too much memory, %s are excluded by time bounds, %s evaluated%s"):format(
-    count_text(e.plans), count_text(e.too_large), count_text(e.bounded), count_text(e.evaluated),
-    e.refused + e.forbidden > 0 and (", %s refused"):format(count_text(e.refused + e.forbidden)) or "")
+  local line = ("searched %s layouts: %s need too much memory, %s are excluded by time bounds, %s evaluated"):format(
+    count_text(e.plans), count_text(e.too_large), count_text(e.bounded), count_text(e.evaluated))
+  if e.forbidden > 0 then line = ("%s, %s of the others fail --where"):format(line, count_text(e.forbidden)) end
+  if e.refused > 0 then
+    line = ("%s, %s refused%s"):format(line, count_text(e.refused), e.refusal and (" (such as: %s)"):format(e.refusal)
+      or "")
+  end
+  return line
 end
 
 function text.result(s, options)

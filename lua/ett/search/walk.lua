@@ -45,6 +45,9 @@ walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batche
 walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
   overlap_sends = true }
 
+--- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
+walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
+
 ---@param space table from ett.search.space
 ---@param keeper table from ett.search.keeper
 ---@param given table the search's arguments
@@ -54,7 +57,8 @@ function walk.new(space, keeper, given)
     workspace = step_core.workspace(), unsaid = "", next_exchange = 0.0,
     axes = search_core.axes(space.axes), limits = {},
     floor = not given.exhaustive and not keeper.front and floor_module.new(given.model) or nil,
-    counts = { plans = 0, forbidden = 0, too_large = 0, bounded = 0, evaluated = 0, refused = 0 } }, Walk)
+    counts = {} }, Walk)
+  for _, name in ipairs(walk.counted) do self.counts[name] = 0 end
   self.limits.exhaustive = given.exhaustive
   self.estimate_of = function(row)
     local setting = space.settings[row.setting]

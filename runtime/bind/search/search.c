@@ -79,6 +79,10 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
     lua_setfield(L, index, fields[i].name);
     lua_pop(L, 1);
   }
+  if (c->refusal[0]) {
+    lua_pushstring(L, c->refusal);
+    lua_setfield(L, index, "refusal");
+  }
 }
 
 /* The arguments of survey, expand and evaluate. */
