@@ -49,7 +49,7 @@ void ett_finish_step(const ett_evaluation *e, const ett_step_arrays *a, double t
   r->pipeline_seconds = ends->makespan;
   r->bubble_fraction =
       ends->makespan > 0 ? 1 - used / (ends->makespan * (double)p->pp) : 0;
-  if (r->bubble_fraction < 0) /* rounding error */
+  if (r->bubble_fraction < 1e-12) /* rounding error */
     r->bubble_fraction = 0;
 }
 

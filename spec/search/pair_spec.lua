@@ -26,7 +26,25 @@ describe("two plans side by side", function()
       local sum = 0.0
       for _, line in ipairs(one.lines) do sum = sum + line.difference_seconds end
       assert.near(one.b.step_seconds - one.a.step_seconds, sum, 1e-9 * one.a.step_seconds)
+      local bytes = 0.0
+      for k, line in ipairs(one.memory) do
+        bytes = bytes + line.difference_bytes
+        assert.same({ line.name, line.a_bytes, line.b_bytes },
+          { other.memory[k].name, other.memory[k].b_bytes, other.memory[k].a_bytes })
+      end
+      assert.near(one.b.memory_bytes - one.a.memory_bytes, bytes, 1e-9 * one.a.memory_bytes)
     end
+  end)
+
+  it("compare the whole run where its tokens are given, and state no rounding error as a bubble", function()
+    local p = { seq = 1024, global_batch = 64, tp = 2, dp = 4, tokens = 1e9 }
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local c = pair.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { dp = 2 }), model, "dgx_h100"))
+    local totals = {}
+    for _, total in ipairs(c.totals) do totals[total.name] = total end
+    assert.equal(c.a.run_price, totals.run_price.a)
+    assert.equal(c.b.run_seconds, totals.run_seconds.b)
+    assert.same({ 0.0, 0.0 }, { totals.bubble_percent.a, totals.bubble_percent.b })
   end)
 
   it("list fields that hold lists", function()

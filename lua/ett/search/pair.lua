@@ -53,11 +53,30 @@ end
 local function plain(value) return type(value) == "table" and table.concat(value, ",") or value end
 
 local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_second_per_device", "mfu_percent",
-  "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step" }
+  "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step", "goodput_percent",
+  "run_seconds", "run_price", "run_kwh" }
+
+--- Bytes by kind of the fullest stage of both estimates, sorted by their difference.
+local function memory_of(x, y)
+  local list, of_name = {}, {}
+  for _, side in ipairs { { x, "a_bytes" }, { y, "b_bytes" } } do
+    for _, line in ipairs(side[1].memory) do
+      local own = of_name[line.name]
+      if not own then
+        own = { name = line.name, a_bytes = 0.0, b_bytes = 0.0 }
+        of_name[line.name], list[#list + 1] = own, own
+      end
+      own[side[2]] = own[side[2]] + line.bytes
+    end
+  end
+  for _, own in ipairs(list) do own.difference_bytes = own.b_bytes - own.a_bytes end
+  table.sort(list, by(function(own) return -math.abs(own.difference_bytes) end, "name"))
+  return list
+end
 
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
----@return table { a, b = estimates, fields = differing plan fields, totals, lines sorted by their difference }
+---@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference }
 function pair.new(a, b)
   local x, y = estimate.new(a), estimate.new(b)
   local self = { a = x, b = y, fields = {}, totals = {}, lines = {} }
@@ -83,6 +102,7 @@ function pair.new(a, b)
     self.lines[#self.lines + 1] = { name = name, a_seconds = p and p.seconds or 0.0, b_seconds = q and q.seconds or 0.0,
       difference_seconds = (q and q.seconds or 0.0) - (p and p.seconds or 0.0), why = reason(p, q) }
   end
+  self.memory = memory_of(x, y)
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end
@@ -101,6 +121,11 @@ function pair.text(c)
       rows[#rows + 1] = { line.name, ("%.3f"):format(1e3 * line.a_seconds), ("%.3f"):format(1e3 * line.b_seconds),
         ("%+.3f"):format(1e3 * line.difference_seconds), line.why }
     end
+  end
+  rows[#rows + 1] = { "", "GB", "GB", "GB", "" }
+  for _, line in ipairs(c.memory) do
+    rows[#rows + 1] = { line.name, ("%.2f"):format(line.a_bytes / 1e9), ("%.2f"):format(line.b_bytes / 1e9),
+      ("%+.2f"):format(line.difference_bytes / 1e9), "" }
   end
   for _, line in ipairs(columns(rows, "lrrrl")) do lines[#lines + 1] = line end
   return table.concat(lines, "\n")

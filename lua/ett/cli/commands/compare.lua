@@ -72,7 +72,8 @@ local function compare_sides(opts, sides, words)
     list[i] = { model = model, plan = own, cluster = place }
   end
   local c = pair.new(list[1], list[2])
-  if not require "ett.cli.print_value"(opts, { fields = c.fields, totals = c.totals, lines = c.lines }) then
+  local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory }
+  if not require "ett.cli.print_value"(opts, value) then
     print(require("ett.base.pretty").plain(pair.text(c)))
   end
 end
