@@ -121,8 +121,8 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
     ssize_t n = pread(j->lock, holder, sizeof holder - 1, 0);
     holder[n > 0 ? n : 0] = '\0';
     ett_err_set(err, ETT_ERR_LIMIT,
-                "'%s' is being written by another process (%s); wait for it, or run the "
-                "campaign under mpirun to share the work",
+                "'%s' is being written by another process (%s); wait for it, or run "
+                "under mpirun to share the work",
                 path, holder[0] ? holder : "unknown");
     goto failed;
   }

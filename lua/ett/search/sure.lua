@@ -136,7 +136,8 @@ end
 function sure.sentences(s, word)
   local first = ("%s 1 is the best of %d with a probability of %.0f %%"):format(word, s.of, s.best_percent)
   if #s.alike == 0 then return { first } end
-  local x, list = s.settles, { ("%s; %d are not clearly worse"):format(first, #s.alike) }
+  local x, list = s.settles, { ("%s; %d %s not clearly worse"):format(first, #s.alike,
+    #s.alike == 1 and "is" or "are") }
   list[2] = x and ("to compare them, measure %s: %.1f %% of the step in %s 1, %.1f %% in %s %d"):format(x.line,
     x.best_percent, word, x.other_percent, word, s.alike[1].row) or nil
   return list
