@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 4096 }; /* later repeats are ignored */
+#include "base/doubles.h"
 
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+enum { MOST = 4096 }; /* later repeats are ignored */
 
 void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out) {
   memset(out, 0, sizeof *out);
@@ -18,10 +15,10 @@ void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *o
   double sorted[MOST];
   const size_t n = count < MOST ? count : MOST;
   memcpy(sorted, x, n * sizeof *x);
-  qsort(sorted, n, sizeof *sorted, compare);
+  qsort(sorted, n, sizeof *sorted, ett_doubles_order);
   out->count = n;
   out->min = sorted[0];
-  out->median = 0.5 * (sorted[(n - 1) / 2] + sorted[n / 2]);
+  out->median = ett_doubles_median(sorted, n);
   double sum = 0, low = 0, square = 0;
   for (size_t i = 0; i < n; i++)
     sum += sorted[i];

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/doubles.h"
+
 /* Solves the passive part of G z = c by Cholesky; 0 when it is not positive definite. */
 static int solve(const double *gram, const double *c, int size, const int *set, int count,
                  double *factor, double *z) {
@@ -105,11 +107,6 @@ void ett_nnls_gram(const double *gram, const double *c, int size, double *x, dou
   }
 }
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Computes the weights of the next round from the residuals of this one. */
 static void reweigh(double *weights, double *scratch, const double *residual,
                     const double *given, size_t rows, ett_nnls_loss loss, double e) {
@@ -117,7 +114,7 @@ static void reweigh(double *weights, double *scratch, const double *residual,
   if (loss == ETT_LOSS_HUBER) {
     for (size_t i = 0; i < rows; i++)
       scratch[i] = fabs(residual[i]);
-    qsort(scratch, rows, sizeof *scratch, compare);
+    qsort(scratch, rows, sizeof *scratch, ett_doubles_order);
     scale = fmax(1.4826 * scratch[rows / 2], 1e-4) * 1.345;
   }
   for (size_t i = 0; i < rows; i++) {

@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+#include "base/doubles.h"
 
 double ett_work_quantile(double *values, size_t n, double q) {
   if (n == 0)
     return 0;
-  qsort(values, n, sizeof *values, compare);
+  qsort(values, n, sizeof *values, ett_doubles_order);
   double at = q * (double)(n - 1);
   size_t low = (size_t)at;
   double high = low + 1 < n ? values[low + 1] : values[low];

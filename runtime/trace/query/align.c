@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/doubles.h"
 #include "trace/query/bulk.h"
 
 #define SEARCH 32
@@ -39,17 +40,12 @@ static bool alike(const pairs *p, int64_t stride) {
   return (double)like >= ALIKE * (double)looked;
 }
 
-static int by_value(const void *x, const void *y) {
-  const double a = *(const double *)x, b = *(const double *)y;
-  return a < b ? -1 : a > b;
-}
-
 static double median(double *values, double *spare, size_t n) {
   if (n > 4096)
     ett_sort_numbers(values, spare, n);
   else
-    qsort(values, n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+    qsort(values, n, sizeof *values, ett_doubles_order);
+  return ett_doubles_median(values, n);
 }
 
 /* Median distance of n values from 0, or by spread from their own median, which is
