@@ -49,12 +49,15 @@ end
 local nodes = { { -2.856970013872806, 0.011257411327720 }, { -1.355626179974266, 0.222075922005613 },
   { 0, 0.533333333333333 }, { 1.355626179974266, 0.222075922005613 }, { 2.856970013872806, 0.011257411327720 } }
 
+-- A factor that no device exceeds.
+local function most_of(v) return math.max(1, v.slow_factor) * (1 + 8 * v.jitter) + 1e-6 end
+
 --- The distribution function of the slowest replica, with (1 - fill) max + fill mean over the stages of each replica.
 ---@param shape table { stages, ranks (of a stage), replicas, fill }
 ---@param v table { jitter, slow_share, slow_factor }
 function variation.below(shape, v)
   local plain, slow, share = stages_of(shape.ranks, v)
-  local most = math.max(1, v.slow_factor) * (1 + 8 * v.jitter) + 1e-6
+  local most = most_of(v)
   local plain_mean, plain_variance = moments(plain, most)
   local slow_mean, slow_variance = 0, 0
   if share > 0 then slow_mean, slow_variance = moments(slow, most) end
@@ -133,8 +136,7 @@ function variation.add(e, computing)
     local seconds = step(of_ranks(shape, p))
     found = { mean = seconds, p50 = seconds, p90 = seconds, p99 = seconds }
   else
-    local below = variation.below(shape, p)
-    local most = math.max(1, p.slow_factor) * (1 + 8 * p.jitter) + 1e-6
+    local below, most = variation.below(shape, p), most_of(p)
     for name, share in pairs { p50 = 0.5, p90 = 0.9, p99 = 0.99 } do
       found[name] = step(variation.quantile(below, share, most))
     end
