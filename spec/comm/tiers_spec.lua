@@ -344,7 +344,8 @@ describe("models of communication", function()
         ["return 0/0"] = number .. "NaN", ["return -1"] = number .. "-1", ["return 'fast'"] = number .. "'fast'",
         ["return r.tears[1]"] = "own.lua:2: attempt to index a nil value (field 'tears')",
         ["return nil"] = "cluster pods: no model of all_reduce supports a group of 16 ranks: own",
-        ["return 1, 'wide'"] = "own.lua:2: collective 'own': seconds must return a bus bandwidth of at least 0",
+        ["return 1, 'wide'"] = "own.lua:2: collective 'own': the second result of seconds, the bus bandwidth, "
+          .. "must be at least 0 or nil, got 'wide'",
         ["x = 1"] = "own.lua:2: assignment to undeclared global 'x'",
       } do
         assert.matches(wanted, message(own, body), 1, true)

@@ -284,7 +284,7 @@ local function check(model, seconds, bus)
   if not is_amount(seconds) then
     refuse(model, "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
   elseif bus ~= nil and not is_amount(bus) then
-    refuse(model, "seconds must return a bus bandwidth of at least 0 or nothing behind the seconds, got %s",
+    refuse(model, "the second result of seconds, the bus bandwidth, must be at least 0 or nil, got %s",
       schema.describe(bus))
   end
 end
