@@ -132,4 +132,23 @@ describe("the page of a search", function()
       assert.near(1, sum / rows[tonumber(place) + 1].step_seconds, 2e-4)
     end
   end)
+
+  it("states the source of each tier of links", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    for cluster, wanted in pairs { superpod_dgxh100 = { "node", "scalable unit", "spine" },
+      dgx_h100 = { "NVLink 4 and NVSwitch", "8x InfiniBand NDR400" } } do
+      local s = search.new { model = model, cluster = cluster, devices = 16, where = "zero < 1 and tp > 4",
+        plan = { seq = 2048, global_batch = 16 } }
+      local list, names = s.clusters[cluster].tiers, {}
+      local links = s.clusters[cluster].links
+      for i, source in ipairs(require("ett.search.page").new(s, model).data.sources) do
+        local tier = list and list[i - 2] or i == 3 and links.intra or links.inter
+        if i > 2 and i <= 2 + #wanted then
+          names[#names + 1] = source[1]
+          assert.equal(tier.source, source[2])
+        end
+      end
+      assert.same(wanted, names)
+    end
+  end)
 end)

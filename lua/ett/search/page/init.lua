@@ -56,11 +56,9 @@ local function sources_of(s)
       if c.device and c.device.source then
         list[#list + 1] = json.array { "device " .. c.device.name, tostring(c.device.source) }
       end
-      for _, kind in ipairs { "intra", "inter" } do
-        local link = c.links and c.links[kind]
-        if link and link.source then
-          list[#list + 1] = json.array { (link.name or kind), link.source }
-        end
+      local links = c.links or {}
+      for k, link in ipairs(c.tiers or { links.intra or false, links.inter or false }) do
+        if link then list[#list + 1] = json.array { link.name or k == 1 and "intra" or "inter", link.source } end
       end
       if c.price_per_gpu_hour then
         list[#list + 1] = json.array { "price", ("%g dollars a device and hour%s"):format(c.price_per_gpu_hour,
