@@ -10,6 +10,13 @@ best: ... on 8 x H100-SXM-80GB (dgx_h100), stack plain
 bottleneck: ...
 ...
 
+A plan that fills the memory says so.
+$ for h in 0 0.05; do ett search --model llama3-70b --cluster dgx_h100 --devices 256 --global-batch 256 --seq 8192 tp=4 pp=4 vp=20 schedule=interleaved zero=1 cp=1 stack=megatron --headroom $h 2>&1 | grep -o '% of the memory is free.*\|83.8 of 85.0 GB\|^best'; done
+best
+83.8 of 85.0 GB
+% of the memory is free, less than the error of the estimate: `--headroom 0.05` leaves more
+best
+
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024 --where 'tp == 2' --quiet
 seq=1024 tp=2 ...
 

@@ -96,6 +96,9 @@ local part_names = { compute = "computing (products and attention)", memory = "m
   node = "links inside nodes", network = "network between nodes", host = "launching kernels",
   bubble = "bubble and waits" }
 
+-- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (lua/ett/step/README.md).
+local memory_error = 0.05
+
 local function add_best(lines, s)
   local x = s.best
   local e, parts, order = x.estimate, x.parts, require("ett.search.explain").part_order
@@ -105,6 +108,11 @@ local function add_best(lines, s)
   lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
+  local free = 1 - e.memory_bytes / e.memory_limit_bytes
+  if free < memory_error then
+    lines[#lines + 1] = ("  %.0f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "
+      .. "leaves more"):format(100 * free, memory_error)
+  end
   lines[#lines + 1] = ""
   lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.binds])
   local rows = {}
