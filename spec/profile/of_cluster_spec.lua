@@ -86,6 +86,21 @@ describe("scaling", function()
     assert.near(0.5, memory_ratio, 1e-9)
   end)
 
+  it("keeps the stack and the composition error of a base with kernel tables", function()
+    local mine = cluster_module.get "dgx_h100"
+    mine.profile = { base = "dgx_h100" }
+    local base, based = open "dgx_h100", cluster_profile.open(mine)
+    local shares = { attention = 0.1, collectives = 0.2 }
+    assert.is_true(base:step_spread(shares, "bf16", true) > 0)
+    assert.equal(base:step_spread(shares, "bf16", true), based:step_spread(shares, "bf16", true))
+    assert.equal(0.0, cluster_profile.open(mine, fake(half_rate)):step_spread(shares, "bf16", true))
+    local stack = require("ett.operator.stack").get "transformers"
+    local function seconds(profile) return profile:operator("rms_norm", rows, "bf16", "forward").seconds end
+    assert.equal(seconds(base:with_stack(stack)), seconds(based:with_stack(stack)))
+    assert.is_true(seconds(base:with_stack(stack)) > 1.1 * seconds(base))
+    assert.equal(seconds(base), seconds(based)) -- the base itself is unchanged
+  end)
+
   it("does not scale a cluster's own samples", function()
     local p = open("perlmutter", fake(half_rate))
     local a = p:operator("rms_norm", rows, "bf16", "forward")

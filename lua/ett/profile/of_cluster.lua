@@ -431,7 +431,9 @@ end
 ---@param dtype string
 ---@param named boolean whether the user named a stack that was compared with measured steps
 function Profile:step_spread(shares, dtype, named)
-  if not self.device_times then return 0.0 end
+  if not self.device_times then
+    return not self.own and self.other and self.other:step_spread(shares, dtype, named) or 0.0
+  end
   local widths = in_step.step_spread
   local square = (widths[self.cluster.device.generation] or widths.other) ^ 2
   for _, kind in ipairs(schema.keys(shares)) do square = square + (widths[kind] * shares[kind]) ^ 2 end
@@ -446,11 +448,14 @@ function Profile:with_stack(stack)
   return self:with_tables(function(tables) return tables:with_stack(stack) end) or self
 end
 
---- The same profile with its device's kernel tables replaced by change(tables); nil if the profile uses no tables.
+--- The same profile with the kernel tables of its device and of the clusters it borrows from replaced by
+--- change(tables); nil if it uses no tables.
 function Profile:with_tables(change)
-  if not (self.device_times or self.tables) then return nil end
+  local other = self.other and self.other:with_tables(change)
+  if not (self.device_times or self.tables or other) then return nil end
   return setmetatable(merged(self, { device_times = self.device_times and change(self.device_times),
-    tables = self.tables and change(self.tables), stream = {}, timers = {}, sampled_timers = {} }), Profile)
+    tables = self.tables and change(self.tables), other = other or self.other,
+    stream = {}, timers = {}, sampled_timers = {} }), Profile)
 end
 
 --- The same profile with products at the rate of their tables; nil if its times come from samples.
