@@ -12,7 +12,7 @@ return {
   -- weighted_bias_quick_geglu_impl). Transformer Engine's fused rotation does not scale; unfused, each sum, product
   -- and concatenation is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   clamped_mlp = 3.25, scaled_rope = 7.25,
-  sharded = true, hides_sums = true, -- as in megatron.lua
+  sharded = true, hides_sums = true, fused_accumulation = true, -- as in megatron.lua
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   weighs_activations = true, -- experts.py, TEGroupedMLP
   communication_share = 0.319,

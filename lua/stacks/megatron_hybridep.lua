@@ -15,7 +15,7 @@ return {
   -- 576 to 715 of 845 GB/s: 8 to 36 ranks of GB200, kernels alone (DeepEP, docs/README_Hybrid-EP.md).
   exchange_share = 0.75,
   hides_sums = true, -- as in megatron.lua
-  cached_gradients = true,
+  fused_accumulation = true, cached_gradients = true, -- arguments.py: gradient_accumulation_fusion
   quantised_weights = "beside", -- module/base.py, get_weight_workspace: cached from the first micro-batch on
   workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product

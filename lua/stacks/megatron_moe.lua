@@ -13,7 +13,7 @@ return {
   -- and concatenation is a kernel: 58 bytes instead of 8 (rope_utils.py, apply_rotary_pos_emb).
   clamped_mlp = 3.25, scaled_rope = 7.25,
   hides_sums = true, -- as in megatron.lua
-  cached_gradients = true,
+  fused_accumulation = true, cached_gradients = true, -- arguments.py: gradient_accumulation_fusion
   quantised_weights = "beside", -- module/base.py, get_weight_workspace: cached from the first micro-batch on
   workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product

@@ -84,7 +84,8 @@ static void count_refused(walk *w, int64_t plans) {
   ett_search_counts *c = w->counts;
   c->refused += plans;
   if (plans > 0 && !c->refusal[0])
-    snprintf(c->refusal, sizeof c->refusal, "%s", w->err->message);
+    snprintf(c->refusal, sizeof c->refusal, "%.*s", (int)sizeof c->refusal - 1,
+             w->err->message);
 }
 
 static int outline(walk *w, int passes_only, ett_step_outline_result *o) {

@@ -19,8 +19,9 @@ ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
     p->kinds = calloc(kinds, sizeof *p->kinds);
     p->sums = calloc(kinds, sizeof *p->sums);
     p->uses = calloc(operations * kinds, sizeof *p->uses);
+    p->half_uses = calloc(operations * kinds, sizeof *p->half_uses);
   }
-  if (!p || !p->operations || !p->kinds || !p->sums || !p->uses) {
+  if (!p || !p->operations || !p->kinds || !p->sums || !p->uses || !p->half_uses) {
     ett_program_free(p);
     ett_err_set(err, ETT_ERR_MEMORY, "not enough memory for a step program");
     return NULL;
@@ -36,6 +37,7 @@ void ett_program_free(ett_program *p) {
   free(p->kinds);
   free(p->sums);
   free(p->uses);
+  free(p->half_uses);
   free(p);
 }
 
@@ -220,6 +222,9 @@ void ett_program_finish(ett_program *p) {
       of_backward[o->role] += backward;
       if (!o->never_again)
         s.recompute[ETT_RECOMPUTE_FULL] += forward;
+      if (p->kinds[k].place == ETT_PLACE_MIDDLE)
+        s.recompute[ETT_RECOMPUTE_HALF] +=
+            p->half_uses[k * p->operation_count + i] * pick(o->forward, v);
       for (int l = 0; l < p->lanes; l++) {
         s.forward_lane[l] += o->lanes[l] * forward;
         s.backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
@@ -254,8 +259,6 @@ void ett_program_finish(ett_program *p) {
           s.activation_bytes[ETT_RECOMPUTE_NONE];
       s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
     }
-    s.recompute[ETT_RECOMPUTE_HALF] =
-        p->kinds[k].place == ETT_PLACE_MIDDLE ? s.forward / 2 : 0;
     s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
                                               s.activation_bytes[ETT_RECOMPUTE_FULL]) /
                                              2;

@@ -121,6 +121,7 @@ typedef struct ett_program {
   ett_operation *operations;
   ett_layer_kind *kinds;
   int32_t *uses; /* [kind][operation]: runs of the operation in one layer of the kind */
+  double *half_uses; /* [kind][operation]: runs repeated under ETT_RECOMPUTE_HALF */
   size_t operation_count, kind_count;
   int lanes;                   /* of the cluster */
   double boundary_bytes;       /* message of a micro-batch between neighbouring slices */

@@ -446,6 +446,40 @@ describe("estimate", function()
     end
   end)
 
+  it("repeats under torchtitan's half what PyTorch's checkpointing by operator does not store", function()
+    local function again(stack, plan)
+      local given = { seq = 4096, micro_batches = 2, recompute = "half", stack = stack }
+      for key, value in pairs(plan or {}) do given[key] = value end
+      local e = estimate.new { cluster = "dgx_h100", plan = given,
+        model = model_module.new("llama", { layers = 4, hidden = 4096, heads = 32, kv_heads = 8, ffn = 14336,
+          vocab = 32000 }) }
+      local shares = {}
+      for _, lines in ipairs { e.operators, e.collectives } do
+        for _, line in ipairs(lines) do
+          if (line.forward_seconds or 0) > 0 and (line.recompute_seconds or 0) > 0 then
+            shares[line.name .. (line.group or "")] = line.recompute_seconds / line.forward_seconds
+          end
+        end
+      end
+      return shares
+    end
+    -- Products in order: q (stored), k, v (stored), output, gate (stored), up, down (stored).
+    local shares = again("torchtitan")
+    for name, share in pairs { linear_qkv = 1024 / 6144, linear_proj = 1, linear_up = 1 / 2, rope = 1, swiglu = 1,
+      rms_norm = 8 / 9 } do -- the norm before the head is not repeated
+      assert.near(share, shares[name], 1e-12, name)
+    end
+    assert.is_nil(shares.flash_attention)
+    assert.is_nil(shares.linear_down)
+    shares = again("torchtitan", { tp = 8, sequence_parallel = true })
+    assert.near(8 / 9, shares.all_gathertp, 1e-12)
+    assert.is_nil(shares.reduce_scattertp)
+    shares = again "fsdp_eager"
+    for _, name in ipairs { "linear_qkv", "flash_attention", "linear_down", "swiglu" } do
+      assert.near(0.5, shares[name], 1e-12, name)
+    end
+  end)
+
   it("says what a stack changes where operator times come from samples", function()
     for name, says in pairs { perlmutter = true, vista = true, dgx_a100 = false } do
       for _, stack in ipairs { "megatron", false } do

@@ -481,8 +481,8 @@ function published.stack(row)
   if row.attention == "te_cudnn" or row.attention == "cudnn" then stack.attention = "cudnn" end
   -- torchtitan compiles its loss since 2025: "compiling loss function causes CUDA errors" (train.py of 2024).
   if row.framework == "torchtitan" and (row.framework_version or ""):find "2024" then stack.cross_entropy = "torch" end
-  -- Selective checkpointing of fms-fsdp recomputes every second layer.
-  if row.framework == "fms-fsdp" then stack.half_products = false end
+  -- Selective checkpointing of fms-fsdp, and torchtitan's by layer, recompute every second layer.
+  if row.framework == "fms-fsdp" or (row.recompute_detail or ""):find "layer" then stack.half_products = false end
   if row.framework == "torchtitan" and row.compile == false then
     local eager = get_stack "fsdp_eager"
     stack.norm, stack.cross_entropy, stack.launch_seconds = eager.norm, eager.cross_entropy, eager.launch_seconds

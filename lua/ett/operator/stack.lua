@@ -61,6 +61,8 @@ local fields = {
     help = "factor on kernel times, for multiprocessors and memory bandwidth used by communication" },
   communication_share = { "fraction", default = 0.0, most = 0.99,
     help = "fraction of the device's rate that communication takes from computing beside it" },
+  fused_accumulation = { "boolean", default = false,
+    help = "weight-gradient products add to the gradients, unless the plan states accumulate_gradients" },
   cached_gradients = { "boolean", default = false,
     help = "one weight gradient of each shape stays allocated if products add to the main gradients" },
   fused_bias_gradients = { "boolean", default = false,

@@ -71,8 +71,8 @@ local fields = {
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
       help = "type of stored and reduced gradients",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
-    { "accumulate_gradients", "boolean", software = true, default = true, program = true,
-      help = "a separate kernel adds up gradients (false: the weight-gradient products do)" },
+    { "accumulate_gradients", "boolean", software = true, optional = true, program = true,
+      help = "a separate kernel adds up gradients (false: the weight-gradient products do; default: the stack's way)" },
     { "scatter_sends", "boolean", software = true, default = false, program = true,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
@@ -233,13 +233,15 @@ local matters = { schedule = staged, overlap_all_to_all = function(p) return p.e
 
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan
----@param stack string name of the stack in use
+---@param stack table the stack in use
 function fields.left_open(given, p, stack)
-  local found = {}
+  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = not stack.fused_accumulation }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]
     if field.software and given[name] == nil and not (test and not test(p, {})) then
-      found[#found + 1] = ("%s %s"):format(name, name == "stack" and stack or tostring(p[name]))
+      local value = of_stack[name]
+      if value == nil then value = p[name] end
+      found[#found + 1] = ("%s %s"):format(name, tostring(value))
     end
   end
   return found

@@ -345,7 +345,7 @@ function sweep.new(given)
   end
   given = schema.check(given, argument_fields, "ett.sweep", "argument")
   local cluster, objective, over = given.cluster, given.objective, given.over
-  cluster = cluster_module.get(cluster)
+  if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end
   local names = swept_names(over)
   if not objectives[objective] then
     error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,

@@ -76,13 +76,6 @@ local function one_provenance(line)
   return word
 end
 
---- Number of times that the backward pass recomputes an operation.
-local function recomputed(recompute, o)
-  if recompute == "selective" then return o.selective and 1 or 0 end
-  if o.never_again and recompute == "full" then return 0 end
-  return recompute == "full" and 1 or recompute == "half" and 0.5 or 0
-end
-
 --- Number of runs of a layer of kind k of a part in a step on a device, averaged over pipeline stages.
 local function layer_runs(result, p, part, k, kind)
   return result.part_runs and result.part_runs[part][k] / p.pp or p.micro_batches / p.pp * kind.count
@@ -94,7 +87,7 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
     local repeated, per_stage, count = kind.place == "middle", runs_of(k, kind)
     for index, uses in pairs(per_stage > 0 and kind.uses or {}) do
       local o = lowered.operations[index]
-      local again = repeated and recomputed(p.recompute, o) or 0
+      local again = repeated and lower.repeats(p.recompute, o, kind, index) or 0
       local runs = per_stage * uses
       local forward = o.forward and runs * o.forward.seconds or 0.0
       local backward = o.backward and runs * o.backward.seconds or 0.0
@@ -295,7 +288,7 @@ local function add_outlook(e, cluster, tokens, lowered, result)
         local per_stage = layer_runs(result, p, part, k, kind)
         for index, o in ipairs(lowered.parts[part].operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0)
-          visit(o, runs * (1 + (kind.place == "middle" and recomputed(p.recompute, o) or 0)), runs)
+          visit(o, runs * (1 + (kind.place == "middle" and lower.repeats(p.recompute, o, kind, index) or 0)), runs)
         end
       end
     end
@@ -375,7 +368,7 @@ function estimate.new(given)
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
     model = { name = model.name, parameters = architecture.parameters(model), hyper = model.hyper },
     plan = p, stack = lowered.stack.name,
-    left_open = plan_fields.left_open(given.plan, p, lowered.stack.name),
+    left_open = plan_fields.left_open(given.plan, p, lowered.stack),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,

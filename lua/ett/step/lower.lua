@@ -124,23 +124,35 @@ local function activation_bytes(op, item, s, dtype, stack)
   return op.activation_bytes(s, dtype, stack)
 end
 
---- Bytes of the outputs of attention and of every second product of a layer, in the order of their execution.
-local function half_bytes(items, c)
-  local bytes, products, width = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)]
-  for _, item in ipairs(items) do
+--- Whether a separate kernel adds up the gradients.
+local function accumulates(p, stack)
+  if p.accumulate_gradients == nil then return not stack.fused_accumulation end
+  return p.accumulate_gradients
+end
+
+--- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
+--- of execution, and of reduce-scatters (torchtitan, _apply_op_sac); it repeats the rest.
+---@return number bytes of the stored outputs of attention and products
+---@return number[] the share of each item that is repeated
+local function half_of(items, c)
+  local bytes, products, width, again = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)], {}
+  for k, item in ipairs(items) do
     local op, s = item.operator, item.shape
+    again[k] = item.name == "reduce_scatter" and 0 or 1
     if op and op.family == "attention" then
-      bytes = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4)
+      bytes, again[k] = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4), 0
     elseif op and op.family == "gemm" then
-      local parts, sum = op.parts and op.parts(c) or {}, 0
+      local parts, sum, stored = op.parts and op.parts(c) or {}, 0, 0
       for _, part in ipairs(parts) do sum = sum + part end
       for _, part in ipairs(sum == s.out_features and parts or { s.out_features }) do
         products = products + 1
-        if products % 2 == 1 then bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * part end
+        if products % 2 == 1 then stored = stored + part end
       end
+      bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * stored
+      again[k] = 1 - stored / s.out_features
     end
   end
-  return bytes
+  return bytes, again
 end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
@@ -203,7 +215,7 @@ local function add_operator(state, items, k, place)
     local parameters = parameters_of(op, s, p)
     local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
-    if stack and stack.cached_gradients and not p.accumulate_gradients and op.family == "gemm" and place == "middle"
+    if stack and stack.cached_gradients and not accumulates(p, stack) and op.family == "gemm" and place == "middle"
       and not item.frozen then
       state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
       gradient = 0
@@ -496,18 +508,24 @@ local function software_of(times)
   return times.lowered.plain
 end
 
--- The operations of one layer: `uses` maps an operation's index to its number of runs; `order` lists { index, times }.
+-- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
+-- recompute=half repeats (nil: half of all); `order` lists { index, times }.
 local function run_of(state, items, place)
-  local uses, order = {}, {}
+  local uses, order, half_uses, half_bytes, again = {}, {}, nil, 0.0, nil
+  if state.software.half_products and place == "middle" then
+    half_bytes, again = half_of(items, state.configuration)
+    half_uses = {}
+  end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, items, k, place)
       or add_collective(state, item, beside(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
+    if half_uses then half_uses[index] = (half_uses[index] or 0) + again[k] * item.times end
     order[k] = { index, item.times }
   end
-  if state.plan.accumulate_gradients then add_accumulation(state, uses) end
+  if accumulates(state.plan, state.software) then add_accumulation(state, uses) end
   add_host_wait(state, uses)
-  return { uses = uses, order = order }
+  return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes }
 end
 
 -- The lowered model for devices of one kind, and its description for C.
@@ -535,8 +553,7 @@ local function describe(model, p, times, placed)
     end
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or shared,
-      half_bytes = state.software.half_products and not layer.frozen
-        and shared + half_bytes(items_of_layers[i], c) or 0,
+      half_bytes = run.half_uses and not layer.frozen and shared + run.half_bytes or 0, half_uses = run.half_uses,
       boundary = layer.sends and layer.sends(c) / c.seq or 1,
       uses = run.uses, order = run.order }
   end
@@ -560,6 +577,17 @@ local function describe(model, p, times, placed)
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,
     gather = state.operations[gather] }, description
+end
+
+--- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
+function lower.repeats(recompute, o, kind, index)
+  if recompute == "selective" then return o.selective and 1 or 0 end
+  if o.never_again and recompute == "full" then return 0 end
+  if recompute == "half" then
+    local runs = kind.half_uses and kind.half_uses[index]
+    return runs and runs / kind.uses[index] or 0.5
+  end
+  return recompute == "full" and 1 or 0
 end
 
 --- Lowers a model under a clean plan.

@@ -10,6 +10,7 @@
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
 -- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
 -- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
+local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
@@ -40,29 +41,22 @@ local function add(parts, operation, pass, times, share)
     times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
 end
 
---- Operations of one layer in order, { { operation, times } }, and operations appended by lowering.
+--- Operations of one layer in order, { { operation, times, index } }, and operations appended by lowering.
 local function items_of(kind, operations)
   local list, rest, seen = {}, {}, {}
   for _, item in ipairs(kind.order) do
-    list[#list + 1] = { operations[item[1]], item[2] }
+    list[#list + 1] = { operations[item[1]], item[2], item[1] }
     seen[item[1]] = true
   end
   for index in pairs(kind.uses) do if not seen[index] then rest[#rest + 1] = index end end
   table.sort(rest)
-  for i, index in ipairs(rest) do rest[i] = { operations[index], kind.uses[index] } end
+  for i, index in ipairs(rest) do rest[i] = { operations[index], kind.uses[index], index } end
   return list, rest
 end
 
-local recomputed = {
-  none = function() return 0 end,
-  selective = function(o) return o.selective and 1 or 0 end,
-  half = function() return 0.5 end,
-  full = function() return 1 end,
-}
-
 local function add_forward(parts, items, share)
   for _, item in ipairs(items) do
-    local s = share(item[1])
+    local s = share(item[1], item[3])
     if s > 0 then add(parts, item[1], "forward", item[2], s) end
   end
 end
@@ -114,7 +108,6 @@ end
 ---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
   local parts, operations = { seconds = 0.0 }, lowered.operations
-  local again = recomputed[e.plan.recompute]
   local first, last, step = 1, #layers, 1
   if kind ~= "F" then first, last, step = #layers, 1, -1 end
   for i = first, last, step do
@@ -126,7 +119,9 @@ local function parts_of(e, lowered, layers, kind)
       add_weights(parts, items)
       add_weights(parts, rest)
     else
-      if layers[i].place == "middle" then add_forward(parts, items, again) end
+      if layers[i].place == "middle" then
+        add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
+      end
       add_backward(parts, items, rest, kind == "B")
     end
   end

@@ -1,6 +1,7 @@
 /* ett.step - binding of runtime/step: step programs and their evaluation. The other files
  * of this folder bind demands, workspaces, plans, orders, and pipelines without a
  * step. */
+#include <math.h>
 #include <string.h>
 
 #include "bind/step/step.h"
@@ -121,6 +122,19 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
   lua_settop(L, top);
 }
 
+/* Replaces the halves of the runs by those of the table on the stack. */
+static void get_half_uses(lua_State *L, ett_program *program, size_t kind) {
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    lua_Integer operation = luaL_checkinteger(L, -2);
+    lua_Number runs = luaL_checknumber(L, -1);
+    luaL_argcheck(L,
+                  operation >= 1 && (size_t)operation <= program->operation_count &&
+                      runs >= 0 && isfinite(runs),
+                  1, "field 'half_uses' must map indexes of operations to runs");
+    program->half_uses[kind * program->operation_count + (size_t)operation - 1] = runs;
+  }
+}
+
 static void get_kinds(lua_State *L, ett_program *program, int list) {
   for (size_t k = 0; k < program->kind_count; k++) {
     lua_rawgeti(L, list, (lua_Integer)k + 1);
@@ -135,8 +149,12 @@ static void get_kinds(lua_State *L, ett_program *program, int list) {
                     operation >= 1 && (size_t)operation <= program->operation_count &&
                         uses >= 0 && uses <= INT32_MAX,
                     1, "field 'uses' must map indexes of operations to counts");
-      program->uses[k * program->operation_count + (size_t)operation - 1] = (int32_t)uses;
+      size_t place = k * program->operation_count + (size_t)operation - 1;
+      program->uses[place] = (int32_t)uses;
+      program->half_uses[place] = (double)uses / 2;
     }
+    if (lua_getfield(L, at, "half_uses") == LUA_TTABLE)
+      get_half_uses(L, program, k);
     lua_settop(L, at - 1);
   }
 }

@@ -247,9 +247,10 @@ local function plan_flags(p, h, add, leave_out)
   add("moe-enable-deepep", p.deduplicate_tokens)
   add("moe-expert-capacity-factor", p.capacity_factor)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
-  add("no-gradient-accumulation-fusion", p.accumulate_gradients)
   if not p.clip_gradients then add("clip-grad", "0.0") end
-  local stack = stacks.get(p.stack)
+  local stack, accumulates = stacks.get(p.stack), p.accumulate_gradients
+  if accumulates == nil then accumulates = not stack.fused_accumulation end
+  add("no-gradient-accumulation-fusion", accumulates)
   add("fp8-param-gather", stack.quantised_weights == "only" and p.dtype:find "fp8")
   local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
