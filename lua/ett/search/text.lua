@@ -108,6 +108,10 @@ local function add_best(lines, s)
   lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
+  if not e.plan.stack then
+    lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Most software is slower; name "
+      .. "one with stack=NAME"
+  end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes
   if free < memory_error then
     lines[#lines + 1] = ("  %.0f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "
