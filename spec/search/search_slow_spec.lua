@@ -453,6 +453,8 @@ describe("an impossible search", function()
     assert.matches("the least is .* days: seq=1024 .*, on 8 x dgx_[ah]100$", places.nothing)
     local where = small { where = "tp > 100" }
     says(where.nothing, "no layout: --where 'tp > 100' refuses all")
+    says(small { plan = { seq = 1024, global_batch = 64, rank_slowdown = { true, 1, 1, 1, 1, 1, 1, 1 } } }.nothing,
+      "rank_slowdown: number 1 must be above 0 and at most 1000, got true")
     says(where.nothing, "; the fastest plan without it: seq=1024 ")
     local below = small { where = "zero > 7" }
     says(below.nothing, "no layout: --where 'zero > 7' refuses all valid ones; the fastest plan without it: seq=1024 ")

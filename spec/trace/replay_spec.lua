@@ -123,7 +123,8 @@ describe("a replay", function()
   it("refuses missing and unreadable files", function()
     local before = model({ compute = 10 }):recordings()
     for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",
-      ["nothing_like_it*2"] = "changes nothing", ["dp=8->64"] = "needs a cluster" } do
+      ["nothing_like_it*2"] = "changes nothing", ["dp=8->64"] = "needs a cluster",
+      ["dp=8->46116860184273879048601842738790427387904"] = "must be 1 to 16777216" } do
       local ok, why = pcall(replayed, before, { text })
       assert.is_false(ok, text)
       assert.matches(words, tostring(why), text)

@@ -63,7 +63,9 @@ end
 local function least_varied(p)
   if p.jitter == 0 and p.slow_share == 0 and not p.rank_slowdown then return nil end
   local least = 1.0
-  for _, factor in ipairs(p.rank_slowdown or {}) do least = math.min(least, factor) end
+  for _, factor in ipairs(p.rank_slowdown or {}) do
+    if type(factor) == "number" then least = math.min(least, factor) end -- a rule of the plan refuses other values
+  end
   return (1 - 1e-6) * least
 end
 

@@ -233,8 +233,14 @@ local function case_at(lane, row)
   return cases[row.ts] and cases[row.ts][row.stop]
 end
 
+local most_ranks = 1 << 24
+
 --- Another degree of a dimension: scales the transfers of its collectives by options.ratio(each, from, to).
 local function resize(g, dimension, from, to, options)
+  from, to = math.tointeger(from), math.tointeger(to)
+  if not (from and to and from > 0 and to > 0 and from <= most_ranks and to <= most_ranks) then
+    error_module.raise("usage", "what-if: the ranks of '%s' must be 1 to %d", dimension, most_ranks)
+  end
   if not options.ratio then error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster", dimension, from, to) end
   return scale_rows(g, function(row, lane)
     local each = row.collective
