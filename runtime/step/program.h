@@ -17,7 +17,7 @@ typedef enum ett_recompute {
   ETT_RECOMPUTE_NONE,
   ETT_RECOMPUTE_SELECTIVE, /* operations marked `selective`: the core of attention */
   ETT_RECOMPUTE_FULL,      /* the forward pass of every repeated layer */
-  ETT_RECOMPUTE_HALF,      /* every second layer or product */
+  ETT_RECOMPUTE_HALF,      /* every second layer, or the runs of half_uses */
   ETT_RECOMPUTES
 } ett_recompute;
 

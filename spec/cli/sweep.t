@@ -41,11 +41,11 @@ ett: sweep: no plan is valid on 3 devices
 ?1
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=8..1 tp=1,2
-ett: sweep: pp=8..1 must ascend from at least 1
+ett: sweep: pp=8..1 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ?2
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=0..4
-ett: sweep: pp=0..4 must ascend from at least 1
+ett: sweep: pp=0..4 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ?2
 
 # A range may have steps; numbers beyond integers, and lists that do not end, are refused.
@@ -54,10 +54,10 @@ $ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 mic
 4
 
 $ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done
-ett: sweep: pp=1..99999999999999999999 must ascend from at least 1
-ett: sweep: pp=4..8..0 must ascend from at least 1
+ett: sweep: pp=1..99999999999999999999 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
+ett: sweep: pp=4..8..0 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: plan: field 'pp' must be a positive integer, got '4..8..x'
-ett: sweep: pp=4..8..1.5 must ascend from at least 1
+ett: sweep: pp=4..8..1.5 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=1..1000000..1 has more than 10000 values
 ?2
 

@@ -142,6 +142,8 @@ describe("the metric files", function()
     end
     local own = {}
     own.own = own
+    assert.equal(": 'compute' must return tables with names or integers as keys, got 0.5",
+      (fault { a = { [0.5] = 3 } }))
     assert.equal(": 'compute' must return at most 32 levels of tables, field 'own' has more", (fault(own)))
     assert.same({ a = 1 }, metrics.compute({ name = "mine", compute = function() return { a = 1 } end }, {}))
   end)

@@ -139,12 +139,17 @@ describe("plain lists", function()
     local keys_and_values = 2 * 2.0 * 4096 * 4096
     local fused = { "linear_qkv", "flash_attention", "linear_proj" }
     local unfused = { "linear_qkv", "bmm_qk", "softmax", "bmm_pv", "linear_proj" }
-    local own = architecture.new(function(h)
-      return { layers = { { name = "block", count = h.layers, ops = fused } } }
-    end, hyper)
+    local function block(ops)
+      return architecture.new(function(h)
+        return { layers = { { name = "block", count = h.layers, ops = ops } } }
+      end, hyper)
+    end
+    local own = block(fused)
     for _, model in ipairs { own, model_module.list(fused, hyper), model_module.list(unfused, hyper) } do
       assert.equal(2 * keys_and_values, bytes_of(model, plan, "cp", "forward"))
     end
+    local twice = { "linear_qkv", "flash_attention", { op = "flash_attention", times = 2 } }
+    assert.equal(2 * 3 * keys_and_values, bytes_of(block(twice), plan, "cp", "forward"))
     assert.equal(0, bytes_of(model_module.list({ "linear_up", "gelu", "linear_down" }, hyper), plan, "cp", "forward"))
   end)
   it("name an unknown operator with its place and the nearest", function()
@@ -305,6 +310,8 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
       ["hiden = 8"] = "unknown field 'hiden'; did you mean 'hidden'?",
       ["ffn = 2.5"] = "field 'ffn' must be a positive integer, got 2.5",
       ["ffn = 'wide'"] = "field 'ffn' must be a positive integer, got 'wide'",
+      ["tp = 'x'"] = "field 'tp' must be a positive integer, got 'x'",
+      ["seq = 64 / 3"] = "field 'seq' must be a positive integer, got 21.333333333333",
       ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?",
     } do
       assert.equal("mine.lua:2: layer 1 (block): entry 1: 'with': " .. wanted,

@@ -180,6 +180,10 @@ describe("recompute = half", function()
     -- The layer's input, attention's output and statistics; queries, values, gate and the last product of seven.
     assert.equal(2 * (1024 + 1024 + 2 * 16 + 1024 + 256 + 2816 + 1024), values("torchtitan", "half"))
     assert.equal((values("fsdp_eager", "none") + values("fsdp_eager", "full")) / 2, values("fsdp_eager", "half"))
+    -- Split over two ranks, all but the last product are shards, and two reduce-scatters are stored.
+    local split = layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan", tp = 2,
+      sequence_parallel = true }, "llama") / 1024
+    assert.equal((1024 + 1024 + 2 * 16 + 1024 + 256 + 2816) + 2 * 1024 + 2 * 1024, split)
   end)
 end)
 

@@ -33,7 +33,8 @@ Mechanisms, priors and answers to open fields were chosen after errors of all ro
 memory of the software and were not checked against its code. The errors above are therefore optimistic:
 
 - MaxText rows without a stated policy recompute in full: its default `remat_policy`.
-- PyTorch's selective checkpointing of torchtitan and fms-fsdp counts as half of a full recomputation.
+- Selective checkpointing of fms-fsdp, and of torchtitan by layer, repeats every second layer; that of torchtitan by
+  operator what its code does not store.
 - ZB-1p and ZB-2p rows are estimated under zb_1p and zb_2p, ordered by the estimated times of units. All rows of that
   paper have what its software's first script and Megatron-LM's defaults say: fp16, fused softmax, dropout, tied
   embeddings. The rows' vocabulary of 51,200 contradicts the parameters that they state, too. These leave 25,500 to

@@ -56,7 +56,8 @@ local function range(command, name, text, low, rest)
   low, high, step = options.number(low), options.number(high or rest), options.number(step or "1")
   if math.type(step) ~= "integer" or math.type(high) ~= "integer" or high > 1 << 53
     or low < 1 or low > high or step < 1 then
-    error_module.raise("usage", "%s: %s=%s must ascend from at least 1", command, name, text)
+    error_module.raise("usage",
+      "%s: %s=%s must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH", command, name, text)
   end
   local list = {}
   while low <= high do

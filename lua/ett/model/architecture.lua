@@ -23,12 +23,15 @@ local entry_fields = { op = "string", times = "count?", selective = "boolean?", 
   module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 
+local plan_counts = {} -- fields of the plan that `with` may change
+for _, name in ipairs { "seq", "micro_batch", "tp", "cp", "ep", "etp", "pp", "dp" } do plan_counts[name] = "count" end
+
 -- Raises if a field of `with` has a wrong value, or is almost spelt like a known one. False takes a field away. Other
 -- fields may belong to a user's operator.
 local function check_with(with, rules, where)
   for key, value in pairs(with) do
-    local rule = rules[key] or hyper_parameters.entry_fields[key]
-    if rule and value ~= false then
+    local rule = rules[key] or hyper_parameters.entry_fields[key] or plan_counts[key]
+    if rule and (value ~= false or plan_counts[key]) then
       schema.check_value(value, rule, ("%s: field '%s'"):format(where, key))
     elseif not rule and #tostring(key) > 3 then
       local known = schema.keys(rules)
@@ -108,16 +111,16 @@ local function with_moves(entries)
 end
 
 --- The entries of a layer, with the exchange of keys and values over context-parallel ranks (`attends` of an operator
---- file) if the layer lists none: before its first operator that attends to all tokens.
+--- file) if the layer lists none: before each operator that attends to all tokens.
 local function with_exchange(entries)
-  local first
-  for i, entry in ipairs(entries) do
+  local list = {}
+  for _, entry in ipairs(entries) do
     if entry.collective == "context_exchange" then return entries end
-    first = first or entry.op and operator.get(entry.op).attends and i
+    if entry.op and operator.get(entry.op).attends then
+      list[#list + 1] = { collective = "context_exchange", with = entry.with, times = entry.times }
+    end
+    list[#list + 1] = entry
   end
-  if not first then return entries end
-  local list = table.move(entries, 1, #entries, 1, {})
-  table.insert(list, first, { collective = "context_exchange", with = list[first].with })
   return list
 end
 

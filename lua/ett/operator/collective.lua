@@ -157,16 +157,20 @@ function collective.check_entry(entry)
   schema.check(entry, explicit)
 end
 
+-- The operations of an entry that states its group and its elements.
+local function stated(entry, c)
+  local elements = schema.returning(entry.elements, "nonnegative",
+    ("collective '%s': elements"):format(entry.collective))(c)
+  return one(names.kind(entry.collective), entry.group, c[entry.group] or 1, width(c.dtype) * (elements + 0.0),
+    entry.pass or "forward", entry.overlapped)
+end
+
 --- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, stride }.
 --- stride: the distance between the ranks of the group, for groups whose name does not define it.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]
-  if pattern then return pattern(c) end
-  local elements = schema.returning(entry.elements, "nonnegative",
-    ("collective '%s': elements"):format(entry.collective))(c)
-  local list = one(names.kind(entry.collective), entry.group, c[entry.group] or 1, width(c.dtype) * (elements + 0.0),
-    entry.pass or "forward", entry.overlapped)
-  if list[1] then list[1].times = entry.times or 1 end
+  local list = pattern and pattern(c) or stated(entry, c)
+  for _, item in ipairs(list) do item.times = item.times * (entry.times or 1) end
   return list
 end
 

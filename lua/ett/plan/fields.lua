@@ -122,7 +122,8 @@ local fields = {
       help = "interleaved: micro-batches in a row through one chunk (default pp, or the next valid number)" },
     { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
       c = true,
-      help = "operators that the backward pass repeats: none, selective (attention's core), half (of full), full" },
+      help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
+        .. "full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true,
       needs = { "dp * cp above 1", replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
@@ -231,11 +232,17 @@ end
 -- Conditions under which communication fields have an effect.
 local matters = { schedule = staged, overlap_all_to_all = function(p) return p.ep > 1 end }
 
+--- Whether a separate kernel adds up the gradients: as the plan says, else as the stack does.
+function fields.accumulates(p, stack)
+  if p.accumulate_gradients == nil then return not stack.fused_accumulation end
+  return p.accumulate_gradients
+end
+
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan
 ---@param stack table the stack in use
 function fields.left_open(given, p, stack)
-  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = not stack.fused_accumulation }
+  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = fields.accumulates(p, stack) }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]
     if field.software and given[name] == nil and not (test and not test(p, {})) then

@@ -431,15 +431,20 @@ end
 ---@param dtype string
 ---@param named boolean whether the user named a stack that was compared with measured steps
 function Profile:step_spread(shares, dtype, named)
-  if not self.device_times then
-    return not self.own and self.other and self.other:step_spread(shares, dtype, named) or 0.0
-  end
+  if self:tables_used() ~= "all" then return 0.0 end
   local widths = in_step.step_spread
   local square = (widths[self.cluster.device.generation] or widths.other) ^ 2
   for _, kind in ipairs(schema.keys(shares)) do square = square + (widths[kind] * shares[kind]) ^ 2 end
   if dtype == "nvfp4" then square = square + widths.nvfp4 ^ 2 end
   if not named then square = square + widths.unnamed ^ 2 end
   return math.sqrt(square)
+end
+
+--- Which operator times come from kernel tables, of this cluster or of the one that it is based on: "all", "some", nil.
+function Profile:tables_used()
+  local of_other = self.other and self.other:tables_used()
+  if self.device_times or not self.own and of_other == "all" then return "all" end
+  return (self.tables or of_other) and "some" or nil
 end
 
 --- The same profile with the kernels of another stack.

@@ -131,15 +131,15 @@ end
 ---  or gives a reason why it cannot start
 ---@return string? more exit code and the path of its output, as text
 function submit.wait(number, note)
-  local pause, last, hindered, noted = first_pause, sample.now() + controller_seconds, nil, nil
+  local pause, last, hindered, noted = first_pause, sample.now() + controller_seconds, nil, {}
   while not sample.interrupted() do
     local text = output_of(("scontrol -o show job %d"):format(number))
     local state = text:match("JobState=(%u[%u_]*)")
     if state then
       last = sample.now() + controller_seconds
       local reason = reason_of(text)
-      if reason and reason ~= noted then note(reason) end
-      noted = reason or noted
+      if reason and not noted[reason] then note(reason) end
+      if reason then noted[reason] = true end
       hindered = reason and lasts(reason) and (hindered or sample.now()) or nil
       if hindered and sample.now() - hindered >= lasting_seconds then
         error_module.raise("io", "job %d does not start: Slurm's reason is %s; `scancel %d` removes it", number, reason,

@@ -148,7 +148,7 @@ local function of_memory(self)
   local plan, row, setting = best_of(self, changed(own, { objectives = { "memory_bytes" }, budget = false, days = false,
     kwh = false, headroom = -1e6 }), self.space)
   if not plan and own.where then return of_where(self) end
-  if not plan then return of_rules(self, self.refusal) end
+  if not plan then return of_rules(self, self.refusal or "the plans are refused") end
   local limit = setting.cluster.device.memory_bytes * (1 - own.headroom)
   return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,

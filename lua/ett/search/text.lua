@@ -109,12 +109,12 @@ local function add_best(lines, s)
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
   if not e.plan.stack then
-    lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Most software is slower; name "
-      .. "one with stack=NAME"
+    lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Most software is slower; "
+      .. "name one with stack=NAME"
   end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes
   if free < memory_error then
-    lines[#lines + 1] = ("  %.0f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "
+    lines[#lines + 1] = ("  %.1f %% of the memory is free, less than the error of the estimate: `--headroom %.2f` "
       .. "leaves more"):format(100 * free, memory_error)
   end
   lines[#lines + 1] = ""

@@ -257,9 +257,10 @@ local function notes_of(model, p, times, operators)
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
   local profile, device = times.profile, times.cluster.device
   local own = profile and profile.own
-  if p.stack and profile and not profile.device_times then
+  local used = profile and profile.tables_used and profile:tables_used()
+  if p.stack and profile and used ~= "all" then
     notes[#notes + 1] = ("operator times are those of samples%s: the stack '%s' changes only memory, launches and "
-      .. "overlaps"):format(profile.tables and ", where there are any" or "", p.stack)
+      .. "overlaps"):format(used and ", where there are any" or "", p.stack)
   end
   if device.assumed and profile and profile.device_times then
     for _, line in ipairs(operators) do

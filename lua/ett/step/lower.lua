@@ -124,23 +124,19 @@ local function activation_bytes(op, item, s, dtype, stack)
   return op.activation_bytes(s, dtype, stack)
 end
 
---- Whether a separate kernel adds up the gradients.
-local function accumulates(p, stack)
-  if p.accumulate_gradients == nil then return not stack.fused_accumulation end
-  return p.accumulate_gradients
-end
-
 --- PyTorch's selective checkpointing by operator stores the outputs of attention, of every second product in the order
 --- of execution, and of reduce-scatters (torchtitan, _apply_op_sac); it repeats the rest.
----@return number bytes of the stored outputs of attention and products
+---@return number bytes of the stored outputs
 ---@return number[] the share of each item that is repeated
-local function half_of(items, c)
-  local bytes, products, width, again = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)], {}
+local function checkpointed(items, c)
+  local bytes, products, width, repeated = 0.0, 0, schema.dtype_bytes[schema.wide(c.dtype)], {}
   for k, item in ipairs(items) do
     local op, s = item.operator, item.shape
-    again[k] = item.name == "reduce_scatter" and 0 or 1
-    if op and op.family == "attention" then
-      bytes, again[k] = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4), 0
+    repeated[k] = 1
+    if item.name == "reduce_scatter" and item.pass ~= "backward" then
+      bytes, repeated[k] = bytes + item.times * item.bytes / item.degree, 0
+    elseif op and op.family == "attention" then
+      bytes, repeated[k] = bytes + (s.batch + 0.0) * s.heads * s.seq_q * (width * (s.value_dim or s.head_dim) + 4), 0
     elseif op and op.family == "gemm" then
       local parts, sum, stored = op.parts and op.parts(c) or {}, 0, 0
       for _, part in ipairs(parts) do sum = sum + part end
@@ -149,10 +145,10 @@ local function half_of(items, c)
         if products % 2 == 1 then stored = stored + part end
       end
       bytes = bytes + width * (s.batch or 1) * (s.tokens + 0.0) * stored
-      again[k] = 1 - stored / s.out_features
+      repeated[k] = 1 - stored / s.out_features
     end
   end
-  return bytes, again
+  return bytes, repeated
 end
 
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
@@ -215,8 +211,8 @@ local function add_operator(state, items, k, place)
     local parameters = parameters_of(op, s, p)
     local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
-    if stack and stack.cached_gradients and not accumulates(p, stack) and op.family == "gemm" and place == "middle"
-      and not item.frozen then
+    if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
+      and place == "middle" and not item.frozen then
       state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
       gradient = 0
     end
@@ -511,19 +507,19 @@ end
 -- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
 -- recompute=half repeats (nil: half of all); `order` lists { index, times }.
 local function run_of(state, items, place)
-  local uses, order, half_uses, half_bytes, again = {}, {}, nil, 0.0, nil
+  local uses, order, half_uses, half_bytes, repeated = {}, {}, nil, 0.0, nil
   if state.software.half_products and place == "middle" then
-    half_bytes, again = half_of(items, state.configuration)
+    half_bytes, repeated = checkpointed(items, state.configuration)
     half_uses = {}
   end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, items, k, place)
       or add_collective(state, item, beside(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
-    if half_uses then half_uses[index] = (half_uses[index] or 0) + again[k] * item.times end
+    if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
   end
-  if accumulates(state.plan, state.software) then add_accumulation(state, uses) end
+  if fields.accumulates(state.plan, state.software) then add_accumulation(state, uses) end
   add_host_wait(state, uses)
   return { uses = uses, order = order, half_uses = half_uses, half_bytes = half_bytes }
 end

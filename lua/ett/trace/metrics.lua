@@ -73,7 +73,13 @@ local most_levels = 32 -- of tables in tables; a table that holds itself has mor
 local function plain(value, metric, key, level)
   local type_of = type(value)
   if type_of == "table" and level < most_levels then
-    for k, v in pairs(value) do plain(v, metric, k, level + 1) end
+    for k, v in pairs(value) do
+      if type(k) ~= "string" and math.type(k) ~= "integer" then
+        error_module.raise("model", "%s: 'compute' must return tables with names or integers as keys, got %s",
+          schema.place(metric.compute), schema.describe(k))
+      end
+      plain(v, metric, k, level + 1)
+    end
   elseif type_of == "number" and value - value ~= 0 then
     error_module.raise("model", "%s: 'compute' must return finite numbers, or null for an unknown one, got %s in "
       .. "field '%s'", schema.place(metric.compute), schema.describe(value), tostring(key))

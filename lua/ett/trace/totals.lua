@@ -32,6 +32,7 @@ end
 --- (default "mean"); lacking: what is missing in the trace if no device has a value.
 function totals.metric(m)
   local lacking, fold, value = m.lacking, m.fold or "mean", m.value
+  schema.argument(value, "function", "totals.metric", "value")
   local where = schema.place(value)
   local function checked(each)
     if each == nil or each == stats.null or type(each) == "number" and each - each == 0 then return each end

@@ -67,6 +67,7 @@ static void push_row(lua_State *L, const ett_search_axes *a, const ett_search_ro
 
 /* Adds the counts to fields of the table at index. */
 static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
+  int top = lua_gettop(L);
   const struct {
     const char *name;
     int64_t value;
@@ -79,10 +80,11 @@ static void add_counts(lua_State *L, int index, const ett_search_counts *c) {
     lua_setfield(L, index, fields[i].name);
     lua_pop(L, 1);
   }
-  if (c->refusal[0]) {
+  if (c->refusal[0] && lua_getfield(L, index, "refusal") == LUA_TNIL) {
     lua_pushstring(L, c->refusal);
     lua_setfield(L, index, "refusal");
   }
+  lua_settop(L, top);
 }
 
 /* The arguments of survey, expand and evaluate. */

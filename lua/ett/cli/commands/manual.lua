@@ -13,10 +13,11 @@ return {
       io.write(options.overview(commands.all(), host.version))
       return
     end
-    local command = #words == 1 and commands.load(words[1])
+    if #words > 1 then error_module.raise("usage", "manual: give at most one command, got %d", #words) end
+    local command = commands.load(words[1])
     if not command then
-      error_module.raise("usage", "manual: give at most one command%s", words[1] and
-        error_module.suggestion(words[1], commands.names()) or "")
+      error_module.raise("usage", "manual: unknown command '%s'%s", words[1],
+        error_module.suggestion(words[1], commands.names()))
     end
     local description = command.description
     if type(description) == "function" then description = description {} end

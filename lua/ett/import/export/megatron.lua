@@ -1,6 +1,7 @@
 --- Exports a model and a plan as Megatron-LM launch flags, one per line; ett.import.megatron reads them back.
 local devices = require("ett.plan").devices
 local even_split = require("ett.step").split
+local plan_fields = require "ett.plan.fields"
 local stacks = require "ett.operator.stack"
 
 --- Returns a function that appends "--name value", or "--name" for true; it ignores nil and false.
@@ -248,9 +249,8 @@ local function plan_flags(p, h, add, leave_out)
   add("moe-expert-capacity-factor", p.capacity_factor)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   if not p.clip_gradients then add("clip-grad", "0.0") end
-  local stack, accumulates = stacks.get(p.stack), p.accumulate_gradients
-  if accumulates == nil then accumulates = not stack.fused_accumulation end
-  add("no-gradient-accumulation-fusion", accumulates)
+  local stack = stacks.get(p.stack)
+  add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))
   add("fp8-param-gather", stack.quantised_weights == "only" and p.dtype:find "fp8")
   local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")

@@ -2,7 +2,6 @@
 local error_module = require "ett.base.error"
 local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
-local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 
 local function set_precision(p, args)
@@ -202,9 +201,13 @@ local function stack_of(args, p, sharded)
   local loss, graphs = cross_entropy(args), has_graphs(args)
   local stack = stacks.get(name)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
-  if stack.quantised_weights == "beside" and args:has "fp8-param-gather" and schema.dtype_bytes[p.dtype] < 2 then
-    name = name .. ":quantised_weights=only"
-    args:note "--fp8-param-gather changes the memory of weights; the estimate gathers them in 16 bits"
+  if args:has "fp8-param-gather" then
+    if stack.quantised_weights == "beside" and (p.dtype or ""):find "fp8" then
+      name = name .. ":quantised_weights=only"
+      args:note "--fp8-param-gather changes the memory of weights; the estimate gathers them in 16 bits"
+    else
+      args:note "--fp8-param-gather is not modelled"
+    end
   end
   return graphs and name .. ":graphs" or name
 end
