@@ -310,6 +310,7 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
       ["hiden = 8"] = "unknown field 'hiden'; did you mean 'hidden'?",
       ["ffn = 2.5"] = "field 'ffn' must be a positive integer, got 2.5",
       ["ffn = 'wide'"] = "field 'ffn' must be a positive integer, got 'wide'",
+      ["heads = false"] = "field 'heads' must be a positive integer, got false",
       ["tp = 'x'"] = "field 'tp' must be a positive integer, got 'x'",
       ["seq = 64 / 3"] = "field 'seq' must be a positive integer, got 21.333333333333",
       ["unquantized = true"] = "unknown field 'unquantized'; did you mean 'unquantised'?",

@@ -26,12 +26,17 @@ local entry_fields = { op = "string", times = "count?", selective = "boolean?", 
 local plan_counts = {} -- fields of the plan that `with` may change
 for _, name in ipairs { "seq", "micro_batch", "tp", "cp", "ep", "etp", "pp", "dp" } do plan_counts[name] = "count" end
 
--- Raises if a field of `with` has a wrong value, or is almost spelt like a known one. False takes a field away. Other
--- fields may belong to a user's operator.
+local function is_optional(rule)
+  if type(rule) == "string" then return rule:sub(-1) == "?" end
+  return rule.optional or rule.default ~= nil
+end
+
+-- Raises if a field of `with` has a wrong value, or is almost spelt like a known one. False takes an optional field
+-- away. Other fields may belong to a user's operator.
 local function check_with(with, rules, where)
   for key, value in pairs(with) do
     local rule = rules[key] or hyper_parameters.entry_fields[key] or plan_counts[key]
-    if rule and (value ~= false or plan_counts[key]) then
+    if rule and not (value == false and is_optional(rule)) then
       schema.check_value(value, rule, ("%s: field '%s'"):format(where, key))
     elseif not rule and #tostring(key) > 3 then
       local known = schema.keys(rules)

@@ -127,11 +127,17 @@ local stage_memory = { { "weights", field "weight_bytes" }, { "gradients", field
   { "software", sum("cached_bytes", "workspace_bytes", "communicator_bytes", "context_bytes") },
   { "total", field "memory_bytes" } }
 
+-- A positive number with `count` digits (default 3), without an exponent and without zeros at its end.
+local function digits(value, count)
+  local decimals = value > 0 and (count or 3) - 1 - math.floor(math.log(value, 10)) or 0
+  local text = ("%%.%df"):format(math.max(0, math.min(20, decimals))):format(value)
+  return decimals > 0 and text:gsub("0+$", ""):gsub("%.$", "") or text
+end
+
 -- Seconds or hours with three digits.
 local function about(seconds)
-  local value, unit = seconds, "s"
-  if seconds >= 7200 then value, unit = seconds / 3600, "h" end
-  return ((value >= 100 and "%.0f %s" or "%.3g %s"):format(value, unit))
+  if seconds >= 7200 then return digits(seconds / 3600) .. " h" end
+  return digits(seconds) .. " s"
 end
 
 -- The unit of a large number and its suffix: 1e12 and " T".
@@ -142,17 +148,14 @@ local function in_unit(value)
   return 1, ""
 end
 
--- Three digits, without an exponent.
-local function digits(value) return ((value >= 100 and "%.0f" or "%.3g"):format(value)) end
-
 local function outlook_rows(rows, e)
   if e.varied_p50_seconds then
     rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
       time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }
   end
   if e.kwh_per_step then
-    rows[#rows + 1] = { "energy", ("%.4g kWh a step, %.3g kg CO2 (%.0f W a device, %.0f W of its node, PUE %.2f)")
-      :format(e.kwh_per_step, e.co2_kg_per_step, e.device_watts, e.overhead_watts, e.pue) }
+    rows[#rows + 1] = { "energy", ("%s kWh a step, %s kg CO2 (%.0f W a device, %.0f W of its node, PUE %.2f)")
+      :format(digits(e.kwh_per_step, 4), digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts, e.pue) }
   end
   if e.goodput_percent then
     rows[#rows + 1] = { "goodput", ("%.2f %% (a failure every %s; checkpoints of %s every %s)"):format(
@@ -164,16 +167,16 @@ local function outlook_rows(rows, e)
     local low, high = e.low_seconds / e.step_seconds, e.high_seconds / e.step_seconds
     local function range(value, unit) return ("[%.2f, %.2f]"):format(low * value / unit, high * value / unit) end
     local unit, suffix = in_unit(e.run_tokens)
-    rows[#rows + 1] = { "run", ("%.4g%s tokens in %.2f days%s %s at %d %% (%d steps)"):format(e.run_tokens / unit,
-      suffix, e.run_seconds / 86400, unknown and " without failures" or "", range(e.run_seconds, 86400),
-      e.interval_percent, e.run_steps) }
+    rows[#rows + 1] = { "run", ("%s%s tokens in %.2f days%s %s at %d %% (%d step%s)"):format(
+      digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
+      range(e.run_seconds, 86400), e.interval_percent, e.run_steps, e.run_steps == 1 and "" or "s") }
     local parts = { e.price_source and "price " .. e.price_source }
     if e.run_price then
       unit, suffix = in_unit(e.run_price)
       parts[1] = ("USD %.2f%s %s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
     end
     if e.run_kwh then
-      parts[#parts + 1] = ("%.4g MWh, %s t CO2"):format(e.run_kwh / 1e3, digits(e.run_co2_kg / 1e3))
+      parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
     end
     if #parts > 0 then rows[#rows + 1] = { "", table.concat(parts, ", ") } end
   end
