@@ -430,7 +430,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                             s->frozen_expert / expert_data
                                       : weights) *
           p->weight_bytes +
-      (p->zero >= ETT_ZERO_PARAMETERS ? 0 : s->quantised_bytes);
+      s->quantised_bytes;
   m.gradient = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
@@ -520,7 +520,8 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->expert_parameters += sums->expert_parameters;
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
-      s->quantised_bytes += sums->quantised_bytes;
+      if (p->zero < ETT_ZERO_PARAMETERS)
+        s->quantised_bytes += sums->quantised_bytes;
       double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);
       s->forward_seconds += m * (sums->forward + gather);
