@@ -53,6 +53,7 @@ local most_values = 10000
 --- The integers of "1..64" (doubling) or "8..64..8" (steps of 8).
 local function range(command, name, text, low, rest)
   local high, step = rest:match "^(%d+)%.%.(%d+)$"
+  local doubles = not high
   low, high, step = options.number(low), options.number(high or rest), options.number(step or "1")
   if math.type(step) ~= "integer" or math.type(high) ~= "integer" or high > 1 << 53
     or low < 1 or low > high or step < 1 then
@@ -65,7 +66,7 @@ local function range(command, name, text, low, rest)
       error_module.raise("usage", "%s: %s=%s has more than %d values", command, name, text, most_values)
     end
     list[#list + 1] = low
-    low = rest:find("..", 1, true) and low + step or 2 * low
+    low = doubles and 2 * low or low + step
   end
   return list
 end

@@ -10,11 +10,7 @@ local stacks = require "ett.operator.stack"
 
 local rules = {}
 
-local divisors = remembered(function(n)
-  local list = {}
-  for d = 1, math.min(n, 4096) do if n % d == 0 then list[#list + 1] = d end end
-  return list
-end)
+local divisors = remembered(function(n) return require "ett.base.divisors"(n, 4096) end)
 
 --- "nearest are 2 and 4" from sorted candidates.
 local function nearest(value, candidates)

@@ -223,14 +223,10 @@ local function settle(space, own)
 end
 
 --- A function of a row, and of whether its interval is wanted (default true), that gives the row's estimate.
-local function estimates(rows, space, walk, own)
+local function estimates(rows, space, walk)
   local setting_of = {}
   for _, row in ipairs(rows) do setting_of[row] = space.settings[row.setting] end
-  return function(row, interval)
-    local setting = setting_of[row]
-    return explain.estimate(row, { model = own.model, setting = setting, times = walk:times_of(setting.cluster),
-      tokens = own.tokens, interval = interval })
-  end
+  return function(row, interval) return walk:estimate(row, setting_of[row], interval) end
 end
 
 --- Adds the energy of kept rows, where their devices state a power. Energy needs an estimate of each.
@@ -258,7 +254,7 @@ function search.new(given)
   local rows, walk, sum = settle(space, own)
   local function count(name) return sum[name] > 0 and sum[name] or nil end
   local result = { model = own.model.name, objectives = own.objectives, rows = rows, plans = sum.plans,
-    estimate_of = estimates(rows, space, walk, own),
+    estimate_of = estimates(rows, space, walk),
     cut = { rule = count "rule", where = count "where" }, first_rule = sum.rule > 0 and space:first_rule() or nil,
     effort = walk.counts, units = #space.units, fields = shown(space, own),
     interrupted = walk.interrupted or nil, clusters = {} }

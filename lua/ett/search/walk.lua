@@ -60,12 +60,15 @@ function walk.new(space, keeper, given)
     counts = {} }, Walk)
   for _, name in ipairs(walk.counted) do self.counts[name] = 0 end
   self.limits.exhaustive = given.exhaustive
-  self.estimate_of = function(row)
-    local setting = space.settings[row.setting]
-    return explain.estimate(row, { model = given.model, setting = setting, times = self:times_of(setting.cluster),
-      tokens = given.tokens })
-  end
+  self.estimate_of = function(row) return self:estimate(row, space.settings[row.setting]) end
   return self
+end
+
+--- The estimate of a row.
+---@param interval boolean? false: without its interval
+function Walk:estimate(row, setting, interval)
+  return explain.estimate(row, { model = self.model, setting = setting, times = self:times_of(setting.cluster),
+    tokens = self.given.tokens, interval = interval })
 end
 
 function Walk:__close() self:close() end
