@@ -22,7 +22,7 @@ describe("ett submit --wait", function()
 echo x >> calls
 case $(wc -l < calls) in
 1) echo "JobId=7 JobState=PENDING Reason=None" ;;
-2 | 3) echo "JobId=7 JobState=PENDING Reason=%s" ;;
+2 | 3 | 5) echo "JobId=7 JobState=PENDING Reason=%s" ;;
 4) echo "JobId=7 JobState=PENDING Reason=Resources" ;;
 *) echo "JobId=7 JobState=COMPLETED Reason=None ExitCode=0:0 StdOut=o" ;;
 esac
