@@ -23,8 +23,7 @@ local function steps(without_stack)
     return widened(step, low, high, share)
   end
   for _, row in ipairs(assert(published.rows())) do
-    if (row.grade == "A" or row.grade == "A-") and row.use == "step" and row.step_seconds and not row.duplicate_of
-      and left.rows[published.hash(row.id)] then
+    if published.is_fitted(row) then
       published.factors.apply(left.factors[published.source(row)])
       local e = estimate(row, without_stack)
       kernels.source, kernels.ratio = published.source(row), (row.step_median or row.step_seconds) / e.step_seconds
