@@ -189,8 +189,8 @@ memory of the software and were not checked against its code. The errors above a
 - The half-widths of a step's interval beyond the kernels' own were set on errors of left-out sources. Set on half of
   the sources, they cover 88 % of the other half's steps. Afterwards that of experts was lowered from 0.5 to 0.42.
 - Steps are slower than estimated more often than faster, so intervals reach further up than down. The two factors are
-  fitted with equal weight for every source: 88 % of the steps lie inside by that count (80 % before). The width of
-  plans that name no software is fitted on the same steps, estimated without naming it
+  fitted with equal weight for every source. By that count 88 % of the steps lie inside, 79 % with equal widths. The
+  width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
 - `ett bench literature` has 99 steps of sources that are not here, as a planner would describe them, with settings left
   open. 74 % lie inside their intervals; most of the others were slower than estimated (spec/bench/README.md).

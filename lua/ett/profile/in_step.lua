@@ -29,9 +29,9 @@ in_step.stream_share = 0.80
 --- Time of an attention kernel over the time of the newest fused kernel, forward and backward, by generation.
 --- FlashAttention 2 on H100 is not fitted: 298, 319, 333 and 335 TFLOP/s forward with a causal mask, and 291, 310, 318
 --- and 322 backward without one, at 2048 to 16384 tokens and head dimension 128 (Shah et al. 2024, arXiv 2407.08608,
---- figures 5 and 6). The factors are the means of cuDNN's law, before any factor, over these rates. FlashAttention 1:
---- Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel. That is assumed for
---- FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
+--- figures 5 and 6). A factor is the mean ratio of these times to those of cuDNN's law without its factor.
+--- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
+--- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.14, 1.14 } },
   flash2 = { hopper = { 1.9, 1.74 } },
@@ -39,8 +39,8 @@ in_step.attention = {
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
 }
 
---- Bytes of kernels beside attention to each block of keys after a context-parallel rank's own, forward and backward:
---- per value of the rank's queries, and per value of the block's keys and values. The busiest rank counts.
+--- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another
+--- rank: { per value of the rank's queries, per value of the block's keys and values }.
 --- te: Transformer Engine's ring (context_parallel.py) adds each partial output to the sum (6, in 16 bits) and copies
 --- half of the keys. Backward adds the gradients of queries (3 on half of them) and of keys (6), and copies half of the
 --- queries, outputs and their gradients. torch: PyTorch (_attention.py, 2024) casts each partial output to fp32 and
@@ -104,7 +104,7 @@ in_step.step_spread = { ampere = 0.095, hopper = 0.06, blackwell = 0.075, tpu = 
 
 --- The interval reaches `faster` times the half-width below a step and `slower` times above it: steps of another source
 --- are slower than estimated more often than faster. Fitted like `unnamed`. Every source counts once, since a user's
---- run is a new source. 88 % of the steps lie inside (80 % with equal widths). If chosen on half of the sources, they
+--- run is a new source. 88 % of the steps lie inside (79 % with equal widths). If chosen on half of the sources, they
 --- score better than equal widths on the other half in 26 of 30 draws.
 in_step.faster, in_step.slower = 0.8, 1.5
 
