@@ -15,6 +15,19 @@ local function message(fn, ...)
 end
 
 describe("the bundled devices", function()
+  local tables, none = require("kernel_tables").folder()
+  local measured = tables and it or function(name) it(name, function() pending(none) end) end
+
+  measured("answer the products that they were fitted to", function()
+    local model, calibrate = kernels.get "gemm", require "ett.profile.kernels.calibrate"
+    for _, name in ipairs { "a100_sxm", "h100_sxm" } do
+      local device = device_module.get(name)
+      local rows = kernels.preferred(model, kernels.read(model, tables, device), "bf16")
+      local err = calibrate.error(kernels.own(device, "gemm", "bf16"), rows)
+      assert.is_true(err < 0.02, ("%s: %g"):format(name, err))
+    end
+  end)
+
   it("have facts, a source and neighbours that exist", function()
     assert.is_true(#device_module.names() >= 25)
     for _, name in ipairs(device_module.names()) do

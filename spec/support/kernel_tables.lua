@@ -2,6 +2,7 @@
 local calibrate = require "ett.profile.kernels.calibrate"
 local devices = require "ett.profile.device"
 local kernels = require "ett.profile.kernels"
+local regressor = require "ett.profile.regressor"
 
 local kernel_tables = {}
 
@@ -38,7 +39,9 @@ function kernel_tables.errors(folder, name, dtype, keys, split, tested)
       if not tested or tested(row) then counted[#counted + 1] = row end
     end
     if #counted > 0 then
-      local err, inside = calibrate.error(kernels.fit(model, device, dtype, fitted), counted)
+      local kernel = kernels.fit(model, device, dtype, fitted)
+      kernel.trees = assert(regressor.from_text(kernel:text())) -- as coefficient files keep it
+      local err, inside = calibrate.error(kernel, counted)
       sum, count = sum + err, count + 1
       rows[count] = { measure = ("    %s, %d rows, %.0f %% inside the interval"):format(key, #counted, 100 * inside),
         value = ("%.2f %%"):format(100 * err) }

@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "a100_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 9.08e-06, 2048, 9.06e-06, 4096, 9.37e-06, 8192, 1.047e-05, 16384, 1.143e-05, 32768, 1.197e-05,
@@ -56,4 +56,4 @@ return {
     },
   },
 }
--- hash b52dc023c244d0dbf58d66807adb277c
+-- hash 4a83d7d7e88a087e2b6ddbd21ff3b702

@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "b200_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 8.41e-06, 2048, 8.7e-06, 4096, 8.74e-06, 8192, 8.95e-06, 16384, 9.71e-06, 32768, 9.8e-06, 65536,
@@ -55,4 +55,4 @@ return {
     },
   },
 }
--- hash 3a32bab9c18713cdf957df5ebcc778e9
+-- hash 6bb51bc5995e6e695c6d5dd6bafb64e9

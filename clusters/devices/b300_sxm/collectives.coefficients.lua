@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "b300_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 8.06e-06, 2048, 8.08e-06, 4096, 8.19e-06, 8192, 8.66e-06, 16384, 9.07e-06, 32768, 9.22e-06,
@@ -56,4 +56,4 @@ return {
     },
   },
 }
--- hash 9eeaa110ad4b67c22afa9f9c512a0c54
+-- hash 94cf7b408cecef9fe9846ca5d85c06f1

@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "attention_training", device = "gb300",
   source = "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", licence = "MIT",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   laws = {
     ["bf16 backward 128 128"] = { 1.6458, 670.48 },
     ["bf16 backward 192 128"] = { 1.7663, 817.05 },
@@ -17,4 +17,4 @@ return {
     ["fp8 forward 192 128"] = { 1.3883, 785.91 },
   },
 }
--- hash 736ae2bba1b1a2425a891fe79528e991
+-- hash ee5678d371fb6748ca34518bf1c332b6

@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "gb300",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 8.15e-06, 2048, 8.24e-06, 4096, 8.3e-06, 8192, 8.82e-06, 16384, 9.33e-06, 32768, 9.84e-06,
@@ -42,4 +42,4 @@ return {
     },
   },
 }
--- hash 158ae2239dac6e27d9374c78b893f969
+-- hash 9e353438de1f7c724cc294c9cadee90a

@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "h100_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 5.24e-06, 2048, 5.31e-06, 4096, 5.675e-06, 8192, 6.26e-06, 16384, 6.245e-06, 32768, 6.355e-06,
@@ -56,4 +56,4 @@ return {
     },
   },
 }
--- hash 35e1ed6b76155bfbe82344642a799b7b
+-- hash 5e9db80ba6e77ad154cbbef3e5618ad2

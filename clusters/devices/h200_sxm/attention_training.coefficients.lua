@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "attention_training", device = "h200_sxm",
   source = "NVIDIA/cudnn-frontend@3929da2, benchmark/sdpa_benchmark_training (NVIDIA)", licence = "MIT",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   laws = {
     ["bf16 backward 128 128"] = { 1.5832, 775.22 },
     ["bf16 backward 192 128"] = { 2.0845, 748.58 },
@@ -14,4 +14,4 @@ return {
     ["fp8 forward 128 128"] = { 1.8271, 908.36 },
   },
 }
--- hash ad937726839eba26c23c62e30c643403
+-- hash 220951e13ff0bae2ceb6a34917bd62ae

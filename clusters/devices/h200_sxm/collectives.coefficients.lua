@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "h200_sxm",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 5.08e-06, 2048, 5.24e-06, 4096, 5.385e-06, 8192, 6.18e-06, 16384, 6.11e-06, 32768, 6e-06, 65536,
@@ -55,4 +55,4 @@ return {
     },
   },
 }
--- hash d9ce88d9e407df7caedb9a63da098dab
+-- hash 3540b2f5d2dd19be97e1174b8d1117b1

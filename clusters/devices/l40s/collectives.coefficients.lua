@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "l40s",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 5.29e-06, 2048, 7.9e-06, 4096, 7.89e-06, 8192, 7.63e-06, 16384, 6.83e-06, 32768, 8.29e-06,
@@ -54,4 +54,4 @@ return {
     },
   },
 }
--- hash c93a029d6f46c167a338db3de512f58e
+-- hash 5d3d08c47b7afd6fc7e76284728f2317

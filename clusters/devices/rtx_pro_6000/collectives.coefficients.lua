@@ -2,7 +2,7 @@
 return {
   format = "ett kernel 2", kernel = "collectives", device = "rtx_pro_6000",
   source = "ai-dynamo/aiconfigurator@095f58a, collectives (NVIDIA)", licence = "Apache-2.0",
-  fitted = "2026-11-23",
+  fitted = "2026-11-28",
   curves = {
     all_gather = {
       [2] = { 1024, 5.94e-06, 2048, 6.08e-06, 4096, 6.2e-06, 8192, 6.2e-06, 16384, 6.2e-06, 32768, 6.32e-06, 65536,
@@ -55,4 +55,4 @@ return {
     },
   },
 }
--- hash e2ce8ee922164ed1eddbd68f18f0a2a1
+-- hash 455dbff0250f38be50f761bfdc3a1749

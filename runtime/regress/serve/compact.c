@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT 1
+#define FORMAT 2
 #define LEAF 255
 #define DEEPEST 64
 #define MOST_NODES 4000000
+#define MOST_FEATURES 126
 
 /* A growing buffer for writing; a bounded view for reading. */
 typedef struct {
@@ -70,7 +71,50 @@ static double get_double(bytes *b) {
 /* --- forests ---------------------------------------------------------------------------
  */
 
-static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float scale) {
+/* The distinct thresholds of a forest, ascending, feature by feature: those of feature f
+ * are value[from[f] .. from[f + 1]). A node names its threshold by the place in this
+ * list, in `width` bytes. */
+typedef struct {
+  float *value;
+  uint32_t from[MOST_FEATURES + 1];
+  int features, width;
+} thresholds;
+
+static int ascending(const void *a, const void *b) {
+  float x = *(const float *)a, y = *(const float *)b;
+  return (x > y) - (x < y);
+}
+
+/* Sorts value[0 .. n) and drops repetitions; returns how many are left. */
+static uint32_t distinct(float *value, uint32_t n) {
+  uint32_t kept = 0;
+  qsort(value, n, sizeof *value, ascending);
+  for (uint32_t i = 0; i < n; i++)
+    if (kept == 0 || value[i] > value[kept - 1])
+      value[kept++] = value[i];
+  return kept;
+}
+
+/* Adds the end of the next feature's thresholds. */
+static void close_feature(thresholds *t, uint32_t count) {
+  t->from[t->features + 1] = t->from[t->features] + count;
+  t->features++;
+  t->width = count > 65536 ? 4 : count > 256 && t->width < 2 ? 2 : t->width;
+}
+
+static void collect(const ett_forest *f, int features, thresholds *t) {
+  while (t->features < features) {
+    float *own = t->value + t->from[t->features];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->nodes; i++)
+      if (f->node[i].feature == t->features)
+        own[n++] = f->node[i].value;
+    close_feature(t, distinct(own, n));
+  }
+}
+
+static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float scale,
+                     const thresholds *t) {
   const ett_tree_node *n = &root[at];
   if (n->feature < 0) {
     long leaf = scale > 0 ? lround((double)n->value / (double)scale * 32767) : 0;
@@ -78,17 +122,27 @@ static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float sca
     put_number(b, (uint64_t)(leaf + 32768), 2);
     return;
   }
-  uint32_t bits;
-  memcpy(&bits, &n->value, 4);
-  /* Rounds up, so that a value equal to the threshold stays on the same side. */
-  bits = (bits + (bits & 0xff ? 0x100 : 0)) >> 8;
+  const float *own = t->value + t->from[n->feature];
+  size_t count = t->from[n->feature + 1] - t->from[n->feature];
+  const float *found = bsearch(&n->value, own, count, sizeof *own, ascending);
   put_number(b, (uint64_t)n->feature | (n->flags & 1 ? 128u : 0), 1);
-  put_number(b, bits, 3);
-  put_node(b, root, n->left, scale);
-  put_node(b, root, n->left + 1, scale);
+  put_number(b, (uint64_t)(found - own), t->width);
+  put_node(b, root, n->left, scale, t);
+  put_node(b, root, n->left + 1, scale, t);
 }
 
-static void put_forest(bytes *b, const ett_forest *f) {
+static void put_thresholds(bytes *b, const thresholds *t) {
+  for (int f = 0; f < t->features; f++) {
+    put_number(b, t->from[f + 1] - t->from[f], 4);
+    for (uint32_t i = t->from[f]; i < t->from[f + 1]; i++) {
+      uint32_t bits;
+      memcpy(&bits, &t->value[i], 4);
+      put_number(b, bits, 4);
+    }
+  }
+}
+
+static void put_forest(bytes *b, const ett_forest *f, int features) {
   float scale = 0;
   for (uint32_t i = 0; i < f->nodes; i++)
     if (f->node[i].feature < 0)
@@ -97,13 +151,56 @@ static void put_forest(bytes *b, const ett_forest *f) {
   put_number(b, f->nodes, 4);
   put_double(b, (double)f->base_score);
   put_double(b, (double)scale);
-  for (uint32_t t = 0; t < f->trees; t++)
-    put_node(b, f->node + f->roots[t], 0, scale);
+  if (f->nodes == 0)
+    return;
+  thresholds t = {.value = malloc(f->nodes * sizeof *t.value), .width = 1};
+  if (!t.value) {
+    b->bad = true;
+    return;
+  }
+  collect(f, features, &t);
+  put_thresholds(b, &t);
+  for (uint32_t i = 0; i < f->trees; i++)
+    put_node(b, f->node + f->roots[i], 0, scale, &t);
+  free(t.value);
+}
+
+static float get_float(bytes *b) {
+  uint32_t bits = (uint32_t)get_number(b, 4);
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+/* Reads the thresholds of a forest of `nodes` nodes into t->value, which has room for as
+ * many. */
+static void get_thresholds(bytes *b, int features, uint32_t nodes, thresholds *t) {
+  while (t->features < features && !b->bad) {
+    uint32_t at = t->from[t->features], count = (uint32_t)get_number(b, 4);
+    if (count > nodes - at) {
+      b->bad = true;
+      return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+      t->value[at + i] = get_float(b);
+    close_feature(t, count);
+  }
+}
+
+/* The threshold that the node of this kind byte names next. */
+static float get_threshold(bytes *b, int feature, const thresholds *t) {
+  uint64_t place = get_number(b, t->width);
+  if (b->bad || feature >= t->features ||
+      place >= t->from[feature + 1] - t->from[feature]) {
+    b->bad = true;
+    return 0;
+  }
+  return t->value[t->from[feature] + place];
 }
 
 /* Reads a tree in preorder into `out`, siblings side by side. A call fills node `at`. */
 static void get_node(bytes *b, ett_tree_node *out, uint32_t at, uint32_t *used,
-                     uint32_t room, double scale, int depth) {
+                     uint32_t room, double scale, const thresholds *t, int depth) {
   unsigned kind = (unsigned)get_number(b, 1);
   if (b->bad || depth > DEEPEST) {
     b->bad = true;
@@ -114,45 +211,54 @@ static void get_node(bytes *b, ett_tree_node *out, uint32_t at, uint32_t *used,
     out[at] = (ett_tree_node){(float)(leaf / 32767 * scale), -1, 0, 0};
     return;
   }
-  uint32_t bits = (uint32_t)get_number(b, 3) << 8;
+  float threshold = get_threshold(b, kind & 127, t);
   if (b->bad || *used + 2 > room) {
     b->bad = true;
     return;
   }
-  float threshold;
-  memcpy(&threshold, &bits, 4);
   uint32_t left = *used;
   *used += 2;
   out[at] =
       (ett_tree_node){threshold, (int16_t)(kind & 127), (uint16_t)(kind >> 7), left};
-  get_node(b, out, left, used, room, scale, depth + 1);
-  get_node(b, out, left + 1, used, room, scale, depth + 1);
+  get_node(b, out, left, used, room, scale, t, depth + 1);
+  get_node(b, out, left + 1, used, room, scale, t, depth + 1);
 }
 
-static int get_forest(bytes *b, ett_forest *f, ett_err *err) {
+static void get_trees(bytes *b, ett_forest *f, double scale, const thresholds *t) {
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < f->trees && !b->bad; i++) {
+    uint32_t used = 1;
+    if (at >= f->nodes) {
+      b->bad = true;
+      return;
+    }
+    f->roots[i] = at;
+    get_node(b, f->node + at, 0, &used, f->nodes - at, scale, t, 0);
+    at += used;
+  }
+  b->bad = b->bad || at != f->nodes;
+}
+
+static int get_forest(bytes *b, int features, ett_forest *f, ett_err *err) {
   uint64_t trees = get_number(b, 4), nodes = get_number(b, 4);
   double base = get_double(b), scale = get_double(b);
   memset(f, 0, sizeof *f);
-  if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 3 + 1 ||
+  if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 2 + 1 ||
       trees > nodes)
     return ett_err_set(err, ETT_ERR_FORMAT, "damaged forest");
   if (ett_forest_make((uint32_t)trees, (uint32_t)nodes, f, err) != 0)
     return -1;
   f->base_score = (float)base;
-  uint32_t at = 0;
-  for (uint32_t t = 0; t < trees && !b->bad; t++) {
-    uint32_t used = 1;
-    if (at >= nodes) {
-      b->bad = true;
-      break;
-    }
-    f->roots[t] = at;
-    get_node(b, f->node + at, 0, &used, (uint32_t)nodes - at, scale, 0);
-    at += used;
-  }
-  if (b->bad || at != nodes)
-    return ett_err_set(err, ETT_ERR_FORMAT, "damaged trees");
-  return 0;
+  if (nodes == 0)
+    return 0;
+  thresholds t = {.value = malloc(nodes * sizeof *t.value), .width = 1};
+  if (!t.value)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu thresholds",
+                       (size_t)nodes);
+  get_thresholds(b, features, (uint32_t)nodes, &t);
+  get_trees(b, f, scale, &t);
+  free(t.value);
+  return b->bad ? ett_err_set(err, ETT_ERR_FORMAT, "damaged trees") : 0;
 }
 
 /* --- base64 (RFC 4648)
@@ -245,7 +351,7 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
   double *list[24];
   int count = scalars(&facts, list), used = 0;
   *text = NULL;
-  if (m->features > 126)
+  if (m->features > MOST_FEATURES)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "too many features for a coefficient file");
   for (int i = 0; i < m->columns; i++)
     used += m->x[i] != 0;
@@ -271,8 +377,8 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
     }
   put_number(&b, (uint64_t)m->forests, 1);
   for (int i = 0; i < m->forests; i++)
-    put_forest(&b, &m->forest[i]);
-  put_forest(&b, &m->difficulty);
+    put_forest(&b, &m->forest[i], m->features);
+  put_forest(&b, &m->difficulty, m->features);
   if (!b.bad)
     *text = encode(b.data, b.length, length);
   free(b.data);
@@ -284,7 +390,9 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   double *list[24];
   int count = scalars(f, list);
   if (get_number(b, 1) != FORMAT)
-    return ett_err_set(err, ETT_ERR_FORMAT, "coefficients of another version");
+    return ett_err_set(
+        err, ETT_ERR_FORMAT,
+        "coefficients of another version of ett: run `ett calibrate` again");
   parts->design.family = (ett_family)get_number(b, 1);
   unsigned flags = (unsigned)get_number(b, 1);
   parts->design.backward = flags & 1;
@@ -318,11 +426,11 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   if (b->bad || forests > ETT_MODEL_FORESTS)
     return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are truncated");
   for (parts->forests = 0; parts->forests < forests; parts->forests++)
-    if (get_forest(b, &parts->forest[parts->forests], err) != 0) {
+    if (get_forest(b, parts->features, &parts->forest[parts->forests], err) != 0) {
       parts->forests++; /* freed with the other parts */
       return -1;
     }
-  return get_forest(b, &parts->difficulty, err);
+  return get_forest(b, parts->features, &parts->difficulty, err);
 }
 
 int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_err *err) {
