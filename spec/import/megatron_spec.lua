@@ -628,6 +628,15 @@ describe("a plan as Megatron-LM's flags", function()
       left_out)
     assert.equal("# not stated here: activation = 'geglu': Megatron-LM's quick-geglu is written",
       text:match "^[^\n]*")
+    local sharded = { seq = 2048, dp = 2, zero = 3, micro_batches = 4, overlap_gradients = true }
+    for overlap, said in pairs { [false] = { "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps "
+      .. "both when it shards parameters" }, [true] = {} } do
+      sharded.overlap_parameters = overlap
+      local model = model_module.new "llama3-8b"
+      local plan = estimate.new({ model = model, cluster = "dgx_h100", plan = sharded }).plan
+      local _, missing = export.text("megatron", model, plan)
+      assert.same(said, missing)
+    end
   end)
 
   it("reports each public model that its flags do not reproduce", function()

@@ -404,6 +404,13 @@ describe("a stack", function()
     assert.is_true(host(large) < 0.002 * large.step_seconds) -- the embedding alone
   end)
 
+  it("has no field that makes a step endless", function()
+    for name, value in pairs(stacks.get "megatron") do
+      if type(value) == "number" then message(step, { stack = ("megatron:%s=1e300"):format(name) }) end
+    end
+    assert.matches("'gated_mlp' must be .*1000", message(step, { stack = "megatron:gated_mlp=1e300" }))
+  end)
+
   it("waits longer for a host that launches slower", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
     local plan = { seq = 256, micro_batches = 4, stack = "megatron" }

@@ -75,6 +75,16 @@ describe("a sweep", function()
     end
   end)
 
+  it("refuses lists of values that name nothing", function()
+    for name, said in pairs { recompute_modules = "unknown module 'true'", lora_targets = "no product 'true'",
+      expert_shares = "expert_shares needs a model with experts" } do
+      local s = run({ [name] = { { true } } }, { recompute = "selective",
+        lora_rank = name == "lora_targets" and 4 or nil })
+      assert.equal(0, #s.rows)
+      assert.matches(said, s.refusal, 1, true)
+    end
+  end)
+
   it("times an all-to-all behind a send of as many ranks as in a single prediction", function()
     local mixture = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 4, top_k = 2 })

@@ -19,6 +19,14 @@ local built_in = schedules.built_in
 -- Largest degrees and sizes: larger than any real system; counts of devices, tokens and bytes fit in 64 bits.
 local stages, ranks, replicas = 1 << 12, 1 << 14, 1 << 20
 
+-- A list as text. Its values are checked later, so they may be anything.
+local function as_text(list)
+  if not list then return nil end
+  local words = {}
+  for i, value in ipairs(list) do words[i] = tostring(value) end
+  return table.concat(words, ",")
+end
+
 -- Conditions of fields. The context of an estimate tells whether the model has experts, and whether failure rates and
 -- device power are known.
 local function staged(p) return p.pp > 1 end
@@ -53,7 +61,7 @@ local fields = {
       needs = busiest,
       help = "the i-th busiest expert gets tokens in proportion to i^-skew; 0: all get the same" },
     { "expert_shares", "list", optional = true,
-      program = function(shares) return shares and table.concat(shares, ",") end,
+      program = as_text,
       needs = busiest,
       help = "measured shares of the tokens, one for each expert" },
     { "capacity_factor", "positive", optional = true, program = true,
@@ -90,7 +98,7 @@ local fields = {
     { "lora_rank", "count", optional = true, most = 1 << 14, program = true,
       help = "rank of LoRA adapters; all other weights are frozen" },
     { "lora_targets", "list", optional = true,
-      program = function(targets) return targets and table.concat(targets, ",") end,
+      program = as_text,
       help = "products with adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
@@ -98,7 +106,7 @@ local fields = {
       help = "software that runs the step: a file of lua/stacks. Colons change fields of it: "
         .. "megatron:norm=torch. Without one: fused kernels, no launch cost" },
     { "recompute_modules", "list", optional = true,
-      program = function(modules) return modules and table.concat(modules, ",") end,
+      program = as_text,
       help = "modules that selective recomputation repeats: core_attn (default), layernorm, mla_up_proj, mlp, "
         .. "moe_act (Megatron-LM)" },
     { "rank_order", "string", default = ranks_module.default, c = { "rank_order", ranks_module.code },

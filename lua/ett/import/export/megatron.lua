@@ -240,6 +240,9 @@ local function plan_flags(p, h, add, leave_out)
     add("use-megatron-fsdp", true)
     add("data-parallel-sharding-strategy", sharding[p.zero])
   end
+  if p.zero == 3 and not (p.overlap_gradients and p.overlap_parameters) then
+    leave_out "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps both when it shards parameters"
+  end
   add("overlap-grad-reduce", p.overlap_gradients)
   add("overlap-param-gather", p.overlap_parameters)
   add("tp-comm-overlap", p.overlap_tensor)
