@@ -71,10 +71,10 @@ local function expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
 end
 
 -- Time of `batch` equal products: { seconds, low, high }. expert_rows: tokens of one expert, for expert products.
--- slower: a factor on the time.
+-- share: the share of the FLOPs' time at the peak rate that misaligned rows add.
 -- Products of attention heads run in one batched kernel. 4,860 samples of A100 are 0.9 to 1.1 times its analytic time,
 -- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
-local function product(self, dtype, batch, m, n, k, expert_rows, slower)
+local function product(self, dtype, batch, m, n, k, expert_rows, share)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
   local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
@@ -88,8 +88,9 @@ local function product(self, dtype, batch, m, n, k, expert_rows, slower)
       factor = (1 + (factor - 1) * arithmetic) * ratio
     end
   end
-  factor = factor * slower
-  return { seconds = seconds * factor, low = low * factor, high = high * factor, kernel = kernel }
+  local added = share > 0 and share * 2.0 * batch * m * n * k / self.device:peak(dtype) or 0.0
+  return { seconds = seconds * factor + added, low = low * factor + added, high = high * factor + added,
+    kernel = kernel }
 end
 
 local function answer(parts, detail)
@@ -126,25 +127,31 @@ local function quantised(self, dtype, input, gradient)
   return moved(self, bytes)
 end
 
--- Factor on the time of a product whose rows are not aligned to 16 bytes, on GPUs: each load fetches fewer elements.
--- Fully misaligned rows take twice as long. Sources: nanoGPT's author reports 25 % faster steps with a vocabulary of
--- 50,304 than with 50,257, where the head is about a third of the step; Netflix reports a factor of three for the head.
--- The factor of partial misalignment is assumed.
-local function misaligned(self, dtype, n, k)
-  local width = 16 // math.floor(math.max(1, schema.dtype_bytes[dtype])) -- without the scales of block formats
-  local lost = 0
-  while width > 1 and (n % width ~= 0 or k % width ~= 0) do width, lost = width // 2, lost + 1 end
-  return self.device.generation == "tpu" and 1.0 or 2.0 ^ math.min(1, lost / 3)
+-- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate: rows of both inputs
+-- (the sum runs over their columns) and rows of the output that are no multiple of 16 bytes, rows that are no multiple
+-- of 4 bytes, and rows of inputs that begin off memory's sectors of 32 bytes. Source: fp16 on A100, EleutherAI/cookbook,
+-- sizing/results (Anthony et al. 2024, arXiv 2401.14489), TFLOP/s of 8192 x 51200 x 14336: 256; with 51202 inputs 140,
+-- with 14338 outputs 173, with odd ones 71 to 76, with 51208 inputs 226. `odd` is the geometric mean of 3.0 there, 1.8
+-- (nanoGPT's author: steps 25 % faster with 50,304 tokens than with 50,257) and 1.25 (vTrain's steps inside a node,
+-- 50,257 tokens).
+local lost = { inputs = 1.0, output = 0.65, odd = 1.9, sectors = 0.13 }
+
+local function misaligned(self, dtype, inputs, output)
+  if self.device.generation == "tpu" then return 0.0 end
+  local size = math.floor(math.max(1, schema.dtype_bytes[dtype])) -- without the scales of block formats
+  if inputs * size % 4 ~= 0 or output * size % 4 ~= 0 then return lost.odd end
+  return inputs * size % 16 ~= 0 and lost.inputs or output * size % 16 ~= 0 and lost.output
+    or inputs * size % 32 ~= 0 and lost.sectors or 0.0
 end
 
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
   if not (s.m and s.n and s.k) then return nil end
   local batch, expert_rows = s.batch or 1, op.experts and s.m
-  local slower = misaligned(self, dtype, s.n, s.k)
   if pass == "backward" then
-    local d_input = product(self, dtype, batch, s.m, s.k, s.n, expert_rows, slower)
-    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, expert_rows, slower)
+    local d_input = product(self, dtype, batch, s.m, s.k, s.n, expert_rows, misaligned(self, dtype, s.n, s.k))
+    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, expert_rows,
+      math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)))
     local parts, beside = { d_input or false, d_weight or false }, nil
     if schema.dtype_bytes[dtype] < 2 then
       beside = quantised(self, dtype, (batch + 0.0) * s.m * s.k, (batch + 0.0) * s.m * s.n)
@@ -157,8 +164,8 @@ local function products(self, op, shape, dtype, pass)
     local found = answer(parts, "products of its kernel table")
     return beside and quantising(self, found, dtype, 2.0 * batch * s.m * s.n, beside.seconds) or found
   end
-  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows, slower) or false },
-    "product of its kernel table")
+  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows,
+    misaligned(self, dtype, s.k, s.n)) or false }, "product of its kernel table")
   return schema.dtype_bytes[dtype] < 2 and quantising(self, found, dtype, (batch + 0.0) * s.m * s.k, 0.0) or found
 end
 
