@@ -91,7 +91,7 @@ return function(t)
   -- A command line whose answer, if there is one, has no number that is none.
   local function finite_answer(words)
     local answered, text = t.answers(words)
-    local bad = answered and text:lower():match "%f[%w]%-?nan%f[%W]"
+    local bad = answered and text:lower():match "[%s:,=%[]%-?nan%f[%W]"
     if bad then error(("%s: prints %s"):format(table.concat(words, " "), bad), 0) end
     return answered
   end

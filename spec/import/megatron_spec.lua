@@ -637,6 +637,10 @@ describe("a plan as Megatron-LM's flags", function()
       local _, missing = export.text("megatron", model, plan)
       assert.same(said, missing)
     end
+    local unusual = estimate.new({ model = model_module.new "llama3-8b", cluster = "dgx_h100",
+      plan = { seq = 2048, dp = 2, micro_batches = 4, bucket_bytes = 4e6 } }).plan
+    assert.same({ "bucket_bytes = 4e+06: Megatron-LM has one bucket if gradients do not overlap" },
+      select(2, export.text("megatron", model_module.new "llama3-8b", unusual)))
   end)
 
   it("reports each public model that its flags do not reproduce", function()

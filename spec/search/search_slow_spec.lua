@@ -122,6 +122,10 @@ describe("a search", function()
     end
   end)
 
+  it("takes where = false as no condition", function()
+    assert.is_true(#small({ plan = { seq = 1024, global_batch = 16, pp = 1 }, where = false }).rows > 0)
+  end)
+
   it("keeps to fields that need a schedule, ZeRO or recomputation", function()
     local function rows_of(plan, vary)
       for name, value in pairs { seq = 1024, global_batch = 16, cp = 1, tp = 1 } do plan[name] = plan[name] or value end

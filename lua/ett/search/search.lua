@@ -248,7 +248,7 @@ end
 ---  progress? = function(done, units, best, effort) }
 function search.new(given)
   local own = checked(given)
-  own.where = own.where and where_module.new(own.where)
+  own.where = own.where and where_module.new(own.where) or nil -- not false
   if own.share == nil then own.share = share_module.join() end
   local space = space_module.new(own)
   local rows, walk, sum = settle(space, own)

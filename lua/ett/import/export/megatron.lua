@@ -154,7 +154,11 @@ local function precision(p, add, leave_out)
     add("grad-reduce-in-bf16", p.gradient_dtype == "bf16")
   end
   local gradient = p.gradient_dtype == "fp32" and 4 or 2
-  if p.overlap_gradients then add("ddp-bucket-size", math.max(1, p.bucket_bytes // gradient)) end
+  if p.overlap_gradients then
+    add("ddp-bucket-size", math.max(1, p.bucket_bytes // gradient))
+  elseif p.bucket_bytes ~= plan_fields.schema.bucket_bytes.default then
+    leave_out("bucket_bytes = %g: Megatron-LM has one bucket if gradients do not overlap", p.bucket_bytes)
+  end
   local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
   if p.optimizer_bytes == 8 and usual == 12 then
     add("use-precision-aware-optimizer", true)
