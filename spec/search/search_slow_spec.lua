@@ -438,6 +438,7 @@ describe("an impossible search", function()
   it("names unknown fields and objectives, and missing arguments", function()
     refused({ vary = { tq = { 1 } } }, "search: vary: unknown field 'tq'")
     refused({ objective = "speed" }, "search: unknown objective 'speed'")
+    refused({ objective = {} }, "search: 'objective' is an empty list; give one objective or several")
     refused({ objective = { "days", "days" } }, "search: objective 'days' is given twice")
     refused({ objective = "days" }, "the objective 'days' needs the tokens of the run")
     refused({ tokens = 1e12, plan = { seq = 1024, global_batch = 64, tokens = 2e12 } },

@@ -81,6 +81,9 @@ local function checked(given)
     error_module.raise("usage", "search: tokens = %.4g contradicts the plan's tokens = %.4g; give one of them",
       own.tokens, given.plan.tokens)
   end
+  if #own.objectives == 0 then
+    error_module.raise("usage", "search: 'objective' is an empty list; give one objective or several")
+  end
   own.wants_energy = given.kwh ~= nil
   for i, name in ipairs(own.objectives) do
     objective.get(name)
