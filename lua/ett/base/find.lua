@@ -79,8 +79,8 @@ function find.name_of(path) return (path:gsub("/init%.lua$", ""):match("([^/]+)$
 
 --- A description's file in messages: "gelu.lua"; with its folder if the file is init.lua.
 function find.label(path)
-  local name = path:match("([^/]+/init%.lua)$") or path:match("([^/]+)$")
-  return name and (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
+  local name = path:match(path:sub(-9) == "/init.lua" and "^.*/(.*/.*)$" or "^.*/(.*)$") or path
+  return (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
 end
 
 -- Whether a path is a regular file; opening a named pipe would block.

@@ -52,7 +52,7 @@ local function load_file(self, path)
   local file = self.read[path]
   if file then return file end
   file = read(path)
-  local pool, dtype = path:match "([^/]+)%.(%w+)%.coefficients%.lua$"
+  local pool, dtype = path:match "^.*/(.*)%.(%w+)%.coefficients%.lua$"
   for field, wanted in pairs { pool = pool, dtype = dtype, device = self.gpu } do
     if file.value[field] ~= wanted then
       error_module.raise("format", "%s: its field '%s' is '%s'; expected '%s'", path, field,
