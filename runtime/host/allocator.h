@@ -9,8 +9,8 @@ typedef struct {
   size_t used, limit;
 } host_memory;
 
-/* A lua_Alloc for a state made by lua_newstate with it; context: host_memory. Freed small
- * blocks are kept for the next allocations of their size, at most 16 MiB in all. One
+/* A lua_Alloc for a state made by lua_newstate with it; context: host_memory. Small
+ * blocks come from an arena of 32 MiB and stay in it when freed, for their size. One
  * thread at a time. */
 void *host_allocate(void *context, void *block, size_t old_size, size_t size);
 

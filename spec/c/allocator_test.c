@@ -96,13 +96,37 @@ static void the_bound_holds(void **unused) {
   assert_int_equal(memory.used, 0);
 }
 
-/* Last: it holds for the rest of the process. Kept blocks of before go back to malloc. */
+/* 34 MiB of small blocks: more than the arena holds. */
+static void a_full_arena_is_no_limit(void **unused) {
+  (void)unused;
+  enum { MANY = 70 << 10 };
+  host_memory memory = {0, SIZE_MAX};
+  char **blocks = malloc(MANY * sizeof *blocks);
+  for (size_t i = 0; i < MANY; i++) {
+    blocks[i] = host_allocate(&memory, NULL, 0, 500);
+    memset(blocks[i], (char)i, 500);
+  }
+  for (size_t i = 0; i < MANY; i++)
+    blocks[i] = host_allocate(&memory, blocks[i], 500, i % 2 ? 505 : 480);
+  for (size_t i = 0; i < MANY; i++) {
+    assert_int_equal(blocks[i][0], (char)i);
+    assert_int_equal(blocks[i][479], (char)i);
+    host_allocate(&memory, blocks[i], i % 2 ? 505 : 480, 0);
+  }
+  free(blocks);
+  assert_int_equal(memory.used, 0);
+}
+
+/* Last: it holds for the rest of the process. */
 static void no_blocks_are_kept(void **unused) {
   host_memory memory = {0, SIZE_MAX};
-  block b = {NULL, 0, 0};
+  block a = {NULL, 0, 0}, b = a;
+  change(&memory, &a, 100);
   change(&memory, &b, 100);
   host_keep_no_blocks();
-  change(&memory, &b, 90);
+  change(&memory, &a, 90);
+  change(&memory, &a, 0);
+  change(&memory, &b, 600);
   change(&memory, &b, 0);
   contents_survive(unused);
 }
@@ -112,6 +136,7 @@ int main(void) {
       cmocka_unit_test(contents_survive),
       cmocka_unit_test(each_small_size_holds_its_bytes),
       cmocka_unit_test(the_bound_holds),
+      cmocka_unit_test(a_full_arena_is_no_limit),
       cmocka_unit_test(no_blocks_are_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
