@@ -92,11 +92,11 @@ static int set_parameters(BoosterHandle booster, double base_score,
 
 static int export_forest(BoosterHandle booster, int columns, double base_score,
                          ett_forest *forest, ett_err *err) {
-  bst_ulong count;
-  const char **trees;
-  if (XGBoosterDumpModelEx(booster, "", 0, "text", &count, &trees) != 0)
+  bst_ulong length;
+  const char *model;
+  if (XGBoosterSaveModelToBuffer(booster, "{\"format\": \"ubj\"}", &length, &model) != 0)
     return library_fault(err);
-  return ett_forest_from_dump(trees, count, (uint32_t)columns, base_score, forest, err);
+  return ett_forest_from_ubj(model, length, (uint32_t)columns, base_score, forest, err);
 }
 
 int ett_boost_train(const float *features, const float *target, size_t count, int columns,

@@ -29,11 +29,11 @@ int ett_boost_train(const float *features, const float *target, size_t rows, int
                     double base_score, const ett_boost_config *config, ett_forest *forest,
                     ett_err *err);
 
-/* Reads the texts of XGBoosterDumpModelEx (format "text", no feature map; numbers have
- * the nine digits that restore a float). Each tree is stored in breadth-first order, so
- * that siblings are adjacent. Returns 0 or -1 with *forest empty. */
-int ett_forest_from_dump(const char *const *trees, size_t count, uint32_t features,
-                         double base_score, ett_forest *forest, ett_err *err);
+/* Reads a model of XGBoosterSaveModelToBuffer (format "ubj"). Each tree is stored in
+ * breadth-first order, so that siblings are adjacent. Returns 0 or -1 with *forest empty.
+ */
+int ett_forest_from_ubj(const char *model, size_t length, uint32_t features,
+                        double base_score, ett_forest *forest, ett_err *err);
 
 /* "1.7.4" */
 void ett_boost_version(char out[32]);
