@@ -154,16 +154,17 @@ static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
   return 0;
 }
 
-/* Prepares the trainings of trees: one for each fold, one on every row, and with
- * `probing` one on the rows up to the size `limit`. Returns their number. */
+/* Prepares the trainings of trees: one on every row, which takes longest, one for each
+ * fold, and with `probing` one on the rows up to the size `limit`. Returns their number.
+ */
 static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
                       ett_fit_task *tasks) {
   int count = 0;
   if (!w->config->trees)
     return 0;
+  ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, 0);
   for (int i = 0; i < folds; i++)
     ett_fit_task_make(&tasks[count++], w, i, 0);
-  ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, 0);
   if (probing) {
     ett_fit_task_make(&tasks[count], w, ETT_FIT_BELOW, limit);
     tasks[count++].config.rounds = (w->config->boost.rounds + 1) / 2;
@@ -236,7 +237,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   f->rows = (double)n;
   f->dropped = (double)dropped;
   if ((count && ett_fit_tasks_run(tasks, count, config->threads, err) != 0) ||
-      weigh(w, tasks, folds, f, err) != 0 || collect_twins(w, &parts, err) != 0 ||
+      weigh(w, tasks + 1, folds, f, err) != 0 || collect_twins(w, &parts, err) != 0 ||
       ett_fit_calibrate(w, &parts, err) != 0)
     goto done;
   f->shrink_outside = f->shrink;
@@ -244,7 +245,7 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   if (probing &&
       ett_fit_outside(w, folds ? &tasks[folds + 1] : NULL, limit, &parts, err) != 0)
     goto done;
-  status = assemble(w, folds ? &tasks[folds] : NULL, &parts, model, err);
+  status = assemble(w, folds ? tasks : NULL, &parts, model, err);
 done:
   for (int i = 0; i < count; i++)
     ett_forest_free(&tasks[i].forest);

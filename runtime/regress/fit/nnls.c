@@ -127,19 +127,43 @@ static void reweigh(double *weights, double *scratch, const double *residual,
   }
 }
 
+/* Rows that are added to the normal equations together, in their order. */
+enum { TOGETHER = 4 };
+
+static void add_rows(const double *restrict row, const double *weights, size_t p,
+                     double *restrict gram, double *c, double *total) {
+  for (int r = 0; r < TOGETHER; r++)
+    *total += weights[r];
+  for (size_t j = 0; j < p; j++) {
+    double w[TOGETHER], any = 0;
+    for (int r = 0; r < TOGETHER; r++) {
+      w[r] = weights[r] * row[(size_t)r * p + j];
+      c[j] += w[r];
+      any += fabs(w[r]);
+    }
+    for (size_t k = 0; any != 0 && k <= j; k++) {
+      double sum = gram[j * p + k];
+      for (int r = 0; r < TOGETHER; r++)
+        sum += w[r] * row[(size_t)r * p + k];
+      gram[j * p + k] = sum;
+    }
+  }
+}
+
 int ett_nnls_fit(const double *design, const double *seconds, const double *weight,
                  size_t rows, int columns, ett_nnls_loss loss, double *x, ett_err *err) {
   if (columns < 1 || columns > 200 || rows == 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a fit takes rows and 1 to 200 columns");
   size_t p = (size_t)columns;
-  double *store = malloc((rows * (p + 3) + 2 * p * p + 5 * p) * sizeof *store);
+  const size_t room = rows + TOGETHER; /* rows of zeros behind the last */
+  double *store = calloc(room * (p + 3) + 2 * p * p + 5 * p, sizeof *store);
   int *set = malloc(p * sizeof *set);
   if (!store || !set) {
     free(store), free(set);
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", rows);
   }
-  double *a = store, *weights = a + rows * p, *residual = weights + rows,
-         *scratch = residual + rows, *gram = scratch + rows, *work = gram + p * p,
+  double *a = store, *weights = a + room * p, *residual = weights + room,
+         *scratch = residual + room, *gram = scratch + room, *work = gram + p * p,
          *c = work + p * p + 3 * p, *scale = c + p;
   for (size_t j = 0; j < p; j++)
     scale[j] = 0;
@@ -160,18 +184,8 @@ int ett_nnls_fit(const double *design, const double *seconds, const double *weig
     double total = 0;
     memset(gram, 0, p * p * sizeof *gram);
     memset(c, 0, p * sizeof *c);
-    for (size_t i = 0; i < rows; i++) {
-      const double *row = a + i * p;
-      total += weights[i];
-      for (size_t j = 0; j < p; j++) {
-        double wa = weights[i] * row[j];
-        if (wa == 0)
-          continue;
-        c[j] += wa;
-        for (size_t k = 0; k <= j; k++)
-          gram[j * p + k] += wa * row[k];
-      }
-    }
+    for (size_t i = 0; i < rows; i += TOGETHER)
+      add_rows(a + i * p, weights + i, p, gram, c, &total);
     for (size_t j = 0; j < p; j++) {
       for (size_t k = 0; k < j; k++)
         gram[k * p + j] = gram[j * p + k];
