@@ -294,6 +294,7 @@ lua_State *host_open(const char *folder, const char **why) {
     *why = "not enough memory to start";
     return NULL;
   }
+  lua_gc(L, LUA_GCSTEP, -(4 << 10)); /* KiB allocated before the first collection */
   lua_atpanic(L, on_panic);
   lua_setwarnf(L, on_warning, NULL);
   lua_pushcfunction(L, open_state);

@@ -52,6 +52,12 @@ $ ett run .
 ett: cannot read '.': it is a folder
 ?1
 
+# Garbage is collected for the first time after 4 MiB: a short command needs none.
+
+$ printf 'local weak = setmetatable({}, { __mode = "k" })\nweak[{}] = 1\nfor _ = 1, 20000 do local _ = { 1 } end\nreturn next(weak) ~= nil\n' > s.lua; ett run s.lua
+# ett 0.1.0, s.lua
+true
+
 # Globals, syntax, faults: the line, and no stack unless it is asked for.
 
 $ printf 'local x = 1\ny = x\n' > s.lua; ett run s.lua
