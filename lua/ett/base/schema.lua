@@ -95,11 +95,16 @@ end
 local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
   help = true }
 
+-- The long form of rules that are texts; `plain`: what passes the test of the kind is taken unchanged.
+local rules_of_text = {}
+
 --- A rule in its long form; raises for an invalid rule.
 local function rule_of(rule, name)
-  if type(rule) == "string" then
-    local optional = rule:sub(-1) == "?"
-    rule = { optional and rule:sub(1, -2) or rule, optional = optional }
+  if rules_of_text[rule] then return rules_of_text[rule] end
+  local text = type(rule) == "string" and rule
+  if text then
+    local optional = text:sub(-1) == "?"
+    rule = { optional and text:sub(1, -2) or text, optional = optional }
   elseif type(rule) ~= "table" then
     error_module.raise("argument", "the rule of field '%s' must be a kind such as 'count', or { kind, default = … }, "
       .. "got %s", name, describe(rule))
@@ -109,7 +114,11 @@ local function rule_of(rule, name)
     error_module.raise("argument", "unknown kind '%s' of field '%s'%s; known are %s", tostring(rule[1]), name,
       error_module.suggestion(tostring(rule[1]), known), table.concat(known, ", "))
   end
-  for field in pairs(rule) do
+  if text then
+    rule.plain, rules_of_text[text] = not kinds[rule[1]][3], rule
+    return rule
+  end
+  for field in next, rule do
     if field ~= 1 and not rule_fields[field] then
       error_module.raise("argument", "the rule of field '%s': unknown field '%s'%s", name, tostring(field),
         error_module.suggestion(tostring(field), schema.keys(rule_fields)))
@@ -124,11 +133,6 @@ function schema.keys(t)
   for name in pairs(t) do names[#names + 1] = tostring(name) end
   table.sort(names)
   return names
-end
-
---- Raises for an invalid rule: schema.check_rules(op.schema).
-function schema.check_rules(spec)
-  for _, name in ipairs(schema.keys(spec)) do rule_of(spec[name], name) end
 end
 
 --- Description of the valid values of a rule: "a positive integer".
@@ -161,30 +165,34 @@ local function limit_fault(value, rule)
   return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
 end
 
--- Sorted names of a spec, and its rules in long form. `whole`: rules that positive integers pass unchanged. Specs must
--- not change after their first use.
+-- Sorted names of a spec; by name its rules in long form, `whole`: whether positive integers pass unchanged, and
+-- `needed`: whether a missing value is an error or has a default. Specs must not change after their first use.
 local prepared = setmetatable({}, { __mode = "k" })
 
 local function prepare(spec)
   local known = prepared[spec]
   if not known then
-    known = { names = schema.keys(spec), rules = {}, whole = {}, by_name = {}, whole_by_name = {}, needed = 0 }
-    for i, name in ipairs(known.names) do
+    known = { names = schema.keys(spec), rules = {}, whole = {}, needed = {}, needs = 0 }
+    for _, name in ipairs(known.names) do
       local rule = rule_of(spec[name], name)
-      known.rules[i], known.by_name[name] = rule, rule
-      known.whole[i] = kinds[rule[1]][3] == to_integer and not (rule.one_of or rule.least or rule.most)
-      known.whole_by_name[name] = known.whole[i]
-      if not rule.optional or rule.default ~= nil then known.needed = known.needed + 1 end
+      known.rules[name] = rule
+      if kinds[rule[1]][3] == to_integer and not (rule.one_of or rule.least or rule.most) then
+        known.whole[name] = true
+      end
+      if not rule.optional or rule.default ~= nil then known.needed[name], known.needs = true, known.needs + 1 end
     end
     prepared[spec] = known
   end
   return known
 end
 
+--- Raises for an invalid rule: schema.check_rules(op.schema).
+function schema.check_rules(spec) prepare(spec) end
+
 -- Sorted names in `given` that are not in `spec`; nil if there are none.
 local function unknown_names(given, spec)
   local names
-  for name in pairs(given) do
+  for name in next, given do
     if spec[name] == nil then
       names = names or {}
       names[#names + 1] = tostring(name)
@@ -225,21 +233,22 @@ function schema.violations(given, spec)
   for _, name in ipairs(unknown or found) do
     found[#found + 1] = ("unknown field '%s'%s"):format(name, error_module.suggestion(name, known.names))
   end
-  local names, rules, whole = known.names, known.rules, known.whole
+  local names, needed, whole = known.names, known.needed, known.whole
   for i = 1, #names do
-    local name, rule = names[i], rules[i]
+    local name = names[i]
     local value = given[name]
-    if whole[i] and math_type(value) == "integer" and value > 0 then
+    if value ~= nil and whole[name] and math_type(value) == "integer" and value > 0 then
       clean[name] = value
-    elseif value == nil then
-      if not rule.optional and rule.default == nil then
-        found[#found + 1] = ("missing field '%s' (%s)"):format(name, kinds[rule[1]][1])
-      end
-      clean[name] = rule.default
-    else
+    elseif value ~= nil or needed[name] then
+      local rule = known.rules[name]
       local check = kinds[rule[1]]
-      if check[2](value) then
-        clean[name] = clean_of(value, rule, check, name, found)
+      if value == nil then
+        clean[name] = rule.default
+        if rule.default == nil then
+          found[#found + 1] = ("missing field '%s' (%s)"):format(name, check[1])
+        end
+      elseif check[2](value) then
+        clean[name] = rule.plain and value or clean_of(value, rule, check, name, found)
       else
         local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
           and error_module.suggestion(value, schema.keys(dtype_bytes)) or ""
@@ -265,9 +274,9 @@ end
 
 -- Whether a table passes a spec unchanged: nothing to convert, and no default to fill.
 local function is_clean(given, known)
-  local rule_of_name, whole, missing = known.by_name, known.whole_by_name, known.needed
+  local rules, whole, missing = known.rules, known.whole, known.needs
   for name, value in next, given do
-    local rule = rule_of_name[name]
+    local rule = rules[name]
     if not rule then return false end -- an unknown field
     if not (whole[name] and math_type(value) == "integer" and value > 0) then
       local kind = kinds[rule[1]]

@@ -138,6 +138,7 @@ end
 patterns.expert_enter = around_experts("forward", "backward")
 patterns.expert_leave = around_experts("backward", "forward")
 
+local by_pattern = { collective = "string", with = "any?" }
 local explicit = { collective = "string", group = { "string", one_of = { "tp", "cp", "ep", "dp" } },
   elements = "function", pass = { "string", default = "forward", one_of = { "forward", "backward" } },
   times = "count?", overlapped = "boolean?", with = "any?" }
@@ -145,7 +146,7 @@ local explicit = { collective = "string", group = { "string", one_of = { "tp", "
 --- Checks an entry { collective = pattern } or { collective = kind, group, elements, pass }.
 function collective.check_entry(entry)
   if patterns[entry.collective] then
-    schema.check(entry, { collective = "string", with = "any?" })
+    schema.check(entry, by_pattern)
     return
   end
   if not names.find(entry.collective) then
