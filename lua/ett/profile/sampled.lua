@@ -4,7 +4,6 @@
 -- pass is void if most of its rows exceed the device's peak (ett.profile.physics). No row of a void pass is used; its
 -- times follow from the other pass.
 local assumed = require "ett.profile.assumed"
-local cache = require "ett.profile.cache"
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
 local error_module = require "ett.base.error"
@@ -12,11 +11,14 @@ local merged = require "ett.base.merged"
 local must = error_module.must
 local operator = require "ett.operator"
 local physics = require "ett.profile.physics"
-local profile_fit = require "ett.profile.fit"
 local samples = require "ett.profile.samples"
-local scale = require "ett.profile.scale"
 local schema = require "ett.base.schema"
 local table_at = require "ett.base.table_at"
+
+-- Profiles of coefficient files need none of these.
+local function cache() return require "ett.profile.cache" end
+local function profile_fit() return require "ett.profile.fit" end
+local function scale() return require "ett.profile.scale" end
 
 local sampled = {}
 
@@ -106,20 +108,20 @@ end
 -- Fits a pool. Adds dropped rows and void passes to self.outliers; stores model and outliers in the cache.
 local function fit(self, id, entries, pass, group, stamp)
   local data = self:data(entries, pass, group)
-  local choice = data and profile_fit.choose(data)
+  local choice = data and profile_fit().choose(data)
   if not choice then return false end
   choice.unbound = self.options.as_sampled
   local whole = choice.void and { { row = 0, seconds = 0.0, reason = choice.void, path = entries[1].path } } or {}
   if choice.void and not self.options.as_sampled then
     whole[1].void = true
     self.voids[id], self.outliers[id] = choice.void, whole
-    if stamp then cache.save_void(stamp, whole) end
+    if stamp then cache().save_void(stamp, whole) end
     return false
   end
-  local model, outliers = profile_fit.fit(choice, data)
+  local model, outliers = profile_fit().fit(choice, data)
   table.move(sampled.locate(outliers, data.origins), 1, #outliers, #whole + 1, whole)
   if #whole > 0 then self.outliers[id] = whole end
-  if stamp then cache.save(stamp, model, whole) end
+  if stamp then cache().save(stamp, model, whole) end
   return model
 end
 
@@ -132,13 +134,13 @@ function Profile:model(key, entries, pass, group)
   local paths, stamp = {}, nil
   for i, entry in ipairs(entries) do paths[i] = entry.path end
   if self.options.cache ~= false then
-    stamp = cache.key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
+    stamp = cache().key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
       self.options.as_sampled and "as sampled" or "")
-    known = cache.load(stamp)
+    known = cache().load(stamp)
     if known then
       self.stamps[id] = stamp
     else
-      local void = cache.load_void(stamp)
+      local void = cache().load_void(stamp)
       if void then known, self.voids[id], self.outliers[id] = false, void[1].reason, void end
     end
   end
@@ -156,9 +158,9 @@ function Profile:few(entries, dtype, pass)
     self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
   end
   local data, points = self:data(entries, pass), {}
-  if not data or #data.seconds >= profile_fit.least_rows then return nil end
+  if not data or #data.seconds >= profile_fit().least_rows then return nil end
   for i, shape in ipairs(data.shapes) do
-    local base = scale.base(self.tables, data.origins[i].entry.operator, shape, dtype, pass)
+    local base = scale().base(self.tables, data.origins[i].entry.operator, shape, dtype, pass)
     points[i] = { dims = table.move(data.rows, (i - 1) * data.dims + 1, i * data.dims, 1, {}),
       factor = data.seconds[i] / base.seconds }
   end
@@ -176,7 +178,7 @@ local function scaled(self, op, shape, dtype, pass, entries)
   end
   if not known then return nil end
   local _, _, dims = samples.dims(op, shape)
-  local answer = scale.answer(known, dims, scale.base(self.tables, op, shape, dtype, pass))
+  local answer = scale().answer(known, dims, scale().base(self.tables, op, shape, dtype, pass))
   if self.tables then return answer end
   answer.detail = "a sample of this shape"
   return answer.provenance == "measured" and answer or nil
@@ -409,7 +411,7 @@ local function few_collectives(self, kind, topology, dtype)
     points[i] = { dims = { count * share * schema.dtype_bytes[data.origins[i].entry.dtype] },
       seconds = data.seconds[i] }
   end
-  return #points > 0 and #points < profile_fit.least_rows and points
+  return #points > 0 and #points < profile_fit().least_rows and points
 end
 
 --- The samples of a collective at a topology if they are too few for a fit: { dims = { bytes }, seconds }; else nil.
@@ -424,7 +426,7 @@ end
 --- Dropped rows, by model: { row, path, line, seconds, reason }. Includes models from the cache.
 function Profile:report()
   for id, stamp in pairs(self.stamps) do
-    self.outliers[id] = cache.load_outliers(stamp)
+    self.outliers[id] = cache().load_outliers(stamp)
     self.stamps[id] = nil
   end
   return self.outliers

@@ -7,8 +7,9 @@ local collective = require "ett.operator.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
 local operator = require "ett.operator"
-local sample_table = require "ett.samples.table"
 local schema = require "ett.base.schema"
+
+local function sample_table() return require "ett.samples.table" end -- not needed for `dims`
 
 local samples = {}
 
@@ -81,7 +82,7 @@ function samples.index(folder)
       local entry = samples.parse_name(file)
       if entry then
         entry.path = folder .. sub .. "/" .. file
-        local fault = sample_table.no_file(entry.path)
+        local fault = sample_table().no_file(entry.path)
         if fault then return nil, fault end
         if operator.exists(entry.name) then -- no pcall of get: a miss looks for the nearest of all names
           entry.operator = operator.get(entry.name)
@@ -90,7 +91,7 @@ function samples.index(folder)
         end
         if not entry.operator and not entry.collective then
           unknown[#unknown + 1] = { path = entry.path, name = entry.name }
-        elseif not sample_table.is_begun(entry.path) then
+        elseif not sample_table().is_begun(entry.path) then
           list[#list + 1] = entry
         end
       end
@@ -111,7 +112,7 @@ local function faulty(message, ...) return nil, error_module.new("format", messa
 local function time_columns(t, entry)
   local found = {}
   for _, name in ipairs(t:names()) do
-    local pass = sample_table.pass_of[name]
+    local pass = sample_table().pass_of[name]
     if pass then found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass } end
   end
   return found
@@ -187,7 +188,7 @@ end
 ---passes = { { pass=, seconds=, disturbed = { [row] = true: measured under noise } } }, by_pass (pass -> seconds),
 ---count, path, lines (of the file, by row), shapes (of an operator's rows), entry }, ett.Error?
 function samples.read(entry)
-  local held, err = sample_table.read(entry.path)
+  local held, err = sample_table().read(entry.path)
   if not held then return nil, err end
   if held.ett and held.cut then
     return faulty("%s:%d: the last line was cut; run its campaign again, which measures that row anew, or remove "
@@ -216,7 +217,7 @@ function samples.read(entry)
   end
   out.count, out.path, out.lines = t:rows(), entry.path, {}
   local reasons = {}
-  for r in pairs(held.marks) do reasons[held.at[r]] = sample_table.disturbed(held, r) end
+  for r in pairs(held.marks) do reasons[held.at[r]] = sample_table().disturbed(held, r) end
   for r = 1, out.count do
     out.lines[r] = t:line(r)
     local reason = reasons[out.lines[r]]
