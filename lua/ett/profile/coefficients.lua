@@ -21,28 +21,23 @@ local function files_of(folder) return folders.names(folder, "%.coefficients%.lu
 
 function coefficients.find(folder) return #files_of(folder) > 0 end
 
--- Coefficient files in use by a profile in memory, by path: { changed (seconds), text, value, models (regressors by
--- name) }. An unchanged file is not parsed again, nor read again if its last change is certain.
+-- Coefficient files in use by a profile in memory, by path: { changed (seconds; nil: not certain), value, models
+-- (regressors by name) }. An unchanged file is not read again.
 local known_files = setmetatable({}, { __mode = "v" })
 
 -- Reads one file as text (no bytecode) in an empty environment.
 local function read(path)
   local known, changed = known_files[path], require("lfs").attributes(path, "change")
   if known and changed and known.changed == changed then return known end
-  local text = require("ett.io").read(path)
   -- A file that changed just now may change again within the same second.
   changed = changed and changed < os.time() - 2 and changed or nil
-  if known and text and known.text == text then
-    known.changed = changed
-    return known
-  end
   local value, own = sealed.load(path)
   if type(value) ~= "table" or value.format ~= coefficients.format or type(value.models) ~= "table" then
     error_module.raise("format", "%s: not a coefficient file of this version of ett%s", path,
       value == nil and (": " .. own) or "")
   end
   if not own then sealed.check(path, path) end
-  known = { changed = changed, text = text, value = value, models = {} }
+  known = { changed = changed, value = value, models = {} }
   known_files[path] = known
   return known
 end
