@@ -83,14 +83,10 @@ function find.label(path)
   return (name:gsub("%c", function(c) return ("\\x%02x"):format(c:byte()) end))
 end
 
--- Whether a path is a regular file; opening a named pipe would block.
+-- Whether a path is a regular file that can be opened; opening a named pipe would block.
 local function readable(path)
-  if require("lfs").attributes(path, "mode") ~= "file" then return false end
-  local file = io.open(path, "r")
-  if not file then return false end
-  local ok = file:read(0) ~= nil or file:seek("end") == 0
-  file:close()
-  return ok
+  local file = require("lfs").attributes(path, "mode") == "file" and io.open(path, "r")
+  return file and file:close()
 end
 
 -- Whether a root is a folder of the user, where description files may also lie at the top level.
