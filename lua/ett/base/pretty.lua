@@ -96,6 +96,7 @@ end
 ---@param text string
 ---@return string
 function pretty.plain(text)
+  if not text:find "[^\n -~]" then return text end
   local function hex(c) return ("\\x%02x"):format(c:byte(-1)) end
   text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\8\11-\31\127]", hex)
   local _, bad = utf8.len(text)

@@ -44,7 +44,7 @@ local function line_of(row, widths, align, shown)
       cells[k] = align:sub(i, i) == "r" and pad .. cell or cell .. pad
     end
   end
-  return (table.concat(cells, "  "):gsub("%s+$", ""))
+  return table.concat(cells, "  "):match "^.*%S" or ""
 end
 
 local function range(from, to)
