@@ -51,7 +51,8 @@ static void print_error(lua_State *L, int traceback) {
   const char *message = lua_tostring(L, -1);
   setvbuf(stderr, buffer, _IOFBF, sizeof buffer);
   fputs("ett: ", stderr);
-  print_line(message ? message : "unknown error");
+  print_line(message ? message
+                     : "a table was raised, not a message; --traceback shows where");
   if (traceback && is_table && lua_getfield(L, error, "traceback") == LUA_TSTRING)
     print_line(lua_tostring(L, -1));
   fflush(stderr);

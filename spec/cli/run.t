@@ -157,6 +157,10 @@ ett: fault.lua:1: { 1, kind_of = "mine" }
 ett: fault.lua:1: nil was raised
 ?1
 
+$ printf 'local raised = { name = "raised", summary = "s", schema = { tokens = "count" } }\nfunction raised.shape(c) return { tokens = c.seq } end\nfunction raised.flops() error {} end\nfunction raised.bytes() return 1 end\nreturn raised\n' > raised.lua; ett predict --path . --model llama encoder_function_list=raised layers=2 hidden=64 heads=2 vocab=100 seq=64 micro_batches=1
+ett: a table was raised, not a message; --traceback shows where
+?1
+
 $ echo 'require("ett").options { n = { "count", default = 2 } }' > own.lua; ett run own.lua --help
 usage: ett run own.lua [NAME=VALUE ...] [--json] [--quiet]
 .
