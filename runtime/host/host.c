@@ -140,8 +140,11 @@ static void set_paths(lua_State *L) {
       "local search, load_text, installed = package.searchpath, loadfile, package.path\n"
       "package.searchers[2] = function(name)\n" /* the original searcher accepts user
                                                    bytecode */
-      "  local path = name:find('^ett%f[.%z]') and search(name, installed)\n"
-      "  local why\n"
+      "  local path, why\n"
+      "  if name:find('^ett%f[.%z]') then\n"
+      "    path = search(name, installed)\n"
+      "    if not path and search(name, package.cpath) then return end\n"
+      "  end\n"
       "  if not path then path, why = search(name, package.path) end\n"
       "  if not path then return why end\n"
       "  local chunk, fault = load_text(path)\n"

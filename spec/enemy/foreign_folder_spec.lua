@@ -104,8 +104,8 @@ bwd_syncs: 2
       folders.write(own .. "/" .. path .. "/estimate.lua", 'error("replaced", 0)')
     end
     command.write(own, "s.lua", 'return require("ett.step.estimate") ~= nil')
-    for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua" } do
-      local output, status = command.ett(own, arguments)
+    for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua", "run s.lua --sandbox" } do
+      local output, status = command.ett(own, arguments, "timeout 60") -- a process that has loaded no module
       assert.equal(0, status, output)
     end
     command.remove(own)

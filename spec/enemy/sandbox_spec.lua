@@ -159,10 +159,28 @@ describe("a script in the sandbox", function()
     assert.is_nil(command.read(folder, "x"))
   end)
 
+  it("holds for help, which runs files", function()
+    local write = real .. "print(real.io.open('new', 'w'))"
+    command.write(folder, "mine.lua", write)
+    local output, status = run(write, 20, "run s.lua --help")
+    assert.equal(0, status, output)
+    assert.matches("^nil\tnew: .*usage: ett run s.lua", output)
+    output = command.ett(folder, "predict --model mine --path . --help", "ETT_SANDBOX=1")
+    assert.matches("^nil\tnew: ", output)
+    command.shell(("mkdir %s/ett; cp %s/mine.lua %s/ett/sandbox.lua"):format(folder, folder, folder))
+    for _, before in ipairs { "", "ETT_PATH=" .. folder } do
+      output, status = command.ett(folder, "predict --quiet --path . --sandbox --model " .. model, before)
+      assert.equal(0, status, output)
+      assert.matches("^[%d.]+\n$", output)
+    end
+    assert.is_nil(command.read(folder, "new"))
+  end)
+
   it("is refused where a command starts programs, and for wrong values", function()
     local output, status
     command.write(folder, "c.lua", "os.execute 'touch ran' return {}")
-    for _, name in ipairs { "sample", "submit", "validate", "fit", "trace", "samples", "calibrate", "cluster" } do
+    for _, name in ipairs { "sample", "submit", "validate", "fit", "trace", "samples", "calibrate", "cluster", "spec",
+      "simple-transformer" } do
       output, status = command.ett(folder, name .. " c.lua", "ETT_SANDBOX=1")
       assert.equal(2, status)
       assert.equal(("ett: ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files\n"):format(name),

@@ -234,10 +234,8 @@ function find.restrict()
   restricted = require "ett.base.restricted"(is_users)
   local search = package.searchers[2]
   package.searchers[2] = function(name)
-    local path = package.searchpath(name, package.path)
-    if not path or is_installed(path) then return search(name) end
-    local chunk, why = loadfile(path, "t", restricted)
-    if not chunk then error_module.raise("model", "%s", why) end
+    local chunk, path = search(name)
+    if path and not is_installed(path) then debug.setupvalue(chunk, 1, restricted) end
     return chunk, path
   end
 end

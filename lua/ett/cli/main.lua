@@ -20,12 +20,12 @@ local function print_help(command, opts)
   print(options.help(command, more))
 end
 
---- Enters the sandbox if --sandbox or the environment requests it.
+--- Enters the sandbox if --sandbox or the environment requests it. Help enters it, too: it may run a script.
 local function enter_sandbox(command, opts, words, positional)
-  if not (command.finds or command.starts) or opts.help then return end
+  if not (command.finds or command.starts) then return end
   local sandbox = os.getenv "ETT_SANDBOX" and require "ett.cli.sandbox"
   if not opts.sandbox and not (sandbox and sandbox.asked()) then return end
-  if not command.sandbox then
+  if not command.sandbox and not opts.help then
     error_module.raise("usage", "ett %s does not run in the sandbox; unset ETT_SANDBOX if you trust its files",
       command.name)
   end
@@ -67,16 +67,16 @@ local function main(argv)
         error_module.suggestion(name, commands.names()))
     end
   end
-  -- For every command, require also searches ETT_PATH.
-  if os.getenv "ETT_PATH" then require("ett.base.find").set_script_folder(nil) end
   local command = dofile(path)
   local rest = table.move(argv, 2, #argv, 1, {})
-  if command.raw and not command.asks_help(rest) then return command.run(rest) or 0 end
-  local opts, positional = { help = true }, {}
-  if not command.raw then opts, positional = options.parse(command, rest) end
+  local opts, positional = {}, {}
+  if command.raw then opts.help = command.asks_help(rest) else opts, positional = options.parse(command, rest) end
   if opts.table and not opts.csv then error_module.raise("usage", "%s: --table needs --csv", name) end
   if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
   enter_sandbox(command, opts, rest, positional)
+  -- From here `require` also searches ETT_PATH, whose files may be untrusted.
+  if os.getenv "ETT_PATH" and (command.finds or command.starts) then require("ett.base.find").set_script_folder(nil) end
+  if command.raw and not opts.help then return command.run(rest) or 0 end
   if opts.help and not (command.own_help and positional[1]) then
     if command.models then opts.model = opts.model or positional[1] end -- ett predict --help NAME
     print_help(command, opts)
