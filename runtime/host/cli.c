@@ -18,22 +18,15 @@ static int wants_traceback(int argc, char **argv) {
   return 0;
 }
 
-/* Prints a line. Control characters and bytes that are not UTF-8 appear as \xNN: text
- * from a file must not reach the terminal as a command. C1 controls are C2 80 to C2 9F.
- */
+/* Prints a line: text from a file must not reach the terminal as a command. */
 static void print_line(const char *text) {
-  const unsigned char *at = (const unsigned char *)text;
-  const unsigned char *end = at + strlen(text);
-  const unsigned char *bad = at + ett_utf8_valid_prefix(text, strlen(text));
-  for (; *at; at++) {
-    const int c1 = at < bad && at[0] == 0xC2 && at[1] <= 0x9F;
-    at += c1;
-    if (c1 || at == bad || (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F)
-      fprintf(stderr, "\\x%02x", *at);
-    else
-      fputc(*at, stderr);
-    if (at == bad)
-      bad = at + 1 + ett_utf8_valid_prefix((const char *)at + 1, (size_t)(end - at - 1));
+  for (size_t left = strlen(text); left > 0;) {
+    char shown[4];
+    size_t length = 0;
+    const size_t read = ett_utf8_plain(text, left, shown, &length);
+    fwrite(shown, 1, length, stderr);
+    text += read;
+    left -= read;
   }
   fputc('\n', stderr);
 }

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <poll.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,11 +15,16 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/times.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "io/file.h"
+#include "io/utf8.h"
+
 #define PATIENCE_SECONDS 2 /* from a forwarded signal to SIGKILL */
+#define TIME_FACTOR 10     /* time limit over the limit of processor time */
 
 #define READS (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 
@@ -74,7 +81,6 @@ static const int allowed[] = {
     SCMP_SYS(getrlimit),
     SCMP_SYS(sched_yield),
     SCMP_SYS(sched_getaffinity),
-    SCMP_SYS(sched_setaffinity),
     SCMP_SYS(getcpu),
     SCMP_SYS(get_mempolicy),
     SCMP_SYS(sysinfo),
@@ -109,12 +115,14 @@ static int add_conditional(scmp_filter_ctx filter) {
                                           SCMP_A2(SCMP_CMP_MASKED_EQ, writes, 0)};
   const struct scmp_arg_cmp new_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, thread, thread);
   const struct scmp_arg_cmp own = SCMP_A0(SCMP_CMP_EQ, (uint64_t)getpid());
+  const struct scmp_arg_cmp caller = SCMP_A0(SCMP_CMP_EQ, 0);
   const struct scmp_arg_cmp no_change = SCMP_A2(SCMP_CMP_EQ, 0);
   int failed = add(filter, SCMP_SYS(open), 1, &reading[0]) ||
                add(filter, SCMP_SYS(openat), 1, &reading[1]) ||
                add(filter, SCMP_SYS(clone), 1, &new_thread) ||
                add(filter, SCMP_SYS(tgkill), 1, &own) ||
                add(filter, SCMP_SYS(kill), 1, &own) ||
+               add(filter, SCMP_SYS(sched_setaffinity), 1, &caller) ||
                add(filter, SCMP_SYS(prlimit64), 1, &no_change) ||
                seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) ||
                seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(openat2), 0);
@@ -185,7 +193,7 @@ static void limit(__rlimit_resource_t what, rlim_t value) {
 
 static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_err *err) {
   limit(RLIMIT_CPU, limits->processor_seconds);
-  limit(RLIMIT_FSIZE, limits->output_bytes);
+  limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_NOFILE, 256);
 #ifndef __SANITIZE_ADDRESS__ /* ASan reserves terabytes of address space */
@@ -199,19 +207,21 @@ static int restrict_child(const ett_sandbox_limits *limits, int *landlock, ett_e
   return restrict_calls(err);
 }
 
-/* State of the parent process. */
+/* The parent process. It copies the child's output without control characters. */
 
-static volatile pid_t child;
+static volatile pid_t child;            /* 0 after its end */
 static volatile sig_atomic_t forwarded; /* the last signal forwarded */
 
-static void forward(int number) {
-  const int kept = errno; /* of the waitpid that it interrupts */
-  if (number != SIGALRM)
-    forwarded = number;
-  kill(child, number == SIGALRM ? SIGKILL : number);
-  alarm(PATIENCE_SECONDS);
-  errno = kept;
-}
+typedef struct {
+  int from, to; /* from: -1 after its end */
+  int terminal;
+  size_t held; /* bytes of an incomplete character, at the start of `bytes` */
+  char bytes[16384];
+} stream;
+
+static stream streams[2];
+static size_t copied;
+static char last = '\n'; /* on the terminal */
 
 static _Noreturn void die_of(int number) {
   signal(number, SIG_DFL);
@@ -222,6 +232,90 @@ static _Noreturn void die_of(int number) {
   _exit(128 + number);
 }
 
+static void forward(int number) {
+  const int kept = errno; /* of the call that it interrupts */
+  if (number == SIGALRM)
+    die_of(forwarded ? forwarded : number);
+  forwarded = number;
+  if (child > 0)
+    kill(child, number);
+  alarm(PATIENCE_SECONDS);
+  errno = kept;
+}
+
+/* Says why the child ends; a running one gets SIGKILL at the parent's end. */
+__attribute__((format(printf, 1, 2))) static _Noreturn void fail(const char *format,
+                                                                 ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs(last == '\n' ? "ett: " : "\nett: ", stderr);
+  vfprintf(stderr, format, arguments);
+  _exit(1);
+}
+
+/* Whether the first character of text is complete. The carriage return that clears a line
+ * has three more bytes. */
+static int is_complete(const char *text, size_t length) {
+  const unsigned char c = (unsigned char)*text;
+  return length >= (c >= 0xF0 || c == '\r' ? 4u : c >= 0xE0 ? 3u : c >= 0xC0 ? 2u : 1u);
+}
+
+static void copy_output(stream *s, size_t most) {
+  static const char clear[4] = "\r\33[K"; /* lua/ett/cli/progress.lua; for terminals */
+  char text[4 * sizeof s->bytes];
+  const ssize_t count = read(s->from, s->bytes + s->held, sizeof s->bytes - s->held);
+  const size_t end = s->held + (count > 0 ? (size_t)count : 0);
+  size_t at = 0, length = 0;
+  while (at < end && (count == 0 || is_complete(s->bytes + at, end - at))) {
+    if (s->terminal && end - at >= 4 && memcmp(s->bytes + at, clear, 4) == 0) {
+      memcpy(text + length, clear, 4);
+      length += 4;
+      at += 4;
+    } else {
+      at += ett_utf8_plain(s->bytes + at, end - at, text + length, &length);
+    }
+  }
+  s->held = end - at;
+  memmove(s->bytes, s->bytes + at, s->held);
+  copied += length;
+  if (copied > most)
+    fail("stopped by the sandbox: more than %zu MiB of output\n", most >> 20);
+  const int fault = ett_file_write_all(s->to, text, length);
+  if (fault && s->to == STDOUT_FILENO)
+    fail("cannot write the output: %s\n", strerror(fault));
+  last = s->terminal && length > 0 ? text[length - 1] : last;
+  if (count == 0) {
+    close(s->from);
+    s->from = -1;
+  }
+}
+
+/* Copies until the child has ended; returns its status. The time limit excludes writing,
+ * as to a pager, and stops by Ctrl-Z. */
+static int copy_until_end(const ett_sandbox_limits *limits) {
+  const clock_t second = sysconf(_SC_CLK_TCK);
+  const clock_t most = (clock_t)TIME_FACTOR * limits->processor_seconds;
+  clock_t waited = 0;
+  int status = 0;
+  for (int closed = 0; !closed || waitpid(child, &status, WNOHANG) == 0;) {
+    struct pollfd ready[2] = {{streams[0].from, POLLIN, 0}, {streams[1].from, POLLIN, 0}};
+    const clock_t begin = times(NULL);
+    poll(ready, 2, closed ? 1 : 1000);
+    const clock_t spent = times(NULL) - begin;
+    waited += spent < second ? spent : second;
+    if (waited / second >= most)
+      fail("stopped by the sandbox: still running after %ld s (%d times "
+           "ETT_SANDBOX_SECONDS)\n",
+           most, TIME_FACTOR);
+    for (int i = 0; i < 2; i++)
+      if (ready[i].revents)
+        copy_output(&streams[i], limits->output_bytes);
+    closed = streams[0].from < 0 && streams[1].from < 0;
+  }
+  child = 0;
+  return status;
+}
+
 static _Noreturn void wait_for_child(const ett_sandbox_limits *limits,
                                      const sigset_t *signals_before) {
   static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGALRM};
@@ -230,9 +324,7 @@ static _Noreturn void wait_for_child(const ett_sandbox_limits *limits,
   for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
     sigaction(signals[i], &action, NULL);
   sigprocmask(SIG_SETMASK, signals_before, NULL);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = copy_until_end(limits);
   if (WIFEXITED(status))
     _exit(WEXITSTATUS(status));
   const int number = WTERMSIG(status);
@@ -242,34 +334,65 @@ static _Noreturn void wait_for_child(const ett_sandbox_limits *limits,
   getrusage(RUSAGE_CHILDREN, &used);
   const double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                          1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
-  if (number == SIGXFSZ)
-    fprintf(stderr, "ett: stopped by the sandbox: more than %zu MiB of output\n",
-            limits->output_bytes >> 20);
-  else if (number == SIGXCPU ||
-           (number == SIGKILL && seconds >= 0.9 * (double)limits->processor_seconds))
-    fprintf(stderr,
-            "ett: stopped by the sandbox: more than %u s of processor time "
-            "(ETT_SANDBOX_SECONDS sets the limit)\n",
-            limits->processor_seconds);
-  else if (number == SIGINT || number == SIGTERM || number == SIGPIPE)
-    die_of(number); /* sent to the child itself, or its reader has gone */
-  else
-    fprintf(stderr, "ett: the process in the sandbox ended by signal %d\n", number);
-  _exit(1);
+  if (number == SIGXCPU ||
+      (number == SIGKILL && seconds >= 0.9 * (double)limits->processor_seconds))
+    fail("stopped by the sandbox: more than %u s of processor time "
+         "(ETT_SANDBOX_SECONDS sets the limit)\n",
+         limits->processor_seconds);
+  if (number == SIGINT || number == SIGTERM)
+    die_of(number); /* sent to the child itself */
+  fail("the process in the sandbox ended by signal %d\n", number);
+}
+
+/* Makes pipes for standard output and standard error: one if both are the same file, so
+ * that their order stays. */
+static int make_pipes(int writers[2]) {
+  struct stat output, errors;
+  const int same = fstat(STDOUT_FILENO, &output) == 0 &&
+                   fstat(STDERR_FILENO, &errors) == 0 && output.st_dev == errors.st_dev &&
+                   output.st_ino == errors.st_ino;
+  streams[1].from = -1;
+  for (int i = 0; i < 2 - same; i++) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      return -1;
+    streams[i].from = ends[0];
+    streams[i].to = STDOUT_FILENO + i;
+    streams[i].terminal = isatty(STDOUT_FILENO + i);
+    writers[i] = ends[1];
+  }
+  writers[1] = same ? writers[0] : writers[1];
+  return 0;
+}
+
+/* Leaves the child the pipes and no other open file of the caller. */
+static void replace_files(const int writers[2]) {
+  if ((fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) != O_RDONLY) /* as that of a terminal */
+    dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(writers[0], STDOUT_FILENO);
+  dup2(writers[1], STDERR_FILENO);
+  close_range(STDERR_FILENO + 1, ~0U, 0);
+  if (streams[0].terminal)
+    setvbuf(stdout, NULL, _IOLBF, 0);
 }
 
 int ett_sandbox_enter(const ett_sandbox_limits *limits, int *landlock, ett_err *err) {
   sigset_t all, before; /* no signal is lost between fork and the parent's handlers */
+  int writers[2];
   sigfillset(&all);
   fflush(NULL);
   sigprocmask(SIG_BLOCK, &all, &before);
-  child = fork();
-  if (child > 0)
+  signal(SIGCHLD, SIG_DFL); /* ignored, the child's status would be lost */
+  child = make_pipes(writers) == 0 ? fork() : -1;
+  if (child > 0) {
+    close(writers[0]);
+    close(writers[1]);
     wait_for_child(limits, &before);
+  }
   sigprocmask(SIG_SETMASK, &before, NULL);
   if (child < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot start the sandbox's process: %s",
                        strerror(errno));
-  close_range(STDERR_FILENO + 1, ~0U, 0); /* files that the caller left open */
+  replace_files(writers);
   return restrict_child(limits, landlock, err);
 }

@@ -79,6 +79,21 @@ size_t ett_utf8_encode(uint32_t code, char out[4]) {
   return 4;
 }
 
+size_t ett_utf8_plain(const char *text, size_t length, char *out, size_t *written) {
+  static const char digits[] = "0123456789abcdef";
+  const unsigned char *p = (const unsigned char *)text;
+  const size_t valid = sequence_length(p, length);
+  const int c1 = valid == 2 && p[0] == 0xC2 && p[1] < 0xA0;
+  if (valid > 0 && !c1 && (*p >= 0x20 || *p == '\n' || *p == '\t') && *p != 0x7F) {
+    memcpy(out, text, valid);
+    *written += valid;
+    return valid;
+  }
+  memcpy(out, (char[]){'\\', 'x', digits[p[c1] >> 4], digits[p[c1] & 15]}, 4);
+  *written += 4;
+  return c1 ? 2 : 1;
+}
+
 ett_place ett_place_of(const char *data, size_t offset) {
   ett_place place = {1, 1};
   const char *start = data, *end = data + offset, *newline;

@@ -18,6 +18,16 @@ describe("a script in the sandbox", function()
       ("ETT_SANDBOX_SECONDS=%d timeout 60"):format(seconds or 20))
   end
 
+  --- What a terminal receives from a script, and the command's status. `keys`: commands that type on it.
+  local function terminal(text, keys)
+    command.write(folder, "s.lua", text)
+    local output = command.shell(("cd %s && { %s; } | ETT_SANDBOX_SECONDS=20 timeout 60 script -qec "
+      .. "'trap : INT; %s/bin/ett run s.lua --sandbox; echo \"ended $?\"' /dev/null"):format(folder, keys or "sleep 1",
+      require("ett.host").prefix))
+    local shown, status = output:gsub("\r\n", "\n"):match "^(.*)ended (%d+)\n"
+    return shown, status and tonumber(status)
+  end
+
   it("has no files, programs, C modules or bytecode in Lua", function()
     for text, sentence in pairs {
       ["io.open '/etc/passwd'"] = "ett: s.lua:1: io.open is not available in the sandbox\n",
@@ -108,6 +118,38 @@ describe("a script in the sandbox", function()
     assert.equal("x", output)
   end)
 
+  it("sends no control characters to the terminal, though it has the real libraries", function()
+    math.randomseed(7)
+    local bytes = {}
+    for i = 1, 5000 do
+      bytes[i] = i % 3 > 0 and string.char(math.random(0, 255)) or utf8.char(({ 0x85, 0x3bb, 0x1f600 })[math.random(3)])
+    end
+    bytes = table.concat(bytes) .. "\27[2J\194"
+    command.write(folder, "bytes", bytes)
+    local output, status = terminal(real .. [[
+      real.io.stdout:setvbuf "no"
+      local bytes, at = real.io.open("bytes", "rb"):read "a", 1
+      while at <= #bytes do
+        local stream = at % 2 == 0 and real.io.stdout or real.io.stderr
+        stream:write(bytes:sub(at, at + at % 7))
+        at = at + at % 7 + 1
+      end ]])
+    assert.equal(0, status)
+    assert.equal(require("ett.base.pretty").plain(bytes), output)
+    output = terminal(real .. [[
+      real.io.stdout:write "a\n"
+      real.io.stderr:write "\r\27[K1 of 2\r\27[K\r\27[A"
+      print("b", real.io.read(1)) ]], "printf 'x\\n'; sleep 1")
+    output = output:gsub("x\n", "", 1) -- the terminal's echo
+    assert.equal("a\n\r\27[K1 of 2\r\27[K\\x0d\\x1b[Ab\tnil\n", output) -- a line of progress is cleared
+  end)
+
+  it("ends at Ctrl-C after what it printed", function()
+    local output, status = terminal("print 'begun' while true do end", "sleep 0.5; printf '\\003'; sleep 1")
+    assert.equal(130, status, output)
+    assert.matches("^begun\n", output)
+  end)
+
   it("requires no bytecode outside the sandbox either", function()
     local file = assert(io.open(folder .. "/beside.lua", "wb"))
     file:write(string.dump(function() return 1 end))
@@ -129,10 +171,31 @@ describe("a script in the sandbox", function()
     local output, status = run("while true do print(('x'):rep(1e6)) end", 60, "run s.lua >out")
     assert.equal(1, status, output)
     assert.equal("ett: stopped by the sandbox: more than 64 MiB of output\n", output)
+    local size = #command.read(folder, "out")
+    assert.is_true(size > 63 << 20 and size <= 64 << 20, size)
+    output = command.ett(folder, "run s.lua | wc -c", "ETT_SANDBOX=1 timeout 60")
+    assert.matches("^ett: stopped by the sandbox: more than 64 MiB of output\n%d+\n$", output)
     command.write(folder, "s.lua", "local t = {} while true do t[#t + 1] = ('x'):rep(1e7) .. #t end")
     output, status = command.ett(folder, "run s.lua --sandbox", "ETT_MEMORY_LIMIT=64M timeout 60")
     assert.equal(1, status, output)
     assert.equal("ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)\n", output)
+  end)
+
+  it("ends if it waits, though it closed its output", function()
+    command.shell("mkfifo " .. folder .. "/fifo")
+    local output, status = run(real .. "print 'begun' real.io.stdout:close() real.io.stderr:close() dofile 'fifo'", 1)
+    assert.equal(1, status, output)
+    assert.equal("begun\nett: stopped by the sandbox: still running after 10 s (10 times ETT_SANDBOX_SECONDS)\n",
+      output)
+  end)
+
+  it("says why its output cannot be written, and keeps its status", function()
+    local output, status = run("print 'x'", 20, "run s.lua >/dev/full")
+    assert.equal(1, status)
+    assert.equal("ett: cannot write the output: No space left on device\n", output)
+    output, status = command.shell(("cd %s && bash -c \"trap '' CHLD; %s/bin/ett run missing.lua --sandbox\""):format(
+      folder, require("ett.host").prefix))
+    assert.equal(1, status, output)
   end)
 
   it("ends with SIGTERM to the waiting process, whatever the script does", function()

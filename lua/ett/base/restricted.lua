@@ -1,6 +1,7 @@
 --- The globals of a user's Lua file in the sandbox: no files, programs, C modules or bytecode.
 --
--- The kernel's restrictions (runtime/host/sandbox.h) protect the machine. These globals only give clearer errors.
+-- The kernel's restrictions and the filter of the output (runtime/host/sandbox.h) protect the machine. These globals
+-- only give clearer errors: modules of ett lead to Lua's real libraries.
 local error_module = require "ett.base.error"
 
 --- The functions of a library that restricted files may use.

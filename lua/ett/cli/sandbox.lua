@@ -3,7 +3,6 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local lfs = require "lfs"
-local pretty = require "ett.base.pretty"
 
 local sandbox = {}
 
@@ -33,15 +32,6 @@ local function named(words, list)
   end
 end
 
---- The function with texts in place of its arguments, without control characters.
-local function plain(write)
-  return function(...)
-    local texts = table.pack(...)
-    for i = 1, texts.n do texts[i] = pretty.plain(tostring(texts[i])) end
-    return write(table.unpack(texts, 1, texts.n))
-  end
-end
-
 --- Whether the environment requests the sandbox: ETT_SANDBOX=1.
 function sandbox.asked()
   local text = os.getenv "ETT_SANDBOX"
@@ -51,7 +41,7 @@ function sandbox.asked()
 end
 
 --- Enters the sandbox. Readable are only the installed files, the folders of `find.roots` and those named on the
---- command line. The calling process waits and exits with the child's status.
+--- command line. The calling process copies the output without control characters and exits with the child's status.
 ---@param words string[] of the command line
 ---@param script string? path of the script; its folder is readable
 function sandbox.enter(words, script)
@@ -65,7 +55,6 @@ function sandbox.enter(words, script)
   if not restricted then
     io.stderr:write("ett: note: this kernel has no Landlock: the sandbox can read every file that you can read\n")
   end
-  print, io.write, warn = plain(print), plain(io.write), plain(warn) -- luacheck: ignore
   find.restrict()
 end
 
