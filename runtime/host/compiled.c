@@ -109,6 +109,10 @@ void compiled_open(const char *prefix) {
     close(descriptor);
 }
 
+int compiled_descriptor(void) {
+  return bundle.entries ? bundle.descriptor : -1;
+}
+
 static int compare_hash(const void *hash, const void *entry) {
   return strcmp(hash, ((const compiled_entry *)entry)->hash);
 }

@@ -35,6 +35,9 @@ enum { COMPILED_HEADER = 32 };
  * every file is compiled from its text. */
 void compiled_open(const char *prefix);
 
+/* Descriptor of the opened file, or -1. */
+int compiled_descriptor(void);
+
 /* Pushes the function of a Lua file, as luaL_loadfilex does in mode "t"; returns its
  * status. `is_compiled` (or NULL): set to whether the function comes from the opened
  * file. */

@@ -366,12 +366,16 @@ static int make_pipes(int writers[2]) {
 }
 
 /* Leaves the child the pipes and no other open file of the caller. */
-static void replace_files(const int writers[2]) {
+static void replace_files(const int writers[2], int kept) {
   if ((fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) != O_RDONLY) /* as that of a terminal */
     dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
   dup2(writers[0], STDOUT_FILENO);
   dup2(writers[1], STDERR_FILENO);
-  close_range(STDERR_FILENO + 1, ~0U, 0);
+  enum { COMMON = 1024 }; /* close_range needs Linux 5.9 */
+  for (int fd = STDERR_FILENO + 1; fd < COMMON; fd++)
+    if (fd != kept)
+      close(fd);
+  close_range(COMMON, ~0U, 0);
   if (streams[0].terminal)
     setvbuf(stdout, NULL, _IOLBF, 0);
 }
@@ -393,6 +397,6 @@ int ett_sandbox_enter(const ett_sandbox_limits *limits, int *landlock, ett_err *
   if (child < 0)
     return ett_err_set(err, ETT_ERR_IO, "cannot start the sandbox's process: %s",
                        strerror(errno));
-  replace_files(writers);
+  replace_files(writers, limits->kept);
   return restrict_child(limits, landlock, err);
 }

@@ -10,6 +10,7 @@
 typedef struct {
   const char *const *readable; /* readable files and folders; missing ones are ignored */
   size_t readable_count;
+  int kept;                   /* descriptor that stays open, or -1 */
   unsigned processor_seconds; /* at least 1 */
   size_t memory_bytes;        /* address space */
   size_t output_bytes;        /* of standard output and standard error together */

@@ -67,6 +67,14 @@ describe("a script in the sandbox", function()
     assert.equal(plain, (command.ett(folder, predict, "ETT_SANDBOX=1")))
   end)
 
+  it("takes no file that the script has opened for ett's compiled files", function()
+    command.write(folder, "big", ("x"):rep(8e6))
+    local output, status = run(real .. [[local files = {}
+      for i = 1, 9 do files[i] = real.io.open "big" end
+      return require("ett.search.search") ~= nil]])
+    assert.equal(0, status, output)
+  end)
+
   it("changes no library that ett uses", function()
     local output, status = run [[
       string.format, table.concat, math.max = function() return "own" end, nil, nil

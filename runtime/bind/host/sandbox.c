@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bind/common.h"
+#include "host/compiled.h"
 
 /* sandbox.enter(readable paths, processor seconds, memory bytes, output bytes)
  * -> whether the kernel restricts paths | nil, err. Returns in the child only. */
@@ -19,6 +20,7 @@ static int enter(lua_State *L) {
   }
   const ett_sandbox_limits limits = {.readable = paths,
                                      .readable_count = count,
+                                     .kept = compiled_descriptor(),
                                      .processor_seconds =
                                          (unsigned)luaL_checkinteger(L, 2),
                                      .memory_bytes = (size_t)luaL_checkinteger(L, 3),
