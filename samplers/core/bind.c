@@ -123,11 +123,6 @@ static int pause_seconds(lua_State *L) {
   return 0;
 }
 
-static int is_terminal(lua_State *L) {
-  lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
-  return 1;
-}
-
 static int hostname(lua_State *L) {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
@@ -166,7 +161,6 @@ static const luaL_Reg functions[] = {
     {"now", now},
     {"thread_seconds", thread_seconds},
     {"pause", pause_seconds},
-    {"is_terminal", is_terminal},
     {"hostname", hostname},
     {"default_environment", default_environment},
     {"processors", processors},

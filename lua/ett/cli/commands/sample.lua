@@ -1,6 +1,7 @@
 --- `ett sample`: measures a campaign.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local host = require "ett.host"
 local pretty = require "ett.base.pretty"
 local refuse = require "ett.cli.refuse"
 local sample_table = require "ett.samples.table"
@@ -15,7 +16,7 @@ end
 
 --- Progress on standard error: an updated line on a terminal, a new line every few seconds in a log.
 local function progress(quiet)
-  local terminal = sample.is_terminal(2)
+  local terminal = host.error_terminal
   local start, last = sample.now(), 0
   local open_line = false
   local bar, together = {}, {} -- tables measured in turn share one bar
@@ -323,7 +324,7 @@ return {
     if mode ~= "get_all" then return run_one(given, mode, common, opts) end
     sample.catch_interrupts()
     local share = require("ett.base.share").join(true)
-    local bar = progress(opts.quiet or (opts.json and not sample.is_terminal(2)))
+    local bar = progress(opts.quiet or (opts.json and not host.error_terminal))
     common.on_begin, common.on_progress = bar.begin, bar.step
     if not share or share.rank() == 0 then say_notes(given) end
     common.share = share
