@@ -122,6 +122,13 @@ describe("a search", function()
     end
   end)
 
+  it("judges a condition anew in the space that says why nothing fits", function()
+    local nothing = search.new({ model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "tpu_v5e",
+      devices = 2, where = "tp <= 2 or zero > 1", plan = { global_batch = 36, seq = 512 },
+      vary = { schedule = { "1f1b" }, zero = { 0 } } }).nothing
+    assert.matches("no plan fits the 16.* of a device", nothing)
+  end)
+
   it("takes where = false as no condition", function()
     assert.is_true(#small({ plan = { seq = 1024, global_batch = 16, pp = 1 }, where = false }).rows > 0)
   end)

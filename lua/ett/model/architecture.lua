@@ -19,7 +19,8 @@ local architecture = {}
 
 local places = { first = 1, middle = 2, last = 3 }
 
-local entry_fields = { op = "string", times = "count?", selective = "boolean?", with = "any?", same_input = "boolean?",
+local entry_fields = { op = "string", times = { "count", optional = true, most = 1 << 16 }, selective = "boolean?",
+  with = "any?", same_input = "boolean?",
   module = { "string", optional = true, one_of = { "layernorm", "mla_up_proj", "mlp", "moe_act" } },
   beside = { "string", optional = true, one_of = { "dispatch", "combine" } } }
 

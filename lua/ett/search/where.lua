@@ -103,6 +103,7 @@ function Where:mask(p, setting, axes)
   if self.by_values and not self.below then return nil end
   local seen = view(p, setting)
   local key
+  if self.axes ~= axes then self.axes, self.masks = axes, {} end -- another space may use this condition
   if self.by_values then
     local values = {}
     for i, name in ipairs(self.sorted) do values[i] = tostring(seen[name]) end
