@@ -73,6 +73,27 @@ describe("coefficient files of a device", function()
     assert.same({ 1024, 20e-6, 4096, 30e-6 }, kernels.collectives(own).all_reduce[8])
   end)
 
+  fits("widen the interval of a table whose few weights differ more than their rows", function()
+    local lines, state = { "framework,dtype,m,n,k,time_us" }, 7
+    for n = 256, 3072, 256 do
+      state = require("ett.regress").mix(state)
+      local factor = 1 + (state >> 40) % 100 / 100
+      for m = 256, 4096, 256 do
+        lines[#lines + 1] = ("sglang,fp8_block,%d,%d,2048,%.4f"):format(m, n, 1e6 * factor * seconds_of(m, n, 2048))
+      end
+    end
+    folders.write_with_folder(folder .. "/few/h100_sxm/gemm.csv", table.concat(lines, "\n") .. "\n")
+    calibrate.run { tables = folder .. "/few", into = folder .. "/few_out", devices = { "h100_sxm" }, fitted = "2026" }
+    local own = setmetatable({ folder = folder .. "/few_out/h100_sxm" }, { __index = device_module.get "h100_sxm" })
+    local kernel, x = kernels.of(own, "gemm", "fp8_block"), { m = 1024, n = 1024, k = 2048 }
+    local seconds, low, high = kernel:predict(x)
+    assert.is_true(kernel.wider > 1.5, tostring(kernel.wider))
+    kernel.wider = nil
+    local same, narrow_low, narrow_high = kernel:predict(x)
+    assert.equal(same, seconds)
+    assert.is_true(low < narrow_low and high > narrow_high)
+  end)
+
   fits("leave out rows that the device cannot reach, and refuse tables that mostly hold such rows", function()
     local peak = device_module.get("h100_sxm"):peak "bf16"
     local function made(rows, fast)

@@ -129,10 +129,87 @@ describe("the bundled devices", function()
     assert.is_true(high / low > width and low < seconds and seconds < high)
   end)
 
+  it("transfer time beyond the analytic time by the rate of instructions, within a generation", function()
+    local transfer = require "ett.profile.kernels.transfer"
+    local function transferred(to, from, dtype, ratio)
+      local model = { balance = 1, analyse = function() return 1.0, { 0.0 } end } -- as much arithmetic as memory
+      local trees = { predict = function() return { value = ratio, low = ratio, high = ratio } end }
+      local seconds, low, high = transfer.new(device_module.get(to), { { model = model, dtype = dtype, trees = trees,
+        device = device_module.get(from) } }):predict {}
+      assert.near(high / seconds, seconds / low, 1e-9)
+      return seconds, math.log(high / seconds)
+    end
+    local seconds, width = transferred("h100_sxm", "h200_sxm", "bf16", 3.0)
+    assert.near(1 + 2 * (3.35 / 4.8) ^ 0.5, seconds, 1e-9)
+    assert.near(0.1, width, 1e-9)
+    assert.near(0.9, transferred("h100_sxm", "h200_sxm", "bf16", 0.9), 1e-9)
+    seconds = transferred("gb300", "b300_sxm", "bf16", 3.0) -- the same memory; 11 % more instructions and FLOPs
+    assert.near(1 + 2 * (2500 / 2250) ^ (0.5 - 0.5), seconds, 1e-9)
+    seconds, width = transferred("a100_sxm", "h200_sxm", "bf16", 3.0)
+    assert.near(3.0, seconds, 1e-9)
+    assert.near(0.3, width, 1e-9)
+    assert.near(0.6, select(2, transferred("l40s", "rtx_pro_6000", "fp8_block", 1.0)), 1e-9)
+    assert.near(0.6, select(2, transferred("mi355x", "b200_sxm", "bf16", 1.0)), 1e-9)
+    assert.near(0.3, select(2, transferred("b200_sxm", "b300_sxm", "nvfp4", 1.0)), 1e-9)
+    for pair, same in pairs { ["gb200 b200_sxm"] = true, ["gb200 gb300"] = false, ["gh200 h200_sxm"] = true,
+      ["h20 h200_sxm"] = false, ["a40 a100_sxm"] = false, ["l40s rtx_pro_6000"] = false } do
+      local a, b = pair:match "(%S+) (%S+)"
+      assert.equal(same, transfer.same_chip(device_module.get(a), device_module.get(b)), pair)
+    end
+  end)
+
+  it("count the exponentials of attention, and short rows before a window", function()
+    local attention = require "ett.profile.kernels.attention"
+    local function seconds(name, head_dim, window)
+      return attention.analyse(device_module.get(name), "bf16", { batch = 4, seq = 16384, heads = 32, kv_heads = 32,
+        head_dim = head_dim, window = window })
+    end
+    -- B300 computes twice as many as B200. Measured: 0.78, 0.86 and 0.96 of B200's time (trtllm, bf16).
+    for dim, ratio in pairs { [64] = 0.78, [128] = 0.86, [256] = 0.96 } do
+      assert.near(ratio, seconds("b300_sxm", dim, 0) / seconds("b200_sxm", dim, 0), 0.08)
+    end
+    assert.near(1, seconds("h100_sxm", 128, 16256) / seconds("h100_sxm", 128, 0), 0.02)
+    assert.near(0.75, seconds("h100_sxm", 128, 8192) / seconds("h100_sxm", 128, 0), 0.02)
+    for _, name in ipairs { "h100_sxm", "tpu_v5p" } do
+      local device = device_module.get(name)
+      assert.near(256, device:peak "bf16" / device:exponential_rate(), 1)
+    end
+  end)
+
+  it("start later if they quantise the activation, except in AMD's tables", function()
+    local gemm, x = require "ett.profile.kernels.gemm", { m = 1, n = 128, k = 128 }
+    local function later(name, dtype)
+      local device = device_module.get(name)
+      return gemm.analyse(device, dtype, x) - gemm.analyse(device, "bf16", x)
+    end
+    assert.near(10e-6, later("h100_sxm", "fp8"), 0.3e-6)
+    assert.near(4.5e-6, later("b200_sxm", "nvfp4"), 0.3e-6)
+    assert.near(0, later("mi300x", "fp8"), 0.3e-6)
+  end)
+
+  it("take collectives of each number of GPUs from the first neighbour measured with it", function()
+    local function curve(name, gpus) return kernels.collectives(device_module.get(name)).all_reduce[gpus] end
+    assert.is_nil(curve("gb300", 8))
+    assert.same(curve("gb300", 4), curve("gb200", 4)) -- gb200's neighbours: gb300, b200_sxm, b300_sxm
+    assert.same(curve("b200_sxm", 8), curve("gb200", 8))
+    assert.is_nil(kernels.collectives(device_module.get "tpu_v5p"))
+  end)
+
+  it("take formulas of attention in training from another generation as they are, unless its forward pass is known",
+    function()
+      local function laws(name) return kernels.laws(device_module.get(name)) end
+      assert.same({ 1.0, 0.4 }, { laws("tpu_v5p").factor(128), laws("tpu_v5p").spread })
+      for _, name in ipairs { "a100_sxm", "b200_sxm" } do
+        assert.is_true(math.abs(laws(name).factor(128) - 1) > 0.01, name)
+        assert.equal(0.2, laws(name).spread)
+      end
+    end)
+
   it("have intervals within a factor of three, and are fitted to products of training sizes", function()
     local bounded = require("ett.profile.kernels.transfer").bounded
     assert.same({ 2.0, 2 / 3, 6.0 }, { bounded { value = 2.0, low = 0.0, high = 60.0 } })
     assert.same({ 2.0, 1.5, 2.5 }, { bounded { value = 2.0, low = 1.5, high = 2.5 } })
+    assert.same({ 2.0, 1.125, 4.5 }, { bounded({ value = 2.0, low = 1.5, high = 3.0 }, 2.0) })
     assert.same({ { k = 65536 } }, kernels.get("gemm").sound(nil, nil, { { k = 65536 }, { k = 796544 } }))
   end)
 
@@ -554,7 +631,7 @@ describe("a stack", function()
     local function backward(hyper, dtype)
       return line(under("plain", { attention_dtype = dtype }, hyper, plan), "flash_attention").backward_seconds
     end
-    assert.equal(backward(whole, "fp8"), backward(windowed, "fp8"))
+    assert.near(1, backward(whole, "fp8") / backward(windowed, "fp8"), 1e-12)
     assert.is_true(backward(windowed, "bf16") < 0.7 * backward(whole, "bf16"))
   end)
 

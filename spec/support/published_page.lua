@@ -69,14 +69,14 @@ memory of the software and were not checked against its code. The errors above a
 - The rates of products and attention follow a device's power with a fitted exponent, pulled to 0.5.
 - Communication takes a third of a device from the computing beside it: fitted, pulled to DeepSeek's 0.15. DeepEP and
   HybridEP keep 0.15; chosen with the errors of mixtures in view.
-- A device without a table takes those of its own chip where there are some: those whose rates have the same ratios
-  (GB200 takes B200's). Devices left out of the tables show it; it was found by the errors of GB200's rows.
+- A device without a table takes those of its own chip where there are some: those whose multiprocessors have the
+  same rates (GB200 takes B200's). Devices left out of the tables show it; it was found by the errors of GB200's rows.
 - mxfp8 takes the tables of fp8_block: both quantise a block in one pass. Its factor is pulled to 1.25: bf16's without
   the larger slowdown of bf16 (1.41 / 1.15 * 1.03). Chosen with errors of its rows in view.
 - Heads run in 16 bits where layers are quantised, and are gathered so. Megatron-LM's output layer is no layer of
   Transformer Engine (gpt_model.py). torchtitan, MaxText and llm-foundry are taken to do the same, from memory.
 - Attention of a device without a table of its passes takes its level from kernels of its own chip (GB200 from B200).
-  Before, GB200 answered as fast as GB300. TPUs' level follows from the same transfer.
+  Before, GB200 answered as fast as GB300. TPUs take H200's formulas as they are.
 - Sends overlap where rows say so; before, that was not read. NeMo's virtual stages overlap where a row is silent.
 - Factors were fitted again after these three. Mean errors fell: GB200 from 9.7 to 7.7 %, mixtures from 11.3 to 10.2,
   nvfp4 from 8.3 to 6.2, B300 from 14.2 to 13.7. Three rose: H200 from 4.9 to 7.4 %, fp8 from 7.5 to 7.9, LoRA from

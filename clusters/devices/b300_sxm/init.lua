@@ -8,6 +8,6 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 267.69 GiB".
   memory_bytes = 287.4e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
   power_watts = 1100,
-  generation = "blackwell", any_fp8_layout = true,
+  generation = "blackwell", any_fp8_layout = true, exponentials = 32,
   neighbours = { "gb300", "b200_sxm" },
 }

@@ -9,7 +9,7 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, torch 2.6; @744d01e)",
   memory_bytes = 96e9, memory_bandwidth = 2.46e12, multiprocessors = 24, l2_bytes = 48e6,
   power_watts = 600,
-  generation = "gaudi",
+  generation = "gaudi", vendor = "intel",
   neighbours = { "h100_sxm", "h200_sxm" },
   assumed = true,
 }

@@ -9,7 +9,7 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, torch 2.6; @744d01e)",
   memory_bytes = 128e9, memory_bandwidth = 3.7e12, multiprocessors = 64, l2_bytes = 96e6,
   power_watts = 900,
-  generation = "gaudi",
+  generation = "gaudi", vendor = "intel",
   neighbours = { "h100_sxm", "h200_sxm" },
   assumed = true,
 }

@@ -14,5 +14,5 @@ return {
     source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "
       .. "mean error of held-out shapes 18 %" },
   generation = "hopper",
-  neighbours = { "h100_sxm" },
+  neighbours = { "h100_sxm", "gb300" },
 }

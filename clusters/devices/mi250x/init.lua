@@ -9,7 +9,7 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, ROCm 6.2: 147 of a die)",
   memory_bytes = 128e9, memory_bandwidth = 3.28e12, multiprocessors = 220, l2_bytes = 16e6,
   power_watts = 560,
-  generation = "cdna2",
+  generation = "cdna2", vendor = "amd",
   neighbours = { "mi300x", "h200_sxm" },
   assumed = true,
 }

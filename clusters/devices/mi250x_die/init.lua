@@ -9,7 +9,7 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering (MAMF, ROCm 6.2, one die)",
   memory_bytes = 64e9, memory_bandwidth = 1.64e12, multiprocessors = 110, l2_bytes = 8e6,
   power_watts = 280,
-  generation = "cdna2",
+  generation = "cdna2", vendor = "amd",
   neighbours = { "mi300x", "h200_sxm" },
   assumed = true,
 }

@@ -3,7 +3,7 @@ return {
   format = "ett kernel 2", kernel = "gemm", device = "mi300x", dtype = "fp8_block",
   source = "ROCm/aiter@e404860, tuned products (AMD)", licence = "MIT",
   framework = "aiter", fitted = "2026-11-28",
-  rows = 18960, held_out_error = 0.0258,
+  rows = 18960, held_out_error = 0.0258, wider = 2.611,
   text = [=[
 AgACEgAAAAAAAFtAAAAAAAAA8D8AAAAAAADwP9lQ+ki+TWc/FKRizfKkAkDrORAS35YYQAAAAAAAAAAAx0d5mF49VEITdjft1V+MP6Z4hvW2bYM/
 AAAAAACE0kAAAAAAAAAAAAAAAAAAAAAA8j+ES16UJkDvOfr+Qi4WQILHV136TCRA7zn6/kIuFkDjI2gtFuoiQFucQdmK6uU/vNsIMSqCIECxvc0h
@@ -234,4 +234,4 @@ AAQG/wS9/3HwBQD/+qD/E7YPAwIB/9iV/zSrBQj/0Yj/K5UBAQ4CEAT/jJP/h3MOA//Al/+gfQAFEAP/
 ipj/cK0QBREC/+WP/zCg/1ZuEAIDCAMH/1iK/1eXBwL/3Zr/V34BAgsA/696/1G4AAn/oHf/gmoPBg8BCgEEBf/Prf+22wQB/465/9ifAwIABP/W
 r/+ZmwAD//WV/6uKAQILAAQH/0F8/ySWBwP/s4j/9sgACQEE//t0/2yTAAv/d2j/DHg=]=],
 }
--- hash 4cbba43e89a311e58fdbf471e6c6e315
+-- hash 4cb8899e8b79d29cc0468279e40fc16b

@@ -11,6 +11,6 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 191.98 GiB".
   memory_bytes = 206.1e9, memory_bandwidth = 5.3e12, multiprocessors = 304, l2_bytes = 256e6,
   power_watts = 750,
-  generation = "cdna3",
+  generation = "cdna3", vendor = "amd",
   neighbours = { "mi355x", "h200_sxm" },
 }

@@ -10,7 +10,7 @@ return {
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6, ROCm 6.2)",
   memory_bytes = 256e9, memory_bandwidth = 6e12, multiprocessors = 304, l2_bytes = 256e6,
   power_watts = 1000,
-  generation = "cdna3",
+  generation = "cdna3", vendor = "amd",
   neighbours = { "mi300x", "h200_sxm" },
   assumed = true,
 }

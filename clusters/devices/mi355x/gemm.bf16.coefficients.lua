@@ -3,7 +3,7 @@ return {
   format = "ett kernel 2", kernel = "gemm", device = "mi355x", dtype = "bf16",
   source = "ROCm/aiter@e404860, tuned products (AMD)", licence = "MIT",
   framework = "aiter", fitted = "2026-11-28",
-  rows = 1688, held_out_error = 0.0888,
+  rows = 1688, held_out_error = 0.0888, wider = 1.995,
   text = [=[
 AgACEgAAAAAAAFtAAAAAAAAA8D8AAAAAAADwP+twqGObVYc/RsMAjAH9BkDn0PC0nRgQQAAAAAAAAAAAKT2AqNmvjEJ+2QZmKQuwP9JaxEOJh6M/
 AAAAAABgmkAAAAAAAAAAAAAAAAAAAAAAUJYKz17LJEDvOfr+Qi4GQNAH+nNJbChALYHZXgv0GEC+9gGVAIckQKdzxeX5q5+/N73yTVk5IkCI8FJu
@@ -673,4 +673,4 @@ AwwD/4Cf/2JwAQf/eIn/02ADAgoB/6Jl/2WQEQL/ZVL/03sOAf+M5/8AnA8A/2vQBQAQAAYA/8B6/9Ss
 /+OJ/0hrDgH/89f/A5oMBAEBAQADA/+vov+9agAC/wWc/43QBgEPA//9gf+uXAML/8WM/6R1BAT/+In/EsgCAQ0ABAD/VIcDDP8usv+3hwcA/2SW
 AQf/o1j/ooMEAgMECwH/JX7/4EgHA/+5ov/RhQsAAgL/mlr/D3kEBf/xbf/bsA==]=],
 }
--- hash e89fdc5945c635b6fa3d652fc42ed008
+-- hash ab805085282d14c26ad523a96e0c99df

@@ -3,7 +3,7 @@ return {
   format = "ett kernel 2", kernel = "gemm", device = "mi355x", dtype = "fp8",
   source = "ROCm/aiter@e404860, tuned products (AMD)", licence = "MIT",
   framework = "aiter", fitted = "2026-11-28",
-  rows = 864, held_out_error = 0.0941,
+  rows = 864, held_out_error = 0.0941, wider = 1.550,
   text = [=[
 AgACEgAAAAAAAFtAAAAAAAAA8D8AAAAAAADwP0BsHU+nuIc/LuUr2ZX5A0CLiNZZpR4SQAAAAAAAAAAAkziriWHSlUE7Rz5pGm+tP+qb1wl6s6M/
 AAAAAADAikAAAAAAAAAAAAAAAAAAAAAAUJYKz17LJECx8hqfemgTQCUrQRE8citAsfIan3poE0AU0pwY6KIlQJBCnT+Dn+U/iFfvfVVVIkA6gy3T
@@ -302,4 +302,4 @@ BAL/TWr/IZABBgUE/97Q/yKi/4GaDAEFAQEE/1qK/8+7BAQDCP++YP9Tkg4C/0s1/51mAQARAf/nm/+O
 /cgIABEC/8dW/8WDEAP/SEL/02sQBQMLDwP/oIb/y7n/WlgIAv/1tf/NhAcACwEEAwMD//Gx/zd8BAX/asL/zpz/wG0LAAUDDwH/ymT/e44EBf/c
 ff+vX//Bvw==]=],
 }
--- hash 119d01c12d36c0f9cc6611e3fe7b0b13
+-- hash 2f6f1910dc762bf9ec5ec7b02f59d6f9

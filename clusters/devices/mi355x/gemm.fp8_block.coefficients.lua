@@ -3,7 +3,7 @@ return {
   format = "ett kernel 2", kernel = "gemm", device = "mi355x", dtype = "fp8_block",
   source = "ROCm/aiter@e404860, tuned products (AMD)", licence = "MIT",
   framework = "aiter", fitted = "2026-11-28",
-  rows = 12376, held_out_error = 0.0903,
+  rows = 12376, held_out_error = 0.0903, wider = 2.551,
   text = [=[
 AgACEgAAAAAAAFtAAAAAAAAA8D8AAAAAAADwP8DYKpIDA28//Gb9jv6iB0AcfqO9D/A4QAAAAAAAAAAAvz9hRgGRPkK12bLblgCbP2IEVYwN14k/
 AAAAAAAsyEAAAAAAAAAAAAAAAAAAAAAAjt3pLieRJ0DvOfr+Qi4GQO85+v5CLiZAsfIan3poE0CXSPetyKQjQMMjWL8Yq+A/wD+KoZAUIUA3Oln9
@@ -243,4 +243,4 @@ dY0MAAEGDgD/yp//WHYACv8Zof8zhRED/517AgH/pKH/K7sIAAMEDwUDAf/mo/9clQcA/0h1/0aV/15T
 /2qi/4eLCQD/d8H/5acDAwoBAgMABf/DmP+it/9pvw8FAQX/XpT/AqkABv/Uff9bZAIABAMAAv/GTv9HggQF/1pk/7xxAAUKCf9nlf+3dwcE/yJ5
 /6yQ]=],
 }
--- hash 234fb1dcd4035cfb9f4d9b73715ccd5c
+-- hash dfb17b803f2e9a6466a13dcfc914c717

@@ -10,6 +10,6 @@ return {
   -- Memory as the driver reports it: PyTorch prints "total capacity of 287.98 GiB".
   memory_bytes = 309.2e9, memory_bandwidth = 8e12, multiprocessors = 256, l2_bytes = 256e6,
   power_watts = 1400,
-  generation = "cdna4",
-  neighbours = { "mi300x", "gb300" },
+  generation = "cdna4", vendor = "amd",
+  neighbours = { "mi300x", "b200_sxm", "h200_sxm" },
 }

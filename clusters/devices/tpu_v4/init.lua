@@ -7,7 +7,7 @@ return {
   peak_flops = { bf16 = 275e12, int8 = 275e12 },
   memory_bytes = 32e9, memory_bandwidth = 1.2e12, multiprocessors = 2, l2_bytes = 128e6,
   power_watts = 192,
-  generation = "tpu",
+  generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
   assumed = true,
 }

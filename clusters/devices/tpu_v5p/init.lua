@@ -6,7 +6,7 @@ return {
   source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
   peak_flops = { bf16 = 459e12, int8 = 918e12 },
   memory_bytes = 95e9, memory_bandwidth = 2.76e12, multiprocessors = 2, l2_bytes = 128e6,
-  generation = "tpu",
+  generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
   assumed = true,
 }

@@ -7,7 +7,7 @@ return {
   peak_flops = { bf16 = 2307e12, fp8 = 4614e12 },
   memory_bytes = 192e9, memory_bandwidth = 7.37e12, multiprocessors = 2, l2_bytes = 128e6,
   partitions = 2, -- JAX lists a chip as two devices (AI-Hypercomputer/tpu-recipes)
-  generation = "tpu",
+  generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },
   assumed = true,
 }

@@ -24,7 +24,7 @@ for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 --- The fields of a device, in its own file or inside a cluster file. `neighbours`: devices whose kernel tables replace
 --- missing ones. `tables`: name of the device's folder of measured tables, if it differs from the device's name.
 --- `partitions`: the number of devices that software sees, each with a share of the batch. `any_fp8_layout`: products
---- of fp8 tensors need no transposed copies.
+--- of fp8 tensors need no transposed copies. `exponentials`: a cycle of a multiprocessor.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
@@ -34,8 +34,9 @@ device_module.fields = {
   power = { "table", optional = true, fields = { idle_watts = "nonnegative", compute_watts = "nonnegative",
     memory_watts = "nonnegative", source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
-  assumed = "boolean?", generation = "string?", neighbours = "list?", tables = "string?", host = "string?",
-  partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
+  assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
+  host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
+  exponentials = within(1, 4096),
 }
 
 -- A block format runs at the rate of its plain format. Volta's only 16-bit type is fp16.
@@ -49,6 +50,21 @@ function Device:peak(dtype)
 end
 
 device_module.peak = Device.peak
+
+--- Cycles per second of all multiprocessors. Tensor cores do a power of two of 16-bit FLOPs in a cycle, and clocks lie
+--- between 1.3 and 2.6 GHz.
+function Device:cycles()
+  local clock = (self:peak "bf16" or self:peak "fp8" or self:peak "nvfp4") / self.multiprocessors
+  while clock >= 2.6e9 do clock = clock / 2 end
+  return clock * self.multiprocessors
+end
+
+--- Exponentials per second: 16 a cycle of a GPU's multiprocessor unless stated. Other chips: assumed to be as many for
+--- a FLOP of products as on H100.
+function Device:exponential_rate()
+  if self.vendor and self.vendor ~= "amd" then return self:peak "bf16" / 256 end
+  return (self.exponentials or 16) * self:cycles()
+end
 
 --- Data types of products that a device supports. fp8_block needs plain fp8 alone: software applies the block scales.
 --- Hardware that scales blocks of 32 elements (mxfp8) also has 4-bit products.

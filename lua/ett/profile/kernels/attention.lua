@@ -1,12 +1,16 @@
 --- Causal self-attention, forward: one fused kernel over whole sequences.
 --
--- Work is counted in tiles of 128 queries by 128 keys. The longest row of tiles bounds small batches from below.
+-- Work is counted in tiles of 128 queries by 128 keys. The longest row of tiles bounds small batches from below. The
+-- multiprocessors compute an exponential for each pair, half of them beside the products.
 local attention = { name = "attention", summary = "fused causal attention, forward", table = "attention_forward.csv",
   inputs = { "batch", "seq", "heads", "kv_heads", "head_dim", "window" }, texts = { "framework", "dtype" },
   frameworks = { "trtllm", "sglang", "vllm" },
-  rounds = { default = 40 } }
+  balance = 10, rounds = { default = 40 } }
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
+
+-- Share of the exponentials' time that products do not hide; assumed.
+local exposed_exponentials = 0.5
 
 --- Analytic seconds, and the features of the trees.
 ---@param device ett.Device
@@ -17,12 +21,12 @@ function attention.analyse(device, dtype, x)
   local windowed = x.window > 0 and x.window < x.seq
   local rows = ceil(x.seq / 128)
   local longest = windowed and min(rows, ceil(x.window / 128) + 1) or rows
-  local columns = windowed and longest or (rows + 1) / 2
-  local peak, tile = device:peak(dtype), 4.0 * x.head_dim * 128 * 128
+  local columns = longest - longest * (longest - 1) / (2 * rows) -- mean; the first rows are shorter
+  local tile = 128 * 128 * (4.0 * x.head_dim / device:peak(dtype) + exposed_exponentials / device:exponential_rate())
   local blocks = x.batch * x.heads * rows
   local waves = blocks / device.multiprocessors
-  local last = longest * tile / (peak / device.multiprocessors)
-  local arithmetic = max(blocks * columns * tile / peak, last)
+  local last = longest * tile * device.multiprocessors
+  local arithmetic = max(blocks * columns * tile, last)
   local bytes = 4.0 * x.batch * x.seq * (x.heads + x.kv_heads) * x.head_dim
   local memory = bytes / device.memory_bandwidth
   local seconds = max(arithmetic / 0.6, memory / 0.7) + 5e-6

@@ -59,18 +59,19 @@ end
 local head = "-- Made by `ett calibrate --kernels`; see lua/ett/profile/kernels/README.md. Not written by hand."
 
 local function trees_file(kernel, about)
+  local wider = kernel.wider > 1 and (" wider = %.3f,"):format(kernel.wider) or ""
   return ([==[
 %s
 return {
   format = %q, kernel = %q, device = %q, dtype = %q,
   source = %q, licence = %q,
   framework = %q, fitted = %q,
-  rows = %d, held_out_error = %.4f,
+  rows = %d, held_out_error = %.4f,%s
   text = [=[
 %s]=],
 }
 ]==]):format(head, kernels.format, kernel.model.name, kernel.device.key, kernel.dtype, about.source[1],
-    about.source[2], about.framework, about.fitted, about.rows, about.error, sealed.wrapped(kernel:text()))
+    about.source[2], about.framework, about.fitted, about.rows, about.error, wider, sealed.wrapped(kernel:text()))
 end
 
 local function laws_file(device, laws, fitted)

@@ -5,21 +5,28 @@
 -- less power is slower by the ratio of the rates that their power allows. Chips of different generations sustain
 -- different shares of their peak rates: products of MI300X reach 51 %, of H200 80 %. Where both rates are measured, the
 -- arithmetic share of a time is scaled by the ratio of these shares, else by that of the power limits.
+--
+-- A time beyond the analytic time is spent neither in tensor cores nor on memory, and within a generation it does not
+-- follow their rates. It is assumed to follow the square root of the rate of instructions.
 local transfer = {}
 
-local exp, log, min = math.exp, math.log, math.min
+local abs, exp, log, max, min, sqrt = math.abs, math.exp, math.log, math.max, math.min, math.sqrt
 
--- Factors that widen the interval: neighbours of the same generation, and of others. With these factors the interval
--- covers 90 % of the rows of held-out devices (`ett bench kernels`).
-local wider_within, wider_across = 1.07, 1.24
+-- Half-widths of the 90 % interval that a transfer adds, on the logarithm of the time: from a device whose
+-- multiprocessors have the same rate, from any other, for fp8_block (its kernels are written for one architecture), and
+-- from another vendor. 90 % of the rows of devices left out in turn lie inside (`ett bench kernels`). Fitted without
+-- one device each, they are 0.09 to 0.10, 0.28 to 0.29 and 0.42 to 0.55; the last rests on MI355X alone.
+local chip_spread, other_spread, block_spread, vendor_spread = 0.1, 0.3, 0.6, 0.6
 
 -- Largest factor between the prediction and each end of its interval: far from all rows the trees give no bound.
 local widest = 3.0
 
 --- The predicted ratio of the trees, and the bounds of its interval.
-function transfer.bounded(answer)
-  local value = answer.value
-  return value, math.max(answer.low, value / widest), min(answer.high, value * widest)
+---@param wider number? exponent of the factor between the ratio and each bound
+function transfer.bounded(answer, wider)
+  local value, low, high = answer.value, answer.low, answer.high
+  if wider then low, high = value * (low / value) ^ wider, value * (high / value) ^ wider end
+  return value, max(low, value / widest), min(high, value * widest)
 end
 
 local Transferred = { __name = "ett.kernel" }
@@ -49,19 +56,48 @@ local function slower(device, other, dtype)
   return device.generation ~= other.generation and ratio(sustained) or ratio(allowed) or 0.0
 end
 
+-- Whether multiprocessors of both devices have the same rate for a data type, apart from their clocks (30 %).
+local function same_rate(device, other, dtype)
+  local function rate(of) return (of:peak(dtype) or 0.0) / (of.multiprocessors or 1) end
+  local here, there = rate(device), rate(other)
+  return device.generation == other.generation and (here == there or abs(log(here / there)) < log(1.3))
+end
+
+--- Whether two devices have the same chip, with other clocks, memory or number of multiprocessors. B200 and B300 do
+--- not: B300 computes nvfp4 faster.
+function transfer.same_chip(device, other)
+  return same_rate(device, other, "bf16") and same_rate(device, other, "fp8") and same_rate(device, other, "nvfp4")
+end
+
+local function spread(device, other, dtype)
+  if same_rate(device, other, dtype) then return chip_spread end
+  return device.vendor ~= other.vendor and vendor_spread or dtype == "fp8_block" and block_spread or other_spread
+end
+
+-- Logarithms of the factors from a ratio of analytic times to the ratio of times beyond, for arithmetic and memory.
+local function beyond(device, other, dtype)
+  local issued = 0.5 * log(other:cycles() / device:cycles())
+  return { log(device:peak(dtype) / other:peak(dtype)) + issued,
+    log(device.memory_bandwidth / other.memory_bandwidth) + issued }
+end
+
+-- The ratio of a time to the analytic time, with the part above 1 scaled.
+local function scaled(ratio, factor) return ratio > 1 and 1 + (ratio - 1) * factor or ratio end
+
 --- The kernel of a device, transferred from kernels of other devices.
 ---@param device ett.Device
 ---@param kernels table[] at least one ett.Kernel, of one model and data type
 ---@return table kernel { model, device, dtype, from, predict }
 function transfer.new(device, kernels)
-  local parts, names, wider = {}, {}, wider_within
+  local parts, names, added, dtype = {}, {}, 0.0, kernels[1].dtype
   for i, kernel in ipairs(kernels) do
-    parts[i] = { trees = kernel.trees, slower = slower(device, kernel.device, kernel.dtype) }
-    names[i] = kernel.device.key
-    if kernel.device.generation ~= device.generation then wider = wider_across end
+    local other = kernel.device
+    parts[i] = { trees = kernel.trees, wider = kernel.wider, slower = slower(device, other, dtype),
+      beyond = device.generation == other.generation and beyond(device, other, dtype) }
+    names[i], added = other.key, max(added, spread(device, other, dtype))
   end
-  return setmetatable({ model = kernels[1].model, device = device, dtype = kernels[1].dtype, parts = parts,
-    from = table.concat(names, ", "), wider = wider, about = kernels[1].about }, Transferred)
+  return setmetatable({ model = kernels[1].model, device = device, dtype = dtype, parts = parts,
+    from = table.concat(names, ", "), added = added, about = kernels[1].about }, Transferred)
 end
 
 --- Seconds of one run, and the bounds of the 90 % interval.
@@ -71,15 +107,19 @@ function Transferred:predict(x)
   local model, parts = self.model, self.parts
   local analytic, features = model.analyse(self.device, self.dtype, x)
   local share = model.arithmetic_share and model.arithmetic_share(analytic, features) or 0.0
+  local computing = 1 / (1 + exp(-features[model.balance]))
   local value, low, high = 0.0, 0.0, 0.0
   for _, part in ipairs(parts) do
-    local ratio, least, most = transfer.bounded(part.trees:predict(features))
+    local ratio, least, most = transfer.bounded(part.trees:predict(features), part.wider)
     local later = part.slower * share
-    value, low, high = value + log(ratio) + later, low + log(least) + later, high + log(most) + later
+    local factor = part.beyond and exp(computing * part.beyond[1] + (1 - computing) * part.beyond[2]) or 1.0
+    value = value + log(scaled(ratio, factor)) + later
+    low, high = low + log(scaled(least, factor)) + later, high + log(scaled(most, factor)) + later
   end
   local count = #parts
-  return analytic * exp(value / count), analytic * exp(low / count) / self.wider,
-    analytic * exp(high / count) * self.wider
+  value, low, high = value / count, low / count, high / count
+  return analytic * exp(value), analytic * exp(value - sqrt((value - low) ^ 2 + self.added ^ 2)),
+    analytic * exp(value + sqrt((high - value) ^ 2 + self.added ^ 2))
 end
 
 return transfer
