@@ -17,22 +17,23 @@ local function small_first(_, rows)
   return fitted, held
 end
 
--- A device as if it had no table, over all of its rows.
-local function left_out(folder)
+-- Devices as if they had no table, over all of their rows.
+local function left_out(folder, name, dtype, keys)
   local device_module, kernels = require "ett.profile.device", require "ett.profile.kernels"
   local calibrate = require "ett.profile.kernels.calibrate"
-  local model, sum, count, rows = kernels.get "gemm", 0.0, 0, {}
-  for _, key in ipairs(nvidia) do
+  local model, sum, within, count, rows = kernels.get(name), 0.0, 0.0, 0, {}
+  for _, key in ipairs(keys) do
     local device = device_module.get(key)
-    local chosen = kernels.preferred(model, kernels.read(model, folder, device), "bf16")
-    local other = kernels.transferred(device, "gemm", "bf16")
-    if other and key ~= "a100_sxm" then
+    local chosen = kernels.preferred(model, kernels.read(model, folder, device) or {}, dtype)
+    local other = chosen[1] and kernels.transferred(device, name, dtype)
+    if other then
       local err, inside = calibrate.error(other, chosen)
-      sum, count = sum + err, count + 1
-      rows[count] = { measure = ("    %s from %s, %.0f %% inside the interval"):format(key, other.from, 100 * inside),
-        value = ("%.2f %%"):format(100 * err) }
+      sum, within, count = sum + err, within + inside, count + 1
+      rows[count + 1] = { value = ("%.2f %%"):format(100 * err),
+        measure = ("    %s from %s, %.0f %% inside the interval"):format(key, other.from, 100 * inside) }
     end
   end
+  rows[1] = { measure = "    mean share inside the interval", value = ("%.0f %%"):format(100 * within / count) }
   return sum / count, rows
 end
 
@@ -104,8 +105,15 @@ function bench.run()
   end
   local err, details = errors(folder, "gemm", "bf16", nvidia, small_first)
   add("gemm bf16, fitted to m <= 4096 and n, k <= 8192, tested above", err, 7, details)
-  err, details = left_out(folder)
+  local most = table.move(nvidia, 2, #nvidia, 1, {}) -- a100's neighbours are of another generation
+  err, details = left_out(folder, "gemm", "bf16", most)
   add("gemm bf16, device left out (a100 aside)", err, 9, details)
+  local every = table.move(amd, 1, #amd, #nvidia + 1, table.move(nvidia, 1, #nvidia, 1, {}))
+  for _, case in ipairs { { "gemm", "bf16" }, { "gemm", "fp8" }, { "gemm", "fp8_block" }, { "gemm", "nvfp4" },
+    { "attention", "bf16" }, { "attention", "fp8" } } do
+    err, details = left_out(folder, case[1], case[2], every)
+    add(("%s %s, each device left out"):format(case[1], case[2]), err, nil, details)
+  end
   for _, dtype in ipairs { "bf16", "fp8" } do
     err, details = errors(folder, "attention", dtype, nvidia, fifth)
     add(("causal attention forward %s, heads held out"):format(dtype), err, 5, details)
