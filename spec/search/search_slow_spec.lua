@@ -101,7 +101,7 @@ describe("a search", function()
     local found = small(given).rows
     given.vary = { zero = { 1 } }
     assert.is_true(#found > 0)
-    assert.same(small(given).rows[1].step_seconds, found[1].step_seconds)
+    assert.near(small(given).rows[1].step_seconds, found[1].step_seconds, 1e-12) -- ZeRO-2 may win by rounding
   end)
 
   it("gives interleaved plans the group of a single estimate, in any order of the schedules", function()
