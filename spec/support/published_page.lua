@@ -193,7 +193,7 @@ memory of the software and were not checked against its code. The errors above a
   width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
 - `ett bench literature` has 99 steps of sources that are not here, as a planner would describe them, with settings left
-  open. 74 % lie inside their intervals; most of the others were slower than estimated (spec/bench/README.md).
+  open. 76 % lie inside their intervals; most of the others were slower than estimated (spec/bench/README.md).
 ]]
 
 local function line(f)

@@ -1,8 +1,8 @@
 /* A model as text, for the coefficient files of a cluster.
  *
  * The text is base64. It has no twins. Leaves keep 16 bits of the forest's largest leaf.
- * Thresholds are exact, since they lie on values of the rows: a list for each feature, and
- * nodes name their place in it. Nodes follow in preorder, without pointers.
+ * Thresholds are exact, since they lie on values of the rows: a list for each feature,
+ * and nodes name their place in it. Nodes follow in preorder, without pointers.
  */
 #ifndef ETT_REGRESS_COMPACT_H
 #define ETT_REGRESS_COMPACT_H
