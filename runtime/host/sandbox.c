@@ -250,6 +250,7 @@ __attribute__((format(printf, 1, 2))) static _Noreturn void fail(const char *for
   va_start(arguments, format);
   fputs(last == '\n' ? "ett: " : "\nett: ", stderr);
   vfprintf(stderr, format, arguments);
+  va_end(arguments);
   _exit(1);
 }
 
