@@ -71,7 +71,7 @@ static int in_arena(const void *block) {
 }
 
 static void give(void *block, size_t size) {
-  if (!in_arena(block)) {
+  if (!block || !in_arena(block)) {
     of_system(block, 0);
     return;
   }
