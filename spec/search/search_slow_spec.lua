@@ -98,10 +98,10 @@ describe("a search", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
       times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,
         ep = 1, etp = 1, micro_batch = 1, recompute = "selective", sequence_parallel = true, schedule = "1f1b" } }
-    local found = small(given).rows
+    local kept -- the row of ZeRO-1; that of ZeRO-2 takes as long but for rounding
+    for _, row in ipairs(small(given).rows) do kept = kept or row.zero == 1 and row end
     given.vary = { zero = { 1 } }
-    assert.is_true(#found > 0)
-    assert.near(small(given).rows[1].step_seconds, found[1].step_seconds, 1e-12) -- ZeRO-2 may win by rounding
+    assert.same(small(given).rows[1].step_seconds, kept.step_seconds)
   end)
 
   it("gives interleaved plans the group of a single estimate, in any order of the schedules", function()
