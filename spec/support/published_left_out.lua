@@ -1,6 +1,7 @@
 --- Factors of published_factors.lua fitted without one source each, by spec/bench/support/fit_published.lua.
 -- The last, host.grace, was fitted alone, by fit_added.lua. That of FlashAttention 2 was fitted, too; it is now taken
--- from measured kernels, and the others are as they were.
+-- from measured kernels, and the others are as they were. The four of TPUs were fitted again on TPU rows alone. The
+-- others are from before the kernels' coefficient files were mended (2026-11-28).
 return {
   factors = {
     ["AI-Hypercomputer/gpu-recipes"] = {

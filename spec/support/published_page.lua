@@ -102,6 +102,8 @@ memory of the software and were not checked against its code. The errors above a
   seen. The fit had made its backward pass a fifth faster than measured. Rows of 8192 tokens became worse.
 - Context parallelism moves the bytes of merging partial attention, counted from the code of Transformer Engine and of
   PyTorch (in_step.merge). It was looked up with the errors of long contexts in view.
+- Products of an odd width: sources differ, and the factor is a mean of three. One of them is the error of vTrain's
+  steps inside a node, whose vocabulary has 50,257 tokens (lua/ett/profile/device_times.lua).
 - Launches of Megatron's software of 2021 and 2022 keep their textbook value, 60 us. The fit's 79 us came from steps
   with `CUDA_LAUNCH_BLOCKING=1` alone, and made the steps of vTrain inside a node 20 % and more too slow.
 - Routing launches count as 8 operators before the fit: 25 made rows with few tokens twice too slow.

@@ -9,7 +9,8 @@ local attention = { name = "attention", summary = "fused causal attention, forwa
 
 local ceil, log, max, min = math.ceil, math.log, math.max, math.min
 
--- Share of the exponentials' time that products do not hide; assumed.
+-- Share of the exponentials' time that products do not hide. Of 0, 0.5 and 1, it had the least error on devices left
+-- out.
 local exposed_exponentials = 0.5
 
 --- Analytic seconds, and the features of the trees.
