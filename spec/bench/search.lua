@@ -164,7 +164,6 @@ local function pairs_of(entries)
   for _, entry in ipairs(entries) do
     local r, e = entry.row, entry.answer
     if e and (r.grade == "A" or r.grade == "A-") and not r.duplicate_of and r.step_seconds and r.use == "step" then
-      e.gpus_per_node = r.gpus_per_node or 8
       local parts, whole = explain.parts(e), 0.0
       for _, name in ipairs(explain.part_order) do whole = whole + parts[name] end
       local id = {}

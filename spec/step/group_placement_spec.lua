@@ -55,6 +55,26 @@ describe("groups of ranks", function()
     assert.is_true(e.stages[2].gradient_seconds >= bytes * 4 / 3 / 25e9)
   end)
 
+  it("state the nodes that they span; a search counts their time as inside a node or between nodes", function()
+    local explain = require "ett.search.explain"
+    local function nodes(cluster, plan)
+      local e, found = run(cluster, plan), {}
+      for _, l in ipairs(e.collectives) do found[l.group] = l.nodes end
+      local parts, sums = explain.parts(e), { node = 0.0, network = 0.0 }
+      for _, l in ipairs(e.collectives) do
+        local part = l.nodes > 1 and "network" or "node"
+        sums[part] = sums[part] + l.seconds
+      end
+      assert.same(sums, { node = parts.node, network = parts.network })
+      return found
+    end
+    local stages_first = "tp-cp-ep-pp-dp"
+    assert.same({ tp = 1, pp = 2, dp = 2 }, nodes("perlmutter", { tp = 2, pp = 2, dp = 4 }))
+    assert.same({ tp = 1, pp = 1, dp = 4 }, nodes("perlmutter", { tp = 2, pp = 2, dp = 4, rank_order = stages_first }))
+    assert.same({ tp = 2, dp = 2 }, nodes("perlmutter", { tp = 8, dp = 2 }))
+    assert.same({ tp = 1, dp = 1 }, nodes("gb200_nvl72", { tp = 8, dp = 8 }))
+  end)
+
   it("of six and twelve tensor ranks cross the network", function()
     local bandwidth = 50e9 -- a card of dgx_h100
     for _, tp in ipairs { 6, 12 } do

@@ -36,12 +36,8 @@ function explain.parts(e)
     local part = line.name == "host" and "host" or faster.part_of(family_of(line.name))
     parts[part] = parts[part] + line.seconds
   end
-  local p, per_node = e.plan, e.gpus_per_node or 8
-  local inside = { tp = p.tp <= per_node, etp = (p.etp or p.tp) <= per_node, cp = p.tp * p.cp <= per_node,
-    ep = (p.etp or p.tp) * p.ep <= per_node, dp = p.tp * p.cp * p.dp <= per_node,
-    pp = p.tp * p.cp * p.dp * p.pp <= per_node }
   for _, line in ipairs(e.collectives) do
-    local part = inside[line.group] and "node" or "network"
+    local part = not line.nodes and "host" or line.nodes > 1 and "network" or "node"
     parts[part] = parts[part] + line.seconds
   end
   return parts

@@ -200,6 +200,21 @@ local function expose_exchange(lines, result, p)
   return exposed, hidden
 end
 
+-- Names of groups in ett.step.place, where they differ from those of lines.
+local placed_as = { dp = "data", ["tied embedding"] = "pp" }
+
+--- Sets the number of nodes that a group of each line spans.
+local function add_nodes(lines, c_plan)
+  local nodes = {}
+  for _, line in ipairs(lines) do
+    local group = placed_as[line.group] or line.group
+    if group ~= "host" then
+      nodes[group] = nodes[group] or step_core.place(c_plan, group).nodes
+      line.nodes = nodes[group]
+    end
+  end
+end
+
 local function percent_of(lines, step)
   for _, line in ipairs(lines) do line.percent = 100 * line.seconds / step end
 end
@@ -357,6 +372,7 @@ function estimate.new(given)
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
   percent_of(computed, step)
   percent_of(collectives, step)
+  add_nodes(collectives, c_plan)
   local low, high
   if given.interval then
     low, high = program:interval(c_plan, demands, workspace, estimate.correlation)
