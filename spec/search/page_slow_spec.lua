@@ -59,4 +59,25 @@ describe("the page of a search in a browser", function()
       assert.equal(1, results[7], "the summary is one printed page")
     end)
   end)
+
+  it("shows the dollars of the plans that have a price", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    local s = search.new { model = model, cluster = { "perlmutter", "dgx_h100" }, devices = 4, keep = 1e6,
+      plan = { seq = 2048, global_batch = 8, dtype = "fp16" } }
+    local priced = 0
+    for _, row in ipairs(s.rows) do priced = priced + (row.dollars_per_billion_tokens and 1 or 0) end
+    assert.is_true(priced > 0 and priced < #s.rows)
+    folder.within(function(place)
+      local file = place .. "/search.html"
+      require("ett.search.page").new(s, model):write(file)
+      local results, said = browser.drive(file, { { ready = 60 }, { script = [==[
+        const node = document.querySelector("select[aria-label=up]"), c = fields.cluster;
+        node.value = "dollars_per_billion_tokens"; node.dispatchEvent(new Event("change"));
+        const unpriced = c.codes.findIndex(k => c.values[k] === "perlmutter"), front = points.frontPoints;
+        return [points.shown, front.length > 0, front.every(i => c.values[c.codes[i]] === "dgx_h100"),
+          describe(unpriced)[1].some(r => r[1] === "n/a")];]==] } })
+      assert.same({}, said)
+      assert.same({ priced, true, true, true }, results[2])
+    end)
+  end)
 end)

@@ -94,9 +94,9 @@ class Points {
     const [ax, bx] = this.ax = sx.line(), [ay, by] = this.ay = sy.line();
     let shown = 0;
     for (let i = 0; i < count; i++) {
-      if (mask !== null && !mask[i]) continue;
-      shown++;
       const u = Math.round((xs[i] * ax + bx) * ratio - half), v = Math.round((h - ys[i] * ay - by) * ratio - half);
+      if (mask !== null && !mask[i] || missing(u + v)) continue;
+      shown++;
       const c = shades[codes ? codes[i] & 255 : 0];
       for (let yy = Math.max(0, v); yy < v + size && yy < H; yy++) {
         for (let xx = Math.max(0, u); xx < u + size && xx < W; xx++) pixels[yy * W + xx] = c;
@@ -131,7 +131,7 @@ class Points {
     const [low, high] = this.range(x.values), best = new Int32Array(buckets).fill(-1), span = high - low || 1;
     const better = (a, b) => y.most ? a > b : a < b;
     for (let i = 0; i < count; i++) {
-      if (mask && !mask[i]) continue;
+      if (mask && !mask[i] || missing(x.values[i] + y.values[i])) continue;
       const k = Math.floor((x.values[i] - low) / span * (buckets - 1)), old = best[k];
       if (old < 0 || better(y.values[i], y.values[old])) best[k] = i;
     }

@@ -1,8 +1,9 @@
 --- Encodes the rows of a search as compact columns for a page's script.
 --
 -- A field is a list of its values and a code of one or two bytes per row. Seconds and bytes are quantised to 16 bits
--- on a logarithmic scale between their minimum and maximum. A measure equal to step seconds, or their inverse, times
--- one of a few factors is stored as these factors. Rows are sorted by their fields, so that neighbours are similar.
+-- on a logarithmic scale between their minimum and maximum; the last code is a missing value. A measure equal to step
+-- seconds, or their inverse, times one of a few factors is stored as these factors. Rows are sorted by their fields, so
+-- that neighbours are similar.
 local json = require "ett.json"
 
 local columns = {}
@@ -84,18 +85,24 @@ local function factors_of(rows, name)
   end
 end
 
---- A positive measure, quantised to 16 bits of its logarithm; nil if any row has no positive value.
+local missing = 65535
+
+--- A positive measure, quantised to 16 bits of its logarithm. nil if no row has a value, or a value is not positive.
 local function steps_of(rows, name)
   local low, high = math.huge, 0.0
   for _, row in ipairs(rows) do
     local value = row[name]
-    if type(value) ~= "number" or value <= 0 or value == math.huge then return nil end
-    low, high = math.min(low, value), math.max(high, value)
+    if value ~= nil then
+      if type(value) ~= "number" or value <= 0 or value == math.huge then return nil end
+      low, high = math.min(low, value), math.max(high, value)
+    end
   end
-  local step = math.log(high / low) / 65535
+  if high == 0 then return nil end
+  local step = math.log(high / low) / (missing - 1)
   local codes = {}
   for i, row in ipairs(rows) do
-    codes[i] = step > 0 and math.floor(math.log(row[name] / low) / step + 0.5) or 0
+    local value = row[name]
+    codes[i] = value == nil and missing or step > 0 and math.floor(math.log(value / low) / step + 0.5) or 0
   end
   return { low = low, step = step, codes = codes }
 end

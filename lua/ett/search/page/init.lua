@@ -21,17 +21,23 @@ page.most_details = 300
 local measure_order = { "step_seconds", "memory_bytes", "dollars", "dollars_per_billion_tokens", "days", "kwh",
   "kwh_per_billion_tokens", "tokens_per_second", "tokens_per_second_per_device" }
 
---- Names of a row's numbers that are not fields.
-local function measures_of(row, fields)
-  local is_field, list, seen = { devices = true, micro_batches = true }, {}, {}
+--- Names of the numbers of rows that are not fields. Rows of one cluster have the same; a cluster may lack a price.
+local function measures_of(rows, fields)
+  local is_field, list, seen, of_cluster = { devices = true, micro_batches = true }, {}, {}, {}
   for _, name in ipairs(fields) do is_field[name] = true end
-  local function add(name)
-    if not seen[name] and not is_field[name] and type(row[name]) == "number" then
-      seen[name], list[#list + 1] = true, name
+  for _, row in ipairs(rows) do
+    if not of_cluster[row.cluster] then
+      of_cluster[row.cluster] = true
+      for name, value in pairs(row) do
+        if not is_field[name] and type(value) == "number" then seen[name] = true end
+      end
     end
   end
+  local function add(name)
+    if seen[name] then seen[name], list[#list + 1] = nil, name end
+  end
   for _, name in ipairs(measure_order) do add(name) end
-  for _, name in ipairs(schema.keys(row)) do add(name) end
+  for _, name in ipairs(schema.keys(seen)) do add(name) end
   return list
 end
 
@@ -125,7 +131,7 @@ function page.new(s, model)
   data.objectives, data.plans, data.cut, data.first_rule = json.array(s.objectives), s.plans, s.cut, s.first_rule
   data.part_names = json.array(explain.part_order)
   local order
-  data.columns, order = columns.pack(p, rows, names, measures_of(first or {}, names))
+  data.columns, order = columns.pack(p, rows, names, measures_of(rows, names))
   local place = {}
   for i, k in ipairs(order) do place[k] = i end
   data.best_places = json.array {}

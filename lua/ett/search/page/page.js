@@ -27,11 +27,12 @@ async function loadColumns() {
       for (let i = 0; i < count; i++) out[i] = m.power === 1 ? m.values[b[i]] * base[i] : m.values[b[i]] / base[i];
     } else {
       const table = new Float32Array(65536), log = new Float32Array(count), first = Math.log10(m.low), step = m.step / Math.LN10;
-      for (let k = 0; k < 65536; k++) table[k] = m.low * Math.exp(m.step * k);
+      for (let k = 0; k < 65535; k++) table[k] = m.low * Math.exp(m.step * k);
+      table[65535] = NaN; // a missing value
       for (let i = 0; i < count; i++) {
         const code = b[i] | b[count + i] << 8;
         out[i] = table[code];
-        log[i] = first + step * code;
+        log[i] = code === 65535 ? NaN : first + step * code;
       }
       known.set(out, log);
     }
@@ -155,7 +156,7 @@ function heat() {
     for (let i = 0; i < count; i++) {
       if (mask && !mask[i]) continue;
       const k = f.codes[i] * h.values.length + h.codes[i], v = m.values[i];
-      if (!(m.most ? v <= best[k] : v >= best[k])) { best[k] = v; at[k] = i; }
+      if (!missing(v) && !(m.most ? v <= best[k] : v >= best[k])) { best[k] = v; at[k] = i; }
     }
     let low = Infinity, high = -Infinity;
     for (const v of best) if (v === v) { low = Math.min(low, v); high = Math.max(high, v); }
