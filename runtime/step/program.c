@@ -229,7 +229,7 @@ void ett_program_finish(ett_program *p) {
         s.forward_lane[l] += o->lanes[l] * forward;
         s.backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
       }
-      if (o->selective)
+      if (o->selective && !o->never_again)
         s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
       s.weight += o->weight_share * backward;
       s.dense_parameters += n * o->dense_parameters;

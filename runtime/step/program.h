@@ -68,7 +68,7 @@ typedef struct ett_operation {
   double flops;        /* model FLOPs, forward and backward */
   int loss;            /* holds the logits */
   int selective;       /* recomputed under ETT_RECOMPUTE_SELECTIVE */
-  int never_again;     /* full recomputation ends before it */
+  int never_again;     /* recomputation ends before it */
   ett_role role;
 } ett_operation;
 

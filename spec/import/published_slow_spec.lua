@@ -39,6 +39,17 @@ describe("published measured steps", function()
     assert.equal(8 * 8, published.stack(by_id["internevo_7b_tp1_z8_512"]).gradient_copy_bytes)
   end)
 
+  it("of MaxText repeat what their policy does not store", function()
+    local function of(policy)
+      local p = published.plan({ framework = "maxtext", recompute = "selective", recompute_detail = policy, gpus = 8,
+        global_batch = 8, micro_batches = 1, zero = 3, device = "H200" }, "bf16")
+      return { p.recompute, p.recompute_modules }
+    end
+    assert.same({ "selective", { "core_attn", "layernorm" } }, of "minimal")
+    assert.same({ "selective", { "layernorm", "mlp" } }, of "save_dot_with_context_except_mlp")
+    assert.same({ "full" }, of "remat policy save_qkv_proj")
+  end)
+
   it("find the cluster of a device by its name, and choose missing layouts", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",

@@ -521,8 +521,9 @@ describe("a stack", function()
   local sparse = { layers = 4, hidden = 2048, heads = 16, vocab = 32000, experts = 32, top_k = 4, moe_ffn = 768 }
 
   it("with stops_early does not recompute a dense layer's last product; layers with experts do", function()
-    for _, case in ipairs { { dense, "linear_down", true }, { sparse, "expert_linear2", false } } do
-      local plan = { seq = 4096, micro_batches = 2, recompute = "full" }
+    for _, case in ipairs { { dense, "linear_down", true }, { dense, "linear_down", true, "selective", { "mlp" } },
+      { sparse, "expert_linear2", false } } do
+      local plan = { seq = 4096, micro_batches = 2, recompute = case[4] or "full", recompute_modules = case[5] }
       local whole = under("fsdp_eager", { stops_early = false, graphs = true }, case[1], plan)
       local early = under("fsdp_eager", { stops_early = true, graphs = true }, case[1], plan)
       local last = case[3] and line(whole, case[2]).forward_seconds or 0.0

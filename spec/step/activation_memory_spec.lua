@@ -196,7 +196,7 @@ describe("modules of selective recomputation", function()
   for _, case in ipairs {
     { "core_attn", dense, "flash_attention", 16 * 4 }, -- the fp32 log-sum-exp
     { "layernorm", dense, "rms_norm", 2 * 1024 * 2 },
-    { "mlp", dense, "linear_up swiglu", 3 * 2816 * 2 },
+    { "mlp", dense, "linear_up swiglu linear_down", 3 * 2816 * 2 },
     { "moe_act", mixture, "swiglu", 2 * 512 * 2 },
     { "mla_up_proj", mixture, "linear_q_up linear_kv_up rope", (8 * 96 + 8 * 128 + 8 * 32) * 2 },
   } do

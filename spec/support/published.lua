@@ -223,10 +223,17 @@ local recomputes = { none = "none", full = "full", selective = "selective" }
 
 local known_modules = require("ett.plan.fields").known_modules
 
+-- MaxText's policies that store most outputs (decoders.py, get_remat_policy), as modules that selective recomputation
+-- repeats: `minimal` stores all products but those of attention, the other the products and the core of attention.
+local remat = { minimal = { "core_attn", "layernorm" },
+  save_dot_with_context_except_mlp = { "layernorm", "mlp" } }
+
 -- The recomputation of a row, and its modules of selective recomputation that ett has.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
+  local stored = row.framework == "maxtext" and remat[row.recompute_detail or ""]
+  if stored then return "selective", stored end
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end

@@ -59,7 +59,7 @@ local fields = {
   hides_sums = { "boolean", default = false,
     help = "all-reduces of input gradients over tensor ranks run beside weight-gradient products" },
   stops_early = { "boolean", default = false,
-    help = "full recomputation omits the last product of a dense layer (PyTorch's early_stop, XLA)" },
+    help = "recomputation omits the last product of a dense layer (PyTorch's early_stop, XLA)" },
   sharded = { "boolean", default = false,
     help = "weights are gathered beside computing (FSDP), by the factors of in_step.sharded" },
   slowdown = { "positive", default = 1.0, most = 1e3, least = 1,

@@ -79,12 +79,20 @@ local function stored_dtype(state, item)
   return wide and schema.wide(dtype) or dtype
 end
 
+--- Whether an item is the last one of the layer's recomputed MLP.
+local function ends_mlp(items, k)
+  if items[k].module ~= "mlp" then return false end
+  for j = k + 1, #items do if items[j].module == "mlp" then return false end end
+  return true
+end
+
 --- Bytes of the output of a recomputed norm or activation that later operators would store if products are quantised:
 --- each product has its own copy (Megatron-Core, set_save_original_input), other operators share 16 bits. nil: the
 --- output has one size for all.
 local function read_bytes(state, items, k)
   local item = items[k]
   local op = item.operator
+  if ends_mlp(items, k) then return 0 end -- no operator stores the output of an MLP
   if not (state.again[item.module] and item.module ~= "core_attn" and op.output_bytes) or item.frozen
     or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
     return nil
@@ -577,8 +585,8 @@ end
 
 --- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
 function lower.repeats(recompute, o, kind, index)
+  if o.never_again and recompute ~= "half" then return 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
-  if o.never_again and recompute == "full" then return 0 end
   if recompute == "half" then
     local runs = kind.half_uses and kind.half_uses[index]
     return runs and runs / kind.uses[index] or 0.5
