@@ -572,7 +572,8 @@ describe("a stack", function()
     local plan = { seq = 16384, micro_batches = 1 }
     local fused, apart = under("plain", {}, hyper, plan), under("megatron", { graphs = true }, hyper, plan)
     local without = under("megatron", { graphs = true }, sparse, plan)
-    for name, factor in pairs { swiglu = 3.25, rope = 7.25 } do
+    -- Bytes a value: forward 22 instead of 6, backward 46 instead of 10.
+    for name, factor in pairs { swiglu = (22 + 46) / (6 + 10), rope = 7.25 } do
       local ratio = line(apart, name).seconds / line(fused, name).seconds
       assert.is_true(ratio > 0.9 * factor and ratio < factor, name) -- the launch time does not scale
       assert.equal(line(fused, name).seconds, line(without, name).seconds)

@@ -44,7 +44,9 @@ local fields = {
   expert_bias = { "positive", default = 1.0, most = 1e3,
     help = "factor on the bytes of adding the biases of experts' outputs" },
   clamped_mlp = { "positive", default = 1.0, most = 1e3,
-    help = "factor on the bytes of an activation that clamps its inputs" },
+    help = "factor on the forward bytes of an activation that clamps its inputs" },
+  clamped_mlp_backward = { "positive", default = 1.0, most = 1e3,
+    help = "the same factor of the backward pass" },
   rope = { "positive", default = 1.0, most = 1e3, help = "factor on the bytes of rotations" },
   gated_mlp = { "positive", default = 1.0, most = 1e3, help = "factor on the bytes of gated activations" },
   scaled_rope = { "positive", default = 1.0, most = 1e3,
@@ -110,7 +112,8 @@ end
 --- Sets `graphs` and what follows from it: a captured step cannot split tensors by counts that the host reads, so the
 --- experts' products are one grouped kernel, with fused biases and clamps.
 function stack_module.capture(stack)
-  stack.graphs, stack.grouped, stack.expert_bias, stack.clamped_mlp = true, "kernel", 1.0, 1.0
+  stack.graphs, stack.grouped, stack.expert_bias = true, "kernel", 1.0
+  stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
 --- The stack of a name, with the fields that follow the name. Raises an error with the nearest name if there is none.

@@ -226,7 +226,9 @@ local function streamed(self, op, shape, dtype, pass)
   if op.experts then bytes = bytes * self.stack.expert_bias end
   if op.family == "rope" then bytes = bytes * self.stack.rope end
   if op.gated then bytes = bytes * self.stack.gated_mlp end
-  if shape.clamped == 1 then bytes = bytes * self.stack.clamped_mlp end
+  if shape.clamped == 1 then
+    bytes = bytes * (pass == "backward" and self.stack.clamped_mlp_backward or self.stack.clamped_mlp)
+  end
   if shape.scaled == 1 then bytes = bytes * self.stack.scaled_rope end
   if op.family == "cross_entropy" then bytes = bytes * in_step.cross_entropy[self.stack.cross_entropy] end
   if op.family == "optimizer" and shape.params and not self.burst then
