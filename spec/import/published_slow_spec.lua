@@ -50,6 +50,21 @@ describe("published measured steps", function()
     assert.same({ "full" }, of "remat policy save_qkv_proj")
   end)
 
+  it("of NeMo's older releases have the layers and losses of their configurations", function()
+    local function of(id)
+      local row = by_id[id]
+      local name, hyper = published.model(row)
+      return { name, hyper.attention, hyper.bias, hyper.dropout, published.stack(row).cross_entropy,
+        published.plan(row, "bf16").gradient_dtype }
+    end
+    assert.same({ "gpt", "fused_softmax", true, true, "megatron", "fp32" }, of "nemolauncher_5B_1nodes")
+    assert.same({ "gpt", "flash", true, true, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_20B_64gpu_s2048")
+    assert.same({ "gpt", "flash", true, false, "native", "bf16" }, of "nemo24.07_pretrain_GPT3_175B_128gpu_s2048")
+    assert.same({ "llama", "flash", false, nil, "native", "bf16" }, of "nemo24.07_pretrain_LLAMA2_7B_8gpu_s4096")
+    assert.equal("native", published.stack(by_id["mlperf_v5.0_llama31_405b_H100_512_gbs1152"]).cross_entropy)
+    assert.equal("fused", published.stack(by_id["mlperf_v5.0_llama31_405b_GB200_512_gbs896"]).cross_entropy)
+  end)
+
   it("find the cluster of a device by its name, and choose missing layouts", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",

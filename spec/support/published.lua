@@ -128,12 +128,25 @@ local dtypes = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "fp8", mxfp8
 local open = { ["megatron-lm-zero-bubble"] = { precision = "fp16", attention = "fused_softmax", dropout = true,
   tied_embeddings = true }, ["megatron-deepspeed"] = { dropout = true } }
 
+-- Configurations of NeMo's launcher (gpt3/*.yaml) for GPT-3: biases (megatron_gpt_config.yaml), and dropout except in
+-- 175B. Those of 2023 have no Transformer Engine: Megatron-Core's own layers run the fused softmax.
+local function launched(row, field)
+  local version = row.framework == "nemo" and row.model:find "^GPT" and row.framework_version or ""
+  local early = version:find "^launcher" ~= nil
+  if not (early or version == "24.07") then return nil end
+  if field == "bias" then return true end
+  if field == "dropout" then return not row.model:find "175B" end
+  return field == "attention" and early and "fused_softmax" or nil
+end
+
 local function stated(row, field)
   -- In vTrain's rows "unfused" refers to the products; their note, and the model of that simulator, have the fused
   -- softmax.
   if field == "attention" and row.source:find "^VIA" then return "fused_softmax" end
   if row[field] ~= nil then return row[field] end
-  return open[row.framework] and open[row.framework][field]
+  local default = open[row.framework] and open[row.framework][field]
+  if default == nil then default = launched(row, field) end
+  return default
 end
 
 -- The parameters that the zero bubble rows state (1.5, 6.2, 14.6 billion) leave 25,500 to 33,500 tokens for a tied
@@ -188,7 +201,7 @@ function published.model(row, as_stated)
     attention = (attention == "unfused" or attention == "fused_softmax") and attention or "flash",
     norm = row.norm, position = row.position == "alibi" and "none" or row.position,
     rotary_fraction = row.rotary_fraction, parallel_block = row.parallel_block,
-    tied_embeddings = stated(row, "tied_embeddings"), bias = row.bias, dropout = stated(row, "dropout"),
+    tied_embeddings = stated(row, "tied_embeddings"), bias = stated(row, "bias"), dropout = stated(row, "dropout"),
     window = integer(row.attention_window), window_every = integer(row.attention_window_every),
   }
   if tunes_on_squad(row) and row.seq > squad_tokens then
@@ -431,7 +444,8 @@ function published.plan(row, dtype)
     late_validation = pp > 1 and schedules[row.schedule] ~= nil,
     micro_batch = micro_batch, micro_batches = micro_batches, seq = integer(row.seq),
     recompute = recompute, recompute_modules = modules, zero = zero, dtype = dtype,
-    gradient_dtype = row.use == "memory" and "fp32" -- Korthikanti et al.: 18 bytes of states a parameter
+    gradient_dtype = (row.use == "memory" -- Korthikanti et al.: 18 bytes of states a parameter
+        or (row.framework_version or ""):find "^launcher") and "fp32" -- its configurations state no grad_sync_dtype
       or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"
         or (zero == 3 or nemo or internevo or row.framework == "torchtune") and "bf16" or "fp32"],
     sequence_parallel = splits_sequence(row) and tp > 1,
@@ -470,6 +484,17 @@ local function launches_left(row)
   local parts = type(graphs) == "string" and graphs:match "^transformer_engine:(.*)" or ""
   for part in parts:gmatch "[%w_]+" do left = left - (graphed[part] or 0) end
   return left
+end
+
+-- The loss kernel of NeMo's older releases. Transformer Engine has one since 2.1 (TransformerEngine#1456, February
+-- 2025). NeMo's scripts choose it (helpers.py), from 25.04 on as assumed here. Before, its configurations have
+-- Megatron-LM's fused one, and those of 2023 none (cross_entropy_loss_fusion).
+local function loss_of_release(row)
+  if not is_nemo(row) then return nil end
+  local version = row.framework_version or ""
+  if version:find "^launcher" then return "megatron" end
+  local release = tonumber(version:match "^%d%d%.%d%d" or version:match "NeMo Framework Release (%d%d%.%d%d)")
+  return release and release < 25.04 and "native" or nil
 end
 
 --- The stack of a row: that of its framework, with the row's attention, compilation and graphs.
@@ -516,6 +541,9 @@ function published.stack(row)
   -- Megatron-Bridge's recipe (recipes/gpt_oss: cross_entropy_fusion_impl); those of the other models say Transformer
   -- Engine's.
   if row.framework == "megatron-bridge" and row.model:find "^GPT OSS" then stack.cross_entropy = "native" end
+  stack.cross_entropy = loss_of_release(row) or stack.cross_entropy
+  -- Megatron-Core's own linear layers sum the gradients of biases in a kernel of their own.
+  if row.framework_version and row.framework_version:find "^launcher" then stack.fused_bias_gradients = false end
   -- InternEvo copies all gradients into buckets and back; an update is of the parameters that a rank owns.
   if row.framework == "internevo" then stack.gradient_copy_bytes = 8 * (row.shard_ranks or row.dp or 1) end
   return stack
