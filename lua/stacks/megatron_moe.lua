@@ -22,5 +22,6 @@ return {
   workspace_bytes = 67.2e6, -- PyTorch and Transformer Engine, 32 MiB each
   fused_bias_gradients = true, -- Transformer Engine: an epilogue of the product
   weighs_activations = true, -- experts.py, TEGroupedMLP
-  communication_share = 0.15, -- 20 of 132 multiprocessors (arXiv 2412.19437, section 3.2.2)
+  communication_share = 0.319, -- NCCL's gathers and reductions, as in megatron.lua
+  exchange_communication_share = 0.15, -- 20 of 132 multiprocessors (arXiv 2412.19437, section 3.2.2)
 }

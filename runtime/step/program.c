@@ -118,11 +118,16 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   if (p->lanes < 1 || p->lanes > ETT_LANES)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'lanes' must be 1 to %d, got %d",
                        ETT_LANES, p->lanes);
-  if (!(p->communication_share >= 0 && p->communication_share < 1))
-    return ett_err_set(
-        err, ETT_ERR_ARGUMENT,
-        "field 'communication_share' must be at least 0 and below 1, got %g",
-        p->communication_share);
+  struct {
+    const char *name;
+    double value;
+  } shares[] = {{"communication_share", p->communication_share},
+                {"exchange_communication_share", p->exchange_communication_share}};
+  for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+    if (!(shares[i].value >= 0 && shares[i].value < 1))
+      return ett_err_set(err, ETT_ERR_ARGUMENT,
+                         "field '%s' must be at least 0 and below 1, got %g",
+                         shares[i].name, shares[i].value);
   return check_amount("tied_embedding_bytes", p->tied_embedding_bytes, err);
 }
 
@@ -247,7 +252,7 @@ void ett_program_finish(ett_program *p) {
     }
     for (int r = 0; r < ETT_RECOMPUTES; r++)
       memcpy(s.working_bytes[r], working, sizeof working);
-    hide(&s, of_forward, of_backward, p->communication_share,
+    hide(&s, of_forward, of_backward, p->exchange_communication_share,
          p->kinds[k].place == ETT_PLACE_MIDDLE);
     if (p->kinds[k].place == ETT_PLACE_MIDDLE)
       memcpy(s.recompute_lane, s.forward_lane, sizeof s.recompute_lane);

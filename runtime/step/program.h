@@ -142,6 +142,7 @@ typedef struct ett_program {
       allocator_share; /* share of transient memory lost to rounding and fragmentation */
   double communication_share; /* share of a device's rate taken by communication beside
                                  computing */
+  double exchange_communication_share; /* the same of experts' all-to-alls */
   /* Set by ett_program_finish and ett_program_vary: */
   ett_layer_sums *sums; /* per kind */
   uint64_t edition;     /* changes with the sums; unique over all programs */

@@ -3,12 +3,12 @@ local step_core = require "step_core"
 
 local L, T = 4, 2.0 -- layers; seconds of a layer's forward, its backward takes twice as long
 
---- A step of L layers on one stage; seconds: of each message.
-local function evaluate(share, given, seconds, operations)
+--- A step of L layers on one stage; seconds: of each message; of_exchanges: the share of all-to-alls (default: share).
+local function evaluate(share, given, seconds, operations, of_exchanges)
   local program <close> = step_core.program {
     operations = operations or { { forward = { T }, backward = { 2 * T }, dense_parameters = 1000 } },
     kinds = { { place = "middle", count = L, uses = operations and { 1, 1, 1 } or { 1 } } }, boundary_bytes = 1,
-    communication_share = share }
+    communication_share = share, exchange_communication_share = of_exchanges }
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()
   given.seq, given.clip_gradients, given.bucket_bytes = 1, false, 1e12
@@ -46,12 +46,18 @@ describe("the share of a device that communication takes", function()
     local given = { micro_batches = 1, overlap_all_to_all = "shared_experts" }
     -- Of 1 s behind 4 s 0.75 s hide; of 1 s behind 0.5 s all of the 0.5 s, since 0.75 s could.
     local hidden = L * (math.min(0.75, 4) + math.min(0.75, 0.5) + math.min(0.75, 8) + math.min(0.75, 1))
-    assert.equal(L * (2 + 4 + 0.5 + 2 + 8 + 1) - hidden, evaluate(0.25, given, {}, operations).step_seconds)
+    local exposed = L * (2 + 4 + 0.5 + 2 + 8 + 1) - hidden
+    assert.equal(exposed, evaluate(0.25, given, {}, operations).step_seconds)
+    assert.equal(exposed, evaluate(0, given, {}, operations, 0.25).step_seconds) -- their share is their own
+    assert.equal(exposed - 3 * L * 0.25, evaluate(0.25, given, {}, operations, 0).step_seconds)
   end)
 
   it("is refused from 1 on", function()
     local ok, raised = pcall(evaluate, 1, { micro_batches = 1 }, {})
     assert.is_false(ok)
     assert.equal("field 'communication_share' must be at least 0 and below 1, got 1", raised.message)
+    ok, raised = pcall(evaluate, 0, { micro_batches = 1 }, {}, nil, -0.5)
+    assert.is_false(ok)
+    assert.equal("field 'exchange_communication_share' must be at least 0 and below 1, got -0.5", raised.message)
   end)
 end)

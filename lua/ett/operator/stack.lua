@@ -68,6 +68,8 @@ local fields = {
     help = "factor on kernel times, for multiprocessors and memory bandwidth used by communication" },
   communication_share = { "fraction", default = 0.0, most = 0.99,
     help = "fraction of the device's rate that communication takes from computing beside it" },
+  exchange_communication_share = { "fraction", optional = true, most = 0.99,
+    help = "the same of experts' all-to-alls; default: communication_share" },
   fused_accumulation = { "boolean", default = false,
     help = "weight-gradient products add to the gradients, unless the plan states accumulate_gradients" },
   cached_gradients = { "boolean", default = false,

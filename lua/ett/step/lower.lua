@@ -393,6 +393,11 @@ end
 -- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
 local quantised_launches = 3
 
+-- Share of a device that all-to-alls of experts take from computing beside them.
+local function exchange_communication_share(stack)
+  return stack.exchange_communication_share or stack.communication_share
+end
+
 --- Exposed all-to-all seconds of a pair of micro-batches, as computed by `hide` of runtime/step/program.c.
 local function exposed_exchange(by_role, share)
   local forward, backward = by_role.forward, by_role.backward
@@ -433,7 +438,7 @@ local function add_host_wait(state, uses)
   local backward = math.max(0.0, host.backward - hidden * device.backward)
   if batch and hidden == 1 then
     local both = stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
-      - exposed_exchange(by_role, stack.communication_share)
+      - exposed_exchange(by_role, exchange_communication_share(stack))
     forward, backward = math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
   end
   if forward + backward == 0 then return end
@@ -577,6 +582,7 @@ local function describe(model, p, times, placed)
     output_bytes = software.keeps_outputs and shared or 0, master_shards = software.master_shards,
     allocator_share = software.allocator_share,
     communication_share = software.communication_share,
+    exchange_communication_share = exchange_communication_share(software),
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,

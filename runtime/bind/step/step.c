@@ -82,6 +82,7 @@ static const ett_step_lua_field message_fields[] = {
     FIELD(ett_program, kept_gradient_bytes, NUMBER, NULL),
     FIELD(ett_program, allocator_share, NUMBER, NULL),
     FIELD(ett_program, communication_share, NUMBER, NULL),
+    FIELD(ett_program, exchange_communication_share, NUMBER, NULL),
 };
 
 /* Reads the lanes of an operation: a list of shares, "node" or "network"; nil: none. */
