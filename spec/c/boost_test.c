@@ -9,6 +9,7 @@
 #include <xgboost/c_api.h>
 
 #include "regress/fit/boost.h"
+#include "regress/serve/compact.h"
 
 #include <cmocka.h>
 
@@ -81,6 +82,103 @@ static void trees_predict_as_the_library(void **state) {
   }
 }
 
+static uint32_t random_below(uint32_t *state, uint32_t bound) {
+  *state = *state * 1664525u + 1013904223u;
+  return (uint32_t)((uint64_t)*state * bound >> 32);
+}
+
+/* A feature at, just below or just above a threshold of the forest, any, or missing. */
+static float near_threshold(const ett_forest *f, int feature, uint32_t *state) {
+  const ett_tree_node *n = &f->node[random_below(state, f->nodes)];
+  const uint32_t kind = random_below(state, 8);
+  if (kind == 0)
+    return NAN;
+  if (kind == 1 || n->feature != feature)
+    return x[(int)random_below(state, ROWS) * COLUMNS + feature];
+  return kind < 4   ? nextafterf(n->value, -INFINITY)
+         : kind < 6 ? nextafterf(n->value, INFINITY)
+                    : n->value;
+}
+
+/* Leaves as a coefficient file keeps them: 16 bits of the largest one. */
+static void round_leaves(ett_forest *f) {
+  float most = 0;
+  for (uint32_t i = 0; i < f->nodes; i++)
+    if (f->node[i].feature < 0)
+      most = fmaxf(most, fabsf(f->node[i].value));
+  for (uint32_t i = 0; i < f->nodes && most > 0; i++) {
+    float *value = &f->node[i].value;
+    if (f->node[i].feature < 0)
+      *value = (float)((double)lround((double)*value / (double)most * 32767) / 32767 *
+                       (double)most);
+  }
+}
+
+/* The forest as a coefficient file states it. */
+static void through_text(const ett_forest *forest, ett_model *read) {
+  static const double coefficients[ETT_DESIGN_COLUMNS];
+  ett_model model = {.design = {ETT_FAMILY_RAW, false, 108, COLUMNS}, .forests = 1};
+  char *text;
+  size_t length;
+  ett_err err;
+  model.columns = ett_design_columns(&model.design);
+  model.features = ett_design_features(&model.design);
+  model.x = coefficients;
+  model.forest[0] = *forest;
+  assert_int_equal(ett_model_to_text(&model, &text, &length, &err), 0);
+  if (ett_model_from_text(text, length, read, &err) != 0)
+    fail_msg("%s", err.message);
+  free(text);
+}
+
+/* Rows at the thresholds: the forest, and its text with rounded leaves, lead each row to
+ * the library's leaves. */
+static void texts_lead_to_the_leaves_of_the_library(void **state) {
+  (void)state;
+  static const char *const parameters[][12] = {
+      {"max_depth", "16", "min_child_weight", "0", "lambda", "0", "tree_method", "exact",
+       NULL},
+      {"max_depth", "0", "max_leaves", "48", "grow_policy", "lossguide", "tree_method",
+       "hist", "max_bin", "256", NULL},
+      {"max_depth", "4", "num_parallel_tree", "3", "subsample", "0.7", NULL},
+      {"gamma", "1e30", NULL}, /* trees of one node */
+      {"max_depth", "1", NULL},
+  };
+  uint32_t seed = 7;
+  for (size_t p = 0; p < sizeof parameters / sizeof *parameters; p++) {
+    DMatrixHandle matrix, tested;
+    BoosterHandle booster = train(&matrix, parameters[p]);
+    static float rows[2000 * COLUMNS];
+    const float *theirs;
+    bst_ulong count, length;
+    ett_forest forest;
+    ett_model read;
+    ett_err err;
+    const char *saved = save(booster, &length);
+    assert_int_equal(ett_forest_from_ubj(saved, length, COLUMNS, -8.5, &forest, &err), 0);
+    for (int i = 0; i < 2000 * COLUMNS; i++)
+      rows[i] = near_threshold(&forest, i % COLUMNS, &seed);
+    assert_int_equal(XGDMatrixCreateFromMat(rows, 2000, COLUMNS, NAN, &tested), 0);
+    assert_int_equal(XGBoosterPredict(booster, tested, 0, 0, 0, &count, &theirs), 0);
+    for (int i = 0; i < 2000; i++) {
+      const float ours = ett_forest_predict(&forest, rows + i * COLUMNS);
+      assert_memory_equal(&ours, &theirs[i], sizeof ours);
+    }
+    round_leaves(&forest);
+    through_text(&forest, &read);
+    for (int i = 0; i < 2000; i++) {
+      const float ours = ett_forest_predict(&forest, rows + i * COLUMNS);
+      const float served = ett_forest_predict(&read.forest[0], rows + i * COLUMNS);
+      assert_memory_equal(&ours, &served, sizeof ours);
+    }
+    ett_model_close(&read);
+    ett_forest_free(&forest);
+    XGBoosterFree(booster);
+    XGDMatrixFree(matrix);
+    XGDMatrixFree(tested);
+  }
+}
+
 /* Each edit puts a number at the root of an array of the first tree. */
 static void other_models_are_refused(void **state) {
   (void)state;
@@ -126,6 +224,7 @@ static void other_models_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trees_predict_as_the_library),
+      cmocka_unit_test(texts_lead_to_the_leaves_of_the_library),
       cmocka_unit_test(other_models_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,6 +178,153 @@ static void text_keeps_a_model(void **state) {
   ett_model_close(&model);
 }
 
+/* The text of a model of one tree with the thresholds 7 and 8. Hands back the parts. */
+static char *text_of_two(ett_model *parts, double *x, size_t *length) {
+  static uint64_t kernel[1];
+  static double residual[1];
+  ett_err err;
+  char *text;
+  make_parts(parts, x, kernel, residual);
+  ett_forest_free(&parts->forest[0]);
+  assert_int_equal(ett_forest_make(1, 5, &parts->forest[0], &err), 0);
+  parts->forest[0].node[0] = (ett_tree_node){7, 0, 0, 1};
+  parts->forest[0].node[1] = (ett_tree_node){0.5f, -1, 0, 0};
+  parts->forest[0].node[2] = (ett_tree_node){8, 0, 0, 3};
+  parts->forest[0].node[3] = (ett_tree_node){-0.5f, -1, 0, 0};
+  parts->forest[0].node[4] = (ett_tree_node){0.25f, -1, 0, 0};
+  assert_int_equal(ett_model_to_text(parts, &text, length, &err), 0);
+  return text;
+}
+
+static const char digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static int digit(char c) {
+  return (int)(strchr(digits, c) - digits);
+}
+
+/* Swaps the floats 7 and 8 of a base64 text. */
+static void swap_thresholds(char *text, size_t length) {
+  const float ordered[2] = {7, 8}, swapped[2] = {8, 7};
+  unsigned char *bytes = malloc(length);
+  size_t count = 0;
+  for (size_t i = 0; i + 4 <= length && text[i + 3] != '='; i += 4) {
+    const int word = digit(text[i]) << 18 | digit(text[i + 1]) << 12 |
+                     digit(text[i + 2]) << 6 | digit(text[i + 3]);
+    bytes[count++] = (unsigned char)(word >> 16);
+    bytes[count++] = (unsigned char)(word >> 8);
+    bytes[count++] = (unsigned char)word;
+  }
+  unsigned char *at = memmem(bytes, count, ordered, sizeof ordered);
+  assert_non_null(at);
+  memcpy(at, swapped, sizeof swapped);
+  for (size_t i = 0; i < count; i++) {
+    const int word =
+        bytes[i - i % 3] << 16 | bytes[i - i % 3 + 1] << 8 | bytes[i - i % 3 + 2];
+    for (size_t k = 0; k < 4; k++)
+      text[i / 3 * 4 + k] = digits[word >> (18 - 6 * k) & 63];
+  }
+  free(bytes);
+}
+
+static void refuse(const char *text, size_t length) {
+  ett_model model;
+  ett_err err;
+  assert_int_equal(ett_model_from_text(text, length, &model, &err), -1);
+  assert_int_equal(err.code, ETT_ERR_FORMAT);
+  assert_null(model.memory);
+}
+
+/* What a writer never writes: the text is whole, so that nothing else shows the damage.
+ */
+static void damaged_texts_are_refused(void **state) {
+  (void)state;
+  ett_model parts, model;
+  double x[ETT_DESIGN_COLUMNS];
+  size_t length;
+  ett_err err;
+  char *text = text_of_two(&parts, x, &length), more[4096];
+  assert_int_equal(ett_model_from_text(text, length, &model, &err), 0);
+  ett_model_close(&model);
+  assert_in_range(length, 100, sizeof more - 10);
+  length -= text[length - 1] == '=';
+  length -= text[length - 1] == '=';
+  for (int part = 0; part < 2; part++) { /* bytes behind the end; text behind padding */
+    const int count =
+        snprintf(more, sizeof more, "%.*s%s", (int)length, text, part ? "=AAA" : "AAAA");
+    refuse(more, (size_t)count);
+  }
+  swap_thresholds(text, length);
+  refuse(text, length);
+  free(text);
+  double *const facts[] = {&parts.facts.error_mean, &parts.facts.error_median,
+                           &parts.facts.rows, &parts.facts.dropped};
+  for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+    for (int k = 0; k < 3; k++) {
+      *facts[i] = k == 0 ? NAN : k == 1 ? INFINITY : -1;
+      assert_int_equal(ett_model_to_text(&parts, &text, &length, &err), 0);
+      refuse(text, length);
+      free(text);
+      *facts[i] = 0;
+    }
+  parts.forest[0].node[0].value = NAN;
+  assert_int_equal(ett_model_to_text(&parts, &text, &length, &err), 0);
+  refuse(text, length);
+  free(text);
+  ett_forest_free(&parts.forest[0]);
+}
+
+/* A time that is not finite is an error, not an answer. */
+static void no_infinite_time_is_served(void **state) {
+  (void)state;
+  ett_model parts, model;
+  double x[ETT_DESIGN_COLUMNS];
+  size_t length;
+  ett_err err;
+  ett_prediction p;
+  free(text_of_two(&parts, x, &length));
+  for (int huge = 0; huge < 2; huge++) {
+    void *block;
+    x[1] = huge ? 1e300 : 1 / 2e14;
+    parts.forest[0].node[4].value = huge ? 0.25f : -1e30f; /* a factor that is 0 */
+    assert_int_equal(ett_model_pack(&parts, &block, &length, &err), 0);
+    assert_int_equal(ett_model_open(block, length, true, &model, &err), 0);
+    assert_int_equal(ett_model_predict(&model, gemm, &p, &err), -1);
+    ett_model_close(&model);
+  }
+  ett_forest_free(&parts.forest[0]);
+}
+
+/* No text is written that cannot be read: trees of at most 64 levels. */
+static void deep_trees_have_no_text(void **state) {
+  (void)state;
+  for (uint32_t levels = 64; levels < 66; levels++) {
+    ett_model parts, model;
+    double x[ETT_DESIGN_COLUMNS];
+    size_t length;
+    ett_err err;
+    char *text;
+    free(text_of_two(&parts, x, &length));
+    ett_forest_free(&parts.forest[0]);
+    assert_int_equal(ett_forest_make(1, 2 * levels + 1, &parts.forest[0], &err), 0);
+    for (uint32_t i = 0; i < 2 * levels + 1; i++)
+      parts.forest[0].node[i] = i % 2 == 0 && i < 2 * levels
+                                    ? (ett_tree_node){(float)i, 0, 0, i + 1}
+                                    : (ett_tree_node){1, -1, 0, 0};
+    assert_int_equal(ett_model_to_text(&parts, &text, &length, &err),
+                     levels == 64 ? 0 : -1);
+    if (levels == 64) {
+      assert_int_equal(ett_model_from_text(text, length, &model, &err), 0);
+      ett_model_close(&model);
+    } else {
+      assert_string_equal(err.message,
+                          "a coefficient file holds trees of at most 64 levels");
+    }
+    free(text);
+    ett_forest_free(&parts.forest[0]);
+  }
+}
+
 static void every_damaged_byte_is_noticed(void **state) {
   (void)state;
   size_t length;
@@ -277,6 +425,9 @@ int main(void) {
       cmocka_unit_test(kernels_tell_shapes_apart),
       cmocka_unit_test(a_model_answers_as_it_was_made),
       cmocka_unit_test(text_keeps_a_model),
+      cmocka_unit_test(damaged_texts_are_refused),
+      cmocka_unit_test(no_infinite_time_is_served),
+      cmocka_unit_test(deep_trees_have_no_text),
       cmocka_unit_test(every_damaged_byte_is_noticed),
       cmocka_unit_test(damaged_trees_are_refused),
       cmocka_unit_test(ready_trees_answer_the_same),

@@ -163,7 +163,7 @@ function regressor.from_text(text)
   return wrap(model)
 end
 
---- The regressor as base64 text of a few kilobytes: without twin trees, thresholds rounded.
+--- The regressor as base64 text of a few kilobytes: without twins, leaves rounded to 16 bits.
 function Regressor:text() return self.model:text() end
 
 --- Reads a model file and checks it.

@@ -15,7 +15,7 @@
 typedef struct {
   unsigned char *data;
   size_t length, room, at;
-  bool bad;
+  bool bad, deep; /* deep: a tree has more than DEEPEST levels */
 } bytes;
 
 static void put(bytes *b, const void *from, size_t n) {
@@ -114,8 +114,12 @@ static void collect(const ett_forest *f, int features, thresholds *t) {
 }
 
 static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float scale,
-                     const thresholds *t) {
+                     const thresholds *t, int depth) {
   const ett_tree_node *n = &root[at];
+  if (depth > DEEPEST) {
+    b->deep = true;
+    return;
+  }
   if (n->feature < 0) {
     long leaf = scale > 0 ? lround((double)n->value / (double)scale * 32767) : 0;
     put_number(b, LEAF, 1);
@@ -127,8 +131,8 @@ static void put_node(bytes *b, const ett_tree_node *root, uint32_t at, float sca
   const float *found = bsearch(&n->value, own, count, sizeof *own, ascending);
   put_number(b, (uint64_t)n->feature | (n->flags & 1 ? 128u : 0), 1);
   put_number(b, (uint64_t)(found - own), t->width);
-  put_node(b, root, n->left, scale, t);
-  put_node(b, root, n->left + 1, scale, t);
+  put_node(b, root, n->left, scale, t, depth + 1);
+  put_node(b, root, n->left + 1, scale, t, depth + 1);
 }
 
 static void put_thresholds(bytes *b, const thresholds *t) {
@@ -161,7 +165,7 @@ static void put_forest(bytes *b, const ett_forest *f, int features) {
   collect(f, features, &t);
   put_thresholds(b, &t);
   for (uint32_t i = 0; i < f->trees; i++)
-    put_node(b, f->node + f->roots[i], 0, scale, &t);
+    put_node(b, f->node + f->roots[i], 0, scale, &t, 0);
   free(t.value);
 }
 
@@ -181,8 +185,11 @@ static void get_thresholds(bytes *b, int features, uint32_t nodes, thresholds *t
       b->bad = true;
       return;
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
       t->value[at + i] = get_float(b);
+      if (isnan(t->value[at]) || (i > 0 && !(t->value[at + i] > t->value[at + i - 1])))
+        b->bad = true;
+    }
     close_feature(t, count);
   }
 }
@@ -244,7 +251,7 @@ static int get_forest(bytes *b, int features, ett_forest *f, ett_err *err) {
   double base = get_double(b), scale = get_double(b);
   memset(f, 0, sizeof *f);
   if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 2 + 1 ||
-      trees > nodes)
+      trees > nodes || !(scale >= 0) || isinf(scale))
     return ett_err_set(err, ETT_ERR_FORMAT, "damaged forest");
   if (ett_forest_make((uint32_t)trees, (uint32_t)nodes, f, err) != 0)
     return -1;
@@ -295,8 +302,9 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu characters", n);
   uint32_t word = 0;
   int have = 0;
+  bool padded = false;
   for (size_t i = 0; i < n; i++) {
-    while (have == 0 &&
+    while (have == 0 && !padded &&
            i + 4 < n) { /* groups of four digits; other characters are handled below */
       const unsigned char *t = (const unsigned char *)text + i;
       int a = value[t[0]], b = value[t[1]], c = value[t[2]], d = value[t[3]];
@@ -312,9 +320,10 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
     unsigned char c = (unsigned char)text[i];
     if (c == '\n' || c == '\r' || c == ' ' || c == '\t')
       continue;
+    padded = padded || c == '=';
     if (c == '=')
-      break;
-    if (value[c] < 0)
+      continue;
+    if (value[c] < 0 || padded)
       return ett_err_set(err, ETT_ERR_FORMAT, "character %zu is not base64", i + 1);
     word = word << 6 | (uint32_t)value[c];
     if (++have == 4) {
@@ -325,6 +334,8 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
       word = 0;
     }
   }
+  if (have == 1)
+    return ett_err_set(err, ETT_ERR_FORMAT, "the text is cut off");
   if (have >= 2)
     out->data[out->length++] = (unsigned char)(have == 2 ? word >> 4 : word >> 10);
   if (have == 3)
@@ -379,9 +390,12 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
   for (int i = 0; i < m->forests; i++)
     put_forest(&b, &m->forest[i], m->features);
   put_forest(&b, &m->difficulty, m->features);
-  if (!b.bad)
+  if (!b.bad && !b.deep)
     *text = encode(b.data, b.length, length);
   free(b.data);
+  if (b.deep)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "a coefficient file holds trees of at most %d levels", DEEPEST);
   return *text ? 0 : ett_err_set(err, ETT_ERR_MEMORY, "no memory for a coefficient file");
 }
 
@@ -414,12 +428,13 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   }
   f->width_twin = f->width_inside;
   int used = (int)get_number(b, 1);
-  for (int i = 0; i < used; i++) {
+  for (int i = 0, last = -1; i < used; i++) {
     int column = (int)get_number(b, 1);
     double value = get_double(b);
-    if (b->bad || column >= parts->columns)
+    if (b->bad || column >= parts->columns || column <= last)
       return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are damaged");
     x[column] = value;
+    last = column;
   }
   parts->x = x;
   int forests = (int)get_number(b, 1);
@@ -430,7 +445,12 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
       parts->forests++; /* freed with the other parts */
       return -1;
     }
-  return get_forest(b, parts->features, &parts->difficulty, err);
+  if (get_forest(b, parts->features, &parts->difficulty, err) != 0)
+    return -1;
+  return b->at == b->length
+             ? 0
+             : ett_err_set(err, ETT_ERR_FORMAT, "coefficients have %zu bytes too many",
+                           b->length - b->at);
 }
 
 int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_err *err) {

@@ -37,9 +37,9 @@ int ett_forest_check(const ett_forest *f, ett_err *err) {
       return ett_err_set(err, ETT_ERR_FORMAT, "tree %u has its nodes out of range", t);
     for (uint32_t i = from; i < to; i++) {
       const ett_tree_node *n = &f->node[i];
-      if (!isfinite(n->value) && n->feature < 0)
-        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: a leaf of %g", t,
-                           (double)n->value);
+      if (n->feature < 0 ? !isfinite(n->value) : isnan(n->value))
+        return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: a %s of %g", t,
+                           n->feature < 0 ? "leaf" : "threshold", (double)n->value);
       if (n->feature < -1 || (n->feature >= 0 && (uint32_t)n->feature >= f->features))
         return ett_err_set(err, ETT_ERR_FORMAT, "tree %u: feature %d of %u", t,
                            n->feature, f->features);

@@ -145,14 +145,16 @@ static int view_forest(unsigned char *data, size_t length, size_t *at, int featu
 static bool facts_are_sane(const head *h) {
   const ett_model_facts *f = &h->facts;
   const double all[] = {f->shrink, f->shrink_outside, f->twin_weight, f->neighbours,
-                        f->floor,  f->width_inside,   f->width_twin,  f->width_outside};
+                        f->floor,  f->width_inside,   f->width_twin,  f->width_outside,
+                        f->rows,   f->dropped,        f->error_mean,  f->error_median};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!(all[i] >= 0) || !isfinite(all[i]))
       return false;
   for (int i = 0; i < h->dims; i++)
     if (!isfinite(f->least[i]) || !isfinite(f->most[i]))
       return false;
-  return isfinite(f->size_least) && isfinite(f->size_most);
+  return isfinite(f->size_least) && isfinite(f->size_most) && f->rows < 1e15 &&
+         f->dropped < 1e15;
 }
 
 int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
@@ -377,5 +379,9 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
     out->low = out->value - half;
     out->high = out->value + half;
   }
-  return 0;
+  return isfinite(out->value) && isfinite(out->high) && (out->value > 0 || !f->log_target)
+             ? 0
+             : ett_err_set(err, ETT_ERR_ARGUMENT,
+                           "the regressor predicts %g to %g for this shape", out->low,
+                           out->high);
 }
