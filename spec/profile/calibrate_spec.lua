@@ -120,6 +120,22 @@ describe("ett calibrate", function()
     end
   end)
 
+  it("names a file whose model has no text", function()
+    local own = folder .. "/textless"
+    lfs.mkdir(own)
+    for _, model in ipairs { '"x"', "{}", "{ text = {} }", '{ kind = "surface" }' } do
+      local out = assert(io.open(own .. "/gelu.fp16.coefficients.lua", "w"))
+      out:write(require("ett.base.sealed").text(('return { format = "ett coefficients 1", pool = "gelu", '
+        .. 'dtype = "fp16", device = "X", models = { forward = %s } }\n'):format(model)))
+      out:close()
+      local ok, why = pcall(function()
+        return require("ett.profile").open({ own }):operator("gelu", { tokens = 16, width = 16 }, "fp16", "forward")
+      end)
+      assert.is_false(ok)
+      assert.matches("gelu.fp16.coefficients.lua: forward: has no text of a regressor", tostring(why), 1, true)
+    end
+  end)
+
   it("refuses without source or folder", function()
     local run = require("ett.profile.calibrate").run
     local function message(request)

@@ -86,10 +86,11 @@ local function load_model(self, path, name)
   local one, void = file.value.models[name], file.value.void
   if not one then return false, type(void) == "table" and void[name] or nil end
   local model, err
-  if one.kind == "surface" then
-    model, err = require("ett.profile.surface").from_text(one.text:gsub("\n", ""), path)
+  local text = type(one) == "table" and one.text
+  if type(text) == "string" and one.kind == "surface" then
+    model, err = require("ett.profile.surface").from_text(text:gsub("\n", ""), path)
   else
-    model, err = regressor.from_text(one.text)
+    model, err = regressor.from_text(text)
   end
   if not model then error_module.raise("format", "%s: %s: %s", path, name, err.message) end
   file.models[name] = model

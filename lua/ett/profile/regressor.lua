@@ -158,6 +158,7 @@ end
 --- A regressor from the text of a coefficient file.
 ---@return ett.Regressor|nil, ett.Error?
 function regressor.from_text(text)
+  if type(text) ~= "string" then return nil, error_module.new("format", "has no text of a regressor") end
   local model, err = regress.from_text(text)
   if not model then return nil, err end
   return wrap(model)
