@@ -193,7 +193,7 @@ describe("control characters", function()
     harmless(output)
   end)
 
-  it("of kernel names and models do not reach it in tables", function()
+  it("of kernel names and models do not reach it in tables and JSON", function()
     write("t/trace.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm\\u001b[2J\\u009b1m\\u0007",'
       .. '"pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7,"device":0}}]}')
     for _, metric in ipairs { "kernel_breakdown", "device_time", "--all" } do
@@ -208,6 +208,13 @@ return ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, m
     local output, status = ett "run s.lua"
     assert.equal(0, status, output)
     assert.matches("bad\\x1b[2J\\x9bname", output, 1, true)
+    harmless(output)
+    harmless((ett "run s.lua --json"))
+    write("m.lua", [[return { name = "x\n[injected]\r\27[2J\u{9b}", source = "x", architecture = "gpt", parameters = 1e9,
+      hyper = { layers = 4, hidden = 1024, heads = 8, vocab = 1000 } }]])
+    output, status = ett "predict --model m.lua seq=128 micro_batches=4 stack=torchtitan --export torchtitan"
+    assert.equal(0, status, output)
+    assert.matches("# x [injected]\\x0d\\x1b[2J\\x9b: 4 layers", output, 1, true)
     harmless(output)
     write("a.lua", [[
 local c = dofile(require("ett.host").root .. "/clusters/dgx_h100.lua")

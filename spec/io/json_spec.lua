@@ -40,6 +40,7 @@ describe("ett.json.encode", function()
 
   it("escapes what must be escaped", function()
     assert.equal([["\"\\\n\u0001\u007fé"]], json.encode '"\\\n\1\127é')
+    assert.equal('"\u{7ff}\\u0080\\u009f\\u0085\u{a0}\xC3\x80"', json.encode "\u{7ff}\u{80}\u{9f}\u{85}\u{a0}\xC3\x80")
     assert.equal('"\\"\\\\\\n\\u0001\\u007f\195\169"', json.encode '"\\\n\1\127\195\169')
   end)
 

@@ -129,6 +129,16 @@ describe("a page", function()
     assert.equal(3, closed)
   end)
 
+  it("holds no control characters of names", function()
+    local bad = "a\27]0;\7\r\127\u{9b}b"
+    local page = pages.new { title = bad, scripts = {} }
+    page.data.rows = { bad }
+    local text = page:text()
+    assert.is_nil(text:find "[%z\1-\8\11-\31\127]")
+    assert.is_nil(text:find "\xC2[\x80-\x9F]")
+    assert.equal(bad, json.decode(text:match('id="data">(.-)</script>')).rows[1])
+  end)
+
   it("makes its folder", function()
     require("ett.base.folder").within(function(folder)
       pages.new({ title = "x", scripts = {} }):write(folder .. "/a/b/c.html")

@@ -26,7 +26,8 @@ local function characters(text)
     if not good then out[#out + 1] = "\u{FFFD}" end
     at = last + 2
   end
-  return (table.concat(out):gsub("[%z\1-\8\11\12\14-\31]", "\u{FFFD}"):gsub("\xEF\xBF[\xBE\xBF]", "\u{FFFD}"))
+  return (table.concat(out):gsub("[%z\1-\8\11-\31\127]", "\u{FFFD}"):gsub("\xC2[\x80-\x9F]", "\u{FFFD}")
+    :gsub("\xEF\xBF[\xBE\xBF]", "\u{FFFD}"))
 end
 
 local function escape(text)

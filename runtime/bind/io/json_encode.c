@@ -66,9 +66,12 @@ static void add_string(const writer *w, const frame *f, const char *text, size_t
   size_t start = 0;
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)text[i];
-    if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7F)
+    const bool c1 = c == 0xC2 && (unsigned char)text[i + 1] < 0xA0; /* U+0080 to U+009F */
+    if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7F && !c1)
       continue;
     ett_lua_buffer_add(w->out, text + start, i - start);
+    if (c1)
+      c = (unsigned char)text[++i]; /* the code */
     start = i + 1;
     const char *plain = memchr(special, c, sizeof special - 1);
     if (plain) {

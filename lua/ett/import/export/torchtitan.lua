@@ -1,5 +1,7 @@
 --- Exports a plan as torchtitan's configuration (TOML). The user must choose the model's name and flavor; its
 --- hyper-parameters are written as comments.
+local pretty = require "ett.base.pretty"
+
 local schedules = { gpipe = "GPipe", ["1f1b"] = "1F1B", interleaved = "Interleaved1F1B", zb_v = "ZBVZeroBubble" }
 
 local function toml(value)
@@ -25,7 +27,8 @@ torchtitan.states = [[
 
 function torchtitan.write(model, p, leave_out)
   local h, lines = model.hyper, {}
-  lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(model.name,
+  local name = pretty.plain(model.name):gsub("\n", " ") -- one line of comment
+  lines[1] = ("# %s: %d layers, width %d, %d heads (%d of keys and values), MLP %d, vocabulary %d"):format(name,
     h.layers, h.hidden, h.heads, h.kv_heads, h.ffn or 4 * h.hidden, h.vocab)
   local pipelined = p.pp > 1
   -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.

@@ -11,6 +11,7 @@ local files = require "ett.base.folder"
 local host = require "ett.host"
 local json = require "ett.json"
 local pack = require "ett.pack"
+local svg = require "ett.report.svg"
 
 local page = {}
 local Page = {}
@@ -49,8 +50,6 @@ function Page:pack_json(value) return self:pack(json.encode(value)) end
 --- JSON that cannot end the script element around it.
 function page.json(value) return (json.encode(value):gsub("<", "\\u003c")) end
 
-local escapes = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }
-
 function Page:text()
   local offsets = { 0 }
   for i, blob in ipairs(self.blobs) do offsets[i + 1] = offsets[i] + #blob end
@@ -66,7 +65,7 @@ function Page:text()
 <meta http-equiv="Content-Security-Policy"
   content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>]], (tostring(self.data.title):gsub("[&<>]", escapes)), "</title>\n<style>\n",
+<title>]], svg.escape(self.data.title), "</title>\n<style>\n",
     page.text_of(folder .. "page.css"), "</style>\n</head>\n<body>\n<script type=\"application/json\" id=\"data\">",
     page.json(self.data), "</script>\n<script type=\"text/plain\" id=\"blobs\">", table.concat(self.blobs),
     "</script>\n<script>\n\"use strict\";\n", table.concat(scripts, "\n"), "</script>\n</body>\n</html>\n" }
