@@ -210,7 +210,8 @@ return ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, m
     assert.matches("bad\\x1b[2J\\x9bname", output, 1, true)
     harmless(output)
     harmless((ett "run s.lua --json"))
-    write("m.lua", [[return { name = "x\n[injected]\r\27[2J\u{9b}", source = "x", architecture = "gpt", parameters = 1e9,
+    write("m.lua", [[return { name = "x\n[injected]\r\27[2J\u{9b}", source = "x", architecture = "gpt",
+      parameters = 1e9,
       hyper = { layers = 4, hidden = 1024, heads = 8, vocab = 1000 } }]])
     output, status = ett "predict --model m.lua seq=128 micro_batches=4 stack=torchtitan --export torchtitan"
     assert.equal(0, status, output)
