@@ -217,6 +217,19 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("never take less time for twice the tokens of an expert, whatever its tiles add", function()
+    local device, stack = devices.get "tpu_v6e", stack_module.get "maxtext"
+    for _, pass in ipairs { "forward", "backward" } do
+      local last = 0.0
+      for i = 0, 14 do
+        local expert = { batch = 8, tokens = 1 << i, in_features = 5120, out_features = 16384 }
+        local now = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
+        assert.is_true(now > 0.95 * last, ("%d tokens %s: %g s after %g s"):format(1 << i, pass, now, last))
+        last = now
+      end
+    end
+  end)
+
   it("use the experts' factor also for one local expert", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do

@@ -56,18 +56,26 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
+-- Time of products whose arithmetic is done `times` times over their time, by the peak rates.
+local function with_arithmetic(device, dtype, batch, m, n, k, times)
+  local arithmetic = 2.0 * batch * m * n * k / device:peak(dtype)
+  local memory = schema.dtype_bytes[dtype] * batch * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) / device.memory_bandwidth
+  return math.max(times * arithmetic, memory) / math.max(arithmetic, memory)
+end
+
 -- Time of `batch` expert products over the time of one product of all their rows. A stack runs them on a few CUDA
 -- streams (Transformer Engine, nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams
 -- lies between one product of all rows and the sum of the separate products. A tile that holds rows of two experts is
 -- computed for both: a kernel that packs rows (Megablox) computes up to batch - 1 more tiles.
-local function expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
+local function expert_factor(self, kernel, dtype, ratio, batch, m, n, k, expert_rows)
   if self.burst then return ratio end
   if self.stack.grouped == "streams" then
     local apart = batch * kernel:predict { m = m, n = n, k = k } / kernel:predict { m = batch * m, n = n, k = k }
     return in_step.grouped.streams * math.max(1.0, 1 + in_step.apart * (apart - 1))
   end
   local shared = (1 - 1 / batch) * self.stack.grouped_tile / expert_rows * (self.device.partitions or 1)
-  return ratio * (in_step.grouped[self.device.generation] or in_step.grouped.kernel) * (1 + shared)
+  return ratio * (in_step.grouped[self.device.generation] or in_step.grouped.kernel)
+    * (shared > 0 and with_arithmetic(self.device, dtype, batch, m, n, k, 1 + shared) or 1)
 end
 
 -- Time of `batch` equal products: { seconds, low, high }. expert_rows: tokens of one expert, for expert products.
@@ -83,7 +91,7 @@ local function product(self, dtype, batch, m, n, k, expert_rows, share)
     local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
     local ratio = grouped / kernel.model.analyse(self.device, kernel.dtype, { m = batch * m, n = n, k = k })
     if expert_rows then
-      factor = factor * expert_factor(self, kernel, ratio, batch, m, n, k, expert_rows)
+      factor = factor * expert_factor(self, kernel, dtype, ratio, batch, m, n, k, expert_rows)
     else
       factor = (1 + (factor - 1) * arithmetic) * ratio
     end
