@@ -6,6 +6,9 @@
 -- different shares of their peak rates: products of MI300X reach 51 %, of H200 80 %. Where both rates are measured, the
 -- arithmetic share of a time is scaled by the ratio of these shares, else by that of the power limits.
 --
+-- A power limit slows only products that need more power. The time of a device with less power than its neighbour is
+-- the smooth maximum of its time without a limit and of the energy of its FLOPs over its watts.
+--
 -- A time beyond the analytic time is spent neither in tensor cores nor on memory, and within a generation it does not
 -- follow their rates. It follows the square root of the rate of instructions: of the exponents 0, 0.5 and 1, that had
 -- the least error on devices left out.
@@ -57,6 +60,31 @@ local function slower(device, other, dtype)
   return device.generation ~= other.generation and ratio(sustained) or ratio(allowed) or 0.0
 end
 
+-- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
+-- from RTX PRO 6000. Test: published products of L4 (torch-performance-test-data#120), which no table contains.
+local edge = 3
+
+-- Whether a device has less power than its neighbour for the same share of the peak rate, and the law above holds.
+local function limited(device, other, dtype)
+  local here, there = allowed(device, dtype), allowed(other, dtype)
+  local decides = device.generation == other.generation or not (sustained(device, dtype) and sustained(other, dtype))
+  return here and there and here < there and decides and { here = here, there = there, other = other } or nil
+end
+
+-- Seconds in which a device computes FLOPs at its power limit.
+local function at_limit(device, flops) return flops * device.product_joules / device.power_watts end
+
+-- Factor on a ratio to the analytic time, by the power limits of both devices. A neighbour at its own limit would take
+-- at least its allowed share of the time without it.
+local function slowed(device, limit, model, dtype, x, analytic, ratio, scaled_ratio)
+  local flops, other = model.flops(x), limit.other
+  local there = at_limit(other, flops) / (model.analyse(other, dtype, x))
+  local free = max(max(0.0, 1 - (there / ratio) ^ edge) ^ (1 / edge), limit.there)
+  local without = free * scaled_ratio
+  local here = (without ^ edge + (at_limit(device, flops) / analytic) ^ edge) ^ (1 / edge)
+  return min(here, without / limit.here) / scaled_ratio
+end
+
 -- Whether multiprocessors of both devices have the same rate for a data type, apart from their clocks (30 %).
 local function same_rate(device, other, dtype)
   local function rate(of) return (of:peak(dtype) or 0.0) / (of.multiprocessors or 1) end
@@ -94,6 +122,7 @@ function transfer.new(device, kernels)
   for i, kernel in ipairs(kernels) do
     local other = kernel.device
     parts[i] = { trees = kernel.trees, wider = kernel.wider, slower = slower(device, other, dtype),
+      limit = kernel.model.arithmetic_share and limited(device, other, dtype),
       beyond = device.generation == other.generation and beyond(device, other, dtype) }
     names[i], added = other.key, max(added, spread(device, other, dtype))
   end
@@ -112,9 +141,11 @@ function Transferred:predict(x)
   local value, low, high = 0.0, 0.0, 0.0
   for _, part in ipairs(parts) do
     local ratio, least, most = transfer.bounded(part.trees:predict(features), part.wider)
-    local later = part.slower * share
     local factor = part.beyond and exp(computing * part.beyond[1] + (1 - computing) * part.beyond[2]) or 1.0
-    value = value + log(scaled(ratio, factor)) + later
+    local own = scaled(ratio, factor)
+    local later = part.limit and log(slowed(self.device, part.limit, model, self.dtype, x, analytic, ratio, own))
+      or part.slower * share
+    value = value + log(own) + later
     low, high = low + log(scaled(least, factor)) + later, high + log(scaled(most, factor)) + later
   end
   local count = #parts
