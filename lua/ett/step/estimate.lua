@@ -200,7 +200,7 @@ local function expose_exchange(lines, result, p)
   return exposed, hidden
 end
 
--- Names of groups in ett.step.place, where they differ from those of lines.
+-- Names of groups that C places (place of ett.step), where they differ from those of lines.
 local placed_as = { dp = "data", ["tied embedding"] = "pp" }
 
 --- Sets the number of nodes that a group of each line spans.
