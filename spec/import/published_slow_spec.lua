@@ -65,6 +65,21 @@ describe("published measured steps", function()
     assert.equal("fused", published.stack(by_id["mlperf_v5.0_llama31_405b_GB200_512_gbs896"]).cross_entropy)
   end)
 
+  it("of paxml recompute by its policy, and overlap", function()
+    local function of(id)
+      local row = by_id[id]
+      local plan, _, hyper = published.plan(row, published.dtype(row)), published.model(row)
+      return { plan.recompute, plan.recompute_modules, plan.overlap_gradients, plan.overlap_parameters,
+        hyper.attention }
+    end
+    local some = { "core_attn", "layernorm" }
+    assert.same({ "selective", some, true, true, "fused_softmax" }, of "jaxtb_pax_5B_A100_bf16")
+    assert.same({ "selective", some, true, true, "flash" }, of "jaxtb_pax_5B_H100_TE_bf16")
+    assert.same({ "full", nil, true, true, "flash" }, of "jaxtb_pax_5B_H100_TE_fp8")
+    local maxtext = by_id.gpurec_a3ultra_70b_bf16
+    assert.is_true(published.plan(maxtext, published.dtype(maxtext)).overlap_parameters)
+  end)
+
   it("find the cluster of a device by its name, and choose missing layouts", function()
     local function device(name) return published.cluster({ id = "", device = name, gpus = 8 }).device.key end
     for name, key in pairs { ["MI355X-288GB"] = "mi355x", ["MI350X"] = "mi350x", ["AMD MI300X 192GB"] = "mi300x",

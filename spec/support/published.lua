@@ -144,6 +144,10 @@ local function stated(row, field)
   -- softmax.
   if field == "attention" and row.source:find "^VIA" then return "fused_softmax" end
   if row[field] ~= nil then return row[field] end
+  -- Praxis without Transformer Engine stores the scores; JAX-Toolbox's table names the rows with it.
+  if field == "attention" and row.framework == "paxml" and row.source:find "JAX%-Toolbox" then
+    return not row.precision_detail:find "^TE" and "fused_softmax" or nil
+  end
   local default = open[row.framework] and open[row.framework][field]
   if default == nil then default = launched(row, field) end
   return default
@@ -251,6 +255,12 @@ local function recompute_of(row, unknown)
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end
   local said = recomputes[row.recompute] or "none"
+  -- Paxml's 5B saves products of weights alone (scripts_gpu/configs.py: SAVE_DOT_WITH_NO_BATCH_DIM). Transformer
+  -- Engine's quantised products are custom calls, which that policy does not save.
+  if row.framework == "paxml" and row.recompute == "unknown" then
+    if row.precision == "fp8" then return "full" end
+    return "selective", { "core_attn", "layernorm" }
+  end
   -- InternEvo repeats norms where it repeats no layers (modeling_internlm.py, dropout_selective_checkpoint).
   if row.framework == "internevo" and said == "none" then return "selective", { "layernorm" } end
   -- PyTorch's selective checkpointing keeps every second product, or every second layer.
@@ -296,11 +306,12 @@ local function is_nemo(row) return row.framework == "nemo" or row.framework == "
 -- all ranks, as its benchmark configurations do.
 local function overlaps(row, field)
   if row[field] == nil then
-    -- InternEvo's configurations overlap gradients alone; XLA's scheduler for overlap is off by default on GPUs.
+    -- InternEvo's configurations overlap gradients alone.
     if row.framework == "internevo" then return field == "overlap_grad_reduce" end
-    local xla = row.framework == "maxtext" or row.framework == "paxml"
-    if is_nemo(row) or row.framework == "megatron-bridge" then return true end
-    return row.zero == 3 and not (xla and not row.device:find "^TPU")
+    -- Paxml's and MaxText's scripts turn XLA's scheduler for overlap on (JAX-Toolbox's
+    -- run_base_config_multinode.sh, gpu-recipes' values.yaml: xla_gpu_enable_latency_hiding_scheduler).
+    if is_nemo(row) or row.framework == "megatron-bridge" or row.framework == "paxml" then return true end
+    return row.zero == 3
   end
   return row[field] == true
 end
