@@ -5,6 +5,7 @@ local bench = { summary = "kernel models on held-out shapes" }
 local root = require("ett.host").root
 package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(package.path, root, root)
 local fit_norms = require "fit_norms"
+local fit_streaming = require "fit_streaming"
 local kernel_tables = require "kernel_tables"
 local nvidia, errors, fifth = kernel_tables.nvidia, kernel_tables.errors, kernel_tables.fifth
 local amd = { "mi300x", "mi355x" }
@@ -85,6 +86,18 @@ local function inside_node(folder)
   return large[1] / large[2], small[1] / small[2], above[1] / above[2]
 end
 
+-- Quantisation with a given scale, repeated on one tensor: each device with the constants of the others.
+local function quantisation(folder)
+  local sum, rows = 0.0, {}
+  local found = fit_streaming.left_out(fit_streaming.rows(folder))
+  for i, of in ipairs(found) do
+    sum = sum + of.error
+    rows[i] = { measure = ("    %s, %d rows; %.0f %% if all bytes came from memory"):format(of.key, of.count,
+      100 * of.memory), value = ("%.2f %%"):format(100 * of.error) }
+  end
+  return sum / #found, rows
+end
+
 function bench.run()
   local folder, why = kernel_tables.folder()
   if not folder then return { { measure = "kernel tables", value = "skipped: " .. why } } end
@@ -128,6 +141,8 @@ function bench.run()
   forward, backward = fit_norms.left_out(norms, function(row) return row.device.key end)
   add("norms, forward, each device from the other", forward)
   add("norms, backward, each device from the other", backward)
+  err, details = quantisation(folder)
+  add("static quantisation, each device from the others", err, 18, details)
   local large, small, above = inside_node(folder)
   add("collectives inside a node, sizes left out, from 1 MiB on", large, 8)
   add("collectives inside a node, sizes left out, below 1 MiB", small, 15)

@@ -13,6 +13,7 @@ local norm = require "ett.profile.kernels.norm"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
+local streaming = require "ett.profile.kernels.streaming"
 local training = require "ett.profile.kernels.attention_training"
 
 local device_times = {}
@@ -110,9 +111,15 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Time of small streaming kernels that move `bytes`: { seconds, low, high }.
+-- Seconds to move bytes. fresh: the kernel before wrote them.
+local function moving(self, bytes, fresh)
+  if fresh and not self.burst then return streaming.seconds(self.device, bytes, in_step.stream_share) end
+  return bytes / (self.device.memory_bandwidth * in_step.stream_share)
+end
+
+-- Time of small streaming kernels that move `bytes`, which were just written: { seconds, low, high }.
 local function moved(self, bytes)
-  local seconds = bytes / (self.device.memory_bandwidth * in_step.stream_share)
+  local seconds = moving(self, bytes, true)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
@@ -246,10 +253,11 @@ local function streamed(self, op, shape, dtype, pass)
   if op.family == "softmax" and op.masked then
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]
   end
+  local fresh = pass == "forward" and op.family ~= "optimizer" and op.family ~= "embedding"
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
-    { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred })
-    or stream_start + bytes / (self.device.memory_bandwidth * in_step.stream_share)
+    { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
+    or stream_start + moving(self, bytes, fresh)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound
     and (self.device.peak_flops.fp32 or self.device:peak(dtype))

@@ -13,6 +13,7 @@
 --   torch      a block of 128 threads per row reads the row twice (PyTorch 2, layer_norm_kernel.cu, vectorized)
 --   compiled   from a width of 1025 on, a block of many threads per row reads the row twice (Inductor)
 local constants = require("ett.profile.in_step").norm
+local streaming = require "ett.profile.kernels.streaming"
 
 local norm = {}
 
@@ -48,7 +49,7 @@ end
 --- Seconds of a pass.
 ---@param device ett.Device
 ---@param kernel string "fused", "fused_fp32", "cudnn", "torch", "compiled" or "composite"
----@param x table { rows, width, bytes (read and written once), centred? }
+---@param x table { rows, width, bytes (read and written once), centred?, fresh? (the kernel before wrote the input) }
 ---@param k table? constants, in_step.norm
 function norm.seconds(device, kernel, pass, x, k)
   k = k or constants
@@ -61,10 +62,12 @@ function norm.seconds(device, kernel, pass, x, k)
   end
   if kernel == "fused_fp32" then kernel, bytes = "fused", bytes * (backward and 16 / 6 or 12 / 4) end
   local start = k.start + (backward and k.second or 0.0)
-  local rate = device.memory_bandwidth * (k.share[kernel] or k.share.fused)
+  local share = k.share[kernel] or k.share.fused
+  local rate = device.memory_bandwidth * share
   -- Memory alone for chips with a few large cores, and for devices without a count of multiprocessors.
   local count = device.multiprocessors
   if not count or count < 16 then return start + bytes / rate end
+  if x.fresh and bytes == x.bytes then rate = bytes / streaming.seconds(device, bytes, share) end
   if kernel == "fused" or kernel == "cudnn" then
     local seconds = start + both(bytes / rate, k.row.fused * rows / count)
     return kernel == "cudnn" and x.centred and backward and k.centred_backward * seconds or seconds
