@@ -7,6 +7,7 @@ package.path = ("%s;%s/spec/support/?.lua;%s/spec/bench/support/?.lua"):format(p
 local fit_norms = require "fit_norms"
 local fit_streaming = require "fit_streaming"
 local kernel_tables = require "kernel_tables"
+local served_experts = require "served_experts"
 local nvidia, errors, fifth = kernel_tables.nvidia, kernel_tables.errors, kernel_tables.fifth
 local amd = { "mi300x", "mi355x" }
 
@@ -98,6 +99,18 @@ local function quantisation(folder)
   return sum / #found, rows
 end
 
+-- Operators of a layer of experts, measured alone, against fused layers.
+local function fused_layers(folder)
+  local sum, rows = 0.0, {}
+  local found = served_experts.errors(folder)
+  for i, of in ipairs(found) do
+    sum = sum + of.error
+    rows[i] = { measure = ("    %s, %d rows; mean signed error %+.0f %%"):format(of.key, of.count, 100 * of.bias),
+      value = ("%.2f %%"):format(100 * of.error) }
+  end
+  return sum / #found, rows
+end
+
 function bench.run()
   local folder, why = kernel_tables.folder()
   if not folder then return { { measure = "kernel tables", value = "skipped: " .. why } } end
@@ -151,6 +164,8 @@ function bench.run()
     err, details = errors(folder, "moe", dtype, nvidia, fifth)
     add(("fused experts %s, models held out"):format(dtype), err, 12, details)
   end
+  err, details = fused_layers(folder)
+  add("operators of experts bf16 as served, against fused layers", err, 20, details)
   return rows
 end
 
