@@ -352,6 +352,28 @@ describe("a user's own operator", function()
     end
   end)
 
+  it("reads the configuration, which other operators share, but cannot change it", function()
+    for _, name in ipairs { "reads", "writes" } do
+      write(name, ([[
+        local op = { name = "%s", summary = "s", schema = { tokens = "count" } }
+        function op.shape(c)
+          local fields = 0
+          for _ in pairs(c) do fields = fields + 1 end
+          %s
+          return { tokens = fields }
+        end
+        function op.flops() return 1.0 end
+        function op.bytes() return 1.0 end
+        return op]]):format(name, name == "writes" and "c.seq = c.seq // 2" or ""))
+    end
+    local c, fields = with {}, 0
+    for _ in pairs(c) do fields = fields + 1 end
+    assert.equal(fields, operator.get("reads").shape(c).tokens)
+    assert.equal("writes.lua:2: operator 'writes': shape: must not change the configuration; it sets 'seq'",
+      message(operator.get("writes").shape, c))
+    assert.equal(configuration.seq, c.seq)
+  end)
+
   it("has the name of its file", function()
     write("mine", [[
       return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])

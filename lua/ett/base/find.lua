@@ -208,6 +208,7 @@ local restricted -- the globals of user files in the sandbox
 
 --- Whether a file belongs to ett.
 local function is_installed(path) return path:sub(1, #host.root + 1) == host.root .. "/" end
+find.is_installed = is_installed
 
 --- Environment of a description or script: it can read globals but not create them. The error names the line, because
 --- the function may run long after the file was loaded.

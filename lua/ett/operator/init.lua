@@ -82,6 +82,18 @@ local function checked_dimensions(kernel_shape, where, path)
   end
 end
 
+local views, reader = setmetatable({}, { __mode = "k" }), nil -- reader: the label of the function that reads a view
+
+-- A view of a configuration, which all operators share, that cannot be changed.
+local function view_of(c, label)
+  reader = label
+  views[c] = views[c] or setmetatable({}, { __index = c, __pairs = function() return next, c, nil end,
+    __metatable = false, __newindex = function(_, field)
+      error_module.raise("model", "%s: must not change the configuration; it sets '%s'", reader, tostring(field))
+    end })
+  return views[c]
+end
+
 --- The functions of a file, wrapped with a check of the returned value.
 local function checked_functions(op, path)
   local where = ("operator '%s'"):format(op.name)
@@ -90,8 +102,12 @@ local function checked_functions(op, path)
   end
   op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
   local shape = op.shape
-  local check = schema.checker(op.schema, ("%s: %s: shape"):format(schema.place(shape, path), where))
+  local label = ("%s: %s: shape"):format(schema.place(shape, path), where)
+  local check = schema.checker(op.schema, label)
   op.shape = function(c) return check(shape(c)) end
+  if not find.is_installed(path) then
+    op.shape = function(c) return check(shape(view_of(c, label))) end
+  end
 end
 
 --- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields.
