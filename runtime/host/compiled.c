@@ -153,30 +153,32 @@ static piece encode_size(size_t size, char buffer[10]) {
   return (piece){buffer + at, (size_t)(10 - at)};
 }
 
-static int load_chunk(lua_State *L, bytes chunk, const char *path) {
+static int load_chunk(lua_State *L, bytes chunk, const char *name) {
   char buffer[10];
-  const char *name = lua_pushfstring(L, "@%s", path);
   piece_reader reader = {
       .pieces = {{chunk.data, COMPILED_HEADER},
                  encode_size(strlen(name) + 1, buffer),
                  {name, strlen(name)},
                  {chunk.data + COMPILED_NAMED, chunk.size - COMPILED_NAMED}}};
-  const int status = lua_load(L, next_piece, &reader, name, "b");
-  lua_remove(L, -2);
-  return status;
+  return lua_load(L, next_piece, &reader, name, "b");
 }
 
 int compiled_load(lua_State *L, const char *path, int *is_compiled) {
   bytes text = {0}, chunk = {0};
-  if (bundle.entries && path)
+  const char *name = NULL;
+  if (bundle.entries && path) {
+    name = lua_pushfstring(L, "@%s", path); /* raises, if at all, before text is read */
     text = read_file(path);
+  }
   if (text.data)
     chunk = find_chunk(text);
   free(text.data);
   if (is_compiled)
     *is_compiled = chunk.data != NULL;
   const int status =
-      chunk.data ? load_chunk(L, chunk, path) : luaL_loadfilex(L, path, "t");
+      chunk.data ? load_chunk(L, chunk, name) : luaL_loadfilex(L, path, "t");
   free(chunk.data);
+  if (name)
+    lua_remove(L, -2);
   return status;
 }

@@ -23,6 +23,11 @@ describe("with failing allocations", function()
     end, 421)
   end)
 
+  it("a compiled file of ett is loaded", function()
+    local path = require("ett.host").root .. "/lua/ett/base/median.lua"
+    assert.is_true(oom.every_allocation(function() return loadfile(path) end) > 3)
+  end)
+
   it("a trace is read and its metrics are computed", function()
     local metrics, recording = require "ett.trace.metrics", maker.new { rank = 0 }
     for i = 1, 8 do recording:kernel("k" .. i % 3, 100 * i, 40, { launch = { ts = 100 * i - 20, dur = 5 } }) end
