@@ -37,6 +37,24 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2], "layers": [4
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("is refused with ETT_SANDBOX=1: the process of another language cannot enter the sandbox", function()
+    if missing then pending(missing) return end
+    command.write(folder, "m.lua", "os.execute 'touch ran' return {}")
+    local output, status = python [[
+import os
+os.environ["ETT_SANDBOX"] = "1"
+import ett
+try:
+    ett.predict("m.lua", "dgx_h100", seq=128, micro_batches=1)
+except ett.Error as error:
+    print(error)
+]]
+    assert.equal(0, status, output)
+    assert.equal("calls from other languages do not run in the sandbox; unset ETT_SANDBOX if you trust the files\n",
+      output)
+    assert.is_nil(command.read(folder, "ran"))
+  end)
+
   it("runs the lines of its own help", function()
     if missing then pending(missing) return end
     local output, status = python [[

@@ -70,6 +70,10 @@ local function set_folders(name, path)
 end
 
 local function answer(name, text)
+  if os.getenv "ETT_SANDBOX" and require("ett.cli.sandbox").asked() then
+    error_module.raise("usage", "calls from other languages do not run in the sandbox; unset ETT_SANDBOX if you trust "
+      .. "the files")
+  end
   local fn = functions[name]
   if not fn then
     error_module.raise("argument", "ett has no function '%s' for other languages; it has %s", name,
