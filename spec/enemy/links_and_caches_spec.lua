@@ -198,6 +198,7 @@ describe("control characters", function()
       .. '"pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7,"device":0}}]}')
     for _, metric in ipairs { "kernel_breakdown", "device_time", "--all" } do
       harmless((ett("trace t " .. metric)))
+      harmless((ett(("trace t %s --csv"):format(metric))))
     end
     write("s.lua", [[
 local ett = require "ett"

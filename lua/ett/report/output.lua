@@ -7,7 +7,6 @@
 -- column is the number of the record. Numbers have all digits; an absent value is an empty cell.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
-local pretty = require "ett.base.pretty"
 local tables = require "ett.report.table"
 
 local output = {}
@@ -81,7 +80,7 @@ end
 
 local function cell(value)
   if value == nil or value == json.null or type(value) == "function" then return "" end
-  return type(value) == "string" and pretty.plain(value) or value
+  return value
 end
 
 local function csv_text(known)

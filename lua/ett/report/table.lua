@@ -114,8 +114,8 @@ function tables.text(rows, align, indent) return table.concat(tables.lines(rows,
 
 local function csv_cell(value)
   if math.type(value) == "float" then return ("%.17g"):format(value) end
-  local text = tostring(value)
-  if text:find('[,"\r\n]') then text = '"' .. text:gsub('"', '""') .. '"' end
+  local text = plain(tostring(value))
+  if text:find '[,"\n]' then text = '"' .. text:gsub('"', '""') .. '"' end
   return text
 end
 
