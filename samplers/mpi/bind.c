@@ -215,7 +215,7 @@ static int time_collective(lua_State *L) {
   luaL_argcheck(L, count >= 1, 2, "count must be positive");
   ett_dist_time_options options = {
       .min_repeats = (int)ett_lua_range_field(L, 2, "min_repeats", 0, 0, MOST_REPEATS),
-      .max_repeats = (int)ett_lua_range_field(L, 2, "max_repeats", 0, 1, MOST_REPEATS),
+      .max_repeats = (int)ett_lua_range_field(L, 2, "max_repeats", 100, 1, MOST_REPEATS),
       .budget_seconds = ett_lua_number_field(L, 2, "budget_seconds", 0),
       .target = ett_lua_number_field(L, 2, "target", 0),
       .in_place = ett_lua_boolean_field(L, 2, "in_place", 0),

@@ -119,7 +119,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     return -1;
   buffers b = {0};
   ett_err mine = {.message = "out of memory"};
-  const int most = options->max_repeats > 0 ? options->max_repeats : 100;
+  const int most = options->max_repeats;
   double *times = calloc((size_t)most * 2, sizeof *times);
   int failed = !times || make_buffers(&b, count, &mine) != 0, any = 0;
   MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, g->comm);

@@ -60,7 +60,7 @@ int ett_dist_run(const ett_dist_group *group, ett_dist_collective kind, const fl
                  float *out, size_t count, ett_err *err);
 
 typedef struct {
-  int min_repeats, max_repeats;
+  int min_repeats, max_repeats; /* max_repeats: at least 1 */
   double budget_seconds, target;
   int in_place;
   double *raw; /* receives the seconds of the repeats: max_repeats entries, or NULL */

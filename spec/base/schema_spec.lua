@@ -27,6 +27,19 @@ describe("ett.schema", function()
       (schema.violations({ links = { intra = { raet = 1 } } }, spec)))
   end)
 
+  it("suggests a field by its name in other software", function()
+    local plan, hyper = require("ett.plan").schema, require("ett.model.hyper").fields
+    for name, meant in pairs { ["tensor-model-parallel-size"] = "tp", tensor_parallel_degree = "tp", seq_len = "seq",
+      ["seq-length"] = "seq", train_batch_size = "global_batch", gbs = "global_batch", micro_batch_size = "micro_batch",
+      expert_tensor_parallel_size = "etp", hidden_size = "hidden", num_attention_heads = "heads", vocab_size = "vocab",
+      intermediate_size = "ffn", num_query_groups = "kv_heads" } do
+      assert.equal(("; did you mean '%s'?"):format(meant), schema.suggestion(name, plan, hyper))
+    end
+    assert.equal("", schema.suggestion("qqqqqqqq", plan, hyper))
+    assert.same({ "unknown field 'zero_stage'; did you mean 'zero'?" }, (schema.violations({ zero_stage = 1 },
+      { zero = plan.zero })))
+  end)
+
   it("checks limits and choices, and says what a rule wants", function()
     assert.same({ "field 'n' must be at most 8, got 9" }, (schema.violations({ n = 9 }, { n = { "count", most = 8 } })))
     assert.same({ "field 'n' must be at least 2, got 1" },
@@ -34,6 +47,8 @@ describe("ett.schema", function()
     local choice = { "string", one_of = { "flash", "unfused" } }
     assert.same({ "field 'a' must be one of flash, unfused, got 'falsh'; did you mean 'flash'?" },
       (schema.violations({ a = "falsh" }, { a = choice })))
+    assert.same({ "field 'a' must be one of flash, unfused, got true" },
+      (schema.violations({ a = true }, { a = choice })))
     assert.equal("one of flash, unfused", schema.sentence(choice))
     assert.equal("a positive integer", schema.sentence "count?")
   end)

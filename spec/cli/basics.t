@@ -19,7 +19,7 @@ ett: unknown option '--json': options come after the command (`ett COMMAND --hel
 
 An option that a command would ignore is refused.
 $ ett repl --json
-ett: repl: unknown option '--json'
+ett: repl: unknown option '--json'; `ett repl --help` lists them
 ?2
 
 $ ett repl now

@@ -23,6 +23,16 @@ $ ett predict --model llama layer=32
 ett: predict: unknown field 'layer'; did you mean 'layers'?
 ?2
 
+Words of other software are understood in messages.
+$ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --qqqqqq; do ett predict --model llama $w; done
+ett: predict: unknown field 'seq_len'; did you mean 'seq'?
+ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
+ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
+ett: predict: expected NAME=VALUE, got 'global-batch=8'; did you mean 'global_batch=8'?
+ett: predict: unknown option '--tensor-model-parallel-size'; fields of the plan have no dashes: tp=VALUE
+ett: predict: unknown option '--qqqqqq'; `ett predict --help` lists them
+?2
+
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 tp=3 pp=16
 ett: plan: tp = 3 must divide heads = 16; nearest are 2 and 4; tp = 3 must divide ffn = 2816; nearest are 2 and 4; pp * vp = 16 must not exceed the model's 8 layers, embedding and head; the nearest pp is 10; nearest passing plans on 48 devices: ...
 ?1

@@ -6,7 +6,7 @@ llama: ... layouts, by step_seconds
 best: ... on 8 x H100-SXM-80GB (dgx_h100), stack plain
   seq=1024 ...
   90 % interval ... MFU ...
-  no stack is named: kernels are fused and launches take no time. Most software is slower; name one with stack=NAME
+  no stack is named: kernels are fused and launches take no time. Name the software that will run it: stack=NAME
 .
 bottleneck: ...
 ...
@@ -91,7 +91,7 @@ srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua
 
 # Days leave out failures where a cluster states no rate, and say so.
 
-$ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep failures
+$ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep '^days'
 days without failures: dgx_b200; failures_per_device_day=N sets their rate
 
 $ ett search --model llama3-8b --cluster dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 tp=8 pp=1 zero=1 failures_per_device_day=1e-3 2>new.err | grep -c 'days without'

@@ -155,10 +155,20 @@ describe("ett.loop.against", function()
     end)
   end)
 
+  it("names the stack of processors for no GPU: its times are those of plain", function()
+    compare(recordings(2), { cluster = "dgx_h100" }, function(result)
+      local place = {}
+      for i, each in ipairs(result.stacks) do place[each.stack .. each.rate] = i end
+      for _, each in ipairs(result.stacks) do
+        assert.is_true(place["plain" .. each.rate] < place["cpu" .. each.rate])
+      end
+    end)
+  end)
+
   it("finds the rate and the stack that the kernels ran at", function()
     local list = recordings(1)
     compare(list, { cluster = "dgx_h100" }, function(result)
-      -- Of the stacks with plain's kernels the first name counts.
+      -- Of the stacks with plain's kernels, plain counts.
       local best = result.stacks[1]
       assert.is_true(best.error < 1e-3, best.stack .. " " .. best.error)
       assert.equal("sustained", best.rate)

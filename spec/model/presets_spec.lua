@@ -29,6 +29,12 @@ describe("a preset", function()
     end
   end)
 
+  it("is named if an architecture's name stands alone", function()
+    assert.matches("'mixtral' is an architecture, its models are mixtral-8x22b, mixtral-8x7b", message(model_module.new,
+      "mixtral", {}), 1, true)
+    assert.is_nil(message(model_module.new, "mixtral", { hidden = 4096 }):find("is an architecture", 1, true))
+  end)
+
   it("counts most of them to the last weight", function()
     local exact, all = 0, find.names "lua/models"
     for _, name in ipairs(all) do

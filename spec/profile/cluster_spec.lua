@@ -36,6 +36,16 @@ describe("bundled clusters", function()
   end)
 end)
 
+describe("a device", function()
+  it("is found by its file's name, and by the names and aliases that estimates and drivers print", function()
+    local devices = require "ett.profile.device"
+    for name, key in pairs { h100_sxm = "h100_sxm", ["H100-SXM-80GB"] = "h100_sxm", h100 = "h100_sxm",
+      ["NVIDIA A100-SXM4-40GB"] = "a100_sxm_40gb", h200 = "h200_sxm", MI300X = "mi300x" } do
+      assert.equal(key, devices.get(name).key)
+    end
+  end)
+end)
+
 describe("a user's cluster", function()
   local function valid()
     return { name = "mine", summary = "two cards", source = "datasheet", gpus_per_node = 2,

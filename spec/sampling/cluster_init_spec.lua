@@ -28,6 +28,7 @@ describe("ett.sampling.cluster_init", function()
 
   it("writes a cluster file that reads back, cards in its head", function()
     local facts = { host = "box", processors = 4, numa_nodes = 1, memory_bytes = 64e9, date = "2026-01-02",
+      no_wire = "no mpirun here:\ninstall openmpi-bin",
       unusable_gpu = "cuda: starting the driver:\nsystem not yet initialized",
       cards = { { name = "mlx5_0", megabits = 400000 }, { name = "wlan0" } },
       cpu = { device = "a processor", flops = 5e10, bandwidth = 1.2e10 } }
@@ -48,7 +49,7 @@ describe("ett.sampling.cluster_init", function()
     assert.same({ 0, 0, 0 }, { stage.context_bytes, stage.communicator_bytes, stage.workspace_bytes }) -- those of GPUs
     assert.equal(plain.step_seconds, e.step_seconds)
     assert.is_true(e.memory_bytes < plain.memory_bytes - 0.9e9)
-    assert.matches("install openmpi-bin", text, 1, true)
+    assert.matches("half the memory's bandwidth: no mpirun here: install openmpi-bin.\n", text, 1, true)
     assert.matches("^measured by ett cluster init on 2026%-01%-02: ", cluster.device.source)
     assert.matches("-- No GPU could be used: cuda: starting the driver: system not yet initialized.\n", text, 1, true)
   end)

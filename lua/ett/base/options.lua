@@ -232,8 +232,9 @@ local function refuse(command, message)
     local names = {}
     for i, option in ipairs(all_of(command)) do names[i] = "--" .. option[1] end
     local hint = (command.hints or {})[unknown:match "^%-%-([^=]*)"]
-    message = error_module.message("unknown option '%s'%s", unknown, hint and "; " .. hint or
-      error_module.suggestion(unknown, names))
+    local near = hint and "; " .. hint or error_module.suggestion(unknown, names)
+    message = error_module.message("unknown option '%s'%s", unknown, near ~= "" and near
+      or ("; `ett %s --help` lists them"):format(command.name))
   end
   error_module.raise("usage", "%s: %s", command.name, message)
 end
@@ -284,7 +285,9 @@ function options.words(words, label, hint)
   for _, word in ipairs(words) do
     local name, text = word:match("^([%a_][%w_%.]*)=(.*)$")
     if not name then
-      error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word, hint or "")
+      local dashed, rest = word:match "^(%a[%w_%-]*)(=.*)$"
+      error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word,
+        dashed and ("; did you mean '%s%s'?"):format(dashed:gsub("-", "_"), rest) or hint or "")
     end
     if by_name[name] then error_module.raise("usage", "%s: '%s' is given twice", label, name) end
     by_name[name] = text

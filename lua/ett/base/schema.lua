@@ -33,6 +33,7 @@ local describe = schema.describe
 schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1, fp8_block = 1,
   mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
 local dtype_bytes = schema.dtype_bytes
+local of_torch = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32" } -- for messages
 
 --- The data type of tensors that software keeps in 16 bits if `dtype` has fewer.
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
@@ -93,7 +94,7 @@ function schema.list_fault(list)
 end
 
 local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
-  help = true }
+  help = true, also = true }
 
 -- The long form of rules that are texts; `plain`: what passes the test of the kind is taken unchanged.
 local rules_of_text = {}
@@ -135,11 +136,12 @@ function schema.keys(t)
   return names
 end
 
---- Description of the valid values of a rule: "a positive integer".
-function schema.sentence(rule)
-  rule = rule_of(rule, "?")
+local function sentence_of(rule)
   return rule.one_of and "one of " .. table.concat(rule.one_of, ", ") or kinds[rule[1]][1]
 end
+
+--- Description of the valid values of a rule: "a positive integer".
+function schema.sentence(rule) return sentence_of(rule_of(rule, "?")) end
 
 function schema.optional(rule)
   rule = rule_of(rule, "?")
@@ -189,6 +191,34 @@ end
 --- Raises for an invalid rule: schema.check_rules(op.schema).
 function schema.check_rules(spec) prepare(spec) end
 
+--- The name of a field in the way of other software, as `also` of a rule has it: "tensor-model-parallel-size" ->
+--- "tensor_parallel".
+local function foreign(name)
+  return (tostring(name):lower():gsub("-", "_"):gsub("_model_parallel", "_parallel"):gsub("_size$", "")
+    :gsub("_degree$", ""))
+end
+
+--- The field of a spec that other software names so: `also` of its rule has these names, as words. Otherwise nil.
+function schema.meant(name, spec)
+  local text = foreign(name)
+  for _, known in ipairs(schema.keys(spec)) do
+    local also = type(spec[known]) == "table" and spec[known].also or ""
+    if known == text or (" " .. also .. " "):find(" " .. text .. " ", 1, true) then return known end
+  end
+end
+
+--- Text for the end of a message on an unknown field: "; did you mean 'seq'?" or "".
+---@param ... table<string, any> the specs whose fields may be meant
+function schema.suggestion(name, ...)
+  local names = {}
+  for _, spec in ipairs { ... } do
+    local known = schema.meant(name, spec)
+    if known then return ("; did you mean '%s'?"):format(known) end
+    table.move(schema.keys(spec), 1, #schema.keys(spec), #names + 1, names)
+  end
+  return error_module.suggestion(name, names)
+end
+
 -- Sorted names in `given` that are not in `spec`; nil if there are none.
 local function unknown_names(given, spec)
   local names
@@ -231,7 +261,7 @@ function schema.violations(given, spec)
   local found, clean = {}, {}
   local known, unknown = prepare(spec), unknown_names(given, spec)
   for _, name in ipairs(unknown or found) do
-    found[#found + 1] = ("unknown field '%s'%s"):format(name, error_module.suggestion(name, known.names))
+    found[#found + 1] = ("unknown field '%s'%s"):format(name, schema.suggestion(name, spec))
   end
   local names, needed, whole = known.names, known.needed, known.whole
   for i = 1, #names do
@@ -251,8 +281,8 @@ function schema.violations(given, spec)
         clean[name] = rule.plain and value or clean_of(value, rule, check, name, found)
       else
         local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
-          and error_module.suggestion(value, schema.keys(dtype_bytes)) or ""
-        found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, check[1], describe(value), near)
+          and error_module.suggestion(of_torch[value] or value, schema.keys(dtype_bytes)) or ""
+        found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, sentence_of(rule), describe(value), near)
       end
     end
   end

@@ -20,16 +20,26 @@ end
 ---@return table<string, string> plan, table<string, string> hyper
 function fields.sort(command, texts, source)
   local plan_rules, hyper_rules = require("ett.plan").schema, hyper_fields(source)
-  local known, plan, hyper = schema.keys(plan_rules), {}, {}
-  table.move(schema.keys(hyper_rules), 1, #schema.keys(hyper_rules), #known + 1, known)
+  local plan, hyper = {}, {}
   for _, name in ipairs(schema.keys(texts)) do
     local into = plan_rules[name] and plan or hyper_rules[name] and hyper
     if not into then
-      error_module.raise("usage", "%s: unknown field '%s'%s", command, name, error_module.suggestion(name, known))
+      local near = schema.suggestion(name, plan_rules, hyper_rules)
+      error_module.raise("usage", "%s: unknown field '%s'%s", command, name, near ~= "" and near
+        or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or ""))
     end
     into[name] = texts[name]
   end
   return plan, hyper
+end
+
+--- `hints` of a command (ett.base.options): its own, and for options that are fields of the plan.
+---@param own table<string, string>?
+function fields.hints(own)
+  return setmetatable(own or {}, { __index = function(_, option)
+    local name = option and schema.meant(option, require("ett.plan").schema)
+    return name and ("fields of the plan have no dashes: %s=VALUE"):format(name)
+  end })
 end
 
 -- Whether the value of a field is a list.

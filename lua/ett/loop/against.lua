@@ -88,6 +88,7 @@ local function rank_stacks(lines, view, subject, only)
     if only and a.stack ~= b.stack and (a.stack == only or b.stack == only) then return a.stack == only end
     if a.error ~= b.error then return a.error < b.error end
     if a.rate ~= b.rate then return a.rate > b.rate end
+    if (a.stack == "plain") ~= (b.stack == "plain") then return a.stack == "plain" end -- the stack cpu has its times
     return a.stack < b.stack
   end)
   return list

@@ -32,11 +32,21 @@ local function noted(built, name, notes)
   return built
 end
 
+-- A model of an architecture. If its name stands alone, a public model may be meant: `--model mixtral`.
+local function of_architecture(name, hyper)
+  if type(name) ~= "string" or type(hyper) ~= "table" or next(hyper) then return architecture.new(name, hyper) end
+  local ok, built = pcall(architecture.new, name, hyper)
+  if ok then return built end
+  local _, models = find.meant("lua/models", name)
+  error_module.raise("model", "%s; '%s' is an architecture, %s", tostring(built), name, #models > 0
+    and "its models are " .. table.concat(models, ", ") or "`ett list models` names public models")
+end
+
 --- A model from an architecture (name or function) or a preset, and hyper-parameters.
 ---@param hyper table? required for an architecture; overrides the values of a preset
 function model.new(name, hyper)
   local preset = preset_of(name)
-  if not preset then return architecture.new(name, hyper) end
+  if not preset then return of_architecture(name, hyper) end
   local all, label = presets.overlay(preset, schema.argument(hyper or {}, "table", "ett.model.new", "hyper"))
   local from = name:match "%.lua$" and find.label(name) or preset.name
   local built = error_module.wrap(from, architecture.new, preset.architecture, all)

@@ -6,6 +6,7 @@
 ---   after    neither the program nor C depends on it; only runs, money and variation of an estimate do
 ---   needs    { text, function(plan, context) }: condition under which a value other than the default has an effect
 ---   software decided by the training software; an estimate lists it if the plan leaves it open
+---   also     names of the field in Megatron-LM, DeepSpeed, torchtitan and Transformers (schema.suggestion)
 ---   program  the step program depends on it: true, or a function of value and plan that returns the relevant part
 ---            (a list: as text)
 ---
@@ -42,18 +43,21 @@ local fields = {
   -- Default products with adapters: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
   lora_targets = { "linear_qkv", "linear_proj", "linear_up", "linear_down" },
   list = {
-    { "seq", "count", most = 1 << 24, program = true, help = "tokens of a sequence" },
-    { "tp", "degree", default = 1, most = ranks, c = true, program = true, help = "tensor-parallel ranks" },
-    { "cp", "degree", default = 1, most = ranks, c = true, program = true, help = "context-parallel ranks" },
+    { "seq", "count", most = 1 << 24, program = true, also = "seq_length seq_len seqlen sequence_length max_seq_len",
+      help = "tokens of a sequence" },
+    { "tp", "degree", default = 1, most = ranks, c = true, program = true, also = "tensor_parallel",
+      help = "tensor-parallel ranks" },
+    { "cp", "degree", default = 1, most = ranks, c = true, program = true, also = "context_parallel",
+      help = "context-parallel ranks" },
     { "cp_method", "string", default = "all_gather", one_of = { "all_gather", "ring", "ulysses" }, program = true,
       needs = { "cp above 1", function(p) return p.cp > 1 end },
       help = "all_gather of keys and values, ring beside attention, ulysses (all-to-all to heads)" },
     { "cp_balanced", "boolean", default = true, program = true,
       needs = { "cp above 1 without ulysses", function(p) return p.cp > 1 and p.cp_method ~= "ulysses" end },
       help = "each context rank has an early and a late chunk (false: one chunk, and the last rank is slowest)" },
-    { "ep", "degree", default = 1, most = replicas, c = true, program = true,
+    { "ep", "degree", default = 1, most = replicas, c = true, program = true, also = "expert_parallel",
       help = "expert-parallel ranks, inside dp * cp" },
-    { "etp", "degree", optional = true, most = ranks, program = true,
+    { "etp", "degree", optional = true, most = ranks, program = true, also = "expert_tensor_parallel",
       c = { "etp", function(etp, p) return etp or p.tp end },
       needs = { "a model with experts", function(_, context) return context.experts end },
       help = "tensor-parallel ranks of experts (default tp)" },
@@ -70,11 +74,14 @@ local fields = {
       help = "an expert takes at most this many times the mean number of tokens; the others are dropped" },
     { "pad_to_capacity", "boolean", default = false, program = true,
       help = "experts compute as many tokens as capacity_factor allows, padding included (GShard, MaxText)" },
-    { "micro_batch", "count", default = 1, most = 1 << 14, program = true, help = "sequences of one micro-batch" },
+    { "micro_batch", "count", default = 1, most = 1 << 14, program = true,
+      also = "mbs per_device_train_batch train_micro_batch_size_per_gpu",
+      help = "sequences of one micro-batch" },
     { "sequence_parallel", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1", function(p) return p.tp > 1 end },
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
-    { "dtype", "dtype", default = "bf16", program = true, help = "type of weights and activations",
+    { "dtype", "dtype", default = "bf16", program = true, also = "torch_dtype precision",
+      help = "type of weights and activations",
       c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
       help = "type of stored and reduced gradients",
@@ -94,6 +101,7 @@ local fields = {
       help = "none, shared_experts (overlaps the layer's shared experts), batch (overlaps another micro-batch)" },
     { "overlap_tensor", "boolean", software = true, default = false, program = true,
       needs = { "tp above 1 and sequence_parallel", function(p) return p.tp > 1 and p.sequence_parallel end },
+      also = "tp_comm_overlap enable_async_tensor_parallel",
       help = "tensor-parallel gathers and reduce-scatters overlap products in chunks (userbuffers, async TP)" },
     { "lora_rank", "count", optional = true, most = 1 << 14, program = true,
       help = "rank of LoRA adapters; all other weights are frozen" },
@@ -115,8 +123,10 @@ local fields = {
     { "rank_map", "list", optional = true, c = { "rank_map", ranks_module.map }, program = true,
       help = "device of each rank, both counted from 0 (default: rank i is on device i)" },
     { "pp", "degree", default = 1, most = stages, c = true, program = function(pp) return pp == 1 end,
+      also = "pipeline_parallel",
       help = "pipeline stages" },
-    { "dp", "degree", default = 1, most = replicas, c = true, help = "data-parallel replicas" },
+    { "dp", "degree", default = 1, most = replicas, c = true, also = "data_parallel data_parallel_shard",
+      help = "data-parallel replicas" },
     { "vp", "degree", default = 1, most = 1 << 10, c = true,
       help = "model chunks of each stage (of each direction in two-way schedules)" },
     { "schedule", "string", software = true, default = "1f1b",
@@ -129,10 +139,10 @@ local fields = {
       end },
       help = "interleaved: micro-batches in a row through one chunk (default pp, or the next valid number)" },
     { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
-      c = true,
+      c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing",
       help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
         .. "full" },
-    { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true,
+    { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage",
       needs = { "dp * cp above 1", replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },
@@ -148,9 +158,10 @@ local fields = {
     { "offload_optimizer", "fraction", default = 0, c = true,
       help = "share of the optimizer states in the host's memory" },
     { "offload_weights", "fraction", default = 0, c = true, help = "share of the weights in the host's memory" },
-    { "micro_batches", "count", optional = true, most = 1 << 24, c = true,
+    { "micro_batches", "count", optional = true, most = 1 << 24, c = true, also = "gradient_accumulation_steps",
       help = "micro-batches a step (or give global_batch)" },
-    { "global_batch", "count", optional = true, most = 1 << 58, help = "sequences a step over all replicas" },
+    { "global_batch", "count", optional = true, most = 1 << 58, also = "gbs batch train_batch",
+      help = "sequences a step over all replicas" },
     { "optimizer_bytes", "nonnegative", software = true, default = 12, most = 1024,
       c = true, -- Adam: fp32 weight and two moments
       help = "optimizer state of one parameter, master weight included" },
@@ -161,10 +172,10 @@ local fields = {
       needs = { "zero of at least 1 and dp * cp above 1", sharded },
       help = "ZeRO-1 all-reduces gradients instead of reduce-scattering them (DeepSpeed pipelines)" },
     { "overlap_gradients", "boolean", software = true, default = false,
-      c = true, needs = { "dp * cp above 1", replicated },
+      c = true, needs = { "dp * cp above 1", replicated }, also = "overlap_grad_reduce",
       help = "reduce gradient buckets during the last backward pass" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
-      needs = { "zero of at least 1 and dp * cp above 1", sharded },
+      needs = { "zero of at least 1 and dp * cp above 1", sharded }, also = "overlap_param_gather",
       help = "gather weights during the next forward pass" },
     { "overlap_sends", "boolean", software = true, default = false, c = true, needs = { "pp above 1", staged },
       help = "sends between stages overlap computing" },
@@ -179,7 +190,7 @@ local fields = {
       help = "the gradient norm is checked after the update: stages start the next step at once (zero bubble)" },
     { "tokens", "positive", optional = true, most = 1e18, after = true,
       help = "tokens of a whole run; adds its days, price and energy" },
-    { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true,
+    { "price_per_device_hour", "nonnegative", optional = true, most = 1e6, after = true, also = "price_per_gpu_hour",
       help = "price of a device in US dollars (default the cluster's)" },
     { "pue", "positive", optional = true, least = 1, most = 10, after = true,
       needs = power,
@@ -215,7 +226,7 @@ fields.schema, fields.position = {}, {}
 for i, field in ipairs(fields.list) do
   local name = field[1]
   fields.schema[name] = { field[2], default = field.default, optional = field.optional, one_of = field.one_of,
-    least = field.least, most = field.most, help = field.help }
+    least = field.least, most = field.most, help = field.help, also = field.also }
   fields.position[name] = i
 end
 

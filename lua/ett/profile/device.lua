@@ -98,13 +98,24 @@ function device_module.check(given, label)
   return setmetatable(clean, Device)
 end
 
+-- The file of the device that has this name or alias in its table ("H100-SXM-80GB", as estimates print it), or nil.
+local function titled(name)
+  for _, key in ipairs(device_module.names()) do
+    local value = find.load("clusters/devices", key)
+    for _, title in ipairs(type(value) == "table" and { value.name, table.unpack(value.aliases or {}) } or {}) do
+      if tostring(title):lower() == name:lower() then return key end
+    end
+  end
+end
+
 --- The device of a name. Raises an error with the nearest name if there is no such device.
----@param name string such as "h100_sxm"
+---@param name string such as "h100_sxm", or the name or an alias in a device's table, such as "H100-SXM-80GB"
 ---@return ett.Device
 function device_module.get(name)
+  if not find.path("clusters/devices", name) then name = titled(name) or name end
   local value, path = find.load("clusters/devices", name)
   local device = device_module.check(value, path:match("clusters/(.*)$") or path)
-  device.key, device.folder = name, path:match("^(.*)/init%.lua$")
+  device.key, device.folder = find.name_of(path), path:match("^(.*)/init%.lua$")
   return device
 end
 

@@ -148,6 +148,28 @@ local function in_unit(value)
   return 1, ""
 end
 
+--- Time, cost and energy of a run over `tokens` as rows of { name, text }; none if the plan states no tokens.
+function report.run(e)
+  if not e.run_seconds then return {} end
+  local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
+  local low, high = e.low_seconds / e.step_seconds, e.high_seconds / e.step_seconds
+  local function range(value, unit) return ("[%.2f, %.2f]"):format(low * value / unit, high * value / unit) end
+  local unit, suffix = in_unit(e.run_tokens)
+  local rows = { { "run", ("%s%s tokens in %.2f days%s %s at %d %% (%d step%s)"):format(
+    digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
+    range(e.run_seconds, 86400), e.interval_percent, e.run_steps, e.run_steps == 1 and "" or "s") } }
+  local parts = { e.price_source and "price " .. e.price_source }
+  if e.run_price then
+    unit, suffix = in_unit(e.run_price)
+    parts[1] = ("USD %.2f%s %s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
+  end
+  if e.run_kwh then
+    parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
+  end
+  if #parts > 0 then rows[2] = { "", table.concat(parts, ", ") } end
+  return rows
+end
+
 local function outlook_rows(rows, e)
   if e.varied_p50_seconds then
     rows[#rows + 1] = { "variation", ("p50 %s, p90 %s, p99 %s, mean %s"):format(time_text(e.varied_p50_seconds),
@@ -162,24 +184,7 @@ local function outlook_rows(rows, e)
       e.goodput_percent, about(e.failure_interval_seconds), about(e.checkpoint_write_seconds),
       about(e.checkpoint_interval_seconds)) }
   end
-  if e.run_seconds then
-    local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
-    local low, high = e.low_seconds / e.step_seconds, e.high_seconds / e.step_seconds
-    local function range(value, unit) return ("[%.2f, %.2f]"):format(low * value / unit, high * value / unit) end
-    local unit, suffix = in_unit(e.run_tokens)
-    rows[#rows + 1] = { "run", ("%s%s tokens in %.2f days%s %s at %d %% (%d step%s)"):format(
-      digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
-      range(e.run_seconds, 86400), e.interval_percent, e.run_steps, e.run_steps == 1 and "" or "s") }
-    local parts = { e.price_source and "price " .. e.price_source }
-    if e.run_price then
-      unit, suffix = in_unit(e.run_price)
-      parts[1] = ("USD %.2f%s %s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
-    end
-    if e.run_kwh then
-      parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
-    end
-    if #parts > 0 then rows[#rows + 1] = { "", table.concat(parts, ", ") } end
-  end
+  for _, line in ipairs(report.run(e)) do rows[#rows + 1] = line end
 end
 
 local function memory_rows(e)

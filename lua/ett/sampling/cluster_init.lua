@@ -64,10 +64,11 @@ local function cpu_rates()
     bandwidth = 8.0 * 4096 * 4096 / copy.min_seconds }
 end
 
---- Bandwidth and latency between two ranks of this machine, or nil without MPI.
+--- Bandwidth and latency between two ranks of this machine, or nil and the reason.
 local function wire_rates()
-  if not mpirun.available() then return nil end
-  local text = folder_module.within(function(folder)
+  local available, missing = mpirun.available()
+  if not available then return nil, missing end
+  local text, why = folder_module.within(function(folder)
     local script = folder_module.write(folder .. "/wires.lua", [[
       local job = require("ett.dist").open()
       local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
@@ -80,10 +81,10 @@ local function wire_rates()
     local ok, text = pcall(mpirun.run, 2, "run " .. quote(script), { what = "cluster init", log = folder .. "/log",
       bound = true })
     if not ok and error_module.from(text).kind == "interrupt" then error(text, 0) end
-    return ok and text or ""
+    return ok and text or "", not ok and tostring(text) or nil
   end)
   local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
-  if not latency then return nil end
+  if not latency then return nil, why or "the ranks printed no times" end
   latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)
   -- Bus bandwidth of nccl-tests: an all-reduce of S bytes over n ranks moves 2 (n - 1) / n S.
   return { latency = latency, send_bandwidth = 4194304 / math.max(send - latency, 1e-9),
@@ -112,7 +113,7 @@ function cluster_init.look(asked)
     return facts
   end
   facts.cpu = cpu_rates()
-  facts.wire = facts.processors > 1 and wire_rates() or nil
+  if facts.processors > 1 then facts.wire, facts.no_wire = wire_rates() end
   return facts
 end
 
@@ -121,7 +122,8 @@ local function number(value) return ("%.4g"):format(value) end
 local function describe_cpu(add, name, facts)
   local ranks = facts.processors
   if not facts.wire and ranks > 1 then
-    add("-- Without MPI the link is assumed to have half the memory's bandwidth; install openmpi-bin, run again.")
+    add("-- The link is not measured, but assumed to have half the memory's bandwidth: %s.",
+      ((facts.no_wire or "no MPI"):gsub("%s+", " ")))
     facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
       source = "half the memory's bandwidth, 1 us assumed" }
   end

@@ -1,7 +1,8 @@
 --- Formats a search as text.
 local columns = require("ett.report.table").lines
 local sure = require "ett.search.sure"
-local time_text = require("ett.report").time
+local report = require "ett.report"
+local time_text = report.time
 
 local text = {}
 
@@ -108,9 +109,15 @@ local function add_best(lines, s)
   lines[#lines + 1] = ("  90 %% interval %s to %s%s; %.1f of %.1f GB"):format(time_text(e.low_seconds),
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
+  for _, row in ipairs(report.run(e)) do lines[#lines + 1] = "  " .. row[2] end
+  local left = e.devices % e.gpus_per_node
+  if left > 0 and e.devices > e.gpus_per_node then
+    lines[#lines + 1] = ("  the last node is not full: a node has %d devices. Compare with %d devices"):format(
+      e.gpus_per_node, e.devices - left)
+  end
   if not e.plan.stack then
-    lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Most software is slower; "
-      .. "name one with stack=NAME"
+    lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Name the software that will "
+      .. "run it: stack=NAME"
   end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes
   if free < memory_error then
@@ -182,7 +189,8 @@ function text.result(s, options)
   local cut = s.cut
   local reasons = {}
   if (cut.rule or 0) > 0 then
-    reasons[1] = ("%s violate a rule (such as: %s)"):format(count_text(cut.rule), s.first_rule)
+    reasons[1] = ("%s %s a rule (such as: %s)"):format(count_text(cut.rule), cut.rule == 1 and "violates" or "violate",
+      s.first_rule)
   end
   if (cut.where or 0) > 0 then reasons[#reasons + 1] = count_text(cut.where) .. " fail --where" end
   if #reasons > 0 then lines[2] = table.concat(reasons, "; ") end

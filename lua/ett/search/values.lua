@@ -81,9 +81,8 @@ end
 ---@param more table<string, any>? other fields that may vary; their values are not checked
 function values.checked(who, name, list, more)
   if not fields.schema[name] and not (more and more[name]) then
-    local known = schema.keys(fields.schema)
-    for _, other in ipairs(schema.keys(more or {})) do known[#known + 1] = other end
-    error_module.raise("plan", "%s: unknown field '%s'%s", who, name, error_module.suggestion(name, known))
+    error_module.raise("plan", "%s: unknown field '%s'%s", who, name,
+      schema.suggestion(name, fields.schema, more or {}))
   end
   if type(list) ~= "table" or #list == 0 then
     error_module.raise("plan", "%s: field '%s' must be a non-empty list of values, got %s", who, name,

@@ -83,11 +83,12 @@ return {
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
-  summary = "three views of one step side by side: metered ledger, simple model, ett predict",
+  summary = "two plans, clusters or stacks side by side; or ledger, simple model and ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
     .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
     .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
+  hints = fields.hints(),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },

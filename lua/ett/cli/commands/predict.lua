@@ -74,7 +74,8 @@ return {
   usage = "predict --model NAME|config.json | --config FILE.yml | --megatron-args FILE "
     .. "[--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,
-  hints = { devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N" },
+  hints = fields.hints {
+    devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N" },
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
