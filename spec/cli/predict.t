@@ -50,6 +50,10 @@ llama (... M parameters) on 8 x NVIDIAA100-SXM4-80GB (perlmutter)
 pp 2, tp 2, dp 2, micro-batch 1 x 4, sequence 2000, bf16, 1f1b, stack plain
 ...
 
+$ for c in '' '--cluster dgx_h100'; do ett predict --model llama3-8b seq=2048 micro_batches=4 $c | grep -o 'left open.*gradient_dtype fp32'; done
+left open   cluster perlmutter, gradient_dtype fp32
+left open   gradient_dtype fp32
+
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 global_batch=16 pp=1,2 tp=1..4
 llama on perlmutter: 6 plans evaluated, 0 refused, best by step_seconds
 ...

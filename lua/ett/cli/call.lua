@@ -25,8 +25,10 @@ end
 function functions.predict(arguments)
   local given, plan, hyper = split("predict", arguments, { model = "string", tokens = "positive?",
     cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
-  return require("ett.step.estimate").new { model = fields.model_of(given.model, hyper), cluster = cluster_of(given),
-    plan = plan, tokens = given.tokens }
+  local e = require("ett.step.estimate").new { model = fields.model_of(given.model, hyper),
+    cluster = cluster_of(given), plan = plan, tokens = given.tokens }
+  if not arguments.cluster then table.insert(e.left_open, 1, "cluster " .. e.cluster) end
+  return e
 end
 
 --- Sweeps plan fields and hyper-parameters; `over` holds a list of values for each.

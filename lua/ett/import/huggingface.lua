@@ -111,8 +111,10 @@ local function type_of(config, label)
     error_module.raise("model", "%s: field 'model_type': '%s' is %s; ett has no architecture for it",
       label, kind, why)
   end
-  error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind,
-    error_module.suggestion(kind, schema.keys(types.known)), table.concat(schema.keys(types.known), ", "))
+  local near = error_module.suggestion(kind, schema.keys(types.known))
+  if near == "" then near = "; write the type of a known model with the same layers, such as llama" end
+  error_module.raise("model", "%s: field 'model_type': unknown model '%s'%s; known are %s", label, kind, near,
+    table.concat(schema.keys(types.known), ", "))
 end
 
 -- Fields of layers that ett does not have, and what such a layer is.

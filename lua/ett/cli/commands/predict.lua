@@ -123,6 +123,7 @@ return {
     local new = require("ett.step.estimate").new
     local file = opts.config or require("ett.model").is_file(opts.model) and opts.model
     local e = file and error_module.wrap(file, new, what) or new(what)
+    if not (opts.cluster or opts.config) then table.insert(e.left_open, 1, "cluster " .. e.cluster) end
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").new(e, what):write(opts.html) end

@@ -38,8 +38,8 @@ local function print_group(group)
       group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations; the least disturbed steps are used")
-      :format(group.layout, disturbed))
+    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations; the least disturbed steps are "
+      .. "used. Run it again on an idle machine"):format(group.layout, disturbed))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
