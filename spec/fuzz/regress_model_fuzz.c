@@ -16,7 +16,9 @@ static void use(const ett_model *model) {
   ett_err err;
   for (int i = 0; i < ETT_DESIGN_DIMS; i++)
     dims[i] = 100 * (i + 1);
-  ett_model_predict(model, dims, &p, &err);
+  if (ett_model_predict(model, dims, &p, &err) == 0 &&
+      !(isfinite(p.value) && isfinite(p.high)))
+    abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -80,6 +80,11 @@ describe("ett.regressor", function()
     end
   end)
 
+  it("reads the fuzzer's seed: its text has the present format", function()
+    local seed = assert(io.open(require("ett.host").root .. "/spec/fuzz/corpus/regress_model/text", "rb")):read "a"
+    assert.is_true(assert(regressor.from_text(seed:sub(2))):facts().trees > 0)
+  end)
+
   fits("keeps rows that equal a threshold on their side of it in a coefficient text", function()
     local grid, ratios = {}, {}
     for i = 1, 400 do
