@@ -99,7 +99,7 @@ end)
 local units = { "_seconds", "_bytes", "_percent", "_per_second", "_per_step", "_per_device", "_per_device_hour",
   "_per_billion_tokens", "_per_micro_batch", "_watts", "_kwh", "_kg", "pue" }
 local counts = { devices = true, parameters = true, expert_parameters = true, frozen_parameters = true, layers = true,
-  degree = true, fullest_stage = true }
+  degree = true, fullest_stage = true, nodes = true }
 
 describe("an estimate's JSON", function()
   it("names the unit of every number; rates and shares agree with the seconds", function()
