@@ -36,6 +36,11 @@ describe("the Debian package", function()
     output = command.shell(("cd '%s' && bash -c '. tree/usr/share/bash-completion/completions/ett; "
       .. "COMP_WORDS=(ett predict --clu); COMP_CWORD=2; _ett; echo \"${COMPREPLY[@]}\"'"):format(folder))
     assert.equal("--cluster\n", output)
+    output = command.shell(("cd '%s' && PATH=$PWD/tree/usr/bin:$PATH bash -c '"
+      .. ". tree/usr/share/bash-completion/completions/ett; "
+      .. "for words in \"--model llama3-7\" \"--cluster dgx_h\" \"--model --js\"; do COMP_WORDS=(ett predict $words); "
+      .. "COMP_CWORD=3; _ett_or_name; echo \"${COMPREPLY[@]}\"; done'"):format(folder))
+    assert.equal("llama3-70b\ndgx_h100 dgx_h200 dgx_h800\n\n", output)
     output, status = command.shell(("cd '%s' && PYTHONPATH=tree/usr/lib/python3/dist-packages ETT_PREFIX=$PWD/tree/usr "
       .. "python3 -B -c 'import ett; print(len(ett.list(\"clusters\")) > 10)'"):format(folder))
     assert.equal(0, status, output)

@@ -23,6 +23,12 @@ $ ett predict --model llama layer=32
 ett: predict: unknown field 'layer'; did you mean 'layers'?
 ?2
 
+$ ett predict --model llama devices=8; ett predict --model llama cluster=dgx_h100; ett predict --model llama --cluster dgx_h100,dgx_b200
+ett: predict: unknown field 'devices'; a plan has pp x tp x cp x dp devices
+ett: predict: unknown field 'cluster'; did you mean '--cluster'?
+ett: predict: --cluster takes one cluster; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
+?2
+
 Words of other software are understood in messages.
 $ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?

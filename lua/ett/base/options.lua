@@ -295,6 +295,25 @@ function options.words(words, label, hint)
   return by_name
 end
 
+-- Bash also completes the names of models and clusters, behind the options of these names; else files.
+local with_names = [[
+
+_ett_or_name() {
+    local kind=
+    case "${COMP_WORDS[COMP_CWORD-1]}" in
+        --model) kind=models ;;
+        --cluster) kind=clusters ;;
+    esac
+    if [ "$kind" ]; then
+        COMPREPLY=($(compgen -W "$(ett list $kind --quiet 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+    else
+        _ett
+    fi
+}
+
+complete -F _ett_or_name -o bashdefault -o default ett
+]]
+
 --- The script for shell completion of ett commands.
 ---@param commands table[] as in options.parse, with summaries
 ---@param shell "bash"|"zsh"|"fish"
@@ -308,7 +327,7 @@ function options.completion(commands, shell)
       if option.choices then added:choices(option.choices) end
     end
   end
-  return parser["get_" .. shell .. "_complete"](parser)
+  return parser["get_" .. shell .. "_complete"](parser) .. (shell == "bash" and with_names or "")
 end
 
 --- Text escaped for roff: leading dots and quotes, dashes, backslashes.

@@ -13,6 +13,18 @@ local function hyper_fields(source)
   return source and model_module.fields(source) or {}
 end
 
+-- Names that are options or arguments, never fields.
+local options_too = { cluster = true, devices = true, headroom = true, model = true, objective = true }
+
+-- What a message adds for an unknown field.
+local function hint(command, name, source, plan_rules, hyper_rules)
+  if name == "devices" and command == "predict" then return "; a plan has pp x tp x cp x dp devices" end
+  if options_too[name] then return ("; did you mean '--%s'?"):format(name) end
+  local near = schema.suggestion(name, plan_rules, hyper_rules)
+  return near ~= "" and near
+    or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or "")
+end
+
 --- Splits texts by name into plan fields and hyper-parameters.
 ---@param command string for messages
 ---@param texts table<string, string>
@@ -24,9 +36,8 @@ function fields.sort(command, texts, source)
   for _, name in ipairs(schema.keys(texts)) do
     local into = plan_rules[name] and plan or hyper_rules[name] and hyper
     if not into then
-      local near = schema.suggestion(name, plan_rules, hyper_rules)
-      error_module.raise("usage", "%s: unknown field '%s'%s", command, name, near ~= "" and near
-        or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or ""))
+      error_module.raise("usage", "%s: unknown field '%s'%s", command, name,
+        hint(command, name, source, plan_rules, hyper_rules))
     end
     into[name] = texts[name]
   end
@@ -135,6 +146,14 @@ function fields.split(command, texts)
     if #list > 1 then several[name] = list else single[name] = list[1] end
   end
   return single, several
+end
+
+--- Refuses several names in `--cluster`.
+function fields.one_cluster(command, name)
+  if name and name:find(",", 1, true) then
+    error_module.raise("usage", "%s: --cluster takes one cluster; for several, `ett search … --vary cluster=%s --each`",
+      command, name)
+  end
 end
 
 --- The option of a command that prints its plan for a trainer.

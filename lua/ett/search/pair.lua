@@ -112,8 +112,13 @@ function pair.text(c)
   local rows, lines = { { "", "A", "B", "B - A", "" } }, {}
   for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, tostring(f.a), tostring(f.b), "", "" } end
   for _, t in ipairs(c.totals) do
-    rows[#rows + 1] = { t.name, ("%.6g"):format(t.a), ("%.6g"):format(t.b), t.percent and ("%+.1f %%"):format(t.percent)
-      or "", "" }
+    local name, unit = t.name, 1
+    if name == "memory_bytes" then name, unit = "memory GB", 1e9 end
+    rows[#rows + 1] = { name, ("%.6g"):format(t.a / unit), ("%.6g"):format(t.b / unit),
+      t.percent and ("%+.1f %%"):format(t.percent) or "", "" }
+    if name == "memory GB" then
+      rows[#rows + 1] = { "fits", c.a.fits and "yes" or "no", c.b.fits and "yes" or "no", "", "" }
+    end
   end
   rows[#rows + 1] = { "", "ms", "ms", "ms", "" }
   for _, line in ipairs(c.lines) do

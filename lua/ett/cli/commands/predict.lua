@@ -98,6 +98,7 @@ return {
   },
   run = function(opts, words)
     if opts.composition == "default" then need_model(opts) end
+    fields.one_cluster("predict", opts.cluster)
     local given = options.words(words, "predict", "; see `ett predict --help`")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)

@@ -100,6 +100,7 @@ return {
     fields.export_option,
   },
   run = function(opts, words)
+    fields.one_cluster("search", opts.cluster)
     local model, plan, vary = asked(opts, words)
     if not opts.devices and not vary.devices then
       error_module.raise("usage", "search: missing --devices N, or several: --vary devices=64..1024")

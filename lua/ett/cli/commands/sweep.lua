@@ -28,6 +28,7 @@ return {
     { "quiet", "print the best row's seconds only" },
   },
   run = function(opts, words)
+    fields.one_cluster("sweep", opts.cluster)
     local texts, hyper = fields.sorted("sweep", opts, words)
     local plan, over = fields.split("sweep", texts)
     local fixed, hyper_over = fields.split("sweep", hyper)
