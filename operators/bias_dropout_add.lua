@@ -18,6 +18,9 @@ memory.define(op, {
   saved_extra = function(s) return s.tokens * (s.hidden + 0.0) end,
 })
 
+--- The residual: the operator before wrote the other operand only.
+function op.earlier_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * memory.width(dtype) end
+
 --- Backward at the branch point of the residual stream: both gradients are added, as in residual_add.
 function op.beside_bytes(s, pass) return pass == "backward" and 6.0 * s.tokens * s.hidden or 0.0 end
 

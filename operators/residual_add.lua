@@ -11,6 +11,9 @@ function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden 
 local cost = { reads = 2, writes = 1, flops = 1 }
 memory.define(op, { forward = cost, backward = cost })
 
+--- The residual: the operator before wrote the other operand only.
+function op.earlier_bytes(s, dtype) return (s.tokens + 0.0) * s.hidden * memory.width(dtype) end
+
 local sum = { takes = { "a", "b" }, gives = { "sum" }, code = "sum = a + b;",
   double = function(a, b) return a + b end }
 launch.map(op, { forward = sum, backward = sum })

@@ -67,6 +67,11 @@ describe("streaming kernels", function()
         assert.near(alone, in_a_step, 1e-9, name)
       end
     end
+    -- The residual, a third of the bytes, comes from memory.
+    local sum, sum_alone = both("residual_add", small, "forward")
+    local gelu, gelu_alone = both("gelu", small, "forward")
+    assert.near((gelu - 2e-6) + (sum_alone - 2e-6) / 3, sum - 2e-6, 1e-9)
+    assert.is_true(sum / sum_alone > gelu / gelu_alone)
     local lookup, alone = both("embedding", { tokens = 1024, hidden = 4096, vocab = 32000 }, "forward")
     assert.near(alone, lookup, 1e-9)
     local times = device_times.new(devices.get "l40s")

@@ -25,7 +25,7 @@ local fields = {
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
-  working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?",
+  working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?", earlier_bytes = "function?",
   constraints = "list?", passes = "list?", moves = "list?",
   kernel_shape = "function?", kernel = "function?", cuda = "string?", cpu = "function?", torch = "string?",
   doubles = "table?", small = "function?", recorded = "function?", columns = "list?",
@@ -36,6 +36,7 @@ local fields = {
 local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
+  earlier_bytes = "nonnegative",
   recorded = "table", parts = "table" }
 
 --- The default dimensions of a kernel: the numbers of its shape.

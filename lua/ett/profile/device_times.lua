@@ -111,15 +111,17 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Seconds to move bytes. fresh: the kernel before wrote them.
+-- Seconds to move bytes. fresh: those of them that the kernel before wrote, or that are written.
 local function moving(self, bytes, fresh)
-  if fresh and not self.burst then return streaming.seconds(self.device, bytes, in_step.stream_share) end
-  return bytes / (self.device.memory_bandwidth * in_step.stream_share)
+  local memory = bytes / (self.device.memory_bandwidth * in_step.stream_share)
+  if fresh <= 0 or self.burst then return memory end
+  local share = fresh / bytes
+  return share * streaming.seconds(self.device, bytes, in_step.stream_share) + (1 - share) * memory
 end
 
 -- Time of small streaming kernels that move `bytes`, which were just written: { seconds, low, high }.
 local function moved(self, bytes)
-  local seconds = moving(self, bytes, true)
+  local seconds = moving(self, bytes, bytes)
   return { seconds = seconds, low = seconds * 0.5, high = seconds * 1.5 }
 end
 
@@ -254,10 +256,11 @@ local function streamed(self, op, shape, dtype, pass)
     bytes = bytes * in_step.masked_softmax[pass == "backward" and 2 or 1]
   end
   local fresh = pass == "forward" and op.family ~= "optimizer" and op.family ~= "embedding"
+  local earlier = fresh and op.earlier_bytes and op.earlier_bytes(shape, dtype) or 0.0
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
-    or stream_start + moving(self, bytes, fresh)
+    or stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound
     and (self.device.peak_flops.fp32 or self.device:peak(dtype))
