@@ -9,14 +9,14 @@
 --
 -- The constants are maximum-likelihood estimates on a grid, from which plan was faster in pairs of published steps.
 -- The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the square
--- root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.6 %. `ett bench
+-- root of its number of pairs. `own` is limited to 0.05: the error of a whole step has a median of 4.7 %. `ett bench
 -- search` holds out each source in turn and tests its pairs with the constants of the others.
 local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 
-local sure = { own = 0.05, same = 0.004, shared = 0.3 }
+local sure = { own = 0.03, same = 0.015, shared = 0.4 }
 
 -- 90 % quantile of |t| with two degrees of freedom.
 local t90 = 2.919986
@@ -67,9 +67,10 @@ function sure.best(plans, draws)
     for _, part in ipairs(explain.part_order) do own[#own + 1] = plan.parts[part] / plan.whole end
     table.move(own, 1, #own, #numbers + 1, numbers)
   end
-  local root = math.sqrt(2)
-  return search_core.chances(numbers, #explain.part_order, spreads, { sure.own / root, sure.same / root, sure.shared },
-    draws)
+  -- The difference of two plans has twice the variance of one. Plans of two programs differ by `own` in all.
+  local program = math.sqrt((sure.own ^ 2 - sure.same ^ 2) / 2)
+  return search_core.chances(numbers, #explain.part_order, spreads,
+    { program, sure.same / math.sqrt(2), sure.shared }, draws)
 end
 
 --- Shares of an estimate's lines, by name and group.
