@@ -279,8 +279,9 @@ function campaign.load(path)
   if not path:match("%.%w+$") then
     local bundled = find.path("samplers/campaigns", path)
     if not bundled then
-      error_module.raise("missing", "unknown campaign '%s'%s; a path ends in .lua or .yml", path,
-        error_module.suggestion(path, find.names("samplers/campaigns")))
+      local names = find.names "samplers/campaigns"
+      error_module.raise("missing", "unknown campaign '%s'%s; known are %s; a path ends in .lua or .yml", path,
+        error_module.suggestion(path, names), table.concat(names, ", "))
     end
     path = bundled
   end
