@@ -68,7 +68,7 @@ describe("ett.base.options", function()
 
   it("reads numbers with suffixes", function()
     for text, value in pairs { ["4096"] = 4096, ["4k"] = 4000, ["80G"] = 80000000000, ["2Ki"] = 2048,
-      ["1e9"] = 1000000000, ["1.5"] = 1.5 } do
+      ["15B"] = 15000000000, ["1e9"] = 1000000000, ["1.5"] = 1.5 } do
       assert.equal(value, options.number(text))
       assert.equal(math.type(value), math.type(options.number(text)), text)
     end

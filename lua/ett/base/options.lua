@@ -17,7 +17,7 @@ local error_module = require "ett.base.error"
 
 local options = {}
 
-local suffixes = { k = 1e3, K = 1e3, M = 1e6, G = 1e9, T = 1e12, P = 1e15,
+local suffixes = { k = 1e3, K = 1e3, M = 1e6, G = 1e9, B = 1e9, T = 1e12, P = 1e15, -- reports print 8.03 B parameters
   Ki = 2 ^ 10, Mi = 2 ^ 20, Gi = 2 ^ 30, Ti = 2 ^ 40 }
 
 --- "4096", "4k", "80G", "1.26e9" as a number (integers stay integers), or nil.
