@@ -202,3 +202,7 @@ ett: what-if: 'nothing_like_it*2' changes nothing in this trace
 $ ett samples from-trace
 ett: samples from-trace: needs DIR
 ?2
+
+A trace of ett's own step shows no layers: whether ZeRO gathers weights for each of them is a guess.
+$ ett predict --model llama3-8b --cluster dgx_h100 seq=2048 dp=8 zero=1 global_batch=16 --chrome-trace new.step.json --quiet >new.s && ett trace new.step.json --read-plan | grep zero
+zero   1      guess     gradients are scattered, weights gathered

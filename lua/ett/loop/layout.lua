@@ -301,10 +301,10 @@ local function read_parallel(found, device, groups, kinds, processes)
   if not kinds.unknown and next(kinds) then set(found, "tp", 1, "likely", "all collectives serve another dimension") end
   local data = kinds.dp or {}
   if (data.all_gather or 0) > 0 and (data.reduce_scatter or 0) > 0 then
-    local often = value_of(found, "layers_of_stage") or 1
-    local forward = data.all_gather >= often
-    set(found, "zero", forward and 3 or 1, "likely", forward and "weights are gathered for each layer"
-      or "gradients are scattered, weights gathered")
+    local layers = value_of(found, "layers_of_stage")
+    local forward = layers and data.all_gather >= layers
+    set(found, "zero", forward and 3 or 1, layers and "likely" or "guess", forward
+      and "weights are gathered for each layer" or "gradients are scattered, weights gathered")
   elseif (data.all_reduce or 0) > 0 then
     set(found, "zero", 0, "likely", "gradients are summed on all ranks")
   end
