@@ -184,7 +184,7 @@ local function called(words)
     return io.stdout
   end
   _G.print, io.write = write, write -- luacheck: ignore
-  lfs.chdir(folder)
+  assert(lfs.chdir(folder))
   local ok, status = pcall(require "ett.cli.main", words)
   lfs.chdir(here)
   _G.print, io.write = real_print, real_write -- luacheck: ignore
