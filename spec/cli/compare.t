@@ -37,6 +37,12 @@ $ ett compare --model llama3-70b seq=8192 tp=8 pp=4 dp=8 global_batch=256 dgx_h1
 memory GB ...
 fits ... no ... yes
 
+$ ett compare --model llama3-70b seq=8192 tp=8 pp=4 dp=8 global_batch=256 dgx_h100 dgx_b200 --json | grep -A3 '"fits"'
+  "fits": {
+    "a": false,
+    "b": true
+  },
+
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 dgx_b200 seq=1024 micro_batches=4 tp=2
 ...A...B...B - A
 cluster...dgx_h100...dgx_b200

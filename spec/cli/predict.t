@@ -29,12 +29,26 @@ ett: predict: unknown field 'cluster'; did you mean '--cluster'?
 ett: predict: --cluster takes one cluster; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
 ?2
 
+A field that is an option is named only if the command has this option.
+$ ett predict --model llama chrome_trace=a; ett predict --model llama objective=days; ett search --model llama objective=days; ett sweep --model llama devices=8; ett compare --model llama devices=8
+ett: predict: unknown field 'chrome_trace'; did you mean '--chrome-trace'?
+ett: predict: unknown field 'objective'; `ett predict --help llama` lists them
+ett: search: unknown field 'objective'; did you mean '--objective'?
+ett: sweep: unknown field 'devices'; did you mean '--devices'?
+ett: compare: unknown field 'devices'; a plan has pp x tp x cp x dp devices
+?2
+
+$ ett predict --model llama3-8b seq=8 micro_batches=1 --cluster a,b.lua; ett compare --model llama --cluster dgx_h100,dgx_b200
+ett: cannot read cluster file a,b.lua: No such file or directory
+ett: compare: --cluster takes one cluster; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
+?2
+
 Words of other software are understood in messages.
 $ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?
 ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
 ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
-ett: predict: expected NAME=VALUE, got 'global-batch=8'; did you mean 'global_batch=8'?
+ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
 ett: predict: unknown option '--tensor-model-parallel-size'; fields of the plan have no dashes: tp=VALUE
 ett: predict: unknown option '--qqqqqq'; `ett predict --help` lists them
 ?2

@@ -239,6 +239,14 @@ local function refuse(command, message)
   error_module.raise("usage", "%s: %s", command.name, message)
 end
 
+local current -- the command of the command line
+
+--- The option of the command line's command with the name of a field, or nil: "--chrome-trace" for "chrome_trace".
+function options.named(name)
+  local dashed = name:gsub("_", "-")
+  return current and declared(current, dashed) and "--" .. dashed or nil
+end
+
 --- Parses argv against a command's options: returns opts, positional. `--name value`, `--name=value`, `-n value`, `--`.
 --- The last value of a repeated option counts.
 ---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean?, finds: boolean? } `words =
@@ -246,6 +254,7 @@ end
 ---@param argv string[]
 ---@return table<string, any> opts, string[] positional
 function options.parse(command, argv)
+  current = command
   local parser = new_parser(command)
   local words = "words of the command" -- no option has this name
   parser:argument(words):args("*"):hidden(true)
@@ -283,11 +292,9 @@ end
 function options.words(words, label, hint)
   local by_name = {}
   for _, word in ipairs(words) do
-    local name, text = word:match("^([%a_][%w_%.]*)=(.*)$")
+    local name, text = word:match("^([%a_][%w_%.%-]*)=(.*)$")
     if not name then
-      local dashed, rest = word:match "^(%a[%w_%-]*)(=.*)$"
-      error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word,
-        dashed and ("; did you mean '%s%s'?"):format(dashed:gsub("-", "_"), rest) or hint or "")
+      error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word, hint or "")
     end
     if by_name[name] then error_module.raise("usage", "%s: '%s' is given twice", label, name) end
     by_name[name] = text

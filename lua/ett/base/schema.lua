@@ -191,14 +191,13 @@ end
 --- Raises for an invalid rule: schema.check_rules(op.schema).
 function schema.check_rules(spec) prepare(spec) end
 
---- The name of a field in the way of other software, as `also` of a rule has it: "tensor-model-parallel-size" ->
---- "tensor_parallel".
+--- A field's name in the spelling of `also`: "tensor-model-parallel-size" -> "tensor_parallel".
 local function foreign(name)
   return (tostring(name):lower():gsub("-", "_"):gsub("_model_parallel", "_parallel"):gsub("_size$", "")
     :gsub("_degree$", ""))
 end
 
---- The field of a spec that other software names so: `also` of its rule has these names, as words. Otherwise nil.
+--- The field of a spec that has this name in other software (`also` of its rule), or nil.
 function schema.meant(name, spec)
   local text = foreign(name)
   for _, known in ipairs(schema.keys(spec)) do
@@ -214,7 +213,7 @@ function schema.suggestion(name, ...)
   for _, spec in ipairs { ... } do
     local known = schema.meant(name, spec)
     if known then return ("; did you mean '%s'?"):format(known) end
-    table.move(schema.keys(spec), 1, #schema.keys(spec), #names + 1, names)
+    for _, own in ipairs(schema.keys(spec)) do names[#names + 1] = own end
   end
   return error_module.suggestion(name, names)
 end

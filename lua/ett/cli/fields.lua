@@ -13,13 +13,11 @@ local function hyper_fields(source)
   return source and model_module.fields(source) or {}
 end
 
--- Names that are options or arguments, never fields.
-local options_too = { cluster = true, devices = true, headroom = true, model = true, objective = true }
-
 -- What a message adds for an unknown field.
 local function hint(command, name, source, plan_rules, hyper_rules)
-  if name == "devices" and command == "predict" then return "; a plan has pp x tp x cp x dp devices" end
-  if options_too[name] then return ("; did you mean '--%s'?"):format(name) end
+  local option = options.named(name)
+  if option then return ("; did you mean '%s'?"):format(option) end
+  if name == "devices" then return "; a plan has pp x tp x cp x dp devices" end
   local near = schema.suggestion(name, plan_rules, hyper_rules)
   return near ~= "" and near
     or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or "")
@@ -148,9 +146,9 @@ function fields.split(command, texts)
   return single, several
 end
 
---- Refuses several names in `--cluster`.
+--- Refuses several names in `--cluster`. The path of a file may contain commas.
 function fields.one_cluster(command, name)
-  if name and name:find(",", 1, true) then
+  if name and name:find(",", 1, true) and not name:find "%.lua$" then
     error_module.raise("usage", "%s: --cluster takes one cluster; for several, `ett search … --vary cluster=%s --each`",
       command, name)
   end

@@ -72,7 +72,8 @@ local function compare_sides(opts, sides, words)
     list[i] = { model = model, plan = own, cluster = place }
   end
   local c = pair.new(list[1], list[2])
-  local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory }
+  local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory,
+    fits = { a = c.a.fits, b = c.b.fits } }
   if not require "ett.cli.print_value"(opts, value) then
     print(require("ett.base.pretty").plain(pair.text(c)))
   end
@@ -102,6 +103,7 @@ return {
     { "quiet", "print only the step time of each view, seconds" },
   },
   run = function(opts, words)
+    fields.one_cluster("compare", opts.cluster)
     local sides, others = sides_of(words)
     if #sides > 0 then return compare_sides(opts, sides, others) end
     local plan, model = fields.subject("compare", opts, words)
