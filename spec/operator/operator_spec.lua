@@ -374,6 +374,21 @@ describe("a user's own operator", function()
     assert.equal(configuration.seq, c.seq)
   end)
 
+  it("is named if it changes the configuration after it called another operator with it", function()
+    for name, line in pairs { inner = "", outer = "require('ett').operator.get('inner').shape(c) c.seq = 1" } do
+      write(name, ([[
+        local op = { name = "%s", summary = "s", schema = { tokens = "count" } }
+        function op.shape(c) %s return { tokens = c.seq } end
+        function op.flops() return 1.0 end
+        function op.bytes() return 1.0 end
+        return op]]):format(name, line))
+    end
+    local c = with {}
+    assert.matches("operator 'outer': shape: must not change the configuration; it sets 'seq'",
+      message(operator.get("outer").shape, c), 1, true)
+    assert.equal(c.seq, operator.get("inner").shape(c).tokens)
+  end)
+
   it("has the name of its file", function()
     write("mine", [[
       return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])

@@ -83,16 +83,28 @@ local function checked_dimensions(kernel_shape, where, path)
   end
 end
 
-local views, reader = setmetatable({}, { __mode = "k" }), nil -- reader: the label of the function that reads a view
+local views = setmetatable({}, { __mode = "k" }) -- of configurations and of views themselves
+local reader -- label of the function that reads a view
 
--- A view of a configuration, which all operators share, that cannot be changed.
-local function view_of(c, label)
-  reader = label
-  views[c] = views[c] or setmetatable({}, { __index = c, __pairs = function() return next, c, nil end,
+-- A view of a configuration that cannot be changed. All operators share the configuration.
+local function view_of(c)
+  local view = views[c] or setmetatable({}, { __index = c, __pairs = function() return pairs(c) end,
     __metatable = false, __newindex = function(_, field)
       error_module.raise("model", "%s: must not change the configuration; it sets '%s'", reader, tostring(field))
     end })
-  return views[c]
+  views[c], views[view] = view, view
+  return view
+end
+
+-- The function `shape` of a user's operator, with a view of the configuration. It may call that of another operator.
+local function guarded(shape, label)
+  return function(c)
+    local outer = reader
+    reader = label
+    local s = shape(view_of(c))
+    reader = outer
+    return s
+  end
 end
 
 --- The functions of a file, wrapped with a check of the returned value.
@@ -102,13 +114,10 @@ local function checked_functions(op, path)
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
   op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
-  local shape = op.shape
-  local label = ("%s: %s: shape"):format(schema.place(shape, path), where)
-  local check = schema.checker(op.schema, label)
+  local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
+  local check, shape = schema.checker(op.schema, label), op.shape
+  if not find.is_installed(path) then shape = guarded(shape, label) end
   op.shape = function(c) return check(shape(c)) end
-  if not find.is_installed(path) then
-    op.shape = function(c) return check(shape(view_of(c, label))) end
-  end
 end
 
 --- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields.
