@@ -44,6 +44,20 @@ describe("a device", function()
       assert.equal(key, devices.get(name).key)
     end
   end)
+
+  it("is found by its name if the file of another device is faulty", function()
+    local find = require "ett.base.find"
+    require("ett.base.folder").within(function(folder)
+      for name, text in pairs { aaa = "return {", bbb = "return { aliases = 7 }" } do
+        require("ett.base.folder").write_with_folder(("%s/clusters/devices/%s.lua"):format(folder, name), text)
+      end
+      find.set_folders { folder }
+      local ok, device = pcall(require("ett.profile.device").get, "H100-SXM-80GB")
+      find.set_folders {}
+      assert.is_true(ok, tostring(device))
+      assert.equal("h100_sxm", device.key)
+    end)
+  end)
 end)
 
 describe("a user's cluster", function()

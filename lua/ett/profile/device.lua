@@ -101,8 +101,9 @@ end
 -- The file of the device that has this name or alias in its table ("H100-SXM-80GB", as estimates print it), or nil.
 local function titled(name)
   for _, key in ipairs(device_module.names()) do
-    local value = find.load("clusters/devices", key)
-    for _, title in ipairs(type(value) == "table" and { value.name, table.unpack(value.aliases or {}) } or {}) do
+    local ok, value = pcall(find.load, "clusters/devices", key) -- a faulty file of another device is not meant
+    ok = ok and pcall(schema.check, value, device_module.fields)
+    for _, title in ipairs(ok and { value.name, table.unpack(value.aliases or {}) } or {}) do
       if tostring(title):lower() == name:lower() then return key end
     end
   end
