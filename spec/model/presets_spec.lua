@@ -33,6 +33,12 @@ describe("a preset", function()
     assert.matches("'mixtral' is an architecture, its models are mixtral-8x22b, mixtral-8x7b", message(model_module.new,
       "mixtral", {}), 1, true)
     assert.is_nil(message(model_module.new, "mixtral", { hidden = 4096 }):find("is an architecture", 1, true))
+    require("ett.base.folder").within(function(folder) -- a file is no public model
+      local file = require("ett.base.folder").write(folder .. "/mine.lua", "return function(h) return h.x.y end")
+      local text = message(model_module.new, file, {})
+      assert.matches("missing field 'hidden'", text, 1, true)
+      assert.is_nil(text:find("is an architecture", 1, true))
+    end)
   end)
 
   it("counts most of them to the last weight", function()

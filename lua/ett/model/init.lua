@@ -32,11 +32,12 @@ local function noted(built, name, notes)
   return built
 end
 
--- A model of an architecture. If its name stands alone, a public model may be meant: `--model mixtral`.
+-- A model of an architecture. A name of ett's without hyper-parameters may mean a public model: `--model mixtral`.
 local function of_architecture(name, hyper)
   if type(name) ~= "string" or type(hyper) ~= "table" or next(hyper) then return architecture.new(name, hyper) end
   local ok, built = pcall(architecture.new, name, hyper)
   if ok then return built end
+  if name:find "%.lua$" or error_module.from(built).kind ~= "model" then error(built, 0) end
   local _, models = find.meant("lua/models", name)
   error_module.raise("model", "%s; '%s' is an architecture, %s", tostring(built), name, #models > 0
     and "its models are " .. table.concat(models, ", ") or "`ett list models` names public models")
