@@ -79,7 +79,7 @@ local function stored_dtype(state, item)
   return wide and schema.wide(dtype) or dtype
 end
 
---- Whether an item is the last one of the layer's recomputed MLP.
+--- Whether an item is the last one of the layer's dense MLP.
 local function ends_mlp(items, k)
   if items[k].module ~= "mlp" then return false end
   for j = k + 1, #items do if items[j].module == "mlp" then return false end end
@@ -92,9 +92,9 @@ end
 local function read_bytes(state, items, k)
   local item = items[k]
   local op = item.operator
+  if not (state.again[item.module] and item.module ~= "core_attn" and op.output_bytes) then return nil end
   if ends_mlp(items, k) then return 0 end -- no operator stores the output of an MLP
-  if not (state.again[item.module] and item.module ~= "core_attn" and op.output_bytes) or item.frozen
-    or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
+  if item.frozen or op.family == "gemm" or schema.dtype_bytes[state.plan.dtype] >= 2 then
     return nil
   end
   local elements, bytes, shared = op.output_bytes(item.shape, "fp8"), 0.0, false
