@@ -248,9 +248,9 @@ local remat = { minimal = { "core_attn", "layernorm" },
 -- The recomputation of a row, and its modules of selective recomputation that ett has.
 local function recompute_of(row, unknown)
   if row.recompute == "unknown" then unknown[#unknown + 1] = "recompute" end
+  local repeated = row.framework == "maxtext" and remat[row.recompute_detail or ""]
+  if repeated then return "selective", repeated end
   -- MaxText's default recomputes all (remat_policy: full); "save_qkv_proj" nearly so.
-  local stored = row.framework == "maxtext" and remat[row.recompute_detail or ""]
-  if stored then return "selective", stored end
   if row.framework == "maxtext" and row.recompute ~= "none" then return "full" end
   -- vTrain's configurations state it for steps inside a node.
   if row.recompute == "unknown" and (row.recompute_detail or ""):find "^full" then return "full" end

@@ -61,10 +61,12 @@ local function slower(device, other, dtype)
 end
 
 -- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
--- from RTX PRO 6000. Test: published products of L4 (torch-performance-test-data#120), which no table contains.
+-- from RTX PRO 6000. Test: published products of L4 (torch-performance-test-data#120), which no table contains; one of
+-- the five gives L4's energy of a FLOP.
 local edge = 3
 
--- Whether a device has less power than its neighbour for the same share of the peak rate, and the law above holds.
+-- Shares of the peak rates that both power limits allow, if that of the device is the smaller one and no ratio of
+-- measured rates replaces it (`slower`). Otherwise nil.
 local function limited(device, other, dtype)
   local here, there = allowed(device, dtype), allowed(other, dtype)
   local decides = device.generation == other.generation or not (sustained(device, dtype) and sustained(other, dtype))
