@@ -75,9 +75,14 @@ describe("the page of a search in a browser", function()
         node.value = "dollars_per_billion_tokens"; node.dispatchEvent(new Event("change"));
         const unpriced = c.codes.findIndex(k => c.values[k] === "perlmutter"), front = points.frontPoints;
         return [points.shown, front.length > 0, front.every(i => c.values[c.codes[i]] === "dgx_h100"),
-          describe(unpriced)[1].some(r => r[1] === "n/a")];]==] } })
+          describe(unpriced)[1].some(r => r[1] === "n/a")];]==] }, { script = [==[
+        const cluster = fields.cluster, unpriced = cluster.values.indexOf("perlmutter");
+        cluster.allowed = cluster.values.map((_, k) => k === unpriced);
+        filter();
+        return [points.shape === null];]==] } })
       assert.same({}, said)
       assert.same({ priced, true, true, true }, results[2])
+      assert.same({ true }, results[3]) -- no point is left to draw
     end)
   end)
 end)

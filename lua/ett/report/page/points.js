@@ -47,9 +47,9 @@ class Points {
     this.width = width;
     this.shape = null;
     const [x0, x1] = this.range(x.values), [y0, y1] = this.range(y.values);
-    if (!(x1 >= x0)) {
+    if (!(x1 >= x0 && y1 >= y0)) {
       g.fillStyle = color("dim");
-      g.fillText("No plan passes the filters.", left, height / 2);
+      g.fillText("No plan with both values passes the filters.", left, height / 2);
       return;
     }
     const pad = (low, high) => x.log && low > 0 ? [low / Math.pow(high / low || 1, 0.03) / 1.002, high * Math.pow(high / low || 1, 0.03) * 1.002]
