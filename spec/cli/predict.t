@@ -44,12 +44,14 @@ ett: compare: --cluster takes one cluster; for several, `ett search … --vary c
 ?2
 
 Words of other software are understood in messages.
-$ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --qqqqqq; do ett predict --model llama $w; done
+$ for w in seq_len=8 hidden_size=8 qqqqqq=8 global-batch=8 --tensor-model-parallel-size=8 --hidden-size=8 gpus=8 --qqqqqq; do ett predict --model llama $w; done
 ett: predict: unknown field 'seq_len'; did you mean 'seq'?
 ett: predict: unknown field 'hidden_size'; did you mean 'hidden'?
 ett: predict: unknown field 'qqqqqq'; `ett predict --help llama` lists them
 ett: predict: unknown field 'global-batch'; did you mean 'global_batch'?
-ett: predict: unknown option '--tensor-model-parallel-size'; fields of the plan have no dashes: tp=VALUE
+ett: predict: unknown option '--tensor-model-parallel-size'; fields have no dashes: tp=VALUE
+ett: predict: unknown option '--hidden-size'; fields have no dashes: hidden=VALUE
+ett: predict: unknown field 'gpus'; a plan has pp x tp x cp x dp devices
 ett: predict: unknown option '--qqqqqq'; `ett predict --help` lists them
 ?2
 

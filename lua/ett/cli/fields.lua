@@ -13,11 +13,13 @@ local function hyper_fields(source)
   return source and model_module.fields(source) or {}
 end
 
+local counts = { devices = true, gpus = true, num_gpus = true, world_size = true } -- of the devices of a plan
+
 -- What a message adds for an unknown field.
 local function hint(command, name, source, plan_rules, hyper_rules)
-  local option = options.named(name)
+  local option = options.named(counts[name] and "devices" or name)
   if option then return ("; did you mean '%s'?"):format(option) end
-  if name == "devices" then return "; a plan has pp x tp x cp x dp devices" end
+  if counts[name] then return "; a plan has pp x tp x cp x dp devices" end
   local near = schema.suggestion(name, plan_rules, hyper_rules)
   return near ~= "" and near
     or ("; `ett %s --help%s` lists them"):format(command, type(source) == "string" and " " .. source or "")
@@ -42,12 +44,13 @@ function fields.sort(command, texts, source)
   return plan, hyper
 end
 
---- `hints` of a command (ett.base.options): its own, and for options that are fields of the plan.
+--- `hints` of a command (ett.base.options): its own, and for options that are fields of the plan or the model.
 ---@param own table<string, string>?
 function fields.hints(own)
   return setmetatable(own or {}, { __index = function(_, option)
-    local name = option and schema.meant(option, require("ett.plan").schema)
-    return name and ("fields of the plan have no dashes: %s=VALUE"):format(name)
+    local name = option and (schema.meant(option, require("ett.plan").schema)
+      or schema.meant(option, require("ett.model.hyper").fields))
+    return name and ("fields have no dashes: %s=VALUE"):format(name)
   end })
 end
 
