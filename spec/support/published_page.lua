@@ -160,8 +160,8 @@ memory of the software and were not checked against its code. The errors above a
   15.8. Paxml's loop over layers has no double buffer, so the first gather of each layer is exposed; not modelled.
 - NeMo's rows before 25.04 have the layers of that release's own configurations (NeMo-Framework-Launcher): biases,
   dropout, fused softmax and gradients in fp32 where these say so. Their loss is Megatron-LM's native fused one, since
-  Transformer Engine has its own from 2.1 on; rows of the launcher of 2023 have the unfused one. The launcher's rows went from 26.7 to 10.0 %, the documentation's of
-  24.07 from 8.3 to 7.8.
+  Transformer Engine has its own from 2.1 on; rows of the launcher of 2023 have the unfused one. The launcher's rows
+  went from 26.7 to 10.0 %, the documentation's of 24.07 from 8.3 to 7.8.
 - llm-foundry's rows on H100 that do not name the attention kernel are estimated with FlashAttention 1.
 - NeMo Automodel's rows without an expert-parallel degree have that of its benchmark configurations: all ranks.
 - Megatron-LM with Transformer Engine accumulates gradients inside the weight products, its default.
