@@ -18,6 +18,12 @@ best
 % of the memory is free, less than the error of the estimate: `--headroom 0.05` leaves more
 best
 
+A node that is not full, and a run.
+$ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96 --seq 2048 --tokens 1e9 pp=1 tp=1 cp=1 zero=1 recompute=none schedule=1f1b 2>new.err | grep -E 'last node|tokens in|USD'
+  1 B tokens in ... days [..., ...] at 90 % (5087 steps)
+  USD ...
+  the last node is not full: a node has 8 devices. Compare with 8 devices
+
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024 --where 'tp == 2' --quiet
 seq=1024 tp=2 ...
 

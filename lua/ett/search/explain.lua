@@ -161,10 +161,8 @@ end
 --- The estimate of a row.
 ---@param given table { model, setting, times, tokens?, interval? = false: without its interval, several times faster }
 function explain.estimate(row, given)
-  local e = estimate.new { model = given.model, cluster = given.setting.cluster, times = given.times,
+  return estimate.new { model = given.model, cluster = given.setting.cluster, times = given.times,
     tokens = given.tokens, interval = given.interval, plan = explain.plan(row, given.setting) }
-  e.gpus_per_node = given.setting.cluster.gpus_per_node
-  return e
 end
 
 --- Explains a row of a search.

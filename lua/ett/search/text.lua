@@ -94,7 +94,7 @@ function text.plan(plan)
 end
 
 local part_names = { compute = "computing (products and attention)", memory = "moving memory (norms, updates, …)",
-  node = "links inside nodes", network = "network between nodes", host = "launching kernels",
+  node = "links inside nodes", network = "network between nodes", host = "host (launching kernels, offload)",
   bubble = "bubble and waits" }
 
 -- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (lua/ett/step/README.md).
@@ -110,10 +110,11 @@ local function add_best(lines, s)
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
   for _, row in ipairs(report.run(e)) do lines[#lines + 1] = "  " .. row[2] end
-  local left = e.devices % e.gpus_per_node
-  if left > 0 and e.devices > e.gpus_per_node then
+  local of_node = s.clusters[s.rows[1].cluster].gpus_per_node
+  local left = e.devices % of_node
+  if left > 0 and e.devices > of_node then
     lines[#lines + 1] = ("  the last node is not full: a node has %d devices. Compare with %d devices"):format(
-      e.gpus_per_node, e.devices - left)
+      of_node, e.devices - left)
   end
   if not e.plan.stack then
     lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Name the software that will "
