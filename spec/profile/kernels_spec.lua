@@ -255,7 +255,7 @@ describe("the bundled devices", function()
     for n, rate in pairs(public) do
       sum = sum + math.abs(2.0 * n ^ 3 / product:predict { m = n, n = n, k = n } / 1e12 / rate - 1) / 4
     end
-    assert.is_true(sum < 0.16, tostring(sum))
+    assert.is_true(sum < 0.15, tostring(sum))
   end)
 
   it("transfer by the share of the peak rate that products sustain, across generations", function()
