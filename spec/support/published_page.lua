@@ -32,9 +32,9 @@ local judgements = [[
 Mechanisms, priors and answers to open fields were chosen after errors of all rows had been seen. Most are from
 memory of the software and were not checked against its code. The errors above are therefore optimistic:
 
-- MaxText rows without a stated policy recompute in full: its default `remat_policy`. Rows of `minimal`
-  and `save_dot_with_context_except_mlp` repeat what these policies do not store, by its code; rows of `save_qkv_proj`
-  are counted as full. An H200 row was 11 % too slow as full.
+- MaxText rows without a stated policy recompute in full: its default `remat_policy`. Rows of `minimal` and
+  `save_dot_with_context_except_mlp` repeat the operators that these policies do not store, by MaxText's code. Rows of
+  `save_qkv_proj` are counted as full. As full, an H200 row was 11 % too slow.
 - Selective checkpointing of fms-fsdp, and of torchtitan by layer, repeats every second layer; that of torchtitan by
   operator what its code does not store.
 - ZB-1p and ZB-2p rows are estimated under zb_1p and zb_2p, ordered by the estimated times of units. All rows of that
@@ -70,9 +70,9 @@ memory of the software and were not checked against its code. The errors above a
   there than the cards' rate says. This is not explained.
 - The rates of products and attention follow a device's power with a fitted exponent, pulled to 0.5.
 - Communication takes a third of a device from the computing beside it: fitted, pulled to DeepSeek's 0.15. The
-  all-to-alls of DeepEP and HybridEP keep 0.15; chosen with the errors of mixtures in view. Until gpt-oss was looked
-  at, so did the gradients and parameters of those stacks, which NCCL moves. Its rows went from 14.0 to 13.6 %, all
-  mixtures from 9.8 to 9.7.
+  all-to-alls of DeepEP and HybridEP keep 0.15; chosen with the errors of mixtures in view. The gradients and parameters
+  of these stacks also had 0.15 at first, although NCCL moves them. They have the fitted share since the errors of
+  gpt-oss were looked at. Its rows went from 14.0 to 13.6 %, all mixtures from 9.8 to 9.7.
 - A device without a table takes those of its own chip where there are some: those whose multiprocessors have the
   same rates (GB200 takes B200's). Devices left out of the tables show it; it was found by the errors of GB200's rows.
 - mxfp8 takes the tables of fp8_block: both quantise a block in one pass. Its factor is pulled to 1.25: bf16's without
@@ -153,11 +153,12 @@ memory of the software and were not checked against its code. The errors above a
 - The slowdown of kernels that overlap gathers of sharded weights falls above 16384 tokens of a micro-batch.
 - Gathers of sharded weights (ZeRO-3) overlap if a row does not state it. InternEvo overlaps
   gradients, as its configurations do. MoE steps that are one graph hide their all-to-alls.
-- Until the errors of paxml's rows were looked at, XLA was taken not to overlap on GPUs. The scripts of paxml and of
+- XLA was taken not to overlap on GPUs, until the errors of paxml's rows were looked at. The scripts of paxml and of
   MaxText turn its scheduler on (JAX-Toolbox, run_base_config_multinode.sh; gpu-recipes, values.yaml). Paxml recomputes
-  by its configuration (google/paxml, scripts_gpu/configs.py): all but the products, in fp8 all. Its row without
-  Transformer Engine stores the scores. Google's MaxText rows went from 13.8 to 5.1 %, paxml's of grade A- from 11.7 to
-  15.8. Paxml's loop over layers has no double buffer, so the first gather of each layer is exposed; not modelled.
+  by its configuration (google/paxml, scripts_gpu/configs.py). It stores the outputs of products and repeats the rest;
+  in fp8 it repeats all. Its row without Transformer Engine stores the scores of attention. Google's MaxText rows went
+  from 13.8 to 5.1 %, paxml's of grade A- from 11.7 to 15.8. Paxml's loop over layers has no double buffer: the first
+  gather of each layer does not overlap. This is not modelled.
 - NeMo's rows before 25.04 have the layers of that release's own configurations (NeMo-Framework-Launcher): biases,
   dropout, fused softmax and gradients in fp32 where these say so. Their loss is Megatron-LM's native fused one, since
   Transformer Engine has its own from 2.1 on; rows of the launcher of 2023 have the unfused one. The launcher's rows

@@ -57,7 +57,7 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
--- Time of products whose arithmetic is done `times` times over their time, by the peak rates.
+-- Factor on the time of products if their arithmetic is done `times` times, by the peak rates.
 local function with_arithmetic(device, dtype, batch, m, n, k, times)
   local arithmetic = 2.0 * batch * m * n * k / device:peak(dtype)
   local memory = schema.dtype_bytes[dtype] * batch * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) / device.memory_bandwidth
@@ -111,7 +111,7 @@ local function answer(parts, detail)
   return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = "calibrated", detail = detail }
 end
 
--- Seconds to move bytes. fresh: those of them that the kernel before wrote, or that are written.
+-- Seconds to move bytes. fresh: the bytes of them that the kernel before wrote, or that this kernel writes.
 local function moving(self, bytes, fresh)
   local memory = bytes / (self.device.memory_bandwidth * in_step.stream_share)
   if fresh <= 0 or self.burst then return memory end
