@@ -57,7 +57,7 @@ describe("ett.mpirun", function()
     command.shell(("chmod +x '%s/mpirun'"):format(folder))
     command.write(folder, "launch.lua",
       "require('ett.sampling.mpirun').run(2, 'list', { what = 'a spec', log = 'log' })\n")
-    local text, status = command.ett(folder, "run launch.lua", ("PATH='%s':\"$PATH\" timeout 5"):format(folder))
+    local text, status = command.ett(folder, "run launch.lua", ("PATH='%s':\"$PATH\" timeout 2"):format(folder))
     assert.equal("ett: launch.lua:1: terminated\n", text)
     assert.equal(124, status)
     assert.equal("", command.read(folder, "cleaned"))

@@ -42,15 +42,25 @@ local function children(process)
   return list
 end
 
+-- Sends a signal to a process. GNU timeout signals ett and then its group: that may end this shell, too, before its
+-- trap is set. Then it is started again.
+local function send(signal, process)
+  local command = ("trap '' TERM INT HUP; kill -%s %d 2>/dev/null"):format(signal, process)
+  for _ = 1, 5 do
+    local _, how = os.execute(command)
+    if how ~= "signal" then return end
+  end
+end
+
 --- Ends mpirun, which ends its ranks; kills the process and its children if that fails.
 local function stop(process)
   host.interrupt_grace(end_seconds + 2)
-  os.execute(("kill -TERM %d 2>/dev/null"):format(process))
+  send("TERM", process)
   local last = sample.now() + end_seconds
   while runs(process) and sample.now() < last do sample.pause(0.05) end
   if not runs(process) then return end
-  for _, child in ipairs(children(process) or {}) do os.execute(("kill -KILL %d 2>/dev/null"):format(child)) end
-  os.execute(("kill -KILL %d 2>/dev/null"):format(process))
+  for _, child in ipairs(children(process) or {}) do send("KILL", child) end
+  send("KILL", process)
 end
 
 --- Waits until a process ends. Returns false if fewer than `count` of its children ran for patience_seconds.
