@@ -176,6 +176,26 @@ describe("the bundled devices", function()
     end
   end)
 
+  it("give TPUs the measured rates of products, which do not fall with their duration", function()
+    local function rate(name, size)
+      local kernel = kernels.of(device_module.get(name), "gemm", "bf16")
+      return 2 * size ^ 3 / (kernel:predict { m = size, n = size, k = size })
+    end
+    -- jax-ml/jax, docs/pallas/tpu/matmul; yangwhale/gpu-tpu-pedia, results_trace_test.csv; accelerator-microbenchmarks,
+    -- Ironwood (one of the two devices of a chip).
+    assert.near(181.8e12, rate("tpu_v5e", 8192), 0.05 * 181.8e12)
+    assert.near(727.7e12, rate("tpu_v6e", 8192), 0.05 * 727.7e12)
+    for size, measured in pairs { [2048] = 679e12, [4096] = 893e12, [16384] = 950e12, [32768] = 956e12 } do
+      assert.near(2 * measured, rate("tpu_v7x", size), 0.08 * 2 * measured)
+    end
+    -- H200 sustains another share of its fp8 rate than of its bf16 rate; TPU v7x has no measured fp8 rate.
+    local function share(dtype)
+      local device, x = device_module.get "tpu_v7x", { m = 16384, n = 16384, k = 16384 }
+      return 2 * 16384 ^ 3 / (kernels.of(device, "gemm", dtype):predict(x)) / device:peak(dtype)
+    end
+    assert.is_true(share "fp8" < share "bf16")
+  end)
+
   it("start later if they quantise the activation, except in AMD's tables", function()
     local gemm, x = require "ett.profile.kernels.gemm", { m = 1, n = 128, k = 128 }
     local function later(name, dtype)

@@ -5,6 +5,8 @@ return {
   aliases = { "TPU-v4" },
   source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
   peak_flops = { bf16 = 275e12, int8 = 275e12 },
+  measured_flops = { bf16 = 253.8e12 },
+  measured_source = "assumed: the share of TPU v5e, whose matrix units are as large (128 x 128)",
   memory_bytes = 32e9, memory_bandwidth = 1.2e12, multiprocessors = 2, l2_bytes = 128e6,
   power_watts = 192,
   generation = "tpu", vendor = "google",

@@ -5,6 +5,8 @@ return {
   aliases = { "TPU-v5p" },
   source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets)",
   peak_flops = { bf16 = 459e12, int8 = 918e12 },
+  measured_flops = { bf16 = 423.6e12 },
+  measured_source = "assumed: the share of TPU v5e, whose matrix units are as large (128 x 128)",
   memory_bytes = 95e9, memory_bandwidth = 2.76e12, multiprocessors = 2, l2_bytes = 128e6,
   generation = "tpu", vendor = "google",
   neighbours = { "h200_sxm" },

@@ -5,6 +5,8 @@ return {
   aliases = { "TPU7x", "Ironwood" },
   source = "stas00/ml-engineering@744d01e compute/accelerator/README.md (vendors' datasheets); memory assumed",
   peak_flops = { bf16 = 2307e12, fp8 = 4614e12 },
+  measured_flops = { bf16 = 1913e12 },
+  measured_source = "AI-Hypercomputer/accelerator-microbenchmarks Ironwood (twice a device of product 32768)",
   memory_bytes = 192e9, memory_bandwidth = 7.37e12, multiprocessors = 2, l2_bytes = 128e6,
   partitions = 2, -- JAX lists a chip as two devices (AI-Hypercomputer/tpu-recipes)
   generation = "tpu", vendor = "google",

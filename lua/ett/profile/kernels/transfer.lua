@@ -42,22 +42,29 @@ local function allowed(device, dtype)
   return joules and device.power_watts and min(1.0, device.power_watts / (joules * device:peak(dtype))) or nil
 end
 
--- Share of the peak rate that large products sustain: of the data type, else of bf16; nil if it was not measured.
+-- Share of the peak rate that large products of a data type sustain, or nil if it was not measured.
 local function sustained(device, dtype)
-  local measured = device.measured_flops or {}
-  local of = measured[dtype] and dtype or "bf16"
-  return measured[of] and measured[of] / device:peak(of) or nil
+  local measured = (device.measured_flops or {})[dtype]
+  return measured and measured / device:peak(dtype) or nil
+end
+
+-- The share of `other` over that of `device`, or nil if one of them is unknown.
+local function ratio(share, device, other, dtype)
+  local here, there = share(device, dtype), share(other, dtype)
+  return here and there and there / here
+end
+
+-- The ratio of the shares that products of two generations sustain: of the data type, else of bf16.
+local function measured_ratio(device, other, dtype)
+  if device.generation == other.generation then return nil end
+  return ratio(sustained, device, other, dtype) or ratio(sustained, device, other, "bf16")
 end
 
 -- Logarithm of the time of arithmetic on `device` over its time on `other`, by the shares of their peak rates: those
 -- that products of both sustain, else those that the power limits of both allow. Within a generation the power limits
 -- decide.
 local function slower(device, other, dtype)
-  local function ratio(share)
-    local here, there = share(device, dtype), share(other, dtype)
-    return here and there and log(there / here)
-  end
-  return device.generation ~= other.generation and ratio(sustained) or ratio(allowed) or 0.0
+  return log(measured_ratio(device, other, dtype) or ratio(allowed, device, other, dtype) or 1.0)
 end
 
 -- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
@@ -69,8 +76,8 @@ local edge = 3
 -- measured rates replaces it (`slower`). Otherwise nil.
 local function limited(device, other, dtype)
   local here, there = allowed(device, dtype), allowed(other, dtype)
-  local decides = device.generation == other.generation or not (sustained(device, dtype) and sustained(other, dtype))
-  return here and there and here < there and decides and { here = here, there = there, other = other } or nil
+  if not (here and there and here < there) or measured_ratio(device, other, dtype) then return nil end
+  return { here = here, there = there, other = other }
 end
 
 -- Seconds in which a device computes FLOPs at its power limit.
