@@ -3,7 +3,8 @@ local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "moe_permute", family = "router", summary = "copies of tokens in the order of their experts" }
+local op = { name = "moe_permute", family = "router", gathers = true,
+  summary = "copies of tokens in the order of their experts" }
 
 op.schema = { tokens = "count", hidden = "count", top_k = "count" }
 

@@ -3,7 +3,8 @@ local launch = require "ett.operator.launch"
 local shapes = require "ett.operator.shapes"
 local width = require("ett.operator.memory").width
 
-local op = { name = "moe_unpermute", family = "router", summary = "weighted sum of experts' outputs, by token" }
+local op = { name = "moe_unpermute", family = "router", gathers = true,
+  summary = "weighted sum of experts' outputs, by token" }
 
 op.schema = { tokens = "count", hidden = "count", top_k = "count" }
 

@@ -230,6 +230,18 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("copy rows by index at their own rate where a device states one", function()
+    local device = devices.get "tpu_v5p"
+    local tokens = { tokens = 16384, hidden = 4096, top_k = 8, experts = 64 }
+    for _, name in ipairs { "moe_permute", "moe_unpermute", "moe_router" } do
+      local slow = seconds(device, name, tokens, "bf16", "forward")
+      device.gather_share = nil
+      local ratio = slow / seconds(device, name, tokens, "bf16", "forward")
+      device.gather_share = 0.035
+      assert.near(name == "moe_router" and 1 or 0.8 / 0.035, ratio, 0.4, name)
+    end
+  end)
+
   it("use the experts' factor also for one local expert", function()
     local device = devices.get "h100_sxm"
     for _, grouped in ipairs { "streams", "kernel" } do

@@ -24,7 +24,8 @@ for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 --- The fields of a device, in its own file or inside a cluster file. `neighbours`: devices whose kernel tables replace
 --- missing ones. `tables`: name of the device's folder of measured tables, if it differs from the device's name.
 --- `partitions`: the number of devices that software sees, each with a share of the batch. `any_fp8_layout`: products
---- of fp8 tensors need no transposed copies. `exponentials`: a cycle of a multiprocessor.
+--- of fp8 tensors need no transposed copies. `exponentials`: a cycle of a multiprocessor. `gather_share`: share of the
+--- memory bandwidth that copies of rows by index reach, if it is far below that of other kernels.
 device_module.fields = {
   name = "string", key = "string?", folder = "string?", summary = "string?", aliases = "list?", source = "string",
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
@@ -36,7 +37,7 @@ device_module.fields = {
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
   host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
-  exponentials = within(1, 4096),
+  exponentials = within(1, 4096), gather_share = within(1e-3, 1),
 }
 
 -- A block format runs at the rate of its plain format. Volta's only 16-bit type is fp16.

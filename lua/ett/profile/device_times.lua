@@ -260,6 +260,8 @@ local function streamed(self, op, shape, dtype, pass)
   local kernel = op.family == "norm" and op.kernel_shape and op.kernel_shape(shape)
   local seconds = kernel and kernel.cols and norm.seconds(self.device, self.stack.norm, pass,
     { rows = kernel.rows, width = kernel.cols, bytes = bytes, centred = op.centred, fresh = fresh and not self.burst })
+    or op.gathers and self.device.gather_share
+      and stream_start + bytes / (self.device.memory_bandwidth * self.device.gather_share)
     or stream_start + moving(self, bytes, fresh and bytes - earlier or 0.0)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound

@@ -10,7 +10,7 @@ local in_step = {}
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
   blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
-  tpu = { bf16 = 1.14, other = 1.11 }, other = { bf16 = 1.13, other = 1.03 },
+  tpu = { bf16 = 1.2, other = 1.12 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Constants of the norm kernels (ett.profile.kernels.norm), fitted to norm_training of H200 and GB300 by
@@ -33,7 +33,7 @@ in_step.stream_share = 0.80
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
 --- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.24, 1.24 } },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.27, 1.27 } },
   flash2 = { hopper = { 1.80, 1.65 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},

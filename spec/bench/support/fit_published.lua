@@ -1,21 +1,38 @@
 --- Fits the factors of spec/support/published_factors.lua to published steps: to all sources, and without one source
 -- each.
 --
---   ett run spec/bench/support/fit_published.lua [rounds=3] [most=8] [out=FILE] [write=true]
+--   ett run spec/bench/support/fit_published.lua [only=tpu] [rounds=3] [most=8] [out=FILE] [write=true]
 --
--- write: the factors fitted on all sources go into in_step.lua and the stacks.
+-- only: a pattern; factors whose names it does not match keep their values. write: the factors fitted on all sources
+-- go into in_step.lua and the stacks.
 -- Gauss-Newton on log(estimated / measured): Huber weights; each source and device has the weight of the square root
 -- of its rows; each factor is pulled to its prior. Fits without a source use the derivatives of the last round.
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local factors = require "published_factors"
 local published = require "published"
 
-local options = require("ett").options { rounds = { "count", default = 3 }, most = { "count", default = 8 },
+local options = require("ett").options { only = "string?", rounds = { "count", default = 3 },
+  most = { "count", default = 8 },
   write = { "boolean", default = false },
   out = { "string", default = "spec/support/published_left_out.lua" } }
 
 local huber, step = 0.12, 0.06
 local count = #factors.list
+
+local chosen, acting = {}, {}
+for i, factor in ipairs(factors.list) do
+  chosen[i] = not options.only or factor[1]:find(options.only) ~= nil
+  if chosen[i] then acting[#acting + 1] = factor end
+end
+assert(#acting > 0, "no factor matches " .. tostring(options.only))
+
+-- Whether a factor of the fit acts on a row.
+local function is_moved(row)
+  for _, factor in ipairs(acting) do
+    if not factor.on or factor.on(row) then return true end
+  end
+  return false
+end
 
 local function group_of(row) return published.source(row) .. row.device .. row.arch .. tostring(row.precision) end
 
@@ -23,10 +40,10 @@ local function group_of(row) return published.source(row) .. row.device .. row.a
 local function fitted_rows()
   local rows, sizes, seen = {}, {}, {}
   for _, row in ipairs(assert(published.rows())) do
-    if published.is_fitted(row) then sizes[group_of(row)] = (sizes[group_of(row)] or 0) + 1 end
+    if published.is_fitted(row) and is_moved(row) then sizes[group_of(row)] = (sizes[group_of(row)] or 0) + 1 end
   end
   for _, row in ipairs(assert(published.rows())) do
-    if published.is_fitted(row) then
+    if published.is_fitted(row) and is_moved(row) then
       local group = group_of(row)
       seen[group] = (seen[group] or 0) + 1
       if seen[group] % math.max(1, sizes[group] // options.most) == 0 then rows[#rows + 1] = row end
@@ -77,8 +94,8 @@ local function linear_fit(rows, errors_at, slopes, theta, left_out)
     for i, factor in ipairs(factors.list) do
       a[i] = {}
       for j = 1, count do a[i][j] = 0.0 end
-      local pull = 0.02 / factor.spread ^ 2
-      a[i][i], b[i] = pull, pull * (math.log(factor.prior) - theta[i])
+      local pull = chosen[i] and 0.02 / factor.spread ^ 2 or 1
+      a[i][i], b[i] = pull, chosen[i] and pull * (math.log(factor.prior) - theta[i]) or 0
     end
     for r, row in ipairs(rows) do
       local e = errors_at[r]
@@ -122,40 +139,43 @@ for round = 1, options.rounds do
   for i = 1, count do
     local moved = table.move(theta, 1, count, 1, {})
     moved[i] = moved[i] + step
-    local there = errors(rows, moved, factors.list[i].on)
+    local there = chosen[i] and errors(rows, moved, factors.list[i].on) or {}
     slopes[i] = {}
     for r = 1, #rows do slopes[i][r] = at[r] and there[r] and (there[r] - at[r]) / step or 0.0 end
   end
   theta = linear_fit(rows, at, slopes, theta)
 end
 local last = theta
-local sources, seen = {}, {}
-for _, row in ipairs(rows) do
-  local name = published.source(row)
-  if not seen[name] then
-    seen[name] = true
-    sources[#sources + 1] = name
-  end
-end
-table.sort(sources)
 local final = errors(rows, last)
 io.stderr:write(("fitted on all: %.2f %%\n"):format(mean(rows, final)))
 for i, factor in ipairs(factors.list) do print(("%-36s %.5g"):format(factor[1], math.exp(last[i]))) end
 if options.write then factors.write() end
 
-local file = assert(io.open(options.out, "w"))
-file:write("--- Factors of published_factors.lua fitted without one source each, by ",
-  "spec/bench/support/fit_published.lua.\nreturn {\n  factors = {\n")
-local function line(theta_of)
-  local words = {}
-  for i = 1, count do words[i] = ("%.5g"):format(math.exp(theta_of[i])) end
-  local lines = {}
+-- Factors that the fit leaves alone keep their values of an earlier fit without the source.
+local earlier = require("published_left_out").factors
+local sources = require("ett.base.schema").keys(earlier)
+for _, row in ipairs(rows) do
+  local name = published.source(row)
+  if not earlier[name] then
+    earlier[name] = {}
+    sources[#sources + 1] = name
+  end
+end
+table.sort(sources)
+
+local function line(name)
+  local theta_of, words, lines = linear_fit(rows, final, slopes, last, name), {}, {}
+  for i = 1, count do
+    words[i] = ("%.5g"):format(not chosen[i] and earlier[name][i] or math.exp(theta_of[i]))
+  end
   for i = 1, count, 9 do lines[#lines + 1] = table.concat(words, ", ", i, math.min(i + 8, count)) end
   return "{\n      " .. table.concat(lines, ",\n      ") .. " }"
 end
-for _, name in ipairs(sources) do
-  file:write(("    [%q] = %s,\n"):format(name, line(linear_fit(rows, final, slopes, last, name))))
-end
+
+local file = assert(io.open(options.out, "w"))
+file:write("--- Factors of published_factors.lua fitted without one source each, by ",
+  "spec/bench/support/fit_published.lua.\nreturn {\n  factors = {\n")
+for _, name in ipairs(sources) do file:write(("    [%q] = %s,\n"):format(name, line(name))) end
 file:write("  },\n  rows = {\n")
 local ids = {}
 for _, row in ipairs(published.rows()) do
