@@ -185,8 +185,8 @@ describe("the bundled devices", function()
     -- Ironwood (one of the two devices of a chip).
     assert.near(181.8e12, rate("tpu_v5e", 8192), 0.05 * 181.8e12)
     assert.near(727.7e12, rate("tpu_v6e", 8192), 0.05 * 727.7e12)
-    for size, measured in pairs { [2048] = 679e12, [4096] = 893e12, [16384] = 950e12, [32768] = 956e12 } do
-      assert.near(2 * measured, rate("tpu_v7x", size), 0.08 * 2 * measured)
+    for size, flops in pairs { [2048] = 679e12, [4096] = 893e12, [16384] = 950e12, [32768] = 956e12 } do
+      assert.near(2 * flops, rate("tpu_v7x", size), 0.08 * 2 * flops)
     end
     -- H200 sustains another share of its fp8 rate than of its bf16 rate; TPU v7x has no measured fp8 rate.
     local function share(dtype)

@@ -49,7 +49,7 @@ local function sustained(device, dtype)
 end
 
 -- The share of `other` over that of `device`, or nil if one of them is unknown.
-local function ratio(share, device, other, dtype)
+local function ratio_of(share, device, other, dtype)
   local here, there = share(device, dtype), share(other, dtype)
   return here and there and there / here
 end
@@ -57,14 +57,14 @@ end
 -- The ratio of the shares that products of two generations sustain: of the data type, else of bf16.
 local function measured_ratio(device, other, dtype)
   if device.generation == other.generation then return nil end
-  return ratio(sustained, device, other, dtype) or ratio(sustained, device, other, "bf16")
+  return ratio_of(sustained, device, other, dtype) or ratio_of(sustained, device, other, "bf16")
 end
 
 -- Logarithm of the time of arithmetic on `device` over its time on `other`, by the shares of their peak rates: those
 -- that products of both sustain, else those that the power limits of both allow. Within a generation the power limits
 -- decide.
 local function slower(device, other, dtype)
-  return log(measured_ratio(device, other, dtype) or ratio(allowed, device, other, dtype) or 1.0)
+  return log(measured_ratio(device, other, dtype) or ratio_of(allowed, device, other, dtype) or 1.0)
 end
 
 -- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
