@@ -4,6 +4,7 @@ return {
   summary = "PyTorch FSDP without compilation",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
+  overlap_gradients = true, overlap_parameters = true, -- FullyShardedDataParallel: prefetching
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 8.7, sharded = true, stops_early = true, master_shards = true,
   communication_share = 0.319,

@@ -4,6 +4,7 @@ return {
   summary = "InternEvo of 2023: FlashAttention 1, norms of inputs cast to fp32",
   source = "InternLM/InternEvo: doc/en/install.md, modeling_internlm.py; host costs as of fsdp_eager",
   overlaps_tensor = false, hides_sums = true, -- FusedDenseFunc
+  overlap_gradients = true, -- configs/7B_sft.py: overlap_sync_grad
   -- flash-attn's loss twice, accuracy and perplexity (metrics.py): as many bytes as PyTorch's loss.
   attention = "flash1", norm = "fused_fp32", cross_entropy = "torch", launch_seconds = 4e-05,
   communication_share = 0.319,

@@ -4,6 +4,7 @@ return {
   summary = "MosaicML's llm-foundry: FSDP through Composer",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
+  overlap_gradients = true, overlap_parameters = true, -- PyTorch FSDP
   -- loss_fn: fused_crossentropy (llmfoundry/models/mpt/modeling_mpt.py).
   attention = "flash2", norm = "torch", cross_entropy = "composer", launch_seconds = 4e-05,
   sharded = true, stops_early = true, master_shards = true,

@@ -4,6 +4,7 @@ return {
   summary = "MaxText and paxml: XLA compiles the whole step",
   source = "assumed",
   attention = "cudnn", norm = "compiled", cross_entropy = "compiled", graphs = true, launch_seconds = 0.0,
+  overlap_gradients = true, overlap_parameters = true, -- XLA's latency-hiding scheduler
   grouped_tile = 512, -- Megablox: tiles_m + num_groups - 1 tiles; MaxText's wi_tile_fwd_batch_seq and similar options
   stops_early = true, -- XLA removes the unused operations of a recomputed layer
   master_shards = true, -- weight_dtype: float32

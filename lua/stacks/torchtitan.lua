@@ -4,6 +4,7 @@ return {
   summary = "torchtitan: FSDP2 with torch.compile",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   merge = "torch", -- torch.distributed.tensor.experimental.context_parallel
+  overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
   attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   sharded = true, stops_early = true, master_shards = true,
   half_products = true, -- activation_checkpoint.py: _apply_op_sac

@@ -20,6 +20,32 @@ describe("plan", function()
     assert.equal(8, p.micro_batches)
   end)
 
+  it("overlaps as the stack's software does, where the plan leaves it open and it has an effect", function()
+    local function overlapped(given)
+      given.seq, given.micro_batches = 2048, 8
+      local p = plan.new(given, llama)
+      return (p.overlap_gradients and "gradients " or "") .. (p.overlap_parameters and "weights " or "")
+        .. (p.overlap_sends and "sends" or "")
+    end
+    assert.equal("gradients weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager" })
+    assert.equal("weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager", overlap_gradients = false })
+    assert.equal("weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager:overlap_gradients=false" })
+    assert.equal("gradients ", overlapped { dp = 4, stack = "torchtitan" })
+    assert.equal("", overlapped { stack = "maxtext" })
+    assert.equal("", overlapped { dp = 4, zero = 1 })
+    assert.equal("", overlapped { pp = 2, dp = 4, zero = 1, stack = "megatron" })
+    assert.equal("sends", overlapped { pp = 2, vp = 2, schedule = "interleaved", dp = 4, stack = "megatron" })
+    assert.equal("", overlapped { pp = 2, vp = 2, schedule = "interleaved", dp = 4, stack = "megatron_2021" })
+    -- A stack of the cluster counts, too.
+    local p = plan.new({ dp = 4, seq = 2048, micro_batches = 8 }, llama, { stack = "torchtitan" })
+    assert.is_true(p.overlap_gradients)
+    -- A plan as words says what differs from that.
+    local words = require("ett.search.text").plan
+    assert.equal("seq=2048 stack=torchtitan dp=4 global_batch=32", words(p))
+    p.overlap_gradients = false
+    assert.equal("seq=2048 stack=torchtitan dp=4 global_batch=32 overlap_gradients=false", words(p))
+  end)
+
   it("reports every violation at once, with limits and the nearest passing plans", function()
     assert.same({
       "tp = 3 must divide heads = 16; nearest are 2 and 4",

@@ -317,7 +317,8 @@ local function overlaps(row, field)
 end
 
 -- NeMo overlaps the sends of virtual stages, as in all of its rows that state it.
-local function overlaps_sends(row)
+local function overlaps_sends(row, pp)
+  if pp == 1 then return nil end
   if row.overlap_p2p == nil then return is_nemo(row) and row.schedule == "interleaved" end
   return row.overlap_p2p
 end
@@ -460,7 +461,7 @@ function published.plan(row, dtype)
       or dtypes[row.gradient_dtype or dtype == "fp16" and "fp16"
         or (zero == 3 or nemo or internevo or row.framework == "torchtune") and "bf16" or "fp32"],
     sequence_parallel = splits_sequence(row) and tp > 1,
-    serial_sends = deepspeed and pp > 1, overlap_sends = pp > 1 and overlaps_sends(row) or nil,
+    serial_sends = deepspeed and pp > 1, overlap_sends = overlaps_sends(row, pp),
     gradient_all_reduce = neox or internevo and zero == 1 and dp > 1 and not shard, shard = shard,
     bucket_bytes = bytes_of_bucket(row, dp, shard),
     overlap_gradients = overlaps(row, "overlap_grad_reduce"),

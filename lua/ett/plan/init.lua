@@ -55,6 +55,21 @@ end
 
 plan.check_fields = check_fields
 
+-- Overlaps that a stack states, and where.
+local overlaps = { overlap_gradients = true, overlap_parameters = true,
+  overlap_sends = function(p) return p.schedule == "interleaved" end }
+
+--- The value of a field that a plan leaves open: the stack's, if it states the overlap and that has an effect.
+---@param p table the other fields
+---@param field table of ett.plan.fields
+function plan.default(p, field)
+  local name, where = field[1], overlaps[field[1]]
+  if where and p.stack and stacks.get(p.stack)[name] and field.needs[2](p) and (where == true or where(p)) then
+    return true
+  end
+  return field.default
+end
+
 --- All violations of a plan as a list of messages (empty: valid), and the clean plan.
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
@@ -71,6 +86,9 @@ function plan.violations(given, model, cluster)
     check_fields(clean, found)
   end
   if not usable or #found > before then return found, clean end
+  for name in pairs(overlaps) do
+    if given[name] == nil then clean[name] = plan.default(clean, fields.list[fields.position[name]]) end
+  end
   local broken = plan_rules.broken(clean, model, cluster)
   table.move(broken, 1, #broken, #found + 1, found)
   if #broken > 0 then

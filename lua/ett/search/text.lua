@@ -82,10 +82,10 @@ end
 
 --- A plan as words NAME=VALUE for `ett predict`; fields with default values are omitted.
 function text.plan(plan)
-  local words = {}
+  local words, plan_module = {}, require "ett.plan"
   for _, field in ipairs(require("ett.plan.fields").list) do
     local name, value = field[1], plan[field[1]]
-    if value ~= nil and value ~= field.default and name ~= "micro_batches"
+    if value ~= nil and value ~= plan_module.default(plan, field) and name ~= "micro_batches"
       and not (name == "etp" and value == plan.tp) then
       words[#words + 1] = ("%s=%s"):format(name, type(value) == "table" and table.concat(value, ",") or tostring(value))
     end
