@@ -8,6 +8,6 @@ return {
   memory_bytes = 288e9, memory_bandwidth = 8e12, multiprocessors = 256, l2_bytes = 256e6,
   power_watts = 1000,
   generation = "cdna4", vendor = "amd",
-  neighbours = { "mi355x", "mi300x" },
+  neighbours = { "mi355x", "mi300x", "b200_sxm", "h200_sxm" },
   assumed = true,
 }
