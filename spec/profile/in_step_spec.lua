@@ -30,7 +30,7 @@ describe("kernels in a step", function()
 
   it("of attention are at most as fast as cuDNN's; FlashAttention 3 and 4 are as fast", function()
     local shape = { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
-    for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p" } do
+    for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p", "mi300x", "mi355x" } do
       for _, pass in ipairs { "forward", "backward" } do
         local function by(kernel)
           local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })
@@ -59,6 +59,22 @@ describe("kernels in a step", function()
       assert.near(row[2], rate("forward", 1, 2), 0.06 * row[2])
       assert.near(row[3], rate("backward", 0, 10), 0.06 * row[3])
     end
+  end)
+
+  it("of AITER reach the rates that were measured on MI350X, and PyTorch's kernels on AMD are slower", function()
+    local function rate(kernel, seq, pass)
+      local stack = setmetatable({ attention = kernel }, { __index = stack_module.get "plain" })
+      local shape = { batch = 16, heads = 16, kv_heads = 16, seq_q = seq, seq_k = seq, head_dim = 128, causal = 1 }
+      return (pass == "forward" and 2 or 5) * 16 * 16 * seq ^ 2 * 128 / 1e12
+        / seconds(devices.get "mi350x", "flash_attention", shape, "bf16", pass, stack)
+    end
+    -- TFLOP/s forward with a causal mask: HazyResearch/HipKittens, analysis/attn/fwd/plot.py.
+    for seq, measured in pairs { [2048] = 698, [4096] = 953, [8192] = 909, [16384] = 953 } do
+      assert.near(measured, rate("cudnn", seq, "forward"), 0.12 * measured)
+    end
+    -- AMD on Primus: AITER's kernels take 47 and 75 % less time.
+    assert.near(0.53, rate("flash2", 8192, "forward") / rate("cudnn", 8192, "forward"), 0.01)
+    assert.near(0.25, rate("flash2", 8192, "backward") / rate("cudnn", 8192, "backward"), 0.01)
   end)
 
   it("merge attention to the blocks of other context-parallel ranks", function()
