@@ -5,7 +5,7 @@ return {
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 64,
   price_source = "unset: no list price was looked up",
-  device = "tpu_v4",
+  device = "tpu_v4", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 45 GB/s", bandwidth = 135e9,
       source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; three axes at once, assumed" },

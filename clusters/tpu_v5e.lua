@@ -5,7 +5,7 @@ return {
   source = "jax-ml/scaling-book@0819a7d tpus.md",
   gpus_per_node = 256,
   price_source = "unset: no list price was looked up",
-  device = "tpu_v5e",
+  device = "tpu_v5e", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 45 GB/s", bandwidth = 90e9,
       source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; both axes at once, assumed" },

@@ -7,7 +7,7 @@ return {
   price_per_gpu_hour = 4.20,
   price_source = "Google Cloud TPU, on demand, us-east5, October 2026: 4.20 $ a chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
-  device = "tpu_v5p",
+  device = "tpu_v5p", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 270e9,
       source = "jax-ml/scaling-book@0819a7d tpus.md: 90 GB/s a link one way; three axes at once, assumed" },

@@ -7,7 +7,7 @@ return {
   price_per_gpu_hour = 2.70,
   price_source = "Google Cloud TPU, on demand, us-east1, October 2026: 2.70 $ a chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
-  device = "tpu_v6e",
+  device = "tpu_v6e", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 180e9,
       source = "jax-ml/scaling-book@0819a7d tpus.md: 90 GB/s a link one way; both axes at once, assumed" },

@@ -7,7 +7,7 @@ return {
   price_per_gpu_hour = 12.00,
   price_source = "Google Cloud TPU, on demand, us-central1, October 2026: 12.00 $ a chip and hour "
     .. "(price sheet as cited by the serving benchmark of sgl-jax)",
-  device = "tpu_v7x",
+  device = "tpu_v7x", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9,
       source = "600 GB/s a chip one way: stas00/ml-engineering@744d01e network/README.md" },

@@ -23,6 +23,13 @@ describe("bundled clusters", function()
     end
   end)
 
+  it("of TPUs run XLA: no driver's context, and gathers beside computing", function()
+    for _, name in ipairs(cluster_module.names()) do
+      local cluster = cluster_module.get(name)
+      assert.equal(cluster.device.generation == "tpu" and "maxtext" or nil, cluster.stack, name)
+    end
+  end)
+
   it("time every collective on unsampled topologies, and mark the times", function()
     for _, name in ipairs { "perlmutter", "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200" } do
       local cluster = cluster_module.get(name)

@@ -31,8 +31,8 @@ in_step.stream_share = 0.80
 --- and 322 backward without one, at 2048 to 16384 tokens and head dimension 128 (Shah et al. 2024, arXiv 2407.08608,
 --- figures 5 and 6). A factor is the mean ratio of these times to those of cuDNN's law without its factor.
 --- On AMD, cudnn stands for AITER's assembly kernels: 698, 953, 909 and 953 TFLOP/s forward with a causal mask on
---- MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py). Backward
---- and MI300X are assumed to be as far from cuDNN's law. flash2 stands for the kernels of PyTorch on ROCm: AITER's
+--- MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
+--- Backward and MI300X are assumed to be as far from cuDNN's law. flash2 stands for PyTorch's kernels on ROCm: AITER's
 --- forward takes 47 and backward 75 % less time on MI325X (AMD's blog on Primus, 2025).
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
 --- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
