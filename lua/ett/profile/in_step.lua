@@ -32,13 +32,13 @@ in_step.stream_share = 0.80
 --- figures 5 and 6). A factor is the mean ratio of these times to those of cuDNN's law without its factor.
 --- On AMD, cudnn stands for AITER's assembly kernels: 698, 953, 909 and 953 TFLOP/s forward with a causal mask on
 --- MI350X, at 2048 to 16384 tokens and head dimension 128 (HazyResearch/HipKittens, analysis/attn/fwd/plot.py).
---- Backward and MI300X are assumed to be as far from cuDNN's law. flash2 stands for PyTorch's kernels on ROCm: AITER's
---- forward takes 47 and backward 75 % less time on MI325X (AMD's blog on Primus, 2025).
+--- Backward, MI300X and MI250X are assumed to be as far from cuDNN's law. flash2 stands for PyTorch's kernels on ROCm:
+--- AITER's forward takes 47 and backward 75 % less time on MI325X (AMD's blog on Primus, 2025).
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
 --- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.27, 1.27 }, cdna3 = { 1.7, 1.7 },
-    cdna4 = { 1.7, 1.7 } },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.27, 1.27 }, cdna2 = { 1.7, 1.7 },
+    cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
   flash2 = { hopper = { 1.80, 1.65 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
   flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
