@@ -7,8 +7,8 @@ return {
   device = "gaudi2",
   price_source = "unset: no public on-demand price found, 2026",
   links = {
-    intra = { name = "21x 100 Gbit/s Ethernet, every pair linked", bandwidth = 223e9, send_bandwidth = 31.9e9,
-      source = "262.5 GB/s one way at 85 %; three ports a pair; assumed" },
+    intra = { name = "21x 100 Gbit/s Ethernet, every pair linked", bandwidth = 223e9, mesh = true,
+      source = "262.5 GB/s one way at 85 %, assumed; three ports a pair: docs.habana.ai, Network Configuration" },
     inter = { name = "24x 100 Gbit/s Ethernet", bandwidth_per_gpu = 31.9e9, bandwidth_per_node = 255e9,
       source = "37.5 GB/s a card at 85 %; assumed" },
   },

@@ -8,7 +8,7 @@ return {
   device = "mi355x",
   host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
   links = {
-    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 395e9,
+    intra = { name = "Infinity Fabric, every pair linked", bandwidth = 395e9, mesh = true,
       source = "assumed: 535.5 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %" },
     inter = { name = "8x 400 Gbit/s", hierarchical = true,
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,

@@ -41,6 +41,35 @@ describe("bundled clusters", function()
       end
     end
   end)
+
+  it("have at most 1.25 times the rate over four nodes that a ring reaches inside one, which it also passes", function()
+    for _, name in ipairs(cluster_module.names()) do
+      local cluster = cluster_module.get(name)
+      local profile, n = require("ett.profile.of_cluster").open(cluster), cluster.gpus_per_node
+      for _, kind in ipairs(n > 1 and { "all_gather", "reduce_scatter" } or {}) do
+        local function rate(nodes)
+          local answer = profile:collective(kind, 5e8, { nodes = nodes, gpus_per_node = n }, "bf16")
+          return (1 - 1 / (nodes * n)) * 5e8 / answer.seconds
+        end
+        assert.is_true(rate(4) < 1.25 * rate(1), ("%s %s: %.3g and %.3g"):format(name, kind, rate(4), rate(1)))
+      end
+    end
+  end)
+
+  it("send through the links of a pair and of a group where every pair has links of its own", function()
+    -- 7 links of 47 GB/s: two devices use one of them, four use three (rocm.blogs.amd.com, mi300x-rccl-xgmi).
+    local cluster = cluster_module.get "mi300x_node"
+    for ranks, links in pairs { [2] = 1, [4] = 3, [8] = 7 } do
+      for kind, factor in pairs { all_gather = (ranks - 1) / ranks, all_to_all = (ranks - 1) / ranks } do
+        local answer = cluster_module.collective(cluster, kind, 1e12, { nodes = 1, gpus_per_node = ranks })
+        assert.near(links / 7 * 330e9, factor * 1e12 / answer.seconds, 1e8, kind .. " " .. ranks)
+      end
+    end
+    local send = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 1, gpus_per_node = 2 })
+    assert.near(330e9 / 7, 1e12 / send.seconds, 1e8)
+    local apart = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 2, gpus_per_node = 1 })
+    assert.near(48e9, 1e12 / apart.seconds, 1e8)
+  end)
 end)
 
 describe("a device", function()
@@ -89,6 +118,13 @@ describe("a user's cluster", function()
       assert.near(1e8 * (ranks - 1) / ranks / curve[4], answer.seconds, 1e-12)
       assert.equal("calibrated", answer.provenance)
     end
+  end)
+  it("is refused for a mesh outside the innermost tier", function()
+    local c = valid()
+    c.links, c.tiers = nil, { { name = "node", size = 2, bandwidth = 5e10, source = "z" },
+      { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
+    assert.matches("tiers[2]: only the innermost tier, of at least two devices, can be a mesh",
+      message(cluster_module.get, c), 1, true)
   end)
   it("may name its device", function()
     local c = valid()

@@ -105,6 +105,12 @@ end
 
 local function hops(units) return units > 1 and units or 0 end
 
+-- Share of a device's bandwidth that a group reaches. In a mesh every pair of devices has links of its own, so a group
+-- uses those between its members, and a send those of one pair.
+local function meshed(tier, kind, inside)
+  return tier.mesh and (kind == "send_recv" and 1 or inside - 1) / (tier.size - 1) or 1
+end
+
 -- Bandwidth of a tier for one group, bytes/s: that of its cards, and its share of the unit below.
 local function share(tier, place, kind, of_card, of_unit)
   if kind ~= "send_recv" then return math.min(place.cards * of_card / place.sharing, of_unit / place.groups) end
@@ -145,9 +151,10 @@ local function tiers_of(cluster, kind, topology)
     local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      send = share(tier, place, kind, tier.send, tier.unit_send)
-      receive = share(tier, place, kind, tier.receive, tier.unit_receive)
-      rank_bandwidth = of_rank(tier, place)
+      local reached = meshed(tier, kind, inside)
+      send = share(tier, place, kind, reached * tier.send, reached * tier.unit_send)
+      receive = share(tier, place, kind, reached * tier.receive, reached * tier.unit_receive)
+      rank_bandwidth = reached * of_rank(tier, place)
       -- Curves are measured with one group alone.
       curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
     end

@@ -28,7 +28,8 @@ local latency = { "nonnegative", optional = true, most = 10 }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
-    send_bandwidth = maybe_rate, curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
+    send_bandwidth = maybe_rate, mesh = "boolean?", curves = { "text_or_table", optional = true }, name = "string?",
+    source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
     latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
     hierarchical = "boolean?", name = "string?", source = "string" } },
@@ -40,7 +41,7 @@ local fields = {
   unit_bandwidth = maybe_rate, rails = { "count", optional = true, most = 1 << 20 },
   oversubscription = { "positive", default = 1, least = 1, most = 1e4 }, latency = latency, message_latency = latency,
   send_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate, hierarchical = "boolean?", reduces = "boolean?",
-  through = "boolean?", curves = { "text_or_table", optional = true },
+  through = "boolean?", mesh = "boolean?", curves = { "text_or_table", optional = true },
 }
 
 --- The given curves, or the innermost tier's curves of the cluster whose name is given.
@@ -146,6 +147,9 @@ function tiers.check(given, label)
     local all = (below // tier.card) / tier.oversubscription
     tier.unit_send = tier.unit_bandwidth or all * tier.send
     tier.unit_receive = tier.unit_bandwidth or all * tier.receive
+    if tier.mesh and (k > 1 or not tier.size or tier.size < 2) then
+      error_module.raise("model", "%s: only the innermost tier, of at least two devices, can be a mesh", at)
+    end
     tier.curves = tiers.curves(tier.curves, at)
     if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger, "size") end
     list[k], below = tier, tier.size or math.maxinteger
@@ -168,7 +172,8 @@ local function short_form(cluster)
     { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
       unit_send = intra.bandwidth, unit_receive = intra.bandwidth, send_bandwidth = intra.send_bandwidth,
       latency = intra.latency or default.intra,
-      unit_send_bandwidth = intra.send_bandwidth, curves = intra.curves, card = 1, through = false },
+      unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, curves = intra.curves, card = 1,
+      through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
       unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
       send_bandwidth = inter.send_bandwidth,
