@@ -119,12 +119,13 @@ describe("kernels in a step", function()
     end
   end)
 
-  it("take mxfp8's products from the tables of quantised blocks, with its own factor", function()
+  it("take mxfp8's products from the tables of quantised blocks, with its own factor; so do blocks of fp8", function()
     local device, x = devices.get "gb300", { m = 8192, n = 16384, k = 8192 }
     local table_seconds = require("ett.profile.kernels").of(device, "gemm", "fp8_block"):predict(x)
     local power = (in_step.reference_watts.blackwell / device.power_watts) ^ in_step.power_exponent
     assert.near(in_step.products.blackwell.mxfp8 * power * table_seconds, seconds(device, "linear_up", large, "mxfp8"),
       1e-9)
+    assert.near(seconds(device, "linear_up", large, "mxfp8"), seconds(device, "linear_up", large, "fp8_block"), 1e-9)
   end)
 
   it("quantise operands besides the two products of a backward pass", function()

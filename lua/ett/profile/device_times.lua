@@ -39,9 +39,11 @@ local function power_factor(device)
 end
 
 -- Time of a product in a training step over its time in a table of short bursts. The factor grows from 1 at 1 GFLOP to
--- its full value at 10 GFLOP.
+-- its full value at 10 GFLOP. Blackwell runs blocks of fp8 as mxfp8 (Transformer Engine's documentation, FP8 Blockwise
+-- Scaling).
 local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
+  if dtype == "fp8_block" and most.mxfp8 then dtype = "mxfp8" end
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
   return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power_factor(device) - 1) * share
 end
