@@ -528,6 +528,12 @@ describe("a stack", function()
     assert.is_true(host(large) < 0.002 * large.step_seconds) -- the embedding alone
   end)
 
+  it("has an interval that ends at half of the launch times, not at steps without launches", function()
+    local e, without = step { stack = "megatron", seq = 32 }, step { stack = "megatron:graphs", seq = 32 }
+    assert.is_true(e.step_seconds > 10 * without.step_seconds)
+    assert.is_true(e.low_seconds > 0.4 * e.step_seconds)
+  end)
+
   it("has no field that makes a step endless", function()
     for name, value in pairs(stacks.get "megatron") do
       if type(value) == "number" then message(step, { stack = ("megatron:%s=1e300"):format(name) }) end

@@ -393,6 +393,9 @@ end
 -- Launches of a quantised expert product per launch of a 16-bit one: separate kernels quantise both operands.
 local quantised_launches = 3
 
+-- Least time of launches over their time, for the interval; assumed.
+local least_launch = 0.5
+
 -- Share of a device that all-to-alls of experts take from computing beside them.
 local function exchange_communication_share(stack)
   return stack.exchange_communication_share or stack.communication_share
@@ -434,20 +437,24 @@ local function add_host_wait(state, uses)
     host.backward = host.backward + (o.backward and launches * launched or 0.0)
   end
   local hidden = stack.blocking and 0 or 1
-  local forward = math.max(0.0, host.forward - hidden * device.forward)
-  local backward = math.max(0.0, host.backward - hidden * device.backward)
-  if batch and hidden == 1 then
-    local both = stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
-      - exposed_exchange(by_role, exchange_communication_share(stack))
-    forward, backward = math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
+  local function waits(times) -- if launches take `times` as long
+    if batch and hidden == 1 then
+      local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
+        - exposed_exchange(by_role, exchange_communication_share(stack))
+      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
+    end
+    return math.max(0.0, times * host.forward - hidden * device.forward),
+      math.max(0.0, times * host.backward - hidden * device.backward)
   end
+  local forward, backward = waits(1)
   if forward + backward == 0 then return end
-  local function answer(seconds)
-    return { seconds = seconds, low_seconds = 0.0, high_seconds = 1.5 * seconds, provenance = "assumed",
+  local least_forward, least_backward = waits(least_launch)
+  local function answer(seconds, low)
+    return { seconds = seconds, low_seconds = low, high_seconds = 1.5 * seconds, provenance = "assumed",
       detail = "launches of the stack " .. stack.name }
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    forward = answer(forward), backward = answer(backward) })] = 1
+    forward = answer(forward, least_forward), backward = answer(backward, least_backward) })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.
