@@ -47,7 +47,7 @@ describe("a step with unlike experts", function()
     assert.is_true(seconds(skewed, "all_to_all") > 1.2 * seconds(even, "all_to_all"))
     assert.equal(seconds(even, "flash_attention"), seconds(skewed, "flash_attention"))
     assert.is_true(skewed.stages[1].activation_bytes > even.stages[1].activation_bytes)
-    assert.is_true(math.abs(skewed.model_flops_per_step / even.model_flops_per_step - 1) < 0.002)
+    assert.near(1, skewed.model_flops_per_step / even.model_flops_per_step, 1e-12)
     assert.matches("experts +the busiest rank has", tostring(skewed))
     assert.is_nil(tostring(even):find("the busiest rank", 1, true))
   end)
@@ -68,6 +68,20 @@ describe("a step with unlike experts", function()
     assert.near(even.model_flops_per_step, padded.model_flops_per_step, 1e-9 * even.model_flops_per_step)
     assert.near(padded.step_seconds, skewed.step_seconds, 1e-9 * padded.step_seconds)
     assert.is_true(skewed.dropped_tokens_percent > 5)
+  end)
+
+  it("counts no padding of experts, whose tokens are rounded up, as model FLOPs", function()
+    local fine = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 16, vocab = 32000, experts = 48,
+      top_k = 4, moe_ffn = 2048 })
+    local function per_token(micro_batch, ep, etp)
+      local e = estimate.new { model = fine, cluster = "dgx_h100", plan = { seq = 32, micro_batch = micro_batch,
+        micro_batches = 2, tp = 2, dp = 8, ep = ep, etp = etp } }
+      return e.model_flops_per_step / e.tokens_per_step
+    end
+    local exact = per_token(3, 1, 2) -- 3 * 32 * 4 / 48 = 8 tokens of an expert
+    for _, case in ipairs { { 1, 1, 2 }, { 2, 1, 2 }, { 2, 8, 2 }, { 5, 8, 1 }, { 1, 4, 1 } } do
+      assert.near(1, per_token(table.unpack(case)) / exact, 1e-12)
+    end
   end)
 
   it("is swept with the digits of single estimates", function()

@@ -14,6 +14,7 @@ local layers_of_list = require "ett.model.list"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
+local shapes = require "ett.operator.shapes"
 
 local architecture = {}
 
@@ -249,15 +250,15 @@ end
 
 -- The operation of an entry that names an operator.
 local function operation_of(entry, c, role)
-  local op = operator.get(entry.op)
+  local op, own = operator.get(entry.op), overlay(c, entry.with)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
-    shape = error_module.wrap(op.name, op.shape, overlay(c, entry.with)),
+    shape = error_module.wrap(op.name, op.shape, own), copies = op.experts and own.top_k and shapes.copies(own),
     module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     key = nil } -- set later
 end
 
 --- The operations of one device for one layer: a flat list of
----   { kind = "operator", name, operator, shape, times, module, same_input, role }
+---   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

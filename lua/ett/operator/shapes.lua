@@ -86,14 +86,16 @@ function shapes.loaded(c, count)
   return load == 1 and count or math.max(1, math.ceil(count * load - 1e-9))
 end
 
+--- Token copies that the experts of a rank receive with balanced routing. The etp ranks of a group hold the same ones.
+function shapes.copies(c) return shapes.tokens(c) * c.top_k * (c.etp or c.tp) / c.tp end
+
 --- Experts of one rank, tokens per expert, and the width of an expert on one tensor rank. With balanced routing the
 --- experts of a rank receive as many token copies as the rank sends: top_k per token. The busiest rank receives
 --- expert_load times as many.
 function shapes.experts(c)
   local etp = c.etp or c.tp
   local experts = shapes.divide("experts", c.experts, "ep", c.ep or 1)
-  -- The etp ranks of a group hold the same tokens of experts.
-  local copies = shapes.loaded(c, shapes.tokens(c) * c.top_k * etp // c.tp)
+  local copies = shapes.loaded(c, math.floor(shapes.copies(c)))
   return experts, math.max(1, (copies + experts - 1) // experts),
     shapes.divide("moe_ffn", c.moe_ffn or c.ffn, "etp", etp)
 end

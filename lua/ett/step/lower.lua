@@ -16,6 +16,7 @@ local in_step = require "ett.profile.in_step"
 local merged = require "ett.base.merged"
 local step_core = require "ett.step"
 local schema = require "ett.base.schema"
+local shapes = require "ett.operator.shapes"
 local table_at = require "ett.base.table_at"
 
 local lower = {}
@@ -159,6 +160,15 @@ local function checkpointed(items, c)
   return bytes, repeated
 end
 
+--- Share of the rows of experts' products that are token copies of balanced routing; the rest is padding and what the
+--- busiest rank has more. 1 for other operators.
+local function routed_share(item, c)
+  local s = item.shape
+  if not item.operator.experts then return 1 end
+  return item.copies and s.batch and s.tokens and c.expert_kept * item.copies / (s.batch * s.tokens)
+    or c.expert_kept / c.expert_load
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
@@ -182,7 +192,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0,
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
-      or op.flops(s, "forward")) * (op.experts and c.expert_kept / c.expert_load or 1) or 0,
+      or op.flops(s, "forward")) * routed_share(item, c) or 0,
   }
 end
 
@@ -212,7 +222,7 @@ local function add_operator(state, items, k, place)
   if index then return index end
   local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
   -- Programs of one data type share operations that depend only on the shape.
-  local known = not (item.frozen or s.tied or op.model_flops or op.experts and c.expert_load ~= c.expert_kept
+  local known = not (item.frozen or s.tied or op.model_flops or routed_share(item, c) ~= 1
     or stack and stack.cached_gradients) and table_at(state.known, op)
   local operation = known and known[id]
   if not operation then
@@ -576,7 +586,7 @@ local function describe(model, p, times, placed)
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
   if state.tied then
-    tied_embedding_bytes = (require("ett.operator.shapes").local_vocab(c) + 0.0) * model.hyper.hidden
+    tied_embedding_bytes = (shapes.local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
   local software = state.software
