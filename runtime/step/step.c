@@ -362,7 +362,9 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
       fp32_gradients > passing)
     s->update_bytes = fp32_gradients - passing;
   s->cached_bytes = program->cached_bytes;
-  if (e->plan->gradient_bytes > e->plan->weight_bytes)
+  /* Software that keeps both kinds of gradients supports no sharded ones (DeepSpeed,
+   * pipe/engine.py: "only bf16 + z1 are supported"). */
+  if (e->plan->gradient_bytes > e->plan->weight_bytes && e->plan->zero < 2)
     s->cached_bytes +=
         (s->dense_parameters + s->expert_parameters) * program->kept_gradient_bytes;
   s->workspace_bytes = program->workspace_bytes;

@@ -196,5 +196,10 @@ describe("the memory of an estimate", function()
     local plain, deepspeed = run(plan, "megatron_2021").stages[1], run(plan, "megatron_deepspeed").stages[1]
     assert.near(2 * plain.parameters, deepspeed.cached_bytes - plain.cached_bytes, 1)
     assert.near(2 * 2 * tokens * h, deepspeed.activation_bytes - plain.activation_bytes, 1) -- two in flight
+    for _, zero in ipairs { 2, 3 } do -- which shard gradients
+      plan.zero = zero
+      assert.equal(run(plan, "megatron_2021").stages[1].cached_bytes,
+        run(plan, "megatron_deepspeed").stages[1].cached_bytes)
+    end
   end)
 end)
