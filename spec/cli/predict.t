@@ -68,21 +68,29 @@ ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
 ?1
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2k micro_batches=4 pp=2 tp=2 dp=2
-llama (... M parameters) on 8 x NVIDIAA100-SXM4-80GB (perlmutter)
+llama (... M parameters) on 8 x H100-SXM-80GB (dgx_h100)
 pp 2, tp 2, dp 2, micro-batch 1 x 4, sequence 2000, bf16, 1f1b, stack plain
 ...
 
-$ for c in '' '--cluster dgx_h100'; do ett predict --model llama3-8b seq=2048 micro_batches=4 $c | grep -o 'left open.*gradient_dtype fp32'; done
-left open   cluster perlmutter, gradient_dtype fp32
+$ for c in '' '--cluster perlmutter'; do ett predict --model llama3-8b seq=2048 micro_batches=4 $c | grep -o 'left open.*gradient_dtype fp32'; done
+left open   cluster dgx_h100, gradient_dtype fp32
 left open   gradient_dtype fp32
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 global_batch=16 pp=1,2 tp=1..4
-llama on perlmutter: 6 plans evaluated, 0 refused, best by step_seconds
+llama on dgx_h100: 6 plans evaluated, 0 refused, best by step_seconds
 ...
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 global_batch=16 pp=2
 ett: sweep: no field has several values, such as pp=1,2,4
 ?2
+
+Without --cluster every command takes the same one.
+$ M='--model llama3-8b seq=2048 zero=1 dp=8 global_batch=8'; S='ett search --model llama3-8b --seq 2048 --global-batch 8 --devices 8 zero=1 tp=1 pp=1'; ett predict $M | grep -o '(dgx_.*)'; ett sweep $M tp=1,2 | grep -o 'on [a-z_0-9]*'; ett compare $M | grep -o 'cluster [a-z_0-9]*'; ett compare $M 'tp=1 cluster=perlmutter' 'tp=1 pp=1' | grep '^cluster'; $S 2>/dev/null | grep -o '(dgx_.*)'
+(dgx_h100)
+on dgx_h100
+cluster dgx_h100
+cluster ... perlmutter ... dgx_h100
+(dgx_h100)
 
 $ ett run $ETT_ROOT/examples/llemma_7b.lua tp=2 pp=two
 ett: llemma_7b.lua...: option 'pp' must be a positive integer, got 'two'
@@ -127,14 +135,14 @@ $ mkdir -p mine/lua/architectures mine/lua/parts
 > echo 'local blocks = require "ett.model.blocks"' > mine/lua/parts/layers.lua
 > echo 'return function(h) return blocks.decoder(h, table.unpack(blocks.dense_layers(h))) end' >> mine/lua/parts/layers.lua
 > ETT_PATH=$PWD/mine ett predict --model twofold layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4
-twofold (... M parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
+twofold (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
 ...
 
 # A plan that does not fit is priced, and said not to fit; scripts ask for exit 1.
 
 $ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
 ...
-ett: predict: the plan needs ... GB on its fullest device, which has 85.09 GB; with recompute=full pp=2 tp=8 it would fit, in ... GB
+ett: predict: the plan needs ... GB on its fullest device, which has ... GB; with recompute=full pp=2 tp=8 it would fit, in ... GB
 ?1
 
 # Public models and clusters are found by name, in any spelling; `--help NAME` prints their hyper-parameters.

@@ -37,6 +37,20 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2], "layers": [4
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("takes the cluster that the command line takes if none is named", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett
+fields = dict(seq=4096, micro_batches=8)
+print(ett.predict("llama3-8b", **fields)["cluster"], ett.sweep("llama3-8b", over={"tp": [1, 2]}, **fields)["cluster"],
+      ett.search("llama3-8b", devices=8, seq=4096, global_batch=8)["best"]["estimate"]["cluster"])
+]]
+    assert.equal(0, status, output)
+    local cli = command.ett(folder, "predict --model llama3-8b seq=4096 micro_batches=8 --json")
+    local name = json.decode(cli).cluster
+    assert.equal(("%s %s %s\n"):format(name, name, name), output)
+  end)
+
   it("is refused with ETT_SANDBOX=1: the process of another language cannot enter the sandbox", function()
     if missing then pending(missing) return end
     command.write(folder, "m.lua", "os.execute 'touch ran' return {}")

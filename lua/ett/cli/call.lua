@@ -24,7 +24,7 @@ end
 --- One training step. Arguments: `model`, `cluster`, `tokens`, plan fields and hyper-parameters.
 function functions.predict(arguments)
   local given, plan, hyper = split("predict", arguments, { model = "string", tokens = "positive?",
-    cluster = { "string", default = "perlmutter" }, accept_device = "boolean?" })
+    cluster = { "string", default = fields.default_cluster }, accept_device = "boolean?" })
   local e = require("ett.step.estimate").new { model = fields.model_of(given.model, hyper),
     cluster = cluster_of(given), plan = plan, tokens = given.tokens }
   if not arguments.cluster then table.insert(e.left_open, 1, "cluster " .. e.cluster) end
@@ -34,7 +34,7 @@ end
 --- Sweeps plan fields and hyper-parameters; `over` holds a list of values for each.
 function functions.sweep(arguments)
   local given, plan, hyper = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
-    cluster = { "string", default = "perlmutter" }, objective = "string?", accept_device = "boolean?" })
+    cluster = { "string", default = fields.default_cluster }, objective = "string?", accept_device = "boolean?" })
   local over, hyper_over = fields.sort("sweep", given.over, given.model)
   local several = next(hyper_over) ~= nil
   local function model(own) return fields.model_of(given.model, merged(hyper, own)) end
@@ -44,10 +44,11 @@ end
 
 --- The best plan. Arguments: those of ett.search, plan fields and hyper-parameters.
 function functions.search(arguments)
-  local given, plan, hyper = split("search", arguments, { model = "string", cluster = "any", devices = "any",
+  local given, plan, hyper = split("search", arguments, { model = "string", cluster = "any?", devices = "any?",
     vary = "table?", where = "string?", objective = "any?", tokens = "positive?", days = "positive?",
     budget = "positive?", headroom = "fraction?", keep = "count?", exhaustive = "boolean?" })
   given.model, given.plan = fields.model_of(given.model, hyper), plan
+  if not (given.vary and given.vary.cluster) then given.cluster = given.cluster or fields.default_cluster end
   return require("ett.search.search").new(given)
 end
 

@@ -7,6 +7,9 @@ local tables = require "ett.report.table"
 
 local fields = {}
 
+--- The cluster of predict, sweep, search and compare without --cluster.
+fields.default_cluster = "dgx_h100"
+
 --- Rules of the hyper-parameters that words may set.
 local function hyper_fields(source)
   if type(source) == "table" then return source end

@@ -77,17 +77,17 @@ def call(function, **arguments):
     return result["value"]
 
 
-def predict(model, cluster="perlmutter", **fields):
+def predict(model, cluster=None, **fields):
     """One training step, as `ett predict --json`. `tokens=15e12` adds the days and dollars of a run."""
     return call("predict", model=model, cluster=cluster, **fields)
 
 
-def sweep(model, cluster="perlmutter", *, over, **fields):
+def sweep(model, cluster=None, *, over, **fields):
     """Every combination of the lists in `over`, as `ett sweep --json`: {"tp": [1, 2, 4], "hidden": [4096, 8192]}."""
     return call("sweep", model=model, cluster=cluster, over=over, **fields)
 
 
-def search(model, cluster, devices, **fields):
+def search(model, cluster=None, devices=None, **fields):
     """The best plan, as `ett search --json`. `vary`, `where`, `objective`, `tokens`, `days`, `budget` as there."""
     return call("search", model=model, cluster=cluster, devices=devices, **fields)
 

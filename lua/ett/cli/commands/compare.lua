@@ -92,7 +92,7 @@ return {
   hints = fields.hints(),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
-    { "cluster", "NAME", "a cluster by name or file", default = "dgx_h100" },
+    { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", least = 1e-6,
       most = 1, default = require("ett.ledger.simple_transformer").parameters.base_utilization },
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", least = 0, most = 1,

@@ -32,7 +32,7 @@ end
 local function of_flags(opts, given)
   local plan, hyper = fields.sort("predict", given, require("ett.model.hyper").fields)
   local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper))
-  return { model = run.model, plan = run.plan, cluster = opts.cluster or "dgx_h100" }
+  return { model = run.model, plan = run.plan, cluster = opts.cluster or fields.default_cluster }
 end
 
 local function need_model(opts)
@@ -53,7 +53,7 @@ local function subject(opts, given)
   end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
-    cluster = opts.cluster or "perlmutter" }
+    cluster = opts.cluster or fields.default_cluster }
 end
 
 --- Suggested changes of a plan that does not fit.
@@ -80,8 +80,8 @@ return {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
-    { "cluster", "NAME", "a cluster by name or file (default perlmutter, or what --config names; with --megatron-args "
-      .. "dgx_h100)" },
+    { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
+      fields.default_cluster) },
     { "accept-device", "accept samples of a device other than the cluster's" },
     { "composition", "NAME", "default, or reference: as in estimate-train-time, with its errors", default = "default" },
     { "timings", "FILE", "recorded model calls (JSON) in place of a profile, for --composition reference" },

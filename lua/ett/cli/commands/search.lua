@@ -2,8 +2,6 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 
-local default_cluster = "dgx_h100"
-
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
   local texts, model = fields.subject("search", opts, words)
@@ -73,7 +71,7 @@ return {
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
-      :format(default_cluster) },
+      :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count" },
     { "global-batch", "N", "sequences a step", kind = "count" },
     { "seq", "N", "tokens of a sequence", kind = "count" },
@@ -109,7 +107,7 @@ return {
     local rank = share and share.rank() or 0
     local show = require("ett.cli.progress").line(rank > 0)
     local s = require("ett.search.search").new { model = model, devices = opts.devices,
-      cluster = opts.cluster or not vary.cluster and default_cluster or nil, plan = plan, vary = vary,
+      cluster = opts.cluster or not vary.cluster and fields.default_cluster or nil, plan = plan, vary = vary,
       where = opts.where, objective = opts.objective, tokens = opts.tokens, days = opts.days, budget = opts.budget,
       kwh = opts.kwh, headroom = opts.headroom, keep = opts.top or opts.html and 1000 or nil,
       exhaustive = opts.exhaustive, energy = opts.html ~= nil, each = opts.each, journal = opts.journal,

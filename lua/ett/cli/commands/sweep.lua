@@ -18,7 +18,7 @@ return {
   hints = fields.hints(),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
-    { "cluster", "NAME", "a cluster by name or file", default = "perlmutter" },
+    { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "accept-device", "accept samples of a device other than the cluster's" },
     { "devices", "N", "keep only plans on this many devices", kind = "count" },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device or memory_bytes",
