@@ -20,7 +20,7 @@ packages=(
 optional_packages=(libxgboost-dev) # without it ett reads fitted models and makes none
 test_packages=("${optional_packages[@]}" lua5.4 lua-busted libcmocka-dev libsimdjson-dev sqlite3 zstd python3)
 # Not in every release; their specs skip without them.
-optional_test_packages=(python3-torch chromium chromium-driver slurmctld slurmd slurm-client)
+optional_test_packages=(zsh fish python3-torch chromium chromium-driver slurmctld slurmd slurm-client)
 lint_packages=(clang clang-format clang-tidy libclang-rt-dev cppcheck lua-check)
 
 jobs=${JOBS:-$(nproc)}

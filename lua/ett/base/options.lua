@@ -302,24 +302,67 @@ function options.words(words, label, hint)
   return by_name
 end
 
--- Bash also completes the names of models and clusters, behind the options of these names; else files.
-local with_names = [[
+-- The values of these options and plan fields are names that `ett list KIND` prints.
+local named_options = { model = "models", cluster = "clusters" }
+local named_fields = { { "schedule", "schedules" }, { "stack", "stacks" } }
+
+-- What a shell runs to list the names of a kind.
+local list_names = "ett list %s --quiet 2>/dev/null"
+
+-- The text with {{KIND}} replaced by the command that lists these names.
+local function with_lists(text)
+  return (text:gsub("{{(%a+)}}", function(kind) return list_names:format(kind) end))
+end
+
+-- Each function finishes the script of argparse for a shell: @KIND@, a choice that argparse wrote, becomes the names of
+-- that kind, and words such as stack=NAME are completed.
+local finish = {}
+
+-- Bash takes "=" as a word of its own.
+function finish.bash(script)
+  local cases = {}
+  for i, field in ipairs(named_fields) do
+    cases[i] = ("        %s=) names=$({{%s}}) ;;\n"):format(field[1], field[2])
+  end
+  return with_lists(script:gsub('"@(%a+)@"', '"$({{%1}})"') .. [[
 
 _ett_or_name() {
-    local kind=
-    case "${COMP_WORDS[COMP_CWORD-1]}" in
-        --model) kind=models ;;
-        --cluster) kind=clusters ;;
-    esac
-    if [ "$kind" ]; then
-        COMPREPLY=($(compgen -W "$(ett list $kind --quiet 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
-    else
-        _ett
+    local names= cur="${COMP_WORDS[COMP_CWORD]}" at=$((COMP_CWORD-1))
+    if [ "$cur" = "=" ]; then
+        cur= at=$COMP_CWORD
     fi
+    case "${COMP_WORDS[at-1]}${COMP_WORDS[at]}" in
+]] .. table.concat(cases) .. [[
+        *) _ett; return ;;
+    esac
+    COMPREPLY=($(compgen -W "$names" -- "$cur"))
 }
 
 complete -F _ett_or_name -o bashdefault -o default ett
-]]
+]])
+end
+
+function finish.zsh(script)
+  local cases = {}
+  for i, field in ipairs(named_fields) do
+    cases[i] = ("    %s=*) compset -P '*='; compadd -- $({{%s}}) ;;\n"):format(field[1], field[2])
+  end
+  local functions = "_ett_names() {\n  _alternative \"names:name:($(" .. list_names:format "$1"
+    .. "))\" 'files:file:_files'\n}\n\n_ett_words() {\n  case $PREFIX in\n" .. table.concat(cases)
+    .. "    *) _files ;;\n  esac\n}\n"
+  local before, call = script:match "^(.*\n)(_ett\n)$"
+  return with_lists(before:gsub(": :%(@words@%)", ": :_ett_words"):gsub(": :%(@(%a+)@%)", ": : _ett_names %1")
+    .. functions .. "\n" .. call)
+end
+
+function finish.fish(script)
+  local lines = {}
+  for i, field in ipairs(named_fields) do
+    lines[i] = ("complete -c ett -n 'string match -q \"%s=*\" -- (commandline -ct)' -a '%s=({{%s}})'\n"):format(
+      field[1], field[1], field[2])
+  end
+  return with_lists(script:gsub("%-xa '@(%a+)@'", "-ra '({{%1}})'") .. table.concat(lines))
+end
 
 --- The script for shell completion of ett commands.
 ---@param commands table[] as in options.parse, with summaries
@@ -330,11 +373,13 @@ function options.completion(commands, shell)
     local sub = parser:command(command.name):summary(command.summary):add_help(false)
     for _, option in ipairs(all_of(command)) do
       local added = sub:option("--" .. option[1]):description(option[#option])
+      local kind = named_options[option[1]]
       if is_flag(option) then added:args(0) end
-      if option.choices then added:choices(option.choices) end
+      if option.choices or kind then added:choices(option.choices or { "@" .. kind .. "@" }) end
     end
+    if command.words ~= false then sub:argument("words"):args("*"):choices { "@words@" } end
   end
-  return parser["get_" .. shell .. "_complete"](parser) .. (shell == "bash" and with_names or "")
+  return finish[shell](parser["get_" .. shell .. "_complete"](parser))
 end
 
 --- Text escaped for roff: leading dots and quotes, dashes, backslashes.
