@@ -84,6 +84,32 @@ $ ett sweep --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 glo
 ett: sweep: no field has several values, such as pp=1,2,4
 ?2
 
+One step has one value of each field; the message names the commands that take several.
+$ M='--model llama layers=8 heads=16 vocab=32000 seq=2048 micro_batches=4'; for w in tp=2,4 dp=8..64..8 tp=1..4 stack=megatron,plain; do ett predict $M hidden=1024 $w; echo $?; done; ett predict $M hidden=1024,2048; ett compare $M hidden=1024 'tp=1,2 zero=1' 'tp=1 dp=2'; ett search $M hidden=1024 --devices 8 --fix tp=1,2
+ett: tp=2,4 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+2
+ett: dp=8..64..8 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+2
+ett: tp=1..4 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+2
+ett: stack=megatron,plain has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+2
+ett: hidden=1024,2048 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+ett: tp=1,2 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+ett: tp=1,2 has several values: `ett sweep` evaluates each of them, `ett search` finds the best
+?2
+
+$ for c in predict sweep search; do ett $c --model llama3-8b seq=2048 micro_batches=4 --devices 8,16; done
+ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N, `ett search --vary devices=8,16 --each` those of several numbers
+ett: sweep: option '--devices' must be a positive integer, got '8,16'; for several: `ett search … --vary devices=8,16 --each`
+ett: search: option '--devices' must be a positive integer, got '8,16'; for several: --vary devices=8,16
+?2
+
+A list is one value, and the path of a file may have commas.
+$ ett predict --model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2 lora_rank=4 lora_targets=linear_qkv,linear_proj schedule=./a,b.lua
+ett: plan: field 'schedule': ...a,b.lua...
+?1
+
 Without --cluster every command takes the same one.
 $ M='--model llama3-8b seq=2048 zero=1 dp=8 global_batch=8'; S='ett search --model llama3-8b --seq 2048 --global-batch 8 --devices 8 zero=1 tp=1 pp=1'; ett predict $M | grep -o '(dgx_.*)'; ett sweep $M tp=1,2 | grep -o 'on [a-z_0-9]*'; ett compare $M | grep -o 'cluster [a-z_0-9]*'; ett compare $M 'tp=1 cluster=perlmutter' 'tp=1 pp=1' | grep '^cluster'; $S 2>/dev/null | grep -o '(dgx_.*)'
 (dgx_h100)
@@ -257,7 +283,7 @@ ett: flat.lua:1: collective 'flat': seconds must return a number of at least 0, 
 
 An option of other commands says where it is.
 $ ett predict --model llama3-70b --cluster h100 --devices 256
-ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N
+ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N, `ett search --vary devices=8,16 --each` those of several numbers
 ?2
 
 # The days of a run say when they leave out failures.

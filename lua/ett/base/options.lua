@@ -10,9 +10,10 @@
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53), list (names between commas, each once). `least` and `most` are limits of a number. A command with --json
 -- has --csv and --table. `hints` of a command name replacements for options of other tools: { name = text }. `many =
--- true` collects the values of a repeated option. Every command has --help and --traceback. A command that finds files
--- by name (`finds = true`) has --path. A command with `sandbox = true` has --sandbox, which refuses options with
--- `writes = true`. With ETT_SANDBOX=1 the others that find files, or start programs (`starts = true`), are refused.
+-- true` collects the values of a repeated option; `several` is what the message says to who gives a list. Every command
+-- has --help and --traceback. A command that finds files by name (`finds = true`) has --path. A command with
+-- `sandbox = true` has --sandbox, which refuses options with `writes = true`. With ETT_SANDBOX=1 the others that find
+-- files, or start programs (`starts = true`), are refused.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -138,7 +139,8 @@ local function read(option, text)
   local kind = kinds[option.kind or "string"]
   local value = kind[1](text)
   if value == nil then
-    return nil, error_module.message("option '--%s' must be %s, got '%s'", option[1], kind[2], text)
+    return nil, error_module.message("option '--%s' must be %s, got '%s'%s", option[1], kind[2], text,
+      option.several and (text:find "," or text:find "%.%.") and ("; for several: " .. option.several) or "")
   end
   local bound = option.least and value < option.least and "least" or option.most and value > option.most and "most"
   if bound then

@@ -70,8 +70,16 @@ function fields.items(text)
   return list
 end
 
---- Converts a text to the value of a field. Lists are split at commas.
-function fields.value(name, text) return is_list(name) and fields.items(text) or options.value(text) end
+--- Converts a text to the value of a field. Lists are split at commas; other fields have one value. The path of a file
+--- may contain commas.
+function fields.value(name, text)
+  if is_list(name) then return fields.items(text) end
+  if text:find ",." and not text:find("/", 1, true) or text:find "^%d+%.%.%d" then
+    error_module.raise("usage", "%s=%s has several values: `ett sweep` evaluates each of them, `ett search` finds the "
+      .. "best", name, text)
+  end
+  return options.value(text)
+end
 
 local most_values = 10000
 

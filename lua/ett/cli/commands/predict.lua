@@ -75,7 +75,8 @@ return {
     .. "[--cluster NAME|FILE.lua] [NAME=VALUE ...]",
   description = fields.help,
   hints = fields.hints {
-    devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N" },
+    devices = "a plan has pp x tp x cp x dp devices; `ett search --devices N` finds the best plan of N, "
+      .. "`ett search --vary devices=8,16 --each` those of several numbers" },
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },

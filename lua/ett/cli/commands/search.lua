@@ -72,7 +72,8 @@ return {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
-    { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count" },
+    { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
+      several = "--vary devices=8,16" },
     { "global-batch", "N", "sequences a step", kind = "count" },
     { "seq", "N", "tokens of a sequence", kind = "count" },
     { "where", "EXPR", "only plans for which this Lua expression holds, such as 'tp <= 8 and zero < 3'" },
