@@ -21,7 +21,7 @@ static int wants_traceback(int argc, char **argv) {
 /* Prints a line: text from a file must not reach the terminal as a command. */
 static void print_line(const char *text) {
   for (size_t left = strlen(text); left > 0;) {
-    char shown[4];
+    char shown[ETT_UTF8_PLAIN_SIZE];
     size_t length = 0;
     const size_t read = ett_utf8_plain(text, left, shown, &length);
     fwrite(shown, 1, length, stderr);

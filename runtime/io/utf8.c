@@ -1,5 +1,6 @@
 #include "io/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Length of the valid sequence at p, or 0. The bounds on the second byte are Table 3-7 of
@@ -79,19 +80,57 @@ size_t ett_utf8_encode(uint32_t code, char out[4]) {
   return 4;
 }
 
-size_t ett_utf8_plain(const char *text, size_t length, char *out, size_t *written) {
-  static const char digits[] = "0123456789abcdef";
+/* Default_Ignorable_Code_Point of Unicode 15 (DerivedCoreProperties.txt), U+2028, U+2029
+ * and U+FFF9 to U+FFFB. Some of them change the order of the characters around them. */
+static const struct {
+  uint32_t first, last;
+} invisible[] = {
+    {0x00AD, 0x00AD},   {0x034F, 0x034F}, {0x061C, 0x061C},   {0x115F, 0x1160},
+    {0x17B4, 0x17B5},   {0x180B, 0x180F}, {0x200B, 0x200F},   {0x2028, 0x202E},
+    {0x2060, 0x206F},   {0x3164, 0x3164}, {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+    {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+    {0xE0000, 0xE0FFF},
+};
+
+static uint32_t decode(const unsigned char *p, size_t length) {
+  uint32_t code = length == 1 ? p[0] : p[0] & (0x7Fu >> length);
+  for (size_t i = 1; i < length; i++)
+    code = code << 6 | (p[i] & 0x3F);
+  return code;
+}
+
+size_t ett_utf8_hidden(const char *text, size_t length, uint32_t *code) {
   const unsigned char *p = (const unsigned char *)text;
+  if (p[0] >= 0x20 && p[0] < 0x7F)
+    return 0;
   const size_t valid = sequence_length(p, length);
-  const int c1 = valid == 2 && p[0] == 0xC2 && p[1] < 0xA0;
-  if (valid > 0 && !c1 && (*p >= 0x20 || *p == '\n' || *p == '\t') && *p != 0x7F) {
+  if (valid == 0)
+    return 0;
+  *code = decode(p, valid);
+  if (*code < 0x20 || (*code >= 0x7F && *code < 0xA0))
+    return valid;
+  for (size_t i = 0; i < sizeof invisible / sizeof *invisible; i++)
+    if (*code >= invisible[i].first && *code <= invisible[i].last)
+      return valid;
+  return 0;
+}
+
+size_t ett_utf8_plain(const char *text, size_t length, char *out, size_t *written) {
+  const size_t valid = sequence_length((const unsigned char *)text, length);
+  uint32_t code = (unsigned char)*text;
+  if (valid > 0 &&
+      (*text == '\n' || *text == '\t' || !ett_utf8_hidden(text, length, &code))) {
     memcpy(out, text, valid);
     *written += valid;
     return valid;
   }
-  memcpy(out, (char[]){'\\', 'x', digits[p[c1] >> 4], digits[p[c1] & 15]}, 4);
-  *written += 4;
-  return c1 ? 2 : 1;
+  char shown[ETT_UTF8_PLAIN_SIZE + 1];
+  const int size =
+      snprintf(shown, sizeof shown, valid > 0 && code >= 0xA0 ? "\\u{%x}" : "\\x%02x",
+               (unsigned)code);
+  memcpy(out, shown, (size_t)size);
+  *written += (size_t)size;
+  return valid > 0 ? valid : 1;
 }
 
 ett_place ett_place_of(const char *data, size_t offset) {

@@ -12,10 +12,18 @@ size_t ett_utf8_valid_prefix(const char *data, size_t length);
 /* Writes the UTF-8 form of code (<= 0x10FFFF) and returns its length, 1 to 4. */
 size_t ett_utf8_encode(uint32_t code, char out[4]);
 
+/* The code and the length of the first character of text[0 .. length), length > 0, if it
+ * is a control character or invisible; 0 for a visible one, a space and what is not
+ * UTF-8. */
+size_t ett_utf8_hidden(const char *text, size_t length, uint32_t *code);
+
+enum { ETT_UTF8_PLAIN_SIZE = 9 };
+
 /* The next character of text[0 .. length), length > 0, as a terminal may show it: control
- * characters other than tab and newline, and bytes that are not UTF-8, as \xNN. C1
- * controls are C2 80 to C2 9F. Writes 1 to 4 bytes to out and adds their number to
- * *written. Returns the number of bytes read. */
+ * characters other than tab and newline, and bytes that are not UTF-8, as \xNN; invisible
+ * characters, such as marks that reverse a text, as \u{N}. Writes 1 to
+ * ETT_UTF8_PLAIN_SIZE bytes to out, at most 4 for each byte read, and adds their number
+ * to *written. Returns the number of bytes read. */
 size_t ett_utf8_plain(const char *text, size_t length, char *out, size_t *written);
 
 /* Line and column of data[offset], both from 1; columns count bytes. */

@@ -30,6 +30,32 @@ describe("ett.pretty", function()
     assert.equal("\\xed\\xa0\\x80", pretty.plain "\xED\xA0\x80") -- a surrogate
   end)
 
+  -- The oracle is Python's copy of Unicode: format characters other than visible signs, and separators of lines.
+  it("shows invisible characters as \\u{N}, and no others", function()
+    assert.equal("a\\u{202e}b\\u{2066}c\\u{200b}\\u{feff}\\u{ad}\\u{e0041}d e", pretty.plain
+      "a\u{202e}b\u{2066}c\u{200b}\u{feff}\u{ad}\u{e0041}d e")
+    local python = io.popen [[python3 -c '
+import unicodedata
+for c in range(0xa0, 0x30000):
+    kind = unicodedata.category(chr(c))
+    visible = c in (0x6dd, 0x70f, 0x890, 0x891, 0x8e2, 0x110bd, 0x110cd) or c >> 3 == 0xc0 or c >> 5 in (0x9a1, 0x9a2)
+    if kind in ("Cf", "Zl", "Zp") and not visible:
+        print(c, 1)
+    elif kind[0] in "NPSZ" or kind in ("Lu", "Ll", "Lt", "Lm"):
+        print(c, 0)
+' 2>/dev/null]]
+    local codes, hidden = 0, 0
+    for code, is_hidden in python:read("a"):gmatch "(%d+) (%d)" do
+      local text = utf8.char(code)
+      local wanted = is_hidden == "1" and ("\\u{%x}"):format(code) or text
+      if pretty.plain(text) ~= wanted then assert.equal(wanted, pretty.plain(text)) end
+      codes, hidden = codes + 1, hidden + is_hidden
+    end
+    python:close()
+    if codes == 0 then pending "no python3" return end
+    assert.is_true(codes > 5000 and hidden > 30)
+  end)
+
   it("survives a __tostring that fails", function()
     assert.equal("<table: its __tostring failed>", pretty.show(setmetatable({}, { __tostring = error })))
   end)

@@ -68,3 +68,8 @@ line 2
 $ printf '%s\n' 'm = ett.model.new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })' 'ett.estimate { model = m, cluster = "perlmutter", plan = { micro_batches = 2, seq = 512 } }' | ett repl | head -2
 llama (... M parameters) on 1 x NVIDIAA100-SXM4-80GB (perlmutter)
 pp 1, tp 1, dp 1, micro-batch 1 x 2, sequence 512, bf16, 1f1b, stack plain
+
+# Values that a file may hold are shown without control and invisible characters.
+
+$ printf '%s\n' '{ name = "a\u{9b}\u{202e}b" }' | ett repl
+{ name = "a\x9b\u{202e}b" }

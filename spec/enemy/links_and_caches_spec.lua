@@ -162,6 +162,7 @@ describe("control characters", function()
   local function harmless(output)
     assert.is_nil(output:find("[%z\1-\8\11-\31\127]"), ("%q"):format(output))
     assert.is_nil(output:find("\xC2[\x80-\x9F]"), ("%q"):format(output))
+    assert.is_nil(output:find("\u{202e}", 1, true), ("%q"):format(output))
   end
 
   it("of a file's name are printed as \\xNN", function()
@@ -173,14 +174,14 @@ describe("control characters", function()
   end)
 
   it("of a file's text or name do not reach the terminal in errors", function()
-    write("c.yml", 'gpu_name: "a"\n"\\e]0;owned\\a\\x9b": 1\n')
+    write("c.yml", 'gpu_name: "a"\n"\\e]0;owned\\a\\x9b\u{202e}": 1\n')
     local output, status = ett "predict --config c.yml"
     assert.equal(1, status)
     harmless(output)
-    output, status = ett "predict --config '\27[2Jno\x7f\xc2\x9b.yml'"
+    output, status = ett "predict --config '\27[2Jno\x7f\xc2\x9b\u{202e}.yml'"
     assert.equal(1, status)
     harmless(output)
-    write("s.lua", 'error({ kind = "model", message = "\\27[31mred\\r" })')
+    write("s.lua", 'error({ kind = "model", message = "\\27[31mred\\r\\u{202e}" })')
     output, status = ett "run s.lua --traceback"
     assert.equal(1, status)
     harmless(output)
@@ -194,7 +195,7 @@ describe("control characters", function()
   end)
 
   it("of kernel names and models do not reach it in tables and JSON", function()
-    write("t/trace.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm\\u001b[2J\\u009b1m\\u0007",'
+    write("t/trace.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm\\u001b[2J\\u009b1m\\u0007\\u202e",'
       .. '"pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7,"device":0}}]}')
     for _, metric in ipairs { "kernel_breakdown", "device_time", "--all" } do
       harmless((ett("trace t " .. metric)))

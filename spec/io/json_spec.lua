@@ -44,6 +44,12 @@ describe("ett.json.encode", function()
     assert.equal('"\\"\\\\\\n\\u0001\\u007f\195\169"', json.encode '"\\\n\1\127\195\169')
   end)
 
+  it("escapes invisible characters, and reads them again", function()
+    local text = "a\u{202e}b\u{200b}\u{e0041}\u{10000}\u{e9}"
+    assert.equal('"a\\u202eb\\u200b\\udb40\\udc41\u{10000}\u{e9}"', json.encode(text))
+    assert.equal(text, json.decode(json.encode(text)))
+  end)
+
   local loop = { list = {} }
   loop.list[1] = { back = loop }
   local deep = {}

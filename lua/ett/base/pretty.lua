@@ -91,24 +91,11 @@ show = function(value, indent, depth, open)
   return "{\n" .. indent .. "  " .. table.concat(parts, ",\n" .. indent .. "  ") .. ",\n" .. indent .. "}"
 end
 
---- Text with control characters other than tab and newline shown as \xNN. Names from untrusted files must not reach the
--- terminal as control sequences. C1 controls are C2 80 to C2 9F in UTF-8.
+--- Text with control characters other than tab and newline shown as \xNN, and invisible ones as \u{N}. Names from
+--- untrusted files must not reach the terminal as control sequences, nor change the order of what it shows.
 ---@param text string
 ---@return string
-function pretty.plain(text)
-  if not text:find "[^\n -~]" then return text end
-  local function hex(c) return ("\\x%02x"):format(c:byte(-1)) end
-  text = text:gsub("\xC2[\x80-\x9F]", hex):gsub("[%z\1-\8\11-\31\127]", hex)
-  local _, bad = utf8.len(text)
-  if not bad then return text end
-  local parts, first = {}, 1
-  while bad do
-    parts[#parts + 1] = text:sub(first, bad - 1) .. hex(text:sub(bad, bad))
-    first = bad + 1
-    _, bad = utf8.len(text, first)
-  end
-  return table.concat(parts) .. text:sub(first)
-end
+function pretty.plain(text) return text:find "[^\n -~]" and require("ett.io").plain(text) or text end
 
 --- A value as text: objects by their __tostring, tables with sorted keys, strings bare.
 ---@return string

@@ -71,7 +71,7 @@ function repl.evaluate(chunk, env)
     local ok, text = pcall(pretty.value, results[i])
     parts[#parts + 1] = ok and text or ("a %s that cannot be shown: %s"):format(type(results[i]), describe(text))
   end
-  print(table.concat(parts, "\t"))
+  print(pretty.plain(table.concat(parts, "\t")))
   return true
 end
 

@@ -83,8 +83,9 @@ local function in_blocks(rows, widths, align, most)
   return lines
 end
 
---- Rows of texts as lines with aligned columns. Control characters appear as \xNN. Where the columns are wider than the
---- terminal, a last column of texts is wrapped; other columns go on in a further block below.
+--- Rows of texts as lines with aligned columns. Control characters appear as \xNN, invisible ones as
+--- \u{N}. Where the columns are wider than the terminal, a last column of texts is wrapped; other columns go on in a
+--- further block below.
 ---@param rows string[][] the first row may be a heading
 ---@param align string "l" or "r" for each column; columns without a letter are aligned left
 ---@param indent string? before each line

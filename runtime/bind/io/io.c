@@ -1,8 +1,9 @@
-/* ett.io: whole files, folders, content hashes. */
+/* ett.io: whole files, folders, content hashes, texts for terminals. */
 #include "bind/common.h"
 #include "bind/value.h"
 #include "io/file.h"
 #include "io/hash.h"
+#include "io/utf8.h"
 
 /* io.read(path [, max_bytes = 2^30]) -> text | nil, err */
 static int io_read(lua_State *L) {
@@ -64,9 +65,28 @@ static int io_hash_file(lua_State *L) {
   return 1;
 }
 
+/* io.plain(text) -> text as a terminal may show it (ett_utf8_plain) */
+static int io_plain(lua_State *L) {
+  size_t left;
+  const char *text = luaL_checklstring(L, 1, &left);
+  luaL_Buffer out;
+  luaL_buffinit(L, &out);
+  while (left > 0) {
+    size_t length = 0;
+    const size_t read =
+        ett_utf8_plain(text, left, luaL_prepbuffsize(&out, ETT_UTF8_PLAIN_SIZE), &length);
+    luaL_addsize(&out, length);
+    text += read;
+    left -= read;
+  }
+  luaL_pushresult(&out);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
     {"read", io_read}, {"write", io_write},         {"make_folder", io_make_folder},
-    {"hash", io_hash}, {"hash_file", io_hash_file}, {NULL, NULL},
+    {"hash", io_hash}, {"hash_file", io_hash_file}, {"plain", io_plain},
+    {NULL, NULL},
 };
 
 int luaopen_ett_io(lua_State *L);

@@ -57,8 +57,18 @@ static int fault(const writer *w, const frame *f, const char *what) {
   return lua_error(w->L);
 }
 
+/* \uNNNN; codes above U+FFFF are two (RFC 8259, section 7). */
+static void add_code(const writer *w, uint32_t code) {
+  char text[13];
+  const unsigned high = 0xD800 + ((code - 0x10000) >> 10);
+  const int length = code < 0x10000
+                         ? snprintf(text, sizeof text, "\\u%04x", (unsigned)code)
+                         : snprintf(text, sizeof text, "\\u%04x\\u%04x", high,
+                                    (unsigned)(0xDC00 + (code & 0x3FF)));
+  ett_lua_buffer_add(w->out, text, (size_t)length);
+}
+
 static void add_string(const writer *w, const frame *f, const char *text, size_t length) {
-  static const char hex[] = "0123456789abcdef";
   static const char special[] = "\"\\\n\r\t", escaped[] = "\"\\nrt";
   if (ett_utf8_valid_prefix(text, length) < length)
     fault(w, f, "string is not UTF-8");
@@ -66,21 +76,22 @@ static void add_string(const writer *w, const frame *f, const char *text, size_t
   size_t start = 0;
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)text[i];
-    const bool c1 = c == 0xC2 && (unsigned char)text[i + 1] < 0xA0; /* U+0080 to U+009F */
-    if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7F && !c1)
+    if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\')
+      continue;
+    uint32_t code;
+    const size_t hidden = ett_utf8_hidden(text + i, length - i, &code);
+    if (hidden == 0 && c != '"' && c != '\\')
       continue;
     ett_lua_buffer_add(w->out, text + start, i - start);
-    if (c1)
-      c = (unsigned char)text[++i]; /* the code */
-    start = i + 1;
     const char *plain = memchr(special, c, sizeof special - 1);
     if (plain) {
-      const char code[] = {'\\', escaped[plain - special]};
-      ett_lua_buffer_add(w->out, code, sizeof code);
+      const char pair[] = {'\\', escaped[plain - special]};
+      ett_lua_buffer_add(w->out, pair, sizeof pair);
     } else {
-      const char code[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-      ett_lua_buffer_add(w->out, code, sizeof code);
+      add_code(w, code);
     }
+    i += hidden > 0 ? hidden - 1 : 0;
+    start = i + 1;
   }
   ett_lua_buffer_add(w->out, text + start, length - start);
   ett_lua_buffer_add_char(w->out, '"');
