@@ -123,7 +123,7 @@ static void set_host_table(lua_State *L, const char *prefix) {
 
 /* Modules come from the installed roots and the system's Lua folders: never from the
  * working directory or LUA_PATH. lua/ett/base/find.lua adds the script's folder and
- * ETT_PATH in front. No file there replaces a module of ett itself. */
+ * ETT_PATH in front. No file there replaces a module of ett or a library that it uses. */
 static void set_paths(lua_State *L) {
   static const char paths[] =
       "local host = package.loaded['ett.host']\n"
@@ -138,10 +138,11 @@ static void set_paths(lua_State *L) {
       "package.path = lua .. '?.lua;' .. lua .. '?/init.lua;' .. absolute(package.path)\n"
       "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
       "local search, load_text, installed = package.searchpath, loadfile, package.path\n"
+      "local libraries = { argparse = true, cjson = true, lfs = true }\n"
       "package.searchers[2] = function(name)\n" /* the original searcher accepts user
                                                    bytecode */
       "  local path, why\n"
-      "  if name:find('^ett%f[.%z]') then\n"
+      "  if libraries[name] or name:find('^ett%f[.%z]') then\n"
       "    path = search(name, installed)\n"
       "    if not path and search(name, package.cpath) then return end\n"
       "  end\n"

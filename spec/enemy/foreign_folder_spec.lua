@@ -97,16 +97,25 @@ bwd_syncs: 2
     assert.equal(2, status)
   end)
 
-  it("replace no module of ett, even where --path or the script's folder has one of its name", function()
+  it("replace no module of ett, nor its libraries, even where --path, ETT_PATH or the script's folder has one of the "
+    .. "name", function()
     local own = command.folder()
     for _, path in ipairs { "ett/step", "lua/ett/step" } do
       folders.make(own .. "/" .. path)
       folders.write(own .. "/" .. path .. "/estimate.lua", 'error("replaced", 0)')
     end
-    command.write(own, "s.lua", 'return require("ett.step.estimate") ~= nil')
-    for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua", "run s.lua --sandbox" } do
-      local output, status = command.ett(own, arguments, "timeout 60") -- a process that has loaded no module
-      assert.equal(0, status, output)
+    for _, name in ipairs { "argparse", "cjson", "lfs" } do
+      command.write(own, name .. ".lua", 'error("replaced", 0)')
+    end
+    command.write(own, "config.json", '{"model_type":"llama","hidden_size":256,"num_hidden_layers":2,'
+      .. '"num_attention_heads":4,"intermediate_size":512,"vocab_size":1000}')
+    command.write(own, "s.lua", 'return require("ett.step.estimate") and require("ett.json").decode "[1]"[1]')
+    for _, arguments in ipairs { "predict --quiet --path . --model " .. llama, "run s.lua", "run s.lua --sandbox",
+      "predict --quiet --path . --model config.json seq=128 micro_batches=4", "list models --quiet" } do
+      for _, before in ipairs { "timeout 60", "ETT_PATH=" .. own } do -- a process that has loaded no module
+        local output, status = command.ett(own, arguments, before)
+        assert.equal(0, status, output)
+      end
     end
     command.remove(own)
   end)

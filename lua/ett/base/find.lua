@@ -228,12 +228,12 @@ end
 
 --- After this call user files have restricted globals, and `require` loads only text files.
 function find.restrict()
+  local search = package.searchers[2]
   local function is_users(name)
-    local path = package.searchpath(name, package.path)
+    local _, path = search(name)
     return path ~= nil and not is_installed(path)
   end
   restricted = require "ett.base.restricted"(is_users)
-  local search = package.searchers[2]
   package.searchers[2] = function(name)
     local chunk, path = search(name)
     if path and not is_installed(path) then debug.setupvalue(chunk, 1, restricted) end
