@@ -76,6 +76,69 @@ describe("the timeline of a step", function()
   end)
 end)
 
+describe("messages of gradients and weights", function()
+  local spread = { dp = 8, tp = 2, micro_batches = 4 }
+  local function with(more) return require "ett.base.merged"(spread, more) end
+  -- By hand: a rank of tp = 2 holds half of the weights; ZeRO-2 scatters the gradients of each micro-batch, ZeRO-3
+  -- gathers the weights for each pass (Rajbhandari et al. 2020). Norms are on each rank.
+  local half = (require("ett.model.architecture").parameters(dense) + 21 * 2048) / 2
+  for zero, times in pairs { [0] = { 1, 0 }, { 1, 1 }, { 4, 1 }, { 4, 8 } } do
+    for _, overlaps in ipairs { false, true } do
+      it(("have the bytes of ZeRO-%d%s"):format(zero, overlaps and ", overlapped" or ""), function()
+        local e = make(dense, with { zero = zero, overlap_gradients = overlaps,
+          overlap_parameters = overlaps and zero > 0 or nil })
+        local bytes, latest = { gradients = 0.0, weights = 0.0 }, 0.0
+        local t = timeline.of(e)
+        for _, m in ipairs(t.stages[1].messages) do
+          if bytes[m.lane] then bytes[m.lane] = bytes[m.lane] + m.bytes end
+          latest = math.max(latest, m.start + m.seconds)
+        end
+        assert.near(times[1] * half * 4, bytes.gradients, 1e-6 * half)
+        assert.near(times[2] * half * 2, bytes.weights, 1e-6 * half)
+        assert.near(t.seconds, latest, 1e-9)
+      end)
+    end
+  end
+
+  it("under ZeRO-3 without resharding gather for forward passes only", function()
+    local bytes = 0.0
+    for _, m in ipairs(timeline.of((make(dense, with { zero = 3, reshard = false }))).stages[1].messages) do
+      if m.lane == "weights" then bytes = bytes + m.bytes end
+    end
+    assert.near(4 * half * 2, bytes, 1e-6 * half)
+  end)
+
+  it("leave out experts that no other rank has", function()
+    local all = timeline.of((make(moe, { dp = 8, ep = 4, micro_batches = 2, zero = 3 }))).stages[1].messages
+    local none = timeline.of((make(moe, { dp = 8, ep = 8, micro_batches = 2, zero = 3 }))).stages[1].messages
+    local function bytes(list, lane, degree)
+      local sum = 0.0
+      for _, m in ipairs(list) do
+        if m.lane == lane and (not degree or m.degree == degree) then sum = sum + m.bytes end
+      end
+      return sum
+    end
+    assert.near(bytes(none, "weights"), bytes(all, "weights", 8), 1)
+    assert.near(2 * 2 * 2 * 4 * 2 * 3 * 1024 * 2048, bytes(all, "weights", 2), 1) -- passes, experts, layers, products
+    assert.near(bytes(all, "weights"), bytes(all, "gradients"), 1)
+    assert.near(bytes(none, "weights"), bytes(none, "gradients"), 1)
+  end)
+
+  it("show ett trace the ZeRO stage", function()
+    for zero = 0, 3 do
+      for _, overlaps in ipairs { false, true } do
+        local e = make(dense, with { zero = zero, overlap_gradients = overlaps })
+        folder.within(function(place)
+          chrome_trace.write(e, place .. "/step.json")
+          local args = require("ett.loop.against").args
+          local view <close> = assert(require("ett.trace.view").open(place, { args = args }))
+          assert.equal(zero, require("ett.loop.layout").read(view).zero.value)
+        end)
+      end
+    end
+  end)
+end)
+
 describe("the link to the host", function()
   it("carries a small share of states beside an update that takes longer", function()
     for _, bytes in ipairs { 12, 4 } do

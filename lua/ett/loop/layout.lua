@@ -176,10 +176,11 @@ local function output_bytes(s)
   return sizes
 end
 
---- Sizes of the groups of each dimension, and the kinds of collectives in each.
+--- Sizes of the groups of each dimension, the kinds of collectives in each, and the elements in those of data
+--- parallelism.
 local function read_groups(device, s)
-  local sizes, kinds, outputs = {}, {}, output_bytes(s)
-  if not device.lane then return sizes, kinds end
+  local sizes, kinds, elements, outputs = {}, {}, {}, output_bytes(s)
+  if not device.lane then return sizes, kinds, elements end
   local dimensions = device.lane:dimensions()
   local calls = dimensions.sequence:totals()
   for c, case in ipairs(dimensions.cases) do
@@ -191,10 +192,13 @@ local function read_groups(device, s)
       calls[c])
     kinds[dimension] = kinds[dimension] or {}
     count(kinds[dimension], each.kind, calls[c])
+    if dimension == "dp" and each.bytes and each.element_bytes then
+      count(elements, each.kind, calls[c] * each.bytes / each.element_bytes)
+    end
   end
   local found = {}
   for dimension, counts in pairs(sizes) do found[dimension] = most(counts) end
-  return found, kinds
+  return found, kinds, elements
 end
 
 local function read_vocabulary(s, found, cores)
@@ -269,7 +273,28 @@ local function read_recompute(s, found)
   end
 end
 
-local function read_parallel(found, device, groups, kinds, processes)
+--- The ZeRO stage (Rajbhandari et al. 2020). Stages 1 and 2 gather the weights once for each update. Stage 2 scatters the
+--- gradients of each micro-batch. Stage 3 gathers the weights of each micro-batch, forward and backward.
+local function read_zero(found, data, elements)
+  if (data.all_gather or 0) > 0 and (data.reduce_scatter or 0) > 0 then
+    local layers, scattered = value_of(found, "layers_of_stage"), elements.reduce_scatter or 0
+    local times = scattered > 0 and (elements.all_gather or 0) / scattered or 0
+    if times > 1.5 then
+      set(found, "zero", 3, "likely", ("weights are gathered %.3g times for each reduction of gradients"):format(times))
+    elseif times > 0 and times < 1 / 1.5 then
+      set(found, "zero", 2, "likely", ("gradients are scattered %.3g times for each gather of weights"):format(
+        1 / times))
+    elseif layers and data.all_gather >= layers then
+      set(found, "zero", 3, "likely", "weights are gathered for each layer")
+    else
+      set(found, "zero", 1, layers and "likely" or "guess", "gradients are scattered, weights gathered")
+    end
+  elseif (data.all_reduce or 0) > 0 then
+    set(found, "zero", 0, "likely", "gradients are summed on all ranks")
+  end
+end
+
+local function read_parallel(found, device, groups, kinds, elements, processes)
   local world = device.process.world_size
   local tp = value_of(found, "tp") or groups.tp or 1
   local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
@@ -299,15 +324,7 @@ local function read_parallel(found, device, groups, kinds, processes)
     set(found, "tp", 1, "likely", "no collective was recorded")
   end
   if not kinds.unknown and next(kinds) then set(found, "tp", 1, "likely", "all collectives serve another dimension") end
-  local data = kinds.dp or {}
-  if (data.all_gather or 0) > 0 and (data.reduce_scatter or 0) > 0 then
-    local layers = value_of(found, "layers_of_stage")
-    local forward = layers and data.all_gather >= layers
-    set(found, "zero", forward and 3 or 1, layers and "likely" or "guess", forward
-      and "weights are gathered for each layer" or "gradients are scattered, weights gathered")
-  elseif (data.all_reduce or 0) > 0 then
-    set(found, "zero", 0, "likely", "gradients are summed on all ranks")
-  end
+  read_zero(found, kinds.dp or {}, elements)
   if kinds.tp and (kinds.tp.reduce_scatter or 0) > 0 and (kinds.tp.all_gather or 0) > 0 then
     set(found, "sequence_parallel", true, "certain", "gathers and scatters of tensor parallelism")
   elseif kinds.tp then
@@ -378,7 +395,7 @@ function layout.read(view)
       training and "it has a backward pass" or "no backward pass")
   end
   read_width(s, found)
-  local groups, kinds = read_groups(device, s)
+  local groups, kinds, elements = read_groups(device, s)
   local cores, shape = read_attention(s, found)
   if shape and value_of(found, "hidden") then
     read_degree(found, around(s, found, cores[#cores > 1 and 2 or 1]), shape, groups)
@@ -393,7 +410,7 @@ function layout.read(view)
     set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
   end
   read_recompute(s, found)
-  read_parallel(found, device, groups, kinds, #view:processes())
+  read_parallel(found, device, groups, kinds, elements, #view:processes())
   if shape and value_of(found, "layers_of_stage") then
     local pp = value_of(found, "pp") or 1
     set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",

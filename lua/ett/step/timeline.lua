@@ -182,23 +182,100 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
   return all > 0
 end
 
---- Gradients, the update and weights: from the event engine if it has them, else after the pipeline.
-local function add_update(stage, e, transfers)
+--- Parameters of slices that several ranks hold: of dense layers and of experts, each with and without the frozen ones.
+local function shared_parameters(p, lowered, slices)
+  local sums = { dense = 0.0, expert = 0.0, frozen_dense = 0.0, frozen_expert = 0.0 }
+  for _, layers in ipairs(slices) do
+    for _, kind in ipairs(layers) do
+      for index, n in pairs(kind.uses) do
+        local o = lowered.operations[index]
+        sums.dense, sums.expert = sums.dense + n * o.dense_parameters, sums.expert + n * o.expert_parameters
+        sums.frozen_dense = sums.frozen_dense + n * o.frozen_dense
+        sums.frozen_expert = sums.frozen_expert + n * o.frozen_expert
+      end
+    end
+  end
+  if p.dp * p.cp == 1 then sums.dense, sums.frozen_dense = 0.0, 0.0 end
+  if p.dp * p.cp * p.tp == p.ep * (p.etp or p.tp) then sums.expert, sums.frozen_expert = 0.0, 0.0 end
+  return sums
+end
+
+local function weight_width(p) return math.max(schema.dtype_bytes[p.dtype], 2) end
+
+--- Bytes of the messages of a stage's gradients in a step, and of its gathers after the update.
+local function bytes_of_messages(state, stage)
+  local p, slices = state.e.plan, {}
+  for chunk = 1, p.vp do slices[chunk] = state.on.layers[state.slices[(chunk - 1) * p.pp + stage.number]] end
+  local sums = shared_parameters(p, state.on.lowered, slices)
+  local trained = sums.dense + sums.expert
+  return (p.zero >= 2 and p.micro_batches or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
+    trained * weight_width(p)
+end
+
+--- Gradients, the update and weights: from the event engine if it has them. Else the part beside the passes stands at
+--- their end or start, the other one after the pipeline.
+local function add_update(state, stage, transfers)
+  local e, gradients, weights = state.e, bytes_of_messages(state, stage)
   local p, s = e.plan, e.stages[stage.number]
-  local ranks = p.dp * p.cp
   local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
-  if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", s.gradient_bytes) then
-    put(stage, reduce, "gradients", s.pipeline_seconds, s.gradient_exposed_seconds,
-      { group = "dp", degree = ranks, bytes = s.gradient_bytes, exposed = true })
+  local function collective(name, lane, start, seconds, whole, exposed)
+    if whole.seconds <= 0 then return end
+    put(stage, name, lane, start, seconds, { group = "dp", degree = p.dp * p.cp,
+      bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
+  end
+  if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", gradients) then
+    local whole, exposed = { seconds = s.gradient_seconds, bytes = gradients }, s.gradient_exposed_seconds
+    local hidden = math.max(0.0, s.gradient_seconds - exposed)
+    collective(reduce, "gradients", s.pipeline_seconds - hidden, hidden, whole)
+    collective(reduce, "gradients", s.pipeline_seconds, exposed, whole, true)
   end
   put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
     { group = "tied embedding", degree = 2, exposed = true })
-  local first = add_collectives(stage, e, transfers, "gather", "all_gather", "weights", s.weight_bytes)
+  local first = add_collectives(stage, e, transfers, "gather", "all_gather", "weights", weights)
   local last = first and 0.0 or s.gather_exposed_seconds
   put(stage, "optimizer", "update", s.end_seconds - last - s.optimizer_seconds, s.optimizer_seconds,
     { exposed = true })
-  put(stage, "all_gather", "weights", s.end_seconds - last, last,
-    { group = "dp", degree = ranks, bytes = s.weight_bytes, exposed = true })
+  if not first then
+    local whole = { seconds = s.gather_seconds, bytes = weights }
+    collective("all_gather", "weights", 0.0, s.gather_seconds - last, whole)
+    collective("all_gather", "weights", s.end_seconds - last, last, whole, true)
+  end
+end
+
+--- The gathers of weights of one layer under ZeRO-3: the demands of their size.
+local function gathers_of(e, lowered, layers)
+  local sums, list = shared_parameters(e.plan, lowered, { layers }), {}
+  for _, parameters in ipairs { sums.dense + sums.frozen_dense, sums.expert + sums.frozen_expert } do
+    local bytes = parameters * weight_width(e.plan) / #layers
+    for _, d in ipairs(e.demands) do
+      if bytes > 0 and d.kind == "all_gather" and math.abs(d.bytes - bytes) < 1e-6 * bytes then
+        list[#list + 1] = d
+        break
+      end
+    end
+  end
+  return list
+end
+
+--- The gathers of a unit: each layer's follows that of the layer before. Units last at least as long.
+local function add_gathers(state, stage)
+  local e, known = state.e, {}
+  if e.plan.zero ~= 3 then return end
+  for _, unit in ipairs(stage.units) do
+    local slice = state.slices[(unit.chunk - 1) * e.plan.pp + stage.number]
+    local layers = state.on.layers[slice]
+    known[slice] = known[slice] or gathers_of(e, state.on.lowered, layers)
+    if unit.kind == "F" or unit.kind == "B" and e.plan.reshard then
+      local at = unit.start
+      for _ = 1, #layers do
+        for _, d in ipairs(known[slice]) do
+          put(stage, "all_gather", "weights", at, d.seconds, { group = "dp", degree = d.topology.ranks, bytes = d.bytes,
+            micro_batch = unit.micro_batch })
+          at = at + d.seconds
+        end
+      end
+    end
+  end
 end
 
 --- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights.
@@ -216,7 +293,7 @@ local function bytes_of_slice(p, lowered, layers)
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
   end
-  return activations, parameters * math.max(schema.dtype_bytes[p.dtype], 2)
+  return activations, parameters * weight_width(p)
 end
 
 --- Bytes of optimizer states transferred in the update of a stage.
@@ -337,7 +414,8 @@ function timeline.of(e)
     state.on = of_part[e.stages[number].part or 1]
     add_parts(state, stage)
     add_sends(stage, e, transfers[number])
-    add_update(stage, e, transfers[number])
+    add_update(state, stage, transfers[number])
+    add_gathers(state, stage)
     if e.host_bandwidth then add_host(state, stage) end
     stages[number] = stage
   end

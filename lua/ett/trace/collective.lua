@@ -246,7 +246,8 @@ local function gpu_collectives(lane, kinds)
     local sent, received, dtype = elements_at(kinds.sizes, first, kinds.dtypes[n])
     local size = kind.group_size or derived_size(lane, kind.kind, sent, received)
     described[i] = setmetatable({ bytes = comm.message_bytes(kind.kind, sent, received, dtype, size),
-      part_bytes = comm.message_bytes(kind.kind, sent, nil, dtype, 1), group_size = size }, inherit[n])
+      part_bytes = comm.message_bytes(kind.kind, sent, nil, dtype, 1), group_size = size,
+      element_bytes = comm.dtype_bytes(dtype) }, inherit[n])
     lane.unsized = lane.unsized or not size
   end
   return list, described
