@@ -273,8 +273,8 @@ local function read_recompute(s, found)
   end
 end
 
---- The ZeRO stage (Rajbhandari et al. 2020). Stages 1 and 2 gather the weights once for each update. Stage 2 scatters the
---- gradients of each micro-batch. Stage 3 gathers the weights of each micro-batch, forward and backward.
+--- The ZeRO stage (Rajbhandari et al. 2020). Stages 1 and 2 gather the weights once for each update. Stage 2 scatters
+--- the gradients of each micro-batch. Stage 3 gathers the weights of each micro-batch, forward and backward.
 local function read_zero(found, data, elements)
   if (data.all_gather or 0) > 0 and (data.reduce_scatter or 0) > 0 then
     local layers, scattered = value_of(found, "layers_of_stage"), elements.reduce_scatter or 0

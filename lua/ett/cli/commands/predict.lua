@@ -35,7 +35,20 @@ local function of_flags(opts, given)
   return { model = run.model, plan = run.plan, cluster = opts.cluster or fields.default_cluster }
 end
 
+--- The model of --model, and the plan of a trainer's configuration, overridden by the words.
+local function of_plan_file(opts, given)
+  local plan, hyper = fields.sort("predict", given, opts.model)
+  local model = fields.model(opts.model, hyper)
+  local notes
+  plan, notes = require("ett.import.trainer").read(opts.plan, model, fields.values(plan))
+  model.notes = table.move(model.notes or {}, 1, #(model.notes or {}), #notes + 1, notes)
+  return { model = model, plan = plan, cluster = opts.cluster or fields.default_cluster }
+end
+
 local function need_model(opts)
+  if opts.plan and not opts.model then
+    error_module.raise("usage", "predict: --plan needs --model: the file does not describe the model")
+  end
   if opts.model or opts.config or opts.megatron_args then return end
   error_module.raise("usage", "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
     .. "see `ett predict --help`")
@@ -51,6 +64,7 @@ local function subject(opts, given)
     return error_module.wrap(opts.config, reference_source.subject, config, opts.config, plan,
       opts.cluster)
   end
+  if opts.plan then return of_plan_file(opts, given) end
   local plan, hyper = fields.sort("predict", given, opts.model)
   return { model = fields.model(opts.model, hyper), plan = fields.values(plan),
     cluster = opts.cluster or fields.default_cluster }
@@ -81,6 +95,7 @@ return {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
+    { "plan", "FILE", "with --model: the plan in a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },
     { "accept-device", "accept samples of a device other than the cluster's" },
@@ -107,7 +122,7 @@ return {
       error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
     end
     if opts.composition == "reference" then
-      require "ett.cli.refuse"(opts, { "tokens", "chrome_trace", "html", "chakra", "require_fit" },
+      require "ett.cli.refuse"(opts, { "tokens", "plan", "chrome_trace", "html", "chakra", "require_fit" },
         "predict: --%s needs --composition default")
       return reference(opts, given)
     end

@@ -5,7 +5,8 @@ local deepspeed = {}
 
 deepspeed.states = [[
   seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp schedule recompute zero micro_batches global_batch
-  clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel]]
+  clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
+  offload_optimizer offload_weights]]
 
 function deepspeed.write(_, p, leave_out)
   local config = {
@@ -13,13 +14,20 @@ function deepspeed.write(_, p, leave_out)
     gradient_accumulation_steps = p.micro_batches, gradient_clipping = p.clip_gradients and 1.0 or 0.0,
     bf16 = { enabled = p.dtype == "bf16" }, fp16 = { enabled = p.dtype == "fp16" },
     data_types = { grad_accum_dtype = p.gradient_dtype },
-    zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients or p.overlap_parameters,
+    zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients,
       contiguous_gradients = true,
       reduce_bucket_size = math.floor(p.bucket_bytes / (p.gradient_dtype == "fp32" and 4 or 2)),
       allgather_bucket_size = math.floor(p.bucket_bytes / 2) },
   }
   if p.recompute ~= "none" then
     config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
+  end
+  for field, option in pairs { offload_optimizer = "offload_optimizer", offload_weights = "offload_param" } do
+    if p[field] > 0 then config.zero_optimization[option] = { device = "cpu", ratio = p[field] } end
+  end
+  if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then
+    leave_out("overlap_parameters = %s: DeepSpeed gathers weights beside computing at stage 3 only",
+      p.overlap_parameters)
   end
   local degrees = {}
   for _, name in ipairs { "seq", "tp", "pp", "cp", "ep" } do

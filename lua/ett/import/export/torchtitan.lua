@@ -2,8 +2,6 @@
 --- hyper-parameters are written as comments.
 local pretty = require "ett.base.pretty"
 
-local schedules = { gpipe = "GPipe", ["1f1b"] = "1F1B", interleaved = "Interleaved1F1B", zb_v = "ZBVZeroBubble" }
-
 local function toml(value)
   if type(value) == "string" then return ('"%s"'):format(value) end
   if type(value) == "number" then return tostring(math.tointeger(value) or value) end
@@ -21,9 +19,27 @@ end
 
 local torchtitan = {}
 
+--- Schedules of torch.distributed.pipelining by ett's names.
+torchtitan.schedules = { gpipe = "GPipe", ["1f1b"] = "1F1B", interleaved = "Interleaved1F1B", zb_v = "ZBVZeroBubble",
+  breadth_first = "LoopedBFS", interleaved_zb = "InterleavedZeroBubble", dualpipe_v = "DualPipeV" }
+
+local methods = { all_gather = "allgather", ring = "alltoall" }
+
+--- Mode and option of checkpointing. torchtitan has no recomputation of attention's core alone.
+local function checkpointing(p, leave_out)
+  local mode = p.recompute
+  if mode == "selective" then
+    leave_out "recompute = 'selective': torchtitan's selective mode repeats every second product and more (half)"
+  end
+  local layers = mode == "half" and not require("ett.operator.stack").get(p.stack).half_products
+  return { { "mode", mode == "half" and "selective" or mode },
+    { "selective_ac_option", (mode == "half" or mode == "selective") and (layers and "2" or "op") or nil } }
+end
+
 torchtitan.states = [[
-  seq tp cp ep etp micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp schedule recompute zero
-  micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters bucket_bytes]]
+  seq tp cp cp_method ep etp shard reshard micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp
+  schedule recompute zero micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters
+  bucket_bytes]]
 
 function torchtitan.write(model, p, leave_out)
   local h, lines = model.hyper, {}
@@ -38,29 +54,38 @@ function torchtitan.write(model, p, leave_out)
     { "mixed_precision_param", p.dtype == "fp16" and "float16" or p.dtype == "fp32" and "float32" or "bfloat16" },
     { "mixed_precision_reduce", p.gradient_dtype == "bf16" and "bfloat16" or "float32" } })
   local sharded = p.zero > 0
-  section(lines, "parallelism", { { "data_parallel_replicate_degree", sharded and 1 or p.dp },
-    { "data_parallel_shard_degree", sharded and p.dp or 1 },
-    { "fsdp_reshard_after_forward", p.zero == 3 and "always" or "never" },
+  section(lines, "parallelism", {
+    { "data_parallel_replicate_degree", sharded and p.dp * p.cp // (p.shard or p.dp * p.cp) or p.dp },
+    { "data_parallel_shard_degree", sharded and (p.shard or p.dp * p.cp) // p.cp or 1 },
+    { "fsdp_reshard_after_forward", sharded and (p.zero == 3 and p.reshard and "always" or "never") or nil },
     { "tensor_parallel_degree", p.tp }, { "enable_async_tensor_parallel", p.overlap_tensor },
     { "pipeline_parallel_degree", p.pp },
-    { "pipeline_parallel_schedule", pipelined and schedules[p.schedule] or nil },
+    { "pipeline_parallel_schedule", pipelined and torchtitan.schedules[p.schedule] or nil },
     { "pipeline_parallel_microbatch_size", pipelined and p.micro_batch or nil },
     { "pipeline_parallel_layers_per_stage", p.vp > 1 and h.layers // (p.pp * p.vp) or nil },
-    { "context_parallel_degree", p.cp }, { "expert_parallel_degree", p.ep },
+    { "context_parallel_degree", p.cp },
+    { "context_parallel_rotate_method", p.cp > 1 and methods[p.cp_method] or nil }, { "expert_parallel_degree", p.ep },
     { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } })
-  local mode = { none = "none", selective = "selective", half = "full", full = "full" }
-  section(lines, "activation_checkpoint", { { "mode", mode[p.recompute] } })
+  section(lines, "activation_checkpoint", checkpointing(p, leave_out))
   section(lines, "compile", { { "enable", true } })
   if p.dtype == "fp8" or p.dtype == "fp8_block" or p.dtype == "mxfp8" then
     local converter = p.dtype == "mxfp8" and "quantize.linear.mx" or "quantize.linear.float8"
-    section(lines, "model", { { "converters", converter } })
+    section(lines, "model", { { "converters", ('["%s"]'):format(converter), plain = true } })
   end
-  if pipelined and not schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
-  if p.recompute == "half" then leave_out "recompute = 'half': exported as full recomputation" end
+  if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
+  if p.cp > 1 and not methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
+  if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': its float8 has no blocks" end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: torchtitan's tensor parallelism always has it"
   end
-  if p.zero == 1 then leave_out "zero = 1: torchtitan also shards gradients and weights; gathered weights stay" end
+  if p.zero == 0 and p.cp > 1 then leave_out "zero = 0: torchtitan shards the weights over cp ranks" end
+  if p.shard and p.shard % p.cp > 0 then leave_out("shard = %d: torchtitan's is a multiple of cp", p.shard) end
+  if p.zero == 1 or p.zero == 2 then
+    leave_out("zero = %d: torchtitan also shards the weights, and gathers them for each micro-batch", p.zero)
+  end
+  if p.zero == 3 and not (p.overlap_gradients and p.overlap_parameters) then
+    leave_out "overlap_gradients or overlap_parameters = false: FSDP overlaps both"
+  end
   if p.split then leave_out "split" end
   return lines
 end

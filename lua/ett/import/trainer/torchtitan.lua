@@ -1,0 +1,95 @@
+--- A plan from torchtitan's configuration. Defaults are those of torchtitan/config/job_config.py.
+local error_module = require "ett.base.error"
+local schedules = require("ett.import.export.torchtitan").schedules
+
+local function schedule_of(name)
+  local known = {}
+  for ours, theirs in pairs(schedules) do
+    if theirs:lower() == name:lower() then return ours end
+    known[#known + 1] = theirs
+  end
+  table.sort(known)
+  error_module.raise("format", "pipeline_parallel_schedule: unknown value '%s'; known are %s", name,
+    table.concat(known, ", "))
+end
+
+local function set_precision(p, config)
+  local names = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }
+  p.dtype = names[config("training", "mixed_precision_param", "bfloat16")]
+  p.gradient_dtype = names[config("training", "mixed_precision_reduce", "float32")]
+  for _, name in ipairs(config("model", "converters", {})) do
+    if tostring(name):find "float8" then p.dtype = "fp8" elseif tostring(name):find "mx" then p.dtype = "mxfp8" end
+  end
+end
+
+--- Replicas: DDP, FSDP or both. FSDP overlaps its messages; without resharding the weights of a micro-batch stay whole
+--- from its forward to its backward pass.
+local function set_replicas(p, config, given)
+  local replicate = config("parallelism", "data_parallel_replicate_degree", 1)
+  local shard = config("parallelism", "data_parallel_shard_degree", -1)
+  if shard == -1 then
+    if not given.dp then
+      error_module.raise("format", "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N")
+    end
+    shard = given.dp // replicate
+  end
+  p.dp = given.dp or replicate * shard
+  p.overlap_gradients = p.dp > 1
+  if shard * p.cp > 1 then
+    local reshard = config("parallelism", "fsdp_reshard_after_forward", "default")
+    p.zero, p.overlap_parameters = 3, true
+    p.reshard = reshard == "always" or reshard == "default" and p.pp == 1
+    if replicate > 1 and shard < p.dp then p.shard = shard * p.cp end
+  end
+end
+
+local function set_pipeline(p, config, layers)
+  local batch, micro = config("training", "local_batch_size", 8), 1
+  if p.pp > 1 then
+    p.schedule = schedule_of(config("parallelism", "pipeline_parallel_schedule", "1F1B"))
+    micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
+    local each = config("parallelism", "pipeline_parallel_layers_per_stage")
+    if each and each > 0 then
+      p.vp = math.max(1, math.ceil(layers / (p.pp * each)))
+    elseif p.schedule ~= "1f1b" and p.schedule ~= "gpipe" then
+      p.vp = 2
+    end
+  end
+  p.micro_batch = p.pp > 1 and micro or batch
+  local whole = config("training", "global_batch_size", -1)
+  p.global_batch = whole > 0 and whole or batch * p.dp
+end
+
+--- Selective checkpointing by operator, or of every second layer.
+local function set_recompute(p, config, note)
+  local mode = config("activation_checkpoint", "mode", "selective")
+  local option = config("activation_checkpoint", "selective_ac_option", "2")
+  p.recompute = mode == "selective" and "half" or mode
+  if mode ~= "selective" or option == "op" then return end
+  p.stack = p.stack .. ":half_products=false"
+  if option ~= "2" then note("selective_ac_option = %s is modelled as 2: every second layer", option) end
+end
+
+---@param config fun(section: string, name: string, default: any?): any
+---@param given table plan fields that override the file
+---@param model table
+---@param note fun(format: string, ...)
+return function(config, given, model, note)
+  local p = { seq = config("training", "seq_len", 2048), tp = config("parallelism", "tensor_parallel_degree", 1),
+    pp = config("parallelism", "pipeline_parallel_degree", 1), cp = config("parallelism", "context_parallel_degree", 1),
+    ep = config("parallelism", "expert_parallel_degree", 1),
+    stack = config("compile", "enable", config("training", "compile", false)) and "torchtitan" or "fsdp_eager" }
+  p.sequence_parallel = p.tp > 1
+  p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
+  if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
+  if p.cp > 1 then
+    local methods = { allgather = "all_gather", alltoall = "ring" }
+    p.cp_method = methods[config("parallelism", "context_parallel_rotate_method", "allgather")]
+  end
+  set_precision(p, config)
+  set_replicas(p, config, given)
+  set_pipeline(p, config, model.hyper.layers)
+  set_recompute(p, config, note)
+  p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
+  return p
+end

@@ -1,0 +1,182 @@
+--- Plans of torchtitan's TOML and DeepSpeed's JSON: the export read back, files as users write them, and faults.
+local command = require "command"
+local estimate = require "ett.step.estimate"
+local export = require "ett.import.export"
+local model_module = require "ett.model"
+local random_plans = require "random_plans"
+local trainer = require "ett.import.trainer"
+
+local folder
+setup(function() folder = command.folder() end)
+teardown(function() command.remove(folder) end)
+
+local function read(name, text, model, given)
+  command.write(folder, name, text)
+  return trainer.read(folder .. "/" .. name, model or model_module.new "llama3-8b", given)
+end
+
+local function same_step(model, plan, again)
+  local a = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+  local b = estimate.new { model = model, plan = again, cluster = "dgx_h100" }
+  for _, name in ipairs { "step_seconds", "low_seconds", "memory_bytes", "devices" } do
+    assert.equal(a[name], b[name], name .. "\n" .. tostring(a) .. tostring(b))
+  end
+end
+
+describe("a plan as torchtitan's TOML", function()
+  it("gives the same step when it is read back, to the last digit", function()
+    local pick, compared = random_plans.generator(11), 0
+    for _ = 1, 60 do
+      local model = model_module.new(pick { "llama3-8b", "qwen3-14b", "qwen3-30b-a3b" }, { layers = 32 })
+      local moe, pp, zero = model.hyper.experts ~= nil, pick { 1, 2, 4 }, pick { 0, 3, 3 }
+      local plan = { seq = pick { 2048, 8192 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
+        cp = zero == 3 and pick { 1, 2 } or 1, ep = moe and zero == 3 and pick { 1, 8 } or 1,
+        micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 }, dtype = pick { "bf16", "bf16", "fp8", "fp32" },
+        gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" }, overlap_gradients = true,
+        overlap_parameters = zero == 3 or nil, stack = pick { "torchtitan", "torchtitan:half_products=false" } }
+      if plan.recompute ~= "half" then plan.stack = "torchtitan" end
+      if zero == 3 then plan.reshard = pick { true, false } end
+      if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
+      if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
+      if plan.tp > 1 then plan.sequence_parallel, plan.overlap_tensor = true, pick { true, false } end
+      if moe and plan.tp > 1 and plan.ep > 1 then plan.etp = pick { 1, 2 } end
+      if pp > 1 then
+        plan.schedule = pick { "1f1b", "gpipe", "interleaved", "interleaved_zb", "zb_v" }
+        plan.vp = (plan.schedule == "1f1b" or plan.schedule == "gpipe") and 1 or 2
+      end
+      local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
+      if ok then
+        local text, left_out = export.text("torchtitan", model, e.plan)
+        assert.same({}, left_out)
+        local again, notes = read("random.toml", text, model)
+        assert.same({}, notes)
+        same_step(model, plan, again)
+        compared = compared + 1
+      end
+    end
+    assert.is_true(compared >= 40, compared)
+  end)
+
+  it("is read as users write it", function()
+    local text = [==[
+# a run on 64 GPUs
+[job]
+description = "Llama 3 8B training # not a comment"
+[model]
+name = 'llama3'   # a flavor follows
+converters = ["quantize.linear.float8"]
+[training]
+local_batch_size = 1
+seq_len = 8_192
+max_norm = inf
+[parallelism]
+data_parallel_replicate_degree = 2
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 4
+context_parallel_load_balancer = "headtail"
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "3"
+]==]
+    local plan, notes = read("run.toml", text, nil, { dp = 16 })
+    for name, value in pairs { seq = 8192, tp = 4, dp = 16, shard = 8, zero = 3, reshard = true, global_batch = 16,
+      micro_batch = 1, sequence_parallel = true, dtype = "fp8", clip_gradients = false, recompute = "half",
+      stack = "fsdp_eager:half_products=false" } do
+      assert.equal(value, plan[name], name)
+    end
+    assert.same({ "selective_ac_option = 3 is modelled as 2: every second layer",
+      "fields of parallelism that are not modelled: context_parallel_load_balancer" }, notes)
+    plan = read("run.toml", text, nil, { dp = 16, micro_batches = 4, seq = 4096 })
+    assert.same({ 4, 4096 }, { plan.micro_batches, plan.seq })
+    assert.is_nil(plan.global_batch)
+  end)
+
+  for text, message in pairs {
+    ["[training]\nseq_len = \n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'seq_len = '",
+    ["[training\n"] = "line 1: expected [TABLE] or NAME = VALUE, got '[training'",
+    ["[training]\nx = [1, 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = [1, 2'",
+    ["[training]\nx = 1 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = 1 2'",
+    ["[training]\nx = \"a\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = \"a'",
+    ["[training]\nseq_len = \"8k\"\n"] = "seq_len must be a number, got '8k'",
+    ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N",
+    ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
+      "pipeline_parallel_schedule: unknown value 'x'; known are 1F1B, DualPipeV, GPipe, Interleaved1F1B, "
+      .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",
+  } do
+    it("is refused with its line: " .. message, function()
+      local ok, why = pcall(read, "bad.toml", text)
+      assert.is_false(ok)
+      assert.equal(folder .. "/bad.toml: " .. message, tostring(why))
+    end)
+  end
+end)
+
+describe("a plan as DeepSpeed's JSON", function()
+  it("gives the same step when it is read back with the degrees that it does not hold", function()
+    local pick, compared = random_plans.generator(5), 0
+    local model = model_module.new "llama3-8b"
+    for _ = 1, 40 do
+      local zero, dtype, pp = pick { 0, 1, 2, 3 }, pick { "bf16", "fp16", "fp32" }, pick { 1, 2 }
+      if pp > 1 then zero = math.min(zero, 1) end
+      local plan = { seq = 2048, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
+        micro_batch = pick { 1, 2 }, micro_batches = pick { 4, 16 }, dtype = dtype,
+        gradient_dtype = pick { dtype, "fp32" }, bucket_bytes = pick { 2e8, 1e9 }, overlap_gradients = pick { true, false },
+        clip_gradients = pick { true, false }, stack = "megatron_deepspeed" }
+      if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
+      if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
+      if zero == 3 then plan.offload_weights = pick { 0, 1 } end
+      local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
+      if ok then
+        local text = export.text("deepspeed", model, e.plan)
+        local again, notes = read("random.json", text, model, { seq = 2048, tp = plan.tp, pp = pp, stack = plan.stack })
+        assert.same({}, notes)
+        assert.equal(plan.dp, again.dp)
+        same_step(model, plan, again)
+        compared = compared + 1
+      end
+    end
+    assert.is_true(compared >= 20, compared)
+  end)
+
+  it("leaves 'auto' to the plan, and takes two of three batch numbers", function()
+    local text = [[{ "train_batch_size": %s, "train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s,
+      "bf16": { "enabled": true }, "zero_optimization": { "stage": 3, "reduce_bucket_size": "auto",
+      "offload_optimizer": { "device": "nvme" }, "zero_quantized_weights": true } }]]
+    local auto = '"auto"'
+    local given = { dp = 8, micro_batch = 2, global_batch = 32 }
+    local plan, notes = read("ds.json", text:format(auto, auto, auto), nil, given)
+    assert.same({ 8, 2, 32, 3, true, true, 1, "bf16", "bf16" }, { plan.dp, plan.micro_batch, plan.global_batch,
+      plan.zero, plan.overlap_gradients, plan.overlap_parameters, plan.offload_optimizer, plan.dtype,
+      plan.gradient_dtype })
+    assert.same({ "offload_optimizer to nvme is modelled as to the host's memory",
+      "the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs",
+      "fields of zero_optimization that are not modelled: zero_quantized_weights" }, notes)
+    assert.equal(8, read("ds.json", text:format(64, 2, 4)).dp)
+    assert.same({ 4, 64 }, { read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).dp,
+      read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).global_batch })
+    plan = read("ds.json", text:format(auto, 2, 4), nil, { dp = 4 })
+    assert.same({ 4, 2, 4 }, { plan.dp, plan.micro_batch, plan.micro_batches })
+  end)
+
+  it("is refused where it is no configuration", function()
+    for text, message in pairs { ["[1"] = ".", ["3"] = "must be an object",
+      ['{ "fp16": 1 }'] = "'fp16' must be a table",
+      ['{ "zero_optimization": { "stage": "x" } }'] = "stage must be a number, got 'x'" } do
+      local ok, why = pcall(read, "bad.json", text)
+      assert.is_false(ok)
+      assert.matches(message, tostring(why), 1, message ~= ".")
+    end
+  end)
+end)
+
+describe("ett predict --plan", function()
+  it("needs a model, and prints the file's notes", function()
+    command.write(folder, "a.json", '{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4 }')
+    local output, status = command.ett(folder, "predict --plan a.json")
+    assert.same({ 2, "ett: predict: --plan needs --model: the file does not describe the model\n" }, { status, output })
+    output, status = command.ett(folder, "predict --plan a.json --model llama3-8b seq=2048 dp=8")
+    assert.equal(0, status, output)
+    assert.matches("micro%-batch 1 x 4, sequence 2048, fp32", output)
+    assert.matches("the file does not name the training program", output)
+  end)
+end)
