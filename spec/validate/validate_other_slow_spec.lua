@@ -59,6 +59,30 @@ describe("ett validate", function()
     end
   end)
 
+  it("measures a step of two ranks without the other programs that one of them waited for", function()
+    local script = folder .. "/watched.lua"
+    require("ett.base.folder").write(script, [[
+      local sample, job = require "ett.sample", require("ett.base.share").join(true).job
+      local function compute(seconds)
+        local stop = sample.thread_seconds() + seconds
+        while sample.thread_seconds() < stop do end
+      end
+      local seen = require("ett.validate.watch").new(job):observe(function()
+        compute(0.02)
+        if job.local_rank == 0 then sample.pause(0.2) end -- as if another program ran
+        job.world:barrier()
+        compute(0.01)
+      end)
+      if job.local_rank == 0 then print(("busy %.4f wall %.4f"):format(seen.busy, seen.seconds)) end
+    ]])
+    local text = read(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe "
+      .. "--bind-to none -n 2 '%s/bin/ett' run '%s' 2>&1"):format(host.prefix, script))
+    local busy, wall = text:match("busy ([%d.]+) wall ([%d.]+)")
+    assert(busy, text)
+    assert.is_true(tonumber(wall) >= 0.23, text)
+    assert.is_true(tonumber(busy) >= 0.03 and tonumber(busy) < 0.1, text)
+  end)
+
   it("names mpirun if it is missing", function()
     local text, ok = read(("PATH=/nowhere %s --layouts 2x1 2>&1"):format(command))
     assert.is_falsy(ok)

@@ -48,11 +48,12 @@ describe("ett.validate.watch", function()
     assert.is_true(seen.seconds >= 0.04, tostring(seen.seconds))
     assert.is_true(seen.foreign > 0.3 and seen.foreign < 1, tostring(seen.foreign)) -- asleep: as if another ran
     assert.is_false(watch_module.is_quiet(seen))
+    assert.is_true(seen.busy <= seen.seconds - 0.019, tostring(seen.busy)) -- processor time
   end)
 end)
 
 describe("ett.validate.cpu.train", function()
-  local validate_cpu, validate = require "ett.validate.cpu", require "ett.validate"
+  local validate_cpu, validate, model = require "ett.validate.cpu", require "ett.validate", require "ett.validate.model"
   local made
   local small = { 2, 16, 2, 32, 1, 1, 16 }
   local cases = { validate.case(small), validate.case(small) }
@@ -65,7 +66,7 @@ describe("ett.validate.cpu.train", function()
       run()
       made.steps = made.steps + 1
       local n = made.steps
-      return { seconds = n * 1e-3, foreign = disturbed(n) and 1.0 or 0.0 }
+      return { seconds = n, busy = n * 1e-3, foreign = disturbed(n) and 1.0 or 0.0 }
     end
     local both = validate_cpu.train(cases, steps, nil, watch)
     while both:turn() do made.progress[#made.progress + 1] = both:progress() end
@@ -74,13 +75,14 @@ describe("ett.validate.cpu.train", function()
 
   it("trains cases in turn, and counts steps, not warm-ups", function()
     local results = trained(12, function() return false end)
-    -- Two steps a turn, behind 3 that warm up, later 1; the second case's lie between the first's.
+    -- Two steps a turn, behind one that warms up; the second case's lie between the first's.
     assert.same({ 12, 12 }, { results[1].steps, results[2].steps })
-    assert.equal(2 * (5 + 5 * 3), made.steps)
-    -- Timed: steps 4, 5, 12, 13, 18, 19, 24, 25, 30, 31, 36, 37 of all, and each next two; the n-th takes n ms.
-    for i, middle in ipairs { (13 + 18 + 19 + 24 + 25 + 30) / 6e3, (16 + 21 + 22 + 27 + 28 + 33) / 6e3 } do
-      assert.is_true(math.abs(results[i].step_seconds - middle) < 1e-9, tostring(results[i].step_seconds))
-      assert.is_true(math.abs(results[i].wall_seconds - middle) < 1e-3)
+    assert.equal(2 * 6 * 3, made.steps)
+    -- Timed: steps 2, 3, 8, 9, 14, 15, 20, 21, 26, 27, 32, 33 of all, and the third after each; the n-th takes n ms of
+    -- processors and n s of wall time.
+    for i, middle in ipairs { (9 + 14 + 15 + 20 + 21 + 26) / 6, (12 + 17 + 18 + 23 + 24 + 29) / 6 } do
+      assert.is_true(math.abs(results[i].step_seconds - middle * 1e-3) < 1e-9, tostring(results[i].step_seconds))
+      assert.is_true(math.abs(results[i].wall_seconds - middle) < 1)
     end
     assert.equal(validate_cpu.turns, #made.progress)
     assert.equal(1.0, made.progress[validate_cpu.turns])
@@ -88,20 +90,33 @@ describe("ett.validate.cpu.train", function()
     assert.is_true(results[1].last_loss < results[1].first_loss)
   end)
 
-  it("runs at most three times as many steps if steps were disturbed", function()
-    local results = trained(12, function(n) return n <= 40 end)
-    assert.same({ 24, 12 }, { results[1].steps, results[1].undisturbed_steps })
-    results = trained(12, function() return true end)
-    assert.equal(36, results[2].steps)
-    assert.equal(0, results[2].undisturbed_steps)
-    assert.is_true(results[2].disturbed)
-    -- Loss is told at the same step however many follow.
-    local loss = results[1].last_loss
-    assert.equal(loss, trained(12, function() return false end)[1].last_loss)
+  it("runs no more steps if steps were disturbed, and reports that", function()
+    local calm, results = trained(12, function() return false end), trained(12, function() return true end)
+    assert.same({ 12, 0, 100.0, true }, { results[2].steps, results[2].undisturbed_steps, results[2].foreign_percent,
+      results[2].disturbed })
+    assert.equal(calm[2].step_seconds, results[2].step_seconds)
+    assert.equal(calm[1].last_loss, results[1].last_loss)
   end)
 
-  it("makes each step of a few a turn of its own", function()
-    assert.equal(3, trained(3, function() return false end)[1].steps)
-    assert.equal(3, #made.progress)
+  it("runs at most three times as many steps of a pipeline if steps were disturbed, and takes wall times", function()
+    cases[1].plan.pp, cases[2].plan.pp = 2, 2
+    local new = model.new
+    finally(function()
+      cases[1].plan.pp, cases[2].plan.pp, model.new = 1, 1, new
+    end)
+    function model.new() -- the spec has one rank: it trains no pipeline, but takes as many steps
+      return { order = {}, reset = function() end, step = function() return 1.0 end }
+    end
+    local results = trained(12, function(n) return n <= 36 end)
+    assert.same({ 24, 12 }, { results[1].steps, results[1].undisturbed_steps })
+    assert.is_true(results[1].step_seconds > 36, tostring(results[1].step_seconds))
+    results = trained(12, function() return true end)
+    assert.same({ 36, 0, true }, { results[2].steps, results[2].undisturbed_steps, results[2].disturbed })
+  end)
+
+  it("times two steps or more a turn", function()
+    assert.equal(4, trained(3, function() return false end)[1].steps)
+    assert.equal(2, #made.progress)
+    assert.equal(1, trained(1, function() return false end)[1].steps)
   end)
 end)

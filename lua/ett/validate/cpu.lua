@@ -4,8 +4,8 @@
 -- steps take turns, because the speed of a virtual machine changes within minutes: products varied by 3 to 25 %,
 -- messages by a factor of two.
 --
--- The measured time of a case is the wall time of its step over all ranks: the mean of the middle half of the
--- undisturbed steps (ett.validate.watch).
+-- The measured time of a case is the mean of the middle half of its steps. It excludes other programs
+-- (ett.validate.watch).
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local folders = require "ett.base.folder"
@@ -201,8 +201,8 @@ Training.__index = Training
 --- Turns over which the steps of a case are spread.
 validate_cpu.turns = 6
 
--- Untimed steps before the first turn of a case and before each later one.
-local warm_steps, warm_again = 3, 1
+-- Untimed steps at the start of a turn of a case, and the fewest timed ones after them.
+local warm, least_count = 1, 2
 
 --- Booked lines as means over the chosen steps and over ranks: for an operator the processor time of one rank, for a
 --- collective the time that it added to the step.
@@ -223,10 +223,9 @@ local function lines(chosen, job, pp, share)
   return list
 end
 
---- Trains a case for `count` timed steps after a few warm-up steps.
+--- Trains a case for `count` timed steps after a warm-up step.
 local function visit(one, count, steps, job, watch)
   local trainer, plan = one.trainer, one.case.plan
-  local warm = one.trained == 0 and warm_steps or warm_again
   for i = 1, warm + count do
     trainer:reset()
     local loss
@@ -235,20 +234,21 @@ local function visit(one, count, steps, job, watch)
     if world then loss = world:reduce(trainer.last and loss or 0, "sum") / (plan.dp * plan.tp) end
     one.trained = one.trained + 1
     one.first_loss = one.first_loss or loss
-    if one.trained <= warm_steps + steps then one.last_loss = loss end -- of the same step in every run
+    if one.trained <= 3 + steps then one.last_loss = loss end -- of the same step in every run
     if i > warm then
-      seen.cost, seen.order = seen.seconds, trainer.order
+      seen.cost, seen.order = plan.pp > 1 and seen.seconds or seen.busy, trainer.order
       one.seen[#one.seen + 1] = seen
     end
   end
 end
 
---- Begins to train cases in turn, until `steps` steps of each were undisturbed or 3 * steps are done.
+--- Begins to train cases in turn, `steps` steps of each. In a pipeline a stage may wait or compute while another
+--- program runs; its cases are trained until `steps` steps were undisturbed or 3 * steps are done.
 ---@param job table? of ett.dist; without one this process trains alone
 ---@param watch table of ett.validate.watch
 function validate_cpu.train(cases, steps, job, watch)
   local self = setmetatable({ list = {}, steps = steps, job = job, watch = watch, turns = 0,
-    count = math.max(1, steps // validate_cpu.turns) }, Training)
+    count = math.max(math.min(least_count, steps), steps // validate_cpu.turns) }, Training)
   for i, case in ipairs(cases) do
     self.list[i] = { case = case, seen = {}, trained = 0,
       trainer = model.new { hyper = case.hyper, plan = case.plan, job = job, backend = validate_cpu.kernels() } }
@@ -261,7 +261,8 @@ function Training:turn()
   self.turns = self.turns + 1
   local more = false
   for _, one in ipairs(self.list) do
-    if watch_module.quiet(one.seen) < self.steps and #one.seen + self.count <= 3 * self.steps then
+    local counted = one.case.plan.pp > 1 and watch_module.quiet(one.seen) or #one.seen
+    if counted < self.steps and #one.seen + self.count <= 3 * self.steps then
       visit(one, self.count, self.steps, self.job, self.watch)
       more = true
     end
@@ -272,18 +273,19 @@ end
 --- Share of the work done, if no step was disturbed.
 function Training:progress() return self.turns * self.count / self.steps end
 
---- Results by case. The step time is the mean of the middle half of the undisturbed steps; with fewer than three of
---- them, of the three least disturbed steps.
----@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent (of the
---- chosen steps), disturbed, first_loss, last_loss, records }
+--- Results by case. The step time is the mean of the middle half of all steps; in a pipeline, of the undisturbed steps.
+--- With fewer than three of these, the three least disturbed steps are used. These steps also give the records.
+---@return table[] { step_seconds, wall_seconds (median of all), steps, undisturbed_steps, foreign_percent (of the steps
+--- used), disturbed, first_loss, last_loss, records }
 function Training:results()
   local results = {}
   for i, one in ipairs(self.list) do
     local walls = {}
-    for k, step in ipairs(one.seen) do walls[k] = step.cost end
+    for k, step in ipairs(one.seen) do walls[k] = step.seconds end
     local chosen = watch_module.choose(one.seen, math.min(3, #one.seen))
-    results[i] = { step_seconds = chosen.cost, wall_seconds = sample.stats(walls).median, steps = #walls,
-      undisturbed_steps = chosen.quiet, foreign_percent = 100 * chosen.foreign,
+    local used = one.case.plan.pp > 1 and chosen or watch_module.choose(one.seen, #one.seen)
+    results[i] = { step_seconds = used.cost, wall_seconds = sample.stats(walls).median, steps = #walls,
+      undisturbed_steps = chosen.quiet, foreign_percent = 100 * used.foreign,
       disturbed = chosen.quiet < math.min(3, self.steps), first_loss = one.first_loss, last_loss = one.last_loss,
       records = lines(chosen.chosen, self.job, one.case.plan.pp,
         self.job and watch_module.share(self.job.size) or 1) }

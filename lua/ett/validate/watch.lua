@@ -28,7 +28,10 @@ end
 
 --- Runs a function on every rank at once. Ranks never sleep: a waiting rank polls, or yields to a rank on the same
 --- processor. Processor time that no rank used therefore went to another program.
----@return table { seconds = wall time over all ranks, foreign = share of it in which another program had a processor }
+--- The processor on which other programs ran longest finishes last and waits least, so its ranks' processor time is
+--- the time of the run without other programs (busy), if the ranks compute for equal times between collectives.
+---@return table { seconds = wall time over all ranks, foreign = share of it in which another program had a processor,
+--- busy = least processor time of the ranks on one processor }
 function Watch:observe(run)
   local world = self.world
   if world then world:barrier() end
@@ -37,10 +40,12 @@ function Watch:observe(run)
   local stop = sample.now()
   if world then world:barrier() end -- a finished rank polls here
   local passed, used = sample.now() - start, sample.thread_seconds() - processor
-  if not world then return { seconds = passed, foreign = math.max(0.0, (passed - used) / passed) } end
+  if not world then return { seconds = passed, foreign = math.max(0.0, (passed - used) / passed), busy = used } end
   local wall = world:reduce(stop, "max") - world:reduce(start, "min")
-  local foreign = self.sharers:reduce(passed, "max") - self.sharers:reduce(used, "sum")
-  return { seconds = wall, foreign = math.max(0.0, world:reduce(foreign, "max") / wall) }
+  local busy = self.sharers:reduce(used, "sum")
+  local foreign = self.sharers:reduce(passed, "max") - busy
+  return { seconds = wall, foreign = math.max(0.0, world:reduce(foreign, "max") / wall),
+    busy = world:reduce(busy, "min") }
 end
 
 --- Whether an observed run was undisturbed.

@@ -1,7 +1,7 @@
 --- Samples the time that collectives add to a step: after stretches of computation, in all groups of a layout at once,
 --- with ranks pinned to the processors of training.
 --
---   seconds = (wall time of n rounds of [stretch, collective] - k C) / n
+--   seconds = (time of n rounds of [stretch, collective] without other programs - k C) / n
 --
 -- C: mean processor time of a rank's n stretches; k: ranks on the fullest processor. A step with k C of computation and
 -- these collectives is then predicted exactly, if its stretches are alike. A synchronised start would measure less: in
@@ -100,8 +100,7 @@ local function visit(k, point, stretch, watch)
   local n = rounds_of(k, point)
   local seen = watch:observe(function() run(n) end)
   local mean = watch.world:reduce(busy, "sum") / watch.world:reduce(group and 1 or 0, "sum")
-  local wall = seen.seconds * (1 - seen.foreign)
-  seen.cost = pair and (wall - 2 * mean) / (2 * n) or (wall - k * mean) / n
+  seen.cost = pair and (seen.seconds * (1 - seen.foreign) - 2 * mean) / (2 * n) or (seen.busy - k * mean) / n
   return seen
 end
 

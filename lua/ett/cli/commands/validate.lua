@@ -38,8 +38,8 @@ local function print_group(group)
       group.layout, group.fields_right, group.fields_read))
   end
   if disturbed > 0 then
-    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations; the least disturbed steps are "
-      .. "used. Run it again on an idle machine"):format(group.layout, disturbed))
+    print(("# %s: ~ other programs disturbed nearly all steps of %d configurations, so their times are less "
+      .. "certain. Run it again on an idle machine"):format(group.layout, disturbed))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
@@ -153,7 +153,7 @@ return {
     { "no-check", "skip the check of each operator's outputs against double precision" },
     { "out", "DIR", "folder for the samples (default: a temporary one)" },
     { "configurations", "N", "number of model configurations, at most twelve", kind = "count", default = 12 },
-    { "steps", "N", "undisturbed steps of a configuration (default: 12; on CPUs without --thorough 6; at most 3 N run)",
+    { "steps", "N", "steps of a configuration (default: 12; on CPUs without --thorough 6; pp2 repeats disturbed ones)",
       kind = "count", most = 10000 },
     { "scale", "X", "relative size of the sampling campaign (default: 1; on CPUs without --thorough 0.2)",
       kind = "positive", most = 100 },
