@@ -249,6 +249,21 @@ function options.named(name)
   return current and declared(current, dashed) and "--" .. dashed or nil
 end
 
+--- The values of argv's options, and the other words.
+local function parsed(command, argv)
+  local dashed = false
+  for _, word in ipairs(argv) do dashed = dashed or word:byte() == 45 end
+  if not dashed then return {}, table.move(argv, 1, #argv, 1, {}) end -- argparse is a tenth of a short script's start
+  local parser = new_parser(command)
+  local words = "words of the command" -- no option has this name
+  parser:argument(words):args("*"):hidden(true)
+  parser.error = function(_, message) refuse(command, message) end
+  local opts = parser:parse(prepare(command, argv))
+  local positional = opts[words]
+  opts[words] = nil
+  return opts, positional
+end
+
 --- Parses argv against a command's options: returns opts, positional. `--name value`, `--name=value`, `-n value`, `--`.
 --- The last value of a repeated option counts.
 ---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean?, finds: boolean? } `words =
@@ -257,13 +272,7 @@ end
 ---@return table<string, any> opts, string[] positional
 function options.parse(command, argv)
   current = command
-  local parser = new_parser(command)
-  local words = "words of the command" -- no option has this name
-  parser:argument(words):args("*"):hidden(true)
-  parser.error = function(_, message) refuse(command, message) end
-  local opts = parser:parse(prepare(command, argv))
-  local positional = opts[words]
-  opts[words] = nil
+  local opts, positional = parsed(command, argv)
   if opts.help then return opts, positional end
   local missing = {}
   for _, option in ipairs(command.options or {}) do
