@@ -120,8 +120,8 @@ describe("a plan as DeepSpeed's JSON", function()
       if pp > 1 then zero = math.min(zero, 1) end
       local plan = { seq = 2048, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
         micro_batch = pick { 1, 2 }, micro_batches = pick { 4, 16 }, dtype = dtype,
-        gradient_dtype = pick { dtype, "fp32" }, bucket_bytes = pick { 2e8, 1e9 }, overlap_gradients = pick { true, false },
-        clip_gradients = pick { true, false }, stack = "megatron_deepspeed" }
+        gradient_dtype = pick { dtype, "fp32" }, bucket_bytes = pick { 2e8, 1e9 },
+        overlap_gradients = pick { true, false }, clip_gradients = pick { true, false }, stack = "megatron_deepspeed" }
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
       if zero == 3 then plan.offload_weights = pick { 0, 1 } end
