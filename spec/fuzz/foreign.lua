@@ -1,5 +1,6 @@
 --- Kinds of descriptions.lua: what users bring along. Lua files of stacks, architectures, presets and metrics; launch
---- scripts, YAML, config.json, outputs of nccl-tests, traces, PLAN.lua; searches, comparisons and exports.
+--- scripts, YAML, config.json, configurations of trainers, outputs of nccl-tests, traces, PLAN.lua; searches,
+--- comparisons and exports.
 local ett = require "ett"
 local m = require "mutators"
 local host = require "ett.host"
@@ -239,6 +240,27 @@ return function(t)
     for line in ett.export.text("torchtitan", model, e.plan):gmatch "[^\n]+" do
       assert(line:find "^#" or line:find "^%[[%w_]+%]$" or line:find "^[%w_]+ = [^ ].*$", line)
     end
+  end
+
+  -- Configurations of trainers: exports of plans with other values, names and damage.
+  function kinds.trainer()
+    local format = pick { "deepspeed", "torchtitan" }
+    local model = t.small()
+    local pp = pick { 1, 1, 2 }
+    local e = ett.estimate { model = model, cluster = "dgx_h100", plan = { seq = 128, tp = pick { 1, 2 }, pp = pp,
+      dp = pick { 1, 4, 8 }, zero = pick(pp == 1 and { 0, 1, 2, 3 } or { 0, 1 }), micro_batch = pick { 1, 2 },
+      micro_batches = 4, recompute = pick { "none", "selective", "full" } } }
+    local text = ett.export.text(format, model, e.plan)
+    local values = { "0", "-1", "1e999", "1e-300", "3.5", "true", "[]", "[1]", '"auto"', '"x"', "9223372036854775807" }
+    for _ = 1, random(0, 4) do
+      text = text:gsub(format == "torchtitan" and "(\n[%w_]+ = )([^\n]+)" or '("[%w_]+": )([^%s,{}]+)', function(name)
+        return random(8) == 1 and name .. pick(values) or nil
+      end)
+    end
+    if random(3) == 1 then text = m.damaged(text, lines_of(text)) end
+    return finite_answer { "predict", "--model=llama", "hidden=512", "layers=4", "heads=8", "vocab=1000",
+      "--plan=" .. write(format == "torchtitan" and "job.toml" or "ds.json", text), "seq=128",
+      pick { "dp=8", "tp=2", "micro_batches=4" }, "--json" }
   end
 
   function kinds.nccl()

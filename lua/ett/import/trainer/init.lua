@@ -8,7 +8,8 @@ local schema = require "ett.base.schema"
 
 local trainer = {}
 
---- Reads fields of a document, all of the kind of their default (nil: a number). "auto" counts as absent.
+--- Reads fields of a document, all of the kind of their default (nil: a number). Numbers are above 0 if their default
+--- is. "auto" counts as absent.
 local function reader(document, seen)
   return function(section, name, default)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
@@ -19,6 +20,9 @@ local function reader(document, seen)
     if value == nil or value == "auto" then return default end
     if type(value) ~= kind then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
+    end
+    if kind == "number" and (default or 1) > 0 and not (value > 0) then
+      error_module.raise("format", "%s must be above 0, got %s", name, schema.describe(value))
     end
     return math.type(value) == "float" and math.tointeger(value) or value
   end
