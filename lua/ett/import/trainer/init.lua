@@ -21,7 +21,7 @@ local function reader(document, seen)
     if type(value) ~= kind then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
     end
-    if kind == "number" and (default or 1) > 0 and not (value > 0) then
+    if kind == "number" and (default or 1) > 0 and value <= 0 then
       error_module.raise("format", "%s must be above 0, got %s", name, schema.describe(value))
     end
     return math.type(value) == "float" and math.tointeger(value) or value
