@@ -7,9 +7,10 @@ return {
   price_source = "unset: no list price was looked up",
   device = "tpu_v4", stack = "maxtext",
   links = {
-    intra = { name = "ICI torus, 3 axes of 2 links of 45 GB/s", bandwidth = 135e9,
-      source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; three axes at once, assumed" },
-    inter = { name = "ICI torus", bandwidth_per_gpu = 135e9, bandwidth_per_node = 4320e9,
+    intra = { name = "ICI torus, 3 axes of 2 links of 45 GB/s", bandwidth = 270e9, torus = { 4, 4, 4 },
+      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s a link one way; gathers use both directions "
+        .. "of all axes" },
+    inter = { name = "ICI torus", bandwidth_per_gpu = 270e9, bandwidth_per_node = 4320e9,
       source = "assumed: the torus continues beyond 64 chips, and half of them are on a face" },
   },
 }

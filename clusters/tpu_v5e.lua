@@ -7,8 +7,9 @@ return {
   price_source = "unset: no list price was looked up",
   device = "tpu_v5e", stack = "maxtext",
   links = {
-    intra = { name = "ICI torus, 2 axes of 2 links of 45 GB/s", bandwidth = 90e9,
-      source = "jax-ml/scaling-book@0819a7d tpus.md: 45 GB/s a link one way; both axes at once, assumed" },
+    intra = { name = "ICI torus, 2 axes of 2 links of 45 GB/s", bandwidth = 180e9, torus = { 16, 16 },
+      source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s a link one way; gathers use both directions "
+        .. "of both axes" },
     inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
       source = "assumed: 25 Gbit/s a chip between slices" },
   },

@@ -70,6 +70,43 @@ describe("bundled clusters", function()
     local apart = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 2, gpus_per_node = 1 })
     assert.near(48e9, 1e12 / apart.seconds, 1e8)
   end)
+
+  -- Buffers of a rank on the busiest link if each rank of an axis sends a share to every other one, message by message.
+  local function busiest(length, ring)
+    local loads, most = {}, 0.0
+    for from = 0, length - 1 do
+      for to = 0, length - 1 do
+        local right, left = (to - from) % length, (from - to) % length
+        for _, way in ipairs { { 1, right, right < left }, { -1, left, left < right } } do
+          local share = not ring and ((to - from) * way[1] > 0 and 1 or 0) or way[3] and 1 or right == left and 0.5 or 0
+          for hop = 0, share > 0 and way[2] - 1 or -1 do
+            local id = ("%d %d"):format((from + hop * way[1]) % length, way[1])
+            loads[id] = (loads[id] or 0.0) + share / length
+            most = math.max(most, loads[id])
+          end
+        end
+      end
+    end
+    return most
+  end
+
+  it("use both directions of all axes of a torus that a group fills", function()
+    local cluster = cluster_module.get "tpu_v5p" -- 4 x 4 x 4, links of 90 GB/s
+    for ranks, case in pairs { [2] = { 1, 2 }, [4] = { 2, 4 }, [8] = { 3, 4 }, [16] = { 4, 4 }, [64] = { 6, 4 } } do
+      local topology = { nodes = 1, gpus_per_node = ranks }
+      local gather = cluster_module.collective(cluster, "all_gather", 1e12, topology)
+      assert.near(case[1] * 90e9, (1 - 1 / ranks) * 1e12 / gather.seconds, 1e8, ranks .. " ranks")
+      local exchange = cluster_module.collective(cluster, "all_to_all", 1e12, topology)
+      assert.near(busiest(case[2], case[2] == 4) * 1e12 / 90e9, exchange.seconds, 1e-2, ranks .. " ranks")
+    end
+    local send = cluster_module.collective(cluster, "send_recv", 1e12, { nodes = 1, gpus_per_node = 2 })
+    assert.near(90e9, 1e12 / send.seconds, 1e8)
+    for _, ranks in ipairs { 8, 16 } do -- a row of v6e is a ring of 16
+      local row = cluster_module.collective(cluster_module.get "tpu_v6e", "all_to_all", 1e12,
+        { nodes = 1, gpus_per_node = ranks })
+      assert.near(busiest(ranks, ranks == 16) * 1e12 / 90e9, row.seconds, 1e-2)
+    end
+  end)
 end)
 
 describe("a device", function()
@@ -119,11 +156,16 @@ describe("a user's cluster", function()
       assert.equal("calibrated", answer.provenance)
     end
   end)
-  it("is refused for a mesh outside the innermost tier", function()
+  it("is refused for a mesh outside the innermost tier, and for a torus of another size", function()
     local c = valid()
+    c.links.intra.torus = { 2, 2 }
+    assert.matches("links: intra: torus: the lengths of its axes must multiply to 2 devices",
+      message(cluster_module.get, c), 1, true)
+    c.links.intra.torus, c.links.intra.mesh = { 2 }, true
+    assert.matches("links: intra: give either 'mesh' or 'torus'", message(cluster_module.get, c), 1, true)
     c.links, c.tiers = nil, { { name = "node", size = 2, bandwidth = 5e10, source = "z" },
       { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
-    assert.matches("tiers[2]: only the innermost tier, of at least two devices, can be a mesh",
+    assert.matches("tiers[2]: only links inside the innermost tier, of at least two devices, can be a mesh or a torus",
       message(cluster_module.get, c), 1, true)
   end)
   it("may name its device", function()

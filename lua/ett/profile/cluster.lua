@@ -51,8 +51,9 @@ local function check_links(clean, label)
   if not intra and clean.gpus_per_node > 1 then
     error_module.raise("model", "%s: links: missing field 'intra' (gpus_per_node is %d)", label, clean.gpus_per_node)
   end
+  local where = label .. ": links: intra"
+  if intra then tiers.check_wires(intra, clean.gpus_per_node, where) end
   if intra and intra.curves then
-    local where = label .. ": links: intra"
     intra.curves = tiers.curves(intra.curves, where)
     tiers.check_curves(intra.curves, where, clean.gpus_per_node, "gpus_per_node")
   end

@@ -105,10 +105,35 @@ end
 
 local function hops(units) return units > 1 and units or 0 end
 
--- Share of a device's bandwidth that a group reaches. In a mesh every pair of devices has links of its own, so a group
--- uses those between its members, and a send those of one pair.
-local function meshed(tier, kind, inside)
-  return tier.mesh and (kind == "send_recv" and 1 or inside - 1) / (tier.size - 1) or 1
+-- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, and the largest
+-- load of a link in an all-to-all, in buffers of a rank. A full axis is a ring: two links, and a load of an eighth of
+-- its length. A part of an axis is a line: one link, and a quarter. Source of the links: jax-ml/scaling-book,
+-- sharding.md; the loads are those of uniform traffic.
+local function on_torus(axes, ranks)
+  local links, load, left = 0, 0.0, ranks
+  for _, length in ipairs(axes) do
+    local own = math.min(length, left)
+    if own > 1 then
+      local ring = own == length and length > 2
+      links, load = links + (ring and 2 or 1), math.max(load, own / (ring and 8 or 4))
+    end
+    left = (left + own - 1) // own
+  end
+  return links, load
+end
+
+-- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
+-- devices has links of its own, so a group uses those between its members, and a send those of one pair.
+local function reached(tier, kind, ranks)
+  if tier.mesh then
+    local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
+    return share, share
+  elseif tier.torus and ranks > 1 then
+    local all = 2 * #tier.torus
+    local links, load = on_torus(tier.torus, ranks)
+    return (kind == "send_recv" and 1 or links) / all, (1 - 1 / ranks) / load / all
+  end
+  return 1, 1
 end
 
 -- Bandwidth of a tier for one group, bytes/s: that of its cards, and its share of the unit below.
@@ -151,10 +176,10 @@ local function tiers_of(cluster, kind, topology)
     local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      local reached = meshed(tier, kind, inside)
-      send = share(tier, place, kind, reached * tier.send, reached * tier.unit_send)
-      receive = share(tier, place, kind, reached * tier.receive, reached * tier.unit_receive)
-      rank_bandwidth = reached * of_rank(tier, place)
+      local of_rings, of_pairs = reached(tier, kind, inside)
+      send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
+      receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
+      rank_bandwidth = of_pairs * of_rank(tier, place)
       -- Curves are measured with one group alone.
       curve = inside > 1 and place.groups == 1 and collectives.curve(tier.curves, inside, kind) or nil
     end

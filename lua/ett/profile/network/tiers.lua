@@ -28,8 +28,8 @@ local latency = { "nonnegative", optional = true, most = 10 }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
-    send_bandwidth = maybe_rate, mesh = "boolean?", curves = { "text_or_table", optional = true }, name = "string?",
-    source = "string" } },
+    send_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
+    curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
     latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
     hierarchical = "boolean?", name = "string?", source = "string" } },
@@ -41,7 +41,7 @@ local fields = {
   unit_bandwidth = maybe_rate, rails = { "count", optional = true, most = 1 << 20 },
   oversubscription = { "positive", default = 1, least = 1, most = 1e4 }, latency = latency, message_latency = latency,
   send_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate, hierarchical = "boolean?", reduces = "boolean?",
-  through = "boolean?", mesh = "boolean?", curves = { "text_or_table", optional = true },
+  through = "boolean?", mesh = "boolean?", torus = "list?", curves = { "text_or_table", optional = true },
 }
 
 --- The given curves, or the innermost tier's curves of the cluster whose name is given.
@@ -97,6 +97,21 @@ function tiers.check_curves(curves, where, size, what)
   end
 end
 
+--- Checks `mesh` and `torus` of links between devices. size: number of devices; falsy for links between other units.
+function tiers.check_wires(given, size, where)
+  local axes, product = given.torus or {}, 1
+  for _, length in ipairs(axes) do product = math.type(length) == "integer" and length > 0 and product * length or 0 end
+  if given.mesh and given.torus then
+    error_module.raise("model", "%s: give either 'mesh' or 'torus'", where)
+  elseif (given.mesh or given.torus) and (not size or size < 2) then
+    error_module.raise("model", "%s: only links inside the innermost tier, of at least two devices, can be a mesh or "
+      .. "a torus", where)
+  elseif given.torus and product ~= size then
+    error_module.raise("model", "%s: torus: the lengths of its axes must multiply to %d devices, got %s", where, size,
+      schema.describe(given.torus))
+  end
+end
+
 -- Send and receive bandwidth of a device or card, from a number or { send =, receive = }.
 local function directions(value, label)
   if type(value) == "table" then
@@ -147,9 +162,7 @@ function tiers.check(given, label)
     local all = (below // tier.card) / tier.oversubscription
     tier.unit_send = tier.unit_bandwidth or all * tier.send
     tier.unit_receive = tier.unit_bandwidth or all * tier.receive
-    if tier.mesh and (k > 1 or not tier.size or tier.size < 2) then
-      error_module.raise("model", "%s: only the innermost tier, of at least two devices, can be a mesh", at)
-    end
+    tiers.check_wires(tier, k == 1 and tier.size, at)
     tier.curves = tiers.curves(tier.curves, at)
     if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger, "size") end
     list[k], below = tier, tier.size or math.maxinteger
@@ -172,8 +185,8 @@ local function short_form(cluster)
     { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
       unit_send = intra.bandwidth, unit_receive = intra.bandwidth, send_bandwidth = intra.send_bandwidth,
       latency = intra.latency or default.intra,
-      unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, curves = intra.curves, card = 1,
-      through = false },
+      unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, torus = intra.torus, curves = intra.curves,
+      card = 1, through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
       unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
       send_bandwidth = inter.send_bandwidth,
