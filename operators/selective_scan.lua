@@ -5,7 +5,7 @@ local mixer = require "ett.operator.mixer"
 
 local op = { name = "selective_scan", family = "elementwise", summary = "Mamba's selective scan and gate" }
 
-op.note = "timed by its bytes and FLOPs; no measured scan is behind it"
+op.note = "timed by its bytes and instructions; no measured scan is behind it"
 op.unmeasured = true
 
 op.schema = { tokens = "count", channels = "count", state = "count" }
@@ -21,6 +21,14 @@ function op.kernel_shape(s) return { rows = s.tokens, cols = s.channels, state =
 --- scan and computes the gradients of both factors.
 function op.flops(s, pass)
   return (pass == "backward" and 27.0 or 9.0) * s.tokens * s.channels * s.state
+end
+
+--- Instructions of the kernels per token, channel and state (state-spaces/mamba, csrc/selective_scan). Forward: two
+--- products and the exponential of a factor, a scan that combines each state twice (a product and a multiply-add), and
+--- the output. Backward repeats this without the output (7), scans the gradients (1 and 4), and computes those of x, of
+--- the time steps, A, B and C (11). Sums of gradients of B and C over the channels are not counted.
+function op.instructions(s, pass)
+  return (pass == "backward" and 23.0 or 8.0) * s.tokens * s.channels * s.state
 end
 
 --- Forward reads x, z, the time steps, B and C, and writes y. Backward also reads dy and writes all gradients.

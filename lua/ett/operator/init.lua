@@ -23,6 +23,7 @@ local fields = {
   unquantised = "boolean?", memory_bound = "boolean?", gathers = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
+  instructions = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?", earlier_bytes = "function?",
@@ -33,7 +34,8 @@ local fields = {
 }
 
 --- Kinds of the values that the functions of a file must return.
-local returned = { flops = "nonnegative", bytes = "nonnegative", model_flops = "nonnegative", parameters = "natural",
+local returned = { flops = "nonnegative", instructions = "nonnegative", bytes = "nonnegative",
+  model_flops = "nonnegative", parameters = "natural",
   activation_bytes = "nonnegative", recomputed_bytes = "nonnegative", output_bytes = "nonnegative",
   working_bytes = "nonnegative", least_bytes = "nonnegative", beside_bytes = "nonnegative",
   earlier_bytes = "nonnegative",
@@ -200,6 +202,12 @@ function operator.list()
   local ops = {}
   for i, entry in ipairs(find.list("operators")) do ops[i] = load_path(entry.path) end
   return ops
+end
+
+--- FLOPs outside products that take as long at the peak rate as the operator's arithmetic: any instruction takes the
+--- time of a multiply-add.
+function operator.arithmetic(op, shape, pass)
+  return op.instructions and 2 * op.instructions(shape, pass) or op.flops(shape, pass)
 end
 
 --- Checks a shape against the operator's schema and constraints. The error lists every violated constraint.

@@ -3,6 +3,7 @@
 local error_module = require "ett.base.error"
 local cluster_module = require "ett.profile.cluster"
 local devices = require "ett.profile.device"
+local operator = require "ett.operator"
 
 local assumed = {}
 
@@ -35,7 +36,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
     error_module.raise("missing", "cluster %s: device %s states no peak rate for %s", cluster.name, device.name, dtype)
   end
   local moving = op.bytes(shape, dtype, pass) / (bandwidth or cluster_module.stream_bandwidth(device))
-  local computing = op.flops(shape, pass) / rate
+  local computing = operator.arithmetic(op, shape, pass) / rate
   if computing > moving then bandwidth = nil end -- which then does not say how sure the time is
   local seconds = math.max(computing, moving)
     + assumed_launch_seconds[assumed.products[op.family] and "product" or "memory"]

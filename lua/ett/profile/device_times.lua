@@ -268,7 +268,7 @@ local function streamed(self, op, shape, dtype, pass)
   -- An elementwise operator with much arithmetic for its bytes runs at the peak rate outside products.
   local rate = op.family == "elementwise" and not op.memory_bound
     and (self.device.peak_flops.fp32 or self.device:peak(dtype))
-  local computing = rate and stream_start + op.flops(shape, pass) / rate or 0.0
+  local computing = rate and stream_start + operator.arithmetic(op, shape, pass) / rate or 0.0
   if computing > seconds then
     return { seconds = computing, low_seconds = computing / computing_spread,
       high_seconds = computing * computing_spread, provenance = "assumed",
