@@ -10,7 +10,7 @@ local in_step = {}
 in_step.products = {
   ampere = { bf16 = 1.13, other = 1.03 }, hopper = { bf16 = 1.16, other = 1.11 },
   blackwell = { bf16 = 1.4, other = 1.11, mxfp8 = 1.24, nvfp4 = 1 },
-  tpu = { bf16 = 1.2, other = 1.12 }, other = { bf16 = 1.13, other = 1.03 },
+  tpu = { bf16 = 1.19, other = 1.13 }, other = { bf16 = 1.13, other = 1.03 },
 }
 
 --- Constants of the norm kernels (ett.profile.kernels.norm), fitted to norm_training of H200 and GB300 by
@@ -37,7 +37,7 @@ in_step.stream_share = 0.80
 --- FlashAttention 1: Dao 2023 (arXiv 2307.08691). A generation without an entry counts as fast as the newest kernel.
 --- That is assumed for FlashAttention 3 and 4, and for generations on which libraries replace the older kernels.
 in_step.attention = {
-  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.27, 1.27 }, cdna2 = { 1.7, 1.7 },
+  cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
     cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
   flash2 = { hopper = { 1.80, 1.65 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
   flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
@@ -74,7 +74,7 @@ in_step.masked_softmax = { 1.34, 1.44 }
 
 --- Time of the experts' products over the time of one product of all their rows; fitted. streams: separate products on
 --- a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
-in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.27 }
+in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.24 }
 
 --- Position of products on streams between one product of all rows (0) and the sum of separate products (1).
 in_step.apart = 0.694
