@@ -11,6 +11,6 @@ return {
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s a link one way; gathers use both directions "
         .. "of both axes" },
     inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
-      source = "assumed: 25 Gbit/s a chip between slices" },
+      source = "6.4 Tbit/s of 256 chips: docs.cloud.google.com/tpu/docs/v5e" },
   },
 }

@@ -12,7 +12,7 @@ return {
     intra = { name = "ICI torus, 2 axes of 2 links of 90 GB/s", bandwidth = 360e9, torus = { 16, 16 },
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s a link one way; gathers use both directions "
         .. "of both axes" },
-    inter = { name = "data-centre network", bandwidth_per_gpu = 3.1e9, bandwidth_per_node = 800e9,
-      source = "assumed: 25 Gbit/s a chip between slices" },
+    inter = { name = "data-centre network", bandwidth_per_gpu = 12.5e9, bandwidth_per_node = 3200e9,
+      source = "12.5 GB/s a chip between slices: jax-ml/scaling-book tpus.md" },
   },
 }
