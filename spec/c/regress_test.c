@@ -146,6 +146,9 @@ static void a_model_answers_as_it_was_made(void **state) {
   assert_string_equal(err.message, "the regressor is closed");
 }
 
+static const char digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 static void text_keeps_a_model(void **state) {
   (void)state;
   size_t length, characters;
@@ -166,12 +169,16 @@ static void text_keeps_a_model(void **state) {
     if (n > 64)
       n += 37;
   }
-  for (size_t i = 0; i < characters; i++) { /* any character, any other: no crash */
+  for (size_t i = 0; i < 64 * characters; i++) { /* any character, any other: no crash */
     char *damaged = malloc(characters);
     memcpy(damaged, text, characters);
-    damaged[i] = damaged[i] == 'A' ? '/' : 'A';
-    if (ett_model_from_text(damaged, characters, &again, &err) == 0)
+    damaged[i / 64] = digits[i % 64];
+    if (ett_model_from_text(damaged, characters, &again, &err) == 0) {
+      for (int f = 0; f < again.forests; f++)
+        assert_int_equal(ett_forest_check(&again.forest[f], &err), 0);
+      assert_int_equal(ett_forest_check(&again.difficulty, &err), 0);
       ett_model_close(&again);
+    }
     free(damaged);
   }
   free(text);
@@ -195,9 +202,6 @@ static char *text_of_two(ett_model *parts, double *x, size_t *length) {
   assert_int_equal(ett_model_to_text(parts, &text, length, &err), 0);
   return text;
 }
-
-static const char digits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 static int digit(char c) {
   return (int)(strchr(digits, c) - digits);

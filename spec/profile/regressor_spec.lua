@@ -75,7 +75,10 @@ describe("ett.regressor", function()
     local text = r:text()
     assert.is_true(#text < 40000, #text)
     local again = assert(regressor.from_text(text))
+    local opened = assert(regressor.open(again:bytes()))
+    assert.equal(again:bytes(), opened:bytes())
     for i = 1, 100 do
+      assert.same(again:predict(rows[i]), opened:predict(rows[i]))
       assert.is_true(math.abs(again:predict(rows[i]).value / r:predict(rows[i]).value - 1) < 1e-3)
     end
   end)

@@ -146,7 +146,15 @@ static int model_facts(lua_State *L) {
 
 static int model_bytes(lua_State *L) {
   const ett_model *model = check_model(L);
-  lua_pushlstring(L, model->memory, model->length);
+  void **block = ett_lua_box_new(L, TEXT_TYPE); /* as in model_text */
+  size_t length;
+  ett_err err;
+  if (model->length == 0 && ett_model_pack(model, block, &length, &err) != 0)
+    return ett_lua_raise(L, &err);
+  if (model->length == 0)
+    lua_pushlstring(L, *block, length);
+  else
+    lua_pushlstring(L, model->memory, model->length);
   return 1;
 }
 

@@ -1,5 +1,6 @@
 #include "regress/serve/compact.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -251,10 +252,12 @@ static int get_forest(bytes *b, int features, ett_forest *f, ett_err *err) {
   double base = get_double(b), scale = get_double(b);
   memset(f, 0, sizeof *f);
   if (b->bad || nodes > MOST_NODES || nodes > (b->length - b->at) / 2 + 1 ||
-      trees > nodes || !(scale >= 0) || isinf(scale))
+      trees > nodes || !(fabs(base) <= (double)FLT_MAX) ||
+      !(scale >= 0 && scale <= (double)FLT_MAX / 2)) /* every leaf is finite */
     return ett_err_set(err, ETT_ERR_FORMAT, "damaged forest");
   if (ett_forest_make((uint32_t)trees, (uint32_t)nodes, f, err) != 0)
     return -1;
+  f->features = (uint32_t)features;
   f->base_score = (float)base;
   if (nodes == 0)
     return 0;
@@ -441,10 +444,8 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   if (b->bad || forests > ETT_MODEL_FORESTS)
     return ett_err_set(err, ETT_ERR_FORMAT, "coefficients are truncated");
   for (parts->forests = 0; parts->forests < forests; parts->forests++)
-    if (get_forest(b, parts->features, &parts->forest[parts->forests], err) != 0) {
-      parts->forests++; /* freed with the other parts */
+    if (get_forest(b, parts->features, &parts->forest[parts->forests], err) != 0)
       return -1;
-    }
   if (get_forest(b, parts->features, &parts->difficulty, err) != 0)
     return -1;
   return b->at == b->length
@@ -455,18 +456,15 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
 
 int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_err *err) {
   bytes b = {0};
-  ett_model parts = {0};
-  double x[ETT_DESIGN_COLUMNS] = {0};
-  void *block = NULL;
-  size_t size;
-  int status = -1;
   memset(model, 0, sizeof *model);
-  if (decode(text, length, &b, err) == 0 && read_parts(&b, &parts, x, err) == 0 &&
-      ett_model_pack(&parts, &block, &size, err) == 0)
-    status = ett_model_open(block, size, false, model, err); /* packed above */
-  for (int i = 0; i < parts.forests; i++)
-    ett_forest_free(&parts.forest[i]);
-  ett_forest_free(&parts.difficulty);
+  double *x = model->memory = calloc(ETT_DESIGN_COLUMNS, sizeof *x);
+  if (!x)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for coefficients");
+  const int status =
+      decode(text, length, &b, err) != 0 ? -1 : read_parts(&b, model, x, err);
   free(b.data);
-  return status;
+  if (status == 0)
+    return ett_model_adopt(model, err);
+  ett_model_close(model);
+  return -1;
 }

@@ -15,7 +15,7 @@
 int ett_model_to_text(const ett_model *model, char **text, size_t *length, ett_err *err);
 
 /* Reads such text; spaces and line ends are skipped. The text is untrusted: every count
- * is checked, and ett_model_open checks the model. Returns 0 or -1. */
+ * is checked, and ett_model_adopt checks facts and coefficients. Returns 0 or -1. */
 int ett_model_from_text(const char *text, size_t length, ett_model *model, ett_err *err);
 
 #endif

@@ -9,12 +9,12 @@ int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err 
   memset(forest, 0, sizeof *forest);
   size_t roots = ((size_t)trees + 1) / 2 * 2 * sizeof(uint32_t);
   size_t bytes = roots + (size_t)nodes * sizeof(ett_tree_node);
-  forest->memory = calloc(1, bytes ? bytes : 1);
+  forest->memory = malloc(bytes ? bytes : 1);
   if (!forest->memory)
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %u tree nodes", nodes);
   forest->trees = trees;
   forest->nodes = nodes;
-  forest->roots = forest->memory;
+  forest->roots = memset(forest->memory, 0, roots);
   forest->node = (ett_tree_node *)((char *)forest->memory + roots);
   return 0;
 }

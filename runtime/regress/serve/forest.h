@@ -36,7 +36,7 @@ typedef struct {
   uint16_t *depth;     /* of each tree, behind the steps */
 } ett_forest;
 
-/* Allocates a forest of this many trees and nodes, zeroed. Returns 0 or -1. */
+/* Allocates a forest of this many trees and nodes, its roots 0. Returns 0 or -1. */
 int ett_forest_make(uint32_t trees, uint32_t nodes, ett_forest *forest, ett_err *err);
 void ett_forest_free(ett_forest *forest);
 

@@ -142,19 +142,25 @@ static int view_forest(unsigned char *data, size_t length, size_t *at, int featu
   return ett_forest_check(f, err) != 0 || ett_forest_ready(f, err) != 0 ? -1 : 0;
 }
 
-static bool facts_are_sane(const head *h) {
-  const ett_model_facts *f = &h->facts;
+static bool facts_are_sane(const ett_model_facts *f, int dims) {
   const double all[] = {f->shrink, f->shrink_outside, f->twin_weight, f->neighbours,
                         f->floor,  f->width_inside,   f->width_twin,  f->width_outside,
                         f->rows,   f->dropped,        f->error_mean,  f->error_median};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!(all[i] >= 0) || !isfinite(all[i]))
       return false;
-  for (int i = 0; i < h->dims; i++)
+  for (int i = 0; i < dims; i++)
     if (!isfinite(f->least[i]) || !isfinite(f->most[i]))
       return false;
   return isfinite(f->size_least) && isfinite(f->size_most) && f->rows < 1e15 &&
          f->dropped < 1e15;
+}
+
+static bool coefficients_are_sane(const ett_model *model) {
+  for (int i = 0; i < model->columns; i++)
+    if (!(model->x[i] >= 0) || !isfinite(model->x[i]))
+      return false;
+  return true;
 }
 
 int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
@@ -180,7 +186,8 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
     return broken(block, model, err, why.message);
   if (h.columns != ett_design_columns(&model->design) ||
       h.features != ett_design_features(&model->design) || h.forests < 0 ||
-      h.forests > ETT_MODEL_FORESTS || h.twins > length / 16 || !facts_are_sane(&h))
+      h.forests > ETT_MODEL_FORESTS || h.twins > length / 16 ||
+      !facts_are_sane(&h.facts, h.dims))
     return broken(block, model, err, "its counts are wrong");
   model->facts = h.facts;
   model->columns = h.columns;
@@ -190,9 +197,8 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
   if ((size_t)h.columns * sizeof(double) > length - at)
     return broken(block, model, err, "truncated");
   model->x = (const double *)(void *)(data + at);
-  for (int i = 0; i < h.columns; i++)
-    if (!(model->x[i] >= 0) || !isfinite(model->x[i]))
-      return broken(block, model, err, "a negative coefficient");
+  if (!coefficients_are_sane(model))
+    return broken(block, model, err, "a negative coefficient");
   at += (size_t)h.columns * sizeof(double);
   for (int i = 0; i <= h.forests; i++) {
     ett_forest *f = i < h.forests ? &model->forest[i] : &model->difficulty;
@@ -213,6 +219,20 @@ int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
       return broken(block, model, err, "a residual that is not finite");
   model->memory = block;
   model->length = length;
+  return 0;
+}
+
+int ett_model_adopt(ett_model *model, ett_err *err) {
+  if (!facts_are_sane(&model->facts, model->design.dims))
+    return broken(model->memory, model, err, "its counts are wrong");
+  if (!coefficients_are_sane(model))
+    return broken(model->memory, model, err, "a negative coefficient");
+  for (int i = 0; i <= model->forests; i++)
+    if (ett_forest_ready(i < model->forests ? &model->forest[i] : &model->difficulty,
+                         err) != 0) {
+      ett_model_close(model);
+      return -1;
+    }
   return 0;
 }
 

@@ -50,8 +50,8 @@ typedef struct {
   uint32_t twins;
   const uint64_t *twin_kernel; /* ascending */
   const double *twin_residual; /* median of target - base */
-  void *memory;                /* the block that the pointers above point into */
-  size_t length;
+  void *memory;  /* the block that the pointers above point into, or only x */
+  size_t length; /* of the block; 0 without one */
 } ett_model;
 
 typedef struct {
@@ -69,6 +69,10 @@ int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err
  * with the block freed. */
 int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
                    ett_err *err);
+/* Opens a model of parts that its caller read and checked: the design and what follows
+ * from it, facts, x, which model->memory owns, and forests. Checks facts and x. Returns
+ * 0, or -1 with all of it freed. */
+int ett_model_adopt(ett_model *model, ett_err *err);
 void ett_model_close(ett_model *model);
 
 /* dims[0 .. model->design.dims), checked here. Returns 0 or -1. */
