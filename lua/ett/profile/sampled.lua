@@ -81,11 +81,22 @@ function sampled.open(folders, options)
   return self
 end
 
+-- The files of some entries. Those read last are kept, because the fit of the other pass needs them next.
+local function files_of(self, entries)
+  local last = self.last_read or { entries = {} }
+  local same = #last.entries == #entries
+  for i, entry in ipairs(entries) do same = same and last.entries[i] == entry end
+  if same then return last.files end
+  local files = {}
+  for i, entry in ipairs(entries) do files[i] = must(samples.read(entry)) end
+  self.last_read = { entries = entries, files = files }
+  return files
+end
+
 --- Rows of several files of one pool and pass, in the form of ett.profile.fit, with entry, file and line of each row as
 --- `origins`; nil if no file has the pass.
 function Profile:data(entries, pass, group)
-  local files = {}
-  for i, entry in ipairs(entries) do files[i] = must(samples.read(entry)) end
+  local files = files_of(self, entries)
   local data = samples.data(files, pass, group)
   if not data then return nil end
   data.multiprocessors, data.threads = self.multiprocessors, self.options.threads
