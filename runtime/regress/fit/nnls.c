@@ -127,7 +127,7 @@ static void reweigh(double *weights, double *scratch, const double *residual,
   }
 }
 
-/* Rows that are added to the normal equations together, in their order. */
+/* Rows that are worked on together. Each sum keeps its order. */
 enum { TOGETHER = 4 };
 
 static void add_rows(const double *restrict row, const double *weights, size_t p,
@@ -147,6 +147,18 @@ static void add_rows(const double *restrict row, const double *weights, size_t p
         sum += w[r] * row[(size_t)r * p + k];
       gram[j * p + k] = sum;
     }
+  }
+}
+
+/* row x - 1 of each row, and of up to three rows of zeros behind the last. */
+static void find_residuals(const double *row, const double *x, size_t rows, size_t p,
+                           double *residual) {
+  for (size_t i = 0; i < rows; i += TOGETHER, row += TOGETHER * p) {
+    double sum[TOGETHER] = {-1, -1, -1, -1};
+    for (size_t j = 0; j < p; j++)
+      for (size_t r = 0; r < TOGETHER; r++)
+        sum[r] += row[r * p + j] * x[j];
+    memcpy(residual + i, sum, sizeof sum);
   }
 }
 
@@ -192,11 +204,7 @@ int ett_nnls_fit(const double *design, const double *seconds, const double *weig
       gram[j * p + j] += 1e-8 * total;
     }
     ett_nnls_gram(gram, c, columns, x, work, set);
-    for (size_t i = 0; i < rows; i++) {
-      residual[i] = -1;
-      for (size_t j = 0; j < p; j++)
-        residual[i] += a[i * p + j] * x[j];
-    }
+    find_residuals(a, x, rows, p, residual);
     e = fmax(0.005, 0.6 * e);
     reweigh(weights, scratch, residual, weight, rows, loss, e);
   }
