@@ -139,16 +139,23 @@ static void set_paths(lua_State *L) {
       "package.cpath = host.prefix .. '/lib/ett/?.so;' .. absolute(package.cpath)\n"
       "local search, load_text, installed = package.searchpath, loadfile, package.path\n"
       "local libraries = { argparse = true, cjson = true, lfs = true }\n"
+      "local endings = { '.lua', '/init.lua' }\n"
       "package.searchers[2] = function(name)\n" /* the original searcher accepts user
                                                    bytecode */
-      "  local path, why\n"
+      "  local path, why, chunk, fault\n"
       "  if libraries[name] or name:find('^ett%f[.%z]') then\n"
+      "    for _, ending in ipairs(libraries[name] and {} or endings) do\n" /* one open */
+      "      path = lua .. name:gsub('%.', '/') .. ending\n"
+      "      chunk, fault = load_text(path)\n"
+      "      if chunk then return chunk, path end\n"
+      "      if fault:sub(1, 12) ~= 'cannot open ' then error(fault, 0) end\n"
+      "    end\n"
       "    path = search(name, installed)\n"
       "    if not path and search(name, package.cpath) then return end\n"
       "  end\n"
       "  if not path then path, why = search(name, package.path) end\n"
       "  if not path then return why end\n"
-      "  local chunk, fault = load_text(path)\n"
+      "  chunk, fault = load_text(path)\n"
       "  if not chunk then error(fault, 0) end\n"
       "  return chunk, path\n"
       "end\n";
