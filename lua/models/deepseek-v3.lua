@@ -1,6 +1,7 @@
 --- DeepSeek-V3 and R1 (37B active), multi-token prediction apart
 return {
   source = "arXiv 2412.19437; deepseek-ai/DeepSeek-V3 (from memory)",
+  aliases = { "deepseek-r1" },
   architecture = "mixtral", parameters = 671e9,
   hyper = { layers = 61, hidden = 7168, heads = 128, ffn = 18432, vocab = 129280, experts = 256, top_k = 8,
     moe_ffn = 2048, shared_experts = 1, first_dense_layers = 3, expert_groups = 8, top_groups = 4,

@@ -24,7 +24,7 @@ describe("a preset", function()
   it("exists for each well-known model family", function()
     local names = " " .. table.concat(find.names "lua/models", " ")
     for word in ([[llama2 llama3 llama3.1 llama4 mistral mixtral qwen2 qwen2.5 qwen3 deepseek-v2 deepseek-v3 gemma
-      gemma2 gemma3 phi gpt3 gpt-neox opt bloom falcon kimi-k2 glm-4.5 gpt-oss]]):gmatch "%S+" do
+      gemma2 gemma3 phi gpt3 gpt-neox opt bloom falcon kimi-k2 glm-4.5 gpt-oss olmo2 granite nemotron]]):gmatch "%S+" do
       assert.is_truthy(names:find(" " .. word, 1, true), word)
     end
   end)
@@ -54,7 +54,9 @@ describe("a preset", function()
     for spelt, name in pairs { ["Llama-3-70B"] = "llama3-70b", llama3_1_8b = "llama3.1-8b",
       ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
       maverick = "llama4-maverick", ["meta-llama/Meta-Llama-3-70B"] = "llama3-70b",
-      ["qwen/qwen3-8b"] = "qwen3-8b" } do
+      ["qwen/qwen3-8b"] = "qwen3-8b", ["DeepSeek-R1"] = "deepseek-v3", ["glm 4.6"] = "glm-4.5",
+      ["Llama-3.3-70B"] = "llama3.1-70b", ["OLMo-2-7B"] = "olmo2-7b", ["ibm-granite/granite-3.1-8b-instruct"] =
+      "granite-3.1-8b" } do
       assert.equal(name, model_module.new(spelt).name)
     end
   end)

@@ -8,7 +8,7 @@ local schema = require "ett.base.schema"
 local presets = {}
 
 local fields = { name = "string?", summary = "string?", source = "string", architecture = "string",
-  parameters = "positive", hyper = "table", note = "string?" }
+  parameters = "positive", hyper = "table", note = "string?", aliases = "table?" }
 
 local function checked(value, path)
   local preset = schema.check(value, fields, find.label(path))
@@ -16,10 +16,43 @@ local function checked(value, path)
   return preset
 end
 
+-- Presets by the repositories in their sources and by their aliases. All files of folders lua/models are read at the
+-- first call; those beside a script may be other programs.
+local by_repository, by_alias, generation
+
+local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
+
+local function read_all()
+  if generation == find.generation then return end
+  by_repository, by_alias, generation = {}, {}, find.generation
+  for _, entry in ipairs(find.list "lua/models") do
+    local preset = entry.path:find "/lua/models/[^/]+%.lua$" and checked(find.load_file(entry.path), entry.path)
+      or { source = "" }
+    for word in preset.source:lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
+      by_repository[word] = by_repository[word] or entry.name
+    end
+    for _, alias in ipairs(preset.aliases or {}) do by_alias[plain(alias)] = entry.name end
+  end
+end
+
+--- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil.
+function presets.of_repository(repository)
+  local wanted = repository:lower()
+  if not wanted:match "^[%w%-_%.]+/[%w%-_%.]+$" then return nil end
+  read_all()
+  return by_repository[wanted]
+end
+
+local function of_alias(name)
+  read_all()
+  return by_alias[plain(name)]
+end
+
 --- The preset of a name; else nil and the names of possible presets. Case, "-", "_" and "." are ignored.
 ---@return table?, string[]
 function presets.find(name)
   local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
+  meant = meant or #several == 0 and of_alias(name) or nil
   if not meant then return nil, several end
   local path = find.path("lua/models", meant)
   return checked(find.load_file(path), path), {}
@@ -30,24 +63,6 @@ function presets.of_file(path)
   local value = find.load_file(path)
   if type(value) ~= "table" or value.architecture == nil then return nil end
   return checked(value, path)
-end
-
-local by_repository, generation
-
---- The name of the preset whose source is a repository such as "meta-llama/Meta-Llama-3-70B", or nil. All preset files
---- are read at the first call.
-function presets.of_repository(repository)
-  local wanted = repository:lower()
-  if not wanted:match "^[%w%-_%.]+/[%w%-_%.]+$" then return nil end
-  if generation ~= find.generation then
-    by_repository, generation = {}, find.generation
-    for _, entry in ipairs(find.list "lua/models") do
-      for word in tostring(find.load_file(entry.path).source):lower():gmatch "[%w%-_%.]+/[%w%-_%.]+" do
-        by_repository[word] = by_repository[word] or entry.name
-      end
-    end
-  end
-  return by_repository[wanted]
 end
 
 --- Hyper-parameters of a preset, overridden by others, and the name of the result.
