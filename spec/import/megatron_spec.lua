@@ -48,6 +48,16 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
+  it("may be in the command line of another shell", function()
+    for _, quote in ipairs { '"', "'" } do
+      assert.equal("num-layers=8 mpi=pmix,bash,-c,torchrun nnodes=4,x.py tp=2 bf16=", flags(([[
+export TP=2
+ARGS=(--num-layers 8)
+srun --mpi=pmix bash -c "torchrun --nnodes 4 x.py ${ARGS[*]} --tp $TP \
+  --bf16 $@"]]):gsub('"', quote)))
+    end
+  end)
+
   it("are those of active branches, not of messages or the script's own options", function()
     assert.equal("num-layers=61 vp=2 fp8-format=hybrid", flags [=[
 VPP=2

@@ -280,9 +280,9 @@ function Reader:word(token, text, start)
   if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
   if name then
     self:assign(name, value, token.text)
-  elseif token.quoted and text:match "^%-%-%S+%s" then
-    for part in text:gmatch "%S+" do self:add(part) end
-  elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[@%]%}?$" then
+  elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a") then -- also bash -c "torchrun … --flag …"
+    for part in expand(text, self.variables):gmatch "%S+" do self:word({}, part) end
+  elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[[@*]%]%}?$" and text ~= "$@" and text ~= "$*" then
     self:add(text)
   end
 end
