@@ -112,3 +112,17 @@ seq=1024 ... recompute_modules=core_attn,mlp ... recompute=selective ... split=3
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 pp=2 dp=1,2 micro_batches=2 split=3,5 --quiet >new.s; ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 4 --global-batch 8 --seq 1024 recompute=full recompute_modules=core_attn
 ett: search: no layout: each one violates a rule; the first violation: recompute_modules needs recompute = 'selective', got 'full'
 ?1
+
+# A launch script gives the model, the batch, the precision, the stack and the number of devices; its degrees are searched.
+
+$ echo '--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --fp16 --micro-batch-size 2 --global-batch-size 32 --tensor-model-parallel-size 4 --nnodes 1 --nproc-per-node 8' > flags; ett search --megatron-args flags --json 2>/dev/null > best; for f in devices fits; do grep -c "\"$f\": [8t]" best | sed 's/[1-9].*/some/'; done; ett search --megatron-args flags --quiet 2>/dev/null; ett search --megatron-args flags --export megatron 2>/dev/null > again; ett predict --megatron-args again --quiet > s; ett search --megatron-args flags --json 2>/dev/null | grep -c "\"step_seconds\": $(cut -c1-12 s)" | sed 's/[1-9].*/the same step/'; ett search --megatron-args flags --vary devices=4,8 --each tp=1,2 --seq 1024 2>/dev/null | sed -n 1p
+some
+some
+seq=2048 ...dtype=fp16... stack=megatron... global_batch=32...
+the same step
+flags: ... layouts, by step_seconds
+
+$ ett search --megatron-args flags --model llama3-8b; ett search --megatron-args nosuch
+ett: search: give --megatron-args or --model, not both
+ett: nosuch: ...
+?1

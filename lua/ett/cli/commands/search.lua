@@ -1,11 +1,41 @@
 --- `ett search`: finds the best plan of a model on a cluster.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
+local merged = require "ett.base.merged"
+local options = require "ett.base.options"
+
+-- What a launch script settles for every layout; the others of its fields are searched.
+local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "accumulate_gradients", "optimizer_bytes",
+  "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "stack" }
+
+--- Model, settled fields and devices of Megatron-LM's flags, overridden by the words.
+local function of_flags(opts, words)
+  if opts.model then error_module.raise("usage", "search: give --megatron-args or --model, not both") end
+  local texts, hyper = fields.sort("search", options.words(words, "search"), require("ett.model.hyper").fields)
+  local given, vary = fields.split("search", texts)
+  given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
+  local read = require("ett.import.megatron").read
+  local function run_of(dp)
+    return read(opts.megatron_args, merged(given, { dp = given.dp or dp }), fields.values(hyper))
+  end
+  local p = run_of(1).plan
+  local run = run_of(opts.devices and math.max(1, opts.devices // (p.tp * p.pp * p.cp)))
+  local plan = {}
+  for _, name in ipairs(settled) do plan[name] = run.plan[name] end
+  opts.seq, opts.global_batch = nil, nil
+  return run.model, merged(plan, given), vary, require("ett.plan").devices(run.plan)
+end
 
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
-  local texts, model = fields.subject("search", opts, words)
-  local plan, vary = fields.split("search", texts)
+  local model, plan, vary, devices
+  if opts.megatron_args then
+    model, plan, vary, devices = of_flags(opts, words)
+  else
+    local texts
+    texts, model = fields.subject("search", opts, words)
+    plan, vary = fields.split("search", texts)
+  end
   local function set(into, name, value)
     if into[name] ~= nil then error_module.raise("usage", "search: field '%s' is given twice", name) end
     into[name] = value
@@ -27,6 +57,7 @@ local function asked(opts, words)
   for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
     if opts[option] then set(plan, name, opts[option]) end
   end
+  if not vary.devices then opts.devices = opts.devices or devices end
   return model, plan, vary
 end
 
@@ -61,7 +92,8 @@ return {
   sandbox = true,
   models = true, -- `--help NAME` describes a model
   summary = "find the best plan over layouts, devices and clusters",
-  usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]",
+  usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]\n"
+    .. "       ett search --megatron-args FILE --cluster NAME [--devices N] [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
       .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, 1..64 for doublings, or\n"
@@ -70,6 +102,7 @@ return {
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
+    { "megatron-args", "FILE", "Megatron-LM's flags in place of --model: sequence, batch, precision and devices, too" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
