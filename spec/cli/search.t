@@ -19,7 +19,7 @@ best
 best
 
 A node that is not full, and a run.
-$ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96 --seq 2048 --tokens 1e9 pp=1 tp=1 cp=1 zero=1 recompute=none schedule=1f1b 2>new.err | grep -E 'last node|tokens in|USD'
+$ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96 --seq 2048 --tokens 1e9 pp=1 tp=1 cp=1 zero=1 recompute=none schedule=1f1b 2>new.err | grep -E 'last node|tokens in|USD [0-9]'
   1 B tokens in ... days [..., ...] at 90 % (5087 steps)
   USD ...
   the last node is not full: a node has 8 devices. Compare with 8 devices
@@ -126,3 +126,10 @@ $ ett search --megatron-args flags --model llama3-8b; ett search --megatron-args
 ett: search: give --megatron-args or --model, not both
 ett: nosuch: ...
 ?1
+
+# Dollars come with the price of a device and hour that they follow from; a plan may set another.
+
+$ W='--model llama3-8b --devices 8 --global-batch 8 --seq 2048 tp=1 pp=1 zero=1 --tokens 1e12 --objective dollars'; ett search $W --vary cluster=dgx_h100,dgx_b200 --each 2>/dev/null | awk '/USD\/h/ { for (i = 1; i <= NF; i++) if ($i == "USD/h") c = i } /^dgx/ { print $1, $(c + 1) }' | sort; ett search $W price_per_device_hour=2.5 2>/dev/null | grep -c ' 2\.50 ' | sed 's/[1-9].*/2.50 in each row/'
+dgx_b200 14.24
+dgx_h100 6.88
+2.50 in each row

@@ -36,6 +36,9 @@ local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
   { "days", function(r) return r.days and ("%.2f"):format(r.days) end },
   { "dollars", function(r) return r.dollars and ("%.4g"):format(r.dollars) end },
+  { "USD/h", function(r) -- of a device
+    return r.dollars and ("%.2f"):format(r.dollars / (24 * r.days * r.devices))
+  end },
   { "MWh", function(r) return r.kwh and ("%.4g"):format(r.kwh / 1e3) end },
   { "memory GB", function(r) return ("%.1f"):format(r.memory_bytes / 1e9) end },
   { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
