@@ -48,6 +48,16 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
+  it("may use variables that are declared, or set by their first use", function()
+    assert.equal("tp=8 seq-length=4096 layers=80 bf16=", flags [=[
+: "${TP:=8}"
+declare -i SEQ=4096
+readonly A=1 LAYERS=80
+declare -a OPTS=(--tp $TP --seq-length $SEQ)
+local FLAGS="--layers $LAYERS"
+torchrun x.py ${OPTS[@]} $FLAGS --bf16]=])
+  end)
+
   it("may be in the command line of another shell", function()
     for _, quote in ipairs { '"', "'" } do
       assert.equal("num-layers=8 mpi=pmix,bash,-c,torchrun nnodes=4,x.py tp=2 bf16=", flags(([[

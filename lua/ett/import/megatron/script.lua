@@ -2,9 +2,9 @@
 --
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
--- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, $((arithmetic)), arrays, case, and
--- if-blocks that compare texts or numbers, with && and ||. Other conditions count as true, and are returned. The output
--- of commands is unknown. Other shell syntax is kept as text.
+-- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, ${NAME:=default}, $((arithmetic)),
+-- arrays, case, and if-blocks that compare texts or numbers, with && and ||. Other conditions count as true, and are
+-- returned. The output of commands is unknown. Other shell syntax is kept as text.
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -16,9 +16,11 @@ local function arithmetic(text)
 end
 
 local function expand(text, variables)
-  text = text:gsub("%$%{([%w_]+):?%-([^{}]*)%}", function(name, default)
+  text = text:gsub("%$%{([%w_]+):?([%-=])([^{}]*)%}", function(name, sign, default)
     local value = variables[name]
-    return value and value ~= "" and value or (default:gsub("[\"']", ""))
+    value = value and value ~= "" and value or default:gsub("[\"']", "")
+    if sign == "=" then variables[name] = value end
+    return value
   end)
   text = text:gsub("%$%{([%a_][%w_]*)%}", variables)
   text = text:gsub("%$([%a_][%w_]*)", variables)
@@ -287,10 +289,13 @@ function Reader:word(token, text, start)
   end
 end
 
+-- Commands whose words are variables.
+local declares = { export = true, declare = true, typeset = true, readonly = true, ["local"] = true }
+
 --- The active words, expanded, in order, and the conditions that are unknown. NAME=VALUE sets variables.
 local function words_of(tokens)
   local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = {} }, Reader)
-  local start, skips_line = true, false
+  local start, skips_line, declaring = true, false, false
   for _, token in ipairs(tokens) do
     local text = type(token) == "table" and expand(token.text, reader.variables):gsub("\1", "$") or nil
     if skips_line then
@@ -300,7 +305,8 @@ local function words_of(tokens)
     elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
       if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
     end
-    start = token == "\n" or token == ";;" or token == ")" or text == "export" or text == "then" or text == "else"
+    declaring = start and declares[text] or declaring and text ~= nil
+    start = token == "\n" or token == ";;" or token == ")" or declaring or text == "then" or text == "else"
   end
   return reader.words, reader.unknown
 end
