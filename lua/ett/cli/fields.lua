@@ -47,6 +47,9 @@ function fields.sort(command, texts, source)
   return plan, hyper
 end
 
+--- A hint of commands that read no launch scripts.
+fields.flags_hint = { ["megatron-args"] = "`ett predict` and `ett search` read launch scripts" }
+
 --- `hints` of a command (ett.base.options): its own, and for options that are fields of the plan or the model.
 ---@param own table<string, string>?
 function fields.hints(own)

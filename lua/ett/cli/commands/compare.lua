@@ -89,7 +89,7 @@ return {
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
     .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
     .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.",
-  hints = fields.hints(),
+  hints = fields.hints(fields.flags_hint),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },

@@ -15,7 +15,7 @@ return {
       .. "Each combination of hyper-parameters is a model; its rows have a column `parameters`.\n\n"
       .. fields.help(opts)
   end,
-  hints = fields.hints(),
+  hints = fields.hints(fields.flags_hint),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
