@@ -191,6 +191,7 @@ return function(t)
   function kinds.flags()
     local text = script .. "  " .. table.concat(some_flags(), " ") .. "\n"
     if random(2) == 1 then text = m.damaged(text, lines_of(script)) end
+    text = text:gsub("nan", "x") -- notes repeat texts
     return finite_answer { "predict", "--megatron-args", write("flags.sh", text), "--json",
       random(4) == 1 and "vocab=1000" or nil }
   end
@@ -202,6 +203,7 @@ return function(t)
       text = name and text .. ("  %s: "):format(name:gsub("%-", "_")) .. tostring(m.any(3)) .. "\n" or text
     end
     if random(2) == 1 then text = m.damaged(text, lines_of(yaml)) end
+    text = text:gsub("nan", "x")
     return finite_answer { "predict", "--megatron-args", write("nemo.yaml", text), "--json" }
   end
 

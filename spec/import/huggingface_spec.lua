@@ -951,6 +951,8 @@ describe("a Hugging Face configuration", function()
     assert.matches("field 'tie_word_embeddings' must be true or false, got 1",
       message(changed(base, { tie_word_embeddings = 1 })), 1, true)
     assert.matches("kv_heads = 5 must divide heads = 32", message(changed(base, { num_key_value_heads = 5 })), 1, true)
+    assert.matches("missing field 'hidden_size'", message { model_type = "llama", word_embed_proj_dim = 4.5,
+      num_hidden_layers = 4, num_attention_heads = 4, intermediate_size = 64, vocab_size = 9 }, 1, true)
     assert.matches("text_config': missing field 'model_type'",
       message { model_type = "some_vision", text_config = { hidden_size = 8 } }, 1, true)
   end)

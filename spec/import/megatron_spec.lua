@@ -431,6 +431,11 @@ describe("Megatron-LM's flags", function()
     end
   end)
 
+  it("of half a stage are no stages to place the loss on", function()
+    assert.is_nil(read(small .. "--pipeline-model-parallel-size 0.5 --account-for-loss-in-pipeline-split",
+      { dp = 1 }).plan.split)
+  end)
+
   it("of the first and last stage split the layers", function()
     local flags = small:gsub("layers 4", "layers 61") .. "--pipeline-model-parallel-size 8 "
     assert.same({ 6, 8, 8, 8, 8, 8, 8, 7 }, read(flags .. "--decoder-first-pipeline-num-layers 6 "

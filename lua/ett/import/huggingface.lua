@@ -317,8 +317,8 @@ local function add_notes(config, hyper, notes)
       table.concat(dropouts, ", "))
   end
   local project = config.word_embed_proj_dim
-  if type(project) == "number" and project ~= hyper.hidden then
-    notes[#notes + 1] = ("word_embed_proj_dim = %d is modelled as %d, the width of the layers"):format(project,
+  if type(project) == "number" and hyper.hidden and project ~= hyper.hidden then
+    notes[#notes + 1] = ("word_embed_proj_dim = %s is modelled as %s, the width of the layers"):format(project,
       hyper.hidden)
   end
 end
