@@ -91,6 +91,17 @@ selective_ac_option = "3"
     assert.is_nil(plan.global_batch)
   end)
 
+  it("follows the degrees of words", function()
+    local text = "[training]\nlocal_batch_size = 8\n[parallelism]\ndata_parallel_shard_degree = 8\n"
+      .. "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true\n"
+    local plan = read("run.toml", text, nil, { tp = 1, pp = 2 })
+    assert.is_false(plan.sequence_parallel)
+    assert.is_nil(plan.overlap_tensor)
+    assert.same({ 1, "1f1b", false, 64 }, { plan.micro_batch, plan.schedule, plan.reshard, plan.global_batch })
+    plan = read("run.toml", text:gsub("tensor_parallel_degree = 2", ""), nil, { tp = 4, cp = 2 })
+    assert.same({ true, "all_gather" }, { plan.sequence_parallel, plan.cp_method })
+  end)
+
   for text, message in pairs {
     ["[training]\nseq_len = \n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'seq_len = '",
     ["[training\n"] = "line 1: expected [TABLE] or NAME = VALUE, got '[training'",
@@ -99,6 +110,8 @@ selective_ac_option = "3"
     ["[training]\nx = \"a\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = \"a'",
     ["[training]\nseq_len = \"8k\"\n"] = "seq_len must be a number, got '8k'",
     ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N",
+    ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
+      "data_parallel_shard_degree must be above 0 or -1, got 0",
     ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
       "pipeline_parallel_schedule: unknown value 'x'; known are 1F1B, DualPipeV, GPipe, Interleaved1F1B, "
       .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",
@@ -156,6 +169,33 @@ describe("a plan as DeepSpeed's JSON", function()
       read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).global_batch })
     plan = read("ds.json", text:format(auto, 2, 4), nil, { dp = 4 })
     assert.same({ 4, 2, 4 }, { plan.dp, plan.micro_batch, plan.micro_batches })
+  end)
+
+  it("has the types of the words, else those of DeepSpeed's defaults", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "%s": { "enabled": %s },
+      "zero_optimization": { "stage": %d } }]]
+    local function types(given, ...)
+      given.dp, given.stack = 8, "transformers"
+      local plan, notes = read("ds.json", text:format(...), nil, given)
+      return { plan.dtype, plan.gradient_dtype, plan.overlap_parameters, #notes }
+    end
+    assert.same({ "bf16", "fp32", nil, 0 }, types({}, "bf16", "true", 0))
+    assert.same({ "bf16", "bf16", nil, 0 }, types({}, "bf16", "true", 1))
+    assert.same({ "fp32", "fp32", nil, 1 }, types({}, "bf16", '"auto"', 1))
+    assert.same({ "bf16", "bf16", true, 0 }, types({ dtype = "bf16", zero = 3 }, "bf16", '"auto"', 1))
+    assert.same({ "fp16", "fp16", nil, 0 }, types({}, "fp16", "true", 0))
+  end)
+
+  it("says that it does not state recomputation", function()
+    local model = model_module.new "llama3-8b"
+    local plan = { seq = 2048, dp = 8, micro_batches = 4, zero = 1, recompute = "full", stack = "megatron_deepspeed" }
+    local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+    local text = export.text("deepspeed", model, e.plan)
+    local _, notes = read("full.json", text, model, { stack = plan.stack })
+    assert.same({ "the file does not state which layers are recomputed; add recompute=full or half if the program "
+      .. "does" }, notes)
+    _, notes = read("full.json", text, model, { stack = plan.stack, recompute = "full" })
+    assert.same({}, notes)
   end)
 
   it("is refused where it is no configuration", function()

@@ -1,5 +1,5 @@
---- A plan from DeepSpeed's configuration (docs/_pages/config-json.md, deepspeed/runtime/zero/config.py). Sequence and
---- parallel degrees are not in it.
+--- A plan from DeepSpeed's configuration (docs/_pages/config-json.md, deepspeed/runtime/zero/config.py, engine.py).
+--- Sequence and parallel degrees are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 --- Two of the three numbers of a batch and the replicas give the rest.
@@ -21,11 +21,22 @@ local function offloaded(config, name, note)
   return tonumber(given.ratio) or 1
 end
 
----@param config fun(section: string, name: string, default: any?): any
+--- Types of weights and gradients. Without ZeRO, gradients of bf16 are added up in fp32 (engine.py: get_data_types).
+local function set_precision(p, config, given, note)
+  local fp16, fp16_open = config("fp16", "enabled", false)
+  local bf16, bf16_open = config("bf16", "enabled", false)
+  p.dtype = given.dtype or fp16 and "fp16" or bf16 and "bf16" or "fp32"
+  if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open) then
+    note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
+  end
+  p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype == "bf16" and p.zero == 0 and "fp32" or p.dtype)
+end
+
+---@param config fun(section: string, name: string, default: any?): any, boolean?
 return function(config, given, _, note)
-  local p = { zero = config("zero_optimization", "stage", 0), clip_gradients = config("", "gradient_clipping", 0) > 0 }
-  p.dtype = config("fp16", "enabled", false) and "fp16" or config("bf16", "enabled", false) and "bf16" or "fp32"
-  p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype)
+  local stage = config("zero_optimization", "stage", 0)
+  local p = { zero = given.zero or stage, clip_gradients = config("", "gradient_clipping", 0) > 0 }
+  set_precision(p, config, given, note)
   set_batches(p, config, given)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
@@ -33,6 +44,9 @@ return function(config, given, _, note)
   p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000) * (dtype_bytes[p.gradient_dtype] or 2)
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note) end
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
+  if not given.recompute and next((config("", "activation_checkpointing", {}))) then
+    note "the file does not state which layers are recomputed; add recompute=full or half if the program does"
+  end
   if not given.stack then
     note "the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs"
   end

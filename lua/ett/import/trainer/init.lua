@@ -9,7 +9,7 @@ local schema = require "ett.base.schema"
 local trainer = {}
 
 --- Reads fields of a document, all of the kind of their default (nil: a number). Numbers are above 0 if their default
---- is. "auto" counts as absent.
+--- is. "auto" counts as absent; the second result is then true.
 local function reader(document, seen)
   return function(section, name, default)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
@@ -17,7 +17,7 @@ local function reader(document, seen)
     if type(from) ~= "table" then error_module.raise("format", "'%s' must be a table", section) end
     seen[section .. "." .. name] = true
     local value = from[name]
-    if value == nil or value == "auto" then return default end
+    if value == nil or value == "auto" then return default, value ~= nil end
     if type(value) ~= kind then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
     end

@@ -30,8 +30,13 @@ local function set_replicas(p, config, given)
   if shard == -1 then
     if not given.dp then
       error_module.raise("format", "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N")
+    elseif given.dp % replicate > 0 then
+      error_module.raise("format", "dp = %d must be a multiple of data_parallel_replicate_degree = %d", given.dp,
+        replicate)
     end
     shard = given.dp // replicate
+  elseif shard < 1 then
+    error_module.raise("format", "data_parallel_shard_degree must be above 0 or -1, got %s", tostring(shard))
   end
   p.dp = given.dp or replicate * shard
   p.overlap_gradients = p.dp > 1
@@ -75,9 +80,13 @@ end
 ---@param model table
 ---@param note fun(format: string, ...)
 return function(config, given, model, note)
-  local p = { seq = config("training", "seq_len", 2048), tp = config("parallelism", "tensor_parallel_degree", 1),
-    pp = config("parallelism", "pipeline_parallel_degree", 1), cp = config("parallelism", "context_parallel_degree", 1),
-    ep = config("parallelism", "expert_parallel_degree", 1),
+  -- Other fields depend on the degrees, so words replace these first.
+  local function degree(name, theirs)
+    local own = config("parallelism", theirs .. "_parallel_degree", 1)
+    return given[name] or own
+  end
+  local p = { seq = config("training", "seq_len", 2048), tp = degree("tp", "tensor"), pp = degree("pp", "pipeline"),
+    cp = degree("cp", "context"), ep = degree("ep", "expert"),
     stack = config("compile", "enable", config("training", "compile", false)) and "torchtitan" or "fsdp_eager" }
   p.sequence_parallel = p.tp > 1
   p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
