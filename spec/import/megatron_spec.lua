@@ -56,6 +56,13 @@ readonly A=1 LAYERS=80
 declare -a OPTS=(--tp $TP --seq-length $SEQ)
 local FLAGS="--layers $LAYERS"
 torchrun x.py ${OPTS[@]} $FLAGS --bf16]=])
+    assert.equal("tp=4", flags [=[
+if [ 1 = 2 ]; then
+  : ${TP:=8}
+else
+  : ${TP:=4}
+fi
+torchrun x.py --tp $TP]=])
   end)
 
   it("may be in the command line of another shell", function()

@@ -15,11 +15,12 @@ local function arithmetic(text)
   return ok and math.type(value) == "integer" and tostring(value) or nil
 end
 
-local function expand(text, variables)
+--- Expands variables. With `sets`, ${NAME:=default} sets them.
+local function expand(text, variables, sets)
   text = text:gsub("%$%{([%w_]+):?([%-=])([^{}]*)%}", function(name, sign, default)
     local value = variables[name]
     value = value and value ~= "" and value or default:gsub("[\"']", "")
-    if sign == "=" then variables[name] = value end
+    if sets and sign == "=" then variables[name] = value end
     return value
   end)
   text = text:gsub("%$%{([%a_][%w_]*)%}", variables)
@@ -283,7 +284,7 @@ function Reader:word(token, text, start)
   if name then
     self:assign(name, value, token.text)
   elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a") then -- also bash -c "torchrun … --flag …"
-    for part in expand(text, self.variables):gmatch "%S+" do self:word({}, part) end
+    for part in expand(text, self.variables, true):gmatch "%S+" do self:word({}, part) end
   elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[[@*]%]%}?$" and text ~= "$@" and text ~= "$*" then
     self:add(text)
   end
@@ -297,7 +298,8 @@ local function words_of(tokens)
   local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = {} }, Reader)
   local start, skips_line, declaring = true, false, false
   for _, token in ipairs(tokens) do
-    local text = type(token) == "table" and expand(token.text, reader.variables):gsub("\1", "$") or nil
+    local text = type(token) == "table"
+      and expand(token.text, reader.variables, not reader:skipped()):gsub("\1", "$") or nil
     if skips_line then
       skips_line = token ~= "\n" and token ~= ";;"
     elseif start and other_commands[text] then
