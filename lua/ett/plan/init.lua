@@ -7,6 +7,7 @@
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local fields = require "ett.plan.fields"
+local merged = require "ett.base.merged"
 local plan_rules = require "ett.plan.rules"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
@@ -59,6 +60,17 @@ plan.check_fields = check_fields
 local overlaps = { overlap_gradients = true, overlap_parameters = true,
   overlap_sends = function(p) return p.schedule == "interleaved" end }
 
+--- Names of the overlaps that a plan leaves open.
+---@param given table
+---@return string[]
+function plan.open_overlaps(given)
+  local names = {}
+  for _, name in ipairs(schema.keys(overlaps)) do
+    if given[name] == nil then names[#names + 1] = name end
+  end
+  return names
+end
+
 --- The value of a field that a plan leaves open: the stack's, if it states the overlap and that has an effect.
 ---@param p table the other fields
 ---@param field table of ett.plan.fields
@@ -68,6 +80,16 @@ function plan.default(p, field)
     return true
   end
   return field.default
+end
+
+--- A copy of a clean plan, to be changed: an overlap with its default value is open again, so that it follows the
+--- changed fields.
+function plan.reopened(p)
+  local q = merged(p)
+  for name in pairs(overlaps) do
+    if q[name] == plan.default(p, fields.list[fields.position[name]]) then q[name] = nil end
+  end
+  return q
 end
 
 --- All violations of a plan as a list of messages (empty: valid), and the clean plan.
@@ -86,8 +108,8 @@ function plan.violations(given, model, cluster)
     check_fields(clean, found)
   end
   if not usable or #found > before then return found, clean end
-  for name in pairs(overlaps) do
-    if given[name] == nil then clean[name] = plan.default(clean, fields.list[fields.position[name]]) end
+  for _, name in ipairs(plan.open_overlaps(given)) do
+    clean[name] = plan.default(clean, fields.list[fields.position[name]])
   end
   local broken = plan_rules.broken(clean, model, cluster)
   table.move(broken, 1, #broken, #found + 1, found)

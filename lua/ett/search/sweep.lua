@@ -51,7 +51,7 @@ local function check_fields(p)
   if #found > 0 then error_module.raise("plan", "sweep: plan: %s", table.concat(found, "; ")) end
 end
 
---- The plan of the first combination, and the checked values of every swept field.
+--- The plan of the first combination, with open overlaps absent, and the checked values of every swept field.
 local function checked_plan(given, names, cluster)
   local first, values = merged(given.plan), {}
   for _, name in ipairs(names) do first[name] = given.over[name][1] end
@@ -65,6 +65,7 @@ local function checked_plan(given, names, cluster)
   if not (base.micro_batches or base.global_batch) then
     error_module.raise("plan", "sweep: missing field 'micro_batches' (a positive integer), or 'global_batch'")
   end
+  for _, name in ipairs(plan_module.open_overlaps(first)) do base[name] = nil end
   return base, values
 end
 
@@ -271,6 +272,10 @@ local function add_functions(run)
       add("member", function(p) return convert_field(p[field[1]], with_micro_batches(p)) end, name)
     end
   end
+  for _, name in ipairs(plan_module.open_overlaps(merged(run.plan, run.positions))) do
+    local field = fields.list[fields.position[name]]
+    add("member", function(p) return plan_module.default(p, field) end, name)
+  end
 end
 
 -- Fields that an estimate adds on runs, money, energy and variation.
@@ -357,6 +362,7 @@ function sweep.new(given)
   local axes, set_by_lua = axes_of(names, values, orders or base.split or values.split)
   local placement = cluster_module.placement(cluster)
   local c_plan = fields.to_c(base, placement)
+  for _, name in ipairs(plan_module.open_overlaps(base)) do c_plan[name] = false end -- set for each plan
   c_plan.micro_batches = 1 -- orders are passed with each plan
   if not schedules.built_in[base.schedule] then c_plan.schedule = orders_follow end
   local run = { model = given.model, cluster = cluster, times = given.times or times_module.new(cluster, given.profile),
