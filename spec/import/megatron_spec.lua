@@ -65,6 +65,10 @@ fi
 torchrun x.py --tp $TP]=])
   end)
 
+  it("are not in the quoted value of another flag", function()
+    assert.equal("name=a test --layers 9 layers=4", flags [=[x.py --name "a test --layers 9" --layers 4]=])
+  end)
+
   it("may be in the command line of another shell", function()
     for _, quote in ipairs { '"', "'" } do
       assert.equal("num-layers=8 mpi=pmix,bash,-c,torchrun nnodes=4,x.py tp=2 bf16=", flags(([[
@@ -73,6 +77,7 @@ ARGS=(--num-layers 8)
 srun --mpi=pmix bash -c "torchrun --nnodes 4 x.py ${ARGS[*]} --tp $TP \
   --bf16 $@"]]):gsub('"', quote)))
     end
+    assert.equal("tp=2", flags 'TP=2\nsh -c "x.py --tp \\$TP"')
   end)
 
   it("are those of active branches, not of messages or the script's own options", function()

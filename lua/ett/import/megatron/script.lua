@@ -52,7 +52,7 @@ local function enclosed(text, at)
 end
 
 --- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not expanded. In
---- single-quoted texts "$" is replaced by "\1".
+--- single-quoted texts "$", in double-quoted ones "\$", is replaced by "\1".
 local function tokens_of(text)
   local list, at, word, quoted = {}, 1, nil, false
   local function finish()
@@ -67,6 +67,7 @@ local function tokens_of(text)
     elseif ch == "'" or ch == '"' or ch == "`" or text:match("^%$%(", at) then
       local inside, kind, behind = enclosed(text, at)
       if kind == "single" then inside = inside:gsub("%$", "\1") end
+      if kind == "double" then inside = inside:gsub("\\%$", "\1") end
       word, quoted, at = (word or "") .. inside, quoted or kind ~= "command", behind - 1
     elseif ch == "\n" or ch == ";" then
       finish()
@@ -278,12 +279,19 @@ function Reader:block(text)
   return true
 end
 
+--- Whether the word before is a flag, of which a quoted text may be the value.
+function Reader:awaits()
+  local last = self.words[#self.words]
+  return last and last ~= "\n" and last.text and last.text:match "^%-%-%a[^=]*$" ~= nil
+end
+
 function Reader:word(token, text, start)
   local name, value
   if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
   if name then
     self:assign(name, value, token.text)
-  elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a") then -- also bash -c "torchrun … --flag …"
+  elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a" and not self:awaits()) then
+    -- also bash -c "torchrun … --flag …"
     for part in expand(text, self.variables, true):gmatch "%S+" do self:word({}, part) end
   elseif text ~= "" and not text:match "^%$%{?[%a_][%w_]*%[[@*]%]%}?$" and text ~= "$@" and text ~= "$*" then
     self:add(text)
