@@ -340,6 +340,18 @@ describe("what would help", function()
     -- At least the share of a device's own products; at most that and the bubble's.
     assert.is_true(products.saved > share * (1 - 1 / 1.1) * 0.99 and products.saved < 1 - 1 / 1.1)
   end)
+
+  it("follows the overlaps of the stack under the changed schedule", function()
+    local e, what = make(dense, { pp = 2, dp = 2, micro_batches = 4, stack = "megatron" })
+    local plan = { pp = 2, dp = 2, micro_batches = 4, seq = 2048, stack = "megatron", schedule = "interleaved", vp = 2 }
+    local interleaved = estimate.new { model = dense, plan = plan, cluster = "dgx_h100" }
+    assert.is_false(e.plan.overlap_sends)
+    assert.is_true(interleaved.plan.overlap_sends)
+    for _, row in ipairs(require("ett.step.page.sensitivity").of(e, what)) do
+      if row.text == "interleaved, vp 2" then assert.equal(interleaved.step_seconds, row.seconds) return end
+    end
+    error "no row of the interleaved schedule"
+  end)
 end)
 
 describe("the page of a step", function()
@@ -354,5 +366,9 @@ describe("the page of a step", function()
     assert.equal("compute", groups[2].lanes[1].resource)
     assert.equal(groups[1].lanes[1].id, groups[2].lanes[1].like)
     assert.is_true(#page.data.sensitivity > 10)
+    e = make(dense, { dp = 2, micro_batches = 2, stack = "torchtitan" })
+    for _, row in ipairs(require("ett.step.page").new(e).data.plan) do
+      if row[1] == "overlap_gradients" then assert.same({ "true", true }, { row[2], row[4] }) end
+    end
   end)
 end)

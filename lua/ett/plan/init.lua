@@ -82,11 +82,12 @@ function plan.default(p, field)
   return field.default
 end
 
---- A copy of a clean plan, to be changed: an overlap with its default value is open again, so that it follows the
---- changed fields.
-function plan.reopened(p)
+--- A copy of a clean plan, to be changed: an overlap with its default value that was not given is open again, so that
+--- it follows the changed fields.
+---@param given table? the fields that the user gave
+function plan.reopened(p, given)
   local q = merged(p)
-  for name in pairs(overlaps) do
+  for _, name in ipairs(plan.open_overlaps(given or {})) do
     if q[name] == plan.default(p, fields.list[fields.position[name]]) then q[name] = nil end
   end
   return q

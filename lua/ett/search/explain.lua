@@ -3,6 +3,7 @@ local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
+local plan_module = require "ett.plan"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local space_module = require "ett.search.space"
@@ -84,7 +85,7 @@ end
 local function changes(p, given)
   local list = {}
   local function add(names, change)
-    local q = merged(p)
+    local q = plan_module.reopened(p)
     change(q)
     q.micro_batches = nil
     list[#list + 1] = { plan = q, words = set_words(q, names) }
@@ -127,7 +128,7 @@ local function changes(p, given)
   for _, name in ipairs { "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do
     add({ name }, function(q)
-      q[name] = not q[name]
+      q[name] = not p[name]
       if name == "sequence_parallel" and not q[name] then q.overlap_tensor = false end
     end)
   end

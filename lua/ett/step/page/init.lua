@@ -134,11 +134,11 @@ local function add_stages(data, e)
 end
 
 local function plan_rows(e)
-  local fields, list = require("ett.plan.fields").list, {}
+  local fields, default, list = require("ett.plan.fields").list, require("ett.plan").default, {}
   for _, field in ipairs(fields) do
     local value = e.plan[field[1]]
     if value ~= nil and type(value) ~= "table" then
-      list[#list + 1] = json.array { field[1], tostring(value), field.help or "", value == field.default }
+      list[#list + 1] = json.array { field[1], tostring(value), field.help or "", value == default(e.plan, field) }
     end
   end
   return json.array(list)

@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local fields = require "ett.plan.fields"
 local merged = require "ett.base.merged"
+local plan_module = require "ett.plan"
 local schedules = require "ett.plan.schedules"
 local times_module = require "ett.step.times"
 
@@ -13,8 +14,8 @@ local part_names = { compute = "matrix products and attention", node = "links in
   memory = "other operators, which memory bandwidth bounds", network = "network between nodes" }
 
 --- A plan with some fields changed, on the same number of devices and with the same batch: dp compensates.
-local function changed(p, change)
-  local plan = merged(p, change)
+local function changed(p, given, change)
+  local plan = merged(plan_module.reopened(p, given), change)
   local devices, model_ranks = p.pp * p.tp * p.cp * p.dp, plan.pp * plan.tp * plan.cp
   if devices % model_ranks ~= 0 then return nil end
   plan.dp, plan.micro_batches = devices // model_ranks, nil
@@ -81,10 +82,10 @@ function sensitivity.of(e, what)
   local times = what.times or times_module.new(cluster, what.profile)
   for _, part in ipairs(faster.parts) do
     add("rate", part_names[part] .. " 10 % faster",
-      again(what, { plan = changed(e.plan, {}), times = faster.times(times, part) }))
+      again(what, { plan = changed(e.plan, what.plan, {}), times = faster.times(times, part) }))
   end
   for _, change in ipairs(changes(e.plan)) do
-    local plan = changed(e.plan, change[2])
+    local plan = changed(e.plan, what.plan, change[2])
     if plan then
       if not plan.split then plan.split = nil end
       add("plan", change[1], again(what, { plan = plan, times = times }))
