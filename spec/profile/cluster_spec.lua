@@ -159,7 +159,7 @@ describe("a user's cluster", function()
   it("is refused for a mesh outside the innermost tier, and for a torus of another size", function()
     local c = valid()
     c.links.intra.torus = { 2, 2 }
-    assert.matches("links: intra: torus: the lengths of its axes must multiply to 2 devices",
+    assert.matches("links: intra: torus: the lengths of its axes must multiply to 2 devices, got 2 x 2",
       message(cluster_module.get, c), 1, true)
     c.links.intra.torus, c.links.intra.mesh = { 2 }, true
     assert.matches("links: intra: give either 'mesh' or 'torus'", message(cluster_module.get, c), 1, true)

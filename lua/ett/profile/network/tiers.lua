@@ -99,8 +99,11 @@ end
 
 --- Checks `mesh` and `torus` of links between devices. size: number of devices; falsy for links between other units.
 function tiers.check_wires(given, size, where)
-  local axes, product = given.torus or {}, 1
-  for _, length in ipairs(axes) do product = math.type(length) == "integer" and length > 0 and product * length or 0 end
+  local axes, product, texts = given.torus or {}, 1, {}
+  for i, length in ipairs(axes) do
+    product = math.type(length) == "integer" and length > 0 and product * length or 0
+    texts[i] = schema.describe(length)
+  end
   if given.mesh and given.torus then
     error_module.raise("model", "%s: give either 'mesh' or 'torus'", where)
   elseif (given.mesh or given.torus) and (not size or size < 2) then
@@ -108,7 +111,7 @@ function tiers.check_wires(given, size, where)
       .. "a torus", where)
   elseif given.torus and product ~= size then
     error_module.raise("model", "%s: torus: the lengths of its axes must multiply to %d devices, got %s", where, size,
-      schema.describe(given.torus))
+      #axes > 0 and table.concat(texts, " x ") or "none")
   end
 end
 
