@@ -102,6 +102,12 @@ selective_ac_option = "3"
     assert.same({ true, "all_gather" }, { plan.sequence_parallel, plan.cp_method })
   end)
 
+  it("is refused if half a replica is left over", function()
+    local ok, why = pcall(read, "half.toml", "[parallelism]\ndata_parallel_replicate_degree = 3.5\n", nil, { dp = 8 })
+    assert.is_false(ok)
+    assert.matches("dp = 8 must be a multiple of data_parallel_replicate_degree = 3.5", tostring(why), 1, true)
+  end)
+
   for text, message in pairs {
     ["[training]\nseq_len = \n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'seq_len = '",
     ["[training\n"] = "line 1: expected [TABLE] or NAME = VALUE, got '[training'",
@@ -112,6 +118,11 @@ selective_ac_option = "3"
     ["[parallelism]\n"] = "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N",
     ["[parallelism]\ndata_parallel_shard_degree = 0\n"] =
       "data_parallel_shard_degree must be above 0 or -1, got 0",
+    ["[training]\nbatch_size = 2\n"] = "training.batch_size of older releases is now training.local_batch_size",
+    ["[experimental]\ncontext_parallel_degree = 2\n"] =
+      "experimental.context_parallel_degree of older releases is now parallelism.context_parallel_degree",
+    ["[training]\nmixed_precision_param = 'int4'\n"] =
+      "mixed_precision_param: unknown value 'int4'; known are bfloat16, float16, float32",
     ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
       "pipeline_parallel_schedule: unknown value 'x'; known are 1F1B, DualPipeV, GPipe, Interleaved1F1B, "
       .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",

@@ -13,10 +13,34 @@ local function schedule_of(name)
     table.concat(known, ", "))
 end
 
+-- Fields of older releases that have another section or name now.
+local moved = {
+  training = { batch_size = "training.local_batch_size", tensor_parallel_degree = "parallelism.tensor_parallel_degree",
+    data_parallel_shard_degree = "parallelism.data_parallel_shard_degree",
+    data_parallel_replicate_degree = "parallelism.data_parallel_replicate_degree" },
+  experimental = { pipeline_parallel_degree = "parallelism.pipeline_parallel_degree",
+    context_parallel_degree = "parallelism.context_parallel_degree" },
+}
+
+local function refuse_old(config)
+  for section, names in pairs(moved) do
+    for name, now in pairs(names) do
+      if config(section, name) then
+        error_module.raise("format", "%s.%s of older releases is now %s", section, name, now)
+      end
+    end
+  end
+end
+
+local function type_of(config, name, default)
+  local names, text = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }, config("training", name, default)
+  return names[text] or error_module.raise("format", "%s: unknown value '%s'; known are bfloat16, float16, float32",
+    name, text)
+end
+
 local function set_precision(p, config)
-  local names = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }
-  p.dtype = names[config("training", "mixed_precision_param", "bfloat16")]
-  p.gradient_dtype = names[config("training", "mixed_precision_reduce", "float32")]
+  p.dtype = type_of(config, "mixed_precision_param", "bfloat16")
+  p.gradient_dtype = type_of(config, "mixed_precision_reduce", "float32")
   for _, name in ipairs(config("model", "converters", {})) do
     if tostring(name):find "float8" then p.dtype = "fp8" elseif tostring(name):find "mx" then p.dtype = "mxfp8" end
   end
@@ -31,7 +55,7 @@ local function set_replicas(p, config, given)
     if not given.dp then
       error_module.raise("format", "data_parallel_shard_degree = -1 takes the ranks that are left; give dp=N")
     elseif given.dp % replicate > 0 then
-      error_module.raise("format", "dp = %d must be a multiple of data_parallel_replicate_degree = %d", given.dp,
+      error_module.raise("format", "dp = %s must be a multiple of data_parallel_replicate_degree = %s", given.dp,
         replicate)
     end
     shard = given.dp // replicate
@@ -80,6 +104,7 @@ end
 ---@param model table
 ---@param note fun(format: string, ...)
 return function(config, given, model, note)
+  refuse_old(config)
   -- Other fields depend on the degrees, so words replace these first.
   local function degree(name, theirs)
     local own = config("parallelism", theirs .. "_parallel_degree", 1)
