@@ -34,7 +34,7 @@ describe("a plan as torchtitan's TOML", function()
         micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 }, dtype = pick { "bf16", "bf16", "fp8", "fp32" },
         gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" }, overlap_gradients = true,
         overlap_parameters = zero == 3 or nil, stack = pick { "torchtitan", "torchtitan:half_products=false" } }
-      if plan.recompute ~= "half" then plan.stack = "torchtitan" end
+      if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "fsdp_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
       if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
@@ -123,6 +123,10 @@ selective_ac_option = "3"
       "experimental.context_parallel_degree of older releases is now parallelism.context_parallel_degree",
     ["[training]\nmixed_precision_param = 'int4'\n"] =
       "mixed_precision_param: unknown value 'int4'; known are bfloat16, float16, float32",
+    ["[parallelism]\ndata_parallel_shard_degree=2\nfsdp_reshard_after_forward='maybe'\n"] =
+      "fsdp_reshard_after_forward: unknown value 'maybe'; known are always, default, never",
+    ["[parallelism]\ndata_parallel_shard_degree=2\ncontext_parallel_degree=2\ncontext_parallel_rotate_method='x'\n"] =
+      "context_parallel_rotate_method: unknown value 'x'; known are allgather, alltoall",
     ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
       "pipeline_parallel_schedule: unknown value 'x'; known are 1F1B, DualPipeV, GPipe, Interleaved1F1B, "
       .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",

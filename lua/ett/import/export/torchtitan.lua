@@ -23,7 +23,8 @@ local torchtitan = {}
 torchtitan.schedules = { gpipe = "GPipe", ["1f1b"] = "1F1B", interleaved = "Interleaved1F1B", zb_v = "ZBVZeroBubble",
   breadth_first = "LoopedBFS", interleaved_zb = "InterleavedZeroBubble", dualpipe_v = "DualPipeV" }
 
-local methods = { all_gather = "allgather", ring = "alltoall" }
+--- Ways to exchange keys and values between context-parallel ranks, by ett's names.
+torchtitan.methods = { all_gather = "allgather", ring = "alltoall" }
 
 --- Mode and option of checkpointing. torchtitan has no recomputation of attention's core alone.
 local function checkpointing(p, leave_out)
@@ -64,16 +65,17 @@ function torchtitan.write(model, p, leave_out)
     { "pipeline_parallel_microbatch_size", pipelined and p.micro_batch or nil },
     { "pipeline_parallel_layers_per_stage", p.vp > 1 and h.layers // (p.pp * p.vp) or nil },
     { "context_parallel_degree", p.cp },
-    { "context_parallel_rotate_method", p.cp > 1 and methods[p.cp_method] or nil }, { "expert_parallel_degree", p.ep },
+    { "context_parallel_rotate_method", p.cp > 1 and torchtitan.methods[p.cp_method] or nil },
+    { "expert_parallel_degree", p.ep },
     { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } })
   section(lines, "activation_checkpoint", checkpointing(p, leave_out))
-  section(lines, "compile", { { "enable", true } })
+  section(lines, "compile", { { "enable", require("ett.operator.stack").get(p.stack).norm ~= "torch" } })
   if p.dtype == "fp8" or p.dtype == "fp8_block" or p.dtype == "mxfp8" then
     local converter = p.dtype == "mxfp8" and "quantize.linear.mx" or "quantize.linear.float8"
     section(lines, "model", { { "converters", ('["%s"]'):format(converter), plain = true } })
   end
   if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
-  if p.cp > 1 and not methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
+  if p.cp > 1 and not torchtitan.methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
   if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': its float8 has no blocks" end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: torchtitan's tensor parallelism always has it"

@@ -1,41 +1,39 @@
 --- A plan from torchtitan's configuration. Defaults are those of torchtitan/config/job_config.py.
 local error_module = require "ett.base.error"
-local schedules = require("ett.import.export.torchtitan").schedules
+local export = require "ett.import.export.torchtitan"
 
-local function schedule_of(name)
+--- ett's name of a value. `names`: torchtitan's names by ett's.
+local function choice(field, names, value)
   local known = {}
-  for ours, theirs in pairs(schedules) do
-    if theirs:lower() == name:lower() then return ours end
+  for ours, theirs in pairs(names) do
+    if theirs:lower() == tostring(value):lower() then return ours end
     known[#known + 1] = theirs
   end
   table.sort(known)
-  error_module.raise("format", "pipeline_parallel_schedule: unknown value '%s'; known are %s", name,
-    table.concat(known, ", "))
+  error_module.raise("format", "%s: unknown value '%s'; known are %s", field, value, table.concat(known, ", "))
 end
 
 -- Fields of older releases that have another section or name now.
 local moved = {
-  training = { batch_size = "training.local_batch_size", tensor_parallel_degree = "parallelism.tensor_parallel_degree",
-    data_parallel_shard_degree = "parallelism.data_parallel_shard_degree",
-    data_parallel_replicate_degree = "parallelism.data_parallel_replicate_degree" },
-  experimental = { pipeline_parallel_degree = "parallelism.pipeline_parallel_degree",
-    context_parallel_degree = "parallelism.context_parallel_degree" },
+  { "training", "batch_size", "training.local_batch_size" },
+  { "training", "tensor_parallel_degree", "parallelism.tensor_parallel_degree" },
+  { "training", "data_parallel_shard_degree", "parallelism.data_parallel_shard_degree" },
+  { "training", "data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree" },
+  { "experimental", "pipeline_parallel_degree", "parallelism.pipeline_parallel_degree" },
+  { "experimental", "context_parallel_degree", "parallelism.context_parallel_degree" },
 }
 
 local function refuse_old(config)
-  for section, names in pairs(moved) do
-    for name, now in pairs(names) do
-      if config(section, name) then
-        error_module.raise("format", "%s.%s of older releases is now %s", section, name, now)
-      end
+  for _, field in ipairs(moved) do
+    local section, name, now = table.unpack(field)
+    if config(section, name) then
+      error_module.raise("format", "%s.%s of older releases is now %s", section, name, now)
     end
   end
 end
 
 local function type_of(config, name, default)
-  local names, text = { bfloat16 = "bf16", float16 = "fp16", float32 = "fp32" }, config("training", name, default)
-  return names[text] or error_module.raise("format", "%s: unknown value '%s'; known are bfloat16, float16, float32",
-    name, text)
+  return choice(name, { bf16 = "bfloat16", fp16 = "float16", fp32 = "float32" }, config("training", name, default))
 end
 
 local function set_precision(p, config)
@@ -65,7 +63,8 @@ local function set_replicas(p, config, given)
   p.dp = given.dp or replicate * shard
   p.overlap_gradients = p.dp > 1
   if shard * p.cp > 1 then
-    local reshard = config("parallelism", "fsdp_reshard_after_forward", "default")
+    local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
+      config("parallelism", "fsdp_reshard_after_forward", "default"))
     p.zero, p.overlap_parameters = 3, true
     p.reshard = reshard == "always" or reshard == "default" and p.pp == 1
     if replicate > 1 and shard < p.dp then p.shard = shard * p.cp end
@@ -75,7 +74,8 @@ end
 local function set_pipeline(p, config, layers)
   local batch, micro = config("training", "local_batch_size", 8), 1
   if p.pp > 1 then
-    p.schedule = schedule_of(config("parallelism", "pipeline_parallel_schedule", "1F1B"))
+    p.schedule = choice("pipeline_parallel_schedule", export.schedules,
+      config("parallelism", "pipeline_parallel_schedule", "1F1B"))
     micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
     local each = config("parallelism", "pipeline_parallel_layers_per_stage")
     if each and each > 0 then
@@ -117,8 +117,8 @@ return function(config, given, model, note)
   p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
   if p.cp > 1 then
-    local methods = { allgather = "all_gather", alltoall = "ring" }
-    p.cp_method = methods[config("parallelism", "context_parallel_rotate_method", "allgather")]
+    p.cp_method = choice("context_parallel_rotate_method", export.methods,
+      config("parallelism", "context_parallel_rotate_method", "allgather"))
   end
   set_precision(p, config)
   set_replicas(p, config, given)
