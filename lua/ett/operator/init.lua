@@ -204,8 +204,8 @@ function operator.list()
   return ops
 end
 
---- FLOPs outside products that take as long at the peak rate as the operator's arithmetic: any instruction takes the
---- time of a multiply-add.
+--- FLOPs outside products that take as long at the peak rate as the operator's arithmetic. Each instruction is
+--- counted as a multiply-add.
 function operator.arithmetic(op, shape, pass)
   return op.instructions and 2 * op.instructions(shape, pass) or op.flops(shape, pass)
 end
