@@ -184,8 +184,9 @@ memory of the software and were not checked against its code. The errors above a
   those of the literature up to 67 %. After these errors had been seen, public measurements of products, links and
   copies of rows were looked up. v4 and v5p take v5e's share. Two measurements of v6e (79 and 87 %) differ, and none
   is used. Products of v7x reach 83 % in Google's benchmark and 94 % in another; Google's is used. Nothing was fitted
-  to steps of v5e, v5p and v4: they went from 18, 29 and 16 to 4, 11 and 5 %. All A rows of TPUs have one source. Without it the factors are
-  their priors, so v6e's printed error rose from 3.9 to 9.0 %; with the shipped factors it is 4.5 %.
+  to steps of v5e, v5p and v4: they went from 18, 29 and 16 to 4, 11 and 5 %. All A rows of TPUs have one
+  source. Without it the factors are their priors, so v6e's printed error rose from 3.9 to 9.0 %. With the shipped
+  factors it is 4.5 %.
 - Attention on AMD has the rates of AMD's kernels, looked up after MI300X of the literature had been seen 17 to 24 % too
   fast. Backward and MI300X are assumed (in_step.lua). Six MLPerf rows of grade B, which state almost no plan: MI350X
   from 17 to 2 %, MI355X from 4 to 15 %.
