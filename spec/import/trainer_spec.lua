@@ -64,7 +64,10 @@ describe("a plan as torchtitan's TOML", function()
 description = "Llama 3 8B training # not a comment"
 [model]
 name = 'llama3'   # a flavor follows
-converters = ["quantize.linear.float8"]
+converters = [ # one
+  "quantize.linear.float8",   # to a line
+
+]
 [training]
 local_batch_size = 1
 seq_len = 8_192
@@ -112,6 +115,8 @@ selective_ac_option = "3"
     ["[training]\nseq_len = \n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'seq_len = '",
     ["[training\n"] = "line 1: expected [TABLE] or NAME = VALUE, got '[training'",
     ["[training]\nx = [1, 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = [1, 2'",
+    ["[training]\n\nx = [1 # [\n2]\n"] = "line 3: expected [TABLE] or NAME = VALUE, got 'x = [1 # ['",
+    ["[training]\nx = [1,\n# end\n,]\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = [1,'",
     ["[training]\nx = 1 2\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = 1 2'",
     ["[training]\nx = \"a\n"] = "line 2: expected [TABLE] or NAME = VALUE, got 'x = \"a'",
     ["[training]\nseq_len = \"8k\"\n"] = "seq_len must be a number, got '8k'",
@@ -199,6 +204,19 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "fp32", "fp32", nil, 1 }, types({}, "bf16", '"auto"', 1))
     assert.same({ "bf16", "bf16", true, 0 }, types({ dtype = "bf16", zero = 3 }, "bf16", '"auto"', 1))
     assert.same({ "fp16", "fp16", nil, 0 }, types({}, "fp16", "true", 0))
+  end)
+
+  it("takes AutoTP's and Ulysses' ranks, unless words replace them", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+      "tensor_parallel": { "autotp_size": %s }, "sequence_parallel_size": %s }]]
+    local function degrees(tp, cp, given)
+      local plan = read("ds.json", text:format(tp, cp), nil, given or { dp = 8 })
+      return { plan.tp or "-", plan.cp or "-", plan.cp_method or "-" }
+    end
+    assert.same({ 4, 2, "ulysses" }, degrees(4, 2))
+    assert.same({ "-", "-", "-" }, degrees(0, 0))
+    assert.same({ 1, 1, "-" }, degrees(1, 1))
+    assert.same({ 8, 4, "ring" }, degrees(4, 2, { dp = 8, tp = 8, cp = 4, cp_method = "ring" }))
   end)
 
   it("says that it does not state recomputation", function()

@@ -1,5 +1,5 @@
 --- A plan from DeepSpeed's configuration (docs/_pages/config-json.md, deepspeed/runtime/zero/config.py, engine.py).
---- Sequence and parallel degrees are not in it.
+--- The length of sequences and the pipeline's degree are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
 --- Two of the three numbers of a batch and the replicas give the rest.
@@ -21,6 +21,14 @@ local function offloaded(config, name, note)
   return tonumber(given.ratio) or 1
 end
 
+--- Tensor ranks (AutoTP) and ranks that share a sequence (Ulysses). 0 and 1 switch them off.
+local function set_degrees(p, config, given)
+  local tensor, sequence = config("tensor_parallel", "autotp_size", 0), config("", "sequence_parallel_size", 0)
+  if tensor ~= 0 then p.tp = given.tp or tensor end
+  if sequence ~= 0 then p.cp = given.cp or sequence end
+  if sequence ~= 0 and p.cp > 1 then p.cp_method = given.cp_method or "ulysses" end
+end
+
 --- Types of weights and gradients. Without ZeRO, gradients of bf16 are added up in fp32 (engine.py: get_data_types).
 local function set_precision(p, config, given, note)
   local fp16, fp16_open = config("fp16", "enabled", false)
@@ -37,6 +45,7 @@ return function(config, given, _, note)
   local stage = config("zero_optimization", "stage", 0)
   local p = { zero = given.zero or stage, clip_gradients = config("", "gradient_clipping", 0) > 0 }
   set_precision(p, config, given, note)
+  set_degrees(p, config, given)
   set_batches(p, config, given)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
