@@ -5,6 +5,7 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlaps_tensor = false,
   overlap_gradients = true, overlap_parameters = true, -- FullyShardedDataParallel: prefetching
+  zero_stages = "0 2 3", -- NO_SHARD, SHARD_GRAD_OP, FULL_SHARD
   attention = "flash2", norm = "torch", cross_entropy = "torch", launch_seconds = 4e-05, exchange = 1.87,
   moe_launches = 8.7, sharded = true, stops_early = true, master_shards = true,
   communication_share = 0.319,

@@ -4,6 +4,7 @@ return {
   summary = "Megatron-LM of 2021 and 2022: fused softmax, no flash attention",
   source = "host costs and kernels assumed",
   overlaps_tensor = false,
+  zero_stages = "0 1",
   attention = "flash1", norm = "fused", cross_entropy = "megatron", launch_seconds = 60e-6,
   -- CUDA 11.1 loads every kernel of PyTorch: 1687 MiB (pytorch/pytorch#55277). NCCL 2.10 connects rings and trees at
   -- once: 688 MiB a communicator (NVIDIA/nccl#964).

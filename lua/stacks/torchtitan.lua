@@ -5,6 +5,7 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   merge = "torch", -- torch.distributed.tensor.experimental.context_parallel
   overlap_gradients = true, overlap_parameters = true, -- fully_shard: implicit prefetching
+  zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)
   attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   sharded = true, stops_early = true, master_shards = true,
   half_products = true, -- activation_checkpoint.py: _apply_op_sac

@@ -187,6 +187,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.equal(8, read("ds.json", text:format(64, 2, 4)).dp)
     assert.same({ 4, 64 }, { read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).dp,
       read("ds.json", text:format(64, 2, auto), nil, { dp = 4 }).global_batch })
+    assert.is_nil(read("ds.json", text:format(64, 1 << 32, 1 << 32)).dp) -- their product is 0 in 64 bits
     plan = read("ds.json", text:format(auto, 2, 4), nil, { dp = 4 })
     assert.same({ 4, 2, 4 }, { plan.dp, plan.micro_batch, plan.micro_batches })
   end)

@@ -94,6 +94,24 @@ describe("a search", function()
     assert.is_true(slower.step_seconds > found.step_seconds)
   end)
 
+  it("tries the ZeRO stages and the overlaps of the stack, unless the plan states others", function()
+    local function tried(plan, name)
+      plan.seq, plan.global_batch, plan.pp, plan.tp, plan.cp, plan.recompute = 1024, 16, 1, 1, 1, "none"
+      local seen, list = {}, {}
+      for _, row in ipairs(small { plan = plan, keep = 1000, exhaustive = true }.rows) do seen[row[name]] = true end
+      for value in pairs(seen) do list[#list + 1] = tostring(value) end
+      table.sort(list)
+      return table.concat(list, " ")
+    end
+    for stack, stages in pairs { megatron = "0 1", torchtitan = "3", fsdp_eager = "0 2 3", plain = "0 1 2 3" } do
+      assert.equal(stages, tried({ stack = stack }, "zero"), stack)
+      assert.equal("2", tried({ stack = stack, zero = 2 }, "zero"))
+    end
+    assert.equal("true", tried({ stack = "torchtitan" }, "overlap_gradients"))
+    assert.equal("false", tried({ stack = "torchtitan", overlap_gradients = false }, "overlap_gradients"))
+    assert.equal("false true", tried({ stack = "fsdp_eager" }, "overlap_parameters")) -- none where nothing is sharded
+  end)
+
   it("keeps ZeRO-1 where ZeRO-3 needs more memory", function()
     local given = { model = require("ett.model").new("llama4-scout", { layers = 4 }), cluster = "dgx_a100",
       times = false, devices = 4, headroom = 0.2, plan = { seq = 4096, global_batch = 12, tp = 2, pp = 2, cp = 1,

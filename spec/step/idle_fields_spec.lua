@@ -72,7 +72,27 @@ describe("fields of the software that a plan leaves open", function()
   end)
 end)
 
+describe("a ZeRO stage that the plan's stack lacks", function()
+  it("is reported with the stack that has it, if ranks share weights", function()
+    local function said(plan)
+      plan.stack = "megatron"
+      return select(2, outcome(dense, with(plan)))
+    end
+    assert.matches("zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it", said { dp = 2, zero = 3 }, 1,
+      true)
+    assert.is_nil(said({ dp = 2, zero = 1 }):find "the stack megatron has")
+    assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
+  end)
+end)
+
 describe("fields without an effect", function()
+  it("act on experts that tensor ranks hold whole", function()
+    local plan = { tp = 2, ep = 1, etp = 1 }
+    local whole, said = outcome(mixture, with(plan, { zero = 1 }))
+    assert.not_equal(outcome(mixture, with(plan)), whole)
+    assert.is_nil(said:find "zero has no effect")
+  end)
+
   it("change nothing and are reported; they have an effect if their condition holds", function()
     for _, case in ipairs(cases) do
       local name, value, idle, acting, of = table.unpack(case)

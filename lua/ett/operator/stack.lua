@@ -56,6 +56,8 @@ local fields = {
   exchange = { "nonnegative", default = 1.0, most = 1e3, help = "factor on the bytes of routing and permuting tokens" },
   quantised_gathers = { "boolean", default = false,
     help = "tensor-parallel ranks gather operands of products in the products' data type" },
+  zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 2 3", "0 1 2 3" },
+    help = "the ZeRO stages of the software; a search tries these unless the plan states zero" },
   overlap_gradients = { "boolean", default = false, help = "the plan's overlap_gradients where it is left open" },
   overlap_parameters = { "boolean", default = false, help = "the plan's overlap_parameters where it is left open" },
   overlap_sends = { "boolean", default = false,

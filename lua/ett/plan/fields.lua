@@ -31,7 +31,12 @@ end
 -- Conditions of fields. The context of an estimate tells whether the model has experts, and whether failure rates and
 -- device power are known.
 local function staged(p) return p.pp > 1 end
-local function replicated(p) return p.dp * p.cp > 1 end
+-- Tensor ranks hold the same weights of experts if these are not split over them.
+local function replicated(p)
+  local data = p.dp * p.cp
+  return data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
+end
+local copies = "several ranks with the same weights (dp * cp above 1)"
 local function sharded(p) return p.zero > 0 and replicated(p) end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
@@ -143,7 +148,7 @@ local fields = {
       help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
         .. "full" },
     { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage",
-      needs = { "dp * cp above 1", replicated },
+      needs = { copies, replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },
       help = "ranks over which ZeRO shards; groups of this size are replicas (HSDP; default: all, dp * cp)" },
@@ -166,16 +171,16 @@ local fields = {
       c = true, -- Adam: fp32 weight and two moments
       help = "optimizer state of one parameter, master weight included" },
     { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
-      needs = { "dp * cp above 1 and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
+      needs = { copies .. " and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },
     { "gradient_all_reduce", "boolean", default = false, c = true,
-      needs = { "zero of at least 1 and dp * cp above 1", sharded },
+      needs = { "zero of at least 1 and " .. copies, sharded },
       help = "ZeRO-1 all-reduces gradients instead of reduce-scattering them (DeepSpeed pipelines)" },
     { "overlap_gradients", "boolean", software = true, default = false,
-      c = true, needs = { "dp * cp above 1", replicated }, also = "overlap_grad_reduce",
+      c = true, needs = { copies, replicated }, also = "overlap_grad_reduce",
       help = "reduce gradient buckets during the last backward pass (default the stack's way)" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
-      needs = { "zero of at least 1 and dp * cp above 1", sharded }, also = "overlap_param_gather",
+      needs = { "zero of at least 1 and " .. copies, sharded }, also = "overlap_param_gather",
       help = "gather weights during the next forward pass (default the stack's way)" },
     { "overlap_sends", "boolean", software = true, default = false, c = true, needs = { "pp above 1", staged },
       help = "sends between stages overlap computing (default the stack's way)" },
@@ -234,6 +239,8 @@ end
 function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
+
+fields.replicated = replicated
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, failures =, power = }: booleans

@@ -22,6 +22,7 @@ local plan_rules = require "ett.plan.rules"
 local rank_orders = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 local values_module = require "ett.search.values"
 
 local space = {}
@@ -162,8 +163,7 @@ end
 
 --- Number of plans below a chunk, as counted by runtime/search.
 local function below(self, p)
-  local data, axes = p.dp * p.cp, self.axes
-  local sharded = data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
+  local axes, sharded = self.axes, fields.replicated(p)
   local sends = p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1
   return #axes.recompute * (sharded and self.of_sharded or 1) * sends
 end
@@ -451,6 +451,35 @@ local function sort_units(units)
   return sorted
 end
 
+--- The stacks of the space's plans.
+local function stacks_of(self, clusters)
+  local list, names = {}, self.lists.stack or { self.base.stack }
+  for _, cluster in ipairs(not names[1] and clusters or {}) do list[#list + 1] = stacks.get(cluster.stack) end
+  for _, name in ipairs(names) do list[#list + 1] = stacks.get(name) end
+  return list
+end
+
+--- Whether a stack has a value of a walked field: a ZeRO stage, an overlap or none.
+local function has(stack, name, value)
+  if name == "zero" then return stack.zero_stages:find(tostring(value), 1, true) ~= nil end
+  if name == "overlap_gradients" or name == "overlap_parameters" then return value or not stack[name] end
+  return true
+end
+
+--- The default values of a walked field that one of the stacks has.
+local function values_of_stacks(list, name, default)
+  local kept = {}
+  for _, value in ipairs(default) do
+    for _, stack in ipairs(list) do
+      if has(stack, name, value) then
+        kept[#kept + 1] = value
+        break
+      end
+    end
+  end
+  return kept
+end
+
 --- Removes the values of walked fields that a given field excludes. If none is left, all stay: the rule refuses them.
 local function remove_excluded(self)
   for name, need in pairs(needs) do
@@ -474,7 +503,11 @@ function space.new(given)
     axes = {}, chunks = {}, units = {},
     schedules = schedules.memo(),
     by_key = {}, judged = {}, orders = {}, impossible = 0 }, Space)
-  for _, walked in ipairs(space.walked) do self.axes[walked[1]] = values(self, walked[1], walked[2]) end
+  local software = stacks_of(self, given.clusters)
+  for _, walked in ipairs(space.walked) do
+    local name, default = walked[1], walked[2]
+    self.axes[name] = values(self, name, values_of_stacks(software, name, default))
+  end
   remove_excluded(self)
   local sum = 0
   for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end

@@ -105,6 +105,10 @@ local function row_of(self, found, part, chunk)
   for name, value in pairs(setting.own) do row[name] = value end
   for _, name in ipairs(part_fields) do row[name] = part[name] end
   row.schedule, row.vp = chunk.schedule, chunk.vp
+  for _, name in ipairs(walked_names) do
+    local field = fields.list[fields.position[name]]
+    if field.needs and not field.needs[2](row) and self.space.fixed[name] == nil then row[name] = field.default end
+  end
   if not self.model.hyper.experts then row.ep, row.etp, row.overlap_all_to_all = 1, nil, "none" end
   for i, name in ipairs(walk.fields) do
     all[i] = tostring(row[name])

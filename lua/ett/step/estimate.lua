@@ -17,6 +17,7 @@ local memory = require "ett.step.memory"
 local merged = require "ett.base.merged"
 local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
+local stacks = require "ett.operator.stack"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
@@ -247,8 +248,17 @@ local function crossing(e, cluster)
     and ("; a job that gets 64 of the %d has --cluster %s"):format(node, whole) or "")
 end
 
+-- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
+local function foreign_stage(p, stack)
+  if not plan_fields.replicated(p) or stack.zero_stages:find(tostring(p.zero), 1, true) then return nil end
+  local family = stack.name:match "^[^:_]*" .. "_fsdp"
+  return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
+    stacks.exists(family) and ("; stack=%s has it"):format(family) or "")
+end
+
 local function warnings_of(e, cluster, stack)
   local list = { crossing(e, cluster) }
+  list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
   if stack.sharded and (e.plan.zero < 3 or e.plan.dp * e.plan.cp == 1) then
     list[#list + 1] = ("kernels count as slowed by gathers of weights, which this plan lacks: stack=%s:sharded=false")

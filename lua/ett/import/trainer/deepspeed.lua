@@ -7,8 +7,8 @@ local function set_batches(p, config, given)
   p.micro_batch = given.micro_batch or config("", "train_micro_batch_size_per_gpu")
   p.micro_batches = given.micro_batches or config("", "gradient_accumulation_steps")
   local whole = given.global_batch or config("", "train_batch_size")
-  local each = (p.micro_batch or 1) * (p.micro_batches or 1)
-  p.dp = given.dp or whole and p.micro_batch and whole % each == 0 and whole // each or nil
+  local each = 1.0 * (p.micro_batch or 1) * (p.micro_batches or 1)
+  p.dp = given.dp or whole and p.micro_batch and whole % each == 0 and math.tointeger(whole // each) or nil
   if whole and not given.micro_batches and (given.global_batch or not p.micro_batches or given.dp) then
     p.global_batch, p.micro_batches = whole, nil
   end
