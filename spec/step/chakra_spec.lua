@@ -115,6 +115,8 @@ describe("Chakra execution traces", function()
     ["1f1b"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2 }, gpipe = { pp = 4, micro_batches = 2, schedule = "gpipe" },
     ["V-shaped"] = { pp = 2, vp = 2, micro_batches = 4, schedule = "zb_v" },
     ["two-way"] = { pp = 4, micro_batches = 4, schedule = "chimera" },
+    ["replicas outside"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2, rank_order = "tp-cp-ep-pp-dp" },
+    ["stages inside"] = { pp = 2, tp = 2, cp = 2, micro_batches = 2, rank_order = "pp-tp-cp-ep-dp" },
   } do
     it("replay in the predicted time: " .. name, function()
       plan.seq, plan.clip_gradients = 1024, false
@@ -147,7 +149,7 @@ describe("Chakra execution traces", function()
     end)
   end
 
-  it("are refused where they would be too large, and for other orders of ranks", function()
+  it("are refused where they would be too large, and with a map of ranks", function()
     local e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4 }, cluster = "dgx_h100",
       units = true }
     local most = chakra.most_nodes
@@ -156,10 +158,10 @@ describe("Chakra execution traces", function()
     chakra.most_nodes = most
     assert.is_false(ok)
     assert.matches("nodes on 2 ranks are more than 10; give fewer", tostring(why))
-    e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4, rank_order = "pp-tp-cp-ep-dp" },
+    e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4, rank_map = { 1, 0 } },
       cluster = "dgx_h100", units = true }
     ok, why = pcall(chakra.write, e, "/nowhere")
     assert.is_false(ok)
-    assert.matches("need rank_order = tp", tostring(why))
+    assert.matches("cannot state a rank_map", tostring(why))
   end)
 end)

@@ -1,18 +1,10 @@
 --- Pipeline stages, measured and predicted: of a trace the operators of each stage, of per-micro-batch timings the
 --- units of each stage.
 local estimate = require "ett.step.estimate"
+local ranks = require "ett.plan.ranks"
 local stats = require "ett.trace.stats"
 
 local stages = {}
-
---- The stage of a rank, from 1; expert ranks lie within tensor and data ranks.
-local function stage_of(rank, plan)
-  local width = 1
-  for axis in plan.rank_order:gmatch "[^-]+" do
-    if axis == "pp" then return rank // width % plan.pp + 1 end
-    width = width * (axis == "ep" and 1 or plan[axis])
-  end
-end
 
 --- Operators by stage, a mean over its devices: { stage, unit, count, measured_seconds, predicted_seconds, ratio } of
 --- those that have a prediction. Empty without a pipeline, or with unknown ranks.
@@ -25,7 +17,7 @@ function stages.of_runs(view, devices, plan, lines, rows)
   local home = {}
   for i, device in ipairs(devices) do
     if not device.rank then return list end
-    local stage = stage_of(device.rank, plan)
+    local stage = ranks.stage_of(plan, device.rank)
     home[i] = list[stage] or { stage = stage, unit = "operators", devices = 0, count = 0, measured_seconds = 0.0,
       predicted_seconds = 0.0 }
     list[stage], home[i].devices = home[i], home[i].devices + 1

@@ -80,6 +80,42 @@ function ranks.code(order)
   return code
 end
 
+-- Degrees and strides of the axes of a group in a plan's numbering of ranks.
+local function axes_of_group(p, name)
+  return require("ett.step").axes({ tp = p.tp, cp = p.cp, ep = p.ep, etp = p.etp or p.tp, dp = p.dp, pp = p.pp,
+    rank_order = ranks.code(p.rank_order) }, name)
+end
+
+--- Distance between the ranks of neighbouring members of a group's inner axis.
+---@param name string as for ranks.group
+function ranks.stride(p, name) return (select(2, axes_of_group(p, name))) end
+
+--- The stage of a rank, from 1. Ranks are counted from 0.
+function ranks.stage_of(p, rank)
+  local degree, stride = axes_of_group(p, "pp")
+  return rank // stride % degree + 1
+end
+
+--- The group of a rank: its ranks, counted from 0, in the group's order.
+---@param p table a clean plan
+---@param name string tp, cp, dp, ep, etp, pp, shares, data (cp and dp), or "expert data": ranks with the same experts
+---@param rank integer
+---@param size integer? a block of the group alone: of so many ranks, such as those that share a shard's gather
+---@return integer[]
+function ranks.group(p, name, rank, size)
+  local inner, inner_stride, outer, outer_stride = axes_of_group(p, name)
+  local own = rank // inner_stride % inner
+  local first, place = rank - own * inner_stride, own
+  if outer > 1 then
+    local row = rank // outer_stride % outer
+    first, place = first - row * outer_stride, own + row * inner
+  end
+  size = size or inner * outer
+  local list, from = {}, place // size * size
+  for i = from, from + size - 1 do list[#list + 1] = first + i % inner * inner_stride + i // inner * outer_stride end
+  return list
+end
+
 local maps = setmetatable({}, { __mode = "k" })
 
 --- A map for C; raises unless it is a permutation of 0 to n - 1.

@@ -62,7 +62,7 @@ end
 local function part_node(part, dtype)
   if collective_types[part.name] then
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
-      degree = part.degree, bytes = math.floor(part.bytes or 0) }
+      members = part.members, degree = part.degree, bytes = math.floor(part.bytes or 0) }
   end
   return { type = "compute", name = part.name, flops = math.floor((part.flops or 0) / part.times),
     bytes = bytes_of(part, dtype) }
@@ -115,36 +115,38 @@ local function nodes_of(state, stage, stages)
     end
   end
   for _, m in ipairs(stage.messages) do
-    if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, degree = m.degree, bytes = m.bytes,
-      times = 1 }, p.dtype), m.seconds, { last }) end
+    if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
+      degree = m.degree, bytes = m.bytes, times = 1 }, p.dtype), m.seconds, { last }) end
   end
   return nodes
 end
 
 -- Ranks -------------------------------------------------------------------------------------
 
---- The ranks of a node's group that contains rank r: `stride` apart.
-local function group_of(state, node, r)
-  local p = state.plan
-  local each = p.tp * p.cp * p.dp
-  local stride = node.group == "tied embedding" and (p.pp - 1) * each or node.group == "tp" and 1
-    or node.group == "etp" and 1 or node.group == "ep" and (p.etp or p.tp) or p.tp
-  local degree = node.degree or 1
-  local first = node.group == "tied embedding" and r % each or r - (r % each // stride) % degree * stride
-  local list = {}
-  for i = 0, degree - 1 do list[i + 1] = first + i * stride end
+--- The number of the group of rank r in which a node communicates. known: the numbers found for this rank.
+local function group_of(state, node, r, known)
+  local name, degree = node.members or node.group, node.degree or 1
+  local id = name .. " " .. degree
+  if known[id] then return known[id] end
+  local list
+  if name == "tied embedding" then
+    local stages = ranks.group(state.plan, "pp", r)
+    list = { stages[1], stages[#stages] }
+  else
+    list = ranks.group(state.plan, name, r, degree)
+  end
   local key = table.concat(list, ",")
   if not state.groups[key] then
     state.group_count = state.group_count + 1
     state.groups[key] = state.group_count
     state.lists[tostring(state.group_count)] = json.array(list)
   end
-  return state.groups[key]
+  known[id] = state.groups[key]
+  return known[id]
 end
 
---- A node as bytes for one rank.
-local function encode(state, node, r)
-  local each = state.plan.tp * state.plan.cp * state.plan.dp
+--- A node as bytes for rank r. pipeline: the ranks of r's pipeline.
+local function encode(state, node, r, pipeline, known)
   local parts = { number(1, node.id - 1), text(2, node.name), number(3, node_types[node.type]) }
   for _, dep in ipairs(node.deps) do parts[#parts + 1] = number(5, dep - 1) end
   parts[#parts + 1] = number(7, node.micros)
@@ -155,9 +157,9 @@ local function encode(state, node, r)
     parts[#parts + 1] = attribute("comm_size", 9, node.bytes)
     if node.type == "collective" then
       parts[#parts + 1] = attribute("comm_type", 9, node.collective)
-      parts[#parts + 1] = attribute("pg_name", 29, tostring(group_of(state, node, r)))
+      parts[#parts + 1] = attribute("pg_name", 29, tostring(group_of(state, node, r, known)))
     else
-      local other = (node.peer - 1) * each + r % each
+      local other = pipeline[node.peer]
       local from, to = r, other
       if node.type == "receive" then from, to = other, r end
       parts[#parts + 1] = attribute("comm_src", 7, from) .. attribute("comm_dst", 7, to)
@@ -170,9 +172,7 @@ end
 
 local function check(e, t)
   local world, nodes = e.devices, 0
-  if e.plan.rank_order ~= ranks.default or e.plan.rank_map then
-    error_module.raise("plan", "chakra: execution traces need rank_order = %s and no rank_map", ranks.default)
-  end
+  if e.plan.rank_map then error_module.raise("plan", "chakra: execution traces cannot state a rank_map") end
   for _, stage in ipairs(t.stages) do
     for _, unit in ipairs(stage.units) do nodes = nodes + #unit.parts end
   end
@@ -189,17 +189,15 @@ function chakra.write(e, folder)
   local t = timeline.of(e)
   check(e, t)
   local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0 }
-  local stages, each = stages_of(state), e.devices // #t.stages
+  local stages, nodes = stages_of(state), {}
   local head = text(1, "0.0.4")
   head = varint(#head) .. head
   files.make(folder)
-  for s, stage in ipairs(t.stages) do
-    local nodes = nodes_of(state, stage, stages)
-    for r = (s - 1) * each, s * each - 1 do
-      local out = { head }
-      for i, node in ipairs(nodes) do out[i + 1] = encode(state, node, r) end
-      files.write(("%s/step.%d.et"):format(folder, r), table.concat(out))
-    end
+  for i, stage in ipairs(t.stages) do nodes[i] = nodes_of(state, stage, stages) end
+  for r = 0, e.devices - 1 do
+    local out, pipeline, known = { head }, ranks.group(e.plan, "pp", r), {}
+    for i, node in ipairs(nodes[ranks.stage_of(e.plan, r)]) do out[i + 1] = encode(state, node, r, pipeline, known) end
+    files.write(("%s/step.%d.et"):format(folder, r), table.concat(out))
   end
   files.write(folder .. "/comm_groups.json", json.encode(state.lists))
 end

@@ -7,6 +7,7 @@
 -- collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
+local ranks = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local timeline = require "ett.step.timeline"
 
@@ -35,22 +36,23 @@ local function elements(kind, bytes, degree, width)
   return all, all
 end
 
---- The ranks of the collective group that contains the first rank of a stage. Tensor ranks are neighbours, then
---- context, data, pipeline ranks.
-local function ranks_of(p, stage, part)
-  local base, stride = (stage - 1) * p.tp * p.cp * p.dp, p.tp
-  if part.group == "tp" or part.group == "etp" then stride = 1 end
+local function first_rank(p, stage) return (stage - 1) * ranks.stride(p, "pp") end
+
+--- The ranks of the collective group that contains the first rank of a stage, as text.
+local function ranks_of(state, stage, part)
   if part.group == "pp" or part.group == "tied embedding" or not part.degree then return nil end
-  local list = {}
-  for i = 1, math.min(part.degree, 64) do list[i] = ("%d"):format(base + (i - 1) * stride) end
-  if part.degree > 64 then list[65] = "..." end
-  return "[" .. table.concat(list, ", ") .. "]"
+  local key = ("%d %s %d"):format(stage, part.members or part.group, part.degree)
+  if not state.members[key] then
+    local list = ranks.group(state.plan, part.members or part.group, first_rank(state.plan, stage), part.degree)
+    for i = #list, 65, -1 do list[i] = i == 65 and "..." or nil end
+    state.members[key] = "[" .. table.concat(list, ", ") .. "]"
+  end
+  return state.members[key]
 end
 
 --- Source and destination of a message between stages.
 local function pair_of(args, p, stage, part)
-  local each = p.tp * p.cp * p.dp
-  args["Src Rank"], args["Dst Rank"] = (stage - 1) * each, (part.to - 1) * each
+  args["Src Rank"], args["Dst Rank"] = first_rank(p, stage), first_rank(p, part.to)
 end
 
 local function collective_args(args, part, dtype)
@@ -72,7 +74,7 @@ local function kernel(state, stage, part, start, seconds)
   if words then
     name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")
     collective_args(args, part, part.lane == "gradients" and state.plan.gradient_dtype or state.plan.dtype)
-    args["Process Group Ranks"] = ranks_of(state.plan, stage, part)
+    args["Process Group Ranks"] = ranks_of(state, stage, part)
     if part.direction then pair_of(args, state.plan, stage, part) end
   elseif part.flops and part.flops > 0 then
     args.model_flops = math.floor(part.flops / part.times)
@@ -167,7 +169,7 @@ function chrome_trace.of(e)
   local t = timeline.of(e)
   local join = count(t) > chrome_trace.most_events
   local streams, names = streams_of(e)
-  local state = { events = {}, plan = e.plan, streams = streams }
+  local state = { events = {}, plan = e.plan, streams = streams, members = {} }
   add_metadata(state.events, #t.stages, names)
   state.events[#state.events + 1] = { ph = "X", cat = "user_annotation", name = "ProfilerStep#1", pid = #t.stages,
     tid = 1, ts = 0.0, dur = us(t.seconds), args = { ["External id"] = 1 } }

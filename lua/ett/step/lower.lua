@@ -329,7 +329,8 @@ end
 ---@param whole boolean? the whole collective may overlap, not only chunks of it
 local function add_collective(state, item, hides, whole)
   local p = state.plan
-  local topology = topology_of(state, item.stride and "shares" or item.group, item.name == "send_recv")
+  local members = item.stride and "shares" or item.group
+  local topology = topology_of(state, members, item.name == "send_recv")
   local nodes, gpus = topology.nodes, topology.gpus_per_node
   local bytes = item.bytes
   if item.role == "exchange" and p.deduplicate_tokens then
@@ -356,7 +357,7 @@ local function add_collective(state, item, hides, whole)
   end
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
-    name = item.name, kind = "collective", group = item.group, degree = item.degree, bytes = bytes,
+    name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
     topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link, lanes = lanes,
     beside_seconds = hidden,
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,

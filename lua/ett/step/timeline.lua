@@ -36,7 +36,8 @@ local function add(parts, operation, pass, times, share)
   if not seconds or seconds <= 0 and (operation.beside_seconds or 0) <= 0 then return end
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
-    degree = operation.degree, bytes = operation.bytes, shape = operation.shape, pass = pass,
+    members = operation.members, degree = operation.degree, bytes = operation.bytes, shape = operation.shape,
+    pass = pass,
     flops = (operation.flops or 0) / 3 * (pass == "backward" and 2 or 1) * times,
     times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
 end
@@ -172,8 +173,8 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
     if t.kind == kind then
       local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
       local function part(start, seconds, exposed)
-        put(stage, name, lane, start, seconds, { group = "dp", degree = e.plan.dp * e.plan.cp, link = t.link,
-          bytes = bytes * seconds / all, exposed = exposed })
+        put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = e.plan.dp * e.plan.cp,
+          link = t.link, bytes = bytes * seconds / all, exposed = exposed })
       end
       part(t.start_seconds, hidden, nil)
       part(t.start_seconds + hidden, t.seconds - hidden, true)
@@ -220,7 +221,7 @@ local function add_update(state, stage, transfers)
   local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
   local function collective(name, lane, start, seconds, whole, exposed)
     if whole.seconds <= 0 then return end
-    put(stage, name, lane, start, seconds, { group = "dp", degree = p.dp * p.cp,
+    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = p.dp * p.cp,
       bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
   end
   if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", gradients) then
@@ -245,15 +246,17 @@ end
 --- The gathers of weights of one layer under ZeRO-3: the demands of their size.
 local function gathers_of(e, lowered, layers)
   local sums, list = shared_parameters(e.plan, lowered, { layers }), {}
-  for _, parameters in ipairs { sums.dense + sums.frozen_dense, sums.expert + sums.frozen_expert } do
+  local function find_demand(parameters, members)
     local bytes = parameters * weight_width(e.plan) / #layers
     for _, d in ipairs(e.demands) do
       if bytes > 0 and d.kind == "all_gather" and math.abs(d.bytes - bytes) < 1e-6 * bytes then
-        list[#list + 1] = d
-        break
+        list[#list + 1] = { seconds = d.seconds, bytes = d.bytes, degree = d.topology.ranks, members = members }
+        return
       end
     end
   end
+  find_demand(sums.dense + sums.frozen_dense, "data")
+  find_demand(sums.expert + sums.frozen_expert, "expert data")
   return list
 end
 
@@ -268,10 +271,10 @@ local function add_gathers(state, stage)
     if unit.kind == "F" or unit.kind == "B" and e.plan.reshard then
       local at = unit.start
       for _ = 1, #layers do
-        for _, d in ipairs(known[slice]) do
-          put(stage, "all_gather", "weights", at, d.seconds, { group = "dp", degree = d.topology.ranks, bytes = d.bytes,
-            micro_batch = unit.micro_batch })
-          at = at + d.seconds
+        for _, g in ipairs(known[slice]) do
+          put(stage, "all_gather", "weights", at, g.seconds, { group = "dp", members = g.members, degree = g.degree,
+            bytes = g.bytes, micro_batch = unit.micro_batch })
+          at = at + g.seconds
         end
       end
     end

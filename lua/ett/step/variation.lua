@@ -5,6 +5,8 @@
 -- the slowest of tp * cp counts. A pipeline waits m - 1 times for its slowest stage, and once for each stage
 -- (filling). The step waits for the slowest replica. The distribution is computed from distributions of maxima, for
 -- any number of devices.
+local ranks_module = require "ett.plan.ranks"
+
 local variation = {}
 
 --- The normal distribution function (Abramowitz and Stegun 1964, 7.1.26; error below 1.5e-7).
@@ -100,10 +102,8 @@ end
 
 --- The slowest replica's factor for given slowdowns of all ranks, in the order of the plan's ranks.
 local function of_ranks(shape, p)
-  local stride, next_stride, worst = {}, 1, 0.0
-  for axis in p.rank_order:gmatch "[^-]+" do
-    if axis ~= "ep" then stride[axis], next_stride = next_stride, next_stride * p[axis] end
-  end
+  local stride, worst = {}, 0.0
+  for _, axis in ipairs { "tp", "cp", "dp", "pp" } do stride[axis] = ranks_module.stride(p, axis) end
   for replica = 0, p.dp - 1 do
     local max, sum = 0.0, 0.0
     for stage = 0, p.pp - 1 do

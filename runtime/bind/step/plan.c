@@ -339,16 +339,22 @@ static int place_stages(const ett_ranks *ranks, ett_axis axis, ett_placement *fo
   return ett_place_pairs(ranks, axis, level, found, err);
 }
 
-/* Reads degrees, tiers, parts and map from a table; enough for placement. */
-static void get_places(lua_State *L, ett_step_plan *plan) {
+/* Reads the degrees and the order of the ranks from a table. */
+static ett_degrees get_degrees(lua_State *L, ett_step_plan *plan) {
   const ett_step_lua_field fields[] = {
       FIELD(pp, INTEGER, NULL),        FIELD(tp, INTEGER, NULL),
       FIELD(cp, INTEGER, NULL),        FIELD(ep, INTEGER, NULL),
       FIELD(etp, INTEGER, NULL),       FIELD(dp, INTEGER, NULL),
       FIELD(rank_order, INTEGER, NULL)};
-  ett_err err;
   luaL_checktype(L, 1, LUA_TTABLE);
   ett_step_lua_read(L, 1, fields, sizeof fields / sizeof *fields, plan);
+  return ett_step_degrees(plan);
+}
+
+/* Reads degrees, tiers, parts and map from a table; enough for placement. */
+static void get_places(lua_State *L, ett_step_plan *plan) {
+  ett_err err;
+  get_degrees(L, plan);
   get_tiers(L, 1, plan);
   get_rates(L, 1, plan);
   get_parts(L, 1, plan);
@@ -423,6 +429,27 @@ static int place(lua_State *L) {
   return 1;
 }
 
+/* axes(plan, group): degree and stride of the inner and of the outer axis of a group named
+ * as in ett_group_kind_of, or of the pipeline, "pp". */
+static int axes(lua_State *L) {
+  ett_step_plan plan = {0};
+  ett_degrees degrees = get_degrees(L, &plan);
+  const char *name = luaL_checkstring(L, 2);
+  int kind = ett_group_kind_of(name), pipeline = strcmp(name, "pp") == 0;
+  luaL_argcheck(L, kind >= 0 || pipeline, 2, "must be the name of a group");
+  ett_err err;
+  if (ett_degrees_check(&degrees, &err) != 0)
+    return ett_lua_raise(L, &err);
+  ett_rank_group group = pipeline
+                             ? ett_rank_group_of(ett_degrees_pipeline(&degrees))
+                             : ett_degrees_group(&degrees, (ett_group_kind)kind);
+  for (int i = 0; i < 2; i++) {
+    lua_pushinteger(L, group.axis[i].degree);
+    lua_pushinteger(L, group.axis[i].stride);
+  }
+  return 4;
+}
+
 static const luaL_Reg kept_plan_methods[] = {
     {"set", kept_plan_set},
     {NULL, NULL},
@@ -433,6 +460,7 @@ static const luaL_Reg functions[] = {
     {"kept_plan", kept_plan_new},
     {"map", map_new},
     {"place", place},
+    {"axes", axes},
     {"parts", parts},
     {NULL, NULL},
 };
