@@ -429,8 +429,8 @@ static int place(lua_State *L) {
   return 1;
 }
 
-/* axes(plan, group): degree and stride of the inner and of the outer axis of a group named
- * as in ett_group_kind_of, or of the pipeline, "pp". */
+/* axes(plan, group): degree and stride of the inner and of the outer axis of a group
+ * named as in ett_group_kind_of, or of the pipeline, "pp". */
 static int axes(lua_State *L) {
   ett_step_plan plan = {0};
   ett_degrees degrees = get_degrees(L, &plan);
@@ -440,9 +440,8 @@ static int axes(lua_State *L) {
   ett_err err;
   if (ett_degrees_check(&degrees, &err) != 0)
     return ett_lua_raise(L, &err);
-  ett_rank_group group = pipeline
-                             ? ett_rank_group_of(ett_degrees_pipeline(&degrees))
-                             : ett_degrees_group(&degrees, (ett_group_kind)kind);
+  ett_rank_group group = pipeline ? ett_rank_group_of(ett_degrees_pipeline(&degrees))
+                                  : ett_degrees_group(&degrees, (ett_group_kind)kind);
   for (int i = 0; i < 2; i++) {
     lua_pushinteger(L, group.axis[i].degree);
     lua_pushinteger(L, group.axis[i].stride);
