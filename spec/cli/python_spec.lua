@@ -37,6 +37,21 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2], "layers": [4
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("passes every argument of a search that JSON can state", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett
+best = ett.search("llama3-8b", devices=8, seq=4096, global_batch=8, tokens=1e9, kwh=1e6, each=True,
+                  vary={"cluster": ["dgx_h100", "dgx_b200"]})
+print(sorted({row["cluster"] for row in best["rows"]}))
+try:
+    ett.search("llama3-8b", devices=8, seq=4096, global_batch=8, journal="x")
+except ett.Error as error:
+    print("refused", "journal" in str(error))
+]]
+    assert.same({ "['dgx_b200', 'dgx_h100']\nrefused True\n", 0 }, { output, status })
+  end)
+
   it("takes the cluster that the command line takes if none is named", function()
     if missing then pending(missing) return end
     local output, status = python [[

@@ -220,4 +220,12 @@ describe("a user's cluster", function()
       message(cluster_module.get, "perlmuter"), 1, true)
     assert.matches("cannot read cluster file", message(cluster_module.get, "/nowhere/x.lua"), 1, true)
   end)
+
+  it("is copied where it shall accept samples of another device", function()
+    local own = cluster_module.get "perlmutter"
+    local accepting = cluster_module.accepting(own)
+    assert.is_true(accepting.profile.accept_device)
+    assert.is_not_true(type(own.profile) == "table" and own.profile.accept_device)
+    assert.equal(accepting, cluster_module.get(accepting)) -- checked already
+  end)
 end)

@@ -223,4 +223,14 @@ describe("times under fp8 from 16-bit samples", function()
       end
     end
   end)
+
+  it("scale by a device's 16-bit rate under either 16-bit type", function()
+    local profile = cluster_profile.open(cluster_module.get { name = "borrowed", summary = "test", source = "test",
+      profile = { base = "perlmutter" },
+      device = require("ett.profile.device").get "tpu_v5e", -- states bf16 alone
+      gpus_per_node = 4, links = { intra = { bandwidth = 1e11, source = "test" } } })
+    for _, dtype in ipairs { "bf16", "fp16" } do
+      assert.matches("perlmutter's, scaled by 1.%d", profile:operator("linear_up", product, dtype, "forward").detail)
+    end
+  end)
 end)

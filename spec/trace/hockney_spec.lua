@@ -69,6 +69,25 @@ describe("the Hockney fit", function()
     assert.matches("needs all_gather", fit(recordings(5, 1e-5, sizes), { collective = "AllGather" }).reason)
   end)
 
+  it("takes n_chips where the trace states no group size, and leaves the trace's collectives as they are", function()
+    local made = recordings(5, 1e-5, sizes)
+    for _, rank in ipairs(made) do
+      for _, event in ipairs(rank.events) do
+        if event.args then event.args["Group size"], event.args["Process Group Ranks"] = nil, nil end
+      end
+    end
+    maker.with({ made[1] }, function(folder)
+      local hockney, view_module = require "ett.trace.hockney", require "ett.trace.view"
+      local metrics = require "ett.trace.metrics"
+      local read = { args = metrics.args { metrics.load "hockney_alpha_s" } }
+      local without <close> = assert(view_module.open(folder, read))
+      assert.is_false((pcall(hockney.fit, without, {})))
+      local view <close> = assert(view_module.open(folder, read))
+      assert.is_true(hockney.fit(view, { n_chips = 4 }).alpha_s > 0)
+      for _, each in ipairs(view:lanes()[1]:collectives().sorts) do assert.is_nil(each.group_size) end
+    end)
+  end)
+
   it("says when one rank is all there is", function()
     local one = { recordings(5, 1e-5, sizes)[1] }
     assert.is_false(fit(one).arrival_skew_removed)

@@ -42,14 +42,15 @@ function functions.sweep(arguments)
     cluster = cluster_of(given), plan = plan, over = over, devices = given.devices, objective = given.objective }
 end
 
---- The best plan. Arguments: those of ett.search, plan fields and hyper-parameters.
+--- The best plan. Arguments: those of ett.search that JSON can state, plan fields and hyper-parameters.
 function functions.search(arguments)
-  local given, plan, hyper = split("search", arguments, { model = "string", cluster = "any?", devices = "any?",
-    vary = "table?", where = "string?", objective = "any?", tokens = "positive?", days = "positive?",
-    budget = "positive?", headroom = "fraction?", keep = "count?", exhaustive = "boolean?" })
+  local search = require "ett.search.search"
+  local own = merged(search.arguments, { model = "string" })
+  for _, name in ipairs { "plan", "journal", "share", "partial", "profile", "times", "progress" } do own[name] = nil end
+  local given, plan, hyper = split("search", arguments, own)
   given.model, given.plan = fields.model_of(given.model, hyper), plan
   if not (given.vary and given.vary.cluster) then given.cluster = given.cluster or fields.default_cluster end
-  return require("ett.search.search").new(given)
+  return search.new(given)
 end
 
 --- The names of a kind. `kind`: "models", "clusters", "schedules", …

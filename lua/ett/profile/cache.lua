@@ -6,6 +6,7 @@
 -- again; a model that cannot be written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
+local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
 local regressor_surface = require "ett.profile.surface"
 
@@ -17,16 +18,20 @@ cache.warn = function() end
 local warned = false
 local code_hash
 
--- The hash of the code between a sample file and the regressor, dialects included.
+-- The hash of the code and the facts between a sample file and the regressor: dialects, and devices, whose rates bound
+-- the rows.
 local function code()
   if code_hash then return code_hash end
   local pieces = { regressor.version, regressor_surface.version, "with the rows dropped" }
   for _, name in ipairs { "ett.profile.samples", "ett.samples.table", "ett.profile.regressor", "ett.profile.surface",
-    "ett.profile.physics", "ett.profile.fit", "ett.operator.dialect", "ett.operator.gemm", "ett.operator.memory",
-    "ett.operator.norm", "ett.operator.optimizer", "ett.operator.scores", "ett.operator.shapes" } do
+    "ett.profile.physics", "ett.profile.fit", "ett.profile.device", "ett.base.schema", "ett.operator",
+    "ett.operator.attention", "ett.operator.collective", "ett.operator.dialect", "ett.operator.gemm",
+    "ett.operator.memory", "ett.operator.mixer", "ett.operator.norm", "ett.operator.optimizer", "ett.operator.scores",
+    "ett.operator.shapes" } do
     pieces[#pieces + 1] = assert(files.hash_file(assert(package.searchpath(name, package.path))))
   end
   for _, one in ipairs(dialect.list()) do pieces[#pieces + 1] = assert(files.hash_file(one.path)) end
+  for _, one in ipairs(find.list "clusters/devices") do pieces[#pieces + 1] = assert(files.hash_file(one.path)) end
   code_hash = files.hash(table.unpack(pieces))
   return code_hash
 end

@@ -9,6 +9,7 @@ local detail = require "ett.profile.detail"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local parts = require "ett.profile.network.parts"
 local schema = require "ett.base.schema"
 local tiers = require "ett.profile.network.tiers"
@@ -135,12 +136,14 @@ function cluster_module.get(source)
   return clean
 end
 
---- The cluster, changed to accept samples of another device (`--accept-device`).
+--- A copy of the cluster that accepts samples of another device (`--accept-device`).
 ---@param source string|table
 function cluster_module.accepting(source)
-  local cluster = cluster_module.get(source)
-  if type(cluster.profile) == "string" then cluster.profile = { folder = cluster.profile } end
-  if cluster.profile then cluster.profile.accept_device = true end
+  local given = cluster_module.get(source)
+  local cluster, profile = merged(given), given.profile
+  if type(profile) == "string" then profile = { folder = profile } end
+  cluster.profile = profile and merged(profile, { accept_device = true })
+  checked[cluster] = true
   return cluster
 end
 

@@ -39,7 +39,7 @@ local assumed_scaled_spread = sampled.assumed_scaled_spread
 
 local function rate(device, dtype)
   local measured = device.measured_flops and device.measured_flops[dtype]
-  return measured or device.peak_flops[dtype], measured ~= nil
+  return measured or device_module.peak(device, dtype), measured ~= nil
 end
 
 --- Time on the device `to` over time on the device `from`, for products of a dtype or for memory-bound operators.
@@ -48,7 +48,7 @@ local function ratio(from, to, family, dtype)
   local a, a_measured = rate(from, dtype)
   local b, b_measured = rate(to, dtype)
   if not (a and b) then return nil end
-  if a_measured ~= b_measured then a, b = from.peak_flops[dtype], to.peak_flops[dtype] end
+  if a_measured ~= b_measured then a, b = device_module.peak(from, dtype), device_module.peak(to, dtype) end
   return a / b
 end
 

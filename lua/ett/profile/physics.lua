@@ -69,10 +69,10 @@ function physics.multiprocessors(gpu)
   return physics.assumed_multiprocessors
 end
 
---- Dense FLOP/s bound: 8-bit types at the fp8 rate, wider types at the 16-bit rate.
+--- Dense FLOP/s bound; types of 16 and more bits at the 16-bit rate.
 local function peak_of(gpu, dtype)
   local device = device_of(gpu)
-  return device and device.peak_flops[(dtype == "fp8" or dtype == "int8") and "fp8" or "fp16"]
+  return device and device:peak((schema.dtype_bytes[dtype] or 2) < 2 and dtype or "bf16")
 end
 
 -- Bytes/s into one device that no interconnect exceeds (NVLink 5: 0.9e12).

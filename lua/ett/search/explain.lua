@@ -19,15 +19,10 @@ function explain.plan(row, setting)
   return p
 end
 
-local families = {}
-
 --- The operator family of an estimate's line; nil for other lines, such as the optimizer's.
 local function family_of(name)
-  if families[name] == nil then
-    local ok, op = pcall(require("ett.operator").get, name)
-    families[name] = ok and op.family or false
-  end
-  return families[name] or nil
+  local ok, op = pcall(require("ett.operator").get, name)
+  return ok and op.family or nil
 end
 
 --- Seconds of a device by resource, averaged over pipeline stages; they sum to the step.

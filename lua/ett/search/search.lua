@@ -20,7 +20,8 @@ local search = {}
 local Search = { __name = "ett.search" }
 Search.__index = Search
 
-local argument_fields = { model = "model", cluster = "any?", devices = "any?", plan = { "table", default = {} },
+--- The arguments of search.new.
+search.arguments = { model = "model", cluster = "any?", devices = "any?", plan = { "table", default = {} },
   vary = { "table", default = {} }, where = "any?", objective = { "any", default = "step_seconds" },
   tokens = { "positive", optional = true, most = 1 << 60 }, budget = "positive?", days = "positive?",
   kwh = "positive?", energy = { "boolean", default = false },
@@ -72,7 +73,7 @@ local function places(given)
 end
 
 local function checked(given)
-  given = schema.check(given, argument_fields, "ett.search", "argument")
+  given = schema.check(given, search.arguments, "ett.search", "argument")
   local clusters, devices = places(given)
   local own = require "ett.base.merged"(given, { clusters = clusters, devices = devices })
   own.objectives = type(given.objective) == "table" and given.objective or { given.objective }

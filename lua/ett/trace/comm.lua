@@ -20,7 +20,7 @@ local comm = {}
 --- Args of TPU rows that tell communication from compute.
 comm.args = { "hlo_category", "long_name" }
 
-local libraries
+local libraries, generation
 
 local library_fields = { name = "string?", summary = "string?", source = "string?", patterns = "list", kinds = "list?",
   except = "list?", dimension = "string?" }
@@ -45,8 +45,8 @@ end
 
 --- The known communication libraries: array of {name, patterns, kinds?}, sorted by name.
 function comm.libraries()
-  if libraries then return libraries end
-  libraries = {}
+  if generation == find.generation then return libraries end
+  libraries, generation = {}, find.generation
   for _, entry in ipairs(find.list "lua/ett/trace/communication") do
     local library = checked(find.load_file(entry.path), entry.path)
     library.name = library.name or entry.name

@@ -13,32 +13,32 @@ local stats = require "ett.trace.stats"
 
 local hockney = {}
 
---- Adds the times of the collectives of a sort.
-local function add(points, each, times)
-  if not each.bytes or each.bytes <= 0 or not each.group_size or each.group_size < 2 then return end
-  local steps, volume = comm.ring(each.kind, each.group_size)
+--- Adds the times of the collectives of a sort. group_size: if the trace states none.
+local function add(points, each, times, group_size)
+  local n = each.group_size or group_size
+  if not each.bytes or each.bytes <= 0 or not n or n < 2 then return end
+  local steps, volume = comm.ring(each.kind, n)
   if not steps then return end
   local sizes = points[each.bytes] or {}
   points[each.bytes] = sizes
   for _, ticks in ipairs(times) do
     if ticks > 0 then
-      local point = sizes[each.group_size]
+      local point = sizes[n]
       if not point then
-        point = { kind = each.kind, bytes = each.bytes, n = each.group_size, steps = steps,
-          volume = volume * each.bytes, times = {} }
-        sizes[each.group_size] = point
+        point = { kind = each.kind, bytes = each.bytes, n = n, steps = steps, volume = volume * each.bytes, times = {} }
+        sizes[n] = point
       end
       point.times[#point.times + 1] = ticks
     end
   end
 end
 
-local function gather(view, kind)
+local function gather(view, kind, group_size)
   local points, removed, unmatched, results = {}, false, 0, {}
   local function add_all(member, lists)
     local sorts = member.lane:collectives().sorts
     for n, times in pairs(lists) do
-      if not kind or sorts[n].kind == kind then add(points, sorts[n], times) end
+      if not kind or sorts[n].kind == kind then add(points, sorts[n], times, group_size) end
     end
   end
   for _, each in ipairs((view:matched_groups(
@@ -88,10 +88,7 @@ function hockney.fit(view, options)
       error_module.raise("argument", "unknown collective '%s' for the fit; give all_reduce, all_gather, …",
         options.collective)
     end
-    for _, lane in ipairs(view:lanes()) do
-      for _, each in ipairs(lane:collectives().sorts) do each.group_size = each.group_size or options.n_chips end
-    end
-    local by_size, removed, unmatched = gather(view, kind)
+    local by_size, removed, unmatched = gather(view, kind, options.n_chips)
     local points = {}
     local found = {}
     for _, bytes in ipairs(stats.keys(by_size)) do
