@@ -26,6 +26,15 @@ describe("ett.json.encode", function()
     assert.equal('{"a":[],"o":{}}', json.encode(json.decode '{"a":[],"o":{}}'))
   end)
 
+  it("takes what __json returns, with the indentation of a plain table", function()
+    local inner = setmetatable({}, { __json = function() return { a = { 1 } } end })
+    local outer = setmetatable({}, { __json = function() return { b = inner, c = 2 } end })
+    assert.equal(json.encode({ b = { a = { 1 } }, c = 2 }, { indent = 2 }), json.encode(outer, { indent = 2 }))
+    local own = {}
+    setmetatable(own, { __json = function() return { own } end })
+    assert.matches("table holds itself", select(2, pcall(json.encode, own)))
+  end)
+
   it("indents", function()
     assert.equal('{\n  "a": [\n    1,\n    2\n  ],\n  "b": {}\n}\n',
       json.encode({ a = { 1, 2 }, b = {} }, { indent = 2 }))

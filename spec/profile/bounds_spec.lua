@@ -4,8 +4,6 @@ local devices = require "ett.profile.device"
 local of_cluster = require "ett.profile.of_cluster"
 local operator = require "ett.operator"
 
-local products = { gemm = true, bmm = true, attention = true }
-
 -- Bytes that must cross the memory: those of operands beyond twice the second-level cache. One kernel of the loss reads
 -- 16-bit logits and, backward, writes their gradient.
 local function least_bytes(op, s, dtype, pass)
@@ -46,7 +44,7 @@ describe("no operator of a bundled cluster", function()
           local s = op.shape(c)
           for _, pass in ipairs(op.passes) do
             local bytes = least_bytes(op, s, dtype, pass)
-            local least = math.max(products[op.family] and op.flops(s, pass) / peak or 0,
+            local least = math.max(operator.products[op.family] and op.flops(s, pass) / peak or 0,
               bytes > 2 * device.l2_bytes and bytes / device.memory_bandwidth or 0)
             local answer = profile:operator(op.name, s, dtype, pass)
             assert.is_true(answer.seconds >= least * (1 - 1e-9), ("%s %s %s tp %d, %d x %d, hidden %d: %g s, least %g")

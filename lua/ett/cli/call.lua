@@ -87,9 +87,7 @@ local function answer(name, text)
   if type(arguments) ~= "table" then error_module.raise("argument", "%s: %s", name, why or "expected an object") end
   set_folders(name, arguments.path)
   arguments.path = nil
-  local value = fn(arguments)
-  local to_json = (getmetatable(value) or {}).__json
-  return { value = to_json and to_json(value) or value }
+  return { value = fn(arguments) }
 end
 
 --- Calls a function by name. Never raises.

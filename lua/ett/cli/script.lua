@@ -149,9 +149,7 @@ local function print_result(run, opts, value)
   local share = package.loaded["ett.base.share"] -- loaded by what ranks share: searches and sweeps
   if value == nil or share and share.rank() > 0 then return end -- rank 0 prints what all of them have
   if opts.json then
-    local meta = getmetatable(value)
-    local to_json = type(meta) == "table" and meta.__json
-    io.write(require("ett.report.output").text(opts, to_json and to_json(value) or value))
+    io.write(require("ett.report.output").text(opts, value))
   elseif not opts.quiet then
     print_heading(run)
     print(pretty.show(value))

@@ -55,7 +55,7 @@ local function index_of(sequence, present)
   return anchors, gaps
 end
 
-local product = { gemm = true, bmm = true, attention = true }
+local product = require("ett.operator").products
 
 local function new_line(name, pass, entries)
   return { name = name, pass = pass, entries = entries, ticks = 0, count = 0, list = {}, places = {}, kernels = {},

@@ -15,6 +15,9 @@ local operator = {}
 operator.families = { "gemm", "bmm", "attention", "norm", "softmax", "elementwise", "rope", "embedding",
   "cross_entropy", "optimizer", "router" }
 
+--- Families of matrix products. All others are limited by memory.
+operator.products = { gemm = true, bmm = true, attention = true }
+
 local fields = {
   name = "string", aliases = "list?", summary = "string", source = "string?", note = "string?", schema = "table",
   family = { "string", default = "elementwise", one_of = operator.families },

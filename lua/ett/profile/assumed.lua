@@ -7,9 +7,6 @@ local operator = require "ett.operator"
 
 local assumed = {}
 
---- Families of matrix products. Operators of all other families are assumed to be memory-bound.
-assumed.products = { gemm = true, bmm = true, attention = true }
-
 -- Not measured. Products: the share of the peak rate, and the factor from the time to each end of the interval.
 -- Memory-bound operators: the relative half-width. Relative to the bandwidth sampled for residual_add, gelu reaches
 -- 0.83 to 0.97 on the A100 and 0.66 to 0.79 on the GH200; 0.25 covers both.
@@ -19,7 +16,7 @@ local assumed_launch_seconds = { product = 5e-6, memory = 3e-6 }
 --- Assumed FLOP/s of an operator, or nil. A GEMM reaches the device's measured sustained rate if there is one: the
 --- median of large sampled GEMMs is 0.93 to 1.02 of that rate. Batched GEMMs and attention do not reach it.
 local function flop_rate(device, family, dtype)
-  if not assumed.products[family] then return device.peak_flops.fp32 or devices.peak(device, dtype) end
+  if not operator.products[family] then return device.peak_flops.fp32 or devices.peak(device, dtype) end
   local reached = family == "gemm" and (device.measured_flops and device.measured_flops[dtype]
     or device.probed and device.peak_flops[dtype])
   local peak = devices.peak(device, dtype)
@@ -39,7 +36,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
   local computing = operator.arithmetic(op, shape, pass) / rate
   if computing > moving then bandwidth = nil end -- which then does not say how sure the time is
   local seconds = math.max(computing, moving)
-    + assumed_launch_seconds[assumed.products[op.family] and "product" or "memory"]
+    + assumed_launch_seconds[operator.products[op.family] and "product" or "memory"]
   local low, high = 1 / assumed_factor, assumed_factor
   if bandwidth then low, high = 1 - assumed_stream_spread, 1 + assumed_stream_spread end
   if op.unmeasured then low, high = 0.5, 2.0 end

@@ -34,7 +34,7 @@ local cluster_profile = {}
 local Profile = {}
 Profile.__index = Profile
 
-local products = assumed.products
+local products = operator.products
 local assumed_scaled_spread = sampled.assumed_scaled_spread
 
 local function rate(device, dtype)

@@ -3,7 +3,6 @@
 -- A model is fitted at its first use, from all files of the same kernel, and kept in the cache (ett.profile.cache). A
 -- pass is void if most of its rows exceed the device's peak (ett.profile.physics). No row of a void pass is used; its
 -- times follow from the other pass.
-local assumed = require "ett.profile.assumed"
 local collective_names = require "ett.operator.collective"
 local detail_words = require "ett.profile.detail"
 local error_module = require "ett.base.error"
@@ -223,7 +222,7 @@ function sampled.twin(pass) return pass == "backward" and "forward" or "backward
 
 -- FLOPs of a pass of a product over FLOPs of the other pass; bytes for other operators. The second result names them.
 local function twin_ratio(op, shape, pass, dtype)
-  local count = assumed.products[op.family] and "FLOPs" or "bytes"
+  local count = operator.products[op.family] and "FLOPs" or "bytes"
   local of = count == "FLOPs" and op.flops or function(s, p) return op.bytes(s, dtype, p) end
   return of(shape, pass) / of(shape, sampled.twin(pass)), count
 end

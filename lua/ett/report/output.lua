@@ -129,6 +129,8 @@ end
 ---@return string text with a newline at its end
 function output.text(opts, value, main)
   if not opts.csv then return json.encode(value, { indent = 2 }) end
+  local meta = getmetatable(value)
+  if type(meta) == "table" and meta.__json then value = meta.__json(value) end
   local parts, list = {}, chosen(output.tables(value), opts.table or main)
   for i, each in ipairs(list) do
     parts[i] = #list > 1 and ("# %s\n%s\n"):format(each.name, each.text) or each.text .. "\n"

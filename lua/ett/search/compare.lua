@@ -11,14 +11,14 @@ local violations = require "ett.ledger.violations"
 
 local compare = {}
 
-local products = { gemm = true, bmm = true, attention = true }
-
 --- Products that the ledger's views contain: those of a decoder's attention and MLPs.
 local shared = { linear_qkv = true, linear_proj = true, linear_up = true, linear_down = true, lm_head = true,
   flash_attention = true, bmm_qk = true, bmm_pv = true, expert_linear1 = true, expert_linear2 = true,
   linear_q_down = true, linear_q_up = true, linear_kv_down = true, linear_kv_up = true }
 
-local function is_product(name) return operator.exists(name) and products[operator.get(name).family] or false end
+local function is_product(name)
+  return operator.exists(name) and operator.products[operator.get(name).family] or false
+end
 
 --- Refuses models with other products, such as scans and encoders, because the first two views would describe another
 --- model.

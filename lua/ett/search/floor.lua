@@ -12,9 +12,9 @@ local floor = {}
 local Floor = {}
 Floor.__index = Floor
 
-local products = { gemm = true, bmm = true, attention = true }
-
-local function is_product(entry) return entry.op ~= nil and products[operator.get(entry.op).family] or false end
+local function is_product(entry)
+  return entry.op ~= nil and operator.products[operator.get(entry.op).family] or false
+end
 
 -- Position of the product that may hide a collective of a pattern (`beside` of ett.step.lower); 0: none.
 local hidden_by = { tensor_enter = 1, context_exchange = 1, expert_enter = 1, tensor_leave = -1, expert_leave = -1,

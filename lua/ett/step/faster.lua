@@ -7,7 +7,7 @@ faster.gain = 1.1
 --- The parts that are varied.
 faster.parts = { "compute", "memory", "node", "network" }
 
-local products = { gemm = true, bmm = true, attention = true }
+local products = require("ett.operator").products
 
 --- The part that limits operators of a family: compute for matrix products and attention, memory for others.
 function faster.part_of(family) return products[family] and "compute" or "memory" end

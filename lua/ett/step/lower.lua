@@ -23,7 +23,7 @@ local lower = {}
 
 --- Families whose FLOPs count as model FLOPs: the matrix products. A backward pass counts twice the forward FLOPs, also
 --- for attention that recomputes its scores.
-local product = { gemm = true, bmm = true, attention = true }
+local product = operators.products
 
 --- Roles distinguish operations only where all-to-alls are overlapped.
 local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.role or nil end

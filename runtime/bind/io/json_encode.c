@@ -20,7 +20,8 @@ typedef struct frame {
   const void *table;
   const char *key; /* NULL in an array */
   lua_Integer index;
-  int depth;
+  int depth; /* of tables, results of __json included */
+  int level; /* of braces, for the indentation */
 } frame;
 
 typedef struct {
@@ -117,11 +118,11 @@ static void add_number(const writer *w, const frame *f, int value) {
   ett_lua_buffer_add(w->out, text, ett_number_format(number, text));
 }
 
-static void add_newline(const writer *w, int depth) {
+static void add_newline(const writer *w, int level) {
   if (w->indent == 0)
     return;
   ett_lua_buffer_add_char(w->out, '\n');
-  for (int i = 0; i < depth * w->indent; i++)
+  for (int i = 0; i < level * w->indent; i++)
     ett_lua_buffer_add_char(w->out, ' ');
 }
 
@@ -132,14 +133,14 @@ static void add_array(const writer *w, frame *f, int table, lua_Integer count) {
   for (lua_Integer i = 1; i <= count; i++) {
     if (i > 1)
       ett_lua_buffer_add_char(w->out, ',');
-    add_newline(w, f->depth);
+    add_newline(w, f->level);
     f->index = i;
     lua_rawgeti(w->L, table, i);
     add_value(w, f, lua_gettop(w->L));
     lua_pop(w->L, 1);
   }
   if (count > 0)
-    add_newline(w, f->depth - 1);
+    add_newline(w, f->level - 1);
   ett_lua_buffer_add_char(w->out, ']');
 }
 
@@ -168,7 +169,7 @@ static void add_object(const writer *w, frame *f, int table, size_t count) {
   for (size_t i = 0; i < n; i++) {
     if (i > 0)
       ett_lua_buffer_add_char(w->out, ',');
-    add_newline(w, f->depth);
+    add_newline(w, f->level);
     f->key = keys[i].text;
     add_string(w, f, keys[i].text, keys[i].length);
     ett_lua_buffer_add_string(w->out, w->indent ? ": " : ":");
@@ -178,7 +179,7 @@ static void add_object(const writer *w, frame *f, int table, size_t count) {
     lua_pop(L, 1);
   }
   if (n > 0)
-    add_newline(w, f->depth - 1);
+    add_newline(w, f->level - 1);
   ett_lua_buffer_add_char(w->out, '}');
   lua_pop(L, 1);
 }
@@ -210,7 +211,10 @@ static void count_fields(const writer *w, const frame *parent, int table, size_t
 
 static void add_table(const writer *w, const frame *parent, int table) {
   lua_State *L = w->L;
-  frame f = {parent, lua_topointer(L, table), NULL, 0, parent ? parent->depth + 1 : 1};
+  frame f = {.parent = parent,
+             .table = lua_topointer(L, table),
+             .depth = parent ? parent->depth + 1 : 1,
+             .level = parent ? parent->level + 1 : 1};
   if (f.depth > MAX_DEPTH)
     fault(w, parent, "nested deeper than 128 levels");
   for (const frame *up = parent; up; up = up->parent) {
@@ -221,6 +225,7 @@ static void add_table(const writer *w, const frame *parent, int table) {
   if (luaL_getmetafield(L, table, "__json") != LUA_TNIL) {
     lua_pushvalue(L, table);
     lua_call(L, 1, 1);
+    f.level--; /* adds no braces */
     add_value(w, &f, lua_gettop(L));
     lua_pop(L, 1);
     return;

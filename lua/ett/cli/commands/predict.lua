@@ -147,7 +147,7 @@ return {
     e.units, e.lowered, e.demands = nil, nil, nil
     if not e.fits then e.would_fit = would_fit(what, e.plan) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
-    if not print_value(opts, getmetatable(e).__json(e)) then
+    if not print_value(opts, e) then
       print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e))
     end
     if opts.require_fit and not e.fits then

@@ -76,7 +76,7 @@ local function print_result(opts, s, model)
   if opts.export then
     fields.write_plan(opts.export, model, s.best.estimate.plan)
   elseif opts.json then
-    require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
+    require "ett.cli.print_value"(opts, s, "rows")
   elseif opts.quiet then
     print(require("ett.search.text").plan(s.best.estimate.plan))
   else

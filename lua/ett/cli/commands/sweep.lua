@@ -52,7 +52,7 @@ return {
         and (" on %d devices"):format(opts.devices) or "", s.refusal and "; the first was refused: " .. s.refusal or "")
     end
     if opts.json then
-      require "ett.cli.print_value"(opts, getmetatable(s).__json(s), "rows")
+      require "ett.cli.print_value"(opts, s, "rows")
     else
       print(opts.quiet and ("%.17g"):format(s.rows[1].step_seconds) or tostring(s))
     end
