@@ -78,8 +78,8 @@ describe("a ZeRO stage that the plan's stack lacks", function()
       plan.stack = "megatron"
       return select(2, outcome(dense, with(plan)))
     end
-    assert.matches("zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it", said { dp = 2, zero = 3 }, 1,
-      true)
+    assert.matches("zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it",
+      said { dp = 2, zero = 3 }, 1, true)
     assert.is_nil(said({ dp = 2, zero = 1 }):find "the stack megatron has")
     assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
   end)

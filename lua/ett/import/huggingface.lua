@@ -131,7 +131,7 @@ local function check_structures(config, known, found)
   for _, key in ipairs(schema.keys(structures)) do
     local value = not (known.expresses and known.expresses[key]) and config[key]
     if value == true or type(value) == "number" and value > 0 or type(value) == "table" and next(value) then
-      found[#found + 1] = ("field '%s' means %s; ett does not have them"):format(key, structures[key])
+      found[#found + 1] = ("field '%s' means %s; ett does not support them"):format(key, structures[key])
     end
   end
 end
