@@ -117,7 +117,7 @@ local function type_of(config, label)
     table.concat(schema.keys(types.known), ", "))
 end
 
--- Fields of layers that ett does not have, and what such a layer is.
+-- Fields of layers that ett does not support, with a description of these layers.
 local structures = {
   use_cla = "layers that share keys and values", num_kv_shared_layers = "layers that share keys and values",
   num_attention_heads_per_layer = "layers with different numbers of heads", block_configs = "layers that all differ",
@@ -240,7 +240,7 @@ local function read_nope(config, hyper, rule)
   hyper.layer_types, hyper.window_every = list, nil
 end
 
---- The layers with experts, where a list says which: mlp_only_layers, mlp_layer_types, or a list moe_layer_freq.
+--- The layers with experts, if a list names them: mlp_only_layers, mlp_layer_types, or a list moe_layer_freq.
 local function read_expert_layers(config, hyper, found)
   if type(hyper.layers) ~= "number" or hyper.layers > max_layers then return end
   local list, field = {}, nil

@@ -70,7 +70,7 @@ local function bailing_linear(config, hyper, _, found)
   end
 end
 
--- What ett does not have of later Kimi models.
+-- Features of later Kimi models that ett does not support.
 local kimi_others = { attn_res_block_size = "attention over the residuals of blocks of layers",
   mla_use_output_gate = "a gate of the latent attention's output" }
 

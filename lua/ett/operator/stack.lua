@@ -117,7 +117,7 @@ local function parts(text)
   return name, own
 end
 
---- Sets `graphs` and what follows from it: a captured step cannot split tensors by counts that the host reads, so the
+--- Sets `graphs` and its consequences: a captured step cannot split tensors by counts that the host reads, so the
 --- experts' products are one grouped kernel, with fused biases and clamps.
 function stack_module.capture(stack)
   stack.graphs, stack.grouped, stack.expert_bias = true, "kernel", 1.0

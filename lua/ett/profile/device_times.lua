@@ -199,7 +199,7 @@ end
 local function padded(dim) return (dim + 15) // 16 * 16 end
 
 -- Seconds of the kernels that merge attention to the blocks of other context-parallel ranks. The ring attends block by
--- block; PyTorch does so whichever way the blocks arrive.
+-- block; PyTorch does so in every kind of exchange.
 local function merging(self, shape, pass)
   local kind = self.stack.merge
   if self.burst or not shape.shards or not (shape.ring or kind == "torch") then return 0.0 end

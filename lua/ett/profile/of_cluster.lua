@@ -13,8 +13,8 @@
 -- * A product never runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
 --   constant operands draw less power and clock higher: they reach 97 to 99 % of the datasheet's peak, which training
 --   steps do not reach.
--- * A memory-bound operator without samples takes its bytes divided by the bandwidth that residual_add was sampled at,
---   or its FLOPs at the fp32 rate (ett.profile.assumed).
+-- * A memory-bound operator without samples takes its bytes divided by the sampled bandwidth of residual_add, or its
+--   FLOPs at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local device_module = require "ett.profile.device"

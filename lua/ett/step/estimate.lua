@@ -231,7 +231,7 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
--- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node, which holds no whole number of them.
+-- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node whose size is not a multiple of theirs.
 local function crossing(e, cluster)
   local p, node, found = e.plan, cluster.gpus_per_node, {}
   local spans = { tp = p.tp, cp = p.tp * p.cp, ep = (p.etp or p.tp) * p.ep }

@@ -42,7 +42,7 @@ function Graph:follow_only(n, of, lag)
   self:follow(n, of, lag)
 end
 
---- The time at which an event's last predecessor lets it happen, and that predecessor; nil without predecessors.
+--- The earliest time of an event after its predecessors, and the predecessor that sets it; nil without predecessors.
 ---@param time integer[] of all events
 function Graph:ready(n, time)
   local of, lag, before_link, link = self.of, self.lag, self.before_link, self.last_link[n]
