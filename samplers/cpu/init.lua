@@ -28,7 +28,7 @@ local function prepare_environment(threads)
   sample.default_environment("OPENBLAS_NUM_THREADS", tostring(threads or 1))
 end
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   prepare_environment()
   local cpu, why = error_module.part("ett.cpu", "the CPU back end", "install libopenblas-dev (OpenBLAS)")

@@ -40,7 +40,7 @@ function backend.interpreter()
   return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(given or "python3")
 end
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   local python, why = backend.interpreter()
   return python and true, why

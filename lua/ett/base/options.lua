@@ -325,8 +325,8 @@ local function with_lists(text)
   return (text:gsub("{{(%a+)}}", function(kind) return list_names:format(kind) end))
 end
 
--- Each function finishes the script of argparse for a shell: @KIND@, a choice that argparse wrote, becomes the names of
--- that kind, and words such as stack=NAME are completed.
+-- Each function completes the script of argparse for a shell. @KIND@, a choice that argparse wrote, becomes the names
+-- of that kind. Words such as stack=NAME are completed, too.
 local finish = {}
 
 -- Bash takes "=" as a word of its own.

@@ -99,8 +99,8 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
 end
 
--- Times of void passes of the cluster's own samples (vista's backward attention) follow the other pass by the ratio of
--- the passes on the other cluster at the same shape, if it has both.
+-- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, times the
+-- ratio of both passes on the other cluster at the same shape. nil if that cluster lacks one of them.
 local function ratio_of_other(self, op, dtype, pass)
   local other = self.other
   return other and function(shape)
