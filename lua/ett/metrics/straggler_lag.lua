@@ -27,7 +27,7 @@ end
 
 return {
   name = "straggler_lag",
-  summary = "lag of the last rank at each collective, who it is, and what waiting cost",
+  summary = "lag of the last rank at each collective, which rank it is, and the cost of waiting",
   definition = [[Collectives are matched inside their process group by sequence, after the offset of each rank's
 recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last
 start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p
@@ -40,7 +40,7 @@ recorded, clocks subtracts any constant difference, force never refuses.]],
     wait_us_per_rank = "us", sum_transfer_us = "us" },
   args = collective.args,
   options = { "align", "tolerance_us" },
-  differs = "the public tool matches the k-th kernel of each file as recorded: one missing at the start shifts all",
+  differs = "the public tool matches the k-th kernel of each file as recorded: a missing one at the start shifts all",
   compute = function(view, options)
     local lanes = view:lanes()
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end
