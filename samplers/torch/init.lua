@@ -26,7 +26,7 @@ local function runs(python, text)
   return os.execute(("%s -c %s >/dev/null 2>&1"):format(quote(python), quote(text))) == true
 end
 
---- The interpreter that has PyTorch: that of ETT_PYTHON, else python3, else the system's. nil and what is missing.
+--- The interpreter that has PyTorch: that of ETT_PYTHON, else python3, else the system's. nil and the missing part.
 function backend.interpreter()
   local given = os.getenv "ETT_PYTHON"
   local found

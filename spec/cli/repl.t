@@ -43,7 +43,7 @@ $ export HOME=$PWD XDG_STATE_HOME= TERM=xterm
 >  after 'line 2> ' '\033[A\n'; after 'line 2> .*line 2> ' '\004'; until [ -e left ]; do printf '\004'; sleep 0.5; done) |
 >  (timeout 240 script -qefc "ett repl" /dev/null > shown; touch left)
 > tr -d '\r' < shown; grep -c . .local/state/ett/history
-ett 0.1.0; `help` says what can be typed
+ett 0.1.0; `help` explains the input
 ...
 bcd  bce
 ...

@@ -2,7 +2,7 @@
 --
 -- Events are starts and ends of device rows and of host calls. An event's time is the maximum over its predecessors,
 -- each with its lag, plus its own delay:
---   device row start   end of the row before it on its stream; its launch; what it waited for on another stream
+--   device row start   end of the row before it on its stream; its launch; its awaited row on another stream
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it in the process, plus the host's own time
