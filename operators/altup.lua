@@ -5,7 +5,7 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "altup", family = "elementwise", summary = "prediction and correction of residual streams" }
 
-op.note = "timed by its bytes; no measured kernel is behind it"
+op.note = "timed by its bytes; no kernel of it was measured"
 op.unmeasured = true
 
 op.schema = { tokens = "count", hidden = "count", streams = "count" }

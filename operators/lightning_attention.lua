@@ -9,7 +9,7 @@ local mixer = require "ett.operator.mixer"
 local op = { name = "lightning_attention", family = "bmm",
   summary = "linear attention with a decay per head, in chunks" }
 
-op.note = "timed as products of its size; no measured kernel is behind it"
+op.note = "timed as products of its size; no kernel of it was measured"
 op.unmeasured = true
 
 op.schema = { batch = "count", seq = "count", heads = "count", head_dim = "count", chunk = "count" }

@@ -6,7 +6,7 @@ local width = require("ett.operator.memory").width
 
 local op = { name = "lightning_indexer", family = "bmm", summary = "scores of the lightning indexer, choice of keys" }
 
-op.note = "timed as products of its size; no measured kernel is behind it"
+op.note = "timed as products of its size; no kernel of it was measured"
 
 op.schema = { batch = "count", seq_q = "count", seq_k = "count", heads = "count", head_dim = "count", top_k = "count" }
 

@@ -5,7 +5,7 @@ local mixer = require "ett.operator.mixer"
 
 local op = { name = "selective_scan", family = "elementwise", summary = "Mamba's selective scan and gate" }
 
-op.note = "timed by its bytes and instructions; no measured scan is behind it"
+op.note = "timed by its bytes and instructions; no scan was measured"
 op.unmeasured = true
 
 op.schema = { tokens = "count", channels = "count", state = "count" }

@@ -5,7 +5,7 @@ local mixer = require "ett.operator.mixer"
 local op = { name = "short_conv", family = "elementwise",
   summary = "causal convolution of each channel between two gates" }
 
-op.note = "timed by its bytes; no measured kernel is behind it"
+op.note = "timed by its bytes; no kernel of it was measured"
 op.unmeasured = true
 
 op.schema = { tokens = "count", channels = "count", taps = "count", bias = "natural?" }

@@ -12,7 +12,7 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "ssd_scan", family = "bmm", summary = "Mamba-2's scan in chunks" }
 
-op.note = "timed as products of its size; no measured scan is behind it"
+op.note = "timed as products of its size; no scan was measured"
 op.unmeasured = true
 
 op.schema = { batch = "count", seq = "count", heads = "count", head_dim = "count", groups = "count", state = "count",

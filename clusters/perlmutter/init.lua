@@ -1,8 +1,8 @@
 --- NERSC Perlmutter GPU nodes: four A100-SXM4-80GB, NVLink all to all, Slingshot-11 outside.
 --
--- The network has the bandwidths of NCCL in the sampled runs, which used TCP sockets
--- (NCCL_SOCKET_IFNAME=hsn) and not over the cards' RDMA: about 1.2 GB/s a rank and 4.2 GB/s a
--- node against the 25 and 100 GB/s of the hardware. Sampled collectives use the profile; all others use these links.
+-- The network has the bandwidths of NCCL in the sampled runs: about 1.2 GB/s a rank and 4.2 GB/s a node, against the 25
+-- and 100 GB/s of the hardware. These runs used TCP sockets (NCCL_SOCKET_IFNAME=hsn), not the cards' RDMA. Sampled
+-- collectives use the profile; all others use these links.
 local samples = "samples of estimate-train-time (Littlesnakess/GPUModeling25, arXiv 2509.22832)"
 
 return {

@@ -1,4 +1,4 @@
---- DeepSeek-V3.2 (37B active) with sparse attention, multi-token prediction apart
+--- DeepSeek-V3.2 (37B active) with sparse attention, without multi-token prediction
 return {
   source = "deepseek-ai/DeepSeek-V3.2-Exp: V3 and an indexer of 0.85e9 (from memory)",
   architecture = "mixtral", parameters = 671.9e9,

@@ -1,4 +1,4 @@
---- DeepSeek-V3 and R1 (37B active), multi-token prediction apart
+--- DeepSeek-V3 and R1 (37B active), without multi-token prediction
 return {
   source = "arXiv 2412.19437; deepseek-ai/DeepSeek-V3 (from memory)",
   aliases = { "deepseek-r1" },

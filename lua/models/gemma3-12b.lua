@@ -1,4 +1,4 @@
---- Gemma 3 12B, its language model
+--- Gemma 3 12B, language model only
 return {
   source = "arXiv 2503.19786; google/gemma-3-12b-pt (from memory)",
   architecture = "llama", parameters = 11766034176,

@@ -1,4 +1,4 @@
---- Gemma 3 27B, its language model
+--- Gemma 3 27B, language model only
 return {
   source = "arXiv 2503.19786; google/gemma-3-27b-pt (from memory)",
   architecture = "llama", parameters = 27009346304,

@@ -1,4 +1,4 @@
---- Gemma 3 4B, its language model
+--- Gemma 3 4B, language model only
 return {
   source = "arXiv 2503.19786; google/gemma-3-4b-pt (from memory)",
   architecture = "llama", parameters = 3880263168,

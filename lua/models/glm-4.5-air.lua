@@ -1,4 +1,4 @@
---- GLM-4.5-Air (12B active), multi-token prediction apart
+--- GLM-4.5-Air (12B active), without multi-token prediction
 return {
   source = "arXiv 2508.06471; zai-org/GLM-4.5-Air stores 110,468,824,832, with the prediction layer "
     .. "and a second embedding and head (from memory)",

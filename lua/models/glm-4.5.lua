@@ -1,4 +1,4 @@
---- GLM-4.5, 4.6 and 4.7 (32B active), multi-token prediction apart
+--- GLM-4.5, 4.6 and 4.7 (32B active), without multi-token prediction
 return {
   source = "arXiv 2508.06471; zai-org/GLM-4.5 stores 358,337,791,296, with the prediction layer "
     .. "and a second embedding and head (from memory); zai-org/GLM-4.7's config.json has the same sizes",

@@ -1,4 +1,4 @@
---- Llama 4 Maverick (17B active, 128 experts), its language model
+--- Llama 4 Maverick (17B active, 128 experts), language model only
 return {
   source = "meta-llama/Llama-4-Maverick-17B-128E (from memory)",
   architecture = "mixtral", parameters = 400711848960,

@@ -1,4 +1,4 @@
---- Llama 4 Scout (17B active, 16 experts), its language model
+--- Llama 4 Scout (17B active, 16 experts), language model only
 return {
   source = "meta-llama/Llama-4-Scout-17B-16E (from memory)",
   architecture = "mixtral", parameters = 107769861120,

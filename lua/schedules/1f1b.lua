@@ -1,7 +1,7 @@
 --- One forward, one backward, with a flush (Narayanan et al. 2021, section 2.2.1). C computes
 --- the same orders itself (runtime/step/pipeline/order.h).
 local schedule = { name = "1f1b",
-  summary = "one forward, one backward: as many in flight as stages behind",
+  summary = "one forward, one backward, with a flush: at most pp micro-batches in flight",
   source = "Narayanan et al. 2021, section 2.2.1 (arXiv 2104.04473)" }
 
 --- Units of one stage, in order.

@@ -5,7 +5,7 @@ return {
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
-  overlap_gradients = true, overlap_parameters = true, -- arguments.py demands both for optim_grads_params
+  overlap_gradients = true, overlap_parameters = true, -- arguments.py requires both for optim_grads_params
   launch_seconds = 6.3e-05, exchange = 1.87, moe_launches = 8.7, expert_seconds = 1.51e-05,
   expert_bias = 11.3, clamped_mlp = 3.67, clamped_mlp_backward = 4.6, scaled_rope = 7.25, -- as in megatron.lua
   sharded = true, hides_sums = true, fused_accumulation = true, -- as in megatron.lua

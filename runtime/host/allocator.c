@@ -10,7 +10,7 @@
 
 /* Lua frees thousands of small blocks in a row and allocates as many. They come from one
  * arena, with a list of free blocks for each size: 7 % fewer instructions than malloc in
- * a short command. What does not fit is malloc's. */
+ * a short command. Other blocks come from malloc. */
 enum { CLASSES = 32, CLASS_BYTES = 16, ARENA_BYTES = 32 << 20 };
 
 #if defined __SANITIZE_ADDRESS__

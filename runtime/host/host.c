@@ -338,7 +338,7 @@ const char *host_enter(lua_State *L, const char *folder) {
 static void push_memory_error(lua_State *L) {
   ett_err err;
   ett_err_set(&err, ETT_ERR_MEMORY,
-              "not enough memory: Lua may hold %zu MiB (ETT_MEMORY_LIMIT sets it)",
+              "not enough memory: Lua may use %zu MiB (ETT_MEMORY_LIMIT sets the limit)",
               memory.limit >> 20);
   ett_lua_push_error(L, &err);
 }

@@ -90,7 +90,7 @@ typedef struct ett_update_price {
 
 /* Sets the times of present and future messages with the kind, placement and element size
  * of a demand, where the price gives a time. Messages of parts of a cluster are excluded.
- * What the price points to must outlive the demands. */
+ * The objects that the price points to must outlive the demands. */
 int ett_demands_price(ett_demands *demands, size_t index, const ett_message_price *price,
                       ett_err *err);
 

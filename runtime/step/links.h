@@ -1,4 +1,5 @@
-/* links.h - the event engine of resources: a pipeline together with what its links carry.
+/* links.h - the event engine of resources: a pipeline together with the messages on its
+ * links.
  *
  * The resources of a stage are its compute, and one lane per tier for its messages on the
  * links of that tier (comm/placement.h). A transfer occupies a share of each lane that it

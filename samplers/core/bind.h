@@ -1,4 +1,4 @@
-/* The parts of the binding ett.sample, and what other back ends need of it. */
+/* The parts of the binding ett.sample, and functions that other back ends use. */
 #ifndef ETT_BIND_SAMPLE_H
 #define ETT_BIND_SAMPLE_H
 

@@ -28,7 +28,7 @@ local function prepare_environment(threads)
   sample.default_environment("OPENBLAS_NUM_THREADS", tostring(threads or 1))
 end
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   prepare_environment()
   local cpu, why = error_module.part("ett.cpu", "the CPU back end", "install libopenblas-dev (OpenBLAS)")
@@ -151,8 +151,8 @@ function backend.calls(op, s, pass)
   local calls = family and family(op.kernel_shape(s, pass), pass, op, s)
   if calls then return calls end
   if op.kernel then return recorded(op, s, pass) end
-  error_module.raise("model", "operator '%s' cannot run on the CPU: it has neither 'kernel' nor 'cpu', nor is it one "
-    .. "of a family that runs here (samplers/README.md)", tostring(op.name))
+  error_module.raise("model", "operator '%s' cannot run on the CPU: it has no 'kernel', no 'cpu' and no family that "
+    .. "runs here (samplers/README.md)", tostring(op.name))
 end
 
 --- Undisturbed memory probe time of each placement, from earlier sessions of this process.

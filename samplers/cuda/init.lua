@@ -28,7 +28,7 @@ function backend.has(precision, capability)
   return backend.precisions[precision] ~= nil and capability >= (least_capability[precision] or 0)
 end
 
---- true; or nil, a message that names what is missing, and the kind of the driver's error, if any.
+--- true; or nil, a message that names the missing part, and the kind of the driver's error, if any.
 function backend.available()
   local cuda, why = error_module.part("ett.cuda", "the CUDA back end",
     "install the CUDA toolkit (cuda.h, nvrtc.h, cublasLt.h)")

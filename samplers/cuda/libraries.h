@@ -139,8 +139,8 @@ typedef struct ett_cuda_cupti {
 #endif
 #undef ETT_CUDA_FIELD
 
-/* Each returns the library's table (opened once, never closed). NULL: err names what is
- * missing and what to install. */
+/* Each returns the library's table (opened once, never closed). NULL: err names the
+ * missing library and the package to install. */
 const ett_cuda_driver *ett_cuda_driver_open(ett_err *err);
 const ett_cuda_nvrtc *ett_cuda_nvrtc_open(ett_err *err);
 const ett_cuda_blas *ett_cuda_blas_open(ett_err *err);

@@ -15,7 +15,7 @@ local backend = {
   placed = "mpirun or srun places the ranks (--bind-to, --cpu-bind)",
 }
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   local dist, why = error_module.part("ett.dist", "the MPI back end", "install libopenmpi-dev and openmpi-bin")
   return dist and true, why

@@ -18,7 +18,7 @@ local backend = {
   precisions = { fp16 = true, bf16 = true, fp32 = true, fp8 = true },
 }
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   local nccl, why = error_module.part("ett.nccl", "the NCCL back end", "install NCCL's and CUDA's development files")
   if not nccl then return nil, why end

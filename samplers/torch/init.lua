@@ -26,7 +26,7 @@ local function runs(python, text)
   return os.execute(("%s -c %s >/dev/null 2>&1"):format(quote(python), quote(text))) == true
 end
 
---- The interpreter that has PyTorch: that of ETT_PYTHON, else python3, else the system's. nil and what is missing.
+--- The interpreter that has PyTorch: that of ETT_PYTHON, else python3, else the system's. nil and the missing part.
 function backend.interpreter()
   local given = os.getenv "ETT_PYTHON"
   local found
@@ -40,7 +40,7 @@ function backend.interpreter()
   return nil, ("no Python interpreter '%s'; install Python 3 or name one in ETT_PYTHON"):format(given or "python3")
 end
 
---- true, or nil and a message that names what is missing.
+--- true, or nil and a message that names the missing part.
 function backend.available()
   local python, why = backend.interpreter()
   return python and true, why

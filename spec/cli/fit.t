@@ -119,7 +119,7 @@ gemm fp16 backward     -        -             -               -  void: ... of 75
 gemm fp16 forward     75        0 ...
 .
 dropped by the outlier gate:
-s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv: gemm fp16 backward: ... of 75 rows (100 %) are faster than the device's peak; the pass is void, nothing of it is served
+s/NVIDIAA100-SXM4-80GB_linear1_fp16.csv: gemm fp16 backward: ... of 75 rows (100 %) are faster than the device's peak; the pass is void, none of its rows is used
 .
 1 plot in out/plots; out/plots/index.html shows all
 NVIDIAA100-SXM4-80GB_linear1_fp16_forward.svg

@@ -219,6 +219,6 @@ print(len(seen), len(set(seen)))
     if missing then pending(missing) return end
     local output = command.shell(("cd '%s' && cp '%s/runtime/host/python/ett.py' . && PATH=/usr/bin:/bin python3 -B -c "
       .. "'import ett' 2>&1 | tail -1"):format(folder, host.root))
-    assert.matches("^ImportError: libett.so is not there; set ETT_PREFIX", output)
+    assert.matches("^ImportError: libett.so is missing; set ETT_PREFIX", output)
   end)
 end)

@@ -20,7 +20,7 @@ ett: prompt:1: attempt to index a nil value (local 't')
 ett: line 1: unexpected symbol near '='
 <table: its __tostring failed>
 ett: prompt:1: stack overflow
-ett: not enough memory: Lua may hold 128 MiB (ETT_MEMORY_LIMIT sets it)
+ett: not enough memory: Lua may use 128 MiB (ETT_MEMORY_LIMIT sets the limit)
 ett: attempt to yield from outside a coroutine
 ett: nil was raised
 ett: prompt:1: module 'nothing' not found; it is not in the script's folder, --path, ETT_PATH or the installed tree
@@ -43,7 +43,7 @@ $ export HOME=$PWD XDG_STATE_HOME= TERM=xterm
 >  after 'line 2> ' '\033[A\n'; after 'line 2> .*line 2> ' '\004'; until [ -e left ]; do printf '\004'; sleep 0.5; done) |
 >  (timeout 240 script -qefc "ett repl" /dev/null > shown; touch left)
 > tr -d '\r' < shown; grep -c . .local/state/ett/history
-ett 0.1.0; `help` says what can be typed
+ett 0.1.0; `help` explains the input
 ...
 bcd  bce
 ...

@@ -99,11 +99,11 @@ ett: s.lua:1: ...stack overflow...
 ?1
 
 $ printf 'local t = {}\nwhile true do t[#t + 1] = ("x"):rep(100000) .. #t end\n' > s.lua; ETT_MEMORY_LIMIT=64M ett run s.lua
-ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)
+ett: s.lua: not enough memory: Lua may use 64 MiB (ETT_MEMORY_LIMIT sets the limit)
 ?1
 
 $ echo 'return ("x"):rep(1 << 30)' > s.lua; ETT_MEMORY_LIMIT=64M ett run s.lua
-ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)
+ett: s.lua: not enough memory: Lua may use 64 MiB (ETT_MEMORY_LIMIT sets the limit)
 ?1
 
 $ ETT_MEMORY_LIMIT=lots ett --version

@@ -95,7 +95,7 @@ describe("a sweep of many plans", function()
     assert.matches("^gpt on dgx_h100: 13728 plans evaluated", output)
     assert.matches("and 13708 more", output)
     output, status = command.ett(folder, many .. " --json", "ETT_MEMORY_LIMIT=16M")
-    assert.same({ "ett: not enough memory: Lua may hold 16 MiB (ETT_MEMORY_LIMIT sets it)", 1 },
+    assert.same({ "ett: not enough memory: Lua may use 16 MiB (ETT_MEMORY_LIMIT sets the limit)", 1 },
       { output:match "^[^\n]*", status })
   end)
 

@@ -187,7 +187,7 @@ describe("a script in the sandbox", function()
     command.write(folder, "s.lua", "local t = {} while true do t[#t + 1] = ('x'):rep(1e7) .. #t end")
     output, status = command.ett(folder, "run s.lua --sandbox", "ETT_MEMORY_LIMIT=64M timeout 60")
     assert.equal(1, status, output)
-    assert.equal("ett: s.lua: not enough memory: Lua may hold 64 MiB (ETT_MEMORY_LIMIT sets it)\n", output)
+    assert.equal("ett: s.lua: not enough memory: Lua may use 64 MiB (ETT_MEMORY_LIMIT sets the limit)\n", output)
   end)
 
   it("ends if it waits, though it closed its output", function()

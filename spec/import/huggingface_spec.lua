@@ -794,7 +794,7 @@ describe("a Hugging Face configuration", function()
       + h + 2 * h * h + 2 * h * 4 * 128, architecture.parameters(m)) -- the attention of layer 3
     assert.matches("tp = 3 must divide layer 2: ffn = 7168", message_of_plan(m, { tp = 3 }), 1, true)
     blocks[2].ffn = { replace_with_linear = true }
-    assert.matches("field 'block_configs': layer 2: 'ffn' is replaced by a linear layer; ett does not have it",
+    assert.matches("field 'block_configs': layer 2: 'ffn' is replaced by a linear layer; ett does not support it",
       message(config), 1, true)
   end)
 
@@ -903,7 +903,7 @@ describe("a Hugging Face configuration", function()
     assert.matches("'jetmoe' is a model with a mixture of attention heads;", message { model_type = "jetmoe" }, 1, true)
     assert.matches("'clip' is a pair of encoders;", message { model_type = "clip" }, 1, true)
     assert.matches("field 'attn_res_block_size' means attention over the residuals of blocks of layers; ett does not "
-      .. "have it", message(changed("kimi-linear-48b", { attn_res_block_size = 12 })), 1, true)
+      .. "support it", message(changed("kimi-linear-48b", { attn_res_block_size = 12 })), 1, true)
     assert.matches("field 'linear_attn_config' must have num_heads and head_dim",
       message(changed("kimi-linear-48b", { linear_attn_config = json.null })), 1, true)
     assert.matches("field 'projectors_bias' must equal mamba_proj_bias",
@@ -911,7 +911,7 @@ describe("a Hugging Face configuration", function()
     assert.matches("field 'hybrid_layer_pattern' must have 0 or 1 for each layer",
       message(changed("mimo-v2-flash", { num_hidden_layers = 47 })), 1, true)
     assert.matches("field 'swa_num_key_value_heads' means windowed layers with heads of their own; "
-      .. "ett does not have them",
+      .. "ett does not support them",
       message(changed("qwen3-8b", { swa_num_key_value_heads = 4 })), 1, true)
     assert.matches("field 'use_cla' means layers that share keys and values",
       message(changed("hunyuan-a13b", { use_cla = true })), 1, true)

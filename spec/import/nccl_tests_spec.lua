@@ -80,7 +80,8 @@ describe("an output of nccl-tests", function()
 
   it("is refused with the line if it is no such output or no measurement", function()
     local cases = {
-      ["'run.txt': no output of nccl-tests: no line 'size count type … time algbw busbw'"] = "hello\n\0\255\n",
+      ["'run.txt': not an output of nccl-tests: it has no line 'size count type … time algbw busbw'"] =
+        "hello\n\0\255\n",
       ["'run.txt': the table of nccl-tests has no row"] = all_reduce:gsub("\n +%d[^\n]*", ""),
       ["'run.txt': no line names the test (all_reduce_perf, …); give --kind"] = all_reduce:gsub("all_reduce_perf", "x"),
       ["'run.txt': hypercube_perf measures no collective known to ett"] = all_reduce:gsub("all_reduce", "hypercube"),

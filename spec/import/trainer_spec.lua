@@ -181,7 +181,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 8, 2, 32, 3, true, true, 1, "bf16", "bf16" }, { plan.dp, plan.micro_batch, plan.global_batch,
       plan.zero, plan.overlap_gradients, plan.overlap_parameters, plan.offload_optimizer, plan.dtype,
       plan.gradient_dtype })
-    assert.same({ "offload_optimizer to nvme is modelled as to the host's memory",
+    assert.same({ "offload_optimizer to nvme is modelled as offloading to the host's memory",
       "the file does not name the training program; stack=transformers or stack=megatron_deepspeed adds its costs",
       "fields of zero_optimization that are not modelled: zero_quantized_weights" }, notes)
     assert.equal(8, read("ds.json", text:format(64, 2, 4)).dp)

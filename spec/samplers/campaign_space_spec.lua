@@ -144,7 +144,7 @@ describe("a campaign's own function", function()
         for _, fn in ipairs { function() while true do end end,
           function() while true do try(rep, "x", 1) end end,
           function() try(function() while true do end end) return true end } do
-          assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: this Lua ran longer "
+          assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: this Lua code ran longer "
             .. "than 0.02 seconds %%(ETT_KERNEL_SECONDS%%)$"):format(name), refused_by(fn))
         end
         assert.matches(("^c%%.lua: sample 1: '%s' of gelu: .*campaign_space_spec.lua:%%d+: attempt to "):format(name),
@@ -171,7 +171,7 @@ describe("a campaign's own function", function()
     end }
     local ok, why = pcall(target.values, 1)
     assert.is_false(ok)
-    assert.matches("^'with' of gelu: .*: this Lua ran longer than 0.02 seconds", tostring(why))
+    assert.matches("^'with' of gelu: .*: this Lua code ran longer than 0.02 seconds", tostring(why))
   end)
 
   it("looks at a grid that can be gone through", function()

@@ -52,7 +52,7 @@ describe("ett sample", function()
     local text, status = run "sample c.lua --out out --quiet"
     assert.equal(1, status)
     assert.matches("0 measured, 2 failed", text)
-    assert.matches("it has neither 'kernel' nor 'cpu', nor is it one of a family that runs here", text)
+    assert.matches("it has no 'kernel', no 'cpu' and no family that runs here", text)
   end)
 
   it("a full disk stops it without losing rows; it continues when there is space", function()

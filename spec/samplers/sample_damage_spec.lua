@@ -181,7 +181,7 @@ describe("ett samples and ett fit", function()
     local entry = require("ett.profile.samples").index(folder)[1]
     local read, why = require("ett.profile.samples").read(entry)
     assert.is_nil(read)
-    assert.matches("D_gelu_fp32.csv:4: the last line was cut; run its campaign again", why.message)
+    assert.matches("D_gelu_fp32.csv:4: the last line is cut off; run its campaign again", why.message)
   end)
 end)
 

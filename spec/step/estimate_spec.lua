@@ -485,7 +485,7 @@ describe("estimate", function()
       for _, stack in ipairs { "megatron", false } do
         local e = estimate.new { cluster = name, plan = { seq = 1024, micro_batches = 2, stack = stack or nil },
           model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 }) }
-        assert.same(stack and says and { "operator times are those of samples: the stack 'megatron' changes only "
+        assert.same(stack and says and { "operator times come from samples: the stack 'megatron' changes only "
           .. "memory, launches and overlaps" } or {}, e.notes, name)
       end
     end

@@ -96,7 +96,7 @@ describe("groups of ranks", function()
       return nil, e
     end
     local text, crossing = warning("gb300_nvl72", 32, 128)
-    assert.equal("groups of 32 devices (ep) cross nodes of 72; a job that gets 64 of the 72 has --cluster "
+    assert.equal("groups of 32 devices (ep) cross nodes of 72; for a job that gets 64 of the 72, give --cluster "
       .. "gb300_nvl72_64", text)
     local none, whole = warning("gb300_nvl72_64", 32, 128)
     assert.is_nil(none)

@@ -60,7 +60,7 @@ function error_module.from(value)
   -- Lua's string buffers put a position in front of this message.
   local bare = type(value) == "string" and value:match "^.*: (not enough memory)$" or value
   if bare == "not enough memory" then
-    return error_module.new("memory", "not enough memory: Lua may hold %d MiB (ETT_MEMORY_LIMIT sets it)",
+    return error_module.new("memory", "not enough memory: Lua may use %d MiB (ETT_MEMORY_LIMIT sets the limit)",
       require("ett.host").memory_limit >> 20)
   end
   local text = value == nil and "nil was raised" or tostring(value)

@@ -188,7 +188,7 @@ local function root_of(names)
 end
 
 --- Resolves a name: an exact name first. For clusters, devices and models also the only name that differs just in case
---- and punctuation, then the only name with these words (h100: dgx_h100), or that which the others with these words
+--- and punctuation, then the only name with these words (h100: dgx_h100), or the name that all others with these words
 --- continue. Otherwise nil and the candidates.
 function find.meant(kind, name)
   if find.path(kind, name) then return name, {} end
@@ -271,8 +271,8 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- What a message adds for an unknown name if the current folder, which is not searched, has a file of that name; else
---- nil.
+--- Text that a message adds for an unknown name if the current folder has a file of that name (it is not searched);
+--- else nil.
 ---@param leaf string such as "operators"
 function find.beside(leaf, name)
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do

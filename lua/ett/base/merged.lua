@@ -1,4 +1,4 @@
---- A new table with the fields of several tables; later ones win, nil is skipped.
+--- A new table with the fields of several tables. Later tables override earlier ones; nil is skipped.
 ---@param ... table?
 ---@return table
 return function(...)

@@ -10,10 +10,10 @@
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53), list (names between commas, each once). `least` and `most` are limits of a number. A command with --json
 -- has --csv and --table. `hints` of a command name replacements for options of other tools: { name = text }. `many =
--- true` collects the values of a repeated option; `several` is what the message says to who gives a list. Every command
--- has --help and --traceback. A command that finds files by name (`finds = true`) has --path. A command with
--- `sandbox = true` has --sandbox, which refuses options with `writes = true`. With ETT_SANDBOX=1 the others that find
--- files, or start programs (`starts = true`), are refused.
+-- true` collects the values of a repeated option; `several` is the advice of the message if a list is given. Every
+-- command has --help and --traceback. A command that finds files by name (`finds = true`) has --path. A command with
+-- `sandbox = true` has --sandbox, which refuses options with `writes = true`. With ETT_SANDBOX=1 all other commands
+-- that find files or start programs (`starts = true`) are refused.
 local error_module = require "ett.base.error"
 
 local options = {}
@@ -317,7 +317,7 @@ end
 local named_options = { model = "models", cluster = "clusters" }
 local named_fields = { { "schedule", "schedules" }, { "stack", "stacks" } }
 
--- What a shell runs to list the names of a kind.
+-- The command with which a shell lists the names of a kind.
 local list_names = "ett list %s --quiet 2>/dev/null"
 
 -- The text with {{KIND}} replaced by the command that lists these names.
@@ -325,8 +325,8 @@ local function with_lists(text)
   return (text:gsub("{{(%a+)}}", function(kind) return list_names:format(kind) end))
 end
 
--- Each function finishes the script of argparse for a shell: @KIND@, a choice that argparse wrote, becomes the names of
--- that kind, and words such as stack=NAME are completed.
+-- Each function completes the script of argparse for a shell. @KIND@, a choice that argparse wrote, becomes the names
+-- of that kind. Words such as stack=NAME are completed, too.
 local finish = {}
 
 -- Bash takes "=" as a word of its own.

@@ -92,7 +92,7 @@ show = function(value, indent, depth, open)
 end
 
 --- Text with control characters other than tab and newline shown as \xNN, and invisible ones as \u{N}. Names from
---- untrusted files must not reach the terminal as control sequences, nor change the order of what it shows.
+--- untrusted files must not reach the terminal as control sequences, nor change the order of the shown text.
 ---@param text string
 ---@return string
 function pretty.plain(text) return text:find "[^\n -~]" and require("ett.io").plain(text) or text end

@@ -96,7 +96,7 @@ end
 local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
   help = true, also = true }
 
--- The long form of rules that are texts; `plain`: what passes the test of the kind is taken unchanged.
+-- The long form of rules that are texts; `plain`: values that pass the test of the kind are taken unchanged.
 local rules_of_text = {}
 
 --- A rule in its long form; raises for an invalid rule.

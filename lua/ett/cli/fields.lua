@@ -18,7 +18,7 @@ end
 
 local counts = { devices = true, gpus = true, num_gpus = true, world_size = true } -- of the devices of a plan
 
--- What a message adds for an unknown field.
+-- Text that a message adds for an unknown field.
 local function hint(command, name, source, plan_rules, hyper_rules)
   local option = options.named(counts[name] and "devices" or name)
   if option then return ("; did you mean '%s'?"):format(option) end
@@ -175,7 +175,7 @@ end
 fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",
   choices = { "deepspeed", "megatron", "torchtitan" } }
 
---- Prints a plan for a trainer. Settings that the format cannot state, and that it has no comments for, go to standard
+--- Prints a plan for a trainer. Settings that the format can state neither in a field nor in a comment go to standard
 --- error.
 function fields.write_plan(format, model, plan)
   local text, left_out = require("ett.import.export").text(format, model, plan)

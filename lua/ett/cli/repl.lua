@@ -16,7 +16,7 @@ local repl = {}
 local guide = [[
 Type Lua; its value is printed, and `_` is the last result. `ett` and the names of its modules
 (json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
-Tab completes, arrows recall, Ctrl-C stops what runs, Ctrl-D or `exit` leaves.]]
+Tab completes, arrows recall, Ctrl-C stops the running code, Ctrl-D or `exit` leaves.]]
 
 --- The environment of a session: its own globals, then Lua's, then ett's modules.
 function repl.environment()
@@ -161,7 +161,7 @@ function repl.run()
   local env = repl.environment()
   local read, remember, close, terminal = open_input(env)
   host.interrupt_patience(4)
-  if terminal then print(("ett %s; `help` says what can be typed"):format(host.version)) end
+  if terminal then print(("ett %s; `help` explains the input"):format(host.version)) end
   local failed = false
   while true do
     local ok, more, fault = host.interrupt_within(step, read, remember, env, terminal)

@@ -146,8 +146,8 @@ local function print_heading(run)
 end
 
 local function print_result(run, opts, value)
-  local share = package.loaded["ett.base.share"] -- loaded by what ranks share: searches and sweeps
-  if value == nil or share and share.rank() > 0 then return end -- rank 0 prints what all of them have
+  local share = package.loaded["ett.base.share"] -- loaded by searches and sweeps
+  if value == nil or share and share.rank() > 0 then return end -- rank 0 prints for all
   if opts.json then
     io.write(require("ett.report.output").text(opts, value))
   elseif not opts.quiet then

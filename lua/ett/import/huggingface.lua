@@ -117,7 +117,7 @@ local function type_of(config, label)
     table.concat(schema.keys(types.known), ", "))
 end
 
--- Fields of layers that ett does not have, and what such a layer is.
+-- Fields of layers that ett does not support, with a description of these layers.
 local structures = {
   use_cla = "layers that share keys and values", num_kv_shared_layers = "layers that share keys and values",
   num_attention_heads_per_layer = "layers with different numbers of heads", block_configs = "layers that all differ",
@@ -131,7 +131,7 @@ local function check_structures(config, known, found)
   for _, key in ipairs(schema.keys(structures)) do
     local value = not (known.expresses and known.expresses[key]) and config[key]
     if value == true or type(value) == "number" and value > 0 or type(value) == "table" and next(value) then
-      found[#found + 1] = ("field '%s' means %s; ett does not have them"):format(key, structures[key])
+      found[#found + 1] = ("field '%s' means %s; ett does not support them"):format(key, structures[key])
     end
   end
 end
@@ -240,7 +240,7 @@ local function read_nope(config, hyper, rule)
   hyper.layer_types, hyper.window_every = list, nil
 end
 
---- The layers with experts, where a list says which: mlp_only_layers, mlp_layer_types, or a list moe_layer_freq.
+--- The layers with experts, if a list names them: mlp_only_layers, mlp_layer_types, or a list moe_layer_freq.
 local function read_expert_layers(config, hyper, found)
   if type(hyper.layers) ~= "number" or hyper.layers > max_layers then return end
   local list, field = {}, nil

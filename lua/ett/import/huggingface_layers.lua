@@ -70,7 +70,7 @@ local function bailing_linear(config, hyper, _, found)
   end
 end
 
--- What ett does not have of later Kimi models.
+-- Features of later Kimi models that ett does not support.
 local kimi_others = { attn_res_block_size = "attention over the residuals of blocks of layers",
   mla_use_output_gate = "a gate of the latent attention's output" }
 
@@ -89,11 +89,11 @@ local function kimi_linear(config, hyper, _, found)
   for key, what in pairs(kimi_others) do
     local value = config[key]
     if value == true or (number(value) or 0) > 0 then
-      found[#found + 1] = ("field '%s' means %s; ett does not have it"):format(key, what)
+      found[#found + 1] = ("field '%s' means %s; ett does not support it"):format(key, what)
     end
   end
   if linear.use_full_rank_gate == true then
-    found[#found + 1] = "field 'linear_attn_config.use_full_rank_gate' must be false; ett has no other gate"
+    found[#found + 1] = "field 'linear_attn_config.use_full_rank_gate' must be false; ett supports no other gate"
   end
   if config.mla_use_nope == true then hyper.position = "none" end
   hyper.moe_latent = number(config.routed_expert_hidden_size)
@@ -185,7 +185,7 @@ local function nemotron_nas(config, hyper, _, found)
     for part, fields in pairs { attention = attention, ffn = mlp } do
       if fields.replace_with_linear == true then
         found[#found + 1] = ("field 'block_configs': layer %d: '%s' is replaced by a linear layer; "
-          .. "ett does not have it"):format(i, part)
+          .. "ett does not support it"):format(i, part)
       end
     end
     list[i] = own

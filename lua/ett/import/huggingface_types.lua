@@ -201,7 +201,7 @@ add("grok-1", "mixtral", { post_norms = true, tied_embeddings = true })
 add("arctic", "mixtral", nil, { read = function(config, hyper, notes, found)
   hyper.moe_ffn, hyper.moe_every = hyper.ffn, number(config.moe_layer_frequency)
   if config.parallel_attn_mlp_res ~= true then
-    found[#found + 1] = "field 'parallel_attn_mlp_res' must be true; ett has no other Arctic"
+    found[#found + 1] = "field 'parallel_attn_mlp_res' must be true; ett supports no other kind of Arctic"
   end
   hyper.shared_ffn = hyper.hidden
   notes[#notes + 1] = "the residual MLP is estimated as a shared expert, without its norm"

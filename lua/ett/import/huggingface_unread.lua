@@ -33,7 +33,7 @@ local function is_harmless(name)
   return false
 end
 
---- What a field says, if it turns something on: a positive number, true, or a list.
+--- The text of a field that turns something on: a positive number, true, or a list.
 local function meaning(value)
   if value == true then return "true" end
   if type(value) == "number" and value > 0 and value < math.huge then return ("%.14g"):format(value) end

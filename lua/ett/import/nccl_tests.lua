@@ -157,7 +157,8 @@ function nccl_tests.read(path, given)
     if #line <= 4096 then read_line(found, line, number) end
   end
   if not found.head then
-    error_module.raise("format", "'%s': no output of nccl-tests: no line 'size count type … time algbw busbw'", path)
+    error_module.raise("format", "'%s': not an output of nccl-tests: it has no line 'size count type … time algbw "
+      .. "busbw'", path)
   elseif #found.rows == 0 then
     error_module.raise("format", "'%s': the table of nccl-tests has no row", path)
   end

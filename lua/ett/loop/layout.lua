@@ -140,7 +140,7 @@ local function read_degree(found, parts, shape, groups)
   elseif said then
     set(found, "tp", said, "likely", "tensor-parallel groups")
   elseif by_width and by_width > 1 then
-    set(found, "tp", by_width, "likely", "the output projection takes 1/tp of the width; no group says so")
+    set(found, "tp", by_width, "likely", "the output projection takes 1/tp of the width; no group shows it")
   elseif by_width then
     set(found, "tp", 1, "certain", "the output projection takes the whole width")
   end
@@ -300,7 +300,7 @@ local function read_parallel(found, device, groups, kinds, elements, processes)
   local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
   if kinds.pp then
     set(found, "pp", world and groups.dp and world // (tp * groups.dp) or nil, "likely",
-      "sends between stages; ranks that tensor and data parallelism leave")
+      "sends between stages; ranks left over by tensor and data parallelism")
   elseif world and not exchange then
     set(found, "pp", 1, "certain", "no sends between stages")
   elseif not exchange then
@@ -313,7 +313,7 @@ local function read_parallel(found, device, groups, kinds, elements, processes)
   tp = value_of(found, "tp") or tp
   if world and pp and world % (tp * pp) == 0 and not kinds.unknown then
     local rest = world // (tp * pp)
-    set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks that the other dimensions leave")
+    set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks left over by the other dimensions")
   end
   if not world and not device.lane then
     set(found, "dp", processes, "guess", processes == 1 and "one process was recorded"
@@ -385,7 +385,7 @@ function layout.read(view)
     return read_timings(timings, order_of(first.records[first.iterations[#first.iterations]]))
   end
   local found, devices = {}, operators.of_view(view, true)
-  if #devices == 0 then view:missing("needs devices whose kernels hosts launch; a TPU trace has none") end
+  if #devices == 0 then view:missing("needs kernels launched by a host; a TPU trace has none") end
   local device = devices[1]
   for _, other in ipairs(devices) do if #other.runs > #device.runs then device = other end end
   local s = survey(device)
@@ -403,7 +403,7 @@ function layout.read(view)
   end
   if groups.tp then set(found, "tp", groups.tp, "likely", "tensor-parallel groups") end
   if groups.sums then
-    set(found, "tp", groups.sums, "likely", "sums of as many bytes as a product's output, forward")
+    set(found, "tp", groups.sums, "likely", "forward sums with the bytes of a product's output")
   end
   if shape then read_counts(view, s, found, cores) end
   if shape then
@@ -414,7 +414,7 @@ function layout.read(view)
   if shape and value_of(found, "layers_of_stage") then
     local pp = value_of(found, "pp") or 1
     set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",
-      pp == 1 and "runs of attention in a micro-batch" or "all stages hold as many layers")
+      pp == 1 and "runs of attention in a micro-batch" or "all stages hold the same number of layers")
   end
   return found
 end

@@ -10,11 +10,11 @@ table.move(collective.args, 1, #collective.args, #args + 1, args)
 return {
   name = "critical_path",
   summary = "critical path over kernels, transfers and hosts of all ranks",
-  definition = [[Events are starts and ends of device rows and of host calls; each waited for the latest of: the row
-before on its stream, its launch, the row of another stream that ended just before, the starts of its collective on
-all ranks, the host call before, the row that a synchronisation waited for. The path leads from the last end of a
-device row back through what each event waited for. Time is booked on the event that waited. host: time between and in
-host calls.]],
+  definition = [[Events are starts and ends of device rows and of host calls. Each event waited for the latest of these:
+the row before on its stream, its launch, the row of another stream that ended just before, the starts of its collective
+on all ranks, the host call before, the row that a synchronisation waited for. The path begins at the last end of a
+device row and leads back from each event to the one that it waited for. Time is booked on the event that waited. host:
+time between and in host calls.]],
   needs = "device rows",
   units = { total_ms = "ms", time_ms = "ms", share = "share" },
   args = args,

@@ -7,9 +7,9 @@ local stats = require "ett.trace.stats"
 return {
   name = "exposed_causes",
   summary = "exposed communication charged to transfers and to late ranks",
-  definition = [[Exposed communication |C| - |C n K| of every device. Of a collective that is matched over its ranks,
-the part before the last rank's start is waiting, charged to that rank; the rest is transfer. What is not matched is
-unexplained. Collectives that run at once share their time.]],
+  definition = [[Exposed communication |C| - |C n K| of every device. If a collective is matched over its ranks, the
+part before the last rank's start is waiting, charged to that rank; the rest is transfer. Time of unmatched collectives
+is unexplained. Concurrent collectives share their time.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { exposed_ms = "ms", waiting_ms = "ms", transfer_ms = "ms", unexplained_ms = "ms", caused_ms = "ms",
     waited_ms = "ms", waiting_share = "share", share = "share" },

@@ -55,9 +55,9 @@ return {
   name = "kernel_counters",
   summary = "counters of the device (CUPTI) by kernel and by operator",
   definition = [[Rows of the category cuda_profiler_range: the sums of their counters by the row's name, and by
-operator. The k-th row belongs to the k-th launch call of its file, and this to the innermost host operator around
-it; where a file has another number of launch calls, its rows have no operator. flops: counted instructions of the
-SASS operations, fused ones twice. The first --top of each (20), by flops.]],
+operator. The k-th row belongs to the k-th launch call of its file, and the call to the innermost host operator around
+it. If a file has another number of launch calls, its rows have no operator. flops: counted instructions of the SASS
+operations, fused ones twice. The first --top of each (20), by flops.]],
   needs = "a recording with CUPTI profiler metrics (cuda_profiler_range)",
   units = { flops = "flop", count = "rows" },
   args = counters,

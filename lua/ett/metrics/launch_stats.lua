@@ -5,10 +5,10 @@ local stats = require "ett.trace.stats"
 return {
   name = "launch_stats",
   summary = "launch calls, delay from launch to start, and the length of the device's queue",
-  definition = [[Per device, rows joined to their launch call by correlation. delay = start of the row - start
-of the call (value at position floor(p n)); launch_call_us is the duration of the call on the host. Queue: rows
-launched and not ended, greatest and mean over time; a row that ends before its call starts counts nowhere.
-short_rows: rows shorter than their launch call, where the host is the limit.]],
+  definition = [[Per device, rows joined to their launch call by correlation. delay = start of the row - start of the
+call (value at position floor(p n)); launch_call_us is the duration of the call on the host. Queue: rows launched and
+not ended, maximum and mean over time; a row that ends before its call starts is not counted. short_rows: rows shorter
+than their launch call, so that the host is the limit.]],
   needs = "device rows and launch calls (cuda_runtime, hip_runtime …) with correlation ids",
   units = { mean_delay_us = "us", p50_delay_us = "us", p95_delay_us = "us", max_queue = "count", mean_queue = "count" },
   compute = function(view)

@@ -1,7 +1,7 @@
 --- Number of communication kernels.
 return require("ett.trace.totals").metric {
   name = "num_comm_kernels",
-  summary = "communication kernels run, over all devices",
+  summary = "number of communication kernels, over all devices",
   definition = "Device rows that are communication; sum over devices.",
   needs = "device rows",
   unit = "count",

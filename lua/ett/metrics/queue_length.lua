@@ -51,10 +51,10 @@ end
 return {
   name = "queue_length",
   summary = "rows launched and not started, of each stream, over time",
-  definition = [[Per stream, rows joined to their launch call by correlation. The queue's length at a time is the
-number of rows whose call had started and that had not started themselves; a row that starts before its call counts
-nowhere. empty_share: share of the device's span in which the queue was empty: the next row then waits for the host.
-series: the span in --top equal parts (20), mean and greatest length of each; from_ms counts from the span's start.]],
+  definition = [[Per stream, rows joined to their launch call by correlation. The queue's length at a time is the number
+of rows whose call had started and that had not started themselves; a row that starts before its call is not counted.
+empty_share: share of the device's span in which the queue was empty: the next row then waits for the host. series: the
+span in --top equal parts (20), mean and greatest length of each; from_ms counts from the span's start.]],
   needs = "device rows and launch calls (cuda_runtime, hip_runtime …) with correlation ids",
   units = { mean = "rows", most = "rows", empty_share = "share", from_ms = "ms" },
   options = { "top" },

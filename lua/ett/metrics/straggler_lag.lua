@@ -27,20 +27,20 @@ end
 
 return {
   name = "straggler_lag",
-  summary = "lag of the last rank at each collective, who it is, and what waiting cost",
-  definition = [[Collectives are matched inside their process group by sequence, after the offset of each rank's
-recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last
-start - its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p
-is the value at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank,
-last_arriver_lowest_tie for the lowest. A constant difference of the hosts' clocks above a tenth of the tolerance
-is subtracted (clock_difference_us); a smaller one is named as suspected. --align none matches by index as
-recorded, clocks subtracts any constant difference, force never refuses.]],
+  summary = "lag of the last rank at each collective, which rank it is, and the cost of waiting",
+  definition = [[Collectives are matched inside their process group by sequence. First the offset of each rank's
+recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last start - its
+start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p is the value at
+position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank, last_arriver_lowest_tie for the
+lowest. A constant difference of the hosts' clocks above a tenth of the tolerance is subtracted (clock_difference_us); a
+smaller one is named as suspected. --align none matches by index as recorded, clocks subtracts any constant difference,
+force never refuses.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
     wait_us_per_rank = "us", sum_transfer_us = "us" },
   args = collective.args,
   options = { "align", "tolerance_us" },
-  differs = "the public tool matches the k-th kernel of each file as recorded: one missing at the start shifts all",
+  differs = "the public tool matches the k-th kernel of each file as recorded: a missing one at the start shifts all",
   compute = function(view, options)
     local lanes = view:lanes()
     if #lanes < 2 then view:missing("needs at least two ranks; the trace has one device lane (%s)", lanes[1].key) end

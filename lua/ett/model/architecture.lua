@@ -85,9 +85,9 @@ local function check_entry(entry, rules)
   return with_checked(entry, rules)
 end
 
---- The entries of a layer, with the operators that move tokens to experts and back (`moves` of an operator file). A
---- layer that lists its router and neither of the two gets both: one behind the router, the other behind the second
---- all-to-all of experts, else behind the last operator of experts.
+--- The entries of a layer, with the operators that move tokens to experts and back (`moves` of an operator file). If a
+--- layer lists its router and neither of the two, both are added. The first follows the router. The other follows the
+--- second all-to-all of experts, or the last operator of experts.
 local function with_moves(entries)
   local named, routers = {}, 0
   for _, entry in ipairs(entries) do
@@ -117,8 +117,8 @@ local function with_moves(entries)
   return routers > 0 and list or entries
 end
 
---- The entries of a layer, with the exchange of keys and values over context-parallel ranks (`attends` of an operator
---- file) if the layer lists none: before each operator that attends to all tokens.
+--- The entries of a layer. If the layer lists no exchange of keys and values over context-parallel ranks, one is added
+--- before each operator that attends to all tokens (`attends` of an operator file).
 local function with_exchange(entries)
   local list = {}
   for _, entry in ipairs(entries) do

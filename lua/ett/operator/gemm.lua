@@ -70,7 +70,7 @@ function gemm.small(s)
   return small
 end
 
---- What a sampler runs: input x[m,k], weight w[n,k] in PyTorch's layout.
+--- The product that a sampler runs: input x[m,k], weight w[n,k] in PyTorch's layout.
 function gemm.kernel(k, s, pass)
   local batch, m, n, depth = s.batch or 1, s.tokens, s.out_features, s.in_features
   local x, w, y = k.tensor { batch, m, depth }, k.tensor { batch, n, depth }, k.tensor { batch, m, n }

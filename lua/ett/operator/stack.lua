@@ -58,24 +58,24 @@ local fields = {
     help = "tensor-parallel ranks gather operands of products in the products' data type" },
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 2 3", "0 1 2 3" },
     help = "the ZeRO stages of the software; a search tries these unless the plan states zero" },
-  overlap_gradients = { "boolean", default = false, help = "the plan's overlap_gradients where it is left open" },
-  overlap_parameters = { "boolean", default = false, help = "the plan's overlap_parameters where it is left open" },
+  overlap_gradients = { "boolean", default = false, help = "overlap_gradients of plans that do not state it" },
+  overlap_parameters = { "boolean", default = false, help = "overlap_parameters of plans that do not state it" },
   overlap_sends = { "boolean", default = false,
-    help = "the plan's overlap_sends where it is left open and the schedule is interleaved" },
+    help = "overlap_sends of plans that do not state it, with the interleaved schedule" },
   overlaps_tensor = { "boolean", default = true,
-    help = "may run tensor-parallel gathers and scatters in pieces beside products (overlap_tensor)" },
+    help = "supports overlap_tensor: chunked tensor-parallel gathers and scatters overlap products" },
   hides_sums = { "boolean", default = false,
-    help = "all-reduces of input gradients over tensor ranks run beside weight-gradient products" },
+    help = "all-reduces of input gradients over tensor ranks overlap weight-gradient products" },
   stops_early = { "boolean", default = false,
     help = "recomputation omits the last product of a dense layer (PyTorch's early_stop, XLA)" },
   sharded = { "boolean", default = false,
-    help = "weights are gathered beside computing (FSDP), by the factors of in_step.sharded" },
+    help = "weights are gathered during computing (FSDP): kernels slow down by the factors of in_step.sharded" },
   slowdown = { "positive", default = 1.0, most = 1e3, least = 1,
     help = "factor on kernel times, for multiprocessors and memory bandwidth used by communication" },
   communication_share = { "fraction", default = 0.0, most = 0.99,
-    help = "fraction of the device's rate that communication takes from computing beside it" },
+    help = "fraction of the device's rate that overlapped communication takes from computing" },
   exchange_communication_share = { "fraction", optional = true, most = 0.99,
-    help = "the same of experts' all-to-alls; default: communication_share" },
+    help = "the same for experts' all-to-alls; default: communication_share" },
   fused_accumulation = { "boolean", default = false,
     help = "weight-gradient products add to the gradients, unless the plan states accumulate_gradients" },
   cached_gradients = { "boolean", default = false,
@@ -117,7 +117,7 @@ local function parts(text)
   return name, own
 end
 
---- Sets `graphs` and what follows from it: a captured step cannot split tensors by counts that the host reads, so the
+--- Sets `graphs` and its consequences: a captured step cannot split tensors by counts that the host reads, so the
 --- experts' products are one grouped kernel, with fused biases and clamps.
 function stack_module.capture(stack)
   stack.graphs, stack.grouped, stack.expert_bias = true, "kernel", 1.0

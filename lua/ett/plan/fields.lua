@@ -92,7 +92,7 @@ local fields = {
       help = "type of stored and reduced gradients",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
     { "accumulate_gradients", "boolean", software = true, optional = true, program = true,
-      help = "a separate kernel adds up gradients (false: the weight-gradient products do; default: the stack's way)" },
+      help = "a separate kernel adds up gradients (false: the weight-gradient products do; default: as in the stack)" },
     { "scatter_sends", "boolean", software = true, default = false, program = true,
       needs = { "pp and tp above 1 without sequence_parallel",
         function(p) return p.pp > 1 and p.tp > 1 and not p.sequence_parallel end },
@@ -142,7 +142,7 @@ local fields = {
         if p.schedule ~= "interleaved" then return p.pp end -- without effect
         return group or schedules.interleave_group(p.pp, p.micro_batches or p.pp)
       end },
-      help = "interleaved: micro-batches in a row through one chunk (default pp, or the next valid number)" },
+      help = "interleaved: consecutive micro-batches of one chunk (default pp, or the next valid number)" },
     { "recompute", "string", software = true, default = "none", one_of = { "none", "selective", "half", "full" },
       c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing",
       help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
@@ -178,12 +178,12 @@ local fields = {
       help = "ZeRO-1 all-reduces gradients instead of reduce-scattering them (DeepSpeed pipelines)" },
     { "overlap_gradients", "boolean", software = true, default = false,
       c = true, needs = { copies, replicated }, also = "overlap_grad_reduce",
-      help = "reduce gradient buckets during the last backward pass (default the stack's way)" },
+      help = "gradient buckets are reduced during the last backward pass (default: as in the stack)" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
       needs = { "zero of at least 1 and " .. copies, sharded }, also = "overlap_param_gather",
-      help = "gather weights during the next forward pass (default the stack's way)" },
+      help = "weights are gathered during the next forward pass (default: as in the stack)" },
     { "overlap_sends", "boolean", software = true, default = false, c = true, needs = { "pp above 1", staged },
-      help = "sends between stages overlap computing (default the stack's way)" },
+      help = "sends between stages overlap computing (default: as in the stack)" },
     { "serial_sends", "boolean", default = false, c = true, program = true,
       needs = { "pp above 1", staged },
       help = "a stage computes nothing while it receives a message; with scatter_sends it also gathers its own output "

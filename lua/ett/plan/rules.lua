@@ -251,7 +251,7 @@ function rules.overlaps_tensor(p)
   return not (p.stack and stacks.exists(p.stack)) or stacks.get(p.stack).overlaps_tensor
 end
 
---- Whether a plan's stack states what launching kernels costs.
+--- Whether a plan's stack states costs of kernel launches.
 function rules.launches(p)
   if not (p.stack and stacks.exists(p.stack)) then return false end
   local stack = stacks.get(p.stack)

@@ -34,7 +34,7 @@ function assumed.operator(cluster, op, shape, dtype, pass, bandwidth)
   end
   local moving = op.bytes(shape, dtype, pass) / (bandwidth or cluster_module.stream_bandwidth(device))
   local computing = operator.arithmetic(op, shape, pass) / rate
-  if computing > moving then bandwidth = nil end -- which then does not say how sure the time is
+  if computing > moving then bandwidth = nil end -- its interval does not apply then
   local seconds = math.max(computing, moving)
     + assumed_launch_seconds[operator.products[op.family] and "product" or "memory"]
   local low, high = 1 / assumed_factor, assumed_factor

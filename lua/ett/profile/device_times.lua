@@ -146,13 +146,13 @@ local function quantised(self, dtype, input, gradient)
   return moved(self, bytes)
 end
 
--- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate: rows of both inputs
--- (the sum runs over their columns) and rows of the output that are no multiple of 16 bytes, rows that are no multiple
--- of 4 bytes, and rows of inputs that begin off memory's sectors of 32 bytes. Source: fp16 on A100,
--- EleutherAI/cookbook, sizing/results (Anthony et al. 2024, arXiv 2401.14489), TFLOP/s of 8192 x 51200 x 14336: 256;
--- with 51202 inputs 140, with 14338 outputs 173, with odd ones 71 to 76, with 51208 inputs 226. `odd` is the geometric
--- mean of three values: 3.0 there, 1.8 from nanoGPT's author (steps 25 % faster with 50,304 tokens than with 50,257, if
--- the head takes a fifth of a step), and 1.25 from vTrain's steps inside a node (50,257 tokens).
+-- Time that misaligned rows add to a product on GPUs, over the time of its FLOPs at the peak rate. inputs, output: rows
+-- of both inputs (the sum runs over their columns) and of the output are not a multiple of 16 bytes. odd: rows are not
+-- a multiple of 4 bytes. sectors: rows of inputs do not begin at the memory's sectors of 32 bytes. Source: fp16 on
+-- A100, EleutherAI/cookbook, sizing/results (Anthony et al. 2024, arXiv 2401.14489), TFLOP/s of 8192 x 51200 x 14336:
+-- 256; with 51202 inputs 140, with 14338 outputs 173, with odd ones 71 to 76, with 51208 inputs 226. `odd` is the
+-- geometric mean of three values: 3.0 there, 1.8 from nanoGPT's author (steps 25 % faster with 50,304 tokens than with
+-- 50,257, if the head takes a fifth of a step), and 1.25 from vTrain's steps inside a node (50,257 tokens).
 local lost = { inputs = 1.0, output = 0.65, odd = 1.9, sectors = 0.13 }
 
 local function misaligned(self, dtype, inputs, output)
@@ -199,7 +199,7 @@ end
 local function padded(dim) return (dim + 15) // 16 * 16 end
 
 -- Seconds of the kernels that merge attention to the blocks of other context-parallel ranks. The ring attends block by
--- block; PyTorch does so whichever way the blocks arrive.
+-- block; PyTorch does so in every kind of exchange.
 local function merging(self, shape, pass)
   local kind = self.stack.merge
   if self.burst or not shape.shards or not (shape.ring or kind == "torch") then return 0.0 end

@@ -13,8 +13,8 @@
 -- * A product never runs faster than the device's sustained rate on random data (device.measured_flops). Short runs on
 --   constant operands draw less power and clock higher: they reach 97 to 99 % of the datasheet's peak, which training
 --   steps do not reach.
--- * A memory-bound operator without samples takes its bytes divided by the bandwidth that residual_add was sampled at,
---   or its FLOPs at the fp32 rate (ett.profile.assumed).
+-- * A memory-bound operator without samples takes its bytes divided by the sampled bandwidth of residual_add, or its
+--   FLOPs at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
 local device_module = require "ett.profile.device"
@@ -99,8 +99,8 @@ local function from_other(self, op, shape, dtype, pass)
   return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
 end
 
--- Times of void passes of the cluster's own samples (vista's backward attention) follow the other pass by the ratio of
--- the passes on the other cluster at the same shape, if it has both.
+-- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, times the
+-- ratio of both passes on the other cluster at the same shape. nil if that cluster lacks one of them.
 local function ratio_of_other(self, op, dtype, pass)
   local other = self.other
   return other and function(shape)

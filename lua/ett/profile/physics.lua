@@ -105,8 +105,8 @@ local function of_products(family, d, rows, pass, count, peak)
   return least
 end
 
--- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it. The cache may hold as much of larger
--- ones from the run before.
+-- Bytes beyond the cache at the memory bandwidth; 0 for rows that may stay in it. For larger rows, the cache may hold
+-- that many bytes from the run before.
 local function of_memory(data, device)
   local op, dtype, least = data.entry.operator, data.entry.dtype, {}
   for i, shape in ipairs(data.shapes) do
@@ -117,7 +117,7 @@ local function of_memory(data, device)
   return least
 end
 
---- The lower bound of each row, seconds, and what bounds it; nil if the device is unknown.
+--- The lower bound of each row, seconds, and the limit that sets it; nil if the device is unknown.
 ---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus",
 ---  shapes=? (of each row, for operators that are neither products nor attention) }
 ---@return number[]|nil seconds

@@ -191,7 +191,7 @@ function samples.read(entry)
   local held, err = sample_table().read(entry.path)
   if not held then return nil, err end
   if held.ett and held.cut then
-    return faulty("%s:%d: the last line was cut; run its campaign again, which measures that row anew, or remove "
+    return faulty("%s:%d: the last line is cut off; run its campaign again to measure that row, or remove "
       .. "the line", entry.path, held.cut)
   end
   local t

@@ -53,7 +53,7 @@ local function range(from, to)
   return list
 end
 
--- The last column, of texts, is wrapped below itself.
+-- Wraps the last column, which holds texts, below itself.
 local function wrapped(rows, widths, align, most)
   local last = #widths
   local before = sum(widths, last) - widths[last]
@@ -68,7 +68,7 @@ local function wrapped(rows, widths, align, most)
   return lines
 end
 
--- As many columns as fit, then the next, each time behind the first column.
+-- Blocks of as many columns as fit; each block repeats the first column.
 local function in_blocks(rows, widths, align, most)
   local lines, from = {}, 2
   while from <= #widths do
@@ -84,8 +84,8 @@ local function in_blocks(rows, widths, align, most)
 end
 
 --- Rows of texts as lines with aligned columns. Control characters appear as \xNN, invisible ones as
---- \u{N}. Where the columns are wider than the terminal, a last column of texts is wrapped; other columns go on in a
---- further block below.
+--- \u{N}. Where the columns are wider than the terminal, a last column of texts is wrapped; other columns continue in
+--- further blocks below.
 ---@param rows string[][] the first row may be a heading
 ---@param align string "l" or "r" for each column; columns without a letter are aligned left
 ---@param indent string? before each line

@@ -33,7 +33,7 @@ function dropped.lines(rows)
     table.sort(g.lines)
     if #g.lines == 0 then
       out[#out + 1] = ("%s: %s: %s; %s"):format(g.path, g.model, g.reason,
-        g.void and "the pass is void, nothing of it is served" or "the rows are kept")
+        g.void and "the pass is void, none of its rows is used" or "the rows are kept")
     else
       out[#out + 1] = ("%s: %s: %d row%s %s: line%s %s"):format(g.path, g.model, #g.lines, #g.lines > 1 and "s" or "",
         g.reason, #g.lines > 1 and "s" or "", ranges(g.lines))

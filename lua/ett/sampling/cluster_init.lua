@@ -151,7 +151,7 @@ end
 function cluster_init.text(name, facts)
   local lines = {}
   local function add(format, ...) lines[#lines + 1] = format:format(...) end
-  add("--- %s: written by `ett cluster init %s` from what it found on the machine.", facts.host, name)
+  add("--- %s: written by `ett cluster init %s` from facts of the machine.", facts.host, name)
   add("-- %d processors, %d NUMA node(s).", facts.processors, math.max(1, facts.numa_nodes))
   for _, card in ipairs(facts.cards) do
     add("-- network card %s: %s", card.name, card.megabits and ("%d Mbit/s"):format(card.megabits) or "speed unknown")

@@ -44,8 +44,8 @@ local function limited(clock, fn, ...)
     local where = debug.getinfo(2, "Slf")
     if where and (where.func == finish or where.func == limited) then return debug.sethook() end
     debug.sethook(look, "", 1) -- raises again at once if user code catches the error
-    if waited then error_module.raise("interrupt", "this Lua did not end after a signal") end
-    error_module.raise("limit", "%s:%d: this Lua ran longer than %g seconds (ETT_KERNEL_SECONDS)",
+    if waited then error_module.raise("interrupt", "this Lua code did not end after a signal") end
+    error_module.raise("limit", "%s:%d: this Lua code ran longer than %g seconds (ETT_KERNEL_SECONDS)",
       where and where.short_src or "?", where and where.currentline or 0, sample_limit.seconds)
   end
   -- The host's hook (Ctrl-C, SIGTERM) stays: it raises next.

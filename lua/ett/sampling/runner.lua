@@ -172,7 +172,7 @@ function Runner:progress(under_way)
   return (report.measured + report.failed + under_way) / report.total
 end
 
---- With a campaign's `seconds`: visits wait for quiet moments while half of all visits still fit.
+--- With a campaign's `seconds`: visits wait for undisturbed memory while half of all visits still fit.
 function Runner:quiet_tasks(tasks, block)
   local session, run = self.session, self.run
   local last = run.began + run.seconds

@@ -3,8 +3,8 @@
 --
 -- Other programs and other guests of a host slow memory for milliseconds to seconds. A single probe is as noisy as any
 -- timing. A measurement's figure is therefore the larger of two values: the median of the last five probes, and the
--- smaller of the two neighbouring probes. The undisturbed time is the fifth percentile of all probes. A figure at most
--- 5 % above it is quiet, or up to 10 % if the probes spread that much.
+-- smaller of the two neighbouring probes. The undisturbed time is the fifth percentile of all probes. A measurement is
+-- undisturbed if its figure is at most 5 % above it, or up to 10 % if the probes spread that much.
 local median = require "ett.base.median"
 
 local sample_sentinel = {}
@@ -77,18 +77,18 @@ function Sentinel:ratio(figure)
   return figure / self.base
 end
 
---- The largest ratio of a quiet measurement.
+--- The largest ratio of an undisturbed measurement.
 function Sentinel:limit()
   self:judge()
   return self.most
 end
 
---- The visits of a shape that are used: all quiet ones, and the quietest others up to `least`. A visit that lost its
---- processor or its clock is used only if all did.
+--- The visits of a shape that are used: all undisturbed ones, and the least disturbed others up to `least`. A visit
+--- that lost its processor or its clock is used only if all did.
 ---@param visits table[] { disturbed = boolean: lost its processor or its clock, ratio = of the sentinel }
----@param limit number largest ratio of a quiet visit
+---@param limit number largest ratio of an undisturbed visit
 ---@param least integer
----@return table[] chosen, integer quiet number of quiet visits
+---@return table[] chosen, integer quiet number of undisturbed visits
 function sample_sentinel.choose(visits, limit, least)
   local sound, disturbed = {}, {}
   for _, visit in ipairs(visits) do table.insert(visit.disturbed and disturbed or sound, visit) end

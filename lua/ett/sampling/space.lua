@@ -244,7 +244,7 @@ local function placer(name, axis, zero)
   schema.check(axis, axis_schema, ("dimension '%s'"):format(name))
   local from, to, multiple = axis.from, axis.to, axis.multiple or 1
   if not from or not to or from > to then
-    error_module.raise("model", "dimension '%s': needs from below to", name)
+    error_module.raise("model", "dimension '%s': from must be at most to", name)
   end
   if axis.step or axis.op then
     error_module.raise("model", "dimension '%s': step and op need start and stop; with from and to give multiple",

@@ -1,5 +1,5 @@
---- Visits: a shape is measured in several visits some time apart, because noise on a machine comes in stretches of
---- milliseconds to seconds. Their results are merged into one.
+--- Visits: a shape is measured in several visits some time apart, because noise on a machine lasts for milliseconds to
+--- seconds. Their results are merged into one.
 --
 -- Visits of shapes without a row yet are kept in a file beside the table, so a campaign that was killed continues with
 -- them. TABLE.visits has a first line that names the campaign, then one line a visit, HASH and JSON:
@@ -117,7 +117,7 @@ function visits.drop(table_path)
   os.remove((path:gsub("([^/]*)$", ".%1.lock")))
 end
 
---- The visits in a file by shape; nil where they are of another title.
+--- The visits in a file by shape; nil if their title differs.
 local function read(path, title)
   local file = io.open(path, "r")
   if not file then return {} end

@@ -33,7 +33,8 @@ local function separable(ops, among)
   return true
 end
 
---- The entries of a layer between exchanges of experts, the others, and which is which.
+--- Splits the entries of a layer: `own` between exchanges of experts, and `others`. among[k]: whether entry k is in
+--- `own`.
 local function split_entries(entries)
   local parts, inside = { own = {}, others = {}, among = {} }, false
   for k, entry in ipairs(entries) do

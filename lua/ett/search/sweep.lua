@@ -340,8 +340,9 @@ end
 
 --- Evaluates every combination.
 ---@param given table { model, cluster, plan = base fields, over = { field = list }, devices?, objective?,
----  profile?, times?, keep?, progress? = function(done, combinations) }; devices keeps only plans on that many, keep
----  only that many of the best rows. With `hyper` = { field = list }, model is a function of those hyper-parameters.
+---  profile?, times?, keep?, progress? = function(done, combinations) }; devices: only plans on that number are kept;
+---  keep: only that number of the best rows. With `hyper` = { field = list }, model is a function of those
+---  hyper-parameters.
 function sweep.new(given)
   if type(given) == "table" and given.hyper ~= nil then
     schema.argument(given.hyper, "table", "ett.sweep", "hyper")

@@ -231,7 +231,7 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
--- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node, which holds no whole number of them.
+-- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node whose size is not a multiple of theirs.
 local function crossing(e, cluster)
   local p, node, found = e.plan, cluster.gpus_per_node, {}
   local spans = { tp = p.tp, cp = p.tp * p.cp, ep = (p.etp or p.tp) * p.ep }
@@ -245,7 +245,7 @@ local function crossing(e, cluster)
   if #found == 0 then return nil end
   local whole = e.cluster .. "_64"
   return table.concat(found, ", ") .. (find.path("clusters", whole)
-    and ("; a job that gets 64 of the %d has --cluster %s"):format(node, whole) or "")
+    and ("; for a job that gets 64 of the %d, give --cluster %s"):format(node, whole) or "")
 end
 
 -- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
@@ -261,8 +261,8 @@ local function warnings_of(e, cluster, stack)
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
   if stack.sharded and (e.plan.zero < 3 or e.plan.dp * e.plan.cp == 1) then
-    list[#list + 1] = ("kernels count as slowed by gathers of weights, which this plan lacks: stack=%s:sharded=false")
-      :format(stack.name)
+    list[#list + 1] = ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false "
+      .. "removes the slowdown"):format(stack.name)
   end
   local assumed = {}
   for _, line in ipairs(e.operators) do
@@ -284,7 +284,7 @@ local function notes_of(model, p, times, operators)
   local own = profile and profile.own
   local used = profile and profile.tables_used and profile:tables_used()
   if p.stack and profile and used ~= "all" then
-    notes[#notes + 1] = ("operator times are those of samples%s: the stack '%s' changes only memory, launches and "
+    notes[#notes + 1] = ("operator times come from samples%s: the stack '%s' changes only memory, launches and "
       .. "overlaps"):format(used and ", where there are any" or "", p.stack)
   end
   if device.assumed and profile and profile.device_times then

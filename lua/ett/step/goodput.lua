@@ -1,4 +1,4 @@
---- Goodput: the share of a run's time that makes progress, given failures, checkpoints and restarts.
+--- Goodput: the share of a run's time spent on useful training; the rest is lost to failures, checkpoints and restarts.
 --
 -- Every device fails at a constant rate; a failure stops the whole run. The run then restarts and repeats the work
 -- since its last checkpoint. Failures also occur during checkpoints and restarts. The expected time of w seconds of
@@ -23,7 +23,7 @@ function goodput.interval(write, between)
   return math.sqrt(2 * write * between) * (1 + root / 3 + root * root / 9) - write
 end
 
---- Share of the time that makes progress.
+--- Share of the time spent on useful training.
 ---@param work number seconds of work between checkpoints
 ---@param write number seconds of a checkpoint, without work
 ---@param between number mean seconds between failures

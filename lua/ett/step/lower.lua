@@ -160,8 +160,8 @@ local function checkpointed(items, c)
   return bytes, repeated
 end
 
---- Share of the rows of experts' products that are token copies of balanced routing; the rest is padding and what the
---- busiest rank has more. 1 for other operators.
+--- Share of the rows of experts' products that are token copies of balanced routing; the rest is padding and the excess
+--- of the busiest rank. 1 for other operators.
 local function routed_share(item, c)
   local s = item.shape
   if not item.operator.experts then return 1 end
@@ -382,7 +382,7 @@ local function add_gather(state, bytes)
     topology = topology, link = link, lanes = lanes, forward = answer, backward = backward })
 end
 
---- Adds the accumulation of a micro-batch's gradients. Its time is that of a residual addition that moves as many
+--- Adds the accumulation of a micro-batch's gradients. Its time is that of a residual addition that moves the same
 --- bytes: two operands read, one written.
 local function add_accumulation(state, uses)
   local p, parameters = state.plan, 0.0

@@ -6,7 +6,7 @@
 --   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update" | "to host" | "from host",
 --                             --   start, seconds, link, … }
 --
--- Units, sends and the collectives beside units are those of the event engine (runtime/step/links.h). The parts of a
+-- Units, sends and the collectives that overlap units come from the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
 -- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
 -- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
@@ -213,8 +213,8 @@ local function bytes_of_messages(state, stage)
     trained * weight_width(p)
 end
 
---- Gradients, the update and weights: from the event engine if it has them. Else the part beside the passes stands at
---- their end or start, the other one after the pipeline.
+--- Gradients, the update and weights: from the event engine if it has them. Otherwise the overlapped part is placed at
+--- the end or start of the passes, the exposed part after the pipeline.
 local function add_update(state, stage, transfers)
   local e, gradients, weights = state.e, bytes_of_messages(state, stage)
   local p, s = e.plan, e.stages[stage.number]

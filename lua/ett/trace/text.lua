@@ -31,7 +31,7 @@ end
 local longest = 64 -- characters of a cell
 local head, middle = 26, 32 -- of a cell that shows where its text differs
 
---- Bytes that each long text shares with the text most like it.
+--- Length of the common beginning of each long text and its most similar text, in bytes.
 local function shared(words)
   local list, common = {}, {}
   for _, word in ipairs(words) do

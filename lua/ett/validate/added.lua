@@ -3,12 +3,13 @@
 --
 --   added = fixed + per_byte x bytes of the gradients + per_second x seconds of the step without all-reduces
 --
--- The last part is waiting: the longer the ranks compute, the later the late one arrives. The parts are not negative.
--- They make the sum of the relative errors of the whole step least. Relative errors of the added time would not serve:
--- it is a difference of two noisy times, and the sizes whose difference is small by noise would decide.
+-- The last part is waiting: the longer the ranks compute, the later the slower rank arrives. The parts are not
+-- negative. They minimise the sum of the relative errors of the whole step. Relative errors of the added time are not
+-- used: this time is a difference of two noisy times. Sizes whose difference is small because of noise would dominate
+-- the fit.
 local added = {}
 
---- Non-negative numbers x that make the sum of w (y - f x)^2 least, by coordinates.
+--- Non-negative numbers x that minimise the sum of w (y - f x)^2, by coordinate descent.
 local function solve(rows, x)
   for _ = 1, 1000 do
     local moved = 0.0
@@ -27,7 +28,7 @@ local function solve(rows, x)
   end
 end
 
---- An error below this share of a step counts as its square: noise.
+--- Errors below this share of a step are noise; they count by their square.
 local noise = 0.01
 
 --- Fits the three parts.

@@ -5,7 +5,7 @@
 --   alone      events around a graph of one empty kernel, L2 overwritten before: the overhead of a sample
 --   chained    the time that one more empty kernel adds to a graph
 --   marked     an empty kernel between two events, when a list is launched kernel by kernel
---   launch     wall time of a graph of one empty kernel, less the kernel
+--   launch     wall time of a graph of one empty kernel, minus the kernel
 -- An operator adds its sample minus (alone - chained) to a step; a step adds `launch` once. Samples read their operands
 -- from memory, not from L2: an operator whose input is still in L2 is faster than predicted.
 --
@@ -433,7 +433,7 @@ function Backend:view()
     ranks_per_processor = 1, host = self.costs }
 end
 
---- Booked lines: median time of each call over some steps, less the cost of the events, in the order of first calls.
+--- Booked lines: median time of each call over some steps, minus the cost of the events, in the order of first calls.
 local function lines(parts, steps, costs)
   local list, by_record = {}, {}
   for i, record in ipairs(parts) do

@@ -2,7 +2,7 @@
 --
 -- Predictions use samples of this machine, never a measured step. A back end samples and trains: ett.validate.cpu
 -- (ranks over MPI), ett.validate.cuda (one GPU) or ett.validate.torch (PyTorch on the host). Its functions:
---   open(options)      returns the back end, or raises what is missing
+--   open(options)      returns the back end, or raises an error that names the missing part
 --   view(layout)       samples for a layout: the profile for its ranks, and fields of the report
 --   trainer(layout)    returns a function that trains case i and returns its measurements
 --   device             the device of the estimate's cluster; nil: a processor

@@ -199,7 +199,7 @@ end
 
 -- The back end -------------------------------------------------------------------------
 
---- true, or nil and what is missing.
+--- true, or nil and the missing part.
 function validate_torch.available() return require("ett.base.find").load("samplers", "torch").available() end
 
 --- Trains and records the sampled sizes, trains the report's sizes, in turns; reads the traces.

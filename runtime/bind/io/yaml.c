@@ -122,8 +122,7 @@ static int count_node(reader *r) {
              : fault(r, ETT_ERR_LIMIT, "more than %d values", MOST_NODES);
 }
 
-/* Pushes what the anchor of that name refers to: its entry, empty at first; nil without a
- * name. */
+/* Pushes the entry of the anchor of that name, empty at first; nil without a name. */
 static void push_anchor(lua_State *L, const reader *r, const yaml_char_t *name) {
   if (!name) {
     lua_pushnil(L);

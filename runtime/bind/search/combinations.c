@@ -174,9 +174,9 @@ static int program_number(lua_Integer number) {
   return number >= 1 && number <= INT_MAX ? (int)number - 1 : -1;
 }
 
-/* combinations:learn(function, axes, answer [, refusal]): what a function says where
- * run() stopped. axes: numbers of those that it read, in their order; refusal: number of
- * its sentence. */
+/* combinations:learn(function, axes, answer [, refusal]): the answer of a function
+ * for the plan at which run() stopped. axes: numbers of those that it read, in their
+ * order; refusal: number of its sentence. */
 static int list_learn(lua_State *L) {
   ett_combinations *c = to_combinations(L);
   lua_Integer number = luaL_checkinteger(L, 2), refusal = luaL_optinteger(L, 5, 0);

@@ -1,4 +1,4 @@
-/* search.h - what the files of ett.search's binding share. */
+/* search.h - shared by the files of ett.search's binding. */
 #ifndef ETT_BIND_SEARCH_H
 #define ETT_BIND_SEARCH_H
 

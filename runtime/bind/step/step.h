@@ -47,8 +47,8 @@ void ett_step_lua_read(lua_State *L, int index, const ett_step_lua_field *fields
 void ett_step_lua_push_names(lua_State *L, const ett_step_lua_field *fields,
                              size_t count);
 
-/* As ett_step_lua_read, of a table that may lack fields: what they are read to stays as
- * it is. names: index of the first name of ett_step_lua_push_names. Metatables are
+/* As ett_step_lua_read, of a table that may lack fields: their members keep their values.
+ * names: index of the first name of ett_step_lua_push_names. Metatables are
  * unused. */
 void ett_step_lua_read_given(lua_State *L, int index, int names,
                              const ett_step_lua_field *fields, size_t count, void *to);

@@ -31,7 +31,7 @@ const char *ett_lua_text_item(lua_State *L, int index, lua_Integer i, const char
   return s;
 }
 
-/* What the reader of a filter field gets: its value is at `index`. */
+/* The argument of the reader of a filter field: its value is at `index`. */
 typedef struct reading {
   lua_State *L;
   int index;

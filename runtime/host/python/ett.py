@@ -20,7 +20,7 @@ import threading
 
 
 class Error(Exception):
-    """What ett says is wrong. `kind` is "usage", "model", "missing", "limit", …"""
+    """An error of ett, with its message. `kind` is "usage", "model", "missing", "limit", …"""
 
     def __init__(self, kind, message):
         super().__init__(message)
@@ -38,7 +38,7 @@ def _library():
         path = prefix and os.path.join(prefix, "lib", "ett", "libett.so")
         if path and os.path.exists(path):
             return path
-    raise ImportError("libett.so is not there; set ETT_PREFIX to the folder that holds lib/ett (a build folder does)")
+    raise ImportError("libett.so is missing; set ETT_PREFIX to the folder that holds lib/ett, such as a build folder")
 
 
 _c = ctypes.CDLL(_library(), mode=ctypes.RTLD_GLOBAL)

@@ -39,7 +39,7 @@ static uint64_t checksum(const unsigned char *data, size_t length) {
   return sum;
 }
 
-/* The checksum of a block: of what follows its head, and of the head's facts. */
+/* The checksum of a block: of the bytes after its head, and of the head's facts. */
 static uint64_t block_checksum(const head *h, const unsigned char *data, size_t length) {
   return checksum(data + sizeof *h, length - sizeof *h) ^
          checksum((const unsigned char *)&h->family,

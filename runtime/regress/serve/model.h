@@ -69,9 +69,9 @@ int ett_model_pack(const ett_model *parts, void **block, size_t *length, ett_err
  * with the block freed. */
 int ett_model_open(void *block, size_t length, bool is_signed, ett_model *model,
                    ett_err *err);
-/* Opens a model of parts that its caller read and checked: the design and what follows
- * from it, facts, x, which model->memory owns, and forests. Checks facts and x. Returns
- * 0, or -1 with all of it freed. */
+/* Opens a model of parts that its caller read and checked: the design and values
+ * derived from it, facts, x, which model->memory owns, and forests. Checks facts and x.
+ * Returns 0, or -1 with all of it freed. */
 int ett_model_adopt(ett_model *model, ett_err *err);
 void ett_model_close(ett_model *model);
 

@@ -33,7 +33,7 @@ int ett_link_nest(ett_selection *out, uint32_t *parents, const ett_trace *t,
                   const ett_selection *s, int64_t slack);
 
 /* homes: for each row of s the row that it belongs to, or a hole. For each row in homes:
- * the interval from the first start to the last end of what belongs to it. out: the union
+ * the interval from the first start to the last end of its rows. out: the union
  * of these intervals; *count: their number. */
 int ett_link_hulls(ett_intervals *out, size_t *count, const ett_trace *t,
                    const ett_selection *s, const ett_selection *homes);

@@ -47,8 +47,8 @@ static char *drain(ett_byte_source source, size_t *capacity, atomic_llong *room,
 }
 
 /* Reads and decompresses a whole file; the caller frees it; NULL with *err. If the
- * compressed data is damaged, returns the data before the damage and sets *cut. What
- * compressed data grows by is taken from room; *taken is that number of bytes. */
+ * compressed data is damaged, returns the data before the damage and sets *cut. The
+ * growth of compressed data is taken from room; *taken is that number of bytes. */
 static char *read_whole(const ett_source *s, atomic_llong *room, long long *taken,
                         size_t *size, bool *cut, ett_err *err) {
   ett_file_source file = {open(s->path, O_RDONLY | O_CLOEXEC), 0};

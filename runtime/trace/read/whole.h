@@ -1,4 +1,4 @@
-/* whole.h - what the readers of whole files share. */
+/* whole.h - shared by the readers of whole files. */
 #ifndef ETT_TRACE_WHOLE_H
 #define ETT_TRACE_WHOLE_H
 

@@ -39,7 +39,7 @@ static const struct {
     [ETT_DAMAGE_UNMATCHED_BEGIN] = {"unmatched_begin",
                                     "a begin or end event has no partner; excluded"},
     [ETT_DAMAGE_BAD_MESSAGE] =
-        {"bad_message", "a message or page is damaged or cut off; what came before "
+        {"bad_message", "a message or page is damaged or cut off; the data before "
                         "it was read"},
     [ETT_DAMAGE_NO_STARTS] = {"no_starts", "no node has a start time; nodes are placed "
                                            "by their dependencies and durations"},

@@ -61,7 +61,7 @@ return {
     { "tier", "NAME", "add-curve: the tier that was measured (default: the node, or the network for several hosts)" },
     { "in-place", "add-curve: use the in-place times, not the out-of-place times" },
     { "replace", "add-curve: replace a curve of the same kind and number of ranks" },
-    { "json", "print what was found as JSON" },
+    { "json", "print the result as JSON" },
     { "quiet", "print nothing" },
   },
   run = function(opts, words)

@@ -82,7 +82,7 @@ local function from_trace(opts, words)
   if #words == 0 then error_module.raise("usage", "samples from-trace: needs DIR") end
   if not words[#words]:find("%.ya?ml$") then
     refuse(opts, { "shape", "precision" },
-      "samples from-trace: --%s needs a CONFIG.yml; else the trace gives the value")
+      "samples from-trace: --%s needs a CONFIG.yml; without it the trace gives the value")
     if opts.left_out then
       refuse(opts, { "output", "quiet" }, "samples from-trace: --%s has no effect with --left-out")
     else

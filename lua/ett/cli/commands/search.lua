@@ -4,7 +4,7 @@ local fields = require "ett.cli.fields"
 local merged = require "ett.base.merged"
 local options = require "ett.base.options"
 
--- What a launch script settles for every layout; the others of its fields are searched.
+-- Fields that a launch script fixes for every layout; its other fields are searched.
 local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "accumulate_gradients", "optimizer_bytes",
   "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "stack" }
 
@@ -61,7 +61,7 @@ local function asked(opts, words)
   return model, plan, vary
 end
 
---- What shows the progress as a line on the terminal.
+--- A function that shows the progress as a line on the terminal.
 local function progress_with(show)
   local now = require("ett.sample").now
   local start = now()

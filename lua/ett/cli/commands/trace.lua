@@ -387,7 +387,7 @@ return {
     .. "       ett trace DIR --what-if CHANGE  the recorded run with a change\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
-    .. "NAME.lua in a --path DIR. If the trace lacks what a metric needs, the metric names the missing field.",
+    .. "NAME.lua in a --path DIR. If the trace lacks data for a metric, the metric names the missing field.",
   options = {
     { "metric", "NAME", "metric to compute (repeat the option, or separate names with commas)", many = true },
     { "all", "every metric; with several folders, one row for each" },

@@ -70,7 +70,7 @@ end
 return {
   name = "transcript",
   starts = true,
-  summary = "run CLI transcripts and compare what they print",
+  summary = "run CLI transcripts and compare their output",
   usage = "transcript FILE ...",
   hidden = true,
   run = function(_, files)

@@ -26,7 +26,7 @@ function deepspeed.write(_, p, leave_out)
     if p[field] > 0 then config.zero_optimization[option] = { device = "cpu", ratio = p[field] } end
   end
   if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then
-    leave_out("overlap_parameters = %s: DeepSpeed gathers weights beside computing at stage 3 only",
+    leave_out("overlap_parameters = %s: DeepSpeed gathers weights during computing at stage 3 only",
       p.overlap_parameters)
   end
   local degrees = {}

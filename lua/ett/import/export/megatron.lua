@@ -195,7 +195,7 @@ local function unlike_slices(p, h, add, leave_out)
     add("decoder-first-pipeline-num-layers", slices[1])
     add("decoder-last-pipeline-num-layers", slices[#slices])
   elseif h.layer_types then
-    leave_out "split: Megatron-LM's flags state no unlike stages of a hybrid"
+    leave_out "split: Megatron-LM has no flag for different stages of a hybrid"
   else
     add("pipeline-model-parallel-layout", layout_of(slices, h.mtp_layers))
   end

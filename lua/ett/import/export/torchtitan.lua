@@ -76,7 +76,7 @@ function torchtitan.write(model, p, leave_out)
   end
   if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
   if p.cp > 1 and not torchtitan.methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
-  if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': its float8 has no blocks" end
+  if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': torchtitan's float8 has no blocks" end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: torchtitan's tensor parallelism always has it"
   end

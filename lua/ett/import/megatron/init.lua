@@ -109,7 +109,7 @@ end
 --- repeated as a whole: ([1]*3+[0])*12.
 local function layers_of(args, name, layers, meant)
   local text = args:text(name)
-  if not text or layers > max_layers then return nil end -- the model refuses so many layers
+  if not text or layers > max_layers then return nil end -- the model refuses this number of layers
   local every, list = math.tointeger(tonumber(text)), {}
   if every and every < 1 then error_module.raise("format", "--%s: must be at least 1, got %s", name, every) end
   for i = 0, every and layers - 1 or -1 do list[i + 1] = meant(i, every) end

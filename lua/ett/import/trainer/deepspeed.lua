@@ -17,7 +17,9 @@ end
 local function offloaded(config, name, note)
   local given = config("zero_optimization", name, {})
   if (given.device or "none") == "none" then return nil end
-  if given.device ~= "cpu" then note("%s to %s is modelled as to the host's memory", name, tostring(given.device)) end
+  if given.device ~= "cpu" then
+    note("%s to %s is modelled as offloading to the host's memory", name, tostring(given.device))
+  end
   return tonumber(given.ratio) or 1
 end
 

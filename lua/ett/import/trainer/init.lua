@@ -2,7 +2,7 @@
 --
 --   local plan, notes = require("ett.import.trainer").read("llama3_8b.toml", model, { dp = 64 })
 --
--- The model is not in the file. notes: what the file asks for that the plan does not state.
+-- The model is not in the file. notes: settings of the file that the plan does not state.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
@@ -28,7 +28,8 @@ local function reader(document, seen)
   end
 end
 
--- Sections whose fields change the step, and fields there that do not, or that the estimate contains without asking.
+-- Sections whose fields change the step. The fields in `without` do not change it, or the estimate always includes
+-- them.
 local sections = { "activation_checkpoint", "parallelism", "zero_optimization" }
 local without = {}
 for name in ([[

@@ -2,10 +2,11 @@
 --
 --   streaming.seconds(device, 48e6, 0.8)     -- without the start of the kernel
 --
--- A kernel whose reads and writes fit in the cache finds there what the kernel before it wrote. In a step this holds in
--- the forward pass: each operator reads what the one before it wrote, apart from the residual stream. Backward passes
--- also read activations saved long before, and updates read states of the last step; both come from memory. So do the
--- operands of kernels measured alone: ett's sampler and cudnn-frontend's tables overwrite the cache before each run.
+-- If the reads and writes of a kernel fit in the cache, it reads the output of the kernel before it from the cache. In
+-- a step this holds in the forward pass: each operator reads what the one before it wrote, apart from the residual
+-- stream. Backward passes also read activations saved long before, and updates read states of the last step; both come
+-- from memory. Operands of kernels measured alone also do: ett's sampler and cudnn-frontend's tables overwrite the
+-- cache before each run.
 --
 -- Evidence from steps: updates of small weights read a buffer that the kernel before them wrote. They move 1.05 to 1.26
 -- TB/s up to 7 MB and 0.76 to 0.82 TB/s above, on a V100 with 6 MB of cache and 0.9 TB/s of memory (pytorch/kineto's

@@ -10,8 +10,8 @@
 -- the smooth maximum of its time without a limit and of the energy of its FLOPs over its watts.
 --
 -- A time beyond the analytic time is spent neither in tensor cores nor on memory, and within a generation it does not
--- follow their rates. It follows the square root of the rate of instructions: of the exponents 0, 0.5 and 1, that had
--- the least error on devices left out.
+-- follow their rates. It follows the square root of the rate of instructions: the exponent 0.5 had a smaller error on
+-- left-out devices than 0 and 1.
 local transfer = {}
 
 local abs, exp, log, max, min, sqrt = math.abs, math.exp, math.log, math.max, math.min, math.sqrt

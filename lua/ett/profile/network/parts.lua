@@ -54,8 +54,8 @@ function parts.check(clean, get, label)
     local part = part_of(given, get, where)
     local per_node = clean.gpus_per_node or list[1] and list[1].gpus_per_node or part.gpus_per_node
     if part.gpus_per_node ~= per_node then
-      error_module.raise("model", "%s: nodes of '%s' have %d devices, others of this cluster %d; all must have as many",
-        where, part.name, part.gpus_per_node, per_node)
+      error_module.raise("model", "%s: nodes of '%s' have %d devices, others of this cluster %d; all must have the "
+        .. "same number", where, part.name, part.gpus_per_node, per_node)
     end
     list[i], nodes = part, nodes + part.nodes
   end

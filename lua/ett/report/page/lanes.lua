@@ -118,7 +118,7 @@ end
 --- A named stretch above the lanes.
 function Timeline:mark(name, from, to) self.marks[#self.marks + 1] = json.array { name, from, to } end
 
---- The timeline as the script takes it.
+--- The timeline in the form that the script reads.
 function Timeline:finish()
   local groups = {}
   for _, group in ipairs(self.groups) do

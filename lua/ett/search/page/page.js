@@ -205,7 +205,7 @@ function summary() {
       el("div", {}, el("h3", {}, "Memory of the fullest device"), table([{ key: "name", title: "kind", text: true, as: String }, { key: "bytes", title: "bytes", as: v => bytes(v) },
         { key: "source", title: "from", text: true, as: v => v || "" }], best.memory))),
     el("h3", {}, "Assumptions and sources"), el("ul", {}, data.sources.map(([k, v]) => el("li", {}, el("b", {}, k), ": " + v)), best.notes.map(n => el("li", {}, n)),
-      el("li", {}, "Intervals hold the errors of operators and messages, each with all its runs together; plans of one device share these errors."),
+      el("li", {}, "Intervals cover the errors of operators and messages. All runs of one share an error, and plans of one device share these errors."),
       el("li", {}, show((data.cut || {}).rule || 0) + " layouts break a rule" + (data.first_rule ? ", the first: " + data.first_rule : "") + ".")));
   main.append(node);
 }

@@ -34,10 +34,10 @@ if (data.sensitivity && data.sensitivity.length) {
   const rates = data.sensitivity.filter(r => r.kind === "rate"), plans = data.sensitivity.filter(r => r.kind === "plan");
   main.append(el("div", { class: "columns" },
     el("section", {}, el("h2", {}, "What would help: the plan"), plans.length ? table(columns, plans) : "No change of one field is possible.",
-      el("p", { class: "note" }, "Each row changes one field; devices and batch stay, dp takes what a degree leaves. "
+      el("p", { class: "note" }, "Each row changes one field. Devices and batch stay the same; dp takes the remaining ranks. "
         + "Press a heading to sort.")),
     el("section", {}, el("h2", {}, "What would help: faster hardware"), table(columns, rates),
-      el("p", { class: "note" }, "The step again with one rate a tenth higher."))));
+      el("p", { class: "note" }, "The step with one rate a tenth higher."))));
 }
 
 // Where the time goes: a device, averaged over stages.
@@ -64,7 +64,7 @@ main.append(el("div", { class: "columns" },
       { key: "seconds", title: "of the step", as: v => percent(v / data.step_seconds) },
       { key: "seconds", title: "time", as: v => seconds(v) }, { key: "hidden", title: "hidden", as: v => v > 0 ? seconds(v) : "" },
       { key: "from", title: "from", as: v => v || "" }], rows),
-    el("p", { class: "note" }, "Time of a device, averaged over the stages. From: how the time is known.")),
+    el("p", { class: "note" }, "Time of a device, averaged over the stages. From: origin of the time.")),
   el("section", {}, el("h2", {}, "Stages"), legend(stageParts.map(p => [p[0], p[2]]).concat([["idle", "idle"]])),
     table([{ key: "stage", title: "stage" }, { key: "stage", title: "time", as: stageBar }, { key: "layers", title: "layers" },
       { key: "end_seconds", title: "ends at", as: v => seconds(v) }, { key: "memory_bytes", title: "memory", as: v => bytes(v, 3) }]
@@ -112,5 +112,5 @@ main.append(el("div", { class: "columns" },
     data.plan.map(([name, value, help]) => ({ name, value, help })))),
   el("section", {}, el("h2", {}, "Assumptions"), el("ul", {}, data.warnings.map(w => el("li", {}, "warning: " + w)),
     data.notes.map(n => el("li", {}, n)),
-    el("li", {}, "The interval holds the errors of operators and messages, each with all its runs together."),
+    el("li", {}, "The interval covers the errors of operators and messages. All runs of one share an error."),
     el("li", {}, "Times marked assumed come from the device's rates; nothing was measured or fitted for them.")))));

@@ -65,7 +65,7 @@ if (data.collective_table) section("Collectives", table([{ key: "kind", title: "
   { key: "total_ms", title: "total ms" }, { key: "mean_us", title: "mean us" }, { key: "p50_us", title: "p50 us" },
   { key: "p95_us", title: "p95 us" }, { key: "algbw_GBps", title: "algbw GB/s" }, { key: "busbw_GBps", title: "busbw GB/s" }],
   data.collective_table.collectives),
-  el("p", { class: "note" }, "Kernel durations: waiting for the last rank is in them. Press a heading to sort."));
+  el("p", { class: "note" }, "Durations of kernels include waiting for the last rank. Press a heading to sort."));
 
 if (data.straggler_lag) {
   const s = data.straggler_lag;
@@ -94,6 +94,6 @@ if (data.pipeline_bubble && data.pipeline_bubble.per_rank_last_iter) {
 
 const absent = byKey(data.unavailable || {});
 if (absent.length) section("Not in this trace", el("ul", {}, absent.map(k => el("li", {}, k + ": " + data.unavailable[k]))));
-if (data.warnings && data.warnings.length) section("Damage met while reading", el("ul", {}, data.warnings.map(w =>
+if (data.warnings && data.warnings.length) section("Damage found while reading", el("ul", {}, data.warnings.map(w =>
   el("li", {}, (w.file || "") + (w.offset === null ? "" : " at byte " + show(w.offset)) + ": " + w.message
     + (w.count > 1 ? " (" + w.count + " times)" : "")))));

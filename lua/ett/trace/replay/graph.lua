@@ -2,7 +2,7 @@
 --
 -- Events are starts and ends of device rows and of host calls. An event's time is the maximum over its predecessors,
 -- each with its lag, plus its own delay:
---   device row start   end of the row before it on its stream; its launch; what it waited for on another stream
+--   device row start   end of the row before it on its stream; its launch; its awaited row on another stream
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it in the process, plus the host's own time
@@ -42,7 +42,7 @@ function Graph:follow_only(n, of, lag)
   self:follow(n, of, lag)
 end
 
---- The time at which an event's last predecessor lets it happen, and that predecessor; nil without predecessors.
+--- The earliest time of an event after its predecessors, and the predecessor that sets it; nil without predecessors.
 ---@param time integer[] of all events
 function Graph:ready(n, time)
   local of, lag, before_link, link = self.of, self.lag, self.before_link, self.last_link[n]
