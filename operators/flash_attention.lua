@@ -1,5 +1,5 @@
 --- Fused attention that does not store its probabilities (Dao 2023, arXiv 2307.08691).
-local dtype_bytes = require("ett.base.schema").dtype_bytes
+local wide_bytes = require("ett.base.schema").wide_bytes
 local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
 
@@ -54,7 +54,7 @@ function op.model_flops(s, c)
 end
 
 function op.bytes(s, dtype, pass)
-  local b = math.max(dtype_bytes[dtype], 2)
+  local b = wide_bytes(dtype)
   local dims = s.head_dim + (s.value_dim or s.head_dim)
   local both = (s.batch + 0.0) * s.heads * s.seq_q * dims -- queries and outputs
   local kv = (s.batch + 0.0) * s.kv_heads * s.seq_k * dims
@@ -70,13 +70,13 @@ local function inputs(s)
 end
 
 --- Stores q, k and v for recomputation.
-function op.recomputed_bytes(s, dtype) return math.max(dtype_bytes[dtype], 2) * inputs(s) end
+function op.recomputed_bytes(s, dtype) return wide_bytes(dtype) * inputs(s) end
 
 --- Stores q, k and v, in 8 bits if its products have 8 bits, and the fp32 log-sum-exp of each row. The following
 --- projection stores the output. Ring attention stores the output once more (Transformer Engine copies the accumulated
 --- result).
 function op.activation_bytes(s, dtype, stack)
-  local wide, eight = math.max(dtype_bytes[dtype], 2), stack and stack.attention_dtype == "fp8"
+  local wide, eight = wide_bytes(dtype), stack and stack.attention_dtype == "fp8"
   local out = s.ring and wide * (s.value_dim or s.head_dim) or 0
   return (eight and 1 or wide) * inputs(s) + (4.0 + out) * s.batch * s.heads * s.seq_q
 end
@@ -86,7 +86,7 @@ end
 function op.working_bytes(s, dtype)
   local value = s.value_dim or s.head_dim
   local rows, keys = (s.batch + 0.0) * s.heads * s.seq_q, (s.batch + 0.0) * s.kv_heads * s.seq_k
-  return math.max(dtype_bytes[dtype], 2) * (rows + keys) * (s.head_dim + value) + 4.0 * rows * s.head_dim
+  return wide_bytes(dtype) * (rows + keys) * (s.head_dim + value) + 4.0 * rows * s.head_dim
 end
 
 --- Head dimension of a single kernel for both products: equal FLOPs forward, within 4 % backward (DeepSeek: 192 and 128

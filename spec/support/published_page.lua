@@ -207,10 +207,10 @@ memory of the software and were not checked against its code. The errors above a
   plan would be chosen, which takes 9 % longer than the best. Only its micro-batch differs from the best: 16 sequences
   instead of 8.
 - A model without error might not choose better plans. Rows of one layout that differ in their micro-batch scatter about
-  the median error of their layout: half by less than 1.3 %, the largest by 95 %. Draws of this scatter around exact
+  the median error of their layout: half by less than 1.6 %, the largest by 93 %. Draws of this scatter around exact
   times (spec/bench/support/regret_noise.lua) give the regret of a model that knows these times. It is above 1.5 % in
-  41 % of the draws, above 1 % in half of them. 92.8 % of the pairs are then in the right order. Without the three
-  largest deviations these figures are 31 %, 42 % and 98.0 %. No plan is measured twice.
+  43 % of the draws, above 1 % in half of them. 92.5 % of the pairs are then in the right order. Without the three
+  largest deviations these figures are 34 %, 45 % and 97.8 %. No plan is measured twice.
 - Products on Ampere and the share of streaming kernels keep their textbook values (1.13 and 0.80). The fitted 1.16 and
   0.77 made rows of unfused Megatron too slow.
 - Some groups of rows have an unexplained error, after a third search for causes in code or hardware. MT-NLG 530B: the
@@ -221,7 +221,7 @@ memory of the software and were not checked against its code. The errors above a
   bf16 fits. torchtitan with 4 and 8 context ranks: attention takes 1.5 times the time of 1 and 2 ranks, although its
   code balances the load. fms-fsdp: its printed utilisations imply less recomputation than half in some rows and more in
   others.
-- Dropped tokens are not modelled.
+- Rows that drop tokens have a capacity factor of 1. The estimate drops none, because its experts are balanced.
 - The constants of a search's probabilities are maximum-likelihood estimates; sources are weighted by the square root of
   their pairs. Both plans of a pair have the same number of GPUs and the same batch. Some twenty variants were tried:
   four distributions, likelihood or calibration, with and without weights, wider grids. None of the others was

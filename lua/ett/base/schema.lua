@@ -38,6 +38,9 @@ local of_torch = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 =
 --- The data type of tensors that software keeps in 16 bits if `dtype` has fewer.
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
 
+--- Bytes of its elements.
+function schema.wide_bytes(dtype) return math.max(dtype_bytes[dtype], 2) end
+
 local function is_count(value) return is_integer(value) and value > 0 end
 
 --- kind -> { description, test, conversion }. Counts and degrees become Lua integers.

@@ -20,7 +20,7 @@ gemm.schema = { tokens = "count", in_features = "count", out_features = "count",
   bias = "natural?", stored_tokens = "count?", batch = "count?" }
 
 -- Bytes of a result element: FP8 training keeps results in bf16; operands take 1 byte (Transformer Engine).
-local function result_bytes(dtype) return math.max(dtype_bytes[dtype], 2) end
+local result_bytes = schema.wide_bytes
 
 function gemm.flops(s, pass)
   local one = 2.0 * (s.batch or 1) * s.tokens * s.in_features * s.out_features

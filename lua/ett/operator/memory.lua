@@ -5,12 +5,12 @@
 --   cost.forward, cost.backward = { reads =, writes =, flops = }, elements of the operator's dtype
 --   cost.extra(s, pass) = bytes of other types (fp32 statistics, byte masks)
 --   cost.saved = elements stored for the backward pass; cost.saved_extra(s) = bytes of other types
-local dtype_bytes = require("ett.base.schema").dtype_bytes
+local schema = require "ett.base.schema"
 
 local memory = {}
 
 --- Bytes of an element: fp8 training keeps activations between products in bf16.
-local function width(dtype) return math.max(dtype_bytes[dtype], 2) end
+local width = schema.wide_bytes
 
 function memory.define(op, cost)
   op.schema = op.schema or { tokens = "count", hidden = "count" }
@@ -32,7 +32,7 @@ function memory.define(op, cost)
     return elements(s) * (cost.saved or 0) * width(dtype) + (cost.saved_extra and cost.saved_extra(s) or 0.0)
   end
   --- Bytes of the output, if a following product stores it.
-  op.output_bytes = op.output_bytes or function(s, dtype) return elements(s) * dtype_bytes[dtype] end
+  op.output_bytes = op.output_bytes or function(s, dtype) return elements(s) * schema.dtype_bytes[dtype] end
   --- Bytes of the gradients that the backward pass reads and writes.
   op.working_bytes = op.working_bytes or function(s, dtype)
     local side = cost.backward

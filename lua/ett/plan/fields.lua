@@ -87,7 +87,7 @@ local fields = {
       help = "norms and residuals split over tp (Korthikanti et al. 2022)" },
     { "dtype", "dtype", default = "bf16", program = true, also = "torch_dtype precision",
       help = "type of weights and activations",
-      c = { "weight_bytes", function(dtype) return math.max(schema.dtype_bytes[dtype], 2) end } },
+      c = { "weight_bytes", schema.wide_bytes } },
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
       help = "type of stored and reduced gradients",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },

@@ -57,7 +57,7 @@ function goodput.of(p, cluster, devices, parameters)
   local rate = p.failures_per_device_day or own.per_device_day
   local between = rate and 86400 / (rate * devices)
   if not between or between > longest_between then return nil end
-  local bytes = parameters * (math.max(schema.dtype_bytes[p.dtype], 2) + p.optimizer_bytes)
+  local bytes = parameters * (schema.wide_bytes(p.dtype) + p.optimizer_bytes)
   local write = bytes / p.checkpoint_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
   local work = p.checkpoint_seconds or goodput.interval(write, between)

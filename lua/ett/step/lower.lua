@@ -391,7 +391,7 @@ local function add_accumulation(state, uses)
     if o.kind == "operator" then parameters = parameters + n * (o.dense_parameters + o.expert_parameters) end
   end
   if parameters == 0 then return end
-  local weight, gradient = math.max(schema.dtype_bytes[p.dtype], 2), schema.dtype_bytes[p.gradient_dtype]
+  local weight, gradient = schema.wide_bytes(p.dtype), schema.dtype_bytes[p.gradient_dtype]
   local op = operators.get("residual_add")
   local elements = parameters * (weight + 2 * gradient) / (3 * weight)
   local hidden = state.hidden
@@ -563,7 +563,7 @@ local function describe(model, p, times, placed)
     ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, known = known,
     tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
-    again = {}, width = math.max(schema.dtype_bytes[p.dtype], 2), software = software_of(times) }
+    again = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local again = p.recompute_modules or fields.recompute_modules
   for _, module in ipairs(again) do state.again[module] = true end
   local width = state.width

@@ -201,8 +201,6 @@ local function shared_parameters(p, lowered, slices)
   return sums
 end
 
-local function weight_width(p) return math.max(schema.dtype_bytes[p.dtype], 2) end
-
 --- Bytes of the messages of a stage's gradients in a step, and of its gathers after the update.
 local function bytes_of_messages(state, stage)
   local p, slices = state.e.plan, {}
@@ -210,7 +208,7 @@ local function bytes_of_messages(state, stage)
   local sums = shared_parameters(p, state.on.lowered, slices)
   local trained = sums.dense + sums.expert
   return (p.zero >= 2 and p.micro_batches or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
-    trained * weight_width(p)
+    trained * schema.wide_bytes(p.dtype)
 end
 
 --- Gradients, the update and weights: from the event engine if it has them. Otherwise the overlapped part is placed at
@@ -247,7 +245,7 @@ end
 local function gathers_of(e, lowered, layers)
   local sums, list = shared_parameters(e.plan, lowered, { layers }), {}
   local function find_demand(parameters, members)
-    local bytes = parameters * weight_width(e.plan) / #layers
+    local bytes = parameters * schema.wide_bytes(e.plan.dtype) / #layers
     for _, d in ipairs(e.demands) do
       if bytes > 0 and d.kind == "all_gather" and math.abs(d.bytes - bytes) < 1e-6 * bytes then
         list[#list + 1] = { seconds = d.seconds, bytes = d.bytes, degree = d.topology.ranks, members = members }
@@ -296,7 +294,7 @@ local function bytes_of_slice(p, lowered, layers)
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
   end
-  return activations, parameters * weight_width(p)
+  return activations, parameters * schema.wide_bytes(p.dtype)
 end
 
 --- Bytes of optimizer states transferred in the update of a stage.
