@@ -45,6 +45,21 @@ end
 
 local function near(wanted, got) assert.near(wanted, got, 2e-3 * wanted) end
 
+describe("groups that do not fill the nodes evenly", function()
+  it("take a time on every bundled cluster", function()
+    for _, name in ipairs(cluster_module.names()) do
+      local cluster = cluster_module.get(name)
+      for _, case in ipairs { { "tp", { tp = 12, dp = 2 } }, { "dp", { pp = 8, dp = 3 } }, { "dp", { tp = 3, dp = 7 } },
+        { "data", { tp = 5, cp = 2, dp = 3 } } } do
+        for _, kind in ipairs(require("ett.comm").kinds()) do
+          local taken = cluster.parts and 1 or seconds(cluster, kind, 1e8, case[1], case[2])
+          assert.is_true(taken > 0 and taken < 60, ("%s %s %s: %g"):format(name, kind, case[1], taken))
+        end
+      end
+    end
+  end)
+end)
+
 describe("a cluster of tiers", function()
   it("with the two tiers of `links` gives the same digits", function()
     local pick = random_plans.generator(3)

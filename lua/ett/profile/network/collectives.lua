@@ -123,12 +123,14 @@ local function on_torus(axes, ranks)
 end
 
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
--- devices has links of its own, so a group uses those between its members, and a send those of one pair.
+-- devices has links of its own, so a group uses those between its members, and a send those of one pair. A group uses
+-- these links although one of its nodes holds a single rank, if another holds several.
 local function reached(tier, kind, ranks)
+  ranks = math.max(2, ranks)
   if tier.mesh then
     local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
     return share, share
-  elseif tier.torus and ranks > 1 then
+  elseif tier.torus then
     local all = 2 * #tier.torus
     local links, load = on_torus(tier.torus, ranks)
     return (kind == "send_recv" and 1 or links) / all, (1 - 1 / ranks) / load / all
