@@ -48,6 +48,21 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
+  it("count in a line [ TEST ] && COMMAND if the test holds, and in || if it does not", function()
+    local lines = [=[
+FP8=0
+[ "$FP8" = 1 ] && ARGS="--fp8-format hybrid"
+[[ "$FP8" == 1 ]] || ARGS="$ARGS --swiglu"
+[ "$FP8" -eq 0 ] && [ -n "$FP8" ] && MORE="--use-flash-attn"; OTHER="--qk-layernorm"
+if [ 1 = 1 ]; then [ 1 = 2 ] && A=1; LAYERS=8; fi
+[ 1 = 2 ] || echo --no
+[ -d /x ]
+x.py $ARGS --bf16 --layers $LAYERS]=]
+    assert.equal("swiglu= use-flash-attn= qk-layernorm= bf16= layers=8", flags(lines))
+    local _, unknown = script.flags "[ -f /x/y ] && ARGS='--swiglu'\nx.py $ARGS"
+    assert.same({ "[ -f /x/y ]" }, unknown)
+  end)
+
   it("may use variables that are declared, or set by their first use", function()
     assert.equal("tp=8 seq-length=4096 layers=80 bf16=", flags [=[
 : "${TP:=8}"
@@ -770,5 +785,88 @@ describe("flags that ett claims to read", function()
     assert.matches("--squared-relu is modelled as gelu, which moves the same bytes", notes "--squared-relu", 1, true)
     assert.matches("--is-hybrid-model: needs --hybrid-override-pattern, which names each layer's kind",
       message(small .. "--bf16 --is-hybrid-model", { dp = 1 }), 1, true)
+  end)
+end)
+
+describe("Megatron-LM's defaults", function()
+  local mixture = small .. "--num-experts 4 --expert-model-parallel-size 2 --nproc-per-node 4 --bf16 "
+  local function plan_of(flags) return read(flags).plan end
+
+  it("shard nothing under FSDP without a strategy, and read the strategy under FSDP alone", function()
+    local few = small .. "--nproc-per-node 4 --use-distributed-optimizer "
+    assert.equal(1, plan_of(few .. "--data-parallel-sharding-strategy optim_grads_params").zero)
+    assert.equal(3, plan_of(few .. "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params").zero)
+    local run = read(few .. "--use-megatron-fsdp")
+    assert.equal(1, run.plan.zero)
+    assert.same({ "--use-megatron-fsdp without --data-parallel-sharding-strategy shards no weights: no_shard" },
+      run.model.notes)
+  end)
+
+  it("use DeepEP only with the flex dispatcher, and say that allgather counts as alltoall", function()
+    local default = "--moe-token-dispatcher-type allgather, the default, is modelled as alltoall"
+    for flags, wanted in pairs {
+      [""] = { false, default }, ["--moe-flex-dispatcher-backend deepep"] = { false, default },
+      ["--moe-token-dispatcher-type alltoall --moe-flex-dispatcher-backend deepep"] = { false },
+      ["--moe-token-dispatcher-type flex"] = { true }, ["--moe-enable-deepep"] = { true },
+      ["--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep"] = { true } } do
+      local run = read(mixture .. flags)
+      assert.equal(wanted[1], run.plan.deduplicate_tokens, flags)
+      assert.same({ wanted[2] }, run.model.notes or {}, flags)
+      local own = wanted[1] and (flags:find "hybridep" and "hybridep" or "moe")
+      assert.equal(own and "megatron_" .. own or "megatron", run.plan.stack:match "^[^:]*", flags)
+    end
+  end)
+
+  it("count embedding and loss among the layers of virtual stages", function()
+    local plan = plan_of("--num-layers 14 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
+      .. "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 --nproc-per-node 4 "
+      .. "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --global-batch-size 32")
+    assert.equal(4, plan.vp)
+    assert.same({ 1, 2, 2, 2, 2, 2, 2, 1 }, plan.split)
+  end)
+
+  it("use a padded vocabulary as it is", function()
+    local hyper = read(small:gsub("vocab%-size 1000", "padded-vocab-size 50304")
+      .. "--tensor-model-parallel-size 8 --nproc-per-node 8").model.hyper
+    assert.equal(50304, architecture.configuration(hyper, { tp = 8, micro_batch = 1, seq = 1 }).vocab)
+  end)
+
+  it("are replaced in an export: the dispatcher, and a window that a shell reads as one word", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 256, heads = 4, kv_heads = 4, ffn = 512,
+      vocab = 1000, experts = 4, top_k = 2, window = 64 })
+    for stack, wanted in pairs { megatron = "--moe-token-dispatcher-type alltoall",
+      megatron_moe = "--moe-token-dispatcher-type flex\n--moe-enable-deepep",
+      megatron_hybridep = "--moe-token-dispatcher-type flex\n--moe-flex-dispatcher-backend hybridep" } do
+      local plan = { seq = 128, dp = 4, ep = 2, micro_batches = 2, stack = stack,
+        deduplicate_tokens = stack ~= "megatron" }
+      local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
+      local text = export.text("megatron", model, e.plan)
+      assert.matches(wanted, text, 1, true)
+      assert.matches('--window-size "(64,0)"', text, 1, true)
+      assert.equal(plan.deduplicate_tokens, plan_of(text).deduplicate_tokens)
+    end
+  end)
+end)
+
+describe("lists of a NeMo file", function()
+  it("are several words, or one in brackets where the flag takes a list", function()
+    local run = read([[
+model:
+  num_layers: 4
+  hidden_size: 256
+  num_attention_heads: 4
+  ffn_hidden_size: 512
+  encoder_seq_length: 128
+  vocab_size: 1000
+  num_moe_experts: 4
+  moe_layer_freq: [0, 1, 1, 1]
+  activations_checkpoint_granularity: selective
+  recompute_modules: [core_attn, mlp]
+trainer:
+  devices: 4
+  num_nodes: 1
+]], nil, nil, ".yaml")
+    assert.same({ "core_attn", "mlp" }, run.plan.recompute_modules)
+    assert.equal(1, run.model.hyper.first_dense_layers)
   end)
 end)

@@ -105,6 +105,25 @@ selective_ac_option = "3"
     assert.same({ true, "all_gather" }, { plan.sequence_parallel, plan.cp_method })
   end)
 
+  it("has torchtitan's own split: the first and the last stage hold a layer less", function()
+    local model = model_module.new "llama3-8b"
+    local text = "[parallelism]\npipeline_parallel_degree = 2\ndata_parallel_shard_degree = 2\n%s"
+    local function split_of(more) return read("run.toml", text:format(more), model).split end
+    assert.same({ 16, 16 }, split_of "") -- 34 / 2 - 1
+    assert.same({ 8, 9, 8, 7 }, split_of 'pipeline_parallel_schedule = "Interleaved1F1B"\n')
+    assert.same({ 8, 9, 8, 7 }, split_of('pipeline_parallel_schedule = "Interleaved1F1B"\n'
+      .. "pipeline_parallel_layers_per_stage = 9\n"))
+    assert.is_nil(split_of("pipeline_parallel_first_stage_less_layers = 0\n"
+      .. "pipeline_parallel_last_stage_less_layers = 0\n"))
+  end)
+
+  it("states offloading and 16-bit states", function()
+    local text = "[training]\nenable_cpu_offload = true\ndtype = 'bfloat16'\n[parallelism]\n"
+      .. "data_parallel_shard_degree = 8\n"
+    local plan = read("run.toml", text)
+    assert.same({ 1, 1, 6 }, { plan.offload_optimizer, plan.offload_weights, plan.optimizer_bytes })
+  end)
+
   it("is refused if half a replica is left over", function()
     local ok, why = pcall(read, "half.toml", "[parallelism]\ndata_parallel_replicate_degree = 3.5\n", nil, { dp = 8 })
     assert.is_false(ok)
@@ -205,6 +224,7 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "fp32", "fp32", nil, 1 }, types({}, "bf16", '"auto"', 1))
     assert.same({ "bf16", "bf16", true, 0 }, types({ dtype = "bf16", zero = 3 }, "bf16", '"auto"', 1))
     assert.same({ "fp16", "fp16", nil, 0 }, types({}, "fp16", "true", 0))
+    assert.same({ "bf16", "bf16", nil, 0 }, types({}, "bfloat16", "true", 2)) -- the older name
   end)
 
   it("takes AutoTP's and Ulysses' ranks, unless words replace them", function()

@@ -35,7 +35,7 @@ local function attention(h, add, leave_out)
   end
   if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
   if h.window then
-    add("window-size", ("(%d,0)"):format(h.window))
+    add("window-size", ('"(%d,0)"'):format(h.window)) -- for the shell
     add("window-attn-skip-freq", h.window_every)
   end
 end
@@ -252,11 +252,14 @@ local function plan_flags(p, h, add, leave_out)
   add("tp-comm-overlap", p.overlap_tensor)
   add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
-  add("moe-enable-deepep", p.deduplicate_tokens)
+  local stack = stacks.get(p.stack)
+  local own = p.deduplicate_tokens and stack.name:find "^megatron_hybridep" ~= nil
+  add("moe-token-dispatcher-type", h.experts and (p.deduplicate_tokens and "flex" or "alltoall"))
+  add("moe-enable-deepep", p.deduplicate_tokens and not own)
+  add("moe-flex-dispatcher-backend", own and "hybridep")
   add("moe-expert-capacity-factor", p.capacity_factor)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   if not p.clip_gradients then add("clip-grad", "0.0") end
-  local stack = stacks.get(p.stack)
   add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))
   add("fp8-param-gather", stack.quantised_weights == "only" and p.dtype:find "fp8")
   local loss = stack.cross_entropy

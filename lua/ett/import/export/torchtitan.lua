@@ -64,6 +64,9 @@ function torchtitan.write(model, p, leave_out)
     { "pipeline_parallel_schedule", pipelined and torchtitan.schedules[p.schedule] or nil },
     { "pipeline_parallel_microbatch_size", pipelined and p.micro_batch or nil },
     { "pipeline_parallel_layers_per_stage", p.vp > 1 and h.layers // (p.pp * p.vp) or nil },
+    -- By default torchtitan's first and last stage hold a layer less.
+    { "pipeline_parallel_first_stage_less_layers", pipelined and 0 or nil },
+    { "pipeline_parallel_last_stage_less_layers", pipelined and 0 or nil },
     { "context_parallel_degree", p.cp },
     { "context_parallel_rotate_method", p.cp > 1 and torchtitan.methods[p.cp_method] or nil },
     { "expert_parallel_degree", p.ep },

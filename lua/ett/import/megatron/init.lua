@@ -287,7 +287,7 @@ local function hyper_of(args)
   hyper.rotary_fraction = turned and turned < 1 and turned or nil
   hyper.vocab = args:number "padded-vocab-size" or args:number "vocab-size"
     or tokenizer_vocab[args:text "tokenizer-type"]
-  hyper.vocab_multiple = args:number "make-vocab-size-divisible-by"
+  hyper.vocab_multiple = args:has "padded-vocab-size" and 1 or args:number "make-vocab-size-divisible-by"
   set_dropout(hyper, args)
   hyper.mtp_layers = args:number "mtp-num-layers"
     or args:has "use-multi-token-prediction" and args:number("num-mtp-predictor", 1) or nil -- Pai-Megatron-Patch

@@ -124,12 +124,19 @@ local function resolved(value, all, depth)
   return value
 end
 
---- The text of a value; nil if it is no text, number, switch or list of them.
-local function text_of(value)
-  if type(value) ~= "table" then return tostring(value) end
-  for _, each in ipairs(value) do if type(each) == "table" then return nil end end
-  return table.concat(value, " ")
+--- The words of a value; nil if it is no text, number, switch or list of them.
+local function words_of(value)
+  if type(value) ~= "table" then return { tostring(value) } end
+  local words = {}
+  for i, each in ipairs(value) do
+    if type(each) == "table" then return nil end
+    words[i] = tostring(each)
+  end
+  return words
 end
+
+-- Flags whose value is a list in brackets: one word.
+local bracketed = { ["moe-layer-freq"] = true, ["linear-attention-freq"] = true }
 
 --- The NAME of "name: megatron_NAME", at the top of a file or in exp_manager.
 local function model_name(config)
@@ -146,13 +153,13 @@ function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
   local list, distributed, sharded, strategy = {}, false, false, nil
-  local function add(name, text) list[#list + 1] = { name = name, values = { text } } end
+  local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = leaves(config, {})
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
-    local text = text_of(value)
-    local name = renamed[key] or key:gsub("_", "-")
-    if not text then
+    local name, words = renamed[key] or key:gsub("_", "-"), words_of(value)
+    local text = words and table.concat(words, " ")
+    if not words then
       add(name, "a list of tables") -- the key is reported as unknown
     elseif key == "fsdp" then
       sharded = value == true
@@ -168,12 +175,15 @@ function nemo.flags(path)
       for _, pair in ipairs(special[key](value)) do add(pair[1], pair[2]) end
     elseif value == true then
       add(name)
+    elseif type(value) == "table" and bracketed[name] then
+      add(name, "[" .. table.concat(words, ",") .. "]")
     else
-      add(name, text)
+      add(name, table.unpack(words))
     end
   end
   if distributed then add "use-distributed-optimizer" end
   if sharded then
+    add "use-megatron-fsdp"
     add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
   end
   return list, model_name(config)

@@ -37,9 +37,11 @@ local shards = { no_shard = 0, optim = 1, optim_grads = 2, optim_grads_params = 
 
 local function set_sharding(p, args)
   p.zero = args:has "use-distributed-optimizer" and 1 or 0
-  local fsdp = args:has "use-megatron-fsdp" or args:has "use-custom-fsdp"
-  if fsdp or args:has "data-parallel-sharding-strategy" then
-    p.zero = args:choice("data-parallel-sharding-strategy", fsdp and "optim_grads_params" or "no_shard", shards)
+  if args:has "use-megatron-fsdp" or args:has "use-custom-fsdp" then -- others do not read the strategy
+    p.zero = math.max(p.zero, args:choice("data-parallel-sharding-strategy", "no_shard", shards))
+    if not args:has "data-parallel-sharding-strategy" then
+      args:note "--use-megatron-fsdp without --data-parallel-sharding-strategy shards no weights: no_shard"
+    end
   end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
   if args:has "deepspeed" then p.zero = math.tointeger(args:number("zero-stage", 1)) end
@@ -76,11 +78,16 @@ local function set_recompute(p, args)
   end
 end
 
+-- 1 if the embedding, and the loss, count as a layer of the pipeline; else 0.
+local function accounted(args)
+  return args:has "account-for-embedding-in-pipeline-split" and 1 or 0,
+    args:has "account-for-loss-in-pipeline-split" and 1 or 0
+end
+
 --- Layers of the stages in model order, if the first or the last stage differs.
 local function split_of(p, args, layers)
   local first, last = args:number "decoder-first-pipeline-num-layers", args:number "decoder-last-pipeline-num-layers"
-  local embedding = args:has "account-for-embedding-in-pipeline-split" and 1 or 0
-  local loss = args:has "account-for-loss-in-pipeline-split" and 1 or 0
+  local embedding, loss = accounted(args)
   if not (first or last) and embedding + loss == 0 or p.pp == 1 then return nil end
   local slices, list = p.pp * p.vp, {}
   if slices < 1 or slices % 1 ~= 0 then return nil end -- the plan will be refused
@@ -114,7 +121,8 @@ local function set_pipeline(p, args, layers)
   p.vp, p.schedule = 1, "1f1b"
   local per_chunk, chunks = args:number "num-layers-per-virtual-pipeline-stage",
     args:number "num-virtual-stages-per-pipeline-rank"
-  if per_chunk and per_chunk > 0 then chunks = layers // p.pp // per_chunk end
+  local embedding, loss = accounted(args)
+  if per_chunk and per_chunk > 0 then chunks = (layers + embedding + loss) // p.pp // per_chunk end
   local slices = stated_slices(p, args, layers)
   if slices then chunks = #slices // p.pp end
   if chunks and chunks > 1 and p.pp > 1 then
@@ -138,16 +146,28 @@ local function set_capacity(p, args, has_experts)
   end
 end
 
+--- The dispatcher with kernels of its own that the flags choose: "deepep", "hybridep" or nil.
+local function own_dispatcher(args)
+  if args:has "moe-enable-deepep" then return "deepep" end
+  local backend = args:text("moe-flex-dispatcher-backend", "deepep")
+  local flex = args:text "moe-token-dispatcher-type" == "flex"
+  return flex and (backend == "deepep" or backend == "hybridep") and backend or nil
+end
+
+local function set_dispatcher(p, args, has_experts)
+  p.deduplicate_tokens = own_dispatcher(args) ~= nil
+  local kind = args:text("moe-token-dispatcher-type", not (args.nemo or args:has "deepspeed") and "allgather" or nil)
+  if kind == "allgather" and has_experts and p.ep > 1 and not p.deduplicate_tokens then
+    args:note("--moe-token-dispatcher-type allgather%s is modelled as alltoall",
+      args:has "moe-token-dispatcher-type" and "" or ", the default,")
+  end
+end
+
 local function set_overlaps(p, args)
   p.overlap_tensor = args:has "tp-comm-overlap"
   p.overlap_all_to_all = args:has "overlap-moe-expert-parallel-comm" and "batch"
     or args:has "moe-shared-expert-overlap" and "shared_experts" or "none"
   if p.ep == 1 then p.overlap_all_to_all = "none" end
-  local backend = args:text "moe-flex-dispatcher-backend"
-  p.deduplicate_tokens = args:has "moe-enable-deepep" or backend == "deepep" or backend == "hybridep"
-  if args:text "moe-token-dispatcher-type" == "allgather" then
-    args:note "--moe-token-dispatcher-type allgather is modelled as alltoall"
-  end
   if p.cp > 1 then
     p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather" })
   end
@@ -197,7 +217,7 @@ end
 --- The stack that the flags choose, with changed fields where they name other kernels.
 local function stack_of(args, p, sharded)
   local name = sharded and "megatron_fsdp"
-    or args:text "moe-flex-dispatcher-backend" == "hybridep" and "megatron_hybridep"
+    or own_dispatcher(args) == "hybridep" and "megatron_hybridep"
     or p.deduplicate_tokens and "megatron_moe" or args:has "deepspeed" and "megatron_deepspeed" or "megatron"
   local loss, graphs = cross_entropy(args), has_graphs(args)
   local stack = stacks.get(name)
@@ -231,6 +251,7 @@ return function(args, hyper, given, stack)
   set_pipeline(p, args, hyper.layers)
   set_recompute(p, args)
   local sharded = set_sharding(p, args)
+  set_dispatcher(p, args, hyper.experts ~= nil)
   set_overlaps(p, args)
   set_capacity(p, args, hyper.experts ~= nil)
   p.optimizer_bytes = optimizer_bytes(args, p.dtype)

@@ -3,8 +3,8 @@
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
 -- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, ${NAME:=default}, $((arithmetic)),
--- arrays, case, and if-blocks that compare texts or numbers, with && and ||. Other conditions count as true, and are
--- returned. The output of commands is unknown. Other shell syntax is kept as text.
+-- arrays, case, if-blocks that compare texts or numbers, with && and ||, and lines like [ TEST ] && COMMAND. Other
+-- conditions count as true, and are returned. The output of commands is unknown. Other shell syntax is kept as text.
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -279,6 +279,37 @@ function Reader:block(text)
   return true
 end
 
+--- Reads [ TEST ] && COMMAND and [ TEST ] || COMMAND. The command is a branch up to the end of its line.
+---@return string? "test" for a token of the test, "command" for the first word of the command, nil for others
+function Reader:test(text, start)
+  local test = self.tested
+  if not test then
+    if not (start and text and text:match "^%[%[?$") or self.condition or self:skipped() then return nil end
+    test = { open = false }
+    self.tested = test
+  end
+  local last = test[#test]
+  if not text then -- a test without a command
+    self.tested = nil
+    return nil
+  elseif test.open or not (last == "&&" or last == "||") or text:match "^%[%[?$" then
+    if text:match "^%[%[?$" then test.open = true elseif text:match "^%]%]?$" then test.open = false end
+    test[#test + 1] = text == "" and "''" or text
+    return "test"
+  end
+  test[#test], self.tested = nil, nil
+  local held = holds(test)
+  if last == "||" and held ~= nil then held = not held end
+  self.chains[#self.chains + 1] = { line = true }
+  self:branch(held, table.concat(test, " "))
+  return "command"
+end
+
+--- Ends the branch of [ TEST ] && COMMAND at the end of its line.
+function Reader:end_line()
+  if self.chains[1] and self.chains[#self.chains].line then table.remove(self.chains) end
+end
+
 --- Whether the word before is a flag, of which a quoted text may be the value.
 function Reader:awaits()
   local last = self.words[#self.words]
@@ -308,15 +339,22 @@ local function words_of(tokens)
   for _, token in ipairs(tokens) do
     local text = type(token) == "table"
       and expand(token.text, reader.variables, not reader:skipped()):gsub("\1", "$") or nil
-    if skips_line then
-      skips_line = token ~= "\n" and token ~= ";;"
-    elseif start and other_commands[text] then
-      skips_line = true
-    elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
-      if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
+    local part = reader:test(text, start)
+    if part == "test" then
+      start = false
+    else
+      start = start or part == "command"
+      if skips_line then
+        skips_line = token ~= "\n" and token ~= ";;"
+      elseif start and other_commands[text] then
+        skips_line = true
+      elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
+        if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
+      end
+      declaring = start and declares[text] or declaring and text ~= nil
+      start = token == "\n" or token == ";;" or token == ")" or declaring or text == "then" or text == "else"
+      if token == "\n" then reader:end_line() end
     end
-    declaring = start and declares[text] or declaring and text ~= nil
-    start = token == "\n" or token == ";;" or token == ")" or declaring or text == "then" or text == "else"
   end
   return reader.words, reader.unknown
 end

@@ -34,9 +34,10 @@ end
 --- Types of weights and gradients. Without ZeRO, gradients of bf16 are added up in fp32 (engine.py: get_data_types).
 local function set_precision(p, config, given, note)
   local fp16, fp16_open = config("fp16", "enabled", false)
-  local bf16, bf16_open = config("bf16", "enabled", false)
+  local older, older_open = config("bfloat16", "enabled", false)
+  local bf16, bf16_open = config("bf16", "enabled", older)
   p.dtype = given.dtype or fp16 and "fp16" or bf16 and "bf16" or "fp32"
-  if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open) then
+  if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open or older_open) then
     note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
   end
   p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype == "bf16" and p.zero == 0 and "fp32" or p.dtype)

@@ -44,6 +44,14 @@ local function set_precision(p, config)
   end
 end
 
+--- Weights, gradients and optimizer states in the host's memory, and states in 16 bits (training.dtype).
+local function set_states(p, config)
+  if p.zero == 3 and config("training", "enable_cpu_offload", false) then
+    p.offload_optimizer, p.offload_weights = 1, 1
+  end
+  if type_of(config, "dtype", "float32") ~= "fp32" then p.optimizer_bytes = 6 end -- weight and two moments
+end
+
 --- Replicas: DDP, FSDP or both. FSDP overlaps its messages; without resharding the weights of a micro-batch stay whole
 --- from its forward to its backward pass.
 local function set_replicas(p, config, given)
@@ -71,6 +79,20 @@ local function set_replicas(p, config, given)
   end
 end
 
+-- Layers by which the first and the last stage count as fuller than they are: embedding and head; default 1.
+local function counted(config, stage)
+  local less = config("parallelism", ("pipeline_parallel_%s_stage_less_layers"):format(stage), -1)
+  return less < 0 and 1 or less
+end
+
+--- Layers of the slices in model order; nil: evenly.
+local function split_of(layers, slices, first, last)
+  local each, more, list = (layers + first + last) // slices, (layers + first + last) % slices, {}
+  for i = 1, slices do list[i] = each + (i <= more and 1 or 0) end
+  list[1], list[slices] = list[1] - first, list[slices] - last
+  return first + last > 0 and list[1] >= 0 and list[slices] >= 0 and list or nil
+end
+
 local function set_pipeline(p, config, layers)
   local batch, micro = config("training", "local_batch_size", 8), 1
   if p.pp > 1 then
@@ -78,11 +100,13 @@ local function set_pipeline(p, config, layers)
       config("parallelism", "pipeline_parallel_schedule", "1F1B"))
     micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
     local each = config("parallelism", "pipeline_parallel_layers_per_stage")
+    local first, last = counted(config, "first"), counted(config, "last")
     if each and each > 0 then
-      p.vp = math.max(1, math.ceil(layers / (p.pp * each)))
+      p.vp = math.max(1, math.ceil((layers + first + last) / each) // p.pp)
     elseif p.schedule ~= "1f1b" and p.schedule ~= "gpipe" then
       p.vp = 2
     end
+    p.split = split_of(layers, p.pp * (p.vp or 1), first, last)
   end
   p.micro_batch = p.pp > 1 and micro or batch
   local whole = config("training", "global_batch_size", -1)
@@ -122,6 +146,7 @@ return function(config, given, model, note)
   end
   set_precision(p, config)
   set_replicas(p, config, given)
+  set_states(p, config)
   set_pipeline(p, config, model.hyper.layers)
   set_recompute(p, config, note)
   p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
