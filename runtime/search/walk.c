@@ -95,7 +95,8 @@ static int outline(walk *w, int passes_only, ett_step_outline_result *o) {
 
 /* Parameters of the largest stage, divided among the ranks that hold the same ones. */
 static double shard(const walk *w, const ett_step_result *result) {
-  double data = (double)w->plan.dp * w->plan.cp, most = 0;
+  double ways = w->plan.orders ? w->plan.orders->ways : 1, most = 0;
+  double data = (double)w->plan.dp * w->plan.cp * ways;
   double expert_data = data * w->plan.tp / ((double)w->plan.ep * w->plan.etp);
   for (int i = 0; i < result->stages; i++) {
     const ett_step_stage *s = &result->stage[i];

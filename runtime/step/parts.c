@@ -75,7 +75,7 @@ int ett_parts_place(ett_evaluation *e) {
     known->stages = 0;
     if (ett_step_parts(p, known->of_stage, e->err) != 0)
       return -1;
-    known->stages = p->pp;
+    known->stages = p->rank_map ? 0 : p->pp; /* the key holds no map */
     known->degrees = ett_step_degrees(p);
     known->parts = p->parts;
   }

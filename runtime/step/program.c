@@ -149,6 +149,13 @@ static double least(double a, double b) {
   return a < b ? a : b;
 }
 
+/* Seconds of all-to-alls that hide behind shared experts in one pass. */
+static double hidden_by_shared(const double pass[ETT_ROLES], double share) {
+  double each = (1 - share) * pass[ETT_ROLE_EXCHANGE] / 2;
+  return least(each, pass[ETT_ROLE_BESIDE_DISPATCH]) +
+         least(each, pass[ETT_ROLE_BESIDE_COMBINE]);
+}
+
 /* Seconds of a layer's all-to-alls that hide. forward, backward: the layer's seconds by
  * role.
  *
@@ -166,15 +173,11 @@ static double least(double a, double b) {
  * difference. Computing slows down by `share` while communication runs beside it: of x
  * seconds of communication beside y seconds of computing, min((1 - share) x, y) hide. */
 static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
-                 const double backward[ETT_ROLES], double share, int recomputed) {
+                 const double backward[ETT_ROLES], double share) {
   double f = (1 - share) * forward[ETT_ROLE_EXCHANGE] / 2;
   double b = (1 - share) * backward[ETT_ROLE_EXCHANGE] / 2;
-  const ett_exchange_overlap shared = ETT_EXCHANGE_SHARED_EXPERTS;
-  s->forward_hidden[shared] = least(f, forward[ETT_ROLE_BESIDE_DISPATCH]) +
-                              least(f, forward[ETT_ROLE_BESIDE_COMBINE]);
-  s->backward_hidden[shared] = least(b, backward[ETT_ROLE_BESIDE_DISPATCH]) +
-                               least(b, backward[ETT_ROLE_BESIDE_COMBINE]);
-  s->recompute_hidden = recomputed ? s->forward_hidden[shared] : 0;
+  s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] = hidden_by_shared(forward, share);
+  s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] = hidden_by_shared(backward, share);
   double outside_forward = forward[ETT_ROLE_OUTSIDE] + forward[ETT_ROLE_BESIDE_DISPATCH] +
                            forward[ETT_ROLE_BESIDE_COMBINE];
   double outside_backward = backward[ETT_ROLE_OUTSIDE] +
@@ -213,6 +216,8 @@ void ett_program_finish(ett_program *p) {
     ett_layer_sums s;
     memset(&s, 0, sizeof s);
     double of_forward[ETT_ROLES] = {0}, of_backward[ETT_ROLES] = {0};
+    double of_half[ETT_ROLES] = {0};
+    struct ett_repeated *full = s.repeated, *halves = s.repeated + 1;
     double working[2] = {0, 0};
     for (size_t i = 0; i < p->operation_count; i++) {
       double n = p->uses[k * p->operation_count + i];
@@ -227,11 +232,14 @@ void ett_program_finish(ett_program *p) {
       of_backward[o->role] += backward;
       if (!o->never_again)
         s.recompute[ETT_RECOMPUTE_FULL] += forward;
-      if (p->kinds[k].place == ETT_PLACE_MIDDLE)
-        s.recompute[ETT_RECOMPUTE_HALF] +=
-            p->half_uses[k * p->operation_count + i] * pick(o->forward, v);
+      double half = p->kinds[k].place == ETT_PLACE_MIDDLE
+                        ? p->half_uses[k * p->operation_count + i] * pick(o->forward, v)
+                        : 0;
+      s.recompute[ETT_RECOMPUTE_HALF] += half;
+      of_half[o->role] += half;
       for (int l = 0; l < p->lanes; l++) {
         s.forward_lane[l] += o->lanes[l] * forward;
+        halves->lane[l] += o->lanes[l] * half;
         s.backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
       }
       if (o->selective && !o->never_again)
@@ -252,10 +260,12 @@ void ett_program_finish(ett_program *p) {
     }
     for (int r = 0; r < ETT_RECOMPUTES; r++)
       memcpy(s.working_bytes[r], working, sizeof working);
-    hide(&s, of_forward, of_backward, p->exchange_communication_share,
-         p->kinds[k].place == ETT_PLACE_MIDDLE);
-    if (p->kinds[k].place == ETT_PLACE_MIDDLE)
-      memcpy(s.recompute_lane, s.forward_lane, sizeof s.recompute_lane);
+    hide(&s, of_forward, of_backward, p->exchange_communication_share);
+    halves->hidden = hidden_by_shared(of_half, p->exchange_communication_share);
+    if (p->kinds[k].place == ETT_PLACE_MIDDLE) {
+      memcpy(full->lane, s.forward_lane, sizeof full->lane);
+      full->hidden = s.forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+    }
     s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
     if (p->kinds[k].place !=
         ETT_PLACE_MIDDLE) { /* embedding and head are never recomputed */
@@ -304,7 +314,11 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->forward += n * of->forward;
   to->backward += n * of->backward;
   to->weight += n * of->weight;
-  to->recompute_hidden += n * of->recompute_hidden;
+  for (int r = 0; r < ETT_RECOMPUTES - ETT_RECOMPUTE_FULL; r++) {
+    to->repeated[r].hidden += n * of->repeated[r].hidden;
+    for (int l = 0; l < lanes; l++)
+      to->repeated[r].lane[l] += n * of->repeated[r].lane[l];
+  }
   for (int o = 0; o < ETT_EXCHANGE_OVERLAPS; o++) {
     to->forward_hidden[o] += n * of->forward_hidden[o];
     to->backward_hidden[o] += n * of->backward_hidden[o];
@@ -312,7 +326,6 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   for (int l = 0; l < lanes; l++) {
     to->forward_lane[l] += n * of->forward_lane[l];
     to->backward_lane[l] += n * of->backward_lane[l];
-    to->recompute_lane[l] += n * of->recompute_lane[l];
   }
   to->dense_parameters += n * of->dense_parameters;
   to->expert_parameters += n * of->expert_parameters;

@@ -90,9 +90,12 @@ typedef struct ett_layer_sums {
    * (ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
   double forward_lane[ETT_LANES],
-      backward_lane[ETT_LANES];     /* seconds in which a lane is occupied */
-  double recompute_lane[ETT_LANES]; /* the same of full recomputation */
-  double recompute_hidden;          /* for SHARED_EXPERTS, under full recomputation */
+      backward_lane[ETT_LANES]; /* seconds in which a lane is occupied */
+  /* The repeated forward pass under ETT_RECOMPUTE_FULL and ETT_RECOMPUTE_HALF: seconds on
+   * the lanes; seconds of all-to-alls hidden by shared experts. */
+  struct ett_repeated {
+    double lane[ETT_LANES], hidden;
+  } repeated[ETT_RECOMPUTES - ETT_RECOMPUTE_FULL];
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
   double quantised_bytes;

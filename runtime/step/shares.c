@@ -152,7 +152,7 @@ int ett_shares_run(ett_evaluation *e, const ett_step_arrays *a,
     return -1;
   if (e->shares)
     *result = e->result.pipeline;
-  else if (pipeline->schedule == ETT_SCHEDULE_GPIPE)
+  else if (pipeline->schedule == ETT_SCHEDULE_GPIPE && !pipeline->start)
     return ett_pipeline_gpipe_closed(pipeline, w, result, e->err);
   else
     return ett_pipeline_run(pipeline, w, result, e->err);

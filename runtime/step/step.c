@@ -142,6 +142,9 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'bucket_bytes' must be at least 1, got %g",
                        p->bucket_bytes);
+  if ((int)p->zero < 0 || p->zero > ETT_ZERO_PARAMETERS)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'zero' must be 0 to %d, got %d",
+                       ETT_ZERO_PARAMETERS, (int)p->zero);
   if (p->overlap_all_to_all == ETT_EXCHANGE_BATCH &&
       (p->recompute >= ETT_RECOMPUTE_FULL || p->zero == ETT_ZERO_PARAMETERS))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -234,6 +237,13 @@ static double gather_seconds(const ett_evaluation *e, const ett_step_arrays *a, 
   return seconds * a->sums[backward ? slot : other].boundary;
 }
 
+/* Seconds of all-to-alls that hide behind shared experts in the repeated forward pass. */
+static double hidden_again(const ett_layer_sums *s, ett_recompute recompute) {
+  return recompute >= ETT_RECOMPUTE_FULL
+             ? s->repeated[recompute - ETT_RECOMPUTE_FULL].hidden
+             : 0;
+}
+
 double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot,
                      int backward, int lane) {
   const ett_program *program = e->program;
@@ -242,9 +252,19 @@ double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot
   if (program->gather > 0)
     seconds += program->operations[program->gather - 1].lanes[lane] *
                gather_seconds(e, a, slot, backward);
-  if (backward && e->plan->recompute == ETT_RECOMPUTE_FULL)
-    seconds += s->recompute_lane[lane];
+  if (backward && e->plan->recompute >= ETT_RECOMPUTE_FULL)
+    seconds += s->repeated[e->plan->recompute - ETT_RECOMPUTE_FULL].lane[lane];
   return seconds;
+}
+
+/* Weights of a slot that arrive from the host for a pass: under ZeRO-3 the rank's shard.
+ */
+static double arriving_weights(const ett_evaluation *e, const ett_layer_sums *s) {
+  double dense = s->dense_parameters + s->frozen_dense;
+  double expert = s->expert_parameters + s->frozen_expert;
+  if (e->plan->zero < ETT_ZERO_PARAMETERS)
+    return dense + expert;
+  return dense / (double)e->dense.degree + expert / (double)e->expert.degree;
 }
 
 /* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
@@ -254,9 +274,7 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_layer_sums *s = &a->sums[v];
   ett_step_stage *stage = &a->stage[v % p->pp];
   double out = p->offload_activations * s->activation_bytes[p->recompute];
-  double weights =
-      s->dense_parameters + s->expert_parameters + s->frozen_dense + s->frozen_expert;
-  double in = p->offload_weights * p->weight_bytes * weights;
+  double in = p->offload_weights * p->weight_bytes * arriving_weights(e, s);
   int rank = v % p->pp;
   double forward = ett_messages_beside_host(e, rank, a->forward[v], out > in ? out : in);
   double backward = ett_messages_beside_host(e, rank, a->backward[v], out + in);
@@ -306,8 +324,8 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     int shared = p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS;
     double backward = s->backward + s->recompute[p->recompute];
     if (shared)
-      backward -= s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] +
-                  (p->recompute == ETT_RECOMPUTE_FULL ? s->recompute_hidden : 0);
+      backward -=
+          s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] + hidden_again(s, p->recompute);
     a->forward[v] = s->forward -
                     (shared ? s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] : 0) +
                     gather_seconds(e, a, v, 0);
@@ -405,7 +423,7 @@ typedef struct stage_memory {
   double working[2];     /* of the operator with the highest peak, with and without weight
                             gradients */
   double again;          /* of the recomputed layer, or of the layer of a pair */
-  double layer;          /* weights of the largest layer */
+  double layer;          /* the rank's weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
   int communicators;     /* communicators of a rank */
   int sharded, loses; /* gradients are shared by data ranks; the loss is on this stage */
@@ -460,6 +478,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
         p->reshard ? smaller(gathered * layer * p->weight_bytes, others) : others;
   }
   m.layer = layer * p->weight_bytes;
+  if (p->zero >= ETT_ZERO_PARAMETERS && weights > 0) /* temporary holds whole layers */
+    m.layer *=
+        (shard + s->frozen_dense / data + s->frozen_expert / expert_data) / weights;
   return m;
 }
 
@@ -532,8 +553,7 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
         double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
         double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
-        double recompute =
-            p->recompute == ETT_RECOMPUTE_FULL ? m * sums->recompute_hidden : 0;
+        double recompute = m * hidden_again(sums, p->recompute);
         s->forward_seconds -= forward;
         s->backward_seconds -= backward;
         s->recompute_seconds -= recompute;

@@ -22,6 +22,16 @@ describe("goodput", function()
     end
   end)
 
+  it("counts the two stages that hold each slice of a two-way schedule", function()
+    local function write(schedule)
+      return estimate.new { model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 }),
+        cluster = "dgx_h100", plan = { seq = 1024, pp = 4, dp = 2, micro_batches = 8, zero = 1, schedule = schedule } }
+        .checkpoint_write_seconds
+    end
+    local once, twice = write "1f1b", write "chimera"
+    assert.is_true(twice > 0.5 * once and twice < 1.05 * once, twice / once)
+  end)
+
   it("lengthens a run, and follows failures, bandwidth and restarts of plan and cluster", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
     local function run(plan)

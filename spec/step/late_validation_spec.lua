@@ -20,6 +20,13 @@ local function evaluate(given, send)
 end
 
 describe("late validation", function()
+  it("shortens no gpipe: its first stage lasts from the first forward to the last backward pass", function()
+    local given = { schedule = "gpipe", pp = 4, vp = 1, micro_batches = 6, seq = 1, layers = 4, split = { 1, 1, 1, 1 } }
+    local plain = evaluate(given, 0.25).step_seconds
+    given.late_validation = true
+    assert.near(plain, evaluate(given, 0.25).step_seconds, 1e-9)
+  end)
+
   it("gives the time between steps of a long run", function()
     local draw = require("random_plans").generator(8)
     for trial = 1, 24 do

@@ -79,6 +79,14 @@ describe("all-to-alls", function()
     near(run("none", { recompute = "full" }).step_seconds - 5 * 3 * hidden, e.step_seconds, "step")
   end)
 
+  it("are hidden in half of the repeated layers under recompute=half", function()
+    local none, full = run("shared_experts", {}), run("shared_experts", { recompute = "full" })
+    local half = run("shared_experts", { recompute = "half" })
+    near((none.step_seconds + full.step_seconds) / 2, half.step_seconds, "step")
+    near((none.all_to_all_overlapped_seconds + full.all_to_all_overlapped_seconds) / 2,
+      half.all_to_all_overlapped_seconds, "overlapped")
+  end)
+
   it("overlap another micro-batch, except in the first and the last pass", function()
     for _, exchange in ipairs { 2, 5, 20 } do
       local e = run("batch", {}, { profile = profile(exchange) })

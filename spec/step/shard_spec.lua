@@ -115,6 +115,16 @@ describe("offloading", function()
     assert.near(2 * 2 * layer, s.weight_bytes, 1)
   end)
 
+  it("transfers the rank's shard of the weights under ZeRO-3", function()
+    local plain = run({ zero = 3 }).stages[1]
+    local s = run({ zero = 3, offload_weights = 1 }).stages[1]
+    assert.near(plain.weight_bytes, s.host_bytes, 1)
+    assert.near(2 * 2 * layer * plain.weight_bytes / (2 * parameters), s.weight_bytes, 1)
+    local slow = require("ett.base.merged")(cluster, { host = { bandwidth = 1e8, source = "spec" } })
+    assert.is_true(estimate.new(given({ dp = 1, offload_weights = 1 }, slow)).stages[1].offload_seconds > 0)
+    assert.equal(0, estimate.new(given({ zero = 3, offload_weights = 1 }, slow)).stages[1].offload_seconds)
+  end)
+
   it("lasts as long as its larger direction takes to transfer", function()
     local plain = run({ dp = 1 })
     local forward, backward = plain.stages[1].micro_batch_forward_seconds, plain.stages[1].micro_batch_backward_seconds

@@ -279,16 +279,22 @@ local function add_gathers(state, stage)
   end
 end
 
---- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights.
+--- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights on a rank.
 local function bytes_of_slice(p, lowered, layers)
   local activations, parameters = 0.0, 0.0
+  local data, dense_ranks, expert_ranks = p.dp * p.cp, 1, 1 -- that share the weights
+  if p.zero == 3 then
+    dense_ranks = p.shard or data
+    expert_ranks = data * p.tp // (p.ep * (p.etp or p.tp)) * dense_ranks // data
+  end
   for _, kind in ipairs(layers) do
     local none, selective = 0.0, 0.0
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
       none = none + n * o.activation_bytes
       selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
-      parameters = parameters + n * (o.dense_parameters + o.expert_parameters + o.frozen_dense + o.frozen_expert)
+      parameters = parameters + n * ((o.dense_parameters + o.frozen_dense) / dense_ranks
+        + (o.expert_parameters + o.frozen_expert) / expert_ranks)
     end
     local by = { none = none, selective = selective, full = kind.input_bytes,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
