@@ -20,6 +20,30 @@ local function run(model, profile, plan)
   return estimate.new { model = model, cluster = "perlmutter", profile = profile, plan = plan }
 end
 
+describe("collectives of equal bytes beside equal products", function()
+  it("are told apart by how they overlap", function()
+    local links = { intra = { bandwidth = 450e9, source = "x" },
+      inter = { bandwidth_per_gpu = 50e9, bandwidth_per_node = 400e9, source = "x" } }
+    local e = require("ett.step.estimate").new {
+      model = require("ett.model").list({ "rms_norm", "linear_qkv", "flash_attention", "linear_proj", "residual_add",
+        "rms_norm", "linear_up", "gelu", "linear_down", "residual_add" },
+        { layers = 2, hidden = 4096, heads = 32, ffn = 16384, vocab = 32000 }),
+      cluster = { name = "c", summary = "x", source = "x", gpus_per_node = 8, links = links,
+        device = { name = "X1", source = "x", memory_bytes = 80e9, peak_flops = { bf16 = 1e15 },
+          memory_bandwidth = 3e12, multiprocessors = 100 } },
+      plan = { tp = 8, seq = 8192, micro_batches = 1, sequence_parallel = true, overlap_tensor = true }, units = true }
+    local exposed = {}
+    for _, o in ipairs(e.lowered.operations) do
+      if o.name == "all_gather" and o.backward and o.beside_seconds > 0 then
+        exposed[#exposed + 1] = o.backward.seconds / o.backward.source.seconds
+      end
+    end
+    table.sort(exposed)
+    assert.near(0, exposed[1], 1e-9) -- the repeated gather of a product's input overlaps wholly
+    assert.is_true(exposed[#exposed] >= 1 / 8) -- a gather in pieces leaves its first one
+  end)
+end)
+
 describe("a split backward pass", function()
   it("delays weight gradients of products and lookups and their accumulation, but not norms", function()
     local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add

@@ -30,6 +30,20 @@ local plans = {
 }
 
 describe("the timeline of a step", function()
+  it("holds the model FLOPs of the estimate: once for each pass, none for repeated ones", function()
+    for _, plan in ipairs { { recompute = "full" }, { recompute = "selective" }, { schedule = "zb_h1" },
+      { frozen_layers = 4 }, { lora_rank = 8 }, { pp = 4, schedule = "dualpipe" } } do
+      plan.pp, plan.dp, plan.tp, plan.micro_batches = plan.pp or 2, 2, 2, 8
+      local e, flops = make(dense, plan), 0.0
+      for _, stage in ipairs(timeline.of(e).stages) do
+        for _, unit in ipairs(stage.units) do
+          for _, part in ipairs(unit.parts) do flops = flops + (part.flops or 0) end
+        end
+      end
+      assert.near(1, flops * plan.tp * plan.dp / e.model_flops_per_step, 1e-9, plan.recompute or plan.schedule)
+    end
+  end)
+
   for _, case in ipairs(plans) do
     it("holds the time of every operator: " .. case[1], function()
       local e = make(case[2], case[3])

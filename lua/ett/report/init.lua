@@ -152,16 +152,19 @@ end
 function report.run(e)
   if not e.run_seconds then return {} end
   local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
-  local low, high = e.low_seconds / e.step_seconds, e.high_seconds / e.step_seconds
-  local function range(value, unit) return ("[%.2f, %.2f]"):format(low * value / unit, high * value / unit) end
+  local function range(value, unit) -- nothing for an estimate without its interval
+    local each = value / unit / e.step_seconds
+    return e.low_seconds and (" [%.2f, %.2f]"):format(e.low_seconds * each, e.high_seconds * each) or ""
+  end
   local unit, suffix = in_unit(e.run_tokens)
-  local rows = { { "run", ("%s%s tokens in %.2f days%s %s at %d %% (%d step%s)"):format(
+  local rows = { { "run", ("%s%s tokens in %.2f days%s%s (%d step%s)"):format(
     digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
-    range(e.run_seconds, 86400), e.interval_percent, e.run_steps, e.run_steps == 1 and "" or "s") } }
+    range(e.run_seconds, 86400) .. (e.low_seconds and (" at %d %%"):format(e.interval_percent) or ""),
+    e.run_steps, e.run_steps == 1 and "" or "s") } }
   local parts = { e.price_source and "price " .. e.price_source }
   if e.run_price then
     unit, suffix = in_unit(e.run_price)
-    parts[1] = ("USD %.2f%s %s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
+    parts[1] = ("USD %.2f%s%s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
   end
   if e.run_kwh then
     parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
@@ -221,8 +224,8 @@ function report.estimate(e)
     plan_text(e.plan, e.stack), "",
   }
   local rows = {
-    { "step time", ("%s   [%s, %s] at %d %%"):format(time_text(e.step_seconds), time_text(e.low_seconds),
-      time_text(e.high_seconds), e.interval_percent) },
+    { "step time", time_text(e.step_seconds) .. (e.low_seconds and ("   [%s, %s] at %d %%"):format(
+      time_text(e.low_seconds), time_text(e.high_seconds), e.interval_percent) or "") },
     { "throughput", ("%.0f tokens/s, %.1f per device"):format(e.tokens_per_second, e.tokens_per_second_per_device) },
   }
   if e.mfu_percent then rows[#rows + 1] = { "MFU", ("%.1f %%"):format(e.mfu_percent) } end
@@ -291,14 +294,15 @@ function report.sweep(s, limit)
     header[#header + 1] = name
   end
   local more = {}
+  local shown = table.move(s.rows, 1, math.min(limit or 20, #s.rows), 1, {})
   for _, column in ipairs(outlook_columns) do
-    if s.rows[1] and s.rows[1][column[1]] then
-      more[#more + 1], header[#header + 1] = column, column[2]
-    end
+    local stated = false
+    for _, r in ipairs(shown) do stated = stated or r[column[1]] ~= nil end
+    if stated then more[#more + 1], header[#header + 1] = column, column[2] end
   end
   local rows = { header }
-  for i = 1, math.min(limit or 20, #s.rows) do
-    local r, cells = s.rows[i], {}
+  for _, r in ipairs(shown) do
+    local cells = {}
     for k, name in ipairs(s.fields) do
       cells[k] = name == "parameters" and ("%.2f B"):format(r[name] / 1e9) or tostring(r[name])
     end
@@ -308,7 +312,10 @@ function report.sweep(s, limit)
     cells[n + 4], cells[n + 5], cells[n + 6] = ("%.0f"):format(r.tokens_per_second), ("%.1f"):format(r.bubble_percent),
       gigabytes(r.memory_bytes)
     cells[n + 7] = r.fits and "yes" or "no"
-    for _, column in ipairs(more) do cells[#cells + 1] = column[3]:format(r[column[1]] * column[4]) end
+    for _, column in ipairs(more) do
+      local value = r[column[1]]
+      cells[#cells + 1] = value and column[3]:format(value * column[4]) or "-"
+    end
     rows[#rows + 1] = cells
   end
   add_all(lines, columns(rows, ("r"):rep(#header)))

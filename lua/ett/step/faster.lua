@@ -23,8 +23,12 @@ end
 ---@param times table of ett.step.times
 ---@param part "compute"|"memory"|"node"|"network"
 function faster.times(times, part)
-  if times.parts then return times:with(function(own) return faster.times(own, part) end) end
-  local view = setmetatable({}, { __index = times })
+  if times.parts then
+    local all = times:with(function(own) return faster.times(own, part) end)
+    all.network_gain = part == "network" and faster.gain or 1.0
+    return all
+  end
+  local view = setmetatable({ node_gain = part == "node" and faster.gain or 1.0 }, { __index = times })
   function view.operator(_, op, ...) return scaled(times:operator(op, ...), faster.part_of(op.family) == part) end
   function view.collective(_, kind, bytes, topology, dtype)
     return scaled(times:collective(kind, bytes, topology, dtype), (topology.nodes > 1 and "network" or "node") == part)

@@ -191,6 +191,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0,
+    forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
       or op.flops(s, "forward")) * routed_share(item, c) or 0,
   }
@@ -313,16 +314,17 @@ local dispatched_low, dispatched_high = 0.8, 1.25
 local function dispatched(state, item, bytes, nodes)
   local share, links = state.software.exchange_share, state.times.cluster.links
   if share == 0 or item.role ~= "exchange" or nodes > 1 or not (links and links.intra) then return nil end
-  local seconds = bytes / (share * links.intra.bandwidth)
+  local seconds = bytes / (share * links.intra.bandwidth) / state.times.node_gain
   return { seconds = seconds, low_seconds = dispatched_low * seconds, high_seconds = dispatched_high * seconds,
     provenance = "calibrated", model = "dispatcher",
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
---- A collective as text, without its bytes and its overlap.
-local function id_of_collective(state, item)
+--- A collective as text, without its bytes and the seconds that it overlaps.
+---@param whole boolean? as for add_collective
+local function id_of_collective(state, item, whole)
   return item.name .. " " .. item.group .. " " .. item.degree .. " " .. item.pass .. " "
-    .. (role_of(item, state.plan) or "")
+    .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
 end
 
 ---@param hides number seconds of the product that overlaps the collective; 0: none
@@ -340,7 +342,7 @@ local function add_collective(state, item, hides, whole)
   if item.operand and state.software.quantised_gathers then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
-  local known = table_at(table_at(state.index, id_of_collective(state, item)), bytes)
+  local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
   local index = known[hides]
   if index then return index end
   local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)

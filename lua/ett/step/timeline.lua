@@ -30,15 +30,24 @@ function timeline.shape_text(shape)
   return #keys > 0 and table.concat(keys, " ") or nil
 end
 
+-- Share of an operation's model FLOPs in a pass. Repeated forward passes have none.
+local function flops_share(operation, pass, share, repeated)
+  if repeated then return 0 end
+  local forward = operation.forward_share or 1 / 3
+  return pass == "forward" and forward or (1 - forward) * share
+end
+
 --- One part: an operation that runs `times` times in a row.
-local function add(parts, operation, pass, times, share)
+---@param share number of the pass's time
+---@param repeated boolean? by recomputation
+local function add(parts, operation, pass, times, share, repeated)
   local seconds = operation[pass] and operation[pass].seconds * times * share
   if not seconds or seconds <= 0 and (operation.beside_seconds or 0) <= 0 then return end
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
     members = operation.members, degree = operation.degree, bytes = operation.bytes, shape = operation.shape,
     pass = pass,
-    flops = (operation.flops or 0) / 3 * (pass == "backward" and 2 or 1) * times,
+    flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
     times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
 end
 
@@ -55,10 +64,11 @@ local function items_of(kind, operations)
   return list, rest
 end
 
-local function add_forward(parts, items, share)
+---@param repeats (fun(operation: table, index: integer): number)? runs that recomputation repeats; nil: the pass itself
+local function add_forward(parts, items, repeats)
   for _, item in ipairs(items) do
-    local s = share(item[1], item[3])
-    if s > 0 then add(parts, item[1], "forward", item[2], s) end
+    local share = repeats and repeats(item[1], item[3]) or 1
+    if share > 0 then add(parts, item[1], "forward", item[2], share, repeats ~= nil) end
   end
 end
 
@@ -78,8 +88,6 @@ local function add_weights(parts, items)
     if item[1].weight_share > 0 then add(parts, item[1], "backward", item[2], item[1].weight_share) end
   end
 end
-
-local function once() return 1 end
 
 --- The layers of every slice of the model, first to last: lists of kinds.
 local function layers_of_slices(e, kinds)
@@ -114,8 +122,8 @@ local function parts_of(e, lowered, layers, kind)
   for i = first, last, step do
     local items, rest = items_of(layers[i], operations)
     if kind == "F" then
-      add_forward(parts, items, once)
-      add_forward(parts, rest, once)
+      add_forward(parts, items)
+      add_forward(parts, rest)
     elseif kind == "W" then
       add_weights(parts, items)
       add_weights(parts, rest)
