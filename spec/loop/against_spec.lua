@@ -347,6 +347,31 @@ describe("ett.loop.layout", function()
     end
   end)
 
+  it("reads the degrees from Megatron-Core's groups: without those of experts, and with context parallelism", function()
+    local truth = { tp = 2, cp = 2, pp = 2, dp = 8, ep = 8 } -- experts without tensor ranks: 4 copies of each
+    local groups = { { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 }, { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 },
+      { "CONTEXT_PARALLEL_GROUP", "allgather", 2 }, { "EXPERT_MODEL_PARALLEL_GROUP", "all_to_all", 8 },
+      { "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "allgather", 8 } }
+    for i = 6, 8 do groups[i] = { "EXPERT_DATA_PARALLEL_GROUP", "allreduce", 4 } end
+    local function trace(data, ranks)
+      local r = maker.new { rank = 0, world = 64 }
+      for i, each in ipairs { { data, "allreduce", ranks }, table.unpack(groups) } do
+        r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
+          ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
+          ["Process Group Description"] = each[1] } })
+      end
+      return r
+    end
+    for data, ranks in pairs { DATA_PARALLEL_GROUP = 8, DATA_PARALLEL_GROUP_WITH_CP = 16 } do
+      read({ trace(data, ranks) }, function(found)
+        for name, value in pairs(truth) do
+          assert.is_truthy(found[name], name)
+          assert.equal(value, found[name].value, ("%s of %s: %s"):format(name, data, found[name].why))
+        end
+      end)
+    end
+  end)
+
   it("sees training without shapes, and the processes of a run on the host", function()
     local function ranks(backward)
       local list = {}
