@@ -131,10 +131,11 @@ describe("a replay", function()
     end
     local across, inside = trace "[0, 8, 16, 24, 32, 40, 48, 56]", trace "[0, 1, 2, 3, 4, 5, 6, 7]"
     for text, list in pairs { ["link*2"] = across, ["link.inter*2"] = across, ["link.intra*2"] = inside,
-      ["dp=8->16"] = across } do
+      ["all_reduce*0.5"] = across, ["ncclDevKernel*0.5"] = across, ["dp=8->16"] = across } do
       assert.equal(700000, replayed(list, { text }, { ratio = function() return 0.5 end }), text)
     end
-    for text, list in pairs { ["link.inter*2"] = inside, ["link.intra*2"] = across, ["dp=16->8"] = across } do
+    for text, list in pairs { ["link.inter*2"] = inside, ["link.intra*2"] = across, ["all_gather*2"] = across,
+      ["dp=16->8"] = across } do
       local ok, why = pcall(replayed, list, { text }, { ratio = function() return 0.5 end })
       assert.is_false(ok, text)
       assert.matches("changes nothing", tostring(why), text)

@@ -176,8 +176,8 @@ local function scale_named(g, view, name, factor)
   local parts = parts_of[name] or { [name] = true }
   return scale_rows(g, function(row, lane)
     if communication(lane)[row.row] then
-      local each = row.collective
-      return each and each.kind == name and factor or nil
+      local each = collective_at(lane, row)
+      if each and each.kind == name then return factor end
     end
     for _, word in pairs(words_of(view, lane)[row.row] or {}) do
       if parts[word] then return factor end
