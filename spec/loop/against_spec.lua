@@ -267,6 +267,24 @@ describe("ett.loop.against", function()
     end)
   end)
 
+  it("prints stages and operators without a ratio: none matched, or kernels of no length", function()
+    local list = recordings(1)
+    list[2] = maker.new { rank = 1, world = 2 }
+    list[2]:kernel("gemm", 100, 10, { launch = { ts = 90, dur = 5 } })
+    list[1].world = 2
+    local given = { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } }
+    compare(list, given, function(result, what)
+      assert.is_nil(result.stages[2].ratio)
+      assert.matches("\n +2 +operators +0 +0 +0\n", table.concat(report.against(result, what), "\n"))
+    end)
+    for _, event in ipairs(list[1].events) do if event.cat == "kernel" then event.dur = 0 end end
+    compare({ list[1] }, given, function(result, what)
+      local row = row_of(result, "linear_up", "forward")
+      assert.same({ nil, 0.0 }, { row.ratio, row.share })
+      assert.matches("\nlinear_up +forward ", table.concat(report.against(result, what), "\n"))
+    end)
+  end)
+
   it("compares units of per-micro-batch timings by stage", function()
     local folder = maker.folder()
     for rank = 0, 1 do
