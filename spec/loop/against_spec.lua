@@ -267,6 +267,24 @@ describe("ett.loop.against", function()
     end)
   end)
 
+  it("prints stages and operators without a ratio: none matched, or kernels of no length", function()
+    local list = recordings(1)
+    list[2] = maker.new { rank = 1, world = 2 }
+    list[2]:kernel("gemm", 100, 10, { launch = { ts = 90, dur = 5 } })
+    list[1].world = 2
+    local given = { cluster = "dgx_h100", plan = { pp = 2, dp = 1, stack = "plain" } }
+    compare(list, given, function(result, what)
+      assert.is_nil(result.stages[2].ratio)
+      assert.matches("\n +2 +operators +0 +0 +0\n", table.concat(report.against(result, what), "\n"))
+    end)
+    for _, event in ipairs(list[1].events) do if event.cat == "kernel" then event.dur = 0 end end
+    compare({ list[1] }, given, function(result, what)
+      local row = row_of(result, "linear_up", "forward")
+      assert.same({ nil, 0.0 }, { row.ratio, row.share })
+      assert.matches("\nlinear_up +forward ", table.concat(report.against(result, what), "\n"))
+    end)
+  end)
+
   it("compares units of per-micro-batch timings by stage", function()
     local folder = maker.folder()
     for rank = 0, 1 do
@@ -342,6 +360,31 @@ describe("ett.loop.layout", function()
         for name, value in pairs(wanted) do
           assert.is_truthy(found[name], name)
           assert.equal(value, found[name].value, name .. ": " .. found[name].why)
+        end
+      end)
+    end
+  end)
+
+  it("reads the degrees from Megatron-Core's groups: without those of experts, and with context parallelism", function()
+    local truth = { tp = 2, cp = 2, pp = 2, dp = 8, ep = 8 } -- experts without tensor ranks: 4 copies of each
+    local groups = { { "PIPELINE_MODEL_PARALLEL_GROUP", "send", 2 }, { "TENSOR_MODEL_PARALLEL_GROUP", "allreduce", 2 },
+      { "CONTEXT_PARALLEL_GROUP", "allgather", 2 }, { "EXPERT_MODEL_PARALLEL_GROUP", "all_to_all", 8 },
+      { "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "allgather", 8 } }
+    for i = 6, 8 do groups[i] = { "EXPERT_DATA_PARALLEL_GROUP", "allreduce", 4 } end
+    local function trace(data, ranks)
+      local r = maker.new { rank = 0, world = 64 }
+      for i, each in ipairs { { data, "allreduce", ranks }, table.unpack(groups) } do
+        r:kernel("ncclDevKernel_x", 100 * i, 50, { stream = 9 + i, args = { ["Collective name"] = each[2],
+          ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = each[3], ["Process Group Name"] = tostring(i),
+          ["Process Group Description"] = each[1] } })
+      end
+      return r
+    end
+    for data, ranks in pairs { DATA_PARALLEL_GROUP = 8, DATA_PARALLEL_GROUP_WITH_CP = 16 } do
+      read({ trace(data, ranks) }, function(found)
+        for name, value in pairs(truth) do
+          assert.is_truthy(found[name], name)
+          assert.equal(value, found[name].value, ("%s of %s: %s"):format(name, data, found[name].why))
         end
       end)
     end

@@ -257,6 +257,23 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("pipeline_bubble: a send counts only inside the step that it starts in", function()
+    local r = maker.new{ rank = 0, world = 2 }
+    r:step(1, 0, 1000):step(2, 1000, 3000)
+    r:kernel("gemm", 0, 300):kernel("gemm", 1100, 1500):kernel("gemm", 3000, 900)
+    r:kernel("ncclDevKernel_SendRecv(x)", 900, 2000, { stream = 9, args = { ["Collective name"] = "send" } })
+    maker.with({ r }, function(folder)
+      local file = io.open(folder .. "/workload_card.yaml", "w")
+      file:write("pp: 2\n")
+      file:close()
+      local found = assert(maker.metric(folder, "pipeline_bubble", { step = 1 }))
+      assert.equal("send/recv kernels", found.method)
+      near(1, found.total_time_ms)
+      near(0.1, found.bubble_time_ms)
+      near(0.1, found.bubble_ratio)
+    end)
+  end)
+
   it("throughput_tokens and mfu from the workload card", function()
     local r = maker.new{ rank = 0, world = 2 }
     r:step(1, 0, 500000):step(2, 500000, 500000)

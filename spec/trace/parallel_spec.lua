@@ -11,6 +11,21 @@ describe("ett.trace.parallel", function()
     assert.is_nil(parallel.of_group(nil))
   end)
 
+  it("reads the names of Megatron-Core and of PyTorch's meshes, which have words of several dimensions", function()
+    for name, wanted in pairs { TENSOR_MODEL_PARALLEL_GROUP = "tp", PIPELINE_MODEL_PARALLEL_GROUP = "pp",
+      MODEL_PARALLEL_GROUP = "tp", CONTEXT_PARALLEL_GROUP = "cp", DATA_PARALLEL_GROUP = "dp",
+      DATA_PARALLEL_GROUP_WITH_CP = "dp", DATA_PARALLEL_GROUP_WITH_CP_AG = "dp",
+      INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP = "dp", EXPERT_MODEL_PARALLEL_GROUP = "ep",
+      EXPERT_TENSOR_PARALLEL_GROUP = "tp", EXPERT_DATA_PARALLEL_GROUP = "dp",
+      EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP = "ep", EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP = "ep",
+      EMBEDDING_GROUP = "emb", POSITION_EMBEDDING_GROUP = "emb",
+      mesh_dp_shard_cp = "dp", ["tp:0"] = "tp", ["ep:0"] = "ep", moe_dp = "dp", default_pg = false,
+      TENSOR_AND_DATA_PARALLEL_GROUP = false, TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP = false,
+      TENSOR_AND_CONTEXT_PARALLEL_GROUP = false } do
+      assert.equal(wanted or nil, parallel.of_group(name), name)
+    end
+  end)
+
   it("reads a dimension from host ranges", function()
     assert.equal("dp", parallel.of_range("DistributedDataParallel.forward"))
     assert.equal("tp", parallel.of_range("_ReduceFromModelParallelRegion"))

@@ -120,6 +120,28 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "host*0.5" }), 0.06 * wanted)
   end)
 
+  it("changes the collectives of a single rank's trace, which no other rank matches", function()
+    local function trace(ranks)
+      local r = maker.new { rank = 0, world = 64 }
+      r:kernel("gemm", 0, 500, { launch = { ts = -20, dur = 5 } })
+      r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 500, 400, { stream = 9, launch = { ts = -10, dur = 5 },
+        args = { ["Collective name"] = "allreduce", ["In msg nelems"] = 4000000, dtype = "Float", ["Group size"] = 8,
+          ["Process Group Name"] = "3", ["Process Group Description"] = "dp", ["Process Group Ranks"] = ranks } })
+      return { r }
+    end
+    local across, inside = trace "[0, 8, 16, 24, 32, 40, 48, 56]", trace "[0, 1, 2, 3, 4, 5, 6, 7]"
+    for text, list in pairs { ["link*2"] = across, ["link.inter*2"] = across, ["link.intra*2"] = inside,
+      ["all_reduce*0.5"] = across, ["ncclDevKernel*0.5"] = across, ["dp=8->16"] = across } do
+      assert.equal(700000, replayed(list, { text }, { ratio = function() return 0.5 end }), text)
+    end
+    for text, list in pairs { ["link.inter*2"] = inside, ["link.intra*2"] = across, ["all_gather*2"] = across,
+      ["dp=16->8"] = across } do
+      local ok, why = pcall(replayed, list, { text }, { ratio = function() return 0.5 end })
+      assert.is_false(ok, text)
+      assert.matches("changes nothing", tostring(why), text)
+    end
+  end)
+
   it("refuses missing and unreadable files", function()
     local before = model({ compute = 10 }):recordings()
     for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",

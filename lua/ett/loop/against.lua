@@ -51,8 +51,9 @@ local function compare(lines, view, times, generated, dtype)
     local measured = view:s(line.ticks) / math.max(1, line.count)
     list[#list + 1] = { name = line.name, pass = line.pass, count = line.count, measured_seconds = measured,
       median_seconds = view:s(stats.median(line.list)), predicted_seconds = predicted, provenance = provenance,
-      ratio = predicted and measured > 0 and predicted / measured or nil, share = stats.ratio(line.ticks, total),
-      total_seconds = view:s(line.ticks), between = line.gap or nil, hosts = line.hosts }
+      ratio = predicted and measured > 0 and predicted / measured or nil,
+      share = total > 0 and line.ticks / total or 0.0, total_seconds = view:s(line.ticks),
+      between = line.gap or nil, hosts = line.hosts }
   end
   return list
 end

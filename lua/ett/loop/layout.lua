@@ -176,6 +176,13 @@ local function output_bytes(s)
   return sizes
 end
 
+--- The degree that a group's size states. Experts, and data with context parallelism, have sizes of their own.
+local function degree_of(dimension, each)
+  local name = tostring(each.group_description):lower()
+  if dimension ~= "ep" and name:find "expert" then return dimension .. " of experts" end
+  return dimension == "dp" and name:find "%f[%a]cp%f[%A]" and "dp with cp" or dimension
+end
+
 --- Sizes of the groups of each dimension, the kinds of collectives in each, and the elements in those of data
 --- parallelism.
 local function read_groups(device, s)
@@ -187,8 +194,9 @@ local function read_groups(device, s)
     local each = case.each
     local sum = each.kind == "all_reduce" and s.backward == 0 and each.bytes and (outputs[each.bytes + 0.0] or 0) > 1
     local dimension = case.dimension or sum and "sums" or "unknown"
-    sizes[dimension] = sizes[dimension] or {}
-    count(sizes[dimension], each.group_size or dimension == "sums" and device.process.world_size or nil,
+    local degree = degree_of(dimension, each)
+    sizes[degree] = sizes[degree] or {}
+    count(sizes[degree], each.group_size or dimension == "sums" and device.process.world_size or nil,
       calls[c])
     kinds[dimension] = kinds[dimension] or {}
     count(kinds[dimension], each.kind, calls[c])
@@ -197,7 +205,7 @@ local function read_groups(device, s)
     end
   end
   local found = {}
-  for dimension, counts in pairs(sizes) do found[dimension] = most(counts) end
+  for degree, counts in pairs(sizes) do found[degree] = most(counts) end
   return found, kinds, elements
 end
 
@@ -297,22 +305,24 @@ end
 local function read_parallel(found, device, groups, kinds, elements, processes)
   local world = device.process.world_size
   local tp = value_of(found, "tp") or groups.tp or 1
+  local cp, both = groups.cp or 1, groups["dp with cp"]
+  local dp = groups.dp or both and both % cp == 0 and both // cp or nil
   local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
   if kinds.pp then
-    set(found, "pp", world and groups.dp and world // (tp * groups.dp) or nil, "likely",
-      "sends between stages; ranks left over by tensor and data parallelism")
+    set(found, "pp", world and dp and world // (tp * cp * dp) or nil, "likely",
+      "sends between stages; ranks left over by the other dimensions")
   elseif world and not exchange then
     set(found, "pp", 1, "certain", "no sends between stages")
   elseif not exchange then
     set(found, "pp", 1, "likely", "no sends between stages")
   end
   local pp = value_of(found, "pp")
-  if groups.dp then set(found, "dp", groups.dp, "certain", "data-parallel groups") end
+  if dp then set(found, "dp", dp, "certain", "data-parallel groups") end
   if groups.ep then set(found, "ep", groups.ep, "certain", "expert-parallel groups") end
   if groups.cp then set(found, "cp", groups.cp, "certain", "context-parallel groups") end
   tp = value_of(found, "tp") or tp
-  if world and pp and world % (tp * pp) == 0 and not kinds.unknown then
-    local rest = world // (tp * pp)
+  if world and pp and world % (tp * cp * pp) == 0 and not kinds.unknown then
+    local rest = world // (tp * cp * pp)
     set(found, "dp", rest, rest == 1 and "certain" or "likely", "ranks left over by the other dimensions")
   end
   if not world and not device.lane then

@@ -6,6 +6,12 @@ local stats = require "ett.trace.stats"
 
 local stages = {}
 
+--- Adds to a row predicted over measured seconds; none if nothing was measured.
+local function with_ratio(row)
+  row.ratio = row.measured_seconds > 0 and row.predicted_seconds / row.measured_seconds or nil
+  return row
+end
+
 --- Operators by stage, a mean over its devices: { stage, unit, count, measured_seconds, predicted_seconds, ratio } of
 --- those that have a prediction. Empty without a pipeline, or with unknown ranks.
 ---@param devices table[] of ett.trace.operators.of_view
@@ -37,7 +43,7 @@ function stages.of_runs(view, devices, plan, lines, rows)
       for _, name in ipairs { "count", "measured_seconds", "predicted_seconds" } do
         row[name] = row[name] / row.devices
       end
-      row.ratio, found[#found + 1] = stats.ratio(row.predicted_seconds, row.measured_seconds), row
+      found[#found + 1] = with_ratio(row)
     end
   end
   return found
@@ -74,9 +80,8 @@ function stages.of_timings(timings, subject)
     for _, kind in ipairs { "F", "B", "W" } do
       local measured = durations(rank, recorded_units[kind][2])
       if #measured > 0 and predicted[kind] then
-        local row = { stage = rank.rank + 1, unit = recorded_units[kind][1], count = #measured,
+        list[#list + 1] = with_ratio { stage = rank.rank + 1, unit = recorded_units[kind][1], count = #measured,
           measured_seconds = stats.median(measured), predicted_seconds = stats.mean(predicted[kind]) }
-        row.ratio, list[#list + 1] = stats.ratio(row.predicted_seconds, row.measured_seconds), row
       end
     end
   end

@@ -1,4 +1,5 @@
---- The dimension of the parallel layout (dp, tp, pp, ep, cp) of a collective, or emb: sharded embedding tables.
+--- The dimension of the parallel layout (dp, tp, pp, ep, cp) of a collective, or emb: sharded embedding tables, and
+-- embeddings that two pipeline stages share.
 --
 -- The first source that gives an answer counts, and is recorded:
 --   1. the process group's description or name ("tp", "fsdp", "mesh_dp", …);
@@ -15,12 +16,19 @@ local parallel = {}
 
 parallel.dimensions = { "dp", "tp", "pp", "ep", "cp", "emb" }
 
+--- Words of a group's name, as patterns. The first rule that fits counts, because names of Megatron-Core have words of
+--- several dimensions: PIPELINE_MODEL, EXPERT_DATA, DATA_PARALLEL_GROUP_WITH_CP. false: a group over two dimensions,
+--- whose size is the degree of neither. EXPERT_TENSOR_AND_MODEL moves tokens of experts, mostly without tensor ranks.
 local group_words = {
-  { "tp", { "tp", "tensor", "mp", "model" } },
+  { false, { "tensor and data", "tensor and context" } },
+  { "ep", { "expert .*model" } },
+  { "emb", { "embedding" } },
+  { "tp", { "tp", "tensor" } },
   { "pp", { "pp", "pipe", "pipeline" } },
+  { "dp", { "dp", "data", "fsdp", "hsdp", "ddp", "replicate", "shard", "zero" } },
   { "ep", { "ep", "expert", "moe" } },
   { "cp", { "cp", "context", "sequence", "sp" } },
-  { "dp", { "dp", "data", "fsdp", "hsdp", "ddp", "replicate", "shard", "zero" } },
+  { "tp", { "mp", "model" } },
 }
 
 local range_patterns = {
@@ -40,11 +48,10 @@ local exchanges = { all_to_all = true, send_recv = true, send = true, recv = tru
 --- The dimension in a group's description or name, or nil.
 function parallel.of_group(text)
   if not text then return nil end
-  local tokens = {}
-  for token in tostring(text):lower():gmatch("%a+") do tokens[token] = true end
+  local words = (" %s "):format(tostring(text):lower():gsub("%A+", " "))
   for _, rule in ipairs(group_words) do
     for _, word in ipairs(rule[2]) do
-      if tokens[word] then return rule[1] end
+      if words:find((" %s "):format(word)) then return rule[1] or nil end
     end
   end
   return nil

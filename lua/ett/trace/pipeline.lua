@@ -164,8 +164,9 @@ function pipeline.from_send_recv(view)
       waits[n] = each.kind == "send_recv" or each.kind == "send" or each.kind == "recv"
     end
     found = found + select(2, all.sequence:sum(waits))
-    list[#list + 1] = { key = lane.key, bubble = (all.sequence:intervals(waits) - lane:compute()):measure(),
-      total = lane:span_ticks() }
+    local waiting = all.sequence:intervals(waits)
+    if lane.from then waiting = waiting:clip(lane.from, lane.to) end
+    list[#list + 1] = { key = lane.key, bubble = (waiting - lane:compute()):measure(), total = lane:span_ticks() }
   end
   if found == 0 then return nil end
   return summary(view, "send/recv kernels", list, { send_recv_kernels = found })

@@ -124,6 +124,32 @@ local function communication(lane)
   end)
 end
 
+--- The entry of the collective at the times of a lane's row, or nil; cached under a name.
+---@param entries table by the sorts of the sequence
+local function at_times(lane, name, row, sequence, entries)
+  local found = lane:cached(name, function()
+    local by_start = {}
+    for _, n, start, stop in sequence:iter() do
+      by_start[start] = by_start[start] or {}
+      by_start[start][stop] = by_start[start][stop] or entries[n]
+    end
+    return by_start
+  end)
+  return found[row.ts] and found[row.ts][row.stop]
+end
+
+--- The collective (ett.trace.collective) of a lane's row, also without a match on other ranks; or nil.
+local function collective_at(lane, row)
+  local all = lane:collectives()
+  return at_times(lane, "collectives_by_time", row, all.sequence, all.sorts)
+end
+
+--- The case (ett.trace.parallel) of a lane's row, or nil.
+local function case_at(lane, row)
+  local all = lane:dimensions()
+  return at_times(lane, "cases_by_time", row, all.sequence, all.cases)
+end
+
 --- The operation family, kind or operator of a lane's row, as words that a change may name.
 local function words_of(view, lane)
   return lane:cached("words_of_rows", function()
@@ -150,8 +176,8 @@ local function scale_named(g, view, name, factor)
   local parts = parts_of[name] or { [name] = true }
   return scale_rows(g, function(row, lane)
     if communication(lane)[row.row] then
-      local each = row.collective
-      return each and each.kind == name and factor or nil
+      local each = collective_at(lane, row)
+      if each and each.kind == name then return factor end
     end
     for _, word in pairs(words_of(view, lane)[row.row] or {}) do
       if parts[word] then return factor end
@@ -161,8 +187,7 @@ local function scale_named(g, view, name, factor)
 end
 
 --- Whether the ranks of a collective are all in one node of `per_node` ranks.
-local function is_intra(row, per_node)
-  local each = row.collective and row.collective.each
+local function is_intra(each, per_node)
   local listed = each and type(each.group_ranks) == "string" and each.group_ranks
   if not listed then return (each and each.group_size or 1) <= per_node end
   local node
@@ -178,7 +203,7 @@ end
 local function scale_link(g, which, factor, options)
   return scale_rows(g, function(row, lane)
     if not communication(lane)[row.row] then return nil end
-    local intra = is_intra(row, options.gpus_per_node or 8)
+    local intra = is_intra(collective_at(lane, row), options.gpus_per_node or 8)
     if which and (which == "intra") ~= intra then return nil end
     return 1 / factor
   end)
@@ -220,19 +245,6 @@ local function not_late(g, key)
   return changed
 end
 
---- The case (ett.trace.parallel) of a lane's collective at the times of a row, or nil.
-local function case_at(lane, row)
-  local cases = lane:cached("cases_by_time", function()
-    local by_start, found = {}, lane:dimensions()
-    for _, c, start, stop in found.sequence:iter() do
-      by_start[start] = by_start[start] or {}
-      by_start[start][stop] = by_start[start][stop] or found.cases[c]
-    end
-    return by_start
-  end)
-  return cases[row.ts] and cases[row.ts][row.stop]
-end
-
 local most_ranks = 1 << 24
 
 --- Another degree of a dimension: scales the transfers of its collectives by options.ratio(each, from, to).
@@ -243,9 +255,7 @@ local function resize(g, dimension, from, to, options)
   end
   if not options.ratio then error_module.raise("usage", "what-if: '%s=%d->%d' needs a cluster", dimension, from, to) end
   return scale_rows(g, function(row, lane)
-    local each = row.collective
-    if not each then return nil end
-    local case = case_at(lane, row)
+    local case = communication(lane)[row.row] and case_at(lane, row)
     if case and case.dimension == dimension and case.each.group_size == from then
       return options.ratio(case.each, from, to)
     end
