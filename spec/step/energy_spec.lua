@@ -38,6 +38,36 @@ describe("the power of a device", function()
     assert.is_true(again.kwh_per_step > e.kwh_per_step)
   end)
 
+  it("is that of half the rates where every kernel has half the rates of its data type", function()
+    local schema = require "ett.base.schema"
+    local peaks = { bf16 = 1e14, fp8 = 2e14 }
+    local function with(measure, power)
+      return function(plan)
+        local device = { name = "D", peak_flops = peaks, memory_bytes = 80e9, memory_bandwidth = 1e12,
+          power_watts = 500, power = power }
+        local profile = { operator = function(_, name, shape, dtype, pass)
+          local op = require("ett.operator").get(name)
+          -- Products of fp8 plans are quantised, except the head; everything else runs in 16 bits.
+          local own = (op.family ~= "gemm" or name == "lm_head") and schema.wide(dtype) or dtype
+          local seconds = pass == "update" and 0.0 or 2 * measure(op, shape, own, pass)
+          return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        end, collective = function() end }
+        local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
+        for k, v in pairs(plan) do full[k] = v end
+        return estimate.new { model = model, profile = profile, plan = full,
+          cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = device } }.device_watts
+      end
+    end
+    local by_flops = with(function(op, shape, dtype, pass) return op.flops(shape, pass) / peaks[dtype] end,
+      { idle_watts = 100, compute_watts = 400, memory_watts = 0, source = "spec" })
+    local by_bytes = with(function(op, shape, dtype, pass) return op.bytes(shape, dtype, pass) / 1e12 end,
+      { idle_watts = 100, compute_watts = 0, memory_watts = 400, source = "spec" })
+    for i, plan in ipairs { { dtype = "bf16" }, { dtype = "fp8" } } do
+      assert.near(300, by_flops(plan), 1e-6, i)
+      assert.near(300, by_bytes(plan), 1e-6, i)
+    end
+  end)
+
   it("uses the H200's shares of the limit for a device without coefficients", function()
     local power = energy.of_device { power_watts = 700 }
     local h200 = require("ett.profile.device").get("h200_sxm").power

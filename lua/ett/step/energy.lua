@@ -3,6 +3,7 @@
 -- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
 -- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
 local device_module = require "ett.profile.device"
+local schema = require "ett.base.schema"
 
 local energy = {}
 
@@ -29,7 +30,9 @@ function energy.of_device(device)
 end
 
 local function watts_of(power, device, o, dtype, pass, seconds)
-  local op, peak = o.operator, device_module.peak(device, dtype)
+  local op = o.operator
+  if op.unquantised or op.family ~= "gemm" then dtype = schema.wide(dtype) end -- the type in which it is timed
+  local peak = device_module.peak(device, dtype)
   local u = peak and op.flops(o.shape, pass) / seconds / peak or 0
   local v = op.bytes(o.shape, dtype, pass) / seconds / device.memory_bandwidth
   return math.min(power.limit_watts, power.idle_watts + power.compute_watts * math.min(1, u)
