@@ -3,6 +3,7 @@
 -- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
 -- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
 local device_module = require "ett.profile.device"
+local frozen = require "ett.step.frozen"
 local schema = require "ett.base.schema"
 
 local energy = {}
@@ -29,12 +30,20 @@ function energy.of_device(device)
   return power
 end
 
+--- FLOPs and bytes of an operation's pass, and the data type in which it is timed.
+local function work_of(o, dtype, pass)
+  local op, shape = o.operator, o.shape
+  if op.unquantised or op.family ~= "gemm" then dtype = schema.wide(dtype) end
+  if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
+    shape, pass = frozen.turned(shape), "forward"
+  end
+  return op.flops(shape, pass), op.bytes(shape, dtype, pass), dtype
+end
+
 local function watts_of(power, device, o, dtype, pass, seconds)
-  local op = o.operator
-  if op.unquantised or op.family ~= "gemm" then dtype = schema.wide(dtype) end -- the type in which it is timed
-  local peak = device_module.peak(device, dtype)
-  local u = peak and op.flops(o.shape, pass) / seconds / peak or 0
-  local v = op.bytes(o.shape, dtype, pass) / seconds / device.memory_bandwidth
+  local flops, bytes, own = work_of(o, dtype, pass)
+  local peak = device_module.peak(device, own)
+  local u, v = peak and flops / seconds / peak or 0, bytes / seconds / device.memory_bandwidth
   return math.min(power.limit_watts, power.idle_watts + power.compute_watts * math.min(1, u)
     + power.memory_watts * math.min(1, v))
 end
