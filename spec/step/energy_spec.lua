@@ -94,6 +94,21 @@ describe("the energy of a step", function()
     assert.near((120 + 0.5 * 500) * 1.56 * assumed.step_seconds / 3.6e6, assumed.kwh_per_step, 1e-12)
   end)
 
+  it("is that of the update's kernels alone while the host link delays the update", function()
+    local streams = { idle_watts = 100, compute_watts = 0, memory_watts = 400, source = "spec" }
+    for _, plan in ipairs { {}, { pp = 2, dp = 2 } } do
+      local function joules(offloaded)
+        plan.offload_optimizer = offloaded
+        local e = run(streams, 1e-3, plan, { host = { bandwidth = 1e8, source = "spec" } })
+        return (e.device_watts - 100) * e.step_seconds, e.step_seconds
+      end
+      local kept, kept_seconds = joules(0)
+      local away, away_seconds = joules(1)
+      assert.is_true(away_seconds > 2 * kept_seconds)
+      assert.near(kept, away, 1e-9 * kept)
+    end
+  end)
+
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()
     local e = run(power, 1e-3, { dp = 8, tokens = 1e9, price_per_device_hour = 3 }, { price_per_gpu_hour = 2 })
     assert.equal(math.ceil(1e9 / (8 * 4 * 512)), e.run_steps)

@@ -84,7 +84,7 @@ local function joules_above_idle(power, device, e, runs, share)
     end
   end)
   local update = 0.0 -- memory-bound
-  for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
+  for _, s in ipairs(e.stages) do update = update + s.optimizer_kernel_seconds / #e.stages end
   local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
   return sums.forward + sums.backward + share * update * streaming
 end
