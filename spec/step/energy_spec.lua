@@ -109,6 +109,19 @@ describe("the energy of a step", function()
     end
   end)
 
+  it("has idle power in the seconds by which the mean step of unlike devices is longer", function()
+    local busy = { idle_watts = 100, compute_watts = 1000, memory_watts = 400, source = "spec" }
+    for _, unlike in ipairs { { slow_share = 1, slow_factor = 3 }, { rank_slowdown = { 1, 2, 1, 1 } },
+      { jitter = 0.1 }, { rank_slowdown = { 0.5, 0.5, 0.5, 0.5 } } } do
+      unlike.dp, unlike.pue, unlike.tokens = 4, 1.5, 1e9
+      local e, even = run(busy, 5e-3, unlike), run(busy, 5e-3, { dp = 4, pue = 1.5, tokens = 1e9 })
+      local more = (100 + 250) * 1.5 * 4 * (e.varied_mean_seconds - e.step_seconds) / 3.6e6
+      assert.near(even.kwh_per_step + more, e.kwh_per_step, 1e-9 * e.kwh_per_step)
+      assert.near(e.run_kwh, e.run_steps * e.kwh_per_step, 1e-9 * e.run_kwh)
+      assert.near((e.device_watts + e.overhead_watts) * 1.5 * 4 * e.varied_mean_seconds / 3.6e6, e.kwh_per_step, 1e-12)
+    end
+  end)
+
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()
     local e = run(power, 1e-3, { dp = 8, tokens = 1e9, price_per_device_hour = 3 }, { price_per_gpu_hour = 2 })
     assert.equal(math.ceil(1e9 / (8 * 4 * 512)), e.run_steps)

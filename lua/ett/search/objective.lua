@@ -23,7 +23,9 @@ objective.list = {
   dollars = { run = true, factor = function(s)
     return s.least_varied * s.steps * s.devices * s.price / 3600.0 / s.most_useful
   end },
-  kwh = { run = true, factor = function(s) return s.steps * s.idle_kw / 3600.0 / s.most_useful end },
+  kwh = { run = true, factor = function(s)
+    return s.least_varied * s.steps * s.idle_kw / 3600.0 / s.most_useful
+  end },
   devices = { constant = function(s) return s.devices end },
   seq = { constant = function(s) return -s.plan.seq end }, -- longest first
   memory_bytes = { memory = true },

@@ -89,11 +89,12 @@ local function joules_above_idle(power, device, e, runs, share)
   return sums.forward + sums.backward + share * update * streaming
 end
 
---- Adds power and energy to an estimate; does nothing for a device without power_watts.
+--- Adds power and energy to an estimate; does nothing for a device without power_watts. If devices vary, the figures
+--- are those of the mean step: its additional seconds are waits.
 ---@param runs function(part) -> function as above
 ---@param counts integer[]? devices of each part of the cluster
 function energy.add(e, cluster, runs, counts)
-  local p, own, step = e.plan, cluster.power or {}, e.step_seconds
+  local p, own, step = e.plan, cluster.power or {}, e.varied_mean_seconds or e.step_seconds
   local watts, overhead, source = 0.0, 0.0, nil
   for k, part in ipairs(cluster.parts or { cluster }) do
     local share = counts and counts[k] / e.devices or 1
