@@ -1,4 +1,5 @@
 --- Power, energy, carbon dioxide and price of a step: by hand, on devices whose kernels take known times.
+local cluster_parts = require "cluster_parts"
 local estimate = require "ett.step.estimate"
 local energy = require "ett.step.energy"
 local model_module = require "ett.model"
@@ -120,6 +121,40 @@ describe("the energy of a step", function()
       assert.near(e.run_kwh, e.run_steps * e.kwh_per_step, 1e-9 * e.run_kwh)
       assert.near((e.device_watts + e.overhead_watts) * 1.5 * 4 * e.varied_mean_seconds / 3.6e6, e.kwh_per_step, 1e-12)
     end
+  end)
+
+  it("has the PUE and the grid of the parts, averaged over the devices in use", function()
+    local function kind(pue, grams)
+      local cluster = cluster_parts.kind("kind", 1e15, 1e12, 80e9, 4e10)
+      cluster.device.power_watts = 500
+      cluster.power = { pue = pue, grams_co2_per_kwh = grams, source = "spec" }
+      return cluster
+    end
+    local function of(cluster, plan)
+      local full = { seq = 512, micro_batches = 4 }
+      for k, v in pairs(plan) do full[k] = v end
+      local e = estimate.new { model = model, cluster = cluster, plan = full }
+      return e.pue, 1e3 * e.co2_kg_per_step / e.kwh_per_step, e
+    end
+    local function of_parts(first, second, plan)
+      return of({ name = "both", summary = "both", source = "spec", parts = { { cluster = first, nodes = 1 },
+        { cluster = second, nodes = 3 } }, links = { inter = { bandwidth_per_gpu = 4e10, bandwidth_per_node = 4e10,
+        latency = 1e-6, source = "spec" } } }, plan)
+    end
+    local pue, grams, e = of_parts(kind(1.1, 50), kind(1.1, 50), { dp = 4 })
+    assert.near(1.1, pue, 1e-12)
+    assert.near(50, grams, 1e-9)
+    local _, _, alone = of(kind(1.1, 50), { dp = 4 })
+    assert.near(alone.kwh_per_step, e.kwh_per_step, 1e-9 * e.kwh_per_step)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4 })
+    assert.near((1.1 + 3 * 1.5) / 4, pue, 1e-12)
+    assert.near((50 + 3 * 480) / 4, grams, 1e-9)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 1 }) -- on the first part alone
+    assert.near(1.1, pue, 1e-12)
+    assert.near(50, grams, 1e-9)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4, pue = 1.2, grams_co2_per_kwh = 20 })
+    assert.near(1.2, pue, 1e-12)
+    assert.near(20, grams, 1e-9)
   end)
 
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()

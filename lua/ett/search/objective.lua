@@ -86,12 +86,9 @@ function objective.prepare(setting, given)
   setting.varies = least_varied(p) ~= nil
   setting.least_varied = least_varied(p) or 1.0
   setting.most_useful = best and best.goodput_percent / 100 or 1.0
-  local power, own = energy.of_device(cluster.device), cluster.power or {}
+  local power, node_watts, pue = energy.setting(p, cluster)
   if power then
-    local overhead = own.node_watts and own.node_watts / cluster.gpus_per_node
-      or energy.overhead_share * power.limit_watts
-    setting.pue = p.pue or own.pue or energy.pue
-    setting.idle_kw = (power.idle_watts + overhead) * setting.pue * setting.devices / 1e3
+    setting.pue, setting.idle_kw = pue, (power.idle_watts + node_watts) * pue * setting.devices / 1e3
   end
   setting.most_seconds, setting.limited_by = math.huge, nil
   for name, value in pairs(objective.limits) do

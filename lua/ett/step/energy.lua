@@ -89,30 +89,40 @@ local function joules_above_idle(power, device, e, runs, share)
   return sums.forward + sums.backward + share * update * streaming
 end
 
+--- What the power of a device and its facility depends on besides work; nil if the device's power is unknown.
+---@param cluster table of one kind of nodes
+---@return table? coefficients of energy.of_device
+---@return number? watts of its node
+---@return number? power usage effectiveness
+---@return number? grams of carbon dioxide per kWh
+function energy.setting(p, cluster)
+  local power, own = energy.of_device(cluster.device), cluster.power or {}
+  if not power then return nil end
+  return power, own.node_watts and own.node_watts / cluster.gpus_per_node or energy.overhead_share * power.limit_watts,
+    p.pue or own.pue or energy.pue, p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh
+end
+
 --- Adds power and energy to an estimate; does nothing for a device without power_watts. If devices vary, the figures
 --- are those of the mean step: its additional seconds are waits.
 ---@param runs function(part) -> function as above
 ---@param counts integer[]? devices of each part of the cluster
 function energy.add(e, cluster, runs, counts)
-  local p, own, step = e.plan, cluster.power or {}, e.varied_mean_seconds or e.step_seconds
-  local watts, overhead, source = 0.0, 0.0, nil
+  local step, source = e.varied_mean_seconds or e.step_seconds, nil
+  local watts, overhead, pue, grams = 0.0, 0.0, 0.0, 0.0
   for k, part in ipairs(cluster.parts or { cluster }) do
     local share = counts and counts[k] / e.devices or 1
-    local power, node = energy.of_device(part.device), part.power or {}
-    if not power and share > 0 then return end
     if share > 0 then
+      local power, node_watts, own_pue, own_grams = energy.setting(e.plan, part)
+      if not power then return end
       local joules = joules_above_idle(power, part.device, e, runs(k), share)
-      watts = watts + share * power.idle_watts + joules / step
-      overhead = overhead + share * (node.node_watts and node.node_watts / part.gpus_per_node
-        or energy.overhead_share * power.limit_watts)
+      watts, overhead = watts + share * power.idle_watts + joules / step, overhead + share * node_watts
+      pue, grams = pue + share * own_pue, grams + share * own_grams
       source = source or power.source
     end
   end
-  e.device_watts, e.overhead_watts = watts, overhead
-  e.pue = p.pue or own.pue or energy.pue
-  e.kwh_per_step = (e.device_watts + e.overhead_watts) * e.pue * e.devices * step / 3.6e6
-  e.co2_kg_per_step = e.kwh_per_step * (p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh) / 1e3
-  e.power_source = source
+  e.device_watts, e.overhead_watts, e.pue, e.power_source = watts, overhead, pue, source
+  e.kwh_per_step = (watts + overhead) * pue * e.devices * step / 3.6e6
+  e.co2_kg_per_step = e.kwh_per_step * grams / 1e3
 end
 
 return energy
