@@ -46,10 +46,10 @@ const ett_asked *ett_asked_find(const ett_evaluation *e) {
 }
 
 /* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
- * seconds of updates and gathers by rank; demands; lanes of sends. */
+ * seconds of updates, their kernels and gathers by rank; demands; lanes of sends. */
 typedef struct arrays {
   ett_slice_gradients *gradients;
-  double *send, *optimizer, *gather;
+  double *send, *optimizer, *kernel, *gather;
   size_t *demands;
   int32_t *lane;
 } arrays;
@@ -58,7 +58,8 @@ static arrays arrays_of(const ett_asked *known, size_t slots, size_t ranks) {
   arrays at = {.gradients = known->memory};
   at.send = (double *)(at.gradients + slots);
   at.optimizer = at.send + slots;
-  at.gather = at.optimizer + ranks;
+  at.kernel = at.optimizer + ranks;
+  at.gather = at.kernel + ranks;
   at.demands = (size_t *)(at.gather + ranks);
   at.lane = (int32_t *)(at.demands + known->demand_count);
   return at;
@@ -78,6 +79,7 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
   memcpy(a->gradients, at.gradients, slots * sizeof *at.gradients);
   for (size_t rank = 0; rank < ranks; rank++) {
     a->stage[rank].optimizer_seconds = at.optimizer[rank];
+    a->stage[rank].optimizer_kernel_seconds = at.kernel[rank];
     a->stage[rank].gather_seconds = at.gather[rank];
   }
   return ett_messages_noted(e, at.demands, known->demand_count);
@@ -91,7 +93,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   known->key.program = 0; /* the entry stays invalid if memory runs out */
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
-      2 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
+      3 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
   if (ett_room(&known->memory, &known->bytes, bytes) != 0)
     return;
   known->demand_count = e->w->demand_count;
@@ -104,6 +106,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
     memcpy(at.demands, e->w->demands, known->demand_count * sizeof *at.demands);
   for (size_t rank = 0; rank < ranks; rank++) {
     at.optimizer[rank] = a->stage[rank].optimizer_seconds;
+    at.kernel[rank] = a->stage[rank].optimizer_kernel_seconds;
     at.gather[rank] = a->stage[rank].gather_seconds;
   }
   known->key = key_of(e);

@@ -86,6 +86,7 @@ typedef struct ett_step_stage {
   double tied_embedding_seconds; /* all-reduce of the tied embedding's gradient */
   double wait_seconds;           /* wait for the other stages' gradients */
   double optimizer_seconds;
+  double optimizer_kernel_seconds; /* the same without the wait for the host */
   double gather_seconds, gather_exposed_seconds;
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;

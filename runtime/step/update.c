@@ -21,6 +21,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
     for (int v = rank; v < slices; v += p->pp)
       a->gradients[v] = a->gradients[v - 1];
     s->optimizer_seconds = s[-1].optimizer_seconds;
+    s->optimizer_kernel_seconds = s[-1].optimizer_kernel_seconds;
     s->gather_seconds = s[-1].gather_seconds;
     return;
   }
@@ -50,10 +51,10 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .layers = (int32_t)ceil(layers / sharded),
                        .stage = place,
                        .element_bytes = p->weight_bytes};
+  s->optimizer_kernel_seconds = ett_update_share(p) * ett_messages_ask(e, &update);
   s->optimizer_seconds =
       ett_messages_beside_host(/* optimizer states are transferred during the update */
-                               e, rank,
-                               ett_update_share(p) * ett_messages_ask(e, &update),
+                               e, rank, s->optimizer_kernel_seconds,
                                p->offload_optimizer * p->optimizer_bytes * update.amount);
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =

@@ -316,6 +316,9 @@ describe("money, energy, days and memory", function()
       assert.near(e.run_price, row.dollars, 1e-9 * row.dollars)
       assert.near(e.price_per_billion_tokens, row.dollars_per_billion_tokens, 1e-9 * row.dollars_per_billion_tokens)
       assert.is_true(math.abs(row.days / (e.run_steps * row.step_seconds / 86400) - 1) > 0.01)
+      s = small { plan = given, tokens = 1e11, objective = "kwh", keep = 5 }
+      assert.same(small({ plan = given, tokens = 1e11, objective = "kwh", keep = 5, exhaustive = true }).rows, s.rows)
+      assert.near(s.best.estimate.run_kwh, s.rows[1].kwh, 1e-9 * s.rows[1].kwh)
     end
   end)
 

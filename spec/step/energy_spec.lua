@@ -1,4 +1,5 @@
 --- Power, energy, carbon dioxide and price of a step: by hand, on devices whose kernels take known times.
+local cluster_parts = require "cluster_parts"
 local estimate = require "ett.step.estimate"
 local energy = require "ett.step.energy"
 local model_module = require "ett.model"
@@ -38,6 +39,36 @@ describe("the power of a device", function()
     assert.is_true(again.kwh_per_step > e.kwh_per_step)
   end)
 
+  it("is that of half the rates where every kernel has half the rates of its data type", function()
+    local schema = require "ett.base.schema"
+    local peaks = { bf16 = 1e14, fp8 = 2e14 }
+    local function with(measure, power)
+      return function(plan)
+        local device = { name = "D", peak_flops = peaks, memory_bytes = 80e9, memory_bandwidth = 1e12,
+          power_watts = 500, power = power }
+        local profile = { operator = function(_, name, shape, dtype, pass)
+          local op = require("ett.operator").get(name)
+          -- Products of fp8 plans are quantised, except the head; everything else runs in 16 bits.
+          local own = (op.family ~= "gemm" or name == "lm_head") and schema.wide(dtype) or dtype
+          local seconds = pass == "update" and 0.0 or 2 * measure(op, shape, own, pass)
+          return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+        end, collective = function() end }
+        local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
+        for k, v in pairs(plan) do full[k] = v end
+        return estimate.new { model = model, profile = profile, plan = full,
+          cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = device } }.device_watts
+      end
+    end
+    local by_flops = with(function(op, shape, dtype, pass) return op.flops(shape, pass) / peaks[dtype] end,
+      { idle_watts = 100, compute_watts = 400, memory_watts = 0, source = "spec" })
+    local by_bytes = with(function(op, shape, dtype, pass) return op.bytes(shape, dtype, pass) / 1e12 end,
+      { idle_watts = 100, compute_watts = 0, memory_watts = 400, source = "spec" })
+    for i, plan in ipairs { { dtype = "bf16" }, { dtype = "fp8" }, { lora_rank = 16 }, { frozen_layers = 2 } } do
+      assert.near(300, by_flops(plan), 1e-6, i)
+      assert.near(300, by_bytes(plan), 1e-6, i)
+    end
+  end)
+
   it("uses the H200's shares of the limit for a device without coefficients", function()
     local power = energy.of_device { power_watts = 700 }
     local h200 = require("ett.profile.device").get("h200_sxm").power
@@ -62,6 +93,68 @@ describe("the energy of a step", function()
     assert.near(0.02 * own.kwh_per_step, own.co2_kg_per_step, 1e-12)
     local assumed = run(power, 1e-3)
     assert.near((120 + 0.5 * 500) * 1.56 * assumed.step_seconds / 3.6e6, assumed.kwh_per_step, 1e-12)
+  end)
+
+  it("is that of the update's kernels alone while the host link delays the update", function()
+    local streams = { idle_watts = 100, compute_watts = 0, memory_watts = 400, source = "spec" }
+    for _, plan in ipairs { {}, { pp = 2, dp = 2 } } do
+      local function joules(offloaded)
+        plan.offload_optimizer = offloaded
+        local e = run(streams, 1e-3, plan, { host = { bandwidth = 1e8, source = "spec" } })
+        return (e.device_watts - 100) * e.step_seconds, e.step_seconds
+      end
+      local kept, kept_seconds = joules(0)
+      local away, away_seconds = joules(1)
+      assert.is_true(away_seconds > 2 * kept_seconds)
+      assert.near(kept, away, 1e-9 * kept)
+    end
+  end)
+
+  it("has idle power in the seconds by which the mean step of unlike devices is longer", function()
+    local busy = { idle_watts = 100, compute_watts = 1000, memory_watts = 400, source = "spec" }
+    for _, unlike in ipairs { { slow_share = 1, slow_factor = 3 }, { rank_slowdown = { 1, 2, 1, 1 } },
+      { jitter = 0.1 }, { rank_slowdown = { 0.5, 0.5, 0.5, 0.5 } } } do
+      unlike.dp, unlike.pue, unlike.tokens = 4, 1.5, 1e9
+      local e, even = run(busy, 5e-3, unlike), run(busy, 5e-3, { dp = 4, pue = 1.5, tokens = 1e9 })
+      local more = (100 + 250) * 1.5 * 4 * (e.varied_mean_seconds - e.step_seconds) / 3.6e6
+      assert.near(even.kwh_per_step + more, e.kwh_per_step, 1e-9 * e.kwh_per_step)
+      assert.near(e.run_kwh, e.run_steps * e.kwh_per_step, 1e-9 * e.run_kwh)
+      assert.near((e.device_watts + e.overhead_watts) * 1.5 * 4 * e.varied_mean_seconds / 3.6e6, e.kwh_per_step, 1e-12)
+    end
+  end)
+
+  it("has the PUE and the grid of the parts, averaged over the devices in use", function()
+    local function kind(pue, grams)
+      local cluster = cluster_parts.kind("kind", 1e15, 1e12, 80e9, 4e10)
+      cluster.device.power_watts = 500
+      cluster.power = { pue = pue, grams_co2_per_kwh = grams, source = "spec" }
+      return cluster
+    end
+    local function of(cluster, plan)
+      local full = { seq = 512, micro_batches = 4 }
+      for k, v in pairs(plan) do full[k] = v end
+      local e = estimate.new { model = model, cluster = cluster, plan = full }
+      return e.pue, 1e3 * e.co2_kg_per_step / e.kwh_per_step, e
+    end
+    local function of_parts(first, second, plan)
+      return of({ name = "both", summary = "both", source = "spec", parts = { { cluster = first, nodes = 1 },
+        { cluster = second, nodes = 3 } }, links = { inter = { bandwidth_per_gpu = 4e10, bandwidth_per_node = 4e10,
+        latency = 1e-6, source = "spec" } } }, plan)
+    end
+    local pue, grams, e = of_parts(kind(1.1, 50), kind(1.1, 50), { dp = 4 })
+    assert.near(1.1, pue, 1e-12)
+    assert.near(50, grams, 1e-9)
+    local _, _, alone = of(kind(1.1, 50), { dp = 4 })
+    assert.near(alone.kwh_per_step, e.kwh_per_step, 1e-9 * e.kwh_per_step)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4 })
+    assert.near((1.1 + 3 * 1.5) / 4, pue, 1e-12)
+    assert.near((50 + 3 * 480) / 4, grams, 1e-9)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 1 }) -- on the first part alone
+    assert.near(1.1, pue, 1e-12)
+    assert.near(50, grams, 1e-9)
+    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4, pue = 1.2, grams_co2_per_kwh = 20 })
+    assert.near(1.2, pue, 1e-12)
+    assert.near(20, grams, 1e-9)
   end)
 
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()

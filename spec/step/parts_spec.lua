@@ -140,6 +140,7 @@ describe("refused clusters of unlike nodes", function()
     { "parts[1]: 3 nodes, but cluster 'few' has 2", { { cluster = few, nodes = 3 }, { cluster = slow, nodes = 1 } } },
     { "parts[1]: cluster 'both' has parts itself", { { cluster = mixed, nodes = 1 }, { cluster = slow, nodes = 1 } } },
     { "field 'device' belongs to the clusters of the parts", mixed.parts, { device = "h100_sxm" } },
+    { "field 'power' belongs to the clusters of the parts", mixed.parts, { power = { pue = 1.1, source = "spec" } } },
     { "'parts' need 'links' with 'inter' alone", mixed.parts, { links = {} } },
   }
   for _, case in ipairs(cases) do

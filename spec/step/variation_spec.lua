@@ -45,6 +45,8 @@ describe("the distribution of the slowest replica", function()
     { { stages = 8, ranks = 1, replicas = 8, fill = 0.5 }, { jitter = 0.01, slow_share = 0.01, slow_factor = 1.5 } },
     { { stages = 2, ranks = 2, replicas = 4, fill = 1 }, { jitter = 0.02, slow_share = 0.02, slow_factor = 1.1 } },
     { { stages = 4, ranks = 2, replicas = 2, fill = 0.1 }, { jitter = 0, slow_share = 0.05, slow_factor = 1.4 } },
+    -- A stage without a slow device has probability 1e-12, 32 of them 1e-384: less than the least double.
+    { { stages = 32, ranks = 12, replicas = 1, fill = 0.3 }, { jitter = 0.02, slow_share = 0.9, slow_factor = 1.2 } },
   }
   it("is that of devices drawn one by one, within 1 %", function()
     local random, count = generator(9), 1500

@@ -23,7 +23,9 @@ objective.list = {
   dollars = { run = true, factor = function(s)
     return s.least_varied * s.steps * s.devices * s.price / 3600.0 / s.most_useful
   end },
-  kwh = { run = true, factor = function(s) return s.steps * s.idle_kw / 3600.0 / s.most_useful end },
+  kwh = { run = true, factor = function(s)
+    return s.least_varied * s.steps * s.idle_kw / 3600.0 / s.most_useful
+  end },
   devices = { constant = function(s) return s.devices end },
   seq = { constant = function(s) return -s.plan.seq end }, -- longest first
   memory_bytes = { memory = true },
@@ -84,12 +86,9 @@ function objective.prepare(setting, given)
   setting.varies = least_varied(p) ~= nil
   setting.least_varied = least_varied(p) or 1.0
   setting.most_useful = best and best.goodput_percent / 100 or 1.0
-  local power, own = energy.of_device(cluster.device), cluster.power or {}
+  local power, node_watts, pue = energy.setting(p, cluster)
   if power then
-    local overhead = own.node_watts and own.node_watts / cluster.gpus_per_node
-      or energy.overhead_share * power.limit_watts
-    setting.pue = p.pue or own.pue or energy.pue
-    setting.idle_kw = (power.idle_watts + overhead) * setting.pue * setting.devices / 1e3
+    setting.pue, setting.idle_kw = pue, (power.idle_watts + node_watts) * pue * setting.devices / 1e3
   end
   setting.most_seconds, setting.limited_by = math.huge, nil
   for name, value in pairs(objective.limits) do

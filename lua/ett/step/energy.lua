@@ -3,6 +3,8 @@
 -- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
 -- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
 local device_module = require "ett.profile.device"
+local frozen = require "ett.step.frozen"
+local schema = require "ett.base.schema"
 
 local energy = {}
 
@@ -28,10 +30,20 @@ function energy.of_device(device)
   return power
 end
 
+--- FLOPs and bytes of an operation's pass, and the data type in which it is timed.
+local function work_of(o, dtype, pass)
+  local op, shape = o.operator, o.shape
+  if op.unquantised or op.family ~= "gemm" then dtype = schema.wide(dtype) end
+  if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
+    shape, pass = frozen.turned(shape), "forward"
+  end
+  return op.flops(shape, pass), op.bytes(shape, dtype, pass), dtype
+end
+
 local function watts_of(power, device, o, dtype, pass, seconds)
-  local op, peak = o.operator, device_module.peak(device, dtype)
-  local u = peak and op.flops(o.shape, pass) / seconds / peak or 0
-  local v = op.bytes(o.shape, dtype, pass) / seconds / device.memory_bandwidth
+  local flops, bytes, own = work_of(o, dtype, pass)
+  local peak = device_module.peak(device, own)
+  local u, v = peak and flops / seconds / peak or 0, bytes / seconds / device.memory_bandwidth
   return math.min(power.limit_watts, power.idle_watts + power.compute_watts * math.min(1, u)
     + power.memory_watts * math.min(1, v))
 end
@@ -72,34 +84,45 @@ local function joules_above_idle(power, device, e, runs, share)
     end
   end)
   local update = 0.0 -- memory-bound
-  for _, line in ipairs(e.operators) do if line.name == "optimizer" then update = update + line.seconds end end
+  for _, s in ipairs(e.stages) do update = update + s.optimizer_kernel_seconds / #e.stages end
   local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
   return sums.forward + sums.backward + share * update * streaming
 end
 
---- Adds power and energy to an estimate; does nothing for a device without power_watts.
+--- What the power of a device and its facility depends on besides work; nil if the device's power is unknown.
+---@param cluster table of one kind of nodes
+---@return table? coefficients of energy.of_device
+---@return number? watts of its node
+---@return number? power usage effectiveness
+---@return number? grams of carbon dioxide per kWh
+function energy.setting(p, cluster)
+  local power, own = energy.of_device(cluster.device), cluster.power or {}
+  if not power then return nil end
+  return power, own.node_watts and own.node_watts / cluster.gpus_per_node or energy.overhead_share * power.limit_watts,
+    p.pue or own.pue or energy.pue, p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh
+end
+
+--- Adds power and energy to an estimate; does nothing for a device without power_watts. If devices vary, the figures
+--- are those of the mean step: its additional seconds are waits.
 ---@param runs function(part) -> function as above
 ---@param counts integer[]? devices of each part of the cluster
 function energy.add(e, cluster, runs, counts)
-  local p, own, step = e.plan, cluster.power or {}, e.step_seconds
-  local watts, overhead, source = 0.0, 0.0, nil
+  local step, source = e.varied_mean_seconds or e.step_seconds, nil
+  local watts, overhead, pue, grams = 0.0, 0.0, 0.0, 0.0
   for k, part in ipairs(cluster.parts or { cluster }) do
     local share = counts and counts[k] / e.devices or 1
-    local power, node = energy.of_device(part.device), part.power or {}
-    if not power and share > 0 then return end
     if share > 0 then
+      local power, node_watts, own_pue, own_grams = energy.setting(e.plan, part)
+      if not power then return end
       local joules = joules_above_idle(power, part.device, e, runs(k), share)
-      watts = watts + share * power.idle_watts + joules / step
-      overhead = overhead + share * (node.node_watts and node.node_watts / part.gpus_per_node
-        or energy.overhead_share * power.limit_watts)
+      watts, overhead = watts + share * power.idle_watts + joules / step, overhead + share * node_watts
+      pue, grams = pue + share * own_pue, grams + share * own_grams
       source = source or power.source
     end
   end
-  e.device_watts, e.overhead_watts = watts, overhead
-  e.pue = p.pue or own.pue or energy.pue
-  e.kwh_per_step = (e.device_watts + e.overhead_watts) * e.pue * e.devices * step / 3.6e6
-  e.co2_kg_per_step = e.kwh_per_step * (p.grams_co2_per_kwh or own.grams_co2_per_kwh or energy.grams_co2_per_kwh) / 1e3
-  e.power_source = source
+  e.device_watts, e.overhead_watts, e.pue, e.power_source = watts, overhead, pue, source
+  e.kwh_per_step = (watts + overhead) * pue * e.devices * step / 3.6e6
+  e.co2_kg_per_step = e.kwh_per_step * grams / 1e3
 end
 
 return energy

@@ -87,16 +87,21 @@ function frozen.items(items, how, p)
   return list
 end
 
+--- The shape of the product that computes the gradient of a product's input from that of its output.
+function frozen.turned(s)
+  local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
+  turned.bias, turned.stored_tokens = nil, nil
+  return turned
+end
+
 --- The backward pass of an item with frozen weights.
 ---@return table|nil answer of ett.step.times; nil: no backward pass
----@return integer launches of kernels
+---@return integer launches of kernels; 1: of a frozen product
 function frozen.backward(times, item, p, key)
   local op, s = item.operator, item.shape
   if item.frozen == "layer" or item.frozen and op.family == "embedding" then return nil, 0 end
-  if item.frozen and op.family == "gemm" then -- the gradient of the input: a product of the output's gradient
-    local turned = merged(s, { in_features = s.out_features, out_features = s.in_features })
-    turned.bias, turned.stored_tokens = nil, nil
-    return times:operator(op, turned, p.dtype, "forward"), 1
+  if item.frozen and op.family == "gemm" then
+    return times:operator(op, frozen.turned(s), p.dtype, "forward"), 1
   end
   return times:operator(op, s, p.dtype, "backward", key), 2
 end

@@ -54,6 +54,9 @@ local nodes = { { -2.856970013872806, 0.011257411327720 }, { -1.355626179974266,
 -- A factor that no device exceeds.
 local function most_of(v) return math.max(1, v.slow_factor) * (1 + 8 * v.jitter) + 1e-6 end
 
+--- Logarithm of base ^ exponent; 0 ^ 0 is 1.
+local function log_power(base, exponent) return exponent == 0 and 0.0 or exponent * math.log(base) end
+
 --- The distribution function of the slowest replica, with (1 - fill) max + fill mean over the stages of each replica.
 ---@param shape table { stages, ranks (of a stage), replicas, fill }
 ---@param v table { jitter, slow_share, slow_factor }
@@ -63,13 +66,15 @@ function variation.below(shape, v)
   local plain_mean, plain_variance = moments(plain, most)
   local slow_mean, slow_variance = 0, 0
   if share > 0 then slow_mean, slow_variance = moments(slow, most) end
-  local n, cases, weight = shape.stages, {}, (1 - share) ^ shape.stages
+  local n, cases, ways = shape.stages, {}, 0.0 -- ways: logarithm of the number of choices of k stages
   for k = 0, n do -- k slow stages
+    -- In logarithms: (1 - share) ^ n underflows for a large share and many stages.
+    local weight = math.exp(ways + log_power(share, k) + log_power(1 - share, n - k))
+    ways = ways + math.log((n - k) / (k + 1))
     if weight > 1e-15 then
       cases[#cases + 1] = { k = k, weight = weight, mean = ((n - k) * plain_mean + k * slow_mean) / n,
         spread = math.sqrt((n - k) * plain_variance + k * slow_variance) / n }
     end
-    weight = share < 1 and weight * (n - k) / (k + 1) * share / (1 - share) or k == n - 1 and 1.0 or 0.0
   end
   return function(x)
     local sum = 0.0

@@ -231,6 +231,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(tied_embedding_seconds),
       STAGE(wait_seconds),
       STAGE(optimizer_seconds),
+      STAGE(optimizer_kernel_seconds),
       STAGE(gather_seconds),
       STAGE(gather_exposed_seconds),
       STAGE(end_seconds),

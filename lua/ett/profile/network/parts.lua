@@ -15,7 +15,8 @@ local parts = {}
 parts.most = 8
 
 local fields = { cluster = "text_or_table", nodes = { "count", most = 1 << 24 } }
-local of_parts = { "device", "tiers", "profile", "nodes", "host", "price_per_gpu_hour", "failures", "collectives" }
+local of_parts = { "device", "tiers", "profile", "nodes", "host", "price_per_gpu_hour", "failures", "power",
+  "collectives" }
 
 -- A part: nodes of one kind, with the links inside a node and between two nodes.
 local function part_of(given, get, label)
