@@ -209,88 +209,103 @@ static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
       s->working_bytes[r][w] += s->layer_bytes[r];
 }
 
+/* Seconds of a layer by role: of its passes, and of the forward runs that
+ * ETT_RECOMPUTE_HALF repeats. */
+typedef struct role_seconds {
+  double forward[ETT_ROLES], backward[ETT_ROLES], half[ETT_ROLES];
+} role_seconds;
+
+static ett_variation variation_of(const ett_program *p, size_t operation) {
+  return operation == p->varied ? p->variation : ETT_AT_TIME;
+}
+
+/* Adds the runs of an operation in one layer of kind k. */
+static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_sums *s,
+                          role_seconds *of) {
+  const ett_operation *o = &p->operations[i];
+  double n = p->uses[k * p->operation_count + i];
+  ett_variation v = variation_of(p, i);
+  double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
+  double half = p->kinds[k].place == ETT_PLACE_MIDDLE
+                    ? p->half_uses[k * p->operation_count + i] * pick(o->forward, v)
+                    : 0;
+  s->forward += forward;
+  s->backward += backward;
+  of->forward[o->role] += forward;
+  of->backward[o->role] += backward;
+  of->half[o->role] += half;
+  s->recompute[ETT_RECOMPUTE_HALF] += half;
+  if (!o->never_again)
+    s->recompute[ETT_RECOMPUTE_FULL] += forward;
+  if (o->selective && !o->never_again)
+    s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
+  for (int l = 0; l < p->lanes; l++) {
+    s->forward_lane[l] += o->lanes[l] * forward;
+    s->repeated[1].lane[l] += o->lanes[l] * half;
+    s->backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
+  }
+  s->weight += o->weight_share * backward;
+  s->dense_parameters += n * o->dense_parameters;
+  s->expert_parameters += n * o->expert_parameters;
+  s->frozen_dense += n * o->frozen_dense;
+  s->frozen_expert += n * o->frozen_expert;
+  s->quantised_bytes += n * o->quantised_bytes;
+  s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
+  s->activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
+      n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
+  s->loss_bytes += o->loss ? n * o->activation_bytes : 0;
+  s->flops += n * o->flops;
+  keep_most(&s->working_bytes[0][0], o->working_bytes + o->weight_working_bytes);
+  keep_most(&s->working_bytes[0][1], o->working_bytes);
+}
+
+/* Fills what a recomputed layer holds and repeats. Embedding and head are never
+ * recomputed. */
+static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
+  double *bytes = s->activation_bytes;
+  if (kind->place == ETT_PLACE_MIDDLE) {
+    memcpy(s->repeated[0].lane, s->forward_lane, sizeof s->forward_lane);
+    s->repeated[0].hidden = s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+    bytes[ETT_RECOMPUTE_FULL] = kind->input_bytes;
+  } else {
+    s->recompute[ETT_RECOMPUTE_FULL] = s->recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
+    bytes[ETT_RECOMPUTE_FULL] = bytes[ETT_RECOMPUTE_SELECTIVE] =
+        bytes[ETT_RECOMPUTE_NONE];
+  }
+  bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
+  if (kind->place == ETT_PLACE_MIDDLE && kind->half_bytes > 0)
+    bytes[ETT_RECOMPUTE_HALF] = kind->half_bytes;
+}
+
+static ett_layer_sums sums_of(const ett_program *p, size_t k) {
+  ett_layer_sums s;
+  memset(&s, 0, sizeof s);
+  role_seconds of = {{0}, {0}, {0}};
+  for (size_t i = 0; i < p->operation_count; i++)
+    if (p->uses[k * p->operation_count + i] != 0)
+      add_operation(p, k, i, &s, &of);
+  for (int r = 1; r < ETT_RECOMPUTES; r++)
+    memcpy(s.working_bytes[r], s.working_bytes[0], sizeof s.working_bytes[0]);
+  hide(&s, of.forward, of.backward, p->exchange_communication_share);
+  s.repeated[1].hidden = hidden_by_shared(of.half, p->exchange_communication_share);
+  fill_recomputed(&s, &p->kinds[k]);
+  fill_layer_bytes(&s, &p->kinds[k]);
+  s.layer_trained = s.dense_parameters + s.expert_parameters;
+  s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
+  s.boundary = p->kinds[k].boundary;
+  if (p->gather > 0) {
+    size_t i = (size_t)p->gather - 1;
+    s.gather_forward = pick(p->operations[i].forward, variation_of(p, i));
+    s.gather_backward = pick(p->operations[i].backward, variation_of(p, i));
+  }
+  return s;
+}
+
 void ett_program_finish(ett_program *p) {
   static _Atomic uint64_t editions;
   p->edition = ++editions;
-  for (size_t k = 0; k < p->kind_count; k++) {
-    ett_layer_sums s;
-    memset(&s, 0, sizeof s);
-    double of_forward[ETT_ROLES] = {0}, of_backward[ETT_ROLES] = {0};
-    double of_half[ETT_ROLES] = {0};
-    struct ett_repeated *full = s.repeated, *halves = s.repeated + 1;
-    double working[2] = {0, 0};
-    for (size_t i = 0; i < p->operation_count; i++) {
-      double n = p->uses[k * p->operation_count + i];
-      if (n == 0)
-        continue;
-      const ett_operation *o = &p->operations[i];
-      ett_variation v = i == p->varied ? p->variation : ETT_AT_TIME;
-      double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
-      s.forward += forward;
-      s.backward += backward;
-      of_forward[o->role] += forward;
-      of_backward[o->role] += backward;
-      if (!o->never_again)
-        s.recompute[ETT_RECOMPUTE_FULL] += forward;
-      double half = p->kinds[k].place == ETT_PLACE_MIDDLE
-                        ? p->half_uses[k * p->operation_count + i] * pick(o->forward, v)
-                        : 0;
-      s.recompute[ETT_RECOMPUTE_HALF] += half;
-      of_half[o->role] += half;
-      for (int l = 0; l < p->lanes; l++) {
-        s.forward_lane[l] += o->lanes[l] * forward;
-        halves->lane[l] += o->lanes[l] * half;
-        s.backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
-      }
-      if (o->selective && !o->never_again)
-        s.recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
-      s.weight += o->weight_share * backward;
-      s.dense_parameters += n * o->dense_parameters;
-      s.expert_parameters += n * o->expert_parameters;
-      s.frozen_dense += n * o->frozen_dense;
-      s.frozen_expert += n * o->frozen_expert;
-      s.quantised_bytes += n * o->quantised_bytes;
-      s.activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
-      s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
-          n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
-      s.loss_bytes += o->loss ? n * o->activation_bytes : 0;
-      s.flops += n * o->flops;
-      keep_most(&working[0], o->working_bytes + o->weight_working_bytes);
-      keep_most(&working[1], o->working_bytes);
-    }
-    for (int r = 0; r < ETT_RECOMPUTES; r++)
-      memcpy(s.working_bytes[r], working, sizeof working);
-    hide(&s, of_forward, of_backward, p->exchange_communication_share);
-    halves->hidden = hidden_by_shared(of_half, p->exchange_communication_share);
-    if (p->kinds[k].place == ETT_PLACE_MIDDLE) {
-      memcpy(full->lane, s.forward_lane, sizeof full->lane);
-      full->hidden = s.forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
-    }
-    s.activation_bytes[ETT_RECOMPUTE_FULL] = p->kinds[k].input_bytes;
-    if (p->kinds[k].place !=
-        ETT_PLACE_MIDDLE) { /* embedding and head are never recomputed */
-      s.recompute[ETT_RECOMPUTE_FULL] = s.recompute[ETT_RECOMPUTE_SELECTIVE] = 0;
-      s.activation_bytes[ETT_RECOMPUTE_SELECTIVE] =
-          s.activation_bytes[ETT_RECOMPUTE_NONE];
-      s.activation_bytes[ETT_RECOMPUTE_FULL] = s.activation_bytes[ETT_RECOMPUTE_NONE];
-    }
-    s.activation_bytes[ETT_RECOMPUTE_HALF] = (s.activation_bytes[ETT_RECOMPUTE_NONE] +
-                                              s.activation_bytes[ETT_RECOMPUTE_FULL]) /
-                                             2;
-    if (p->kinds[k].place == ETT_PLACE_MIDDLE && p->kinds[k].half_bytes > 0)
-      s.activation_bytes[ETT_RECOMPUTE_HALF] = p->kinds[k].half_bytes;
-    fill_layer_bytes(&s, &p->kinds[k]);
-    s.layer_trained = s.dense_parameters + s.expert_parameters;
-    s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
-    s.boundary = p->kinds[k].boundary;
-    if (p->gather > 0) {
-      size_t i = (size_t)p->gather - 1;
-      ett_variation v = i == p->varied ? p->variation : ETT_AT_TIME;
-      s.gather_forward = pick(p->operations[i].forward, v);
-      s.gather_backward = pick(p->operations[i].backward, v);
-    }
-    p->sums[k] = s;
-  }
+  for (size_t k = 0; k < p->kind_count; k++)
+    p->sums[k] = sums_of(p, k);
 }
 
 void ett_program_vary(ett_program *p, size_t operation, ett_variation variation) {
