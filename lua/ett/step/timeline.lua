@@ -181,8 +181,8 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
     if t.kind == kind then
       local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
       local function part(start, seconds, exposed)
-        put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = e.plan.dp * e.plan.cp,
-          link = t.link, bytes = bytes * seconds / all, exposed = exposed })
+        put(stage, name, lane, start, seconds, { group = "dp", members = "data",
+          degree = e.plan.shard or e.plan.dp * e.plan.cp, link = t.link, bytes = bytes * seconds / all, exposed = exposed })
       end
       part(t.start_seconds, hidden, nil)
       part(t.start_seconds + hidden, t.seconds - hidden, true)
@@ -227,7 +227,7 @@ local function add_update(state, stage, transfers)
   local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
   local function collective(name, lane, start, seconds, whole, exposed)
     if whole.seconds <= 0 then return end
-    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = p.dp * p.cp,
+    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = p.shard or p.dp * p.cp,
       bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
   end
   if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", gradients) then

@@ -269,8 +269,9 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
   size_t n = 0, half = (count + 1) / 2;
   size_t from = at > half ? at - half : 0, to = from + count + (without < total);
   if (to > total) {
+    size_t left_out = without < total;
     to = total;
-    from = to > count + 1 ? to - count - (without < total) : 0;
+    from = to > count + left_out ? to - count - left_out : 0;
   }
   for (size_t i = from; i < to && n < ETT_MODEL_NEIGHBOURS; i++) {
     if (i == without)

@@ -125,13 +125,18 @@ static uint32_t part_track(perfetto *x, track *t) {
     return t->number;
   const track *up = t;
   int64_t pid = t->pid;
+  int has_pid = t->has_pid;
   slice process = t->process;
-  for (int depth = 0; depth < 8 && !up->has_pid && up->parent; depth++) {
+  for (int depth = 0; depth < 8 && (!has_pid || process.at == process.end) && up->parent;
+       depth++) {
     up = ett_index_find(&x->tracks, &up->parent, sizeof up->parent, sizeof *up);
     if (!up)
       break;
-    pid = up->pid;
-    process = up->process;
+    if (!has_pid)
+      pid = up->pid;
+    has_pid |= up->has_pid;
+    if (process.at == process.end)
+      process = up->process;
   }
   uint32_t number =
       ett_part_track(x->r->part, pid, ETT_ID_INTEGER,
