@@ -182,7 +182,8 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
       local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
       local function part(start, seconds, exposed)
         put(stage, name, lane, start, seconds, { group = "dp", members = "data",
-          degree = e.plan.shard or e.plan.dp * e.plan.cp, link = t.link, bytes = bytes * seconds / all, exposed = exposed })
+          degree = e.plan.shard or e.plan.dp * e.plan.cp, link = t.link, bytes = bytes * seconds / all,
+          exposed = exposed })
       end
       part(t.start_seconds, hidden, nil)
       part(t.start_seconds + hidden, t.seconds - hidden, true)
