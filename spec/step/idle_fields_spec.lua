@@ -82,6 +82,8 @@ describe("a ZeRO stage that the plan's stack lacks", function()
     assert.matches(sentence, said { dp = 2, zero = 3 }, 1, true)
     assert.is_nil(said({ dp = 2, zero = 1 }):find "the stack megatron has")
     assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
+    local _, whole = outcome(dense, with { dp = 2, zero = 0, stack = "torchtitan" }) -- DDP
+    assert.is_nil(whole:find "the stack torchtitan has")
   end)
 end)
 

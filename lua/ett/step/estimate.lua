@@ -250,7 +250,8 @@ end
 
 -- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
 local function foreign_stage(p, stack)
-  if not plan_fields.replicated(p) or stack.zero_stages:find(tostring(p.zero), 1, true) then return nil end
+  local has = p.zero == 0 or stack.zero_stages:find(tostring(p.zero), 1, true)
+  if has or not plan_fields.replicated(p) then return nil end
   local family = stack.name:match "^[^:_]*" .. "_fsdp"
   return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
     stacks.exists(family) and ("; stack=%s has it"):format(family) or "")
