@@ -113,8 +113,17 @@ selective_ac_option = "3"
     assert.same({ 8, 9, 8, 7 }, split_of 'pipeline_parallel_schedule = "Interleaved1F1B"\n')
     assert.same({ 8, 9, 8, 7 }, split_of('pipeline_parallel_schedule = "Interleaved1F1B"\n'
       .. "pipeline_parallel_layers_per_stage = 9\n"))
+    local plan = read("run.toml", text:format 'pipeline_parallel_schedule = "Interleaved1F1B"\n', model, { vp = 4 })
+    assert.same({ 4 }, { plan.vp, plan.split }) -- the file's split has other slices
     assert.is_nil(split_of("pipeline_parallel_first_stage_less_layers = 0\n"
       .. "pipeline_parallel_last_stage_less_layers = 0\n"))
+  end)
+
+  it("has no note on modelled fields of a dimension with one rank", function()
+    assert.same({}, select(2, read("run.toml", "[parallelism]\npipeline_parallel_degree = 1\n"
+      .. "pipeline_parallel_schedule = '1F1B'\npipeline_parallel_microbatch_size = 1\n"
+      .. "pipeline_parallel_first_stage_less_layers = 1\ncontext_parallel_rotate_method = 'allgather'\n"
+      .. "data_parallel_shard_degree = 8\n")))
   end)
 
   it("states offloading and 16-bit states", function()

@@ -44,7 +44,7 @@ local function set_precision(p, config)
   end
 end
 
---- Weights, gradients and optimizer states in the host's memory, and states in 16 bits (training.dtype).
+--- Weights and optimizer states in the host's memory; states in 16 bits (training.dtype).
 local function set_states(p, config)
   if p.zero == 3 and config("training", "enable_cpu_offload", false) then
     p.offload_optimizer, p.offload_weights = 1, 1
@@ -93,20 +93,20 @@ local function split_of(layers, slices, first, last)
   return first + last > 0 and list[1] >= 0 and list[slices] >= 0 and list or nil
 end
 
-local function set_pipeline(p, config, layers)
-  local batch, micro = config("training", "local_batch_size", 8), 1
+local function set_pipeline(p, config, given, layers)
+  local batch = config("training", "local_batch_size", 8)
+  local schedule = config("parallelism", "pipeline_parallel_schedule", "1F1B")
+  local micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
+  local each = config("parallelism", "pipeline_parallel_layers_per_stage")
+  local first, last = counted(config, "first"), counted(config, "last")
   if p.pp > 1 then
-    p.schedule = choice("pipeline_parallel_schedule", export.schedules,
-      config("parallelism", "pipeline_parallel_schedule", "1F1B"))
-    micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
-    local each = config("parallelism", "pipeline_parallel_layers_per_stage")
-    local first, last = counted(config, "first"), counted(config, "last")
+    p.schedule = choice("pipeline_parallel_schedule", export.schedules, schedule)
     if each and each > 0 then
       p.vp = math.max(1, math.ceil((layers + first + last) / each) // p.pp)
     elseif p.schedule ~= "1f1b" and p.schedule ~= "gpipe" then
       p.vp = 2
     end
-    p.split = split_of(layers, p.pp * (p.vp or 1), first, last)
+    if not given.vp then p.split = split_of(layers, p.pp * (p.vp or 1), first, last) end
   end
   p.micro_batch = p.pp > 1 and micro or batch
   local whole = config("training", "global_batch_size", -1)
@@ -140,14 +140,12 @@ return function(config, given, model, note)
   p.sequence_parallel = p.tp > 1
   p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
-  if p.cp > 1 then
-    p.cp_method = choice("context_parallel_rotate_method", export.methods,
-      config("parallelism", "context_parallel_rotate_method", "allgather"))
-  end
+  local rotation = config("parallelism", "context_parallel_rotate_method", "allgather")
+  if p.cp > 1 then p.cp_method = choice("context_parallel_rotate_method", export.methods, rotation) end
   set_precision(p, config)
   set_replicas(p, config, given)
   set_states(p, config)
-  set_pipeline(p, config, model.hyper.layers)
+  set_pipeline(p, config, given, model.hyper.layers)
   set_recompute(p, config, note)
   p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
   return p
