@@ -100,6 +100,33 @@ describe("a metered run in time", function()
     assert.equal((8 * 4 * input + layer) * 2 * 2, memory({ gpipe = true }).activations) -- 8 microbatches
   end)
 
+  it("counts the latency of every microbatch of a run on a cluster", function()
+    local run = require "ett.ledger.run"
+    local function seconds(latency, more)
+      local o = { batch_size = 64, seq_len = 256, num_experts = 1, dataset_size = 64 * 256 * 10, num_layers = 8,
+        d_model = 2048, d_head = 64, p_data = 2, p_pipe = 1, p_exp = 1, p_seq = 1, p_tensor_int = 2, p_tensor_ext = 1,
+        overlap = 0, net_precision_bytes = 2, utilization = 0.5, optimizer_bytes = 12,
+        cluster = { name = "late", summary = "test", source = "test", device = "h100_sxm", gpus_per_node = 8, nodes = 1,
+          links = { intra = { bandwidth = 4e11, latency = latency, source = "test" } } } }
+      for name, value in pairs(more or {}) do o[name] = value end
+      local r = run.new(o)
+      return r.time.seconds, r
+    end
+    local function added(more)
+      local _, r = seconds(1e-6, more)
+      local seconds_of_a_hop = (seconds(1e-3, more) - seconds(1e-6, more)) / (1e-3 - 1e-6)
+      return seconds_of_a_hop, r.time.memory_microbatch_samples
+    end
+    local hops, samples = added()
+    assert.equal(4, samples)
+    -- Ten batches: the hops of DATA once for each layer, those of TENSOR_INT once for each layer and microbatch too.
+    local more_hops, same_samples = added { dataset_size = 64 * 256 * 20 }
+    assert.equal(samples, same_samples)
+    assert.is_true(math.abs(more_hops / hops - 2) < 1e-6)
+    local single = added { skip_efficiency_check = true } -- microbatches of one sample: four times as many
+    assert.is_true(single > 2 * hops and single < 4 * hops, single / hops)
+  end)
+
   it("names the resource that binds", function()
     assert.equal("network", timing.of(wide, options { links = { intra = { bytes_per_second = 1e6 } } }).bound_by)
     assert.equal("memory", timing.of(wide, options { memory = 1e8 }).bound_by)
@@ -122,6 +149,35 @@ describe("the corrected simple model", function()
     local r = described()
     for _, phase in pairs(r.phases) do assert.equal(0, phase.network) end
     assert.equal(0, r.bubble)
+  end)
+
+  it("sends and receives the words of an all-reduce twice, at the rate and latency of its link", function()
+    -- 4 replicas: 2 x 16 layers x 1024 x 5120 weights, 2 bytes a gradient. Of them 3 / 4 are sent and received, twice.
+    local bytes = 2 * 16 * 1024 * 5120 * 2
+    local function gradient(changes)
+      local o = { dp = 4, node_network = 8e11, chip_network = 2e10, node_chips = 4, latency_seconds = 1e-3,
+        node_latency_seconds = 1e-5 }
+      for name, value in pairs(changes or {}) do o[name] = value end
+      return described(o).phases.gradient.network
+    end
+    local function expect(value, seconds) assert.is_true(math.abs(value / seconds - 1) < 1e-12, value) end
+    expect(gradient(), 4 * bytes * 3 / 4 / 8e11 + 6 * 1e-5)
+    expect(gradient { node_chips = 2 }, 4 * bytes * 3 / 4 / 2e10 + 6 * 1e-3)
+  end)
+
+  it("gives each chip its share of a node's network", function()
+    local links = require "ett.ledger.links"
+    local function shared(inter)
+      return links.chip { name = "shared", summary = "test", source = "test", device = "h100_sxm",
+        gpus_per_node = 8, nodes = 4,
+        links = { intra = { bandwidth = 4e11, latency = 2e-6, source = "test" }, inter = inter } }
+    end
+    local one = shared { bandwidth_per_gpu = 5e10, bandwidth_per_node = 5e10, latency = 5e-6, source = "test" }
+    assert.equal(2 * 5e10 / 8, one.network)
+    assert.equal(8e11, one.node_network)
+    assert.equal(5e-6, one.latency_seconds)
+    assert.equal(2e-6, one.node_latency_seconds)
+    assert.equal(1e11, shared({ bandwidth_per_gpu = 5e10, bandwidth_per_node = 8e11, source = "test" }).network)
   end)
 
   it("counts precision for memory as for the network", function()

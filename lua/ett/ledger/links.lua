@@ -4,8 +4,9 @@ local cluster_module = require "ett.profile.cluster"
 local links = {}
 
 --- Rates of a cluster: { name, flops = FLOP/s of 8-bit matmuls, memory = bytes/s, capacity = bytes, node_chips,
---- node_network, network = bytes/s per chip (sum of both directions), latency_seconds = per hop }. A cluster without a
---- link between nodes has network 0.
+--- node_network, network = bytes/s per chip (sum of both directions), node_latency_seconds, latency_seconds = of a hop,
+--- intra, inter = { name, bytes_per_second (one direction), latency_seconds } }. The chips of a node share its network.
+--- A cluster without a link between nodes has network 0.
 function links.chip(source)
   local cluster = cluster_module.get(source)
   require("ett.profile.network.parts").refuse(cluster, "the ledger")
@@ -14,16 +15,17 @@ function links.chip(source)
   if not half then
     require("ett.base.error").raise("model", "cluster '%s': device: peak_flops has neither bf16 nor fp16", cluster.name)
   end
+  local default = cluster_module.default_latency
+  local own = intra and { bytes_per_second = intra.bandwidth, latency_seconds = intra.latency or default.intra,
+    name = intra.name or "intra" }
+  local network = inter and { latency_seconds = inter.latency or default.inter, name = inter.name or "inter",
+    bytes_per_second = math.min(inter.bandwidth_per_gpu, inter.bandwidth_per_node / cluster.gpus_per_node) }
   return {
     name = device.name, flops = 2 * half, memory = device.memory_bandwidth, capacity = device.memory_bytes,
     node_chips = cluster.gpus_per_node,
-    node_network = intra and 2 * intra.bandwidth or inter and 2 * inter.bandwidth_per_gpu,
-    network = inter and 2 * inter.bandwidth_per_gpu or intra and 2 * intra.bandwidth,
-    latency_seconds = (inter or intra).latency or cluster_module.default_latency[inter and "inter" or "intra"],
-    intra = intra and { bytes_per_second = intra.bandwidth,
-      latency_seconds = intra.latency or cluster_module.default_latency.intra, name = intra.name or "intra" },
-    inter = inter and { bytes_per_second = inter.bandwidth_per_gpu,
-      latency_seconds = inter.latency or cluster_module.default_latency.inter, name = inter.name or "inter" },
+    node_network = 2 * (own or network).bytes_per_second, network = 2 * (network or own).bytes_per_second,
+    node_latency_seconds = (own or network).latency_seconds, latency_seconds = (network or own).latency_seconds,
+    intra = own, inter = network,
   }
 end
 

@@ -40,16 +40,17 @@ end
 local function microbatch_sizes(m, run)
   local sizes = {}
   for size = run.least, run.most, m.p_data do
-    if m.batch_size % size == 0 then sizes[#sizes + 1] = ("%d"):format(size) end
+    if m.batch_size % size == 0 then sizes[#sizes + 1] = math.tointeger(size) end
   end
   return sizes
 end
 
---- Time with traffic on a cluster's links, with one rank on each device. `times`: factors of the rates network, memory
---- and flops.
-local function timed(L, m, o, run, times)
+--- Time with traffic on a cluster's links, with one rank on each device. `samples`: of a replica's microbatch. `times`:
+--- factors of the rates network, memory and flops.
+local function timed(L, m, o, run, samples, times)
   times = times or {}
   local chip = require("ett.ledger.links").chip(o.cluster)
+  local layers = run.batches * m.num_layers / m.p_pipe
   local function link(of) return merged(of, { bytes_per_second = of.bytes_per_second * (times.network or 1) }) end
   local seconds = require("ett.ledger.timing").of(L, {
     flops = (o.cluster_flop_rate or chip.flops / 2) * (times.flops or 1),
@@ -57,8 +58,8 @@ local function timed(L, m, o, run, times)
     bytes = o.net_precision_bytes, memory = chip.memory * (times.memory or 1),
     links = { intra = link(chip.intra or chip.inter), inter = link(chip.inter or chip.intra) },
     node_chips = chip.node_chips, overlap = o.overlap, forward_only = m.fwd_only,
-    checkpointing = m.activation_checkpointing })
-  local samples = (run.least or m.p_data) / m.p_data
+    checkpointing = m.activation_checkpointing,
+    operations = { weights = layers, tokens = layers * m.batch_size / (m.p_data * samples) } })
   seconds.memory_bytes = transformer.memory(m, run, { bytes = o.net_precision_bytes, gradient_bytes =
     o.net_precision_bytes, optimizer_bytes = o.optimizer_bytes, samples = samples, gpipe = o.schedule == "gpipe" })
   seconds.memory_microbatch_samples, seconds.memory_capacity_bytes = samples, chip.capacity
@@ -66,7 +67,7 @@ local function timed(L, m, o, run, times)
 end
 
 --- The effect of increasing each quantity on the time with traffic: a list of { name, factor, run_time_change }. `base`
---- is the unchanged time; run_time_change is a fraction.
+--- is the unchanged time; run_time_change is a fraction. A replica's microbatch stays the same.
 function run_module.sensitivities(m, o, base)
   local rows = {}
   for _, change in ipairs { { "network", 1.1 }, { "memory", 1.1 }, { "flops", 1.1 }, { "batch_size", 2 },
@@ -76,7 +77,7 @@ function run_module.sensitivities(m, o, base)
     if m[name] then changed[name] = m[name] * factor end
     local run = transformer.describe(L, changed)
     if #violations.list(L) == 0 then
-      local time = timed(L, changed, o, run, { [name] = factor })
+      local time = timed(L, changed, o, run, base.memory_microbatch_samples, { [name] = factor })
       rows[#rows + 1] = { name = name, factor = factor, run_time_change = time.seconds / base.seconds - 1 }
     end
   end
@@ -138,7 +139,7 @@ function run_module.new(o)
     end
   end
   return { L = L, m = m, run = run, sizes = sizes, late = late, costs = costs, rates = rates_of(L, o, costs),
-    time = o.cluster and #late == 0 and timed(L, m, o, run) or nil }
+    time = o.cluster and #late == 0 and timed(L, m, o, run, sizes and sizes[1] / m.p_data or 1) or nil }
 end
 
 return run_module

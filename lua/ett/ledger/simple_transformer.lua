@@ -36,7 +36,8 @@ simple.parameters = {
 }
 --- Parameters of the corrected version only.
 simple.corrections = { overlap = 1, latency_seconds = 0, node_chips = 1, node_network = h100.network,
-  gradient_bytes = 2, optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0, memory_reserve = 0.1 }
+  node_latency_seconds = 0, gradient_bytes = 2, optimizer_bytes = 12, zero = 0, recompute = 0, gpipe = 0,
+  memory_reserve = 0.1 }
 
 --- Records the rules of a run as checks of ledger L.
 local function check(L, o)
@@ -119,11 +120,24 @@ local function phase(compute, memory, network, overlap)
     seconds = busy + (1 - overlap) * network + max(0, overlap * network - busy) }
 end
 
---- Seconds to move `words` over `ranks`, `times` times, in a group of `group` chips. Each rank sends and receives (n -
---- 1) / n of them, over the link that covers the group's span.
-local function ring(o, t, bytes, group, span)
-  local link = select(lt(o.node_chips, span), o.chip_network, o.node_network)
-  return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / link + 2 * (group - 1) * o.latency_seconds
+--- Bytes/s of the link that covers `span` chips, and seconds of a hop on it. The rate of a link is the sum of both
+--- directions, as in the public versions.
+function simple.link(o, span)
+  local outside = lt(o.node_chips, span)
+  return select(outside, o.chip_network, o.node_network), select(outside, o.latency_seconds, o.node_latency_seconds)
+end
+
+--- Seconds of an exchange: each chip of a group sends its `words` / `ranks` to the others, and receives as many.
+local function exchange(o, t, bytes, group, span)
+  local rate, latency = simple.link(o, span)
+  return 2 * (t.words / t.ranks * bytes) * ((group - 1) / group) / rate + 2 * (group - 1) * latency
+end
+
+--- Seconds of a ring's all-reduce: a reduce-scatter and an all-gather, each of which sends and receives (n - 1) / n of
+--- the words.
+local function all_reduce(o, t, bytes, group, span)
+  local rate, latency = simple.link(o, span)
+  return 4 * (t.words / t.ranks * bytes) * ((group - 1) / group) / rate + 2 * (group - 1) * latency
 end
 
 --- The corrected version. Innermost axes first: tp2, tp, experts, then stages, replicas. An axis that spans at most
@@ -131,7 +145,7 @@ end
 local function corrected(L, o, r)
   L:check("at_least", "overlap", o.overlap, "0", 0)
   L:check("at_most", "overlap", o.overlap, "1", 1)
-  for _, name in ipairs { "latency_seconds", "gradient_bytes", "optimizer_bytes" } do
+  for _, name in ipairs { "latency_seconds", "node_latency_seconds", "gradient_bytes", "optimizer_bytes" } do
     L:check("at_least", name, o[name], "0", 0)
   end
   local bytes = o.precision_bits / 8
@@ -140,12 +154,12 @@ local function corrected(L, o, r)
   local span_experts = span_tp * o.n_experts
   local span_stages = span_experts * o.pp
   -- Inner activations are all-reduced over tp2, outer ones over tp (and the k chosen experts).
-  r.internal = ring(o, moved.internal, bytes, o.tp2, o.tp2)
-  r.external = ring(o, moved.external, bytes, o.tp * o.n_routed_experts,
+  r.internal = all_reduce(o, moved.internal, bytes, o.tp2, o.tp2)
+  r.external = all_reduce(o, moved.external, bytes, o.tp * o.n_routed_experts,
     select(lt(1, o.n_routed_experts), span_experts, span_tp))
-  local link = select(lt(o.node_chips, span_stages), o.chip_network, o.node_network)
-  r.cross = 2 * (moved.cross.words / moved.cross.ranks * bytes) / link + 2 * o.latency_seconds
-  local expert_cross = r.lone * ring(o, moved.cross, bytes, o.n_experts, span_experts)
+  local rate, latency = simple.link(o, span_stages)
+  r.cross = 2 * (moved.cross.words / moved.cross.ranks * bytes) / rate + 2 * latency
+  local expert_cross = r.lone * exchange(o, moved.cross, bytes, o.n_experts, span_experts)
   local passes = 2 + select(o.recompute, 1, 0) -- forward, backward, and recomputed forward
   local matmuls = 6 + select(o.recompute, 2, 0)
   local u = o.base_utilization
@@ -159,7 +173,7 @@ local function corrected(L, o, r)
   r.phases.full = phase(r.steps * compute, r.steps * memory, r.steps * (layer_net + crossings / r.interval), o.overlap)
   local held = r.P / (r.chips / o.dp) -- parameters per chip
   local shard = select(lt(0, o.zero), held / o.dp, held)
-  local gradient = ring(o, moved.gradient, o.gradient_bytes, o.dp, r.chips)
+  local gradient = all_reduce(o, moved.gradient, o.gradient_bytes, o.dp, r.chips)
   r.phases.gradient = phase(0, select(lt(1, o.dp), 2 * held * o.gradient_bytes / o.chip_memory, 0), gradient, o.overlap)
   -- Reads and writes weights, gradients and the optimizer's state once.
   r.phases.optimizer = phase(0, shard * (2 * o.optimizer_bytes + o.gradient_bytes + bytes) / o.chip_memory, 0,
@@ -250,6 +264,7 @@ function simple.of(o, version)
   if version ~= "corrected" then return m, chip end
   for name in pairs(simple.corrections) do m[name] = o[name] end
   m.node_chips, m.latency_seconds = m.node_chips or 1, m.latency_seconds or 0
+  m.node_latency_seconds = m.latency_seconds
   m.recompute, m.gpipe, m.zero = o.recompute and 1 or 0, o.schedule == "gpipe" and 1 or 0, tonumber(o.zero)
   m.memory_reserve = simple.corrections.memory_reserve
   if o.cluster then
@@ -259,6 +274,7 @@ function simple.of(o, version)
     m.node_chips = o.node_chips or chip.node_chips
     m.node_network = o.node_bandwidth or chip.node_network
     m.latency_seconds = o.latency_seconds or chip.latency_seconds
+    m.node_latency_seconds = o.latency_seconds or chip.node_latency_seconds
   end
   m.node_network = m.node_network or o.node_bandwidth or m.chip_network
   m.chip_capacity = o.memory_bytes or m.chip_capacity

@@ -105,7 +105,8 @@ local function simplified(s, p, chip, settings)
   o.pp, o.pipeline_interleaving, o.dp, o.tp, o.tp2 = p.pp, p.vp, p.dp * p.cp, p.tp, 1
   o.chip_flops, o.chip_memory, o.chip_capacity = chip.flops, chip.memory, chip.capacity
   o.chip_network, o.node_network, o.node_chips = chip.network, chip.node_network, chip.node_chips
-  o.latency_seconds, o.zero, o.recompute = chip.latency_seconds, p.zero, p.recompute == "full" and 1 or 0
+  o.latency_seconds, o.node_latency_seconds = chip.latency_seconds, chip.node_latency_seconds
+  o.zero, o.recompute = p.zero, p.recompute == "full" and 1 or 0
   o.optimizer_bytes = p.optimizer_bytes
   o.gradient_bytes = p.gradient_dtype == "fp32" and 4 or 2
   local r = simple.describe(L, o, "corrected")

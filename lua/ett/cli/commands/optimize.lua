@@ -183,7 +183,7 @@ local function on_cluster(opts, fixed)
   local chip = require("ett.ledger.links").chip(opts.cluster)
   local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,
     chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
-    latency_seconds = chip.latency_seconds }
+    latency_seconds = chip.latency_seconds, node_latency_seconds = chip.node_latency_seconds }
   for name, value in pairs(facts) do
     if fixed[name] == nil then fixed[name] = value end
   end

@@ -23,22 +23,25 @@ local function least(o, r)
   local bytes, experts, m = o.precision_bits / 8, o.n_experts, o.microbatch_size
   local layers, tokens = o.n_layers * o.batch_size, o.seq_len * o.n_routed_experts
   local matmuls, passes = 6 + select(o.recompute, 2, 0), 2 + select(o.recompute, 1, 0)
-  local chips, latency = o.pp * o.dp * o.tp * o.tp2 * experts, 2 * o.latency_seconds
-  local function link(span) return select(lt(o.node_chips, span), o.chip_network, o.node_network) end
+  local chips = o.pp * o.dp * o.tp * o.tp2 * experts
   local compute = (matmuls / 6) * r.flop_batch / (o.base_utilization * r.peak)
   local memory = matmuls * bytes / (o.base_utilization * o.chip_memory) * layers
     * (r.d_int * o.d_model * experts * o.dp / m + o.d_model * tokens * o.tp + r.d_int * tokens * o.tp2)
   local busy = max(compute, memory)
   -- layers x dp x tp x tp2 x experts / m: number of runs of a layer, times chips
-  local inner = passes * layers * (2 * bytes * (r.d_int * tokens * (o.tp2 - 1) / link(o.tp2)
-    + o.d_model * o.seq_len * (o.tp * o.n_routed_experts - 1)
-    / link(o.tp * o.tp2 * select(lt(1, o.n_routed_experts), experts, 1)))
-    + latency * (o.tp2 + o.tp * o.n_routed_experts - 2) * o.dp * o.tp * o.tp2 * experts / m)
+  local rate_int, latency_int = simple.link(o, o.tp2)
+  local rate_ext, latency_ext = simple.link(o, o.tp * o.tp2 * select(lt(1, o.n_routed_experts), experts, 1))
+  local ext = o.tp * o.n_routed_experts -- chips that sum the outer activations
+  local inner = passes * layers * (4 * bytes * (r.d_int * tokens * (o.tp2 - 1) / rate_int
+    + o.d_model * o.seq_len * (ext - 1) / rate_ext)
+    + 2 * (latency_int * (o.tp2 - 1) + latency_ext * (ext - 1)) * o.dp * o.tp * o.tp2 * experts / m)
+  local rate_pp, latency_pp = simple.link(o, o.pp * o.tp * o.tp2 * experts)
   local crossing = select(lt(1, o.pp), 2 * o.batch_size * o.pipeline_interleaving
-    * (2 * bytes * o.seq_len * o.d_model * o.pp / link(o.pp * o.tp * o.tp2 * experts) + latency * chips / m), 0)
+    * (2 * bytes * o.seq_len * o.d_model * o.pp / rate_pp + 2 * latency_pp * chips / m), 0)
   local waiting = (o.pp - 1) * m / (o.pipeline_interleaving * o.batch_size)
+  local rate_dp, latency_dp = simple.link(o, chips)
   local gradient = select(lt(1, o.dp), max(2 * r.P * o.dp * o.gradient_bytes / o.chip_memory,
-    2 * r.P * o.gradient_bytes * (o.dp - 1) / link(chips) + latency * (o.dp - 1) * chips), 0)
+    4 * r.P * o.gradient_bytes * (o.dp - 1) / rate_dp + 2 * latency_dp * (o.dp - 1) * chips), 0)
   local optimizer = r.P * select(lt(0, o.zero), 1, o.dp)
     * (2 * o.optimizer_bytes + o.gradient_bytes + bytes) / o.chip_memory
   local kept = o.d_model + select(o.recompute, 0, 2 * r.d_int)
