@@ -172,6 +172,14 @@ selective_ac_option = "3"
   end
 end)
 
+describe("a degree that is no whole number", function()
+  it("is refused by the plan's check", function()
+    local plan = read("half.toml", "[parallelism]\npipeline_parallel_degree = 1.5\n")
+    assert.equal(1.5, plan.pp)
+    assert.is_nil(plan.split)
+  end)
+end)
+
 describe("a plan as DeepSpeed's JSON", function()
   it("gives the same step when it is read back with the degrees that it does not hold", function()
     local pick, compared = random_plans.generator(5), 0

@@ -106,7 +106,8 @@ local function set_pipeline(p, config, given, layers)
     elseif p.schedule ~= "1f1b" and p.schedule ~= "gpipe" then
       p.vp = 2
     end
-    if not given.vp then p.split = split_of(layers, p.pp * (p.vp or 1), first, last) end
+    local slices = math.tointeger(p.pp * (p.vp or 1)) -- nil: the plan's check refuses pp
+    if slices and not given.vp then p.split = split_of(layers, slices, first, last) end
   end
   p.micro_batch = p.pp > 1 and micro or batch
   local whole = config("training", "global_batch_size", -1)
