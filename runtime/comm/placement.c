@@ -215,6 +215,40 @@ static void count_tier(const ett_ranks *r, const counts *c, int64_t n, int k,
   }
 }
 
+/* Appends the devices of the group whose first rank is `first`. Returns their number. */
+static int64_t append_group(const ett_ranks *r, ett_rank_group g, int64_t first,
+                            int64_t *devices) {
+  ett_axis a = g.axis[0], b = g.axis[1];
+  int64_t n = 0;
+  for (int64_t j = 0; j < b.degree; j++)
+    for (int64_t i = 0; i < a.degree; i++) {
+      int64_t rank = first + j * b.stride + i * a.stride;
+      devices[n++] = r->map ? r->map[rank] : rank;
+    }
+  return n;
+}
+
+/* Whether a rank has index 0 on the axes of the group. */
+static int starts(ett_rank_group g, int64_t rank) {
+  ett_axis a = g.axis[0], b = g.axis[1];
+  return (a.degree == 1 || rank / a.stride % a.degree == 0) &&
+         (b.degree == 1 || rank / b.stride % b.degree == 0);
+}
+
+static void count_group(const ett_ranks *r, counts *c, int64_t n, int sorted,
+                        ett_placement *p) {
+  if (!sorted)
+    qsort(c->devices, (size_t)n, sizeof *c->devices, ascending);
+  for (int k = 0; k < r->tiers.count; k++)
+    count_tier(r, c, n, k, &p->tier[k]);
+}
+
+/* Ranks from one block of the group to the next. */
+static int64_t block_of(ett_rank_group g) {
+  ett_axis outer = g.axis[g.axis[1].degree > 1];
+  return outer.degree * outer.stride;
+}
+
 int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
                     ett_err *err) {
   *p = (ett_placement){
@@ -222,51 +256,73 @@ int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
   if (!r->map && place_aligned(r, g, p))
     return 0;
   memset(p->tier, 0, sizeof p->tier);
-  ett_axis a = g.axis[0], b = g.axis[1];
-  int64_t block = a.degree * a.stride;
-  if (b.degree > 1)
-    block = b.degree * b.stride;
-  int64_t devices = period(r, block);
+  int64_t devices = period(r, block_of(g));
   counts c;
   if (counts_new(&c, r, g.degree, devices, err) != 0)
     return -1;
-  for (int64_t first = 0; first < devices; first++) {
-    if ((a.degree > 1 && first / a.stride % a.degree != 0) ||
-        (b.degree > 1 && first / b.stride % b.degree != 0))
-      continue;
-    int64_t n = 0;
-    for (int64_t j = 0; j < b.degree; j++)
-      for (int64_t i = 0; i < a.degree; i++) {
-        int64_t rank = first + j * b.stride + i * a.stride;
-        c.devices[n++] = r->map ? r->map[rank] : rank;
-      }
-    if (r->map)
-      qsort(c.devices, (size_t)n, sizeof *c.devices, ascending);
-    for (int k = 0; k < r->tiers.count; k++)
-      count_tier(r, &c, n, k, &p->tier[k]);
-  }
+  for (int64_t first = 0; first < devices; first++)
+    if (starts(g, first))
+      count_group(r, &c, append_group(r, g, first, c.devices), !r->map, p);
   free(c.memory);
   return 0;
 }
 
-void ett_place_ways(const ett_ranks *r, int ways, ett_placement *p) {
-  if (ways < 2)
-    return;
+/* Adds the copies on other stages to the placement of a group of one stage. 0: stages do
+ * not fill whole units, so the copies must be counted. */
+static int add_aligned(const ett_ranks *r, ett_rank_group g, const ett_copies *copies,
+                       ett_placement *p) {
+  for (int k = 0; k < r->tiers.count; k++)
+    if ((r->tiers.size[k] < r->world &&
+         copies->pipeline.stride % r->tiers.size[k] != 0) ||
+        group_inside(r, g, r->tiers.card[k]) == 0)
+      return 0;
   for (int k = 0; k < r->tiers.count; k++) {
     ett_placement_tier *t = &p->tier[k];
-    int64_t size = below(&r->tiers, k), card = r->tiers.card[k], ranks = p->ranks;
+    int64_t size = below(&r->tiers, k), on_card = group_inside(r, g, r->tiers.card[k]);
     if (r->tiers.size[k] < r->world)
-      t->units *= ways;
+      t->units *= copies->ways;
     else if (size < r->world)
-      t->branches *= ways;
+      t->branches *= copies->ways;
     if (size >= r->world || t->groups > 0)
       continue;
-    t->members = t->most = (int32_t)ranks;
-    t->groups = (int32_t)(size > ranks ? size / ranks : 1);
-    t->cards = (int32_t)((ranks + card - 1) / card);
-    t->sharing = (int32_t)(card > ranks ? card / ranks : 1);
+    t->members = t->most = p->ranks;
+    t->groups = (int32_t)(size / p->ranks);
+    t->cards = (int32_t)(p->ranks / on_card);
+    t->sharing = (int32_t)(r->tiers.card[k] / on_card);
   }
-  p->ranks *= ways;
+  p->ranks *= copies->ways;
+  return 1;
+}
+
+int ett_place_copies(const ett_ranks *r, ett_rank_group g, const ett_copies *copies,
+                     ett_placement *p, ett_err *err) {
+  if (ett_place_group(r, g, p, err) != 0)
+    return -1;
+  if (!r->map && add_aligned(r, g, copies, p))
+    return 0;
+  *p = (ett_placement){.ranks = (int32_t)g.degree * copies->ways,
+                       .tiers = r->tiers.count,
+                       .node = r->tiers.node};
+  ett_axis pipeline = copies->pipeline;
+  int64_t stages = pipeline.degree * pipeline.stride;
+  int64_t block = block_of(g) > stages ? block_of(g) : stages;
+  int64_t devices = period(r, block);
+  counts c;
+  if (counts_new(&c, r, p->ranks, devices, err) != 0)
+    return -1;
+  for (int64_t first = 0; first < devices; first++)
+    for (int s = 0; s < copies->sets && starts(g, first) &&
+                    first / pipeline.stride % pipeline.degree == 0;
+         s++) {
+      int64_t n = 0;
+      for (int w = 0; w < copies->ways; w++) {
+        int64_t stage = copies->stage[(size_t)s * (size_t)copies->ways + (size_t)w];
+        n += append_group(r, g, first + stage * pipeline.stride, c.devices + n);
+      }
+      count_group(r, &c, n, 0, p);
+    }
+  free(c.memory);
+  return 0;
 }
 
 /* Whether some rank at `from` and its partner `delta` further are in different blocks. */

@@ -77,9 +77,17 @@ int ett_tiers_check(const ett_tiers *tiers, ett_err *err);
 int ett_place_group(const ett_ranks *ranks, ett_rank_group group, ett_placement *place,
                     ett_err *err);
 
-/* Merges the groups of `ways` pipeline directions into one placement. Each direction of
- * the schedule holds the group's ranks on different stages. */
-void ett_place_ways(const ett_ranks *ranks, int ways, ett_placement *place);
+/* The ranks that hold copies of a slice of the model in a schedule of several ways: those
+ * of `group` on each of `ways` stages. */
+typedef struct ett_copies {
+  ett_axis pipeline;
+  int ways, sets;
+  const int32_t *stage; /* the distinct sets of stages that hold a slice; [sets][ways] */
+} ett_copies;
+
+/* Fails as ett_place_group. */
+int ett_place_copies(const ett_ranks *ranks, ett_rank_group group,
+                     const ett_copies *copies, ett_placement *place, ett_err *err);
 
 /* Number of tiers that separate the most distant pair of ranks at the coordinates `from`
  * and `to` of an axis, from < to. */

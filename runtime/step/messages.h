@@ -14,6 +14,7 @@ typedef struct ett_placed {
   ett_ranks ranks; /* world 0: the cache is empty */
   ett_axis pipeline;
   int ways;                                 /* ways of the schedule */
+  uint64_t slices;                          /* ett_orders_places */
   ett_rank_group dense_group, expert_group; /* ranks that share dense or expert weights */
   ett_placement dense, expert;
   /* Replica groups: one rank of each group above that holds the same shard. */

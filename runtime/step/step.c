@@ -113,6 +113,7 @@ static int is_placed(const ett_step_plan *p, const ett_placed *placed) {
          p->tp == d->tp && p->cp == d->cp && p->ep == d->ep && p->dp == d->dp &&
          p->pp == d->pp && p->etp == d->etp && p->rank_order == d->order &&
          p->shard == placed->shard && (p->orders ? p->orders->ways : 1) == placed->ways &&
+         ett_orders_places(p->orders) == placed->slices &&
          memcmp(&p->tiers, &placed->ranks.tiers, sizeof p->tiers) == 0;
 }
 
@@ -634,6 +635,54 @@ static void fill_collective(ett_placed *p) {
     p->collective[l] = 0;
 }
 
+/* Fills stage [slots / ways][ways] with the distinct sets of stages that hold a slice.
+ * Returns their number. `held`: [slots / ways]. */
+static int sets_of_stages(const ett_orders *o, int32_t *stage, int32_t *held) {
+  int slots = o->stages * o->chunks, slices = slots / o->ways, sets = 0;
+  size_t ways = (size_t)o->ways;
+  memset(held, 0, (size_t)slices * sizeof *held);
+  for (int s = 0; s < o->stages; s++)
+    for (int v = s; v < slots; v += o->stages)
+      stage[(size_t)o->slice[v] * ways + (size_t)held[o->slice[v]]++] = s;
+  for (int i = 0; i < slices; i++) {
+    const int32_t *set = &stage[(size_t)i * ways];
+    int known = 0;
+    for (int j = 0; j < sets && !known; j++)
+      known = memcmp(set, &stage[(size_t)j * ways], ways * sizeof *set) == 0;
+    if (!known)
+      memmove(&stage[(size_t)sets++ * ways], set, ways * sizeof *set);
+  }
+  return sets;
+}
+
+/* Places the groups of ranks that share dense and expert weights. */
+static int place_shared(const ett_step_plan *plan, ett_placed *now, ett_err *err) {
+  const ett_orders *o = plan->orders;
+  if (now->ways == 1)
+    return ett_place_group(&now->ranks, now->dense_group, &now->dense, err) != 0 ||
+                   ett_place_group(&now->ranks, now->expert_group, &now->expert, err) != 0
+               ? -1
+               : 0;
+  if (o->stages != plan->pp)
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the orders are for %d stages, the plan has %d", o->stages,
+                       plan->pp);
+  size_t slots = (size_t)o->stages * (size_t)o->chunks;
+  int32_t *memory = malloc(2 * slots * sizeof *memory);
+  if (!memory)
+    return ett_err_set(err, ETT_ERR_MEMORY, "not enough memory to place %zu stages",
+                       slots);
+  ett_copies copies = {.pipeline = now->pipeline,
+                       .ways = now->ways,
+                       .sets = sets_of_stages(o, memory, memory + slots),
+                       .stage = memory};
+  int status =
+      ett_place_copies(&now->ranks, now->dense_group, &copies, &now->dense, err) != 0 ||
+      ett_place_copies(&now->ranks, now->expert_group, &copies, &now->expert, err) != 0;
+  free(memory);
+  return -status;
+}
+
 /* Places the groups that share weights. Reuses the previous placement if it is the
  * same. */
 static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
@@ -648,21 +697,19 @@ static int place(const ett_step_plan *plan, ett_placed *placed, ett_err *err) {
                     .shard = plan->shard,
                     .ranks = ett_step_ranks(plan),
                     .ways = plan->orders ? plan->orders->ways : 1,
+                    .slices = ett_orders_places(plan->orders),
                     .pipeline = ett_degrees_pipeline(&degrees),
                     .dense_group = ett_degrees_group(&degrees, ETT_GROUP_DATA),
                     .expert_group = ett_degrees_group(&degrees, ETT_GROUP_EXPERT_DATA)};
   if (split_groups(plan, &now, err) != 0)
     return -1;
   placed->ranks.world = 0; /* the cache is empty if placement fails */
-  if (ett_place_group(&now.ranks, now.dense_group, &now.dense, err) != 0 ||
-      ett_place_group(&now.ranks, now.expert_group, &now.expert, err) != 0 ||
+  if (place_shared(plan, &now, err) != 0 ||
       ett_place_group(&now.ranks, now.dense_replica_group, &now.dense_replicas, err) !=
           0 ||
       ett_place_group(&now.ranks, now.expert_replica_group, &now.expert_replicas, err) !=
           0)
     return -1;
-  ett_place_ways(&now.ranks, now.ways, &now.dense);
-  ett_place_ways(&now.ranks, now.ways, &now.expert);
   fill_collective(&now);
   *placed = now;
   return 0;

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -65,6 +66,42 @@ static void places_groups(void **state) {
   }
 }
 
+/* Two copies of a slice, on stages s and pp - 1 - s: rank by rank (a map) as by division,
+ * and by hand where both stages share a node. */
+static void places_copies(void **state) {
+  (void)state;
+  enum { WORLD = 64 };
+  static const int32_t stage[] = {0, 3, 1, 2};
+  int32_t map[WORLD];
+  for (int i = 0; i < WORLD; i++)
+    map[i] = i;
+  ett_err err;
+  const int64_t tp[] = {1, 2, 4};
+  for (int i = 0; i < 3; i++)
+    for (int stages_first = 0; stages_first < 2; stages_first++) {
+      int64_t dp = WORLD / 4 / tp[i];
+      ett_ranks ranks = {.tiers = {3, 0, {8, 16, ETT_TIER_ALL}, {1, 1, 2}},
+                         .world = WORLD};
+      ett_axis data = {dp, stages_first ? 4 * tp[i] : tp[i]};
+      ett_copies copies = {{4, stages_first ? tp[i] : tp[i] * dp}, 2, 2, stage};
+      ett_placement divided, counted;
+      assert_int_equal(
+          ett_place_copies(&ranks, ett_rank_group_of(data), &copies, &divided, &err), 0);
+      ranks.map = map;
+      assert_int_equal(
+          ett_place_copies(&ranks, ett_rank_group_of(data), &copies, &counted, &err), 0);
+      assert_int_equal(divided.ranks, 2 * dp);
+      assert_memory_equal(&divided, &counted, sizeof counted);
+      /* A node of 8 has 8 / (4 tp) blocks of the four stages, each with both copies. */
+      if (!stages_first || tp[i] == 4)
+        continue;
+      assert_int_equal(counted.tier[0].units, 8);
+      assert_int_equal(counted.tier[0].inside, 1);
+      assert_int_equal(counted.tier[1].members, 2 * 8 / (4 * tp[i]));
+      assert_int_equal(counted.tier[1].groups, 2 * tp[i]);
+    }
+}
+
 static void refuses_what_cannot_be_placed(void **state) {
   (void)state;
   ett_err err;
@@ -87,6 +124,7 @@ int main(void) {
       cmocka_unit_test(factors_are_those_of_nccl_tests),
       cmocka_unit_test(reads_curves),
       cmocka_unit_test(places_groups),
+      cmocka_unit_test(places_copies),
       cmocka_unit_test(refuses_what_cannot_be_placed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,6 +117,12 @@ uint64_t ett_orders_identity(const ett_orders *o) {
   return (hash ^ (uint64_t)o->ways) | 1;
 }
 
+uint64_t ett_orders_places(const ett_orders *o) {
+  if (!o || o->ways == 1)
+    return 0;
+  return XXH3_64bits(o->slice, (size_t)o->stages * (size_t)o->chunks * sizeof *o->slice);
+}
+
 /* Units of a micro-batch that have run on a slot: bits by kind. A whole backward sets
  * BACKWARD and WEIGHT. */
 enum { FORWARD = 1, BACKWARD = 2, WEIGHT = 4 };

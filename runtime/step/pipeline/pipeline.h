@@ -124,6 +124,8 @@ int ett_orders_check(const ett_orders *orders, int64_t micro_batches, ett_err *e
 
 /* A 64-bit hash of the orders. */
 uint64_t ett_orders_identity(const ett_orders *orders);
+/* A hash of the slices of each stage; 0 without orders or with one way. */
+uint64_t ett_orders_places(const ett_orders *orders);
 
 /* When stages begin the next step. */
 typedef enum ett_plan_ends {
