@@ -56,6 +56,50 @@ describe("a Perfetto trace", function()
     end
   end)
 
+  it("keeps tracks of neighbouring uuids and of threads apart", function()
+    local p, number, bytes = maker.new(), maker.number, maker.bytes
+    p:process(1, 100, "python")
+    p:thread(9, 100, 3, "main", 1)
+    for uuid = 2, 3 do p:track(uuid, "track" .. uuid, 1) end
+    local function mark(uuid, ts, begins)
+      p:packet(number(8, ts), bytes(11, number(9, begins and 1 or 2) .. number(11, uuid)
+        .. (begins and bytes(23, "s" .. uuid) or "")))
+    end
+    for place, uuid in ipairs { 9, 2, 3 } do mark(uuid, 1000 + place, true) end
+    for place, uuid in ipairs { 9, 2, 3 } do mark(uuid, 1500 + place * place) end
+    local t <close> = assert(trace.open(p:write(folder .. "/a.pftrace")))
+    local found = {}
+    for _, e in t:events():iter() do found[#found + 1] = { e.name, e.thread, e.dur } end
+    assert.same({ { "s9", "main", 500 }, { "s2", "track2", 502 }, { "s3", "track3", 506 } }, found)
+  end)
+
+  it("counts times in the clock of the sequence, and excludes events without a time", function()
+    local p, number, bytes = maker.new(), maker.number, maker.bytes
+    p:process(1, 100, "python")
+    p:track(2, "steps", 1)
+    -- As the SDK writes them: 64 counts on from the last time, in units of 1000 ns; 65 does not.
+    local function clock(id, at, more) return bytes(1, number(1, id) .. number(2, at) .. (more or "")) end
+    p:packet(bytes(59, number(58, 64) .. bytes(11, number(11, 2))), bytes(6, clock(6, 5000000)
+      .. clock(64, 5000, number(3, 1) .. number(4, 1000)) .. clock(65, 5000, number(4, 1000))))
+    local function begin(name) return bytes(11, number(9, 1) .. bytes(23, name)) end
+    local stop = bytes(11, number(9, 2))
+    p:packet(begin "never")
+    p:packet(number(8, 10), begin "a")
+    p:packet(number(8, 3)) -- another packet of the sequence
+    p:packet(number(8, 20), stop)
+    p:packet(number(8, 6000), number(58, 65), begin "b")
+    p:packet(number(8, 6050000), number(58, 6), stop)
+    p:packet(number(8, 5), begin "c")
+    p:packet(number(8, 1), stop)
+    local t <close> = assert(trace.open(p:write(folder .. "/a.pftrace")))
+    local found = {}
+    for _, e in t:events():iter() do found[#found + 1] = { e.name, t.origin_ns + e.ts, e.dur } end
+    assert.same({ { "a", 5010000, 23000 }, { "b", 6000000, 50000 }, { "c", 5038000, 1000 } }, found)
+    local codes = {}
+    for _, w in ipairs(t.warnings) do codes[w.code] = w.count end
+    assert.equal(1, codes.no_ts)
+  end)
+
   it("is known by its content, and metrics read it", function()
     example(true):write(folder .. "/trace.pb")
     local text, status = command.ett(folder, "trace . device_time --json --quiet")

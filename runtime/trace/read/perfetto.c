@@ -8,16 +8,18 @@
 #include "trace/read/wire.h"
 #include "trace/table/index.h"
 
-/* The key of an interned text of a packet sequence: the field of InternedData and the
- * number; DEFAULT_TRACK: the sequence's default track. */
+/* The key of a fact about a packet sequence: an interned text, by the field of
+ * InternedData and the number; a clock, by its number; or a default. */
 typedef struct key {
   uint64_t sequence, iid, kind;
 } key;
 
-typedef struct interned {
+typedef struct fact {
   slice text;
-  uint64_t track;
-} interned;
+  uint64_t number;   /* default track or clock */
+  uint64_t unit, at; /* clock: ns of a tick; its last time in ns */
+  bool counts_on;    /* clock: a time counts from the sequence's last one */
+} fact;
 
 typedef struct track {
   uint64_t uuid, parent;
@@ -31,32 +33,56 @@ typedef struct track {
 
 typedef struct perfetto {
   const ett_reading *r;
-  ett_index texts, tracks; /* interned by key, tracks by uuid */
+  ett_index facts, tracks; /* interned by key, tracks by uuid */
   slice none;
   int64_t base_ns;
   int64_t tick; /* ticks per nanosecond */
 } perfetto;
 
-enum { CATEGORIES = 1, NAMES = 2, ANNOTATIONS = 3, STRINGS = 29, DEFAULT_TRACK = 255 };
+enum { CATEGORIES = 1, NAMES = 2, ANNOTATIONS = 3, STRINGS = 29 };
+enum { CLOCK = 253, DEFAULT_CLOCK = 254, DEFAULT_TRACK = 255 };
 
 static void damaged(perfetto *x, const char *at) {
   ett_reading_damage(x->r, ETT_DAMAGE_BAD_MESSAGE, at);
 }
 
-static int put_text(perfetto *x, key of, interned t) {
+static int put_fact(perfetto *x, key of, fact t) {
   int fresh;
-  interned *item = ett_index_put(&x->texts, &of, sizeof of, sizeof t, &fresh);
+  fact *item = ett_index_put(&x->facts, &of, sizeof of, sizeof t, &fresh);
   if (!item)
     return -1;
   *item = t; /* redefined after the sequence was cleared */
   return 0;
 }
 
-static interned text_of(const perfetto *x, uint64_t sequence, uint64_t kind,
-                        uint64_t iid) {
+static fact *find_fact(const perfetto *x, uint64_t sequence, uint64_t kind,
+                       uint64_t iid) {
   const key of = {sequence, iid, kind};
-  const interned *t = ett_index_find(&x->texts, &of, sizeof of, sizeof *t);
-  return t ? *t : (interned){x->none, 0};
+  return ett_index_find(&x->facts, &of, sizeof of, sizeof(fact));
+}
+
+static slice text_of(const perfetto *x, uint64_t sequence, uint64_t kind, uint64_t iid) {
+  const fact *t = find_fact(x, sequence, kind, iid);
+  return t ? t->text : x->none;
+}
+
+static uint64_t default_of(const perfetto *x, uint64_t sequence, uint64_t kind) {
+  const fact *t = find_fact(x, sequence, kind, 0);
+  return t ? t->number : 0;
+}
+
+/* A packet's time in nanoseconds; ABSENT if it has none. */
+static uint64_t time_of(const perfetto *x, uint64_t sequence, uint64_t clock,
+                        uint64_t time) {
+  if (time == ABSENT)
+    return time;
+  if (clock == ABSENT)
+    clock = default_of(x, sequence, DEFAULT_CLOCK);
+  fact *c = find_fact(x, sequence, CLOCK, clock);
+  if (!c)
+    return time;
+  time *= c->unit;
+  return c->counts_on ? (c->at += time) : time;
 }
 
 /* The track of a uuid, created if new; NULL if memory runs out. */
@@ -119,7 +145,7 @@ static int take_descriptor(perfetto *x, slice s) {
 }
 
 /* The part's track of a Perfetto track: its process and thread, or those of its
- * parents. */
+ * parents. Without a thread the uuid is the tid; bit 62 keeps it apart from threads. */
 static uint32_t part_track(perfetto *x, track *t) {
   if (t->number != ETT_TRACE_NONE)
     return t->number;
@@ -138,9 +164,10 @@ static uint32_t part_track(perfetto *x, track *t) {
     if (process.at == process.end)
       process = up->process;
   }
-  uint32_t number =
-      ett_part_track(x->r->part, pid, ETT_ID_INTEGER,
-                     t->has_tid ? t->tid : (int64_t)(t->uuid >> 1), ETT_ID_INTEGER);
+  uint32_t number = ett_part_track(
+      x->r->part, pid, ETT_ID_INTEGER,
+      t->has_tid ? t->tid : (int64_t)(t->uuid << 2 >> 2 | UINT64_C(1) << 62),
+      ETT_ID_INTEGER);
   if (number == ETT_TRACE_NONE)
     return number;
   uint32_t thread = ett_reading_intern(x->r, t->name);
@@ -162,12 +189,12 @@ static int take_annotation(perfetto *x, uint64_t sequence_id, slice s, ett_row *
   while (next(&s, &f) > 0) {
     take_value(&f, kinds, sizeof kinds, &arg, &text);
     if (f.number == 1 && f.wire == 0)
-      name = text_of(x, sequence_id, ANNOTATIONS, f.value).text;
+      name = text_of(x, sequence_id, ANNOTATIONS, f.value);
     if (f.number == 10 && f.wire == 2)
       name = f.bytes;
     if (f.number == 17 && f.wire == 0) {
       arg.type = ETT_ARG_TEXT;
-      text = text_of(x, sequence_id, STRINGS, f.value).text;
+      text = text_of(x, sequence_id, STRINGS, f.value);
     }
   }
   if (arg.type == ETT_ARG_INTEGER) {
@@ -184,8 +211,19 @@ static int take_annotation(perfetto *x, uint64_t sequence_id, slice s, ett_row *
   return ett_reading_arg(x->r, name, arg, text);
 }
 
+/* The time of a row in ticks from the base. */
+static void set_time(perfetto *x, ett_row *row, uint64_t ns, const char *at) {
+  if (ns == ABSENT) {
+    ett_reading_spoil(x->r, row, ETT_DAMAGE_NO_TS, at);
+  } else if (ns > INT64_MAX ||
+             __builtin_mul_overflow((int64_t)ns - x->base_ns, x->tick, &row->ts)) {
+    ett_reading_spoil(x->r, row, ETT_DAMAGE_INTEGER_OVERFLOW, at);
+    row->ts = 0;
+  }
+}
+
 /* A slice's begin or end, or an instant. */
-static int take_event(perfetto *x, uint64_t sequence_id, slice s, int64_t ns) {
+static int take_event(perfetto *x, uint64_t sequence_id, slice s, uint64_t ns) {
   const char *at = s.at;
   slice scan = s, name = {0}, category = {0};
   uint64_t type = 0, uuid = ABSENT, name_id = 0, category_id = 0;
@@ -196,14 +234,14 @@ static int take_event(perfetto *x, uint64_t sequence_id, slice s, int64_t ns) {
     return 0;
   }
   if (!name.at)
-    name = text_of(x, sequence_id, NAMES, name_id).text;
+    name = text_of(x, sequence_id, NAMES, name_id);
   if (!category.at)
-    category = text_of(x, sequence_id, CATEGORIES, category_id).text;
+    category = text_of(x, sequence_id, CATEGORIES, category_id);
   if (type < 1 || type > 3)
     return 0;
   x->r->part->seen++;
   if (uuid == ABSENT)
-    uuid = text_of(x, sequence_id, DEFAULT_TRACK, 0).track;
+    uuid = default_of(x, sequence_id, DEFAULT_TRACK);
   track *t = track_of(x, uuid);
   uint32_t number = t ? part_track(x, t) : ETT_TRACE_NONE;
   if (number == ETT_TRACE_NONE)
@@ -216,11 +254,7 @@ static int take_event(perfetto *x, uint64_t sequence_id, slice s, int64_t ns) {
                  .ph = type == 1   ? 'B'
                        : type == 2 ? 'E'
                                    : 'i'};
-  if (__builtin_sub_overflow(ns, x->base_ns, &row.ts) ||
-      __builtin_mul_overflow(row.ts, x->tick, &row.ts)) {
-    ett_reading_spoil(x->r, &row, ETT_DAMAGE_INTEGER_OVERFLOW, at);
-    row.ts = 0;
-  }
+  set_time(x, &row, ns, at);
   row.name = ett_reading_intern(x->r, name);
   if (row.name == ETT_STRING_NONE)
     return -1;
@@ -240,50 +274,73 @@ static int take_interned(perfetto *x, uint64_t sequence_id, slice s) {
         f.wire != 2)
       continue;
     key of = {.sequence = sequence_id, .kind = f.number};
-    interned t = {.text = x->none};
+    fact t = {.text = x->none};
     READ_WANTED(&f.bytes, {1, 0, &of.iid}, {2, 2, &t.text});
-    if (put_text(x, of, t))
+    if (put_fact(x, of, t))
       return -1;
   }
   return 0;
 }
 
-/* The default track of a sequence: TracePacketDefaults.track_event_defaults. */
+/* The default clock and track of a sequence: TracePacketDefaults. */
 static int take_defaults(perfetto *x, uint64_t sequence_id, slice s) {
   slice of_events = {0};
-  uint64_t uuid = ABSENT;
-  READ_WANTED(&s, {11, 2, &of_events});
+  uint64_t uuid = ABSENT, clock = ABSENT;
+  READ_WANTED(&s, {11, 2, &of_events}, {58, 0, &clock});
   READ_WANTED(&of_events, {11, 0, &uuid});
+  if (clock != ABSENT &&
+      put_fact(x, (key){.sequence = sequence_id, .kind = DEFAULT_CLOCK},
+               (fact){.number = clock}))
+    return -1;
   if (uuid == ABSENT)
     return 0;
-  return put_text(x, (key){.sequence = sequence_id, .kind = DEFAULT_TRACK},
-                  (interned){x->none, uuid});
+  return put_fact(x, (key){.sequence = sequence_id, .kind = DEFAULT_TRACK},
+                  (fact){.number = uuid});
+}
+
+/* The clocks of a sequence, whose numbers are 64 to 127, in a ClockSnapshot. */
+static int take_clocks(perfetto *x, uint64_t sequence_id, slice s) {
+  field f;
+  while (next(&s, &f) > 0) {
+    if (f.number != 1 || f.wire != 2)
+      continue;
+    uint64_t number = 0, at = 0, counts_on = 0, unit = 1;
+    READ_WANTED(&f.bytes, {1, 0, &number}, {2, 0, &at}, {3, 0, &counts_on},
+                {4, 0, &unit});
+    if (number >= 64 && number < 128 &&
+        put_fact(x, (key){sequence_id, number, CLOCK},
+                 (fact){.unit = unit, .at = at * unit, .counts_on = counts_on != 0}))
+      return -1;
+  }
+  return 0;
 }
 
 /* Reads one packet; descriptors are read in a separate pass before all events. */
 static int take_packet(perfetto *x, slice s, bool events) {
-  slice scan = s, event = {0}, descriptor = {0};
-  uint64_t sequence_id = 0;
-  int64_t ns = 0;
+  slice scan = s, event = {0}, descriptor = {0}, clocks = {0};
+  uint64_t sequence_id = 0, time = ABSENT, clock = ABSENT;
   field f;
-  if (READ_WANTED(&scan, {10, 0, &sequence_id}, {8, 0, &ns}, {11, 2, &event},
-                  {60, 2, &descriptor})) {
+  if (READ_WANTED(&scan, {10, 0, &sequence_id}, {8, 0, &time}, {58, 0, &clock},
+                  {6, 2, &clocks}, {11, 2, &event}, {60, 2, &descriptor})) {
     if (events)
       damaged(x, scan.at);
     return 0;
   }
-  if (!events) {
-    if (event.at && ns > 0 && (x->base_ns == 0 || ns < x->base_ns))
-      x->base_ns = ns;
-    return descriptor.at ? take_descriptor(x, descriptor) : 0;
-  }
   while (next(&s, &f) > 0) { /* may be divided into several fields */
-    if (f.number == 12 && f.wire == 2 && take_interned(x, sequence_id, f.bytes))
+    if (events && f.number == 12 && f.wire == 2 && take_interned(x, sequence_id, f.bytes))
       return -1;
     if (f.number == 59 && f.wire == 2 && take_defaults(x, sequence_id, f.bytes))
       return -1;
   }
-  return event.at ? take_event(x, sequence_id, event, ns) : 0;
+  if (take_clocks(x, sequence_id, clocks))
+    return -1;
+  const uint64_t ns = time_of(x, sequence_id, clock, time);
+  if (events)
+    return event.at ? take_event(x, sequence_id, event, ns) : 0;
+  if (event.at && ns > 0 && ns <= INT64_MAX &&
+      (x->base_ns == 0 || (int64_t)ns < x->base_ns))
+    x->base_ns = (int64_t)ns;
+  return descriptor.at ? take_descriptor(x, descriptor) : 0;
 }
 
 int ett_perfetto_parse(const ett_reading *r) {
@@ -300,8 +357,8 @@ int ett_perfetto_parse(const ett_reading *r) {
         result = take_packet(&x, f.bytes, pass == 1);
     if (status < 0 && pass == 1)
       damaged(&x, s.at);
+    ett_index_free(&x.facts);
   }
-  ett_index_free(&x.texts);
   ett_index_free(&x.tracks);
   return result ? -1 : ett_reading_base(r, x.base_ns);
 }
