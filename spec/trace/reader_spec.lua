@@ -109,6 +109,31 @@ describe("ett.trace readers", function()
     assert.equal(#t:events() + 2, #open(path, { flows = true }):events())
   end)
 
+  it("joins begin and end in order of time, in whatever order the file has them", function()
+    local function joined(list)
+      local events = {}
+      for i, e in ipairs(list) do
+        events[i] = event { ph = e[1], ts = e[2], dur = 0, name = e[3] or "end", pid = 1, tid = e[4] or 1 }
+      end
+      local t <close> = open(write("t.json", document(events)))
+      local found = {}
+      for _, e in t:events():iter() do found[e.name] = { (t.origin_ns + e.ts) // 1000, e.dur // 1000 } end
+      return found, warning(t, "unmatched_begin")
+    end
+    local nested = { a = { 5, 25 }, b = { 10, 10 } }
+    local found, lost = joined { { "B", 10, "b" }, { "B", 5, "a" }, { "E", 20 }, { "E", 30 } }
+    assert.same({ nested, nil }, { found, lost })
+    found, lost = joined { { "E", 30 }, { "E", 20 }, { "B", 10, "b" }, { "B", 100, "c", 2 }, { "E", 101, "c", 2 },
+      { "B", 5, "a" } }
+    assert.same({ { a = { 5, 25 }, b = { 10, 10 }, c = { 100, 1 } }, nil }, { found, lost })
+    -- Each end follows its begin: slices of a queue may overlap.
+    found, lost = joined { { "B", 10, "a" }, { "E", 20 }, { "B", 15, "b" }, { "E", 40 }, { "B", 1, "c" }, { "E", 2 } }
+    assert.same({ { a = { 10, 10 }, b = { 15, 25 }, c = { 1, 1 } }, nil }, { found, lost })
+    found, lost = joined { { "E", 7 }, { "B", 20, "a" }, { "B", 10, "b" }, { "E", 12 } }
+    assert.same({ b = { 10, 2 } }, found)
+    assert.equal(2, lost.count)
+  end)
+
   it("does not take a number for the one before", function()
     local tids, list = { 7, 7, 71, 7, -7, 7, 712345678, 71234567, 712345678901234, 712345678901234, 712345678901235,
       7123456789012345, 712345678901234 }, {}
