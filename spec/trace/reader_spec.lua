@@ -329,16 +329,17 @@ describe("ett.trace readers", function()
     end)
   end)
 
-  it("reads the protobuf of a TPU run in picoseconds", function()
-    local function varint(n)
-      local out = ""
-      while n > 127 do
-        out, n = out .. string.char(n & 127 | 128), n >> 7
-      end
-      return out .. string.char(n)
+  local function varint(n)
+    local out = ""
+    while n > 127 do
+      out, n = out .. string.char(n & 127 | 128), n >> 7
     end
-    local function int(field, n) return varint(field << 3) .. varint(n) end
-    local function bytes(field, s) return varint(field << 3 | 2) .. varint(#s) .. s end
+    return out .. string.char(n)
+  end
+  local function int(field, n) return varint(field << 3) .. varint(n) end
+  local function bytes(field, s) return varint(field << 3 | 2) .. varint(#s) .. s end
+
+  it("reads the protobuf of a TPU run in picoseconds", function()
     local op = int(1, 1) .. int(2, 5000) .. int(3, 700) .. bytes(4, int(1, 2) .. int(3, 4096))
     local line = int(1, 3) .. bytes(2, "XLA Ops") .. int(3, 1700000000000000000) .. bytes(4, op)
     local meta = int(1, 1) .. bytes(2, int(1, 1) .. bytes(2, "%psum.1 = f32[]") .. bytes(4, "psum.1")
@@ -359,6 +360,25 @@ describe("ett.trace readers", function()
     t = open(write("cut.xplane.pb", bytes(1, plane) .. bytes(1, plane):sub(1, -20)))
     assert.equal(1, t.event_count)
     assert.truthy(warning(t, "bad_message"))
+  end)
+
+  it("places the hosts of a TPU run by the starts of their sessions", function()
+    local start = 1741722099081044120
+    local function host(rank, later, absolute)
+      local line = int(1, 3) .. bytes(2, "XLA Ops") .. int(3, (absolute and start + later or 0) + 1000)
+        .. bytes(4, int(1, 1) .. int(2, 5000) .. int(3, 700))
+      local session = bytes(2, "Task Environment") .. bytes(6, int(1, 4) .. int(3, start + later))
+        .. bytes(5, int(1, 4) .. bytes(2, int(1, 4) .. bytes(2, "profile_start_time")))
+      write(("pod-w-%d.xplane.pb"):format(rank), bytes(1, bytes(2, "/device:TPU:0") .. bytes(3, line))
+        .. bytes(1, session))
+    end
+    for _, absolute in ipairs { false, true } do
+      host(0, 0, absolute)
+      host(1, 7000000, absolute)
+      local t <close> = open(folder)
+      assert.same({ 0, 7000000000 }, (t:events():columns { "ts" }))
+      assert.equal(start + 1005, t.origin_ns)
+    end
   end)
 
   it("reads an Nsight export whatever columns its version has", function()

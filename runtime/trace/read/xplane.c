@@ -1,7 +1,8 @@
 /* XPlane protobufs: XSpace of tsl/profiler/protobuf/xplane.proto, with its field numbers.
  *
  * Unknown fields are skipped; a file that ends early gives the planes and lines before
- * its end. Times: a line's timestamp_ns is absolute, an event's offset_ps counts from it.
+ * its end. Times: an event's offset_ps counts from its line's timestamp_ns, which counts
+ * from the start of the session where that start is recorded.
  * The args of an event are its stats and those of its metadata. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -280,16 +281,60 @@ static int64_t earliest(slice s) {
   return least == INT64_MAX ? 0 : least;
 }
 
+/* The stat profile_start_time of a plane, the start of the session in ns; 0 if absent. */
+static int64_t start_of(slice plane) {
+  field f;
+  slice s = plane;
+  uint64_t named = ABSENT;
+  while (next(&s, &f) > 0) {
+    uint64_t id = 0;
+    slice body = {f.bytes.at, f.bytes.at}, name = body;
+    if (f.number != 5 || f.wire != 2)
+      continue;
+    READ_WANTED(&f.bytes, {1, 0, &id}, {2, 2, &body});
+    READ_WANTED(&body, {2, 2, &name});
+    if (slice_is(name, "profile_start_time"))
+      named = id;
+  }
+  while (next(&plane, &f) > 0) {
+    uint64_t id = 0, start = 0;
+    if (f.number != 6 || f.wire != 2)
+      continue;
+    READ_WANTED(&f.bytes, {1, 0, &id}, {3, 0, &start}, {4, 0, &start});
+    if (id == named && start <= INT64_MAX)
+      return (int64_t)start;
+  }
+  return 0;
+}
+
+/* The start of the session in ns, or 0. */
+static int64_t session_start(slice s) {
+  field f;
+  while (next(&s, &f) > 0) {
+    if (f.number != 1 || f.wire != 2)
+      continue;
+    slice scan = f.bytes, name = {scan.at, scan.at};
+    READ_WANTED(&scan, {2, 2, &name});
+    if (slice_is(name, "Task Environment"))
+      return start_of(f.bytes);
+  }
+  return 0;
+}
+
 int ett_xplane_parse(const ett_reading *r) {
   slice s = r->bytes;
   xplane x = {.r = r, .long_name = -1, .base_ns = earliest(s)};
+  int64_t base = session_start(s);
+  /* lines of the session begin after its start, or count from it */
+  if (base < x.base_ns || __builtin_add_overflow(base, x.base_ns, &base))
+    base = x.base_ns;
   for (uint32_t i = 0; i < r->arg_count; i++)
     if (strcmp(r->args[i], "long_name") == 0)
       x.long_name = (int32_t)i;
   field f;
   int status;
   int64_t number = 0;
-  if (ett_reading_base(r, x.base_ns))
+  if (ett_reading_base(r, base))
     return -1;
   while ((status = next(&s, &f)) > 0) {
     if (f.wire != 2)
