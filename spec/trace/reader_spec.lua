@@ -458,6 +458,25 @@ describe("ett.trace readers", function()
     assert.equal(0, open(write("empty.json", document {})).event_count)
   end)
 
+  it("reads a run of JAX once, which writes it up to three times", function()
+    local op = event { pid = 3 }
+    local text = '{"metadata": {"highres-ticks": true}, "traceEvents": [' .. op .. "]}"
+    run(("mkdir -p %q %q"):format(folder .. "/jax/run1", folder .. "/jax/run2"))
+    for _, name in ipairs { "run1/host-w-0.trace.json", "run1/perfetto_trace.json", "run2/perfetto_trace.json" } do
+      write("jax/" .. name, text)
+    end
+    local function read()
+      local t <close> = open(folder .. "/jax")
+      local paths = {}
+      for i, file in ipairs(t.files) do paths[i] = file.path:match "run.*" end
+      return paths, t.event_count
+    end
+    assert.same({ { "run1/host-w-0.trace.json", "run2/perfetto_trace.json" }, 2 }, { read() })
+    write("jax/run1/host-w-0.xplane.pb", bytes(1, bytes(2, "/device:TPU:0")
+      .. bytes(3, bytes(2, "XLA Ops") .. bytes(4, int(1, 1) .. int(3, 7)))))
+    assert.same({ { "run1/host-w-0.xplane.pb", "run2/perfetto_trace.json" }, 2 }, { read() })
+  end)
+
   it("reads each real file once, through whatever links", function()
     local lfs = require "lfs"
     local top = folder .. "/links"

@@ -325,20 +325,33 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const ett_source *)a)->path, ((const ett_source *)b)->path);
 }
 
-/* JAX writes a run both as host.xplane.pb and as host.trace.json.gz; the JSON is
- * truncated. */
+/* Whether x holds the run of the JSON file j: host.xplane.pb that of host.trace.json.gz,
+ * which is truncated; both that of perfetto_trace.json.gz in the same folder. */
+static bool repeats(const ett_source *j, const ett_source *x) {
+  const char *slash = strrchr(j->path, '/');
+  const char *name = slash ? slash + 1 : j->path;
+  const size_t folder = (size_t)(name - j->path);
+  if (strncmp(name, "perfetto_trace.json", 19) == 0)
+    return (x->kind == ETT_TRACE_XPLANE || x->kind == ETT_TRACE_TPU_JSON) &&
+           strncmp(x->path, j->path, folder) == 0 && !strchr(x->path + folder, '/') &&
+           strncmp(x->path + folder, "perfetto_trace.json", 19) != 0;
+  if (x->kind != ETT_TRACE_XPLANE || !ends(x->path, ".xplane.pb"))
+    return false;
+  const size_t stem = strlen(x->path) - strlen("xplane.pb");
+  return strncmp(j->path, x->path, stem) == 0 &&
+         strncmp(j->path + stem, "trace.json", 10) == 0;
+}
+
+/* JAX writes a run up to three times. */
 static void drop_doubles(ett_sources *s) {
   for (uint32_t i = 0; i < s->count; i++) {
-    ett_source *x = &s->items[i];
-    if (x->kind != ETT_TRACE_XPLANE || !ends(x->path, ".xplane.pb"))
-      continue;
-    size_t stem = strlen(x->path) - strlen("xplane.pb");
-    for (uint32_t k = 0; k < s->count; k++) {
-      ett_source *j = &s->items[k];
-      if (j->kind == ETT_TRACE_TPU_JSON && strncmp(j->path, x->path, stem) == 0 &&
-          strncmp(j->path + stem, "trace.json", 10) == 0)
-        j->ignored = "the same run as the xplane.pb beside it, which holds more";
-    }
+    ett_source *j = &s->items[i];
+    for (uint32_t k = 0; k < s->count && j->kind == ETT_TRACE_TPU_JSON && !j->ignored;
+         k++)
+      if (!s->items[k].ignored && repeats(j, &s->items[k]))
+        j->ignored = s->items[k].kind == ETT_TRACE_XPLANE
+                         ? "the same run as the xplane.pb beside it, which holds more"
+                         : "the same run as the trace.json beside it";
   }
 }
 
