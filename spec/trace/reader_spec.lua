@@ -420,6 +420,39 @@ describe("ett.trace readers", function()
     assert.truthy(tostring(why):find(("truncated: it ends at byte 5000 of %d"):format(#whole), 1, true), tostring(why))
   end)
 
+  it("keeps the processes of an Nsight export apart, whose correlation ids may be equal", function()
+    local path = folder .. "/two.sqlite"
+    local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))
+    local sql = ([[
+      CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);
+      INSERT INTO StringIds VALUES(1,'k'),(2,'cudaLaunchKernel'),(3,'{"bytes": 64}'),(4,'ncclAllReduce');
+      CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER,end INTEGER,deviceId INTEGER,streamId INTEGER,
+        correlationId INTEGER,globalPid INTEGER,shortName INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(1000,1100,0,7,50,A,1),(2000,2100,1,7,50,B,1);
+      CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER,end INTEGER,globalTid INTEGER,correlationId INTEGER,
+        nameId INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES(900,910,A+1,50,2),(1800,1810,B+1,50,2);
+      CREATE TABLE NVTX_EVENTS(start INTEGER,end INTEGER,eventType INTEGER,text TEXT,textId INTEGER,
+        jsonTextId INTEGER,globalTid INTEGER);
+      INSERT INTO NVTX_EVENTS VALUES(1,9,59,'step 3',NULL,3,A+1),(1,9,59,NULL,4,3,A+1),(1,9,59,NULL,NULL,3,A+1);]])
+      :gsub("%f[%w][AB]%f[^%w]", { A = 100 << 24, B = 200 << 24 })
+    pipe:write(sql)
+    if not pipe:close() then return pending("the sqlite3 shell is not installed") end
+    do
+      local t <close> = open(path)
+      local kernels = t:events { class = "kernel" }
+      local launch = kernels:match(t:events { class = "runtime" }, "correlation")
+      assert.same({ 100, 200 }, (launch:columns { "pid" }))
+      assert.equal(50, kernels:get(1, "correlation"))
+      assert.same({ "step 3", "ncclAllReduce", '{"bytes": 64}' },
+        (t:events({ class = "annotation" }):columns { "name" }))
+    end
+    run(("gzip %q"):format(path))
+    local none, why = trace.open(path .. ".gz")
+    assert.is_nil(none)
+    assert.matches("decompress it first", tostring(why))
+  end)
+
   it("reads the graph launches of an Nsight export as device work", function()
     local path = folder .. "/graph.sqlite"
     local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))

@@ -14,8 +14,8 @@ typedef enum nsys_place { ON_DEVICE, ON_HOST } nsys_place;
 typedef struct nsys_table {
   const char *name;
   nsys_place where;
-  const char *text;   /* column with the name's text, or NULL */
   const char *ids[3]; /* columns that refer to StringIds, best first */
+  const char *text;   /* column with the name's text, second best; or NULL */
   const char *fixed;  /* name if no column has it */
 } nsys_table;
 
@@ -34,20 +34,20 @@ enum {
 };
 
 static const nsys_table tables[] = {
-    {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, NULL, {"demangledName", "shortName"}, NULL},
-    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ON_DEVICE, NULL, {NULL}, "CUDA graph"},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, NULL, {NULL}, "Memcpy"},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, NULL, {NULL}, "Memset"},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, "name", {"nameId"}, NULL},
-    {"NVTX_EVENTS", ON_HOST, "text", {"textId", "jsonTextId"}, NULL},
-    {"MPI_COLLECTIVES_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_P2P_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_START_WAIT_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"MPI_OTHER_EVENTS", ON_HOST, NULL, {"textId", "nameId"}, NULL},
-    {"CUBLAS_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
-    {"CUDNN_EVENTS", ON_HOST, NULL, {"nameId"}, NULL},
-    {"OSRT_API", ON_HOST, NULL, {"nameId"}, NULL},
-    {NULL, ON_HOST, NULL, {NULL}, NULL},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", ON_DEVICE, {"demangledName", "shortName"}, NULL, NULL},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ON_DEVICE, {NULL}, NULL, "CUDA graph"},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", ON_DEVICE, {NULL}, NULL, "Memcpy"},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", ON_DEVICE, {NULL}, NULL, "Memset"},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", ON_HOST, {"nameId"}, "name", NULL},
+    {"NVTX_EVENTS", ON_HOST, {"textId", "jsonTextId"}, "text", NULL},
+    {"MPI_COLLECTIVES_EVENTS", ON_HOST, {"textId", "nameId"}, NULL, NULL},
+    {"MPI_P2P_EVENTS", ON_HOST, {"textId", "nameId"}, NULL, NULL},
+    {"MPI_START_WAIT_EVENTS", ON_HOST, {"textId", "nameId"}, NULL, NULL},
+    {"MPI_OTHER_EVENTS", ON_HOST, {"textId", "nameId"}, NULL, NULL},
+    {"CUBLAS_EVENTS", ON_HOST, {"nameId"}, NULL, NULL},
+    {"CUDNN_EVENTS", ON_HOST, {"nameId"}, NULL, NULL},
+    {"OSRT_API", ON_HOST, {"nameId"}, NULL, NULL},
+    {NULL, ON_HOST, {NULL}, NULL, NULL},
 };
 
 /* Maximum bytes of a text. Kernel names, the longest texts, have a few thousand. */
@@ -143,12 +143,13 @@ static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
   append_column(db, sql, t->name, "copyKind");
   append_column(db, sql, t->name, "eventType");
   sqlite3_str_appendall(sql, ", coalesce(NULL");
-  for (int i = 0; i < 3 && t->ids[i]; i++)
+  for (int i = 0; i < 3 && t->ids[i]; i++) {
     if (strings && has_column(db, t->name, t->ids[i]))
       sqlite3_str_appendf(sql, ", (SELECT value FROM StringIds WHERE id = t.\"%w\")",
                           t->ids[i]);
-  if (t->text && has_column(db, t->name, t->text))
-    sqlite3_str_appendf(sql, ", t.\"%w\"", t->text);
+    if (i == 0 && t->text && has_column(db, t->name, t->text))
+      sqlite3_str_appendf(sql, ", t.\"%w\"", t->text);
+  }
   sqlite3_str_appendall(sql, ", NULL)");
   for (uint32_t i = 0; i < arg_count; i++)
     append_arg(db, sql, t->name, args[i]);
@@ -161,6 +162,7 @@ typedef struct reading {
   const ett_reading *r;
   ett_trace_part *part;
   ett_err *err;
+  ett_strings processes; /* those with correlation ids */
 } reading;
 
 static int failed(reading *r) {
@@ -228,6 +230,22 @@ static int take_args(reading *r, sqlite3_stmt *s) {
   return 0;
 }
 
+/* The correlation id of a record; -1 without one. Each process counts from 1. The number
+ * of the process is added above 32 bits. */
+static int take_correlation(reading *r, sqlite3_stmt *s, int64_t *correlation) {
+  if (sqlite3_column_type(s, COLUMN_CORRELATION) != SQLITE_INTEGER)
+    return 0;
+  *correlation = sqlite3_column_int64(s, COLUMN_CORRELATION);
+  if (sqlite3_column_type(s, COLUMN_GLOBAL) != SQLITE_INTEGER || *correlation < 0 ||
+      *correlation > UINT32_MAX)
+    return 0;
+  const int64_t process = sqlite3_column_int64(s, COLUMN_GLOBAL) >> 24;
+  const uint32_t number =
+      ett_strings_put(&r->processes, (const char *)&process, sizeof process, 0, NULL);
+  *correlation |= (int64_t)(number & INT32_MAX) << 32;
+  return number == ETT_STRING_NONE ? -1 : 0;
+}
+
 static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t category) {
   r->part->seen++;
   if (sqlite3_column_type(s, COLUMN_START) != SQLITE_INTEGER) {
@@ -253,8 +271,8 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
       return 0;
     row.ph = 'i';
   }
-  if (sqlite3_column_type(s, COLUMN_CORRELATION) == SQLITE_INTEGER)
-    row.correlation = sqlite3_column_int64(s, COLUMN_CORRELATION);
+  if (take_correlation(r, s, &row.correlation))
+    return -1;
   int64_t device = sqlite3_column_int64(s, COLUMN_DEVICE),
           stream = sqlite3_column_int64(s, COLUMN_STREAM);
   int64_t global = sqlite3_column_int64(s, COLUMN_GLOBAL);
@@ -348,17 +366,20 @@ static int one_integer(reading *r, const char *sql, int64_t *value) {
 }
 
 int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *err) {
-  reading r = {database, reads, reads->part, err};
+  reading r = {database, reads, reads->part, err, {0}};
   if (reads->ticks_per_second != 1000000000)
     return ett_err_set(err, ETT_ERR_INTERNAL, "an Nsight export is read in nanoseconds");
   bool any = false;
-  for (const nsys_table *t = tables; t->name; t++) {
+  int status = 0;
+  for (const nsys_table *t = tables; t->name && !status; t++) {
     if (!has_column(r.db, t->name, "start"))
       continue;
     any = true;
-    if (take_table(&r, t))
-      return -1;
+    status = take_table(&r, t);
   }
+  ett_strings_free(&r.processes);
+  if (status)
+    return -1;
   if (!any) {
     if (sqlite3_errcode(r.db) == SQLITE_NOTADB || sqlite3_errcode(r.db) == SQLITE_CORRUPT)
       return failed(&r);
@@ -373,7 +394,6 @@ int ett_nsys_read_database(void *database, const ett_reading *reads, ett_err *er
               1);
   int64_t value;
   char text[64];
-  int status = 0;
   if (one_integer(&r, "SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME", &value))
     status = ett_reading_base(reads, value);
   if (one_integer(&r,

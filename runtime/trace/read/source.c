@@ -188,7 +188,9 @@ static int look(ett_source *s, ett_trace_kind mode, ett_err *err) {
   } while (n > 0 && got < HEAD_BYTES);
   result = 0;
   s->kind = kind_of(s->path, head, got);
-  s->ignored = advice(fd, s->path, head, got);
+  s->ignored = s->kind == ETT_TRACE_NSYS && in
+                   ? "a compressed Nsight Systems export: decompress it first"
+                   : advice(fd, s->path, head, got);
   if (s->ignored)
     s->kind = ETT_TRACE_AUTO;
   else if (s->kind == ETT_TRACE_AUTO)
