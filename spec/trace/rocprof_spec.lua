@@ -79,6 +79,16 @@ describe("JSON of rocprofv3", function()
     end)
   end
 
+  it("keeps the correlation ids of its processes apart, which each count from 1", function()
+    local second = process()
+    second.metadata.pid = 4243
+    for _, row in ipairs(second.buffer_records.hip_api) do row.thread_id = 78 end
+    local t <close> = assert(open { ["rocprofiler-sdk-tool"] = json.array { process(), second } })
+    local kernels, calls = t:events { class = "kernel" }, t:events { class = "runtime" }
+    assert.same({ 4242, 4242, false, 4243, 4243, false }, (kernels:match(calls, "correlation"):columns { "pid" }))
+    assert.same({ 11, 12, 15 }, (kernels:slice(1, 3):columns { "correlation" }))
+  end)
+
   it("gives the metrics the fields they need", function()
     command.write(folder, "rank0.json", json.encode { ["rocprofiler-sdk-tool"] = json.array { process() } })
     local text, status = command.ett(folder, "trace . device_time --json --quiet")
@@ -95,7 +105,7 @@ describe("JSON of rocprofv3", function()
     local t <close> = assert(open { ["rocprofiler-sdk-tool"] = json.array { bad } })
     local codes = {}
     for _, w in ipairs(t.warnings) do codes[w.code] = w.count or 1 end
-    assert.equal(1, codes.negative_dur)
+    assert.same({ 1, 1 }, { codes.negative_dur, codes.no_ts })
     local kernels = t:events { class = "kernel" }
     assert.equal(400, kernels:total())
     assert.equal("kernel_dispatch", kernels:get(#kernels, "name")) -- a kernel without a symbol

@@ -16,6 +16,7 @@
 typedef struct rocprof {
   const ett_reading *r;
   int64_t base_ns, tick, pid;
+  int64_t process;            /* its number in the file, from 1 */
   ett_index devices;          /* int16_t by agent */
   ett_index kernels, markers; /* names: slices, by id */
   ett_index operations;       /* the same; id: kind << 32 | operation */
@@ -242,7 +243,7 @@ static uint32_t track_of(rocprof *x, const ett_row *row, const record *r) {
 static void set_times(rocprof *x, ett_row *row, const record *r, const char *at) {
   int64_t length = 0;
   if (r->start == 0) {
-    ett_reading_spoil(x->r, row, ETT_DAMAGE_ZERO_TS, at);
+    ett_reading_spoil(x->r, row, ETT_DAMAGE_NO_TS, at);
   } else if (r->stop < r->start) {
     ett_reading_spoil(x->r, row, ETT_DAMAGE_NEGATIVE_DUR, at);
   } else if (r->start > INT64_MAX || r->stop > INT64_MAX ||
@@ -266,8 +267,8 @@ static int append(rocprof *x, slice category, const record *r, slice value,
                   bool dispatch) {
   const uint64_t stream = r->stream != ABSENT ? r->stream : r->queue;
   ett_row row = {.correlation = -1, .stream = -1, .device = -1, .ph = 'X'};
-  if (r->correlation <= INT64_MAX)
-    row.correlation = (int64_t)r->correlation;
+  if (r->correlation <= INT64_MAX) /* each process counts from 1 */
+    row.correlation = (int64_t)r->correlation ^ (x->process - 1) << 32;
   if (stream < INT32_MAX)
     row.stream = (int32_t)stream;
   if (dispatch || slice_is(category, "memory_copy"))
@@ -351,6 +352,7 @@ static int take_tables(rocprof *x, slice process) {
 static int take_process(rocprof *x, slice process, bool rows) {
   ett_walk w = inside(process);
   slice key, value;
+  x->process += rows;
   if (rows && take_tables(x, process))
     return -1;
   while (ett_walk_next(&w, &key, &value))
