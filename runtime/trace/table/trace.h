@@ -100,7 +100,7 @@ typedef struct ett_trace_file {
   ett_trace_kind kind;
   bool has_rank, has_world;
   const char *rank_source; /* "distributedInfo", "file name", "folder name",
-                            * "host name", "unknown" */
+                            * "unknown" */
   int64_t rank, world_size;
   int64_t base_ns;             /* baseTimeNanoseconds, added to every ts; 0 if none */
   uint64_t bytes;              /* on disk */
