@@ -167,6 +167,29 @@ describe("selections", function()
     end
   end)
 
+  it("gives the smallest value with that share at or below it", function()
+    local hundred = t:events():slice(1, 100)
+    local durations = (hundred:sort("dur"):columns { "dur" })
+    local percents = { 1, 7, 14, 28, 29, 50, 55, 56, 57, 95, 99, 100 }
+    local found = hundred:stats { percentiles = percents }[1]
+    for _, p in ipairs(percents) do assert.equal(durations[p], found["p" .. p], p) end
+  end)
+
+  it("match by an arg whose numbers and texts are different values", function()
+    local path, events = os.tmpname(), {}
+    for i = 1, 40 do
+      events[i] = ('{"ph":"X","cat":"%s","name":"n%d","ts":%d,"dur":1,"args":{"id":%s}}'):format(
+        i > 20 and "kernel" or "cpu_op", i, i, i > 20 and i - 20 or ('"t%d"'):format(i))
+    end
+    local file <close> = assert(io.open(path, "w"))
+    file:write('{"traceEvents":[', table.concat(events, ","), "]}")
+    file:close()
+    local mixed <close> = assert(trace.open(path, { args = { "id" } }))
+    os.remove(path)
+    local kernels, ops = mixed:events { class = "kernel" }, mixed:events { class = "cpu_op" }
+    assert.equal(0, #kernels:having(ops, "arg:id"))
+  end)
+
   it("groups integers and floats by their exact order, and adds durations beyond 64 bits up to their limit", function()
     local function opened(events)
       local path = os.tmpname()

@@ -347,7 +347,7 @@ void ett_stats_of(ett_stats *out, const ett_trace *t, const uint32_t *rows, size
 int64_t ett_percentile(const int64_t *sorted, size_t count, double percent) {
   if (!count)
     return 0;
-  double place = ceil(percent / 100.0 * (double)count);
+  double place = ceil(percent * (double)count / 100.0); /* exact for whole percents */
   size_t i = place < 1 ? 0 : (size_t)place - 1;
   return sorted[i < count ? i : count - 1];
 }

@@ -23,8 +23,8 @@ static int key_bits(const ett_trace *t, ett_key key, uint32_t row, uint64_t *bit
   ett_key_value v = ett_key_of(t, key, row);
   if (v.type == ETT_ARG_NONE)
     return 0;
-  if (v.type == ETT_ARG_TEXT)
-    *bits = v.value.text;
+  if (v.type == ETT_ARG_TEXT) /* not an integer that occurs */
+    *bits = UINT64_C(0xA3C59AC2) << 32 | v.value.text;
   else
     memcpy(bits, &v.value, 8);
   return 1;
