@@ -354,6 +354,10 @@ describe("ett.trace readers", function()
     local e = t:events({ class = "kernel" }):event(1)
     assert.same({ "psum.1", 700, 5, "XLA Ops", "/device:TPU:5", "all-reduce", 4096, "%psum.1 = f32[]" },
       { e.name, e.dur, e.device, e.thread, e.process, e.args.hlo_category, e.args.bytes_accessed, e.args.long_name })
+    run(("gzip -k %q"):format(path))
+    local file = open(path .. ".gz").files[1]
+    assert.equal(#assert(require("ett.io").read(path)), file.uncompressed_bytes)
+    assert.is_true(file.bytes ~= file.uncompressed_bytes)
     run(("gzip -c %q | head -c -12 > %q"):format(path, folder .. "/cut.xplane.pb.gz"))
     t = open(folder .. "/cut.xplane.pb.gz")
     assert.equal("truncated", warning(t, "truncated").code)

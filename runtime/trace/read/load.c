@@ -123,7 +123,6 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   part->begin = 0;
   part->end = ETT_JSON_NOWHERE;
   part->saw_events = true;
-  t->produced = s->bytes;
   static ett_trace_parser *const parsers[] = {[ETT_TRACE_XPLANE] = ett_xplane_parse,
                                               [ETT_TRACE_PERFETTO] = ett_perfetto_parse,
                                               [ETT_TRACE_ROCPROF] = ett_rocprof_parse,
@@ -135,6 +134,7 @@ static int run_task(load_shared *shared, load_task *t, ett_trace_part *part,
   int status = s->kind == ETT_TRACE_NSYS
                    ? shared->nsys(s->path, &r, &t->err)
                    : ett_read_parsed(parsers[s->kind], s, &r, &t->err);
+  t->produced = (uint64_t)(r.bytes.end - r.bytes.at);
   atomic_fetch_add(&shared->done, s->bytes);
   return status;
 }
