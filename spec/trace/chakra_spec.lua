@@ -93,6 +93,17 @@ describe("Chakra execution traces", function()
     assert.equal(5, #t:events())
   end)
 
+  it("has numbers of every field of an attribute", function()
+    local fields = { a = number(13, -1), b = number(11, 1 << 31), c = "\xBD\x01" .. ("<i4"):pack(-5),
+      d = "\xA9\x01" .. ("<I8"):pack(1 << 63), e = "\x9D\x01" .. ("<I4"):pack(1 << 31), f = number(15, 9),
+      g = number(7, -5) }
+    local list = number(1, 1) .. bytes(2, "n") .. number(3, 4) .. number(7, 1)
+    for name, field in pairs(fields) do list = list .. bytes(10, bytes(1, name) .. field) end
+    local t <close> = assert(open(metadata .. delimited(list), { args = { "a", "b", "c", "d", "e", "f", "g" } }))
+    assert.same({ a = 2.0 ^ 64, b = 1 << 31, c = -5, d = 2.0 ^ 63, e = 1 << 31, f = -5, g = -5 },
+      t:events():event(1).args)
+  end)
+
   it("gives the metrics the fields they need", function()
     command.write(folder, "llama.0.et", document(recorded))
     local text, status = command.ett(folder, "trace . collective_table --json --quiet")

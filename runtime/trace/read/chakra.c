@@ -45,9 +45,9 @@ typedef struct value {
 /* AttributeProto. Lists are not supported. */
 static value attribute(slice s) {
   static const uint8_t kinds[] = {
-      [3] = DOUBLE,  [5] = SINGLE,  [7] = SIGNED,  [9] = SIGNED,  [11] = SIGNED,
-      [13] = SIGNED, [15] = ZIGZAG, [17] = ZIGZAG, [19] = SIGNED, [21] = SIGNED,
-      [23] = SIGNED, [25] = SIGNED, [27] = SIGNED, [29] = TEXT};
+      [3] = DOUBLE,    [5] = SINGLE,  [7] = SIGNED,  [9] = SIGNED,    [11] = UNSIGNED,
+      [13] = UNSIGNED, [15] = ZIGZAG, [17] = ZIGZAG, [19] = UNSIGNED, [21] = UNSIGNED,
+      [23] = SIGNED32, [25] = SIGNED, [27] = SIGNED, [29] = TEXT};
   value v = {.name = s, .text = s, .arg.type = ETT_ARG_NONE};
   v.name.end = s.at;
   field f;

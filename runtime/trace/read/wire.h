@@ -92,7 +92,7 @@ static inline int read_wanted(slice *s, const wanted *list, size_t count) {
               sizeof((const wanted[]){__VA_ARGS__}) / sizeof(wanted))
 
 /* The kinds of fields that hold the value of an arg, by field number; 0: none. */
-enum { SIGNED = 1, UNSIGNED, ZIGZAG, DOUBLE, SINGLE, TEXT };
+enum { SIGNED = 1, SIGNED32, UNSIGNED, ZIGZAG, DOUBLE, SINGLE, TEXT };
 
 /* Fills arg, or its type and text, from a field of such a kind. A field of another wire
  * type is left out, because it does not hold such a value. */
@@ -119,6 +119,10 @@ static inline void take_value(const field *f, const uint8_t *kinds, size_t count
     arg->type = ETT_ARG_FLOAT;
     memcpy(&single, &f->value, sizeof single);
     arg->value.number = single;
+    return;
+  case SIGNED32:
+    arg->type = ETT_ARG_INTEGER;
+    arg->value.integer = (int32_t)f->value;
     return;
   case ZIGZAG:
     arg->type = ETT_ARG_INTEGER;
