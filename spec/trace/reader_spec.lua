@@ -149,6 +149,13 @@ describe("ett.trace readers", function()
     assert.equal("712345678901234x", found:get(#list, "tid"))
   end)
 
+  it("decodes escapes in categories", function()
+    local plain, odd = event { ts = 5 }, event { cat = "a \"b\"\t", ts = 7 }
+    local t <close> = open(write("t.json", document { (plain:gsub("kernel", "\\u006bernel")), plain, odd, odd }))
+    assert.same({ "kernel", "kernel", "a \"b\"\t", "a \"b\"\t" }, (t:events():columns { "category" }))
+    assert.equal(2, #t:events { class = "kernel" })
+  end)
+
   it("keeps the requested args unchanged", function()
     local t = open(write("t.json", document { event { args = { ["Collective name"] = "all\"reduce", n = 5, x = 0.1,
       list = { 1, 2 }, yes = true } }, event { ts = 200 },

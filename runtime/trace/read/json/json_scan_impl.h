@@ -111,8 +111,18 @@ static inline uint16_t category_of(ett_json_scan *s, const event_state *e) {
   const unsigned quoted = (unsigned)e->category.length + 2;
   if (c->length == quoted && same(e->category.text - 1, c->text, quoted))
     return c->id;
-  uint16_t id =
-      ett_lexicon_category(s->part->lexicon, e->category.text, e->category.length);
+  const char *text = e->category.text;
+  size_t length = e->category.length;
+  if (e->category.escaped) {
+    const uint32_t decoded = ett_json_text(s, text, length, 1, 0);
+    if (decoded == ETT_STRING_NONE) {
+      s->oom = 1;
+      return ETT_CATEGORY_NONE;
+    }
+    text = s->part->lexicon->strings.items[decoded].text;
+    length = s->part->lexicon->strings.items[decoded].length;
+  }
+  uint16_t id = ett_lexicon_category(s->part->lexicon, text, length);
   if (e->category.length + 2 <= sizeof c->text && id != ETT_CATEGORY_NONE &&
       !s->pending_count) {
     memcpy(c->text, e->category.text - 1, sizeof c->text);
@@ -168,6 +178,8 @@ static inline int emit(ett_json_scan *s, event_state *e, uint64_t offset) {
   if (row.name == ETT_STRING_NONE || row.track == ETT_TRACE_NONE)
     return -1;
   row.category = category_of(s, e);
+  if (s->oom)
+    return -1;
   ett_trace_class class = row.category == ETT_CATEGORY_NONE
                               ? ETT_CLASS_OTHER
                               : part->lexicon->category_class[row.category];
