@@ -89,6 +89,38 @@ describe("several recordings of one rank", function()
   end)
 end)
 
+describe("metrics of several recordings", function()
+  --- Two kernels with launches, a decode step around each launch, a tp and a dp collective, from `at` on.
+  local function one(at)
+    local r = maker.new{ rank = 0, world = 2 }
+    for i = 0, 1 do
+      r:host("user_annotation", "execute_context_0(0)_generation_2(2)", at + 200 * i, 100)
+      r:kernel("gemm", at + 200 * i + 100, 100, { launch = { ts = at + 200 * i + 50, dur = 5 } })
+      r:kernel(nccl, at + 400 + 100 * i, 60, { stream = 20, args = { ["Group size"] = 2,
+        ["Process Group Description"] = i == 0 and "tp" or "dp" } })
+    end
+    return r
+  end
+
+  local function both(fn)
+    with({ ["rank0.1.pt.trace.json"] = one(0), ["rank0.2.pt.trace.json"] = one(90000) }, fn)
+  end
+
+  it("leave out the time between them", function()
+    both(function(folder)
+      for _, stream in ipairs(assert(maker.metric(folder, "stream_idle")).streams) do
+        assert.near(stream.idle_ms / stream.span_ms, stream.idle_share, 1e-12)
+      end
+      local tpot = assert(maker.metric(folder, "tpot"))
+      assert.same({ 4, 0.2, 0.2 }, { tpot.decode_steps, tpot.mean_tpot_ms, tpot.max_tpot_ms })
+      local windows = assert(maker.metric(folder, "traffic_window"))
+      assert.same({ 2, 40 }, { windows.windows, windows.mean_window_us }) -- tp -> dp of each recording
+      -- 150 us in the queue twice, from 50 to 400.
+      assert.near(300 / 350, assert(maker.metric(folder, "launch_stats")).ranks["0"].mean_queue, 1e-9)
+    end)
+  end)
+end)
+
 describe("a file merged from several ranks", function()
   it("is named, for its correlation ids are of several processes", function()
     local one, merged = maker.new{ rank = 0 }, maker.new{ rank = 0 }

@@ -2,6 +2,22 @@
 local bulk = require "ett.bulk"
 local stats = require "ett.trace.stats"
 
+--- Mean length of the queue over the recorded time.
+local function mean_queue(view, lane, rows, found)
+  if not lane:recorded() then return found.queue_mean end
+  local home, files, area, ticks = view:recordings(), {}, 0.0, 0.0
+  for _, file in ipairs(lane.process.files) do
+    local list = files[home[file]] or {}
+    files[home[file]], list[#list + 1] = list, file
+  end
+  for _, list in pairs(files) do
+    local part = rows:where{ file = list }
+    local one = bulk.launches(part, part:match(view:launch_calls(), "correlation"))
+    if one.queue_mean then area, ticks = area + one.queue_mean * one.queue_ticks, ticks + one.queue_ticks end
+  end
+  return ticks > 0 and area / ticks or nil
+end
+
 return {
   name = "launch_stats",
   summary = "launch calls, delay from launch to start, and the length of the device's queue",
@@ -28,7 +44,8 @@ than their launch call, so that the host is the limit.]],
         mean_delay_us = n > 0 and view:us(found.delay_sum / n) or stats.null, p50_delay_us = us(found.delay_p50),
         p95_delay_us = us(found.delay_p95), max_delay_us = us(found.delay_max),
         mean_launch_call_us = n > 0 and view:us(found.call_sum / n) or stats.null,
-        max_queue = n > 0 and found.queue_most or stats.null, mean_queue = stats.known(found.queue_mean),
+        max_queue = n > 0 and found.queue_most or stats.null,
+        mean_queue = stats.known(mean_queue(view, lane, rows, found)),
       }
     end
     if any == 0 then view:missing("needs launch calls with the correlation ids of device rows; no row has a launch") end

@@ -17,16 +17,16 @@ first.]],
       for _, group in ipairs(lane:touching():group{ "stream" }) do
         local rows, busy = group.events:sort("ts"), group.events:intervals()
         if lane.from then busy = busy:clip(lane.from, lane.to) end
-        local from, to = busy:span()
         local gaps, recorded = busy:gaps(), lane:recorded()
         if recorded then gaps = gaps & recorded end
-        if from then
+        if #busy > 0 then
           local host, device, unknown = bulk.idle(rows, rows:match(view:launch_calls(), "correlation"), gaps)
           local idle = gaps:measure()
+          local span = busy:measure() + idle
           list[#list + 1] = { device = lane.key, stream = group.stream or stats.null, rows = #rows,
-            span_ms = view:ms(busy:measure() + idle), busy_ms = view:ms(busy:measure()), idle_ms = view:ms(idle),
+            span_ms = view:ms(span), busy_ms = view:ms(busy:measure()), idle_ms = view:ms(idle),
             host_ms = view:ms(host), device_ms = view:ms(device), unknown_ms = view:ms(unknown),
-            idle_share = stats.ratio(idle, to - from) }
+            idle_share = stats.ratio(idle, span) }
         end
       end
     end

@@ -7,24 +7,25 @@ return {
   summary = "time between the ends of successive decode steps",
   definition = [[A decode step gives every running request one token. So the time per output token is the time from
 the end of one decode step to the end of the next on the same rank; a step ends with the last kernel it
-launched. With one decode step: its duration.]],
+launched. A recording with one decode step gives its duration.]],
   needs = "the engine's decode ranges on the host",
   units = { mean_tpot_ms = "ms", p50_tpot_ms = "ms", max_tpot_ms = "ms" },
   differs = "public tools read the serving benchmark's log and average over requests; this averages device steps",
   compute = function(view)
     local times, steps = {}, 0
     for _, list in pairs(serving.steps(view)) do
-      local previous, single
-      local count = 0
+      local previous, alone -- alone: whether it has no neighbour in its recording
+      local function close()
+        if alone then times[#times + 1] = view:ms(previous.to - previous.from) end
+      end
       for _, step in ipairs(list) do
         if step.decode > 0 then
-          count = count + 1
-          if previous then times[#times + 1] = view:ms(step.to - previous) else single = step end
-          previous = step.to
+          local follows = previous and previous.recording == step.recording
+          if follows then times[#times + 1] = view:ms(step.to - previous.to) else close() end
+          previous, alone, steps = step, not follows, steps + 1
         end
       end
-      if count == 1 then times[#times + 1] = view:ms(single.to - single.from) end
-      steps = steps + count
+      close()
     end
     if #times == 0 then view:missing("needs decode steps; the trace has prefill steps only") end
     local sorted = stats.sorted(times)

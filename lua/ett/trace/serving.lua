@@ -37,7 +37,7 @@ function serving.parse(name)
   return nil
 end
 
---- Steps of every process in order of start: { {from=, to=, prefill=, decode=} } by process index.
+--- Steps of every process in order of start: { {from=, to=, prefill=, decode=, recording=} } by process index.
 function serving.steps(view)
   return view:cached("serving_steps", function()
     local training = view:training()
@@ -45,14 +45,14 @@ function serving.steps(view)
       local step = serving.parse(name)
       return step ~= nil and (step.exact or not training)
     end):sort("ts")
-    local out, any = {}, false
+    local out, any, recordings = {}, false, view:recordings()
     for _, process in ipairs(view:processes()) do
       local mine = ranges:where{ file = process.files }:sort("ts")
       local list, by_row = {}, {}
       for i = 1, #mine do
         local step = serving.parse(mine:get(i, "name"))
         step.from, step.to = mine:get(i, "ts"), mine:get(i, "end")
-        step.row = mine:get(i, "row")
+        step.row, step.recording = mine:get(i, "row"), recordings[mine:get(i, "file")]
         list[i], by_row[step.row] = step, step
         any = true
       end

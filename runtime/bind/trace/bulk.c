@@ -33,6 +33,7 @@ static int bulk_launches(lua_State *L) {
   ett_lua_set_integer(L, "delay_p95", s.delay_p95);
   ett_lua_set_integer(L, "delay_max", s.delay_max);
   ett_lua_set_integer(L, "queue_most", s.queue_most);
+  ett_lua_set_number(L, "queue_ticks", s.queue_ticks);
   if (!isnan(s.queue_mean))
     ett_lua_set_number(L, "queue_mean", s.queue_mean);
   return 1;

@@ -53,7 +53,8 @@ static void walk_queue(ett_launch_stats *out, const int64_t *launches,
   }
   const int64_t from = launches[0] < ends[0] ? launches[0] : ends[0];
   out->queue_most = most;
-  out->queue_mean = last > from ? weighted / (double)(last - from) : NAN;
+  out->queue_ticks = (double)(last - from);
+  out->queue_mean = last > from ? weighted / out->queue_ticks : NAN;
 }
 
 int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_t *rows,

@@ -18,6 +18,7 @@ typedef struct ett_launch_stats {
   int64_t queue_most; /* maximum number of launched, unfinished rows; a row that ends
                        * before its call starts, as with skewed clocks, is none */
   double queue_mean;  /* time average of that number; NAN if no time passed */
+  double queue_ticks; /* that time: from the first launch to the last end */
 } ett_launch_stats;
 
 /* 0, or -1 when memory ran out. */
