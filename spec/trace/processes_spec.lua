@@ -119,6 +119,19 @@ describe("metrics of several recordings", function()
       assert.near(300 / 350, assert(maker.metric(folder, "launch_stats")).ranks["0"].mean_queue, 1e-9)
     end)
   end)
+
+  it("are replayed one by one", function()
+    local replay = require "ett.trace.replay"
+    both(function(folder)
+      local view <close> = assert(require("ett.trace.view").open(folder, {}))
+      local g = replay.graph(view)
+      assert.equal(920, view:us(select(2, replay.recorded(g)))) -- 100 to 560 twice
+      local path = replay.critical_path(g)
+      assert.equal(1020, view:us(path.total_ticks)) -- from the first launch at 50
+      replay.change(g, view, "host*1000", {})
+      assert.equal(2 * (460 + 195 * 999), view:us(replay.run(g).span_ticks)) -- 195 us between the two calls
+    end)
+  end)
 end)
 
 describe("a file merged from several ranks", function()

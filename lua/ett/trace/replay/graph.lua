@@ -7,6 +7,7 @@
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it in the process, plus the host's own time
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
+-- Events of different recordings of a rank do not wait for each other.
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
 --
 -- A run may have a million events, so an event is a number n, not a table: its fields are time[n], delay[n], kind[n],
@@ -75,20 +76,21 @@ local function last_before(list, at)
   return low
 end
 
---- Host calls of a process in one chain: { events by row number }.
+--- Host calls of a process in one chain for each recording: { events by row number }.
 local function host_chain(self, rows, rank)
-  local columns = stats.columns(rows, { "row", "ts", "end", "name" })
+  local columns = stats.columns(rows, { "row", "ts", "end", "name", "file" })
   local calls, before = { list = {}, of_row = {} }, nil
   for i, ts in ipairs(columns.ts) do
     local start = self:event(ts, "host", columns.name[i], rank)
-    if before then
+    local recording = self.home[columns.file[i]]
+    if before and before.recording == recording then
       -- Calls of two threads may overlap; then the second follows the start of the first.
       local overlaps = before.stop_time > ts
       self:follow(start, overlaps and before.start or before.stop, 0)
     end
     self:settle(start)
     local stop = self:event(columns["end"][i], "call", columns.name[i], rank)
-    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts }
+    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts, recording = recording }
     calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = before, before
   end
   return calls
@@ -97,11 +99,12 @@ end
 --- The device rows of a lane as starts and ends, by start.
 local function device_rows(self, lane)
   local rows, launch = lane:launches()
-  local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream" })
+  local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream", "file" })
   local call_rows, list = (launch:columns { "row" }), {}
   for i, ts in ipairs(columns.ts) do
     list[i] = { ts = ts, stop = columns["end"][i], stream = columns.stream[i] or -1, call_row = call_rows[i] or nil,
-      row = columns.row[i], start = self:event(ts, "start", columns.name[i], lane.key),
+      row = columns.row[i], recording = self.home[columns.file[i]],
+      start = self:event(ts, "start", columns.name[i], lane.key),
       finish = self:event(columns["end"][i], "row", columns.name[i], lane.key) }
   end
   return list
@@ -139,6 +142,7 @@ local function link_rows(self, rows, calls)
     while ended < #ends and ends[ended + 1] <= row.ts do ended = ended + 1 end
     local before = by_stream[row.stream]
     local ready
+    if before and before.recording ~= row.recording then before = nil end
     if before and before.stop <= row.ts then
       self:follow(row.start, before.finish)
       ready = before.stop
@@ -152,7 +156,8 @@ local function link_rows(self, rows, calls)
       ready = math.max(ready or call.ts, call.ts + delay)
     end
     local last = finished[ended]
-    if last and last.stream ~= row.stream and last.start ~= row.start and last.stop > (ready or math.mininteger) then
+    if last and last.stream ~= row.stream and last.start ~= row.start and last.recording == row.recording
+      and last.stop > (ready or math.mininteger) then
       self:follow(row.start, last.finish)
     end
     self:settle(row.start)
@@ -208,10 +213,11 @@ end
 --- Maximum number of events; larger graphs would take gigabytes.
 graph.most_events = 1000000
 
---- Builds the graph of a view: lists by event and by link (above), rows = { [lane key] = rows }, lanes.
+--- Builds the graph of a view: lists by event and by link (above), rows = { [lane key] = rows }, lanes, home =
+--- { [file] = recording }.
 function graph.build(view)
   local self = setmetatable({ time = {}, delay = {}, kind = {}, name = {}, rank = {}, last_link = {}, of = {}, lag = {},
-    before_link = {}, rows = {}, lanes = {} }, Graph)
+    before_link = {}, rows = {}, lanes = {}, home = (view:recordings()) }, Graph)
   local runtime, chains, events = view:launch_calls(), {}, 2 * #view:launch_calls()
   for _, lane in ipairs(view:lanes()) do events = events + 2 * #lane:touching() end
   if events > graph.most_events and not (view.options.step or view.options.window) then

@@ -68,15 +68,18 @@ local function order_of(g)
   return order
 end
 
+--- Span of each lane, and their mean: the sum over its recordings of last end - first start.
 local function spans(g, time)
   local list, sum = {}, 0
   for _, lane in ipairs(g.lanes) do
-    local first, last = math.huge, -math.huge
+    local first, last, span = {}, {}, 0
     for _, row in ipairs(g.rows[lane.key]) do
-      first, last = math.min(first, time[row.start]), math.max(last, time[row.finish])
+      local r = row.recording
+      first[r] = math.min(first[r] or math.huge, time[row.start])
+      last[r] = math.max(last[r] or -math.huge, time[row.finish])
     end
-    list[lane.key] = #g.rows[lane.key] > 0 and last - first or 0
-    sum = sum + list[lane.key]
+    for r, stop in pairs(last) do span = span + stop - first[r] end
+    list[lane.key], sum = span, sum + span
   end
   return list, sum / #g.lanes
 end
@@ -312,31 +315,42 @@ local function label(g, n)
   return "delay before kernels"
 end
 
---- The critical path that ends with the last device row: { total_ticks, parts = { { name, ticks, count } } (longest
---- first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), run }.
+--- The last end of a device row in each recording, the last first.
+local function last_ends(g, time)
+  local last, list = {}, {}
+  for _, lane in ipairs(g.lanes) do
+    for _, row in ipairs(g.rows[lane.key]) do
+      local r = row.recording
+      if not last[r] or time[row.finish] > time[last[r]] then last[r] = row.finish end
+    end
+  end
+  for _, n in pairs(last) do list[#list + 1] = n end
+  table.sort(list, by(function(n) return -time[n] end))
+  return list
+end
+
+--- The critical path that ends with the last device row, of all recordings together: { total_ticks, parts = { { name,
+--- ticks, count } } (longest first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), run }.
 function replay.critical_path(g, run)
   run = run or replay.run(g)
   local time, binding = run.time, run.binding
-  local n, stop = nil, -math.huge
-  for _, lane in ipairs(g.lanes) do
-    for _, row in ipairs(g.rows[lane.key]) do
-      if time[row.finish] > stop then n, stop = row.finish, time[row.finish] end
-    end
-  end
   local parts, list, ranks, hops, total, events = {}, {}, {}, 0, 0, {}
-  while n do
-    local before, rank = binding[n], g.rank[n]
-    local ticks = before and time[n] - time[before] or 0
-    local name = label(g, n)
-    local part = parts[name]
-    if not part then
-      part = { name = name, ticks = 0, count = 0 }
-      parts[name], list[#list + 1] = part, part
+  for _, last in ipairs(last_ends(g, time)) do
+    local n = last
+    while n do
+      local before, rank = binding[n], g.rank[n]
+      local ticks = before and time[n] - time[before] or 0
+      local name = label(g, n)
+      local part = parts[name]
+      if not part then
+        part = { name = name, ticks = 0, count = 0 }
+        parts[name], list[#list + 1] = part, part
+      end
+      part.ticks, part.count, total = part.ticks + ticks, part.count + 1, total + ticks
+      ranks[rank] = (ranks[rank] or 0) + ticks
+      if before and g.rank[before] ~= rank then hops = hops + 1 end
+      events[#events + 1], n = n, before
     end
-    part.ticks, part.count, total = part.ticks + ticks, part.count + 1, total + ticks
-    ranks[rank] = (ranks[rank] or 0) + ticks
-    if before and g.rank[before] ~= rank then hops = hops + 1 end
-    events[#events + 1], n = n, before
   end
   table.sort(list, by("-ticks", "name"))
   return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, events = events, run = run }
