@@ -151,6 +151,20 @@ describe("the GPU metrics on a hand-made trace", function()
       near(100, one.gpu_span_us)
       assert.equal(0, one.comp_kernels) -- it started in step 7
       assert.has_error(function() maker.metric(folder, "device_time", { step = 9 }) end)
+      -- The window ends in step 8, which counts as a whole.
+      steps = assert(maker.metric(folder, "step_table", { window = { 0.05, 0.12 } })).ranks["0"].per_step
+      assert.equal(1, #steps)
+      near(50, steps[1].comp_union_us)
+      near(0.5, steps[1].idle_frac)
+    end)
+    for number = 7, 8 do -- copies on the device's track
+      r:add{ cat = "gpu_user_annotation", name = "ProfilerStep#" .. number, pid = 0, tid = 7, ts = 100 * number - 650,
+        dur = 10 * number, args = { device = 0, stream = 7 } }
+    end
+    maker.with({ r }, function(folder)
+      local all = assert(maker.metric(folder, "step_table")).ranks["0"]
+      assert.same({ 0.07, 0.08 }, all.gpu_step_ms)
+      assert.same({ 0.08 }, assert(maker.metric(folder, "step_table", { step = 8 })).ranks["0"].gpu_step_ms)
     end)
   end)
 

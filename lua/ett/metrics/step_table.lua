@@ -3,18 +3,23 @@ local merged = require "ett.base.merged"
 local stats = require "ett.trace.stats"
 local trace_view = require "ett.trace.view"
 
-local function device_steps(view, lane)
+--- Durations of the device track's copies of the lane's steps.
+local function device_steps(view, lane, steps)
   local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },
     trace_view.is_step):where{ file = lane.process.files, device = lane.device }:sort("ts")
-  local list = {}
-  for i = 1, #rows do list[i] = view:ms(rows:get(i, "dur")) end
+  local list, names = {}, {}
+  for _, step in ipairs(steps) do names[step.name] = true end
+  for i = 1, #rows do
+    if not lane.from or names[rows:get(i, "name")] then list[#list + 1] = view:ms(rows:get(i, "dur")) end
+  end
   return list
 end
 
 return {
   name = "step_table",
   summary = "duration, communication, compute, busy and idle share of every step on every device",
-  definition = [[A step is the host's ProfilerStep#N interval of the rank; device intervals are cut to it.
+  definition = [[A step is the host's ProfilerStep#N interval of the rank; device intervals are cut to it. A step
+that starts in the window counts as a whole.
 idle_frac = 1 - busy / duration. max_step_ms is that of the slowest rank. gpu_step_ms lists the device track's
 copies of the step markers, which are shorter: from the first kernel of the step to its last.]],
   needs = "ProfilerStep# markers on the host track, device rows",
@@ -34,9 +39,15 @@ copies of the step markers, which are shorter: from the first kernel of the step
     local by_step, out = {}, { ranks = {}, steps = stats.list() }
     for _, lane in ipairs(view:lanes()) do
       local steps, windows = lane:steps(), {}
-      for i, step in ipairs(steps) do windows[i] = { step.from, step.to } end
-      local C, K = lane:comm():measure_in(windows), lane:compute():measure_in(windows)
-      local B, X = lane:busy():measure_in(windows), (lane:comm() & lane:compute()):measure_in(windows)
+      local stop = lane.to
+      for i, step in ipairs(steps) do
+        windows[i] = { step.from, step.to }
+        stop = stop and math.max(stop, step.to)
+      end
+      local whole = stop == lane.to and lane or lane:within(lane.from, stop)
+      local C, K = whole:comm(), whole:compute()
+      local B, X = whole:busy():measure_in(windows), (C & K):measure_in(windows)
+      C, K = C:measure_in(windows), K:measure_in(windows)
       local rank = { steps = stats.list(), step_ms = stats.list(), per_step = stats.list() }
       for i, step in ipairs(steps) do
         local length = step.to - step.from
@@ -46,7 +57,7 @@ copies of the step markers, which are shorter: from the first kernel of the step
           idle_frac = length > 0 and 1 - B[i] / length or stats.null }
         by_step[step.step] = math.max(by_step[step.step] or 0, length)
       end
-      local device = device_steps(view, lane)
+      local device = device_steps(view, lane, steps)
       if #device > 0 then rank.gpu_step_ms = device end
       out.ranks[lane.key] = rank
     end

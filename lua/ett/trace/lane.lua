@@ -70,6 +70,13 @@ Lane.touching_rows = once("touching", function(self, what)
   return without(kernels, communication)
 end)
 
+--- The same device with another window.
+function Lane:within(from, to)
+  local lane = { cache = {}, from = from, to = to }
+  for _, field in ipairs{ "view", "process", "rank", "device", "key", "all", "tpu" } do lane[field] = self[field] end
+  return setmetatable(lane, Lane)
+end
+
 --- Rows of a kind that start in the window.
 Lane.rows = once("rows", function(self, what)
   local rows = self:touching_rows(what)
