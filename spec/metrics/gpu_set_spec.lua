@@ -370,6 +370,20 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("throughput_tokens: the card's iterations are those of the whole trace", function()
+    local r = maker.new{ rank = 0, world = 1 }
+    r:kernel("gemm", 0, 400):kernel("gemm", 500, 500)
+    maker.with({ r }, function(folder)
+      local file = io.open(folder .. "/workload_card.yaml", "w")
+      file:write("batch_size: 4\nseq_len: 100\niterations: 10\n")
+      file:close()
+      near(4000 / 1e-3, assert(maker.metric(folder, "throughput_tokens")).throughput_tokens_per_s)
+      local none, why = maker.metric(folder, "throughput_tokens", { window = { 0, 0.5 } })
+      assert.is_nil(none)
+      assert.matches("ProfilerStep# markers on the host track; the trace has none", why)
+    end)
+  end)
+
   it("a fault in a workload card is reported with its line by the metrics that read the card", function()
     local r = maker.new{ rank = 0, world = 2 }
     r:step(1, 0, 500000):kernel("gemm", 10, 20)

@@ -12,10 +12,7 @@ slowest rank ends the step. std is the sample deviation (n - 1), 0 for one step.
   compute = function(view)
     view:events_needed()
     local list = view:iterations()
-    if #list == 0 then
-      view:missing("needs ProfilerStep# markers on the host track%s",
-        #view:steps() > 0 and "; none starts in the window" or "; the trace has none")
-    end
+    if #list == 0 then view:missing("needs %s", view:lacking_iterations()) end
     local times, numbers = {}, {}
     for i, each in ipairs(list) do times[i], numbers[i] = view:ms(each.ticks), each.number end
     local sorted = stats.sorted(times)

@@ -18,7 +18,7 @@ local function work(view)
   if lacking then
     view:missing("needs model_flops on the rows, or %s from the card or the options", lacking)
   end
-  if steps == 0 then view:missing "needs model_flops on the rows, or ProfilerStep# markers on the host track" end
+  if steps == 0 then view:missing("needs model_flops on the rows, or %s", view:lacking_iterations()) end
   local world = tonumber(view:card().devices) or view:processes()[1].world_size or #view:lanes()
   local factor = totals.flops_per_parameter(view)
   return factor * params * batch * seq * steps / world, view:s(ticks),

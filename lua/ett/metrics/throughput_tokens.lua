@@ -6,7 +6,8 @@ return {
   summary = "tokens a second of the recorded steps",
   definition = [[tokens = batch_size x seq_len x iterations measured; duration = the sum of the iterations' times
 (each the longest of its ranks). batch_size is the global batch: the card's, or --batch-size. Without step
-markers the duration is the longest device span, and the iterations are the card's.]],
+markers the duration is the longest device span, and the iterations are the card's. They are of the whole run, so a
+window needs markers.]],
   needs = "workload_card*.yaml with batch_size and seq_len (or --batch-size, --seq-len); step markers or iterations",
   units = { throughput_tokens_per_s = "tokens/s", total_tokens = "tokens", measured_duration_s = "s" },
   options = { "batch_size", "seq_len" },
@@ -21,6 +22,7 @@ markers the duration is the longest device span, and the iterations are the card
     local ticks, iterations = view:iteration_ticks()
     local source = "step markers"
     if iterations == 0 then
+      if view.options.window or view.options.step then view:missing("needs %s", view:lacking_iterations()) end
       iterations, source = tonumber(view:card().iterations), "device span, iterations of the card"
       if not iterations then view:missing("needs ProfilerStep# markers or the card's iterations; there is neither") end
       for _, lane in ipairs(view:lanes()) do ticks = math.max(ticks, lane:span_ticks()) end

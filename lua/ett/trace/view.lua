@@ -298,6 +298,12 @@ View.iterations = once("iterations", function(self)
   return list
 end)
 
+--- What is missing if there are no iterations.
+function View:lacking_iterations()
+  return "ProfilerStep# markers on the host track; " .. (#self:steps() > 0 and "none starts in the window"
+    or "the trace has none")
+end
+
 --- Sum of the iterations' ticks, and their number.
 function View:iteration_ticks()
   local ticks, list = 0, self:iterations()
