@@ -219,6 +219,34 @@ describe("exposed_causes", function()
       assert.matches("rank 1 accounts for 100 %% of the waiting", result.headline)
     end)
   end)
+
+  it("shares the time of concurrent collectives, and tells groups with equal messages apart", function()
+    local recordings = {}
+    for rank = 0, 1 do
+      local r = maker.new{ rank = rank, world = 2 }
+      local function reduce(group, stream, from, to)
+        r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", from, to - from, { stream = stream, args = {
+          ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float", ["Group size"] = 2,
+          ["Process Group Name"] = group, ["Process Group Description"] = group } })
+      end
+      reduce("tp", 9, 100 + 20 * rank, 200) -- alone to 150, then with dp
+      reduce("dp", 11, 150, 250)
+      reduce("dp", 11, 300, 340) -- alone
+      recordings[rank + 1] = r
+    end
+    maker.with(recordings, function(folder)
+      local result = assert(maker.metric(folder, "exposed_causes"))
+      assert.near(2 * 0.190 - 0.020, result.exposed_ms, 1e-9)
+      assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
+      assert.near(0, result.unexplained_ms, 1e-9)
+      local by_group = {}
+      for _, row in ipairs(result.collectives) do by_group[row.group] = row end
+      assert.same({ 2, 4 }, { by_group.tp.count, by_group.dp.count })
+      assert.near(0.020, by_group.tp.waiting_ms, 1e-9)
+      assert.near(2 * (0.030 + 0.025), by_group.tp.transfer_ms, 1e-9)
+      assert.near(2 * (0.025 + 0.050 + 0.040), by_group.dp.transfer_ms, 1e-9)
+    end)
+  end)
 end)
 
 describe("collective_list", function()

@@ -1,6 +1,7 @@
 --- Exposed communication attributed to transfers and to late ranks.
 local align = require "ett.trace.align"
 local by = require "ett.base.by"
+local interval = require "ett.interval"
 
 local exposed = {}
 
@@ -10,34 +11,77 @@ end
 
 local function row_of(kinds, one, group)
   local name = ("%s of %s"):format(one.kind, one.bytes and ("%.0f bytes"):format(one.bytes) or "unknown bytes")
-  local row = kinds[name]
+  local label = group.description or group.group
+  local key = name .. "|" .. label
+  local row = kinds[key]
   if not row then
-    row = { name = name, group = group.description or group.group, wait = 0, transfer = 0, count = 0 }
-    kinds[name] = row
+    row = { name = name, group = label, wait = 0, transfer = 0, count = 0 }
+    kinds[key] = row
   end
   return row
 end
 
---- Attributes every matched collective of a group: time before the last start to the last rank, time after it to
---- transfer.
-local function charge(each, open, total)
+--- Attributes the matched collectives of a group on one rank: exposed time before the last start to the last rank, time
+--- after it to transfer. `parts`: as of shared.
+local function charge(each, r, parts, total)
   local members = each.group.members
-  for r, member in ipairs(members) do
-    local lane = member.lane
-    local found = each.result.matches:charge(r, open[lane.key])
+  local lane = members[r].lane
+  for i, part in ipairs(parts) do
+    local found, share = each.result.matches:charge(r, part.set), part.share
     for late, wait in ipairs(found.by_rank) do
-      if wait > 0 then add(total.ranks, members[late].lane.key, wait) end
+      if wait > 0 then add(total.ranks, members[late].lane.key, wait * share) end
     end
     for n, one in ipairs(total.kinds and lane:collectives().sorts or {}) do
       if found.count_of[n] > 0 then
         local row = row_of(total.kinds, one, each.group)
-        row.wait, row.transfer = row.wait + found.waiting_of[n], row.transfer + found.transfer_of[n]
-        row.count = row.count + found.count_of[n]
+        row.wait, row.transfer = row.wait + found.waiting_of[n] * share, row.transfer + found.transfer_of[n] * share
+        row.count = row.count + (i == 1 and found.count_of[n] or 0)
       end
     end
-    total.wait, total.transfer = total.wait + found.waiting, total.transfer + found.transfer
-    add(total.waiting, lane.key, found.waiting)
+    total.wait, total.transfer = total.wait + found.waiting * share, total.transfer + found.transfer * share
+    add(total.waiting, lane.key, found.waiting * share)
   end
+end
+
+--- Starts (+1) and ends (-1) of the matched collectives of a lane, in order.
+local function edges_of(homes)
+  local edges = {}
+  for _, home in ipairs(homes) do
+    for i = 1, #home.each.result.matches do
+      local from, to = home.each.result.matches:at(home.rank, i)
+      if to > from then
+        edges[#edges + 1] = { from, 1 }
+        edges[#edges + 1] = { to, -1 }
+      end
+    end
+  end
+  table.sort(edges, function(a, b) return a[1] < b[1] end)
+  return edges
+end
+
+--- An interval set in parts by the number n of matched collectives that run: { { set =, share = 1 / n } }.
+---@param homes table[] the groups of a lane: { each = (of View:matched_groups), rank = (its member) }
+local function shared(homes, set)
+  local sum, united = 0, interval.new{}
+  for _, home in ipairs(homes) do
+    local list = home.each.group.members[home.rank].list
+    sum, united = sum + list:sum(), united | list:intervals()
+  end
+  if sum == united:measure() then return { { set = set, share = 1 } } end
+  local by_count, most, depth, from = {}, 0, 0, nil
+  for _, edge in ipairs(edges_of(homes)) do
+    if depth > 0 and edge[1] > from then
+      by_count[depth] = by_count[depth] or {}
+      table.insert(by_count[depth], { from, edge[1] })
+    end
+    depth, from = depth + edge[2], edge[1]
+    most = math.max(most, depth)
+  end
+  local parts = {}
+  for n = 1, most do
+    if by_count[n] then parts[#parts + 1] = { set = set & interval.new(by_count[n]), share = n == 1 and 1 or 1 / n } end
+  end
+  return parts
 end
 
 --- The late ranks that cause most of the waiting: names and their share.
@@ -77,9 +121,18 @@ function exposed.causes(view, by_bytes)
     open[lane.key] = lane:comm() - lane:compute()
     total.whole = total.whole + open[lane.key]:measure()
   end
-  local refused
+  local refused, homes = nil, {}
   for _, each in ipairs((view:matched_groups(mode, view:tolerance(), not by_bytes))) do
-    if each.result then charge(each, open, total) else refused = refused or align.refusal(view, each) end
+    if not each.result then refused = refused or align.refusal(view, each) end
+    for r, member in ipairs(each.result and each.group.members or {}) do
+      homes[member.lane.key] = homes[member.lane.key] or {}
+      table.insert(homes[member.lane.key], { each = each, rank = r })
+    end
+  end
+  for _, lane in ipairs(lanes) do
+    local mine = homes[lane.key] or {}
+    local parts = shared(mine, open[lane.key])
+    for _, home in ipairs(mine) do charge(home.each, home.rank, parts, total) end
   end
   if total.wait + total.transfer == 0 and total.whole > 0 then
     view:missing("%s", refused or "needs a process group with collectives on two ranks or more")
