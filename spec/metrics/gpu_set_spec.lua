@@ -416,6 +416,15 @@ describe("the GPU metrics on a hand-made trace", function()
       assert.same({ 10, 14 }, found.received)
       near(1.5, found.imbalance)
     end)
+    -- PyTorch writes 30 of more sizes, then "...".
+    local large, sizes = maker.new{ rank = 0, world = 64 }, ("4, "):rep(30) .. "..."
+    large:kernel(name, 100, 50, { args = { ["Collective name"] = "all_to_allv", ["In split size"] = "[" .. sizes .. "]",
+      ["Out split size"] = "[" .. sizes .. "]", ["In msg nelems"] = 256, dtype = "Float", ["Group size"] = 64 } })
+    maker.with({ large }, function(folder)
+      local none, reason = maker.metric(folder, "token_to_expert_assignment")
+      assert.is_nil(none)
+      assert.matches("1 of the 1 all%-to%-alls have only the first sizes", reason)
+    end)
     maker.with(pair(), function(folder)
       local _, reason = maker.metric(folder, "token_to_expert_assignment")
       assert.matches("no all%-to%-all", reason)

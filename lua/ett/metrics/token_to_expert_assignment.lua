@@ -2,8 +2,9 @@
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 
+--- The numbers of a list; nil if it is empty, or if PyTorch wrote only its beginning ("[4, 4, ...]").
 local function numbers(text)
-  if type(text) ~= "string" then return nil end
+  if type(text) ~= "string" or text:find("...", 1, true) then return nil end
   local list = {}
   for word in text:gmatch("%d+") do list[#list + 1] = math.tointeger(tonumber(word)) end
   return #list > 0 and list or nil
@@ -15,21 +16,24 @@ return {
   definition = [[Of every all-to-all whose split sizes are recorded: rows that the rank sends to each member of
 the group (In split size) and receives from each (Out split size), summed. imbalance = greatest / mean of the
 rows that the members receive from this rank. Split sizes are rows of the tensor's first dimension: with expert
-parallelism, one row is one token for one of its top-k experts.]],
+parallelism, one row is one token for one of its top-k experts. PyTorch records only the first 30 sizes of larger
+groups; such calls are left out and counted.]],
   needs = "all-to-alls with the arguments 'In split size' and 'Out split size'",
   units = { sent = "rows", received = "rows", imbalance = "ratio" },
   args = { "In split size", "Out split size", table.unpack(collective.args) },
   differs = "only planned in the public set; the definition is ett's own",
   compute = function(view)
-    local ranks, any, calls = {}, false, 0
+    local ranks, any, calls, cut = {}, false, 0, 0
     for _, lane in ipairs(view:lanes()) do
       local collectives = lane:collectives()
       local splits = stats.columns(collectives.rows, { "In split size", "Out split size" })
       local sent, received, used = {}, {}, 0
       for i, n in collectives.sequence:iter() do
-        local each = collectives.sorts[n]
-        local out, into = numbers(splits["In split size"][i]), numbers(splits["Out split size"][i])
-        if each.kind == "all_to_all" then calls = calls + 1 end
+        local each, text = collectives.sorts[n], splits["In split size"][i]
+        local out, into = numbers(text), numbers(splits["Out split size"][i])
+        if each.kind == "all_to_all" then
+          calls, cut = calls + 1, cut + (text and not out and text:find("%d") and 1 or 0)
+        end
         if each.kind == "all_to_all" and out then
           used = used + 1
           for m, count in ipairs(out) do sent[m] = (sent[m] or 0) + count end
@@ -44,10 +48,11 @@ parallelism, one row is one token for one of its top-k experts.]],
       end
     end
     if not any then
-      view:missing("needs all-to-alls with split sizes; %s", calls > 0
+      view:missing("needs all-to-alls with split sizes; %s", cut > 0
+        and ("%d of the %d all-to-alls have only the first sizes of the list"):format(cut, calls) or calls > 0
         and ("none of the %d all-to-alls has a non-empty 'In split size'"):format(calls)
         or "the trace has no all-to-all")
     end
-    return { ranks = ranks }
+    return { ranks = ranks, calls_with_shortened_lists = cut }
   end,
 }
