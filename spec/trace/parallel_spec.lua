@@ -39,6 +39,11 @@ describe("ett.trace.parallel", function()
     assert.same({ "ep", "kind" }, { parallel.of_card({ ep = 4, dp = 2 }, "all_to_all", 2) })
     assert.same({ "dp", "sizes" }, { parallel.of_card({ dp = 4, tp = 2 }, "all_reduce", 4) })
     assert.is_nil(parallel.of_card({ dp = 4, tp = 4 }, "all_reduce", 4))
+    assert.same({ "tp", "sizes" }, { parallel.of_card({ tp = 8 }, "all_reduce") })
+    assert.is_nil(parallel.of_card({ tp = 8 }, "all_reduce", 64)) -- the card does not state dp
+    local two_levels = { dp = 8, dp_replicate = 2, dp_shard = 4, tp = 2 }
+    assert.same({ "dp", "sizes" }, { parallel.of_card(two_levels, "all_gather", 4) })
+    assert.is_nil(parallel.of_card(two_levels, "all_reduce", 2)) -- tp or the replicas
   end)
 end)
 

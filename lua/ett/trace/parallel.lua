@@ -7,7 +7,8 @@
 --   3. a host range around the launch ("DistributedDataParallel", "_ReduceFromModelParallelRegion", "FSDP::", …);
 --   4. the ranges of the group's other collectives, if they agree (not for the group of all ranks); for an
 --      exchange without a named group, those of the other exchanges on its stream;
---   5. the group's size, if only one dimension of the workload card has that size;
+--   5. the group's size, if only one dimension of the workload card has that size; without a size, the card's only
+--      dimension;
 --   6. the kind of the collective, if the card leaves one choice (send/recv with pp > 1, all-to-all with ep > 1).
 -- Otherwise the dimension is unknown.
 local comm = require "ett.trace.comm"
@@ -65,6 +66,12 @@ function parallel.of_range(name)
   return nil
 end
 
+--- Whether a group of this size may be of a dimension. Data parallelism in two levels has groups of both.
+local function fits(card, dimension, size)
+  return tonumber(card[dimension]) == size
+    or dimension == "dp" and (tonumber(card.dp_replicate) == size or tonumber(card.dp_shard) == size)
+end
+
 --- The only dimension of the card that fits by size or kind: dimension, "sizes" or "kind".
 function parallel.of_card(card, kind, size)
   local fitting, wider = {}, {}
@@ -73,10 +80,10 @@ function parallel.of_card(card, kind, size)
     if degree and degree > 1 then
       wider[dimension] = true
       wider[#wider + 1] = dimension
-      if degree == size then fitting[#fitting + 1] = dimension end
+      if fits(card, dimension, size) then fitting[#fitting + 1] = dimension end
     end
   end
-  if #wider == 1 then return wider[1], "sizes" end
+  if #wider == 1 and (not size or fitting[1]) then return wider[1], "sizes" end
   if (kind == "send_recv" or kind == "send" or kind == "recv") and wider.pp then return "pp", "kind" end
   if kind == "all_to_all" and wider.ep then return "ep", "kind" end
   if size and #fitting == 1 then return fitting[1], "sizes" end
