@@ -110,6 +110,7 @@ describe("ett.trace.card", function()
     local found = card.values{ run = { tensor_parallel = 4, plan = { tp_size = 2 } }, global_batch_size = "64 " }
     assert.equal(2, found.tp) -- names in their order: tp_size comes before tensor_parallel
     assert.equal(64, found.batch_size)
+    assert.equal(64, card.values{ global_batch_size = 64, data = { batch_size = 4 } }.batch_size)
     assert.is_nil(found.pp)
     assert.equal(8, card.values{ dp_replicate = 2, dp_shard = 4 }.dp)
   end)

@@ -1,14 +1,14 @@
 --- The workload card beside a trace: workload_card*.yaml, or the one given with --card.
 --
--- Projects nest their cards differently. Each value is searched under all its known names, at any
--- depth; the shallowest wins, then the first in sorted order.
+-- Projects nest their cards differently. Each value is searched under its known names at any depth. The first name that
+-- the card has wins, at its shallowest place, then at the first in sorted order.
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
 
 local card = {}
 
 local names = {
-  batch_size = { "batch_size", "global_batch_size", "batch" },
+  batch_size = { "global_batch_size", "batch_size", "batch" }, -- batch_size may be that of a rank
   seq_len = { "seq_len", "sequence_length", "seq_length", "seqlen" },
   iterations = { "iteration", "iterations", "num_iterations", "train_iters", "steps" },
   dp = { "dp", "dp_size", "data_parallel", "data_parallel_size" },
