@@ -50,13 +50,25 @@ local function linear(dims)
   return { family = "gemm", batch = 1, m = product(x, 1, #x - 1), n = w[1], k = w[2] }
 end
 
+--- Number of matrices of a product of batches, of which one may be broadcast; nil if the dimensions differ.
+local function batch_of(a, b)
+  local n = 1
+  for away = 2, math.max(#a, #b) - 1 do
+    local x, y = a[#a - away] or 1, b[#b - away] or 1
+    if x ~= y and x ~= 1 and y ~= 1 then return nil end
+    n = n * math.max(x, y)
+  end
+  return n
+end
+
 --- a[m, k] times b[k, n], or batches of them; `first`: the index of a.
 local function multiply(first)
   return function(dims)
     local a, b = dims[first], dims[first + 1]
     if not (a and b) or #a < 2 or #b < 2 or a[#a] ~= b[#b - 1] then return nil end
     if #b == 2 then return { family = "gemm", batch = 1, m = product(a, 1, #a - 1), n = b[2], k = b[1] } end
-    return { family = "bmm", batch = product(a, 1, #a - 2), m = a[#a - 1], n = b[#b], k = a[#a] }
+    local batch = batch_of(a, b)
+    return batch and { family = "bmm", batch = batch, m = a[#a - 1], n = b[#b], k = a[#a] } or nil
   end
 end
 
