@@ -47,6 +47,25 @@ describe("ett.trace.pipeline", function()
     assert.near(1 - 50 / 70, found.bubble_vs_window, 1e-12)
     assert.same({ 2, 1 }, { found.n_fwd, found.n_bwd })
   end)
+
+  it("takes an iteration without units, which has no window", function()
+    local folder = maker.folder()
+    local file = assert(io.open(folder .. "/pp_rank_0.json", "wb"))
+    file:write('{"1": {"total": 9, "fwd_start": [0], "fwd_end": [4]}, ',
+      '"2": {"total": 10, "fwd_start": [], "fwd_end": []}, ',
+      '"3": {"total": 10, "fwd_start": [0, 6], "fwd_end": [4, 8]}}')
+    file:close()
+    local ok, why = pcall(function()
+      local found = assert(maker.metric(folder, "pipeline_bubble", { step = 2 }))
+      assert.equal(stats.null, found.per_rank_last_iter["0"].window_ms)
+      assert.equal(1, found.bubble_ratio)
+      found = assert(maker.metric(folder, "pipeline_bubble"))
+      assert.near((1 + 0.4) / 2, found.bubble_ratio, 1e-12)
+      assert.near(0.25, found.mean_bubble_vs_window_excl_first, 1e-12)
+    end)
+    maker.remove(folder)
+    if not ok then error(why, 0) end
+  end)
 end)
 
 describe("ett.trace.stats", function()

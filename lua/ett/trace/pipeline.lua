@@ -42,13 +42,18 @@ local function unit_times(record)
   return busy, last - first, counts
 end
 
---- Timings of one rank in one iteration.
+local function rest(busy, whole)
+  return whole ~= stats.null and whole > 0 and 1 - busy / whole or stats.null
+end
+
+--- Timings of one rank in one iteration. Without units the window is null; so is a bubble of no time.
 ---@return table { total_ms, busy_ms, window_ms, bubble_vs_total, bubble_vs_window, n_fwd, n_bwd }
 function pipeline.iteration(record)
   local busy, window, counts = unit_times(record)
+  if window < 0 then window = stats.null end
   return {
     total_ms = record.total, busy_ms = busy, window_ms = window,
-    bubble_vs_total = 1 - busy / record.total, bubble_vs_window = 1 - busy / window,
+    bubble_vs_total = rest(busy, record.total), bubble_vs_window = rest(busy, window),
     n_fwd = counts.fwd or 0, n_bwd = counts.bwd or 0,
   }
 end
@@ -92,14 +97,15 @@ function pipeline.from_timings(timings, view, only)
     for i, number in ipairs(rank.iterations) do
       local each = rank.timings[number]
       if only and number == only or not only and i > 1 then -- the first iteration includes start-up
-        totals[#totals + 1], windows[#windows + 1] = each.bubble_vs_total, each.bubble_vs_window
+        if each.bubble_vs_total ~= stats.null then totals[#totals + 1] = each.bubble_vs_total end
+        if each.bubble_vs_window ~= stats.null then windows[#windows + 1] = each.bubble_vs_window end
         bubbles[#bubbles + 1], lengths[#lengths + 1] = each.total_ms - each.busy_ms, each.total_ms
       end
       if not only or number == only then last = each end
     end
     ranks[tostring(rank.rank)] = last
   end
-  if #totals == 0 then
+  if #lengths == 0 then
     view:missing(only and "the timings have no iteration %s" or "the timings have one iteration only", only)
   end
   local iterations = {}
