@@ -93,6 +93,36 @@ describe("the Hockney fit", function()
     assert.is_false(fit(one).arrival_skew_removed)
   end)
 
+  it("does not mix transfers with times that include waiting", function()
+    -- Two of four ranks: their tp group is matched, their dp groups have one recorded rank each.
+    local function pair(sizes_of_tp)
+      local made = { maker.new{ rank = 0, world = 4 }, maker.new{ rank = 1, world = 4 } }
+      for r, each in ipairs(made) do
+        local at = 0
+        local function reduce(group, bytes, dur)
+          local given = args(bytes, 2)
+          given["Process Group Name"], given["Process Group Ranks"] = group, nil
+          each:kernel(nccl, at, dur, { args = given })
+          at = at + 5000
+        end
+        for turn = 1, 5 do
+          for _, bytes in ipairs(sizes_of_tp) do reduce("tp", bytes, 10 + bytes // 1000) end
+          for _, bytes in ipairs{ 1000, 2000, 4000 } do
+            reduce("dp" .. r, bytes, 10 + bytes // 1000 + (turn > 1 and 1000 or 0)) -- waits, but for the first
+          end
+        end
+      end
+      return fit(made)
+    end
+    for _, list in ipairs{ {}, { 8000 }, { 1000, 2000, 16000 } } do
+      local found = pair(list)
+      assert.near(5e-6, found.hockney_alpha_s, 1e-9)
+      assert.near(1e-9, found.beta_s_per_byte, 1e-12)
+      assert.equal(#list > 1, found.arrival_skew_removed)
+      assert.equal(#list == 1 and 4 or 3, found.sizes)
+    end
+  end)
+
   it("takes time in proportion to the number of process groups", function()
     local function instructions(groups)
       local made, count = maker.new { rank = 0, world = groups + 1 }, 0

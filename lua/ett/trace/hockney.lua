@@ -3,9 +3,10 @@
 -- steps and volume are those of the ring algorithm of the collective on n ranks (ett.trace.comm.ring; Thakur,
 -- Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The
 -- time of a collective is its transfer time, first end - last start over the ranks: waiting for a late rank is
--- excluded. With only one recorded rank, the minimum time of each size is used instead, and the result states it. The
--- median of each size is fitted by least absolute relative deviations (iteratively reweighted), so that one outlier
--- among the sizes does not move the fit.
+-- excluded. If the matched collectives have fewer than two sizes, as with only one recorded rank, those of unmatched
+-- groups are used, too. Of these the minimum time of each size counts, and the result states it. The median of each
+-- size is fitted by least absolute relative deviations (iteratively reweighted), so that one outlier among the sizes
+-- does not move the fit.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
@@ -33,9 +34,10 @@ local function add(points, each, times, group_size)
   end
 end
 
+--- Times by size and ranks of the matched groups, those of the other groups, and the number of these.
 local function gather(view, kind, group_size)
-  local points, removed, unmatched, results = {}, false, 0, {}
-  local function add_all(member, lists)
+  local matched, alone, unmatched, results = {}, {}, 0, {}
+  local function add_all(points, member, lists)
     local sorts = member.lane:collectives().sorts
     for n, times in pairs(lists) do
       if not kind or sorts[n].kind == kind then add(points, sorts[n], times, group_size) end
@@ -45,14 +47,35 @@ local function gather(view, kind, group_size)
     view.options.align == "clocks" and "clocks" or "auto", view:tolerance()))) do results[each.group] = each.result end
   for _, group in ipairs(view:collective_groups()) do
     if results[group] then
-      removed = true
-      add_all(group.members[1], results[group].matches:transfers())
+      add_all(matched, group.members[1], results[group].matches:transfers())
     else
       unmatched = unmatched + 1
-      for _, member in ipairs(group.members) do add_all(member, member.list:durations()) end
+      for _, member in ipairs(group.members) do add_all(alone, member, member.list:durations()) end
     end
   end
-  return points, removed, unmatched
+  return matched, alone, unmatched
+end
+
+--- Points for the fit, one for each size and number of ranks. Of transfer times the median; of times that include
+--- waiting the minimum, which has the least of it.
+local function points_of(view, by_size, waiting)
+  local points = {}
+  for _, bytes in ipairs(stats.keys(by_size)) do
+    for _, n in ipairs(stats.keys(by_size[bytes])) do
+      local point = by_size[bytes][n]
+      local time = waiting and stats.sorted(point.times)[1] or stats.median(point.times)
+      points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,
+        volume = point.volume, t = view:s(time), weight = math.sqrt(#point.times), count = #point.times }
+    end
+  end
+  return points
+end
+
+--- Number of different sizes, by the volume of a step.
+local function distinct_sizes(points)
+  local sizes = {}
+  for _, p in ipairs(points) do stats.count(sizes, p.volume / p.steps) end
+  return #stats.keys(sizes)
 end
 
 --- alpha, beta of least absolute relative deviations over {steps, volume, t, weight}.
@@ -88,21 +111,14 @@ function hockney.fit(view, options)
       error_module.raise("argument", "unknown collective '%s' for the fit; give all_reduce, all_gather, …",
         options.collective)
     end
-    local by_size, removed, unmatched = gather(view, kind, options.n_chips)
-    local points = {}
-    local found = {}
-    for _, bytes in ipairs(stats.keys(by_size)) do
-      for _, n in ipairs(stats.keys(by_size[bytes])) do found[#found + 1] = by_size[bytes][n] end
+    local matched, alone, unmatched = gather(view, kind, options.n_chips)
+    local points, removed = points_of(view, matched), true
+    if distinct_sizes(points) < 2 then
+      local others = points_of(view, alone, true)
+      removed = #others == 0 and #points > 0
+      table.move(others, 1, #others, #points + 1, points)
     end
-    for _, point in ipairs(found) do
-      -- Without skew: the median. With a single rank: the minimum, which contains the least waiting.
-      local time = removed and stats.median(point.times) or stats.sorted(point.times)[1]
-      points[#points + 1] = { kind = point.kind, bytes = point.bytes, n = point.n, steps = point.steps,
-        volume = point.volume, t = view:s(time), weight = math.sqrt(#point.times), count = #point.times }
-    end
-    local sizes = {}
-    for _, p in ipairs(points) do stats.count(sizes, p.volume / p.steps) end
-    local distinct = #stats.keys(sizes)
+    local distinct = distinct_sizes(points)
     if distinct == 0 then
       view:missing("needs %s calls with known bytes and group size%s", kind,
         options.n_chips and "" or " (give --n-chips if the trace has no group size)")
