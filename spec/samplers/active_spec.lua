@@ -128,6 +128,13 @@ describe("active sampling", function()
     assert.equal(#first + #second, #known)
   end)
 
+  it("takes results with a note of their back end", function()
+    local target = target_of { rows = { 8, 16, 32, 64 }, inner = { 8, 16 }, outer = 8 }
+    local chooser = active.chooser(target, { 1, 2, 3, 4, 5, 6, 7, 8 }, { target_error = 0.05, dtype = "fp32" })
+    chooser.add(target.shape(target.values(chooser.next())), { forward = { seconds = 1e-6 }, note = "by its range" })
+    assert.same({ "gemm forward" }, chooser.keys)
+  end)
+
   it("starts at the corners", function()
     local _, chosen, target = run_chooser(smooth, 0.02)
     local corners = {}

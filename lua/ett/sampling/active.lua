@@ -181,7 +181,8 @@ local Chooser = {}
 Chooser.__index = Chooser
 
 function Chooser:add_sample(s, results)
-  for pass, result in pairs(results) do
+  for _, entry in ipairs(sample_table.passes(results)) do
+    local pass, result = entry[1], entry[2]
     local key = surfaces.key(self.op, pass)
     local new = true
     for _, k in ipairs(self.keys) do new = new and k ~= key end
