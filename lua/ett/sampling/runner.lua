@@ -119,7 +119,7 @@ function Runner:prepare()
   self.size = self.visits == 1 and 1 or self.chooser and 4 or shared and not self.together and 8
     or run.campaign.block or 8
   self.kept = self.visits > 1 and not shared and not self.chooser
-    and visits.open(self.path, store.title(target, run)) or nil
+    and visits.open(self.path, store.title(target, run), self.held) or nil
   self.report = { path = self.path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #self.list,
     held = self.held and self.held.rows or 0, left = self.left, takes_turns = run.interleave,
     count = self.work.count }

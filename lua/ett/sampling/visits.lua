@@ -117,8 +117,9 @@ function visits.drop(table_path)
   os.remove((path:gsub("([^/]*)$", ".%1.lock")))
 end
 
---- The visits in a file by shape; nil if their title differs.
-local function read(path, title)
+--- The visits in a file by shape, without shapes that have a row or failed; nil if their title differs.
+---@param over table done, failed: sets of shapes, as of ett.sampling.store
+local function read(path, title, over)
   local file = io.open(path, "r")
   if not file then return {} end
   local held = file:read("l") == title and {} or nil
@@ -126,8 +127,10 @@ local function read(path, title)
     local hash, text = line:match("^(%x+) (.*)\n$")
     if hash and hash == io_module.hash(text) then
       local visit = json.decode(text)
-      held[visit.shape] = held[visit.shape] or {}
-      table.insert(held[visit.shape], visit.results)
+      if not (over.done[visit.shape] or over.failed[visit.shape]) then
+        held[visit.shape] = held[visit.shape] or {}
+        table.insert(held[visit.shape], visit.results)
+      end
     end
   end
   file:close()
@@ -137,11 +140,12 @@ end
 --- Opens the visits of a table. Those of another campaign, or of another version of it, are dropped.
 ---@param table_path string
 ---@param title string names the campaign
+---@param over table? done, failed: sets of shapes whose visits are no longer needed
 ---@return table { of(key) -> results[], add(key, results), close(finished) }; raises errors of the file system
-function visits.open(table_path, title)
+function visits.open(table_path, title, over)
   local path = visits.path(table_path)
   title = "# visits: " .. title
-  local held = read(path, title)
+  local held = read(path, title, over or { done = {}, failed = {} })
   if not held then
     visits.drop(table_path)
     held = {}
@@ -149,8 +153,12 @@ function visits.open(table_path, title)
   local journal, synced
   local kept = {}
 
-  --- Results of a shape's visits in earlier runs.
-  function kept.of(key) return held[key] or {} end
+  --- Results of a shape's visits in earlier runs. The shape is measured in this run.
+  function kept.of(key)
+    local made = held[key] or {}
+    held[key] = nil
+    return made
+  end
 
   function kept.add(key, results)
     journal = journal or must(sample.journal(path, title .. "\n"))
@@ -163,8 +171,10 @@ function visits.open(table_path, title)
     end
   end
 
-  --- finished: every row is in the table, and the file of visits is removed.
+  --- finished: every shape of this run is in the table. The file is removed, unless it has visits of other shapes: a
+  --- campaign may have several samples of one operator, and a run a limit.
   function kept.close(finished)
+    finished = finished and next(held) == nil
     if journal then
       if not finished then must(journal:sync()) end
       journal:close()
