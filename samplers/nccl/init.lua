@@ -130,8 +130,9 @@ end
 --- Repeats a collective until its time has the target precision or the budget is spent.
 local function repeated(session, request)
   local r, began = session.resolved, sample.now()
+  request.repeats = math.min(request.repeats, r.max_repeats)
   local seconds = timed(session, request)
-  repeat
+  while #seconds < r.max_repeats do
     local stats = sample.stats(seconds)
     -- All ranks hold equal numbers and decide equally; the clock is rank 0's.
     local spent = session.group:reduce(sample.now() - began, "max")
@@ -141,7 +142,7 @@ local function repeated(session, request)
     request.repeats = math.min(10, r.max_repeats - #seconds)
     local more = timed(session, request)
     table.move(more, 1, #more, #seconds + 1, seconds)
-  until #seconds >= r.max_repeats
+  end
   return seconds, sample.stats(seconds)
 end
 

@@ -24,13 +24,14 @@ local function ranks(arguments, settings)
   return output, math.tointeger(tonumber(status))
 end
 
-local function campaign(kinds, fields)
+local function campaign(kinds, fields, most_repeats)
   local samples = {}
   for _, kind in ipairs(kinds) do
     samples[#samples + 1] = ("{ collective = '%s', ranks = 2, nodes = 1, %s }"):format(kind, fields)
   end
   stand_in.write(folder, "c.lua", ("return { name = 'c', backend = 'nccl', precision = 'bf16', seed = 1, "
-    .. "min_repeats = 3, max_repeats = 8, samples = { %s } }\n"):format(table.concat(samples, ", ")))
+    .. "min_repeats = 3, max_repeats = %d, samples = { %s } }\n"):format(most_repeats or 8,
+    table.concat(samples, ", ")))
 end
 
 local function tables()
@@ -61,6 +62,19 @@ describe("ett sample --backend nccl", function()
     assert.equal(0, status, out)
     assert.matches("shape: shape=1024 nodes=1 GPUsPerNode=2\ncollective +[%d.]+ us", out)
     assert.matches("\nalgbw [%d.]+ GB/s, busbw", out)
+  end)
+
+  it("makes no more repeats than the campaign allows", function()
+    if reason then pending(reason) return end
+    for _, most in ipairs { 3, 5 } do
+      campaign({ "all_reduce" }, "shapes = { shape = { 1024 } }", most)
+      local out, status = ranks(("sample c.lua --out s%d --quiet --raw"):format(most))
+      assert.equal(0, status, out)
+      local text = stand_in.read(folder, ("s%d/Stand-In90_all_reduce_bf16_1_2.csv"):format(most))
+      local times = text:match("\n#~ repeats: 1024: collective: ([%d. ]+)\n1024,1,2,")
+      assert(times, text)
+      assert.is_true(select(2, times:gsub("%S+", "")) <= most, times)
+    end
   end)
 
   it("measures every collective, with bandwidths as nccl-tests defines them and NCCL's own choice", function()
