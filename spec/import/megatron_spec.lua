@@ -115,6 +115,27 @@ if [ -z "$NAME" ]; then ARGS+=" --fp8-format hybrid"; fi
 torchrun x.py $ARGS]=])
   end)
 
+  it("follow a comment that ends in a backslash", function()
+    assert.equal("num-layers=2 hidden-size=64 bf16=", flags [=[
+ARGS=(
+  --num-layers 2 \
+# --swiglu \
+  --hidden-size 64 \
+)
+# python old.py --wrong 1 \
+FP="--bf16"
+x.py ${ARGS[@]}]=])
+  end)
+
+  it("count under comparisons with patterns of names", function()
+    assert.equal("swiglu= bf16=", flags [=[
+MODEL=llama3-70b
+if [[ $MODEL == llama* ]]; then ARGS="--swiglu"; fi
+if [[ $MODEL == gpt* || $MODEL != *70? ]]; then ARGS="$ARGS --wrong 1"; fi
+[[ "$MODEL" != gpt* ]] && ARGS="$ARGS --bf16"
+x.py $ARGS]=])
+  end)
+
   it("may be in quoted text, on several lines, and after conditions", function()
     assert.equal("num-layers=24 swiglu= fp16= lr=1", flags [[
 GPT_ARGS="
@@ -233,6 +254,11 @@ describe("Megatron-LM's flags", function()
     assert.equal(32, replicas "#SBATCH -N 4\n#SBATCH --gpus-per-node=h100:8 # all\n#SBATCH --ntasks-per-node=1")
     assert.equal(6, replicas "#SBATCH --nodes 2\n#SBATCH --ntasks-per-node 3")
     assert.equal(8, replicas("#SBATCH --nodes=4\n#SBATCH --gres=gpu:8", "--nnodes 1 --nproc-per-node 8"))
+    assert.equal(16, replicas("##SBATCH --nodes=64\n# SBATCH -N 8\n#SBATCH --nodes=4\n#SBATCH --nodes=2\r\n"
+      .. "#SBATCH --gres=gpu:8\n"))
+    assert.equal(32, replicas("#SBATCH -N 4\n#SBATCH --gpus-per-node=8\nNNODES=${SLURM_NNODES:-1}",
+      "--nnodes $NNODES --nproc-per-node $SLURM_GPUS_ON_NODE"))
+    assert.equal(8, replicas("#SBATCH -N 4\n#SBATCH --ntasks-per-node=2", "--world-size $SLURM_NTASKS"))
     assert.matches("does not give the number of devices", message("#SBATCH --nodes=4\n" .. small))
     local unset = "--nproc-per-node: the file does not define '$N'; define it there, or give dp=N"
     assert.matches(unset, message(small .. "--nproc-per-node $N"), 1, true)

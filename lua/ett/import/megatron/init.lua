@@ -298,18 +298,33 @@ local function hyper_of(args)
   return hyper, pattern and "hybrid" or hyper.experts and "mixtral" or "gpt"
 end
 
---- Adds the devices of a Slurm script's #SBATCH lines, in front, so that the flags of torchrun replace them.
-local function add_devices_of_job(list, text)
-  local lines = {}
-  for line in text:gmatch "#SBATCH%s+([^\n]*)" do lines[#lines + 1] = " " .. line .. " " end
-  local job = table.concat(lines)
-  local nodes = job:match " %-%-nodes[= ](%d+) " or job:match " %-N ?(%d+) "
-  local each = job:match " %-%-gpus%-per%-node[= ](%d+) " or job:match " %-%-gpus%-per%-node[= ]%w+:(%d+) "
-    or job:match " %-%-gres[= ]gpu:(%d+) " or job:match " %-%-gres[= ]gpu:[%w_%-]+:(%d+) "
-    or job:match " %-%-ntasks%-per%-node[= ](%d+) "
-  if nodes and each then
-    table.insert(list, 1, { name = "nnodes", values = { nodes } })
-    table.insert(list, 1, { name = "nproc-per-node", values = { each } })
+--- Nodes of a Slurm script's #SBATCH lines, devices and tasks of each; texts or nil. The last line of an option counts.
+---@return { nodes: string?, each: string?, tasks: string? }
+local function job_of(text)
+  local job = {}
+  for line in ("\n" .. text):gmatch "\n#SBATCH[ \t]+([^\n]*)" do
+    line = " " .. line:gsub("\r", "") .. " "
+    job.nodes = line:match " %-%-nodes[= ](%d+) " or line:match " %-N ?(%d+) " or job.nodes
+    job.gpus = line:match " %-%-gpus%-per%-node[= ](%d+) " or line:match " %-%-gpus%-per%-node[= ][%w_%-]+:(%d+) "
+      or line:match " %-%-gres[= ]gpu:(%d+) " or line:match " %-%-gres[= ]gpu:[%w_%-]+:(%d+) " or job.gpus
+    job.tasks = line:match " %-%-ntasks%-per%-node[= ](%d+) " or job.tasks
+  end
+  return { nodes = job.nodes, tasks = job.tasks, each = job.gpus or job.tasks }
+end
+
+--- Variables that Slurm sets in the job.
+local function variables_of(job)
+  local tasks = tonumber(job.nodes) and tonumber(job.tasks)
+  local all = tasks and ("%.0f"):format(1.0 * job.nodes * tasks)
+  return { SLURM_NNODES = job.nodes, SLURM_JOB_NUM_NODES = job.nodes, SLURM_NTASKS = all, SLURM_NPROCS = all,
+    SLURM_NTASKS_PER_NODE = job.tasks, SLURM_GPUS_ON_NODE = job.each, SLURM_GPUS_PER_NODE = job.each }
+end
+
+--- Adds the devices of a Slurm job, in front, so that the flags of torchrun replace them.
+local function add_devices_of_job(list, job)
+  if job.nodes and job.each then
+    table.insert(list, 1, { name = "nnodes", values = { job.nodes } })
+    table.insert(list, 1, { name = "nproc-per-node", values = { job.each } })
   end
 end
 
@@ -351,9 +366,10 @@ local function read_flags(path)
     local list, name = nemo.flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = true, unknown = {} }
   end
-  local list, unknown = script.flags(text)
+  local job = job_of(text)
+  local list, unknown = script.flags(text, variables_of(job))
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
-  add_devices_of_job(list, text)
+  add_devices_of_job(list, job)
   local program, name = program_of(text)
   return list, { mamba = is_mamba(name, program), unknown = unknown, stack = add_export(list, text) }
 end

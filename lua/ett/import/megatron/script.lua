@@ -45,7 +45,7 @@ local function enclosed(text, at)
     while last <= #text and text:sub(last, last) ~= '"' do
       last = last + (text:sub(last, last) == "\\" and 2 or 1)
     end
-    return text:sub(at + 1, last - 1):gsub("\\\n", " "), "double", last + 1
+    return text:sub(at + 1, last - 1), "double", last + 1
   end
   local block = text:match("^%$(%b())", at)
   return "$" .. (block or "("), "command", at + 1 + #(block or "(")
@@ -59,13 +59,14 @@ local function tokens_of(text)
     if word then list[#list + 1] = { text = word, quoted = quoted } end
     word, quoted = nil, false
   end
-  text = text:gsub("\r", ""):gsub("\\\n", " ")
+  text = text:gsub("\r", "")
   while at <= #text do
     local ch = text:sub(at, at)
     if ch == "#" and not word then
       at = (text:find("\n", at, true) or #text + 1) - 1
     elseif ch == "'" or ch == '"' or ch == "`" or text:match("^%$%(", at) then
       local inside, kind, behind = enclosed(text, at)
+      inside = inside:gsub("\\\n", " ")
       if kind == "single" then inside = inside:gsub("%$", "\1") end
       if kind == "double" then inside = inside:gsub("\\%$", "\1") end
       word, quoted, at = (word or "") .. inside, quoted or kind ~= "command", behind - 1
@@ -78,6 +79,9 @@ local function tokens_of(text)
     elseif (ch == "(" or ch == ")") and not (word and word:match "^%[" ) then
       finish()
       list[#list + 1] = ch
+    elseif text:match("^\\\n", at) then -- a continued line
+      finish()
+      at = at + 1
     elseif ch == "\\" then
       at = at + 1
       word = (word or "") .. text:sub(at, at)
@@ -95,6 +99,16 @@ local numeric = { ["-eq"] = function(a, b) return a == b end, ["-ne"] = function
   ["-lt"] = function(a, b) return a < b end, ["-le"] = function(a, b) return a <= b end,
   ["-gt"] = function(a, b) return a > b end, ["-ge"] = function(a, b) return a >= b end }
 
+--- Whether a text matches one of the alternatives of a `case` pattern. An unknown text matches none.
+local function matches(text, pattern)
+  if text:find("$", 1, true) then return false end
+  for each in pattern:gmatch "[^|]+" do
+    local escaped = each:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".")
+    if text:match("^" .. escaped .. "$") then return true end
+  end
+  return false
+end
+
 --- Whether one test, without its brackets, holds; nil: unknown.
 local function test_holds(text)
   local denied = text:match "^! (.*)"
@@ -108,7 +122,7 @@ local function test_holds(text)
   local kind, word = text:match "^ %-([nz]) (%S+) $"
   if kind then return (word == "''") == (kind == "z") end
   local a, sign, b = text:match "^ (%S*) ([=!]=?) (%S*) $"
-  if a then return (a == b) == (sign ~= "!=") end
+  if a then return (a == b or b:find "[%*%?]" ~= nil and matches(a, b)) == (sign ~= "!=") end
   a, sign, b = text:match "^ (%S+) (%-%a%a) (%S+) $"
   if numeric[sign] and tonumber(a) and tonumber(b) then return numeric[sign](tonumber(a), tonumber(b)) end
   return nil
@@ -178,16 +192,6 @@ local function with_lists_of_loops(text)
   return (text:gsub(loop, ""):gsub('printf %-v ([%w_]+) "%[%%s%]"[^\n]*', function(name)
     return ('%s="[0]*$((%s))+[1]*$((%s-%s))"'):format(name, dense, layers, dense)
   end))
-end
-
---- Whether a text matches one of the alternatives of a `case` pattern. An unknown text matches none.
-local function matches(text, pattern)
-  if text:find("$", 1, true) then return false end
-  for each in pattern:gmatch "[^|]+" do
-    local escaped = each:gsub("[%^%$%(%)%%%.%[%]%+%-]", "%%%0"):gsub("%*", ".*"):gsub("%?", ".")
-    if text:match("^" .. escaped .. "$") then return true end
-  end
-  return false
 end
 
 --- Reads a script's tokens one by one: the open if- and case-blocks, variables, active words.
@@ -333,8 +337,8 @@ end
 local declares = { export = true, declare = true, typeset = true, readonly = true, ["local"] = true }
 
 --- The active words, expanded, in order, and the conditions that are unknown. NAME=VALUE sets variables.
-local function words_of(tokens)
-  local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = {} }, Reader)
+local function words_of(tokens, variables)
+  local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = variables }, Reader)
   local start, skips_line, declaring = true, false, false
   for _, token in ipairs(tokens) do
     local text = type(token) == "table"
@@ -360,10 +364,11 @@ local function words_of(tokens)
 end
 
 --- All flags in order: { name =, values = { text, … } }, and the conditions that count as true though they are unknown.
+---@param variables table<string, string>? those set before the script runs; changed
 ---@return table[] flags, string[] unknown
-function script.flags(text)
+function script.flags(text, variables)
   local flags, current, owner = {}, nil, nil
-  local words, unknown = words_of(tokens_of(with_lists_of_loops(text)))
+  local words, unknown = words_of(tokens_of(with_lists_of_loops(text)), variables or {})
   for _, entry in ipairs(words) do
     if entry == "\n" then
       if current and #current.values > 0 then current = nil end
