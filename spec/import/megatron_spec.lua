@@ -851,6 +851,23 @@ describe("Megatron-LM's defaults", function()
     assert.same({ 1, 2, 2, 2, 2, 2, 2, 1 }, plan.split)
   end)
 
+  it("have no window if its left side is -1", function()
+    for _, text in ipairs { "-1,0", "'(-1, -1)'" } do
+      assert.is_nil(read(small .. "--nproc-per-node 1 --window-size " .. text).model.hyper.window)
+    end
+    assert.equal(64, read(small .. "--nproc-per-node 1 --window-size 64,0").model.hyper.window)
+    assert.matches("--window-size: must be two integers, got 'x'", message(small .. "--window-size x", { dp = 1 }),
+      1, true)
+  end)
+
+  it("of features that are switched off are not named as not modelled", function()
+    local notes = read(small .. "--softmax-type vanilla --optimizer-offload-fraction 0.0 --wgrad-deferral-limit 0 "
+      .. "--num-distributed-optimizer-instances 1", { dp = 1 }).model.notes
+    assert.equal("4 flags have no effect on the step", notes[1])
+    notes = read(small .. "--wgrad-deferral-limit 2", { dp = 1 }).model.notes
+    assert.equal("flags that change the step and are not modelled: --wgrad-deferral-limit", notes[1])
+  end)
+
   it("use a padded vocabulary as it is", function()
     local hyper = read(small:gsub("vocab%-size 1000", "padded-vocab-size 50304")
       .. "--tensor-model-parallel-size 8 --nproc-per-node 8").model.hyper
@@ -870,6 +887,59 @@ describe("Megatron-LM's defaults", function()
       assert.matches(wanted, text, 1, true)
       assert.matches('--window-size "(64,0)"', text, 1, true)
       assert.equal(plan.deduplicate_tokens, plan_of(text).deduplicate_tokens)
+    end
+  end)
+end)
+
+describe("a YAML file of Megatron-Bridge", function()
+  local text = [[
+model:
+  num_layers: 16
+  hidden_size: 256
+  num_attention_heads: 4
+  gated_linear_unit: true
+  seq_length: 128
+  vocab_size: 1000
+  pipeline_model_parallel_size: 4
+  num_layers_in_first_pipeline_stage: 3
+  num_layers_in_last_pipeline_stage: 5
+  attention_backend: { _args_: [3], _call_: true, _target_: megatron.core.transformer.enums.AttnBackend }
+  init_method: { _args_: [], _partial_: true, _target_: torch.nn.init.normal_, mean: 0.0, std: 0.02 }
+  num_layers_at_end_in_bf16: 0
+ddp: { bucket_size: 80000000, overlap_grad_reduce: true, use_distributed_optimizer: true }
+optimizer:
+  use_precision_aware_optimizer: true
+  exp_avg_dtype: { _call_: false, _target_: torch.bfloat16 }
+  exp_avg_sq_dtype: { _call_: false, _target_: torch.bfloat16 }
+  main_params_dtype: { _call_: false, _target_: torch.float32 }
+]]
+
+  it("states buckets, uneven stages and types of states in its own terms", function()
+    local run = read(text .. "mixed_precision: bf16_mixed\n", { dp = 8 }, nil, ".yaml")
+    local p, h = run.plan, run.model.hyper
+    assert.same({ 3, 4, 4, 5 }, p.split)
+    assert.same({ 320000000, 8, "bf16", 1024, "fused_softmax" }, { p.bucket_bytes, p.optimizer_bytes, p.dtype, h.ffn,
+      h.attention })
+    assert.equal("1 flag has no effect on the step", run.model.notes[1])
+  end)
+
+  it("may name a recipe of mixed precision", function()
+    for recipe, wanted in pairs { bf16_with_fp8_delayed_scaling_mixed = "fp8", fp16_mixed = "fp16",
+      nemotron_h_bf16_with_fp8_current_scaling_mixed = "fp8", bf16_with_fp8_subchannel_scaling_mixed = "fp8_block",
+      fp16_with_mxfp8_mixed = "mxfp8", bf16_with_nvfp4_mixed = "nvfp4", bf16_with_fp8_mixed = "fp8" } do
+      assert.equal(wanted, read(text .. "mixed_precision: " .. recipe .. "\n", { dp = 8 }, nil, ".yaml").plan.dtype)
+    end
+  end)
+
+  it("widens a gated MLP to four times the hidden width, unlike Megatron-LM's command line", function()
+    local flags = "ARGS: { --num-layers: 4, --hidden-size: 256, --num-attention-heads: 4, --swiglu: true, "
+      .. "--vocab-size: 1000, --seq-length: 128 }\n"
+    local whole = read(flags, { dp = 1 }, nil, ".yaml")
+    assert.same({ 640, "megatron:cross_entropy=megatron" }, { whole.model.hyper.ffn, whole.plan.stack })
+    for name, gated in pairs { reglu = true, ["fast-swiglu"] = true, gelu = false } do
+      local file = text:gsub("gated_linear_unit: true", "activation: " .. name)
+      local own = read(file, { dp = 8 }, nil, ".yaml").model.hyper
+      assert.same({ 1024, gated }, { own.ffn, own.gated_mlp })
     end
   end)
 end)

@@ -63,6 +63,14 @@ flags.unmodelled = set [[
   nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
   fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
 
+-- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
+local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1" }
+
+--- Whether a value switches off a flag that is not modelled.
+function flags.neutral(name, text)
+  return text == (neutral[name] or "false") or neutral[name] == nil and tonumber(text or "") == 0
+end
+
 --- Flags without effect on time and memory of a step, by name and by prefix.
 flags.without_effect = set [[
   use-mcore-models use-legacy-models apply-layernorm-1p norm-epsilon

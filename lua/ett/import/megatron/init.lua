@@ -78,7 +78,7 @@ local function arguments_of(list)
       args.given[flag.name] = nil -- --sequence-parallel false
     elseif kind == "value" or kind == "switch" then
       args.given[flag.name] = flag.values
-    elseif kind == "without effect" then
+    elseif kind == "without effect" or kind == "unmodelled" and flags.neutral(flag.name, flag.values[1]) then
       without = without + 1
     elseif not seen[flag.name] then
       table.insert(kind and unmodelled or unknown, "--" .. flag.name)
@@ -242,8 +242,11 @@ local function set_attention(hyper, args)
   end
   local window = args:text "window-size"
   if window then
-    hyper.window = tonumber(table.concat(args.given["window-size"], " "):match "%d+")
-    hyper.window_every = args:number "window-attn-skip-freq"
+    local left = table.concat(args.given["window-size"], " "):match "%-?%d+"
+    if not left then error_module.raise("format", "--window-size: must be two integers, got '%s'", window) end
+    if tonumber(left) >= 0 then -- -1: no window
+      hyper.window, hyper.window_every = tonumber(left), args:number "window-attn-skip-freq"
+    end
   end
 end
 
@@ -267,7 +270,8 @@ local function hyper_of(args)
   hyper.layers = args:number("num-layers", pattern and #pattern)
   hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
   if args:has "squared-relu" then args:note "--squared-relu is modelled as gelu, which moves the same bytes" end
-  local usual = args:has "swiglu" and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
+  -- Only Megatron-LM's command line narrows a gated MLP; NeMo's configurations do not.
+  local usual = args:has "swiglu" and not args.nemo and 4 * hyper.hidden * 2 // 3 // 64 * 64 or 4 * hyper.hidden
   hyper.ffn = args:number("ffn-hidden-size", usual)
   hyper.norm = args:has "deepspeed"
     and args:choice("normalization", "layernorm", { layernorm = "layer_norm", rmsnorm = "rms_norm" })
@@ -363,8 +367,8 @@ end
 local function read_flags(path)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
-    local list, name = nemo.flags(path)
-    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = true, unknown = {} }
+    local list, name, whole = nemo.flags(path)
+    return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
   end
   local job = job_of(text)
   local list, unknown = script.flags(text, variables_of(job))

@@ -15,7 +15,9 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
   sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
   ngroups_mamba = "mamba-num-groups", window_size = "window-size", clip_grad = "clip-grad",
-  fp8_params = "fp8-param-gather" }
+  fp8_params = "fp8-param-gather", num_layers_in_first_pipeline_stage = "decoder-first-pipeline-num-layers",
+  num_layers_in_last_pipeline_stage = "decoder-last-pipeline-num-layers", bucket_size = "ddp-bucket-size",
+  microbatch_group_size_per_vp_stage = "microbatch-group-size-per-virtual-pipeline-stage" }
 
 -- NeMo's keys without effect on the step, and keys of unrelated sections.
 local ignored = {}
@@ -44,18 +46,40 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
   torch_distributed_checkpoint path_to_cache skip_getting_attention_mask_from_dataset
   enable_megatron_core_experimental throughput_window_size
-  seconds_to_sleep max_time]]):gmatch "%S+" do ignored[name] = true end
+  seconds_to_sleep max_time split_matrix check_for_nan_in_grad gradient_reduce_div_fusion preserve_fp32_weights
+  use_gloo_process_groups cpu_offloading_activations cpu_offloading_weights cuda_graph_warmup_steps high_freq_factor
+  low_freq_factor old_context_len scale_factor parallel_output deallocate_pipeline_outputs moe_deepep_num_sms
+  decoupled_weight_decay pin_cpu_grads pin_cpu_params store_param_remainders use_mamba_mem_eff_path]])
+  :gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
   megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true }
+
+-- Members of Megatron-LM's AttnBackend by number.
+local backends = { "flash", "fused", "unfused", "local", "auto" }
+
+--- Whether a table is Megatron-Bridge's form of a Python object that is no section, such as an initialiser.
+local function is_object(value) return value._call_ ~= nil or value._partial_ ~= nil end
+
+--- The text of such an object: the name of a type, or of a backend of attention; nil for others.
+local function text_of(object)
+  local target = tostring(object._target_)
+  local member = target:match "AttnBackend$" and type(object._args_) == "table" and backends[object._args_[1]]
+  return member or target:match "^torch%.%l+%d+$"
+end
 
 --- Leaves of a configuration: { key =, value = }, sorted by path.
 local function leaves(config, into)
   for _, key in ipairs(schema.keys(config)) do
     local value = config[key]
     if type(value) == "table" and value[1] == nil then
-      if not skipped_sections[key] then leaves(value, into) end
+      if is_object(value) then
+        local text = text_of(value)
+        if text then into[#into + 1] = { key = key, value = text } end
+      elseif not skipped_sections[key] then
+        leaves(value, into)
+      end
     elseif key ~= "defaults" then -- Hydra's list of further files
       into[#into + 1] = { key = key, value = value }
     end
@@ -78,9 +102,9 @@ local special = {
   end,
   fp8_hybrid = function() return {} end, fp8_e4m3 = function() return {} end,
   activation = function(value)
-    local known = { swiglu = "swiglu", ["fast-swiglu"] = "swiglu", geglu = "quick-geglu",
-      ["fast-geglu"] = "quick-geglu", ["squared-relu"] = "squared-relu" }
-    return known[value] and { { known[value] } } or {}
+    local known = { swiglu = "swiglu", geglu = "quick-geglu", reglu = "quick-geglu", ["squared-relu"] = "squared-relu" }
+    local flag = known[tostring(value):gsub("^fast%-", "")]
+    return flag and { { flag } } or {}
   end,
   normalization = function(value)
     local rms = tostring(value):lower():match "rms"
@@ -90,9 +114,28 @@ local special = {
     return { { "group-query-attention" }, { "num-query-groups", tostring(value) } }
   end,
   gated_linear_unit = function(value) return value == true and { { "swiglu" } } or {} end,
-  mixed_precision = function(value) return tostring(value):match "fp16" and { { "fp16" } } or { { "bf16" } } end,
+  mixed_precision = function(value) -- such as bf16_with_fp8_current_scaling_mixed (Megatron-Bridge, NeMo 2)
+    local text = tostring(value)
+    local list = { { text:match "fp16" and "fp16" or "bf16" } }
+    if text:match "nvfp4" then
+      list[2] = { "fp4-format", "e2m1" }
+    elseif text:match "fp8" then
+      local recipe = text:match "mxfp8" or text:match "subchannel" and "blockwise" or text:match "current"
+        and "tensorwise" or "delayed"
+      list[2], list[3] = { "fp8-format", "hybrid" }, { "fp8-recipe", recipe }
+    end
+    return list
+  end,
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
+
+for _, key in ipairs { "exp_avg_dtype", "exp_avg_sq_dtype", "main_params_dtype" } do
+  local names = { float32 = "fp32", float16 = "fp16", bfloat16 = "bf16", uint8 = "fp8" }
+  special[key] = function(value)
+    local name = tostring(value):match "[^.]*$"
+    return { { (key:gsub("_", "-")), names[name] or name } }
+  end
+end
 
 for key, flag in pairs { bias = "disable-bias-linear", add_bias_linear = "disable-bias-linear",
   grad_reduce_in_fp32 = "grad-reduce-in-bf16", overlap_p2p_comm = "no-overlap-p2p-communication",
@@ -148,18 +191,23 @@ local function model_name(config)
 end
 
 --- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
----@return table[] flags, string? name such as "gpt"
+---@return table[] flags, string? name such as "gpt", boolean whole whether its keys are flags of Megatron-LM
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
-  local list, distributed, sharded, strategy = {}, false, false, nil
+  local list, distributed, sharded, whole, strategy = {}, false, false, false, nil
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = leaves(config, {})
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
+    whole = whole or key ~= leaf.key
     local name, words = renamed[key] or key:gsub("_", "-"), words_of(value)
     local text = words and table.concat(words, " ")
-    if not words then
+    if key == "name" and text and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
+      distributed = true
+    elseif ignored[key] then
+      add "seed" -- a flag without effect
+    elseif not words then
       add(name, "a list of tables") -- the key is reported as unknown
     elseif key == "fsdp" then
       sharded = value == true
@@ -167,10 +215,8 @@ function nemo.flags(path)
       strategy = text
     elseif text:find("${", 1, true) then
       add(name, text) -- an unresolved reference: an error if its value is needed
-    elseif key == "name" and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
-      distributed = true
-    elseif ignored[key] or value == "" or value == null or value == false and not special[key] then
-      add "seed" -- a flag without effect
+    elseif value == "" or value == null or value == false and not special[key] then
+      add "seed"
     elseif special[key] then
       for _, pair in ipairs(special[key](value)) do add(pair[1], pair[2]) end
     elseif value == true then
@@ -186,7 +232,7 @@ function nemo.flags(path)
     add "use-megatron-fsdp"
     add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
   end
-  return list, model_name(config)
+  return list, model_name(config), whole
 end
 
 return nemo
