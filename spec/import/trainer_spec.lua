@@ -37,6 +37,8 @@ describe("a plan as torchtitan's TOML", function()
       if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "fsdp_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
+      if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype, plan.gradient_dtype = "fp32", "fp32" end
+      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or nil
       if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
       if plan.tp > 1 then plan.sequence_parallel, plan.overlap_tensor = true, pick { true, false } end
       if moe and plan.tp > 1 and plan.ep > 1 then plan.etp = pick { 1, 2 } end
@@ -103,6 +105,25 @@ selective_ac_option = "3"
     assert.same({ 1, "1f1b", false, 64 }, { plan.micro_batch, plan.schedule, plan.reshard, plan.global_batch })
     plan = read("run.toml", text:gsub("tensor_parallel_degree = 2", ""), nil, { tp = 4, cp = 2 })
     assert.same({ true, "all_gather" }, { plan.sequence_parallel, plan.cp_method })
+  end)
+
+  it("has mixed precision under tp and pp with FSDP only", function()
+    local function of(degrees, more)
+      local plan, notes = read("run.toml", "[training]\n" .. (more or "") .. "[parallelism]\n" .. degrees)
+      return { plan.dtype, plan.gradient_dtype, plan.optimizer_bytes or 12, notes[1] }
+    end
+    local alone = "data_parallel_shard_degree = 1\n"
+    local note = "without FSDP, torchtitan has no mixed precision under tp and pp: all is in %s (training.dtype)"
+    assert.same({ "fp32", "fp32", 8, note:format "fp32" }, of(alone .. "tensor_parallel_degree = 8\n"))
+    assert.same({ "fp32", "fp32", 8 }, of(alone .. "tensor_parallel_degree = 8\n",
+      "mixed_precision_param = 'float32'\n"))
+    assert.same({ "bf16", "bf16", 6 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
+    assert.same({ "bf16", "fp32", 12 }, of(alone .. "tensor_parallel_degree = 8\ncontext_parallel_degree = 2\n"))
+    assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n"))
+    local e = estimate.new { model = model_module.new "llama3-8b", cluster = "dgx_h100", plan = { seq = 2048, tp = 2,
+      micro_batches = 1, sequence_parallel = true } }
+    assert.same({ "dtype = 'bf16', gradient_dtype = 'fp32': torchtitan without FSDP has no mixed precision under tp "
+      .. "and pp" }, select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan)))
   end)
 
   it("has torchtitan's own split: the first and the last stage hold a layer less", function()
@@ -242,6 +263,21 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "bf16", "bf16", true, 0 }, types({ dtype = "bf16", zero = 3 }, "bf16", '"auto"', 1))
     assert.same({ "fp16", "fp16", nil, 0 }, types({}, "fp16", "true", 0))
     assert.same({ "bf16", "bf16", nil, 0 }, types({}, "bfloat16", "true", 2)) -- the older name
+  end)
+
+  it("has the states of its optimizer, and null in place of absent fields", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "gradient_clipping": %s,
+      "optimizer": %s, "fp16": null,
+      "zero_optimization": { "stage": 3, "overlap_comm": null, "offload_param": null } }]]
+    local function states(optimizer, clip)
+      local given = { dp = 8, stack = "transformers" }
+      local plan, notes = read("ds.json", text:format(clip or "1.0", optimizer), nil, given)
+      return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] }
+    end
+    assert.same({ 12, true, true }, states "null")
+    assert.same({ 12, true, true }, states('{ "type": "OneBitAdam" }', '"auto"'))
+    assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
+    assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
   end)
 
   it("takes AutoTP's and Ulysses' ranks, unless words replace them", function()

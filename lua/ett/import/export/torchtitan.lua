@@ -40,7 +40,7 @@ end
 torchtitan.states = [[
   seq tp cp cp_method ep etp shard reshard micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp
   schedule recompute zero micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters
-  bucket_bytes]]
+  bucket_bytes optimizer_bytes]]
 
 function torchtitan.write(model, p, leave_out)
   local h, lines = model.hyper, {}
@@ -51,10 +51,20 @@ function torchtitan.write(model, p, leave_out)
   -- A pipeline splits the batch of a replica into micro-batches; without a pipeline, gradients are accumulated.
   section(lines, "training", { { "local_batch_size", pipelined and p.micro_batch * p.micro_batches or p.micro_batch },
     { "global_batch_size", p.global_batch }, { "seq_len", p.seq },
+    { "dtype", p.optimizer_bytes == 6 and "bfloat16" or nil },
     { "max_norm", p.clip_gradients and "1.0" or "inf", plain = true },
     { "mixed_precision_param", p.dtype == "fp16" and "float16" or p.dtype == "fp32" and "float32" or "bfloat16" },
     { "mixed_precision_reduce", p.gradient_dtype == "bf16" and "bfloat16" or "float32" } })
+  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
+  if p.optimizer_bytes ~= 6 and p.optimizer_bytes ~= usual then
+    leave_out("optimizer_bytes = %g: torchtitan's Adam has %d", p.optimizer_bytes, usual)
+  end
   local sharded = p.zero > 0
+  local whole = (p.tp > 1 or pipelined) and p.cp == 1 and not (sharded and (p.shard or p.dp) > 1)
+  if whole and (p.dtype ~= "fp32" or p.gradient_dtype ~= "fp32") then
+    leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
+      p.dtype, p.gradient_dtype)
+  end
   section(lines, "parallelism", {
     { "data_parallel_replicate_degree", sharded and p.dp * p.cp // (p.shard or p.dp * p.cp) or p.dp },
     { "data_parallel_shard_degree", sharded and (p.shard or p.dp * p.cp) // p.cp or 1 },

@@ -43,11 +43,25 @@ local function set_precision(p, config, given, note)
   p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype == "bf16" and p.zero == 0 and "fp32" or p.dtype)
 end
 
+-- Optimizers with one state of fp32 beside the master weight; others have Adam's two.
+local one_state = { adagrad = true, lion = true, muon = true, sgd = true }
+
+local function set_states(p, config, note)
+  local name = config("optimizer", "type", "Adam"):lower()
+  if one_state[name] then
+    p.optimizer_bytes = 8
+  elseif not (name:find "adam" or name:find "lamb") then
+    note("optimizer.type = %s is modelled as Adam", name)
+  end
+end
+
 ---@param config fun(section: string, name: string, default: any?): any, boolean?
 return function(config, given, _, note)
   local stage = config("zero_optimization", "stage", 0)
-  local p = { zero = given.zero or stage, clip_gradients = config("", "gradient_clipping", 0) > 0 }
+  local clip, clip_open = config("", "gradient_clipping", 0) -- "auto": max_grad_norm of Transformers, by default 1
+  local p = { zero = given.zero or stage, clip_gradients = clip > 0 or clip_open == true }
   set_precision(p, config, given, note)
+  set_states(p, config, note)
   set_degrees(p, config, given)
   set_batches(p, config, given)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)

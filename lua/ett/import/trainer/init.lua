@@ -4,20 +4,22 @@
 --
 -- The model is not in the file. notes: settings of the file that the plan does not state.
 local error_module = require "ett.base.error"
+local json = require "ett.json"
 local schema = require "ett.base.schema"
 
 local trainer = {}
 
 --- Reads fields of a document, all of the kind of their default (nil: a number). Numbers are above 0 if their default
---- is. "auto" counts as absent; the second result is then true.
+--- is. null and "auto" count as absent; the second result is true for "auto".
 local function reader(document, seen)
   return function(section, name, default)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
+    if from == json.null then from = {} end
     if section == "" and not document[""] then from = document end
     if type(from) ~= "table" then error_module.raise("format", "'%s' must be a table", section) end
     seen[section .. "." .. name] = true
     local value = from[name]
-    if value == nil or value == "auto" then return default, value ~= nil end
+    if value == nil or value == json.null or value == "auto" then return default, value == "auto" end
     if type(value) ~= kind then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
     end
@@ -44,7 +46,7 @@ local function read(path, model, given)
   local kind = path:find "%.toml$" and "torchtitan" or "deepspeed"
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
   local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
-    or error_module.must(require("ett.json").decode(text))
+    or error_module.must(json.decode(text))
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note)

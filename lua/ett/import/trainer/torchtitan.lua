@@ -44,12 +44,27 @@ local function set_precision(p, config)
   end
 end
 
+--- Mixed precision is FSDP's, or that of a data-parallel rank without tp and pp; else all is in training.dtype.
+local function unmix(p, config, note)
+  if p.zero == 3 or p.tp == 1 and p.pp == 1 then return end
+  local whole = type_of(config, "dtype", "float32")
+  if whole ~= p.dtype then
+    note("without FSDP, torchtitan has no mixed precision under tp and pp: all is in %s (training.dtype)", whole)
+  end
+  if not p.dtype:find "fp8" then p.dtype = whole end -- converted products stay so
+  p.gradient_dtype = whole
+end
+
 --- Weights and optimizer states in the host's memory; states in 16 bits (training.dtype).
 local function set_states(p, config)
   if p.zero == 3 and config("training", "enable_cpu_offload", false) then
     p.offload_optimizer, p.offload_weights = 1, 1
   end
-  if type_of(config, "dtype", "float32") ~= "fp32" then p.optimizer_bytes = 6 end -- weight and two moments
+  if type_of(config, "dtype", "float32") ~= "fp32" then
+    p.optimizer_bytes = 6 -- weight and two moments
+  elseif p.dtype == "fp32" then
+    p.optimizer_bytes = 8 -- two moments: the weight itself is in fp32
+  end
 end
 
 --- Replicas: DDP, FSDP or both. FSDP overlaps its messages; without resharding the weights of a micro-batch stay whole
@@ -145,6 +160,7 @@ return function(config, given, model, note)
   if p.cp > 1 then p.cp_method = choice("context_parallel_rotate_method", export.methods, rotation) end
   set_precision(p, config)
   set_replicas(p, config, given)
+  unmix(p, config, note)
   set_states(p, config)
   set_pipeline(p, config, given, model.hyper.layers)
   set_recompute(p, config, note)
