@@ -28,6 +28,21 @@ describe("ett.catalog", function()
     end)
   end)
 
+  it("lists a file whose aliases or summary have the wrong type with its fault", function()
+    folders.within(function(folder)
+      for text, fault in pairs { ["aliases = 3"] = "'aliases' must be a list of strings, got 3",
+        ["aliases = { 'x', {} }"] = "'aliases' must be a list of strings, got a table",
+        ["summary = {}"] = "'summary' must be a string, got a table" } do
+        folders.write_with_folder(folder .. "/operators/bad.lua", "--- Bad.\nreturn { " .. text .. " }")
+        find.set_script_folder(folder)
+        local found
+        for _, entry in ipairs(catalog.list "operators") do if entry.name == "bad" then found = entry end end
+        find.set_script_folder(nil)
+        assert.equal("field " .. fault, found.fault)
+      end
+    end)
+  end)
+
   it("names the nearest kind", function()
     local ok, why = pcall(catalog.list, "oprators")
     assert.is_false(ok)

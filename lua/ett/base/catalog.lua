@@ -23,6 +23,19 @@ end
 -- Examples and measures are programs: listing must not run them.
 local runs = { examples = true, measures = true }
 
+--- The fault of a field that a list shows, or nil.
+local function fault_of(value)
+  local aliases, summary = value.aliases or {}, value.summary or ""
+  local names = type(aliases) == "table" and aliases or { aliases }
+  for _, name in ipairs(names) do
+    if names ~= aliases or type(name) ~= "string" then
+      return ("field 'aliases' must be a list of strings, got %s"):format(schema.describe(name))
+    end
+  end
+  return type(summary) ~= "string" and ("field 'summary' must be a string, got %s"):format(schema.describe(summary))
+    or nil
+end
+
 local function describe(kind, entry)
   local described = { name = entry.name, path = entry.path, summary = first_comment(entry.path) }
   if runs[kind] then return described end
@@ -30,6 +43,8 @@ local function describe(kind, entry)
   if not ok then
     described.fault = tostring(value)
   elseif type(value) == "table" then
+    described.fault = fault_of(value)
+    if described.fault then return described end
     described.summary = value.summary or described.summary
     described.aliases = value.aliases and #value.aliases > 0 and value.aliases or nil
     described.source = type(value.source) == "string" and value.source or nil
