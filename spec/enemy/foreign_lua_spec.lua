@@ -109,4 +109,55 @@ describe("a script", function()
     local _, count = refused:gsub("attempt to load a binary chunk %(mode is 't'%)", "")
     assert.equal(6, count, output)
   end)
+
+  it("cannot make ett's C modules write or read outside their objects", function()
+    local axis = [[
+      local list = {}
+      for i = 1, 3000000 do list[i] = i end
+      require("ett.search").combinations({ { name = "pp", count = (1 << 61) - 1, values = list } }, {})]]
+    local orders = [[
+      local units, once = { { "F", 1, 1 }, { "B", 1, 1 } }, nil
+      require("ett.step").orders({ units }, setmetatable({}, { __index = function(_, name)
+        for _ = 1, once and 0 or 2000000 do units[#units + 1] = { "F", 1, 1 } end
+        once = true
+        if name == "chunks" or name == "ways" then return 1 end
+        return name == "slice" and { 1 } or nil
+      end }))]]
+    local map = [[
+      local step, ranks, p = require "ett.step", 200000, {}
+      for _, name in ipairs(step.plan_fields()) do p[name] = 1 end
+      for name, rule in pairs(require("ett.plan").schema) do
+        if rule[1] == "boolean" and p[name] then p[name] = false end
+      end
+      for name, value in pairs { schedule = "1f1b", recompute = "none", overlap_all_to_all = "none", zero = 0,
+        shard = 0, offload_activations = 0, offload_optimizer = 0, offload_weights = 0, dp = ranks, gpus_per_node = 8,
+        rank_order = require("ett.plan.ranks").code(require("ett.plan.ranks").default) } do p[name] = value end
+      local list = {}
+      for i = 1, ranks do list[i] = i - 1 end
+      p.rank_map = step.map(list)
+      local kept, function_of = step.kept_plan(p), { gather = 1, lanes = 2, element_bytes = 2 }
+      for name in ("boundary_bytes tied_embedding_bytes cached_bytes workspace_bytes context_bytes communicator_bytes "
+        .. "output_bytes kept_gradient_bytes allocator_share communication_share exchange_communication_share")
+        :gmatch "%S+" do function_of[name] = 0 end
+      function_of.tied_frozen, function_of.master_shards, function_of.kinds = false, false, {}
+      function_of.operations = { { dense_parameters = 1e6, flops = 1, forward = { 1 }, backward = { 2 } } }
+      for i, place in ipairs { "first", "middle", "last" } do
+        function_of.kinds[i] = { place = place, count = i, input_bytes = 1, half_bytes = 1, boundary = 1, uses = { 1 } }
+      end
+      local program, workspace = step.program(function_of), step.workspace()
+      program:totals(kept, step.demands(), workspace)
+      p.rank_map = nil
+      collectgarbage()
+      collectgarbage()
+      local others = {}
+      for i = 1, 100 do others[i] = ("\255"):rep(800000 + i) end
+      print(program:outline(kept, step.demands(), workspace))]]
+    for text, wanted in pairs { [axis] = "has a field with too many values", [map] = "^%d",
+      [orders] = "the units changed while they were read" } do
+      command.write(folder, "s.lua", text)
+      local output, status = command.shell(("cd '%s' && '%s/bin/ett' run s.lua"):format(folder, host.prefix))
+      assert.is_true(status <= 1, output .. status)
+      assert.matches(wanted, output)
+    end
+  end)
 end)

@@ -8,7 +8,7 @@
 
 #define ETT_LUA_COMBINATIONS "ett.search.combinations"
 
-enum { AXES_MOST = 64 };
+enum { AXES_MOST = 64, VALUES_MOST = 1 << 28 };
 
 static ett_combinations *to_combinations(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_COMBINATIONS, "list of combinations");
@@ -101,6 +101,7 @@ static int combinations_new(lua_State *L) {
     lua_rawgeti(L, 1, (lua_Integer)i + 1);
     luaL_checktype(L, -1, LUA_TTABLE);
     lua_Integer count = ett_lua_integer_field(L, -1, "count", 0);
+    luaL_argcheck(L, count <= VALUES_MOST, 1, "has a field with too many values");
     counts[i] = count > 0 ? (size_t)count : 0;
   }
   ett_combinations_settings settings = get_settings(L, 2);
@@ -157,14 +158,14 @@ static int list_program(lua_State *L) {
   ett_combinations *c = to_combinations(L);
   const ett_program *program = ett_lua_box_check(L, 2, ETT_LUA_PROGRAM, "program");
   ett_demands *demands = ett_lua_box_check(L, 3, ETT_LUA_DEMANDS, "demands object");
-  ett_err err;
-  int number = checked(L, ett_combinations_program(c, program, demands, &err), &err);
   keep(L);
   for (int i = 2; i <= 3; i++) {
     lua_pushvalue(L, i);
     lua_pushboolean(L, 1);
     lua_rawset(L, -3);
   }
+  ett_err err;
+  int number = checked(L, ett_combinations_program(c, program, demands, &err), &err);
   lua_pushinteger(L, number + 1);
   return 1;
 }

@@ -220,7 +220,10 @@ static int orders_new(lua_State *L) {
     box->first_unit[s] = n;
     for (size_t k = 0; k < length; k++) {
       lua_rawgeti(L, -1, (lua_Integer)k + 1);
-      if (is_pair(L)) {
+      const int pair = is_pair(L);
+      if (n + 1 + (size_t)pair > count) /* a metamethod of the second argument did it */
+        return luaL_error(L, "the units changed while they were read");
+      if (pair) {
         get_pair(L, &box->units[n], has_weight, s + 1, k + 1);
         o->has_pairs = 1;
         n += 2;

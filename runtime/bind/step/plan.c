@@ -199,8 +199,8 @@ static void get_map(lua_State *L, int index, ett_step_plan *plan) {
   plan->rank_map_count = map->count;
 }
 
-/* A plan shared by many evaluations. Its first user value is its table, the second the
- * list of `split`. */
+/* A plan shared by many evaluations. Its first user value is its table, the second a list
+ * of the objects that it points into. */
 typedef struct kept_plan {
   ett_step_plan plan;
   int stale; /* the table changed after the plan was read */
@@ -233,13 +233,15 @@ static void read_kept(lua_State *L, int index, ett_step_plan *plan) {
   if (kept->stale) {
     lua_getiuservalue(L, index, 1);
     int top = lua_gettop(L);
+    luaL_checkstack(L, LUA_MINSTACK, NULL);
     ett_step_lua_plan(L, top, &kept->plan);
+    lua_newtable(L); /* the plan's table may drop them */
+    for (int last = lua_gettop(L), i = top + 1; i < last; i++) {
+      lua_pushvalue(L, i);
+      lua_rawseti(L, last, i - top);
+    }
+    lua_setiuservalue(L, index, 2);
     kept->stale = 0;
-    for (int i = top + 1; kept->plan.split && i <= lua_gettop(L); i++)
-      if (lua_touserdata(L, i) == kept->plan.split) {
-        lua_pushvalue(L, i);
-        lua_setiuservalue(L, index, 2);
-      }
     lua_settop(L, top - 1);
   }
   *plan = kept->plan;
