@@ -111,8 +111,11 @@ static int write_in_place(const char *path, const char *data, size_t length,
   return code ? fail(err, "write", path, code) : 0;
 }
 
-/* Writes a new file beside `target` and renames it. */
-static int replace(const char *path, const char *target, mode_t mode, int private,
+typedef enum file_kind { NEW_FILE, OLD_FILE, PRIVATE_FILE } file_kind;
+
+/* Writes a new file beside `target` and renames it. The umask narrows the mode of new
+ * files only; some file systems of old ones have no modes. */
+static int replace(const char *path, const char *target, mode_t mode, file_kind kind,
                    const char *data, size_t length, ett_err *err) {
   char temporary[PATH_MAX + 64];
   int fd = -1;
@@ -125,8 +128,9 @@ static int replace(const char *path, const char *target, mode_t mode, int privat
   }
   if (fd < 0)
     return fail(err, "write", path, errno);
+  const int changed = kind == NEW_FILE ? 0 : fchmod(fd, mode);
   int code =
-      private && fchmod(fd, mode) != 0 ? errno : ett_file_write_all(fd, data, length);
+      kind == PRIVATE_FILE && changed != 0 ? errno : ett_file_write_all(fd, data, length);
   if (code == 0 && fsync(fd) != 0 && errno != EINVAL)
     code = errno;
   if (close(fd) != 0 && code == 0)
@@ -144,7 +148,7 @@ int ett_file_write(const char *path, const char *data, size_t length, int privat
   if (private && strlen(path) >= PATH_MAX)
     return fail(err, "write", path, ENAMETOOLONG);
   if (private)
-    return replace(path, path, 0600, 1, data, length, err);
+    return replace(path, path, 0600, PRIVATE_FILE, data, length, err);
   struct stat status;
   int exists = stat(path, &status) == 0;
   if (exists && S_ISDIR(status.st_mode))
@@ -157,8 +161,8 @@ int ett_file_write(const char *path, const char *data, size_t length, int privat
     if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target)
       return fail(err, "write", path, ENAMETOOLONG);
   }
-  return replace(path, target, exists ? status.st_mode & 0777 : 0666, 0, data, length,
-                 err);
+  return replace(path, target, exists ? status.st_mode & 0777 : 0666,
+                 exists ? OLD_FILE : NEW_FILE, data, length, err);
 }
 
 int ett_folder_make(const char *path, int private, ett_err *err) {

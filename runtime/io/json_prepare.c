@@ -61,6 +61,8 @@ static int take_number(preparer *p, ett_err *err) {
     p->position++;
   const char *text = p->text + start;
   const size_t length = p->position - start;
+  if (length > ETT_NUMBER_MAX_LENGTH) /* strtod would read it, as infinite perhaps */
+    return fault(p, start, "number of more than 1000 characters", err);
   const ett_number number = ett_number_parse(text, length);
   if (number.kind != ETT_NUMBER_NONE && isinf(number.number))
     return fault(p, start, "number too large for a double", err);

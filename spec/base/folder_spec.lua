@@ -45,6 +45,19 @@ describe("ett.folder", function()
     folder.remove(top)
   end)
 
+  it("keeps the mode of a file that it replaces, whatever the umask", function()
+    folder.within(function(top)
+      folder.write(top .. "/old", "x")
+      assert(os.execute(("chmod 664 '%s/old'"):format(top)))
+      folder.write(top .. "/s.lua", "local io = require('ett.io')\nassert(io.write('old', 'y'))\n"
+        .. "assert(io.write('new', 'y'))")
+      local line = "cd '%s' && umask 077 && '%s/bin/ett' run s.lua"
+      assert(os.execute(line:format(top, require("ett.host").prefix)))
+      assert.same({ "rw-rw-r--", "rw-------" }, { lfs.attributes(top .. "/old", "permissions"),
+        lfs.attributes(top .. "/new", "permissions") })
+    end)
+  end)
+
   it("makes temporary folders apart, and removes links without what they point to", function()
     local one, other = folder.temporary(), folder.temporary()
     assert.are_not.equal(one, other)

@@ -143,6 +143,13 @@ describe("ett.json.decode", function()
     end)
   end
 
+  it("refuses numbers of more than 1000 characters", function()
+    local number = "1" .. ("0"):rep(1000)
+    local value, err = json.decode("[1, " .. number .. "]")
+    assert.is_nil(value)
+    assert.equal("json:1:5: number of more than 1000 characters", err.message)
+  end)
+
   it("bounds the depth", function()
     local _, err = json.decode(("["):rep(100000))
     assert.equal("json:1:257: found too many nested data structures (257)", err.message)
