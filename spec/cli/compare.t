@@ -60,6 +60,14 @@ $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 'tp=2 dp=4'
       "name": "tp"
 ...
 
+$ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 tp=4 | head -2
+...A...B...B - A
+tp...2...4
+
+$ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 tp=4 tp=8
+ett: compare: 'tp' is given twice
+?2
+
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 seq=1024 micro_batches=4
 ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 1
 ?2

@@ -10,6 +10,14 @@ nil	true
 Type Lua...
 ...
 
+# A value may continue on the next line; a fault on the first line does not.
+
+$ printf '1 +\n2\n-\n(\n3)\n1 1\n' | ett repl
+3
+-3
+ett: line 1: unexpected symbol near '1'
+?1
+
 # It survives every fault, and says each in a line.
 
 $ ETT_MEMORY_LIMIT=128M; export ETT_MEMORY_LIMIT; printf '%s\n' 'error { }' 'error()' 'error "text"' 'local t; t.x = 1' '= 3' 'setmetatable({}, {__tostring = error})' 'local function f() return 1 + f() end f()' 't = {}; while true do t[#t + 1] = ("x"):rep(1e6) .. #t end' 't = nil' 'string.rep = nil' 'print = nil; pcall = nil' 'coroutine.yield()' 'coroutine.wrap(error)(nil)' 'require "nothing"' 'json.decode' 'require("ett.base.error").raise("plan", "pp must divide %d", 32)' '"still here"' | ett repl

@@ -35,12 +35,12 @@ end
 --- Compiles an expression or statements. The third result is true if the input is incomplete.
 ---@return function? chunk, string? why, boolean? incomplete
 function repl.compile(text, env)
-  local chunk = load("return " .. text, "=prompt", "t", env)
+  local chunk, unlike_value = load("return " .. text, "=prompt", "t", env)
   if chunk then return chunk end
   local why
   chunk, why = load(text, "=prompt", "t", env)
   if chunk then return chunk end
-  return nil, why, why:sub(-5) == "<eof>"
+  return nil, why, why:sub(-5) == "<eof>" or unlike_value:sub(-5) == "<eof>" -- 1 +
 end
 
 local function describe(value)
