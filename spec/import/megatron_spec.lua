@@ -208,6 +208,14 @@ torchrun x.py --num-layers $L]=]
     assert.same({ "[ $1 = 7B ]" }, unknown)
   end)
 
+  it("of a long script take time in proportion to its length", function()
+    local lines, start = {}, os.clock()
+    for i = 1, 10000 do lines[i] = ("V%d=%d"):format(i, i) end
+    lines[10001] = "X=" .. ("A"):rep(200000) .. "\nx.py --num-layers $V7"
+    assert.equal("num-layers=7", flags(table.concat(lines, "\n")))
+    assert.is_true(os.clock() - start < 5, os.clock() - start)
+  end)
+
   it("take the list of layers with experts from slime's loop", function()
     assert.equal("moe-layer-freq=[0]*3+[1]*58", flags [[
 NLAYERS=61

@@ -5,6 +5,8 @@
 -- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, ${NAME:=default}, $((arithmetic)),
 -- arrays, case, if-blocks that compare texts or numbers, with && and ||, and lines like [ TEST ] && COMMAND. Other
 -- conditions count as true, and are returned. The output of commands is unknown. Other shell syntax is kept as text.
+local table_at = require "ett.base.table_at"
+
 local script = {}
 
 --- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
@@ -86,7 +88,8 @@ local function tokens_of(text)
       at = at + 1
       word = (word or "") .. text:sub(at, at)
     else
-      word = (word or "") .. ch
+      local plain = text:match("^[%w%-_./:=,]+", at) or ch
+      word, at = (word or "") .. plain, at + #plain - 1
     end
     at = at + 1
   end
@@ -222,7 +225,9 @@ end
 --- Adds a word. owner: the variable that it is a value of, if any.
 function Reader:add(text, owner)
   if text:match "^%-%-%a" then self:note_conditions() end
-  self.words[#self.words + 1] = { text = text, owner = owner }
+  local word = { text = text, owner = owner }
+  self.words[#self.words + 1] = word
+  if owner then table.insert(table_at(self.owned, owner), word) end
 end
 
 --- Sets a variable. Flags in its value count at the assignment, not at each use. They replace those of an earlier
@@ -230,8 +235,9 @@ end
 function Reader:assign(name, value, raw)
   local kept = raw:match("^" .. name .. "%+=") or raw:find("%$" .. name .. "%f[^%w_]") or raw:find("%${" .. name .. "}")
   self:note_conditions()
-  for _, word in ipairs(kept and {} or self.words) do
-    if word.owner == name then word.text = nil end
+  if not kept then
+    for _, word in ipairs(self.owned[name] or {}) do word.text = nil end
+    self.owned[name] = nil
   end
   self.variables[name] = value:match "%-%-%a" and "" or value
   if not value:match "%-%-%a" then return end
@@ -338,7 +344,7 @@ local declares = { export = true, declare = true, typeset = true, readonly = tru
 
 --- The active words, expanded, in order, and the conditions that are unknown. NAME=VALUE sets variables.
 local function words_of(tokens, variables)
-  local reader = setmetatable({ words = {}, unknown = {}, chains = {}, variables = variables }, Reader)
+  local reader = setmetatable({ words = {}, owned = {}, unknown = {}, chains = {}, variables = variables }, Reader)
   local start, skips_line, declaring = true, false, false
   for _, token in ipairs(tokens) do
     local text = type(token) == "table"
