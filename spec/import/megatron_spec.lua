@@ -971,6 +971,11 @@ trainer:
   num_nodes: 1
 ]], nil, nil, ".yaml")
     assert.same({ "core_attn", "mlp" }, run.plan.recompute_modules)
+    run = read("ARGS:\n  --num-layers: 4\n  --hidden-size: 256\n  --num-attention-heads: 4\n  --vocab-size: 1000\n"
+      .. "  --seq-length: 128\n  --recompute-granularity: selective\n  --recompute-modules: core_attn mlp\n"
+      .. "  --num-experts: 4\n  --moe-layer-freq: ([0] + [1]*3)\n", { dp = 1 }, nil, ".yaml")
+    assert.same({ "core_attn", "mlp" }, run.plan.recompute_modules)
+    assert.equal(1, run.model.hyper.first_dense_layers)
     assert.equal(1, run.model.hyper.first_dense_layers)
   end)
 end)

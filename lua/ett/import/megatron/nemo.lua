@@ -168,9 +168,14 @@ local function resolved(value, all, depth)
 end
 
 --- The words of a value; nil if it is no text, number, switch or list of them.
-local function words_of(value)
-  if type(value) ~= "table" then return { tostring(value) } end
+---@param splits boolean whether a text is several words, as on a command line
+local function words_of(value, splits)
   local words = {}
+  if type(value) == "string" and splits then
+    for word in value:gmatch "%S+" do words[#words + 1] = word end
+    return words
+  end
+  if type(value) ~= "table" then return { tostring(value) } end
   for i, each in ipairs(value) do
     if type(each) == "table" then return nil end
     words[i] = tostring(each)
@@ -201,7 +206,8 @@ function nemo.flags(path)
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
     whole = whole or key ~= leaf.key
-    local name, words = renamed[key] or key:gsub("_", "-"), words_of(value)
+    local name = renamed[key] or key:gsub("_", "-")
+    local words = words_of(value, key ~= leaf.key and not bracketed[name])
     local text = words and table.concat(words, " ")
     if key == "name" and text and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
       distributed = true
