@@ -123,8 +123,9 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Limits a time outside the samples, where regressors are constant, to 0.5 to 1 times
- * that of the links, or to over_links times it if that is more. */
+/* Limits a time outside the samples to at least half of that of the links. Below the
+ * smallest sample, where regressors are constant, also to at most that of the links, or
+ * to over_links times it if that is more. Above the samples, over_links is INFINITY. */
 static ett_demand_time within_links(double by_links, double over_links,
                                     ett_demand_time own) {
   double most = by_links * (over_links > 1.0 ? over_links : 1.0);
@@ -143,9 +144,10 @@ static int sampled(const ett_message_price *p, double bytes, ett_demand_time *ti
   if (found.value < 0.5 * by_links && bytes >= 1e6) /* damaged samples */
     return 0;
   if (found.provenance == ETT_EXTRAPOLATED) {
-    if (p->over_links <= 0)
+    int below = size < p->model->facts.size_least;
+    if (below && p->over_links <= 0)
       return 0;
-    *time = within_links(by_links, p->over_links, *time);
+    *time = within_links(by_links, below ? p->over_links : INFINITY, *time);
   }
   double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
   if (time->seconds < least) {

@@ -91,6 +91,27 @@ describe("extrapolated collectives of sampled clusters", function()
     end
   end)
 
+  it("do not fall to the links' time above the largest sample", function()
+    for _, case in ipairs { { "vista", "send_recv", 2, 1 }, { "perlmutter", "all_gather", 2, 4 },
+      { "perlmutter", "all_gather", 1, 2 } } do
+      local name, kind, at = case[1], case[2], { nodes = case[3], gpus_per_node = case[4] }
+      local cluster = clusters.get(name)
+      local profile, before, largest = of_cluster.open(cluster), nil, nil
+      for i = 0, 60 do
+        local bytes = 1e8 * 1.1 ^ i
+        local answer = profile:collective(kind, bytes, at, "bf16")
+        local over = answer.seconds / clusters.collective(cluster, kind, bytes, at).seconds
+        if answer.provenance == "extrapolated" and (largest or before) then
+          largest = largest or before
+          assert.is_true(over > 0.97 * largest, ("%s %s %g: %g of the links, %g at the largest sample"):format(name, kind,
+            bytes, over, largest))
+        end
+        before = answer.provenance ~= "extrapolated" and over or nil
+      end
+      assert.is_truthy(largest)
+    end
+  end)
+
   it("make sequence parallelism no slower than tensor parallelism alone", function()
     local function step(sequence_parallel)
       local model = require("ett.model").new("llama", { hidden = 4096, layers = 32, heads = 32, ffn = 11008,

@@ -44,10 +44,11 @@ describe("times", function()
 
   it("of messages that follow a law are those of single answers, with their intervals", function()
     local clusters, core, fields = require "ett.profile.cluster", require "ett.step", require "ett.plan.fields"
-    for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100" } do
+    for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100", "vista" } do
       local on, priced = clusters.get(name), 0
       local times = times_module.new(on)
-      for _, changes in ipairs { { pp = 4, dp = 8 }, { tp = 2, dp = 32, zero = 1 }, { pp = 2, zero = 3, dp = 2 } } do
+      for _, changes in ipairs { { pp = 4, dp = 8 }, { tp = 2, dp = 32, zero = 1 }, { pp = 2, zero = 3, dp = 2 },
+        { pp = 2, micro_batch = 512 } } do -- vista: sends above its samples
         local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, ffn = 4096,
           vocab = 32000 })
         changes.seq, changes.micro_batches, changes.dtype = 1024, 4, "fp16"

@@ -342,10 +342,12 @@ local function links_ratio(own, links_seconds, least)
   return 1.0
 end
 
--- Limits times outside the samples, where regressors are constant. Upper limit: the links' time, or more if the
--- smallest sample exceeds it (over_links: ratio of sampled to links' time there). Lower limit: half of the links' time.
+-- Limits times outside the samples. Lower limit: half of the links' time. Below the smallest sample, where regressors
+-- are constant, also an upper one: the links' time, or more if the smallest sample exceeds it (over_links: ratio of
+-- sampled to links' time there).
+---@param over_links number? nil: above the samples
 local function within_links(by_links, over_links, answer)
-  local most = by_links * math.max(1.0, over_links)
+  local most = over_links and by_links * math.max(1.0, over_links) or math.huge
   local held = math.max(0.5 * by_links, math.min(answer.seconds, most))
   if held == answer.seconds then return answer end
   return { seconds = held, low_seconds = 0.5 * held, high_seconds = 2 * held, provenance = "extrapolated",
@@ -413,6 +415,7 @@ function Profile:collective_timer(kind, topology, dtype)
       return of_links(bytes, "samples of %.3g s are faster than the links; %s", answer.seconds)
     end
     if answer.provenance ~= "extrapolated" then return answer end
+    if answer.below == false then return within_links(by_links, nil, answer) end
     over_links = over_links or links_ratio(own, links_seconds, smallest)
     return within_links(by_links, over_links, answer)
   end, compiled and function()
