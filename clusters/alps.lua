@@ -7,7 +7,7 @@ return {
   device = "gh200",
   price_source = "unset: no public on-demand price found, 2026",
   links = {
-    intra = { name = "NVLink 4, every pair linked", bandwidth = 351e9,
+    intra = { name = "NVLink 4, every pair linked", bandwidth = 351e9, mesh = true,
       source = "150 GB/s one way between each pair of four, at the 78 % of dgx_a100; assumed" },
     inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 85e9,
       source = "4x 25 GB/s at the 85 % of dgx_a100; assumed" },

@@ -103,8 +103,8 @@ describe("extrapolated collectives of sampled clusters", function()
         local over = answer.seconds / clusters.collective(cluster, kind, bytes, at).seconds
         if answer.provenance == "extrapolated" and (largest or before) then
           largest = largest or before
-          assert.is_true(over > 0.97 * largest, ("%s %s %g: %g of the links, %g at the largest sample"):format(name, kind,
-            bytes, over, largest))
+          assert.is_true(over > 0.97 * largest, ("%s %s %g: %g of the links, %g before"):format(name, kind, bytes,
+            over, largest))
         end
         before = answer.provenance ~= "extrapolated" and over or nil
       end

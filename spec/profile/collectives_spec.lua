@@ -61,4 +61,21 @@ describe("curves of collectives", function()
     -- The shared tables end at 134 MB; at 512 MB nccl-tests measured 318 GB/s.
     assert.near(318e9, 7 / 8 * 512e6 / profile:collective("all_to_all", 512e6, node, "bf16").seconds, 16e9)
   end)
+
+  it("of a faster node never exceed the links of a cluster, nor those of a pair in a mesh", function()
+    local clusters = require "ett.profile.cluster"
+    for name, most in pairs { dgx_a800 = function() return 156.6e9 end, dgx_h800 = function() return 160e9 end,
+      alps = function(n) return 117e9 * (n - 1) end } do -- 351 GB/s over three links
+      local profile = require("ett.profile.of_cluster").open(clusters.get(name))
+      for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all" } do
+        for _, n in ipairs { 2, 4 } do
+          for _, bytes in ipairs { 1e6, 16e6, 64e6, 256e6, 4e9 } do
+            local moved = (kind == "all_reduce" and 2 or 1) * (n - 1) / n * bytes
+            local rate = moved / profile:collective(kind, bytes, { nodes = 1, gpus_per_node = n }, "bf16").seconds
+            assert.is_true(rate <= most(n), ("%s %s of %d, %g: %.1f GB/s"):format(name, kind, n, bytes, rate / 1e9))
+          end
+        end
+      end
+    end
+  end)
 end)

@@ -303,11 +303,11 @@ local function alone(self, name, shape, dtype, pass)
     provenance = "assumed", detail = "no measured kernel; " .. found.detail }
 end
 
---- Time of a collective inside a node, or nil. The bandwidth is at most that of the cluster's links, because the curves
---- may come from a faster node.
+--- Time of a collective inside a node; nil if its bus bandwidth exceeds that of the links: the curves may come from a
+--- faster node.
 ---@param kind string
 ---@param gpus integer
----@param bandwidth number? bytes/s of all_reduce inside the node
+---@param bandwidth number? bytes/s that the group reaches over its links
 function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
   local curves = self.curves
   if curves == nil then
@@ -317,7 +317,7 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
   local seconds = curves and collectives.seconds(curves, kind, bytes, gpus)
   if not seconds then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
-  if not bandwidth or bytes * share / seconds > 1.25 * bandwidth then return nil end
+  if not bandwidth or bytes * share / seconds > bandwidth then return nil end
   return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
     provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
 end

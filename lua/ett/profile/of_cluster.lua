@@ -17,6 +17,7 @@
 --   FLOPs at the fp32 rate (ett.profile.assumed).
 local assumed = require "ett.profile.assumed"
 local cluster_module = require "ett.profile.cluster"
+local collectives = require "ett.profile.network.collectives"
 local device_module = require "ett.profile.device"
 local detail = require "ett.profile.detail"
 local dialect = require "ett.operator.dialect"
@@ -361,10 +362,11 @@ local function unsampled_timer(self, kind, topology, links)
   if not intra or named and named[kind] then return links end
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
+  local bandwidth = tables and collectives.inside_node(self.cluster, kind, topology.gpus_per_node)
   return function(bytes)
     local by_links = curves and links(bytes)
     if by_links and by_links.provenance == "calibrated" then return by_links end
-    return tables and tables:collective(kind, bytes, topology.gpus_per_node, intra.bandwidth) or links(bytes)
+    return tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth) or links(bytes)
   end
 end
 

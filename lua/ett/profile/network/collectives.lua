@@ -138,6 +138,14 @@ local function reached(tier, kind, ranks)
   return 1, 1
 end
 
+--- Bandwidth of one device for a group of ranks inside a node, bytes/s; nil if the node's links are unknown.
+function collectives.inside_node(cluster, kind, ranks)
+  local list, node = tiers_module.of(cluster)
+  local tier = list[node]
+  local of_rings, of_pairs = reached(tier, kind, ranks)
+  return tier.send and (kind == "all_to_all" and of_pairs or of_rings) * math.min(tier.send, tier.receive)
+end
+
 -- Bandwidth of a tier for one group, bytes/s: that of its cards, and its share of the unit below.
 local function share(tier, place, kind, of_card, of_unit)
   if kind ~= "send_recv" then return math.min(place.cards * of_card / place.sharing, of_unit / place.groups) end
