@@ -11,6 +11,8 @@ function op.shape(c)
     bias = shapes.bias(c, "qkv_bias", "attention_bias") }
 end
 
+function op.model_flops(s, c) return gemm.flops(s, "forward") * shapes.kv_share(c) end
+
 function op.activation_bytes() return 0 end
 
 return gemm.define(op)

@@ -19,5 +19,12 @@ local function outputs(c)
   return queries + keys + values
 end
 
+--- Model FLOPs count keys and values without the replicas of tensor ranks.
+local function model_flops(s, c)
+  local _, keys, values = widths(c)
+  return gemm.flops(s, "forward") * (1 - (keys + values) * (1 - shapes.kv_share(c)) / s.out_features)
+end
+
 return gemm.linear({ name = "linear_qkv", summary = "QKV projection, column-parallel", region = "enter",
-  parts = parts }, { place = "enter", inputs = "hidden", bias = { "qkv_bias", "attention_bias" }, outputs = outputs })
+  parts = parts, model_flops = model_flops },
+  { place = "enter", inputs = "hidden", bias = { "qkv_bias", "attention_bias" }, outputs = outputs })

@@ -16,4 +16,6 @@ end
 
 function op.parameters(s) return s.tied and 0 or gemm.parameters(s) end
 
+op.model_flops = gemm.replicated_flops
+
 return gemm.define(op)

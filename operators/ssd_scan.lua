@@ -34,6 +34,11 @@ function op.flops(s, pass)
   return 2.0 * s.batch * s.seq * (pass == "backward" and 2 * all + scores + states or all)
 end
 
+--- Model FLOPs count B and C without the replicas of tensor ranks.
+function op.model_flops(s, c)
+  return op.flops(s, "forward") - 2.0 * s.batch * s.seq * mixer.dims(c, "mamba2").replicas * s.chunk * s.state
+end
+
 local function rows_of(s)
   return (s.heads + 0.0) * s.head_dim, (s.groups + 0.0) * s.state, (s.groups + 0.0) * s.chunk,
     (s.heads + 0.0) * s.state * s.head_dim / s.chunk

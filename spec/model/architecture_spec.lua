@@ -354,3 +354,37 @@ describe("collective names", function()
       message(collective.kind, "all_gatter"), 1, true)
   end)
 end)
+
+describe("the model's FLOPs", function()
+  -- Forward FLOPs of all products, as the model counts them: those of one rank times the tensor ranks.
+  local function flops_of(model, plan)
+    local c, total = architecture.configuration(model.hyper, plan), 0.0
+    c.vocab_multiple = 1
+    for _, layer in ipairs(model.layers) do
+      for _, item in ipairs(architecture.operations(layer, c)) do
+        local op = item.operator
+        if op and require("ett.operator").products[op.family] and not op.experts then
+          total = total + layer.count * item.times * (item.model_flops or op.flops(item.shape, "forward"))
+        end
+      end
+    end
+    return total * c.tp
+  end
+
+  it("do not count the products that several tensor ranks repeat", function()
+    -- Compressions of latent attention; two heads of keys on eight ranks; B and C of Mamba-2; gates of Kimi.
+    for _, name in ipairs { "deepseek-v3", "qwen3-next-80b-a3b", "falcon-h1-34b", "kimi-linear-48b-a3b", "step3" } do
+      local model = model_module.new(name)
+      local one = flops_of(model, { micro_batch = 1, seq = 4096 })
+      for _, sequence_parallel in ipairs { false, true } do
+        for _, tp in ipairs { 2, 4 } do
+          local some = flops_of(model, { micro_batch = 1, seq = 4096, tp = tp, sequence_parallel = sequence_parallel })
+          assert.near(1, some / one, 1e-12, ("%s tp = %d"):format(name, tp))
+        end
+      end
+    end
+    local qwen = model_module.new "qwen3-next-80b-a3b"
+    assert.near(1, flops_of(qwen, { micro_batch = 1, seq = 4096, tp = 8 })
+      / flops_of(qwen, { micro_batch = 1, seq = 4096 }), 1e-12)
+  end)
+end)

@@ -251,14 +251,18 @@ end
 -- The operation of an entry that names an operator.
 local function operation_of(entry, c, role)
   local op, own = operator.get(entry.op), overlay(c, entry.with)
-  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1,
-    shape = error_module.wrap(op.name, op.shape, own), copies = op.experts and own.top_k and shapes.copies(own),
+  local shape = error_module.wrap(op.name, op.shape, own)
+  local flops = op.model_flops and op.model_flops(shape, own)
+  return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
+    model_flops = flops and flops ~= op.flops(shape, "forward") and flops or nil,
+    copies = op.experts and own.top_k and shapes.copies(own),
     module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     key = nil } -- set later
 end
 
 --- The operations of one device for one layer: a flat list of
----   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts) }
+---   { kind = "operator", name, operator, shape, times, module, same_input, role, copies (of tokens, for experts),
+---     model_flops (if they differ from those of the operator) }
 ---   { kind = "collective", name, group, degree, bytes, pass, times, overlapped, role }
 --- role: the part in the all-to-alls of experts (ett_role of runtime/step/program.h). Operators between two entries
 --- `expert_exchange` belong to the experts.

@@ -115,9 +115,15 @@ local function bias_of(c, given)
   return type(given) == "function" and given(c) or tonumber(given)
 end
 
+--- FLOPs of the model in a product that each tensor rank computes whole, unless the tokens are split over them.
+function gemm.replicated_flops(s, c)
+  return gemm.flops(s, "forward") / (c.sequence_parallel and 1 or c.tp)
+end
+
 --- Completes a linear layer; the comment above lists the fields of `layer`.
 function gemm.linear(op, layer)
   local tokens = layer.place == "outside" and shapes.norm_tokens or shapes.tokens
+  if layer.place == "outside" then op.model_flops = op.model_flops or gemm.replicated_flops end
   function op.shape(c)
     shapes.need(c, op.name, table.unpack(layer.needs or {}))
     return { tokens = tokens(c), in_features = value_of(c, layer.inputs), out_features = value_of(c, layer.outputs),

@@ -17,17 +17,17 @@ local function mamba(c)
 end
 
 --- Mamba-2: the input projection gives z, x, B, C and a time step per head. Each rank has at least one group of B and
---- C.
+--- C. replicas: the part of these groups that other ranks hold, too.
 local function mamba2(c)
   local inner, head_dim = c.ssm_inner or 2 * c.hidden, c.ssm_head_dim or 64
   local heads = shapes.divide("ssm_heads", c.ssm_heads or shapes.divide("ssm_inner", inner, "ssm_head_dim", head_dim),
     "tp", c.tp)
-  local groups, state = c.ssm_groups or 1, c.ssm_state or 128
-  groups = groups >= c.tp and shapes.divide("ssm_groups", groups, "tp", c.tp) or 1
+  local all, state = c.ssm_groups or 1, c.ssm_state or 128
+  local groups = all >= c.tp and shapes.divide("ssm_groups", all, "tp", c.tp) or 1
   local local_inner = heads * head_dim
   return { inner = local_inner, heads = heads, head_dim = head_dim, groups = groups, state = state,
     columns = 2 * local_inner + 2 * groups * state + heads, channels = local_inner + 2 * groups * state,
-    convolution_bias = 1, chunk = c.scan_chunk or 256 }
+    convolution_bias = 1, chunk = c.scan_chunk or 256, replicas = groups - all / c.tp }
 end
 
 --- Gated delta net: queries, keys, values, the output gate, and two numbers per value head. Kimi delta attention

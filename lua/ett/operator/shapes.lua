@@ -45,6 +45,9 @@ function shapes.local_kv_heads(c)
   return 1
 end
 
+--- Share of the local key/value heads that the model has: less than 1 if tensor ranks hold replicas.
+function shapes.kv_share(c) return (c.kv_heads or c.heads) / (shapes.local_kv_heads(c) * c.tp) end
+
 function shapes.local_heads(c)
   return shapes.divide("heads", c.heads, "tp", c.tp)
 end

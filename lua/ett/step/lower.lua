@@ -192,8 +192,8 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0,
     forward_share = 1 / frozen.flops(item),
-    flops = product[op.family] and frozen.flops(item) * (op.model_flops and op.model_flops(s, c)
-      or op.flops(s, "forward")) * routed_share(item, c) or 0,
+    flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
+      * routed_share(item, c) or 0,
   }
 end
 
@@ -209,6 +209,7 @@ end
 local function id_of_operator(state, item, read)
   local key = item.key or times_module.shape_key(item.operator, item.shape)
   item.key = key
+  if item.model_flops then key = ("%s m%.17g"):format(key, item.model_flops) end
   local again, role = state.again[item.module] and item.module or "", role_of(item, state.plan) or ""
   if again == "" and role == "" and not (item.last or item.frozen or item.same_input) then return key end
   return key .. " " .. again .. " " .. role .. (item.last and " l " or " ") .. (item.same_input and "s " or "")
@@ -223,7 +224,7 @@ local function add_operator(state, items, k, place)
   if index then return index end
   local p, s, c, stack = state.plan, item.shape, state.configuration, state.times.stack
   -- Programs of one data type share operations that depend only on the shape.
-  local known = not (item.frozen or s.tied or op.model_flops or routed_share(item, c) ~= 1
+  local known = not (item.frozen or s.tied or item.model_flops or routed_share(item, c) ~= 1
     or stack and stack.cached_gradients) and table_at(state.known, op)
   local operation = known and known[id]
   if not operation then
