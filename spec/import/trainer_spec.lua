@@ -195,7 +195,8 @@ end)
 
 describe("a degree that is no whole number", function()
   it("is refused by the plan's check", function()
-    local plan = read("half.toml", "[parallelism]\npipeline_parallel_degree = 1.5\n")
+    local plan = read("half.toml", "[parallelism]\npipeline_parallel_degree = 1.5\n"
+      .. "data_parallel_shard_degree = 2\n")
     assert.equal(1.5, plan.pp)
     assert.is_nil(plan.split)
   end)

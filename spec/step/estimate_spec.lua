@@ -61,10 +61,12 @@ describe("the source of a line", function()
     function p.operator(_, _, _, _, pass)
       local seconds = pass == "backward" and share or 1 - share
       return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, detail = "why " .. pass,
-        provenance = pass == "backward" and "extrapolated" or "calibrated" }
+        provenance = pass == "backward" and "extrapolated" or "calibrated", outside = pass == "backward" and 2 or 0,
+        scaled_from = pass == "backward" and "vista" or nil }
     end
-    for _, line in ipairs(run({}, { profile = p }).operators) do
-      if line.name == "rms_norm" then return line end
+    local e = run({}, { profile = p })
+    for _, line in ipairs(e.operators) do
+      if line.name == "rms_norm" then return line, tostring(e) end
     end
   end
   it("is the least certain one with at least a twentieth of the line", function()
@@ -72,6 +74,11 @@ describe("the source of a line", function()
     assert.equal("extrapolated", sources(0.06).provenance)
   end)
   it("is printed as words", function() assert.equal("why forward", sources(0.5).detail) end)
+  it("states facts of every pass, not only of the first", function()
+    local line, text = sources(0.5)
+    assert.equal(4, line.times_outside)
+    assert.matches("\n  rms_norm +[%d.]+ +[%d.]+  extrapolated %(scaled from vista, 4.00 times outside%)\n", text)
+  end)
 end)
 
 describe("estimate", function()

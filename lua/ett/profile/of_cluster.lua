@@ -70,8 +70,8 @@ local function widened(answer, factor, spread, how)
   return { seconds = answer.seconds * factor,
     low_seconds = (answer.low_seconds or answer.seconds) * factor * (1 - spread),
     high_seconds = (answer.high_seconds or answer.seconds) * factor * (1 + spread),
-    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
-    detail = answer.detail and { "%s; %s", how, answer.detail } or how }
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
+    limited = answer.limited, detail = answer.detail and { "%s; %s", how, answer.detail } or how }
 end
 
 --- Bandwidth of a large residual addition, bytes/s.
@@ -97,7 +97,10 @@ local function from_other(self, op, shape, dtype, pass)
   local answer = factor and other:operator(op.name, shape, dtype, pass)
   if missing(answer) then return nil end
   if factor == 1 and other.cluster.device.name == self.cluster.device.name then return answer end
-  return widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", other.cluster.name, factor })
+  local name = other.cluster.name
+  local scaled = widened(answer, factor, assumed_scaled_spread, { "%s's, scaled by %.3f", name, factor })
+  scaled.scaled_from = name
+  return scaled
 end
 
 -- A void pass of the cluster's own samples (vista's backward attention) takes the time of the other pass, times the
@@ -224,8 +227,8 @@ local function possible(self, op, shape, dtype, pass, answer)
   if answer.seconds >= least then return answer end
   return { seconds = least, low_seconds = least,
     high_seconds = math.max(answer.high_seconds or least, limited_high * least),
-    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
-    detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
+    limited = true, detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
 -- Time under a data type of fewer than 16 bits without samples of it. Linear layers: the 16-bit time scaled by the
@@ -352,7 +355,7 @@ local function within_links(by_links, over_links, answer)
   local held = math.max(0.5 * by_links, math.min(answer.seconds, most))
   if held == answer.seconds then return answer end
   return { seconds = held, low_seconds = 0.5 * held, high_seconds = 2 * held, provenance = "extrapolated",
-    detail = { "limited by the links' time; %s", answer.detail or "" } }
+    outside = answer.outside, detail = { "limited by the links' time; %s", answer.detail or "" } }
 end
 
 -- Timer from links and kernel tables, for collectives without samples.

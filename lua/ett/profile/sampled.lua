@@ -400,7 +400,8 @@ function Profile:collective_timer(kind, topology, dtype)
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
     return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = origin(provenance),
-      detail = words_of(details[model], provenance, outside), below = size < model:facts().size_least }
+      detail = words_of(details[model], provenance, outside), outside = outside,
+        below = size < model:facts().size_least }
   end, nil, least, compiled
 end
 

@@ -23,14 +23,14 @@ local function breakdown(lines, title, list)
   for _, line in ipairs(list) do
     local name = line.name .. (line.group and (" (%s)"):format(line.group) or "")
     local from = line.provenance or "-"
-    local how, detail = {}, line.detail or ""
-    local device = detail:match "^(%S+)'s, scaled by"
-    if device then how[1] = "scaled from " .. device end
-    if from == "extrapolated" then how[#how + 1] = detail:match "[%d.]+ times outside" end
+    local how = { line.scaled_from and "scaled from " .. line.scaled_from }
+    if from == "extrapolated" and line.times_outside then
+      how[#how + 1] = ("%.2f times outside"):format(line.times_outside)
+    end
     add_all(how, line.models or {})
     add_all(how, line.links or {})
     if #how > 0 then from = ("%s (%s)"):format(from, table.concat(how, ", ")) end
-    if line.group == "dp" and line.detail then from = ("%s, %s"):format(from, line.detail) end
+    if line.reduced_over_replicas then from = from .. ", with all_reduce over the replicas" end
     if (line.quantisation_seconds or 0) > 0 then
       from = ("%s, %s ms of it quantisation"):format(from, milliseconds(line.quantisation_seconds))
     end

@@ -61,6 +61,10 @@ local function source_of(line, answer, seconds)
     line.quantisation_seconds = (line.quantisation_seconds or 0.0) + answer.quantisation_share * seconds
   end
   add_name(line, "models", answer.model)
+  if answer.outside and answer.provenance == "extrapolated" and seconds > (line.most_outside or 0.0) then
+    line.times_outside, line.most_outside = 2 ^ answer.outside, seconds -- of the longest extrapolated time
+  end
+  line.scaled_from, line.limited = line.scaled_from or answer.scaled_from, line.limited or answer.limited
   line.detail = line.detail or detail.text(answer.detail)
 end
 
@@ -127,7 +131,7 @@ local function operation_lines(lowered, p, result)
     line.provenance = one_provenance(line)
   end
   table.sort(lines, function(a, b) return a.order < b.order end)
-  for _, line in ipairs(lines) do line.order = nil end
+  for _, line in ipairs(lines) do line.order, line.most_outside = nil, nil end
   return lines
 end
 
@@ -175,7 +179,7 @@ local function message_lines(result, p, times, width, gather)
   end
   add(reduce, "dp", sums.gradient, sums.gradient_hidden)
   if reduce == "reduce_scatter" and (p.shard or p.dp * p.cp) < p.dp * p.cp and (lines[#lines] or {}).group == "dp" then
-    lines[#lines].detail = "with all_reduce over the replicas"
+    lines[#lines].reduced_over_replicas = true
   end
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
@@ -224,7 +228,7 @@ end
 local function too_fast(e, device)
   local names = {}
   for _, line in ipairs(device.probed and e.operators or {}) do
-    if (line.detail or ""):find("limited to the device's peak rates", 1, true) then names[#names + 1] = line.name end
+    if line.limited then names[#names + 1] = line.name end
   end
   if #names == 0 then return nil end
   return ("%s: the samples are faster than the cluster's rates, which limit the times; measure the rates again on an "

@@ -208,7 +208,7 @@ local function timer_of(self, kind, topology, dtype)
         topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" }
     end
     return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = answer.provenance, detail = words,
-      model = answer.model }
+      outside = answer.outside, model = answer.model }
   end, law and function()
     local own_law, spread, compiled = law()
     if compiled then
