@@ -149,6 +149,27 @@ describe("Chakra execution traces", function()
     end)
   end
 
+  it("state the bytes of each message between stages, and groups of both stages of a two-way schedule", function()
+    local t5 = model.new("encoder_decoder", { layers = 4, encoder_layers = 4, hidden = 1024, heads = 16, ffn = 4096,
+      vocab = 32000, encoder_seq = 512 })
+    folder.within(function(place)
+      chakra.write(estimate.new { model = t5, plan = { pp = 4, seq = 2048, micro_batches = 2 }, cluster = "dgx_h100",
+        units = true }, place)
+      local encoded, all = 2 * 1024 * 512, 2 * 1024 * (512 + 2048)
+      for r = 0, 3 do
+        for _, node in ipairs(nodes_of(("%s/step.%d.et"):format(place, r))) do
+          if node.comm_src then
+            assert.equal(math.max(node.comm_src, node.comm_dst) == 3 and all or encoded, node.comm_size)
+          end
+        end
+      end
+      chakra.write(estimate.new { model = m, plan = { pp = 4, seq = 1024, micro_batches = 4, schedule = "chimera" },
+        cluster = "dgx_h100", units = true }, place)
+      local groups = json.decode(read(place .. "/comm_groups.json"))
+      assert.same({ ["1"] = { 0, 3 }, ["2"] = { 1, 2 } }, groups)
+    end)
+  end)
+
   it("are refused where they would be too large, and with a map of ranks", function()
     local e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4 }, cluster = "dgx_h100",
       units = true }

@@ -138,6 +138,66 @@ describe("messages of gradients and weights", function()
     assert.near(bytes(none, "weights"), bytes(none, "gradients"), 1)
   end)
 
+  local function sum(messages, lane, of)
+    local total = 0.0
+    for _, m in ipairs(messages) do if m.lane == lane then total = total + of(m) end end
+    return total
+  end
+  local function seconds_of(m) return m.seconds end
+  local function bytes_of(m) return m.bytes end
+
+  for _, case in ipairs { { "one stage", dense, with { zero = 3 } }, { "shards", dense, with { zero = 3, shard = 4 } },
+    { "no resharding", dense, with { zero = 3, pp = 2, reshard = false } },
+    { "chunks", dense, with { zero = 3, pp = 2, vp = 2, schedule = "interleaved" } },
+    { "two ways", dense, with { zero = 3, pp = 2, schedule = "chimera" } },
+    { "two ways without replicas", dense, { zero = 3, pp = 2, micro_batches = 4, schedule = "chimera" } },
+    { "experts", moe, { zero = 3, dp = 8, ep = 4, micro_batches = 2 } },
+    { "tensor ranks of experts", moe, { zero = 3, dp = 8, tp = 2, etp = 1, ep = 4, micro_batches = 2 } } } do
+    it("under ZeRO-3 take the exposed and the overlapped seconds of the estimate: " .. case[1], function()
+      for _, overlaps in ipairs { false, true } do
+        local plan = require "ett.base.merged"(case[3], { overlap_parameters = overlaps })
+        local e, all, line = make(case[2], plan), 0.0, nil
+        for _, stage in ipairs(timeline.of(e).stages) do
+          all = all + sum(stage.messages, "weights", seconds_of) / e.plan.pp
+        end
+        for _, own in ipairs(e.collectives) do if own.name == "all_gather" and own.group == "dp" then line = own end end
+        assert.near(all, line.seconds + line.overlapped_seconds, 1e-9 * all)
+        assert.equal(overlaps, line.overlapped_seconds > 0.5 * all)
+      end
+    end)
+  end
+
+  it("have the bytes of both slices of a stage and the ranks of both stages under a two-way schedule", function()
+    for zero, times in pairs { [0] = 1, 1, 2, 2 } do -- of four micro-batches, each slice of a stage has two
+      local e = make(dense, { pp = 4, dp = 2, micro_batches = 4, schedule = "chimera", zero = zero })
+      for s, stage in ipairs(timeline.of(e).stages) do
+        assert.near(times * 4 * e.stages[s].parameters, sum(stage.messages, "gradients", bytes_of), 1)
+        for _, m in ipairs(stage.messages) do
+          if m.lane == "gradients" then
+            assert.equal(4, m.degree)
+            local first, other = 2 * (s - 1), 2 * (4 - s)
+            local low = math.min(first, other)
+            assert.same({ low, low + 1, 6 - low, 7 - low }, timeline.ranks(e.plan, m, first))
+          end
+        end
+      end
+    end
+  end)
+
+  it("to other stages have the bytes of the slice before them", function()
+    local t5 = model.new("encoder_decoder", { layers = 4, encoder_layers = 4, hidden = 1024, heads = 16, ffn = 4096,
+      vocab = 32000, encoder_seq = 512 })
+    local found = {}
+    for s, stage in ipairs(timeline.of((make(t5, { pp = 4, micro_batches = 2 }))).stages) do
+      for _, m in ipairs(stage.messages) do
+        if m.lane == "sends" then found[("%d-%d"):format(s, m.to)] = m.bytes end
+      end
+    end
+    local encoded, all = 2 * 1024 * 512, 2 * 1024 * (512 + 2048) -- the decoder passes on the encoder's output
+    assert.same({ ["1-2"] = encoded, ["2-1"] = encoded, ["2-3"] = encoded, ["3-2"] = encoded, ["3-4"] = all,
+      ["4-3"] = all }, found)
+  end)
+
   it("show ett trace the ZeRO stage", function()
     for zero = 0, 3 do
       for _, overlaps in ipairs { false, true } do

@@ -62,22 +62,36 @@ end
 local function part_node(part, dtype)
   if collective_types[part.name] then
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
-      members = part.members, degree = part.degree, bytes = math.floor(part.bytes or 0) }
+      members = part.members, degree = part.degree, stages = part.stages, bytes = math.floor(part.bytes or 0) }
   end
   return { type = "compute", name = part.name, flops = math.floor((part.flops or 0) / part.times),
     bytes = bytes_of(part, dtype) }
 end
 
---- The stage from which a unit receives its input (step -1) or to which it sends its output (step 1), and the tag of
---- the message, which names the receiver. nil if the message stays on the stage.
+local function key_of(kind, to, slice, micro_batch) return ("%s %d %d %d"):format(kind, to, slice, micro_batch) end
+
+--- The messages between stages: by direction, stage and slice of the receiver, and micro-batch.
+local function sends_of(stages)
+  local list = {}
+  for _, stage in ipairs(stages) do
+    for _, m in ipairs(stage.messages) do
+      if m.lane == "sends" then list[key_of(m.kind, m.to, m.slice, m.micro_batch)] = m end
+    end
+  end
+  return list
+end
+
+--- The stage from which a unit receives its input (step -1) or to which it sends its output (step 1), the tag of the
+--- message, which names the receiver, and the message, nil if it takes no time. nil if it stays on the stage.
 local function other_end(state, stage, unit, stages, step)
   local p, slice = state.plan, state.slices[(unit.chunk - 1) * state.plan.pp + stage]
   if unit.kind == "W" then return nil end
   local other = slice + (unit.kind == "F" and step or -step)
   local at = stages[("%d %d"):format((unit.chunk - 1) // p.vp, other)]
   if not at or at == stage then return nil end
-  local receiver = step == 1 and other or slice
-  return at, ((receiver * 2 + (unit.kind == "F" and 0 or 1)) * (p.micro_batches + 1) + unit.micro_batch) & 0x7fffffff
+  local receiver, kind = step == 1 and other or slice, unit.kind == "F" and "forward" or "backward"
+  return at, ((receiver * 2 + (unit.kind == "F" and 0 or 1)) * (p.micro_batches + 1) + unit.micro_batch) & 0x7fffffff,
+    state.sends[key_of(kind, step == 1 and at or stage, receiver, unit.micro_batch)]
 end
 
 --- Stage of each way and slice.
@@ -92,14 +106,12 @@ end
 --- The nodes of one stage, in the order of its rank.
 local function nodes_of(state, stage, stages)
   local nodes, last, p = { clock = 0.0, micros = 0 }, nil, state.plan
-  local each -- size of its messages to other stages
-  for _, m in ipairs(stage.messages) do each = m.lane == "sends" and m or each end
   for _, unit in ipairs(stage.units) do
-    local from, tag = other_end(state, stage.number, unit, stages, -1)
+    local from, tag, received = other_end(state, stage.number, unit, stages, -1)
     local deps = { last }
     if from then
       deps[#deps + 1] = add(nodes, { type = "receive", name = "receive", peer = from, tag = tag,
-        bytes = math.floor(each and each.bytes or 0) }, 0.0, {})
+        bytes = math.floor(received and received.bytes or 0) }, 0.0, {})
     end
     for _, part in ipairs(unit.parts) do
       for _ = 1, part.resource == "wait" and 1 or part.times do
@@ -107,16 +119,16 @@ local function nodes_of(state, stage, stages)
         deps = { last }
       end
     end
-    local to, out = other_end(state, stage.number, unit, stages, 1)
+    local to, out, message = other_end(state, stage.number, unit, stages, 1)
     if to then
       local node = add(nodes, { type = "send", name = "send", peer = to, tag = out,
-        bytes = math.floor(each and each.bytes or 0) }, each and each.seconds or 0.0, { last })
+        bytes = math.floor(message and message.bytes or 0) }, message and message.seconds or 0.0, { last })
       if not p.overlap_sends then last = node end
     end
   end
   for _, m in ipairs(stage.messages) do
     if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
-      degree = m.degree, bytes = m.bytes, times = 1 }, p.dtype), m.seconds, { last }) end
+      degree = m.degree, stages = m.stages, bytes = m.bytes, times = 1 }, p.dtype), m.seconds, { last }) end
   end
   return nodes
 end
@@ -125,16 +137,9 @@ end
 
 --- The number of the group of rank r in which a node communicates. known: the numbers found for this rank.
 local function group_of(state, node, r, known)
-  local name, degree = node.members or node.group, node.degree or 1
-  local id = name .. " " .. degree
+  local id = ("%s %d"):format(node.members or node.group, node.degree or 1)
   if known[id] then return known[id] end
-  local list
-  if name == "tied embedding" then
-    local stages = ranks.group(state.plan, "pp", r)
-    list = { stages[1], stages[#stages] }
-  else
-    list = ranks.group(state.plan, name, r, degree)
-  end
+  local list = timeline.ranks(state.plan, node, r)
   local key = table.concat(list, ",")
   if not state.groups[key] then
     state.group_count = state.group_count + 1
@@ -188,7 +193,8 @@ end
 function chakra.write(e, folder)
   local t = timeline.of(e)
   check(e, t)
-  local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0 }
+  local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0,
+    sends = sends_of(t.stages) }
   local stages, nodes = stages_of(state), {}
   local head = text(1, "0.0.4")
   head = varint(#head) .. head

@@ -43,7 +43,7 @@ local function ranks_of(state, stage, part)
   if part.group == "pp" or part.group == "tied embedding" or not part.degree then return nil end
   local key = ("%d %s %d"):format(stage, part.members or part.group, part.degree)
   if not state.members[key] then
-    local list = ranks.group(state.plan, part.members or part.group, first_rank(state.plan, stage), part.degree)
+    local list = timeline.ranks(state.plan, part, first_rank(state.plan, stage))
     for i = #list, 65, -1 do list[i] = i == 65 and "..." or nil end
     state.members[key] = "[" .. table.concat(list, ", ") .. "]"
   end

@@ -24,6 +24,7 @@ local plan_module = require "ett.plan"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local slices = require "ett.step.slices"
 local spread = require "ett.step.spread"
 local variation = require "ett.step.variation"
 
@@ -38,7 +39,15 @@ Estimate.__index = Estimate
 function Estimate.__tostring(self)
   return require("ett.base.pretty").plain(require("ett.report").estimate(self))
 end
-function Estimate.__json(self) return merged(self) end
+
+-- Fields for the timeline alone.
+local of_timeline = { "units", "transfers", "lowered", "gathers", "host_bandwidth" }
+
+function Estimate.__json(self)
+  local e = merged(self)
+  for _, name in ipairs(of_timeline) do e[name] = nil end
+  return e
+end
 
 --- Adds a name to a sorted list of a line: `models`, the models of communication that timed it, or `links`, the
 --- outermost links of its messages on a cluster of more than two tiers.
@@ -135,19 +144,36 @@ local function operation_lines(lowered, p, result)
   return lines
 end
 
+--- Seconds of a stage in which gathers of weights run beside computing under ZeRO-3. The gather of a pass's first layer
+--- does not (ett_messages_with_gathers); computing beside the others is slower by `share`.
+---@param gathers table of ett.step.slices, for each slot
+---@param waits number seconds by which gathers lengthen the stage's passes
+local function gathered_beside(p, stage, gathers, share, waits)
+  if not (p.overlap_parameters and p.prefetch > 0) then return 0.0 end
+  local passes, sum = p.micro_batches * p.pp * p.vp / #gathers * (p.reshard and 2 or 1), 0.0
+  for slot = stage, #gathers, p.pp do
+    local whole = gathers[slot].seconds
+    sum = sum + passes * (whole + share * (whole - whole / math.max(1, gathers[slot].layers)))
+  end
+  return math.max(0.0, sum - waits)
+end
+
 --- Lines of the messages of the plan: sends between stages, gradients, weights.
-local function message_lines(result, p, times, width, gather)
+---@param gathers table? of ett.step.slices, under ZeRO-3
+local function message_lines(result, p, times, width, lowered, gathers)
   local pp = p.pp
   local sums = {}
-  for _, s in ipairs(result.stages) do
+  for stage, s in ipairs(result.stages) do
     -- Under ZeRO-3 the passes wait for weights; micro-batches are not paired there.
     local passes = p.micro_batches * (s.micro_batch_forward_seconds + s.micro_batch_backward_seconds)
-    local waits = passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds
+    local waits = gathers and math.max(0.0,
+      passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds)
     for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
       gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
       tied = s.tied_embedding_seconds, optimizer = s.optimizer_seconds,
-      gather = s.gather_exposed_seconds + (p.zero == 3 and math.max(0.0, waits) or 0.0),
-      gather_hidden = s.gather_seconds - s.gather_exposed_seconds } do
+      gather = waits or s.gather_exposed_seconds,
+      gather_hidden = waits and gathered_beside(p, stage, gathers, lowered.stack.communication_share, waits)
+        or s.gather_seconds - s.gather_exposed_seconds } do
       sums[name] = (sums[name] or 0.0) + seconds / pp
     end
   end
@@ -173,7 +199,7 @@ local function message_lines(result, p, times, width, gather)
   add("send_recv", "pp", p.overlap_sends and 0.0 or sums.sends, p.overlap_sends and sums.sends or 0.0)
   if sums.boundary > 0 then
     local line = { name = "all_gather", kind = "collective", group = "tp", seconds = sums.boundary }
-    source_of(line, gather.forward, sums.boundary)
+    source_of(line, lowered.gather.forward, sums.boundary)
     line.provenance = one_provenance(line)
     lines[#lines + 1] = line
   end
@@ -380,7 +406,8 @@ function estimate.new(given)
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
   local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
-  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden, lowered.gather)
+  local gathers = p.zero == 3 and slices.gathers(p, lowered, result) or nil
+  local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden, lowered, gathers)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = update_provenance, runs_per_micro_batch = nil }
@@ -414,8 +441,7 @@ function estimate.new(given)
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
     fits = result.fits and (cluster.parts ~= nil or result.memory_bytes <= cluster.device.memory_bytes),
     units = result.units, transfers = result.transfers, lanes = network_tiers.lanes(cluster),
-    lowered = given.units and lowered or nil, demands = given.units and result.demands or nil,
-    update_share = given.units and result.update_share or nil,
+    lowered = given.units and lowered or nil, gathers = given.units and gathers or nil,
     host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)
   parts.add(e, cluster)

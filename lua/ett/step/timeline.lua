@@ -12,9 +12,10 @@
 -- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
+local ranks = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
-local step_core = require "ett.step"
+local slices = require "ett.step.slices"
 
 local timeline = {}
 
@@ -89,30 +90,6 @@ local function add_weights(parts, items)
   end
 end
 
---- The layers of every slice of the model, first to last: lists of kinds.
-local function layers_of_slices(e, kinds)
-  local slices, p = {}, e.plan
-  local middle, count = {}, p.pp * p.vp
-  for _, kind in ipairs(kinds) do
-    if kind.place == "middle" then for _ = 1, kind.count do middle[#middle + 1] = kind end end
-  end
-  local split, at = p.split or step_core.split(#middle, count), 0
-  for v = 1, count do
-    slices[v] = {}
-    for i = at + 1, at + split[v] do slices[v][i - at] = middle[i] end
-    at = at + split[v]
-  end
-  for _, kind in ipairs(kinds) do
-    if kind.place ~= "middle" then
-      local slice = kind.place == "first" and slices[1] or slices[count]
-      for _ = 1, kind.count do
-        if kind.place == "first" then table.insert(slice, 1, kind) else slice[#slice + 1] = kind end
-      end
-    end
-  end
-  return slices
-end
-
 --- The parts of one unit of a slice. kind: F, B, W, or "input": a backward pass of input gradients only.
 ---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
@@ -160,30 +137,40 @@ local function put(stage, name, lane, start, seconds, more)
     seconds = seconds }, more)
 end
 
+--- Bytes of the message from each slice to the next: those of its last layer that states them.
+local function sent_bytes(lowered, layers)
+  local list, boundary = {}, 1
+  for v, kinds in ipairs(layers) do
+    for _, kind in ipairs(kinds) do if kind.boundary > 0 then boundary = kind.boundary end end
+    list[v] = boundary * lowered.boundary_bytes
+  end
+  return list
+end
+
 --- Messages to other stages, from the event engine of links.
-local function add_sends(stage, e, transfers)
-  local bytes
-  for _, d in ipairs(e.demands) do if d.kind == "send_recv" then bytes = math.max(bytes or 0, d.bytes) end end
+local function add_sends(state, stage, transfers)
   for _, t in ipairs(transfers) do
-    if t.kind == "forward" or t.kind == "backward" then
-      put(stage, "send_recv", "sends", t.start_seconds, t.seconds, { bytes = bytes, group = "pp", degree = 2,
-        link = t.link, micro_batch = t.micro_batch, to = t.to,
-        direction = ("%s to stage %d"):format(t.kind == "forward" and "activations" or "gradients", t.to) })
+    local forward = t.kind == "forward"
+    if forward or t.kind == "backward" then
+      local slice = state.slices[t.slot]
+      put(stage, "send_recv", "sends", t.start_seconds, t.seconds, { group = "pp", degree = 2, link = t.link,
+        bytes = state.on.sent[forward and slice or slice - 1], micro_batch = t.micro_batch, to = t.to,
+        slice = forward and slice + 1 or slice - 1, kind = t.kind,
+        direction = ("%s to stage %d"):format(forward and "activations" or "gradients", t.to) })
     end
   end
 end
 
 --- Collectives of one kind from the event engine: up to the last backward, and after it. Returns whether there are any.
-local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
-  local all, finish = 0.0, e.stages[stage.number].pipeline_seconds
+local function add_collectives(state, stage, transfers, kind, name, lane, bytes)
+  local all, finish = 0.0, state.e.stages[stage.number].pipeline_seconds
   for _, t in ipairs(transfers) do all = all + (t.kind == kind and t.seconds or 0.0) end
   for _, t in ipairs(transfers) do
     if t.kind == kind then
       local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
       local function part(start, seconds, exposed)
-        put(stage, name, lane, start, seconds, { group = "dp", members = "data",
-          degree = e.plan.shard or e.plan.dp * e.plan.cp, link = t.link, bytes = bytes * seconds / all,
-          exposed = exposed })
+        put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = state.sharing.dense_shard,
+          stages = stage.copies, link = t.link, bytes = bytes * seconds / all, exposed = exposed })
       end
       part(t.start_seconds, hidden, nil)
       part(t.start_seconds + hidden, t.seconds - hidden, true)
@@ -192,31 +179,14 @@ local function add_collectives(stage, e, transfers, kind, name, lane, bytes)
   return all > 0
 end
 
---- Parameters of slices that several ranks hold: of dense layers and of experts, each with and without the frozen ones.
-local function shared_parameters(p, lowered, slices)
-  local sums = { dense = 0.0, expert = 0.0, frozen_dense = 0.0, frozen_expert = 0.0 }
-  for _, layers in ipairs(slices) do
-    for _, kind in ipairs(layers) do
-      for index, n in pairs(kind.uses) do
-        local o = lowered.operations[index]
-        sums.dense, sums.expert = sums.dense + n * o.dense_parameters, sums.expert + n * o.expert_parameters
-        sums.frozen_dense = sums.frozen_dense + n * o.frozen_dense
-        sums.frozen_expert = sums.frozen_expert + n * o.frozen_expert
-      end
-    end
-  end
-  if p.dp * p.cp == 1 then sums.dense, sums.frozen_dense = 0.0, 0.0 end
-  if p.dp * p.cp * p.tp == p.ep * (p.etp or p.tp) then sums.expert, sums.frozen_expert = 0.0, 0.0 end
-  return sums
-end
-
 --- Bytes of the messages of a stage's gradients in a step, and of its gathers after the update.
 local function bytes_of_messages(state, stage)
-  local p, slices = state.e.plan, {}
-  for chunk = 1, p.vp do slices[chunk] = state.on.layers[state.slices[(chunk - 1) * p.pp + stage.number]] end
-  local sums = shared_parameters(p, state.on.lowered, slices)
-  local trained = sums.dense + sums.expert
-  return (p.zero >= 2 and p.micro_batches or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
+  local p, trained = state.e.plan, 0.0
+  for slot = stage.number, #state.slices, p.pp do
+    local sums = slices.shared_parameters(state.sharing, state.on.lowered, state.on.layers[state.slices[slot]])
+    trained = trained + sums.dense + sums.expert
+  end
+  return (p.zero >= 2 and p.micro_batches / state.sharing.copies or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
     trained * schema.wide_bytes(p.dtype)
 end
 
@@ -228,10 +198,10 @@ local function add_update(state, stage, transfers)
   local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
   local function collective(name, lane, start, seconds, whole, exposed)
     if whole.seconds <= 0 then return end
-    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = p.shard or p.dp * p.cp,
-      bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
+    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = state.sharing.dense_shard,
+      stages = stage.copies, bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
   end
-  if not add_collectives(stage, e, transfers, "reduce", reduce, "gradients", gradients) then
+  if not add_collectives(state, stage, transfers, "reduce", reduce, "gradients", gradients) then
     local whole, exposed = { seconds = s.gradient_seconds, bytes = gradients }, s.gradient_exposed_seconds
     local hidden = math.max(0.0, s.gradient_seconds - exposed)
     collective(reduce, "gradients", s.pipeline_seconds - hidden, hidden, whole)
@@ -239,7 +209,7 @@ local function add_update(state, stage, transfers)
   end
   put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
     { group = "tied embedding", degree = 2, exposed = true })
-  local first = add_collectives(stage, e, transfers, "gather", "all_gather", "weights", weights)
+  local first = add_collectives(state, stage, transfers, "gather", "all_gather", "weights", weights)
   local last = first and 0.0 or s.gather_exposed_seconds
   put(stage, "optimizer", "update", s.end_seconds - last - s.optimizer_seconds, s.optimizer_seconds,
     { exposed = true })
@@ -250,37 +220,16 @@ local function add_update(state, stage, transfers)
   end
 end
 
---- The gathers of weights of one layer under ZeRO-3: the demands of their size.
-local function gathers_of(e, lowered, layers)
-  local sums, list = shared_parameters(e.plan, lowered, { layers }), {}
-  local function find_demand(parameters, members)
-    local bytes = parameters * schema.wide_bytes(e.plan.dtype) / #layers
-    for _, d in ipairs(e.demands) do
-      if bytes > 0 and d.kind == "all_gather" and math.abs(d.bytes - bytes) < 1e-6 * bytes then
-        list[#list + 1] = { seconds = d.seconds, bytes = d.bytes, degree = d.topology.ranks, members = members }
-        return
-      end
-    end
-  end
-  find_demand(sums.dense + sums.frozen_dense, "data")
-  find_demand(sums.expert + sums.frozen_expert, "expert data")
-  return list
-end
-
 --- The gathers of a unit: each layer's follows that of the layer before. Units last at least as long.
 local function add_gathers(state, stage)
-  local e, known = state.e, {}
-  if e.plan.zero ~= 3 then return end
-  for _, unit in ipairs(stage.units) do
-    local slice = state.slices[(unit.chunk - 1) * e.plan.pp + stage.number]
-    local layers = state.on.layers[slice]
-    known[slice] = known[slice] or gathers_of(e, state.on.lowered, layers)
+  local e = state.e
+  for _, unit in ipairs(e.gathers and stage.units or {}) do
     if unit.kind == "F" or unit.kind == "B" and e.plan.reshard then
-      local at = unit.start
-      for _ = 1, #layers do
-        for _, g in ipairs(known[slice]) do
+      local at, gathers = unit.start, e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number]
+      for _ = 1, gathers.layers do
+        for _, g in ipairs(gathers) do
           put(stage, "all_gather", "weights", at, g.seconds, { group = "dp", members = g.members, degree = g.degree,
-            bytes = g.bytes, micro_batch = unit.micro_batch })
+            stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
           at = at + g.seconds
         end
       end
@@ -289,13 +238,10 @@ local function add_gathers(state, stage)
 end
 
 --- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights on a rank.
-local function bytes_of_slice(p, lowered, layers)
-  local activations, parameters = 0.0, 0.0
-  local data, dense_ranks, expert_ranks = p.dp * p.cp, 1, 1 -- that share the weights
-  if p.zero == 3 then
-    dense_ranks = p.shard or data
-    expert_ranks = data * p.tp // (p.ep * (p.etp or p.tp)) * dense_ranks // data
-  end
+local function bytes_of_slice(state, layers)
+  local p, lowered = state.e.plan, state.on.lowered
+  local activations, parameters, dense_ranks, expert_ranks = 0.0, 0.0, 1, 1
+  if p.zero == 3 then dense_ranks, expert_ranks = state.sharing.dense_shard, state.sharing.expert_shard end
   for _, kind in ipairs(layers) do
     local none, selective = 0.0, 0.0
     for index, n in pairs(kind.uses) do
@@ -312,14 +258,12 @@ local function bytes_of_slice(p, lowered, layers)
   return activations, parameters * schema.wide_bytes(p.dtype)
 end
 
---- Bytes of optimizer states transferred in the update of a stage.
-local function updated_bytes(e, stage, bandwidth)
-  for _, d in ipairs(e.demands) do
-    local bytes = d.kind == "optimizer" and e.plan.offload_optimizer * e.plan.optimizer_bytes * d.parameters
-    local seconds = bytes and math.max(e.update_share * d.seconds, bytes / bandwidth)
-    if bytes and math.abs(seconds - stage.optimizer_seconds) < 1e-12 then return bytes end
-  end
-  return 0.0
+--- Bytes of optimizer states transferred in the update of a stage: of the parameters that a rank updates.
+local function updated_bytes(state, stage)
+  local p, dense, expert = state.e.plan, 1, 1
+  if p.zero > 0 then dense, expert = state.sharing.dense_shard, state.sharing.expert_shard end
+  return p.offload_optimizer * p.optimizer_bytes
+    * math.ceil((stage.parameters - stage.expert_parameters) / dense + stage.expert_parameters / expert)
 end
 
 --- Transfers over the host link, beside the units and the update that wait for them (runtime/step/step.c): activations
@@ -336,14 +280,14 @@ local function add_host(state, stage)
   end
   for _, unit in ipairs(stage.units) do
     local slice = state.slices[(unit.chunk - 1) * p.pp + stage.number]
-    known[slice] = known[slice] or { bytes_of_slice(p, state.on.lowered, state.on.layers[slice]) }
+    known[slice] = known[slice] or { bytes_of_slice(state, state.on.layers[slice]) }
     if unit.kind ~= "W" then
       pass(unit.kind == "F" and "to host" or "from host", "activations", unit.start,
         p.offload_activations * known[slice][1], unit.micro_batch)
       pass("from host", "weights", unit.start, p.offload_weights * known[slice][2], unit.micro_batch)
     end
   end
-  local bytes, update = updated_bytes(e, s, bandwidth), nil
+  local bytes, update = updated_bytes(state, s), nil
   for _, m in ipairs(stage.messages) do update = m.lane == "update" and m.start or update end
   for _, lane in ipairs { "from host", "to host" } do
     if update then pass(lane, "optimizer states", update, bytes) end
@@ -410,16 +354,45 @@ local function add_parts(state, stage)
   end
 end
 
+--- The stages that hold the first slice of a stage, in a two-way schedule; nil: only this stage.
+local function copies_of(state, number)
+  if state.sharing.copies == 1 then return nil end
+  local pp, list = state.e.plan.pp, {}
+  for slot, slice in ipairs(state.slices) do
+    if slice == state.slices[number] then list[#list + 1] = (slot - 1) % pp + 1 end
+  end
+  table.sort(list)
+  return list
+end
+
+--- The ranks of the group in which a rank takes part in a part or message, in the group's order.
+---@param part table { members or group, degree, stages? } of a unit or a stage's messages
+function timeline.ranks(p, part, rank)
+  if part.group == "tied embedding" then
+    local stages = ranks.group(p, "pp", rank)
+    return { stages[1], stages[#stages] }
+  end
+  local list = {}
+  local stages, between = part.stages or { ranks.stage_of(p, rank) }, ranks.stride(p, "pp")
+  for _, stage in ipairs(stages) do
+    local own = rank + (stage - ranks.stage_of(p, rank)) * between
+    local block = ranks.group(p, part.members or part.group, own, (part.degree or 1) // #stages)
+    table.move(block, 1, #block, #list + 1, list)
+  end
+  return list
+end
+
 --- The timeline of an estimate made with units = true.
 function timeline.of(e)
-  local state, of_part = { e = e, slices = schedules.slices(e.plan), plain = {}, laid = {} }, {}
+  local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
+    laid = {} }, {}
   for k, lowered in ipairs(e.lowered.parts) do
-    local layers = layers_of_slices(e, lowered.kinds)
-    of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers) }
+    local layers = slices.layers(e.plan, lowered.kinds)
+    of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers), sent = sent_bytes(lowered, layers) }
   end
   local transfers, stages = by_stage(e), {}
   for number, units in ipairs(e.units) do
-    local stage = { number = number, units = {}, messages = {} }
+    local stage = { number = number, units = {}, messages = {}, copies = copies_of(state, number) }
     local split = false
     for _, u in ipairs(units) do split = split or u[1] == "W" end
     for i, u in ipairs(units) do
@@ -429,7 +402,7 @@ function timeline.of(e)
     end
     state.on = of_part[e.stages[number].part or 1]
     add_parts(state, stage)
-    add_sends(stage, e, transfers[number])
+    add_sends(state, stage, transfers[number])
     add_update(state, stage, transfers[number])
     add_gathers(state, stage)
     if e.host_bandwidth then add_host(state, stage) end

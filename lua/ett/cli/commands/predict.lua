@@ -144,7 +144,6 @@ return {
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").new(e, what):write(opts.html) end
-    e.units, e.lowered, e.demands = nil, nil, nil
     if not e.fits then e.would_fit = would_fit(what, e.plan) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if not print_value(opts, e) then

@@ -1,0 +1,97 @@
+--- The layers of each slice of the model, and the messages of their weights.
+local schedules = require "ett.plan.schedules"
+local schema = require "ett.base.schema"
+local step_core = require "ett.step"
+
+local slices = {}
+
+--- The layers of every slice, first to last: lists of kinds.
+---@param kinds table of a lowered program
+function slices.layers(p, kinds)
+  local list, middle, count = {}, {}, p.pp * p.vp
+  for _, kind in ipairs(kinds) do
+    if kind.place == "middle" then for _ = 1, kind.count do middle[#middle + 1] = kind end end
+  end
+  local split, at = p.split or step_core.split(#middle, count), 0
+  for v = 1, count do
+    list[v] = table.move(middle, at + 1, at + split[v], 1, {})
+    at = at + split[v]
+  end
+  for _, kind in ipairs(kinds) do
+    if kind.place ~= "middle" then
+      local slice = kind.place == "first" and list[1] or list[count]
+      for _ = 1, kind.count do
+        if kind.place == "first" then table.insert(slice, 1, kind) else slice[#slice + 1] = kind end
+      end
+    end
+  end
+  return list
+end
+
+--- Numbers of ranks that share dense weights and experts, and of those that share a shard under ZeRO. The `copies` of a
+--- slice of a two-way schedule are on several stages, whose ranks are counted, too.
+function slices.sharing(p)
+  local copies = schedules.memo():properties(p.schedule).ways or 1
+  local data = p.dp * p.cp
+  local expert_data, shard = data * p.tp // (p.ep * (p.etp or p.tp)), p.shard or data
+  return { copies = copies, dense = data * copies, expert = expert_data * copies, dense_shard = shard * copies,
+    expert_shard = expert_data * shard // data * copies }
+end
+
+--- Parameters of layers that several ranks hold: of dense layers and of experts, each with and without the frozen ones.
+---@param sharing table of slices.sharing
+function slices.shared_parameters(sharing, lowered, layers)
+  local sums = { dense = 0.0, expert = 0.0, frozen_dense = 0.0, frozen_expert = 0.0 }
+  local dense, expert = sharing.dense > 1, sharing.expert > 1
+  for _, kind in ipairs(layers) do
+    for index, n in pairs(kind.uses) do
+      local o = lowered.operations[index]
+      if dense then
+        sums.dense, sums.frozen_dense = sums.dense + n * o.dense_parameters, sums.frozen_dense + n * o.frozen_dense
+      end
+      if expert then
+        sums.expert = sums.expert + n * o.expert_parameters
+        sums.frozen_expert = sums.frozen_expert + n * o.frozen_expert
+      end
+    end
+  end
+  return sums
+end
+
+--- The demand of a gather over a number of ranks by devices of some parts of the cluster. Those of other layers differ
+--- in their bytes.
+local function demand_of(demands, bytes, ranks, parts)
+  local found
+  for _, d in ipairs(demands) do
+    if d.kind == "all_gather" and d.topology.ranks == ranks and d.parts == parts
+      and (not found or math.abs(d.bytes - bytes) < math.abs(found.bytes - bytes)) then found = d end
+  end
+  return found
+end
+
+--- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices): { { seconds, bytes, degree,
+--- members }, …, layers = number of layers, seconds = of all layers }.
+---@param result table of program:evaluate
+function slices.gathers(p, lowered, result)
+  local list, sharing, layers = {}, slices.sharing(p), {}
+  for part, own in ipairs(lowered.parts) do layers[part] = slices.layers(p, own.kinds) end
+  for slot, slice in ipairs(schedules.slices(p)) do
+    local stage = result.stages[(slot - 1) % p.pp + 1]
+    local own = layers[stage.part or 1][slice]
+    local sums = slices.shared_parameters(sharing, lowered.parts[stage.part or 1], own)
+    local gathers = { layers = #own, seconds = 0.0 }
+    local function add(parameters, ranks, members)
+      local bytes = parameters * schema.wide_bytes(p.dtype) / #own
+      local d = parameters > 0 and demand_of(result.demands, bytes, ranks, stage.parts)
+      if not d then return end
+      gathers[#gathers + 1] = { seconds = d.seconds, bytes = d.bytes, degree = ranks, members = members }
+      gathers.seconds = gathers.seconds + #own * d.seconds
+    end
+    add(sums.dense + sums.frozen_dense, sharing.dense_shard, "data")
+    add(sums.expert + sums.frozen_expert, sharing.expert_shard, "expert data")
+    list[slot] = gathers
+  end
+  return list
+end
+
+return slices
