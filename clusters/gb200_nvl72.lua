@@ -3,7 +3,7 @@ return {
   name = "gb200_nvl72",
   summary = "72x GB200 in one NVLink domain, 400 Gbit/s InfiniBand a GPU",
   source = "stas00/ml-engineering@744d01e network/README.md",
-  gpus_per_node = 72,
+  gpus_per_node = 72, allotment = "gb200_nvl72_64",
   price_per_gpu_hour = 10.50,
   price_source = "CoreWeave GB200 NVL72, on demand, North America, 20 September 2026: 42 $/h for four GPUs "
     .. "(transcribed in api-evangelist/coreweave@27bcc25 plans)",

@@ -3,7 +3,7 @@ return {
   name = "gb300_nvl72",
   summary = "72x GB300 in one NVLink domain, 800 Gbit/s InfiniBand a GPU",
   source = "stas00/ml-engineering@744d01e network/README.md",
-  gpus_per_node = 72,
+  gpus_per_node = 72, allotment = "gb300_nvl72_64",
   price_source = "unset: CoreWeave states none, 20 September 2026 (api-evangelist/coreweave@27bcc25 plans)",
   device = "gb300",
   host = { name = "NVLink-C2C", bandwidth = 205e9,

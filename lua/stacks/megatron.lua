@@ -4,7 +4,7 @@ return {
   summary = "Megatron-LM with Transformer Engine: cuDNN attention, fused norms and activations",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
-  zero_stages = "0 1", -- --use-distributed-optimizer; more is Megatron FSDP (megatron_fsdp)
+  zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- --use-distributed-optimizer, --use-megatron-fsdp
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   launch_seconds = 6.3e-05, exchange = 1.87, moe_launches = 8.7, expert_seconds = 1.51e-05, batch_launches = 1.42,

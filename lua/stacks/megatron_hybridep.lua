@@ -4,7 +4,7 @@ return {
   summary = "Megatron-LM for mixtures of experts: HybridEP dispatch, grouped products",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
-  zero_stages = "0 1", -- as in megatron.lua
+  zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- as in megatron.lua
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   launch_seconds = 6.3e-05, exchange = 1.01, moe_launches = 8.7, expert_seconds = 1.51e-05, batch_launches = 1.42,

@@ -80,6 +80,8 @@ describe("a ZeRO stage that the plan's stack lacks", function()
     end
     local sentence = "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"
     assert.matches(sentence, said { dp = 2, zero = 3 }, 1, true)
+    local _, older = outcome(dense, with { dp = 2, zero = 3, stack = "megatron_2021" })
+    assert.matches("zero = 3: the stack megatron_2021 has ZeRO 0 1$", older)
     assert.is_nil(said({ dp = 2, zero = 1 }):find "the stack megatron has")
     assert.is_nil(said({ zero = 3 }):find "the stack megatron has")
     local _, whole = outcome(dense, with { dp = 2, zero = 0, stack = "torchtitan" }) -- DDP

@@ -58,6 +58,7 @@ local fields = {
     help = "tensor-parallel ranks gather operands of products in the products' data type" },
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 2 3", "0 1 2 3" },
     help = "the ZeRO stages of the software; a search tries these unless the plan states zero" },
+  sharding_stack = { "string", optional = true, help = "the stack of this software with its other ZeRO stages" },
   overlap_gradients = { "boolean", default = false, help = "overlap_gradients of plans that do not state it" },
   overlap_parameters = { "boolean", default = false, help = "overlap_parameters of plans that do not state it" },
   overlap_sends = { "boolean", default = false,
@@ -136,6 +137,9 @@ function stack_module.get(text)
   stack.name = text
   return stack
 end
+
+--- Whether a stack's software has a ZeRO stage.
+function stack_module.has_stage(stack, zero) return stack.zero_stages:find(tostring(zero), 1, true) ~= nil end
 
 function stack_module.names() return find.names "lua/stacks" end
 

@@ -29,7 +29,7 @@ local fields = {
     grams_co2_per_kwh = { "nonnegative", optional = true, most = 1e4 }, source = "string" } },
   device = { "text_or_table", optional = true, fields = devices.fields }, parts = { "list", optional = true },
   links = { "table", optional = true, fields = tiers.link_fields }, tiers = "table?",
-  collectives = { "text_or_table", optional = true }, stack = "string?",
+  collectives = { "text_or_table", optional = true }, stack = "string?", allotment = "string?",
   profile = { "text_or_table", optional = true,
     fields = { folder = "string?", base = "string?", borrow = "string?", accept_device = "boolean?" } },
 }

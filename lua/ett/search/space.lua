@@ -461,7 +461,7 @@ end
 
 --- Whether a stack has a value of a walked field: a ZeRO stage, an overlap or none.
 local function has(stack, name, value)
-  if name == "zero" then return stack.zero_stages:find(tostring(value), 1, true) ~= nil end
+  if name == "zero" then return stacks.has_stage(stack, value) end
   if name == "overlap_gradients" or name == "overlap_parameters" then return value or not stack[name] end
   return true
 end

@@ -10,7 +10,6 @@ local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
-local find = require "ett.base.find"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
@@ -273,18 +272,16 @@ local function crossing(e, cluster)
     end
   end
   if #found == 0 then return nil end
-  local whole = e.cluster .. "_64"
-  return table.concat(found, ", ") .. (find.path("clusters", whole)
-    and ("; for a job that gets 64 of the %d, give --cluster %s"):format(node, whole) or "")
+  local whole = cluster.allotment
+  return table.concat(found, ", ") .. (whole and ("; for a job that gets %d of the %d, give --cluster %s"):format(
+    require("ett.profile.cluster").get(whole).gpus_per_node, node, whole) or "")
 end
 
 -- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
 local function foreign_stage(p, stack)
-  local has = p.zero == 0 or stack.zero_stages:find(tostring(p.zero), 1, true)
-  if has or not plan_fields.replicated(p) then return nil end
-  local family = stack.name:match "^[^:_]*" .. "_fsdp"
+  if p.zero == 0 or stacks.has_stage(stack, p.zero) or not plan_fields.replicated(p) then return nil end
   return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
-    stacks.exists(family) and ("; stack=%s has it"):format(family) or "")
+    stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
 local function warnings_of(e, cluster, stack)
