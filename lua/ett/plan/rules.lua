@@ -153,17 +153,11 @@ local function placement(p, add)
     add("rank_map must place pp * tp * cp * dp = %d ranks, got %d", world, #p.rank_map)
   end
   if p.rank_order == ranks.default or p.pp == 1 or p.rank_order:sub(-2) == "pp" then return end
-  local etp, dense, experts = p.etp or p.tp, 1, 1
-  local data = p.tp * p.cp * p.dp // (etp * p.ep)
-  for axis in p.rank_order:gmatch "[^-]+" do
-    if axis == "pp" then break end
-    dense = dense * (axis == "ep" and 1 or p[axis])
-    experts = experts * (axis == "tp" and etp or axis == "cp" and 1 or axis == "dp" and data or p.ep)
-  end
-  if dense ~= experts then
-    add("rank_order = %s puts neighbouring stages %d ranks apart in dense layers and %d in experts; put pp last",
-      p.rank_order, dense, experts)
-  end
+  if p.tp * p.cp * p.dp % ((p.etp or p.tp) * p.ep) ~= 0 then return end -- expert_groups reports it
+  local ok, raised = pcall(ranks.stride, p, "pp")
+  local why = not ok and error_module.from(raised)
+  if why and why.kind ~= "argument" then error(raised, 0) end
+  if why then add("rank_order = %s: %s", p.rank_order, why.message) end
 end
 
 --- Distribution of tokens over experts.
