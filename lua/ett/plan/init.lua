@@ -93,7 +93,8 @@ function plan.reopened(p, given)
   return q
 end
 
---- All violations of a plan as a list of messages (empty: valid), and the clean plan.
+--- All violations of a plan as a list of messages (empty: valid), the clean plan, and whether the last message names
+--- the nearest valid plans.
 ---@param model table? from ett.model
 ---@param cluster table? from ett.cluster
 function plan.violations(given, model, cluster)
@@ -112,27 +113,27 @@ function plan.violations(given, model, cluster)
   for _, name in ipairs(plan.open_overlaps(given)) do
     clean[name] = plan.default(clean, fields.list[fields.position[name]])
   end
-  local broken = plan_rules.broken(clean, model, cluster)
+  local broken, near = plan_rules.broken(clean, model, cluster), {}
   table.move(broken, 1, #broken, #found + 1, found)
   if #broken > 0 then
-    local near = plan_rules.nearest(clean, model, cluster)
+    near = plan_rules.nearest(clean, model, cluster)
     if #near > 0 then
       found[#found + 1] = ("nearest passing plans on %d devices: %s"):format(
         clean.pp * clean.tp * clean.cp * clean.dp, table.concat(near, ", or "))
     end
   end
-  if #found > 0 then return found, clean end
+  if #found > 0 then return found, clean, #near > 0 end
   if not clean.micro_batches then clean.micro_batches = clean.global_batch // (clean.dp * clean.micro_batch) end
   clean.global_batch = clean.dp * clean.micro_batch * clean.micro_batches
   return found, clean
 end
 
---- A clean plan, or an error object that lists every violation.
+--- A clean plan, or an error object that lists every violation; its `refusal` omits the nearest valid plans.
 function plan.new(given, model, cluster)
-  local found, clean = plan.violations(given, model, cluster)
+  local found, clean, near = plan.violations(given, model, cluster)
   if #found > 0 then
     local object = error_module.new("plan", "%s", table.concat(found, "; "))
-    object.violations = found
+    object.violations, object.refusal = found, "plan: " .. table.concat(found, "; ", 1, #found - (near and 1 or 0))
     error(error_module.label(object, "plan"), 0)
   end
   return clean

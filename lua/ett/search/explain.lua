@@ -3,10 +3,10 @@ local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
-local plan_module = require "ett.plan"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
 local space_module = require "ett.search.space"
+local what_if = require "ett.step.what_if"
 
 local explain = {}
 
@@ -48,26 +48,12 @@ function explain.binds(parts)
   return best
 end
 
---- Relative gain of the step if one part of the machine is 10 % faster.
-local function gains(given, e, times)
-  return share.each(given.share, #faster.parts, function(i)
-    local name = faster.parts[i]
-    local own = estimate.new { model = given.model, cluster = given.cluster, plan = given.plan,
-      times = faster.times(times, name), interval = false }
-    return { part = name, step_seconds = own.step_seconds, gain = 1 - own.step_seconds / e.step_seconds }
-  end)
-end
-
 local function next_values(list, value)
   local found = {}
   for i, v in ipairs(list) do
     if v == value then found = { list[i - 1], list[i + 1] } end
   end
   return found
-end
-
-local function powers(value)
-  return { value % 2 == 0 and value // 2 or nil, value * 2 }
 end
 
 local function set_words(p, names)
@@ -77,73 +63,52 @@ local function set_words(p, names)
 end
 
 --- The plans that differ from p in one field; dp compensates for changed degrees.
-local function changes(p, given)
+local function changes(p, model)
   local list = {}
   local function add(names, change)
-    local q = plan_module.reopened(p)
-    change(q)
-    q.micro_batches = nil
-    list[#list + 1] = { plan = q, words = set_words(q, names) }
+    local q = what_if.plan(p, nil, change)
+    if q then list[#list + 1] = { plan = q, words = set_words(q, names) } end
   end
-  for _, name in ipairs { "tp", "pp", "cp" } do
-    for _, value in pairs(powers(p[name])) do
-      local dp = p.dp * p[name] / value
-      if math.tointeger(dp) and dp >= 1 then
-        add({ name, "dp" }, function(q)
-          q[name], q.dp = value, math.tointeger(dp)
-          if name == "tp" then
-            q.etp = nil
-            if value == 1 then q.sequence_parallel, q.overlap_tensor = false, false end
-          end
-          if name == "pp" and value == 1 then q.schedule, q.vp, q.overlap_sends = "1f1b", 1, false end
-        end)
-      end
-    end
+  local function try_powers(name, names)
+    for _, value in pairs(what_if.powers(p[name])) do add(names, { [name] = value }) end
   end
-  if given.model.hyper.experts then
-    for _, value in pairs(powers(p.ep)) do add({ "ep" }, function(q) q.ep = value end) end
+  for _, name in ipairs { "tp", "pp", "cp" } do try_powers(name, { name, "dp" }) end
+  if model.hyper.experts then try_powers("ep", { "ep" }) end
+  try_powers("micro_batch", { "micro_batch" })
+  for name, values in pairs { recompute = { "none", "selective", "half", "full" }, zero = { 0, 1, 2, 3 } } do
+    for _, value in pairs(next_values(values, p[name])) do add({ name }, { [name] = value }) end
   end
-  for _, value in pairs(powers(p.micro_batch)) do add({ "micro_batch" }, function(q) q.micro_batch = value end) end
-  for _, value in pairs(next_values({ "none", "selective", "half", "full" }, p.recompute)) do
-    add({ "recompute" }, function(q) q.recompute = value end)
-  end
-  for _, value in pairs(next_values({ 0, 1, 2, 3 }, p.zero)) do add({ "zero" }, function(q) q.zero = value end) end
   if p.pp > 1 then
     if p.schedule == "interleaved" then
-      add({ "schedule" }, function(q) q.schedule, q.vp = "1f1b", 1 end)
-      for _, value in pairs(powers(p.vp)) do
-        if value >= 2 then add({ "vp" }, function(q) q.vp = value end) end
+      add({ "schedule" }, { schedule = "1f1b", vp = 1 })
+      for _, value in pairs(what_if.powers(p.vp)) do
+        if value >= 2 then add({ "vp" }, { vp = value }) end
       end
     else
-      add({ "schedule", "vp" }, function(q) q.schedule, q.vp = "interleaved", 2 end)
+      add({ "schedule", "vp" }, { schedule = "interleaved", vp = 2 })
     end
-    local other = p.rank_order == ranks.default and ranks.stages_first or ranks.default
-    if p.dp > 1 then add({ "rank_order" }, function(q) q.rank_order = other end) end
+    if p.dp > 1 then
+      add({ "rank_order" }, { rank_order = p.rank_order == ranks.default and ranks.stages_first or ranks.default })
+    end
   end
   for _, name in ipairs { "sequence_parallel", "overlap_tensor", "overlap_parameters", "overlap_gradients",
     "overlap_sends" } do
-    add({ name }, function(q)
-      q[name] = not p[name]
-      if name == "sequence_parallel" and not q[name] then q.overlap_tensor = false end
-    end)
+    add({ name }, { [name] = not p[name] })
   end
   return list
 end
 
 --- The neighbours of a plan: { change =, step_seconds =, percent =, memory_bytes =, fits = } each, the fastest first;
 --- invalid ones name the violated rule.
-local function neighbours(given, e, p, limit)
-  local list, all = {}, changes(p, given)
-  local rows = share.each(given.share, #all, function(i)
+local function neighbours(given, e, limit, shared)
+  local list, all = {}, changes(e.plan, given.model)
+  local rows = share.each(shared, #all, function(i)
     local change = all[i]
-    local ok, own = pcall(estimate.new, { model = given.model, cluster = given.cluster, plan = change.plan,
-      times = given.times, interval = false })
-    local row = { change = change.words }
-    if ok then
+    local own, refused = what_if.estimate(merged(given, { plan = change.plan }))
+    local row = { change = change.words, refused = refused }
+    if own then
       row.step_seconds, row.memory_bytes = own.step_seconds, own.memory_bytes
       row.percent, row.fits = 100 * (own.step_seconds / e.step_seconds - 1), own.memory_bytes <= limit
-    else
-      row.refused = tostring(own):gsub("; nearest passing plans.*", "")
     end
     return row
   end)
@@ -169,10 +134,10 @@ function explain.new(row, given)
   local plan = explain.plan(row, setting)
   local e = explain.estimate(row, given)
   local parts = explain.parts(e)
-  local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times,
-    share = given.share }
-  return { estimate = e, parts = parts, binds = explain.binds(parts), gains = gains(asked, e, times),
-    neighbours = neighbours(asked, e, e.plan, setting.memory_limit_bytes) }
+  local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
+  return { estimate = e, parts = parts, binds = explain.binds(parts),
+    gains = what_if.gains(asked, e.step_seconds, given.share),
+    neighbours = neighbours(asked, e, setting.memory_limit_bytes, given.share) }
 end
 
 explain.part_order = part_order

@@ -1,7 +1,7 @@
 --- Finds changes that make a plan fit in memory.
-local estimate = require "ett.step.estimate"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
+local what_if = require "ett.step.what_if"
 
 local fitting = {}
 
@@ -22,8 +22,8 @@ function fitting.change(model, cluster, times, plan)
   local size = plan.micro_batch or 1
   if size > 1 and plan.micro_batches then
     local one = merged(plan, { micro_batch = 1, micro_batches = plan.micro_batches * size })
-    local ok, e = pcall(estimate.new, { model = model, cluster = cluster, times = times, plan = one })
-    if ok and e.fits then return ("micro_batch=1 micro_batches=%d"):format(one.micro_batches), e.memory_bytes end
+    local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = one }
+    if e and e.fits then return ("micro_batch=1 micro_batches=%d"):format(one.micro_batches), e.memory_bytes end
   end
   for _, more in ipairs(growths) do
     for _, change in ipairs(changes) do
@@ -33,8 +33,8 @@ function fitting.change(model, cluster, times, plan)
         p[name] = (p[name] or 1) * more[name]
         words[#words + 1] = ("%s=%d"):format(name, p[name])
       end
-      local ok, e = pcall(estimate.new, { model = model, cluster = cluster, times = times, plan = p })
-      if ok and e.fits then return table.concat(words, " "), e.memory_bytes end
+      local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = p }
+      if e and e.fits then return table.concat(words, " "), e.memory_bytes end
     end
   end
 end

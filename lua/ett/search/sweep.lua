@@ -83,8 +83,7 @@ end
 
 --- Returns a refusal of the plan; re-raises all other errors.
 local function refusal_of(raised)
-  local kind = error_module.from(raised).kind
-  if kind ~= "plan" and kind ~= "model" and kind ~= "argument" and kind ~= "limit" then error(raised, 0) end
+  if not times_module.refuses[error_module.from(raised).kind] then error(raised, 0) end
   return tostring(raised)
 end
 

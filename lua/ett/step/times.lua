@@ -302,8 +302,8 @@ end
 -- demands (ett.step) -> index -> the error that timing it raised
 local faults_of = setmetatable({}, { __mode = "k" })
 
--- Kinds of errors that refuse a plan; others, such as an interrupt, end the sweep.
-local refuses = { plan = true, model = true, argument = true, limit = true }
+--- Kinds of errors that refuse a plan; others, such as an interrupt, end a sweep.
+times.refuses = { plan = true, model = true, argument = true, limit = true }
 
 -- Calls set(index, …) for each demand without a time. A demand whose timing raised an error is not timed again, and
 -- plans that do not need it continue. The error is raised if nothing else was timed, or if `all` demands are needed.
@@ -314,7 +314,7 @@ local function answer_each(demands, all, set)
     local fault = faults[index]
     if not fault then
       local ok, raised = pcall(set, index, ...)
-      if not ok and (all or not refuses[error_module.from(raised).kind]) then error(raised, 0) end
+      if not ok and (all or not times.refuses[error_module.from(raised).kind]) then error(raised, 0) end
       answered, fault = answered or ok, not ok and raised or nil
       if fault then faults[index], faults_of[demands] = fault, faults end
     end

@@ -1,0 +1,58 @@
+--- Variations of a step: a part of the machine that is 10 % faster, and other values of the fields of its plan.
+local error_module = require "ett.base.error"
+local estimate = require "ett.step.estimate"
+local faster = require "ett.step.faster"
+local merged = require "ett.base.merged"
+local plan_module = require "ett.plan"
+local share = require "ett.base.share"
+local times_module = require "ett.step.times"
+
+local what_if = {}
+
+--- An estimate without an interval; or nil, and why the plan is refused. Raises other errors, such as an interrupt.
+---@param what table model, cluster, times, plan
+function what_if.estimate(what)
+  local ok, e = pcall(estimate.new, { model = what.model, cluster = what.cluster, times = what.times, plan = what.plan,
+    interval = false })
+  if ok then return e end
+  local refused = error_module.from(e)
+  if not times_module.refuses[refused.kind] then error(e, 0) end
+  return nil, refused.refusal or tostring(refused)
+end
+
+--- The relative gain of a step if one part of the machine is 10 % faster, for each part.
+---@param what table model, cluster, times, plan
+---@param shared table? of ett.base.share
+---@return table[] { part, step_seconds, gain }
+function what_if.gains(what, step_seconds, shared)
+  return share.each(shared, #faster.parts, function(i)
+    local part = faster.parts[i]
+    local e = estimate.new { model = what.model, cluster = what.cluster, plan = what.plan,
+      times = faster.times(what.times, part), interval = false }
+    return { part = part, step_seconds = e.step_seconds, gain = 1 - e.step_seconds / step_seconds }
+  end)
+end
+
+--- Half of a value, if it is even, and twice the value.
+function what_if.powers(value) return { value % 2 == 0 and value // 2 or nil, value * 2 } end
+
+--- A plan with some fields changed, on the same number of devices and with the same global batch: dp compensates.
+--- Fields that the change would break follow it. nil if no dp compensates.
+---@param p table a clean plan
+---@param given table? the fields that the user gave: overlaps among them stay
+---@param change table<string, any>
+function what_if.plan(p, given, change)
+  local q = merged(plan_module.reopened(p, given), change)
+  local devices, model_ranks = plan_module.devices(p), q.pp * q.tp * q.cp
+  if devices % model_ranks ~= 0 then return nil end
+  q.dp, q.micro_batches = devices // model_ranks, nil
+  if q.tp ~= p.tp and p.etp == p.tp then q.etp = nil end
+  if q.tp == 1 and p.tp > 1 then q.sequence_parallel = false end
+  if not q.sequence_parallel and p.sequence_parallel then q.overlap_tensor = false end
+  if q.pp == 1 and p.pp > 1 then q.schedule, q.vp, q.overlap_sends = "1f1b", 1, false end
+  if q.schedule ~= "interleaved" then q.interleave_group = nil end
+  if q.pp ~= p.pp or q.vp ~= p.vp then q.split = nil end
+  return q
+end
+
+return what_if
