@@ -90,6 +90,21 @@ describe("ett.trace readers", function()
     assert.same({ 500, 2000, 10000 }, (t:events():columns { "dur" }))
   end)
 
+  it("places files whose times count from their own start with the first of the absolute times", function()
+    write("predicted.json", document { event { ts = 0, dur = 3 }, event { ts = 50 } })
+    for base, ts in pairs { [1661203462597738000] = 1234, [0] = 1661203462598972 } do
+      write("rank0.json", document({ event { ts = ts + 7 }, event { ts = ts } },
+        ('"distributedInfo": {"rank": 0}, "baseTimeNanoseconds": %d, '):format(base)))
+      local t <close> = open(folder)
+      assert.same({ 0, 50000, 7000, 0 }, (t:events():columns { "ts" }))
+      assert.equal(1661203462598972000, t.origin_ns)
+      assert.matches("predicted", warning(t, "clock_mismatch").file)
+    end
+    write("rank0.json", document({ event { ts = 7 } }))
+    local t <close> = open(folder)
+    assert.is_nil(warning(t, "clock_mismatch"))
+  end)
+
   it("names tracks, joins begin and end, steps over flows and metadata", function()
     local path = write("t.json", document {
       event { ph = "M", name = "process_name", pid = 9, tid = 0, args = { name = "python" } },

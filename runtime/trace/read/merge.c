@@ -825,31 +825,79 @@ static void align_times(const merge *m, times *x, int64_t base) {
   t->origin_ns = base + x->first / (t->ticks_per_second / 1000000000);
 }
 
-/* The shift of each file to the earliest base time of all, which is returned in *base. */
+/* 9 September 2001: clocks that count from 1970 are later, others earlier. */
+#define EPOCH_NS INT64_C(1000000000000000000)
+
+/* The start of the first valid row of a file, or with `all` the earliest one, in
+ * nanoseconds from its base; INT64_MAX without such a row. */
+static int64_t start_of(const merge *m, uint32_t file, bool all) {
+  const ett_trace *t = m->t;
+  const int64_t per_ns = t->ticks_per_second / 1000000000;
+  int64_t least = INT64_MAX;
+  for (uint32_t b = 0; b < t->block_count; b++) {
+    const ett_trace_block *k = &t->blocks[b];
+    for (uint32_t i = 0; k->file == file && i < k->count; i++) {
+      if (k->ph[i] & ETT_PH_INVALID || (k->ts[i] == 0 && m->zero_bad[file]))
+        continue;
+      if (!all)
+        return k->ts[i] / per_ns;
+      least = k->ts[i] < least ? k->ts[i] : least;
+    }
+  }
+  return least == INT64_MAX ? least : least / per_ns;
+}
+
+/* Whether a file's times count from 1970, or from a start of its own. */
+typedef enum origin { NO_ROWS, ABSOLUTE, RELATIVE } origin;
+
+static origin origin_of(const merge *m, uint32_t i) {
+  const int64_t base = m->t->files[i].base_ns > 0 ? m->t->files[i].base_ns : 0;
+  const int64_t start = m->t->files[i].event_count ? start_of(m, i, false) : INT64_MAX;
+  if (start == INT64_MAX)
+    return NO_ROWS;
+  return base >= EPOCH_NS || start >= EPOCH_NS - base ? ABSOLUTE : RELATIVE;
+}
+
+/* The shift of each file to the earliest base time of all, which is returned in *base.
+ * Where some files have absolute times, the others begin with the first of those. */
 static int find_shifts(merge *m, int64_t *shift, int64_t *base) {
   const ett_trace *t = m->t;
   const int64_t per_ns = t->ticks_per_second / 1000000000;
+  int64_t first = INT64_MAX; /* start of the absolute times */
+  origin *origins = calloc(t->file_count + (size_t)1, sizeof *origins);
+  uint32_t counts[3] = {0};
+  int status = origins ? 0 : no_memory(m);
+  for (uint32_t i = 0; !status && i < t->file_count; i++)
+    counts[origins[i] = origin_of(m, i)]++;
+  const bool mixed = counts[ABSOLUTE] && counts[RELATIVE];
   *base = INT64_MAX;
-  for (uint32_t i = 0; i < t->file_count; i++)
-    if (t->files[i].event_count && t->files[i].base_ns < *base)
-      *base = t->files[i].base_ns;
+  for (uint32_t i = 0; !status && i < t->file_count; i++) {
+    if (origins[i] == NO_ROWS || (mixed && origins[i] == RELATIVE))
+      continue;
+    int64_t start;
+    if (mixed &&
+        !__builtin_add_overflow(t->files[i].base_ns, start_of(m, i, true), &start))
+      first = start < first ? start : first;
+    *base = t->files[i].base_ns < *base ? t->files[i].base_ns : *base;
+  }
   if (*base == INT64_MAX)
     *base = 0;
-  for (uint32_t i = 0; i < t->file_count; i++) {
+  for (uint32_t i = 0; !status && i < t->file_count; i++) {
+    const bool other = mixed && origins[i] == RELATIVE;
     int64_t ns;
-    if (!t->files[i].event_count)
+    if (origins[i] == NO_ROWS)
       continue;
-    if (__builtin_sub_overflow(t->files[i].base_ns, *base, &ns) ||
-        __builtin_mul_overflow(ns, per_ns, &shift[i])) {
+    if (__builtin_sub_overflow(other ? first : t->files[i].base_ns, *base, &ns) ||
+        __builtin_mul_overflow(ns, per_ns, &shift[i]))
       shift[i] = 0;
-      if (merge_warn(
-              m, i, "clock_mismatch", 1, 0, 0,
-              "its clock has another origin than the other files; its times cannot be "
-              "compared with theirs"))
-        return -1;
-    }
+    else if (!other)
+      continue;
+    status = merge_warn(m, i, "clock_mismatch", 1, 0, 0,
+                        "its clock has another origin than the other files; its times "
+                        "cannot be compared with theirs");
   }
-  return 0;
+  free(origins);
+  return status;
 }
 
 static int merge_times(merge *m) {
