@@ -517,6 +517,19 @@ describe("ett.trace readers", function()
     assert.equal(0, open(write("empty.json", document {})).event_count)
   end)
 
+  it("tells kernels from copies by the streams of XLA, on NVIDIA and AMD", function()
+    local classes, lines = { ["Stream #1(MemcpyD2D,Kernel)"] = "kernel", ["Stream #2(Memset,Kernel)"] = "kernel",
+      ["Stream #3(MemcpyD2H,Compute)"] = "kernel", ["Stream #4(MemcpyH2D,MemcpyD2H)"] = "memcpy",
+      ["Stream #5(Memset)"] = "memset", ["Stream #6"] = "kernel" }, ""
+    for name in pairs(classes) do
+      lines = lines .. bytes(3, int(1, tonumber(name:match "%d")) .. bytes(2, name) .. bytes(4, int(1, 1) .. int(3, 7)))
+    end
+    local t <close> = open(write("host.xplane.pb", bytes(1, bytes(2, "/device:GPU:0") .. lines)))
+    local found = {}
+    for _, e in t:events():iter() do found[e.thread] = e.class end
+    assert.same(classes, found)
+  end)
+
   it("reads a run of JAX once, which writes it up to three times", function()
     local op = event { pid = 3 }
     local text = '{"metadata": {"highres-ticks": true}, "traceEvents": [' .. op .. "]}"

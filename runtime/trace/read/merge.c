@@ -363,9 +363,11 @@ static ett_trace_class line_class(const ett_trace *t, const ett_track *x,
     return ETT_CLASS_DEVICE_ASYNC;
   if (strncmp(thread, "Stream #", 8) == 0) {
     const char *what = strchr(thread, '(');
-    if (what && strncmp(what, "(Memcpy", 7) == 0 && !strstr(what, "Compute"))
+    if (!what || strstr(what, "Compute") || strstr(what, "Kernel")) /* Kernel: ROCm */
+      return ETT_CLASS_KERNEL;
+    if (strncmp(what, "(Memcpy", 7) == 0)
       return ETT_CLASS_MEMCPY;
-    if (what && strncmp(what, "(Memset", 7) == 0 && !strstr(what, "Compute"))
+    if (strncmp(what, "(Memset", 7) == 0)
       return ETT_CLASS_MEMSET;
     return ETT_CLASS_KERNEL;
   }
