@@ -296,7 +296,18 @@ describe("ett.trace readers", function()
       assert.equal(text:find("c\n", 1, true) - 1, warning(t, "control_character").offset)
     end)
 
-    it("excludes rows with an unusable time, and warns", function()
+    it("takes names for one that differ only in invalid bytes", function()
+    local events = {}
+    for i, name in ipairs { "a\xFFb", "a\xFEb", "a?b", "plain" } do
+      events[i] = event { name = "NAME", cat = "CAT" }:gsub("NAME", name):gsub("CAT", name)
+    end
+    local t <close> = open(write("t.json", document(events)))
+    assert.equal(3, #t:events { name = "a?b" })
+    assert.equal(3, #t:events { category = "a?b" })
+    assert.equal(2, #t:events():group "name")
+  end)
+
+  it("excludes rows with an unusable time, and warns", function()
       local t = open(write("t.json", document { event { ts = 1661203462598738 }, event { ts = 0 },
         event { ts = 1661203462598740, dur = -5 }, '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1e40, "dur": 1}',
         '{"ph": "X", "cat": "kernel", "name": "n", "ts": 1661203462598790, "dur": 1, "args": [1]}' }))

@@ -237,11 +237,13 @@ static int merge_strings(merge *m) {
     last = i;
     total += l->lexicons[i].strings.count;
     dirty |= l->lexicons[i].dirty;
+    for (uint32_t k = 0; l->lexicons[i].dirty && k < l->lexicons[i].strings.count; k++)
+      heal_text(&l->lexicons[i].strings.items[k]);
   }
-  if (filled == 1) {
+  if (filled == 1 && !dirty) { /* healed texts may be equal */
     *out = l->lexicons[last].strings;
     memset(&l->lexicons[last].strings, 0, sizeof *out);
-  } else if (filled > 1) {
+  } else if (filled) {
     seen *all = malloc(total * sizeof *all);
     if (!all)
       return no_memory(m);
@@ -267,9 +269,6 @@ static int merge_strings(merge *m) {
     }
     free(all);
   }
-  if (dirty)
-    for (uint32_t i = 0; i < out->count; i++)
-      heal_text(&out->items[i]);
   return 0;
 }
 
@@ -315,6 +314,7 @@ static int merge_categories(merge *m) {
     if (!m->category_map[i])
       return no_memory(m);
     for (uint32_t k = 0; k < x->categories.count; k++) {
+      heal_text(&x->categories.items[k]);
       uint16_t id = category(m, x->categories.items[k].text,
                              x->categories.items[k].length, x->category_class[k]);
       if (id == ETT_CATEGORY_NONE)
