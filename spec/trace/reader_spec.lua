@@ -465,7 +465,9 @@ describe("ett.trace readers", function()
       INSERT INTO StringIds VALUES(1,'k'),(2,'cudaLaunchKernel'),(3,'{"bytes": 64}'),(4,'ncclAllReduce');
       CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER,end INTEGER,deviceId INTEGER,streamId INTEGER,
         correlationId INTEGER,globalPid INTEGER,shortName INTEGER);
-      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(1000,1100,0,7,50,A,1),(2000,2100,1,7,50,B,1);
+      INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES(1000,1100,0,7,50,A,1),(2000,2100,0,7,50,B,1);
+      CREATE TABLE TARGET_INFO_CUDA_DEVICE(gpuId INTEGER,cudaId INTEGER,pid INTEGER);
+      INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES(4,0,100),(5,0,200);
       CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER,end INTEGER,globalTid INTEGER,correlationId INTEGER,
         nameId INTEGER);
       INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES(900,910,A+1,50,2),(1800,1810,B+1,50,2);
@@ -480,6 +482,7 @@ describe("ett.trace readers", function()
       local kernels = t:events { class = "kernel" }
       local launch = kernels:match(t:events { class = "runtime" }, "correlation")
       assert.same({ 100, 200 }, (launch:columns { "pid" }))
+      assert.same({ 4, 5 }, (kernels:columns { "device" })) -- by CUDA_VISIBLE_DEVICES each process sees one
       assert.equal(50, kernels:get(1, "correlation"))
       assert.same({ "step 3", "ncclAllReduce", '{"bytes": 64}' },
         (t:events({ class = "annotation" }):columns { "name" }))

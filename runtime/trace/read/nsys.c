@@ -102,6 +102,25 @@ static void append_column(sqlite3 *db, sqlite3_str *sql, const char *table,
     sqlite3_str_appendall(sql, ", NULL");
 }
 
+/* Appends the GPU of a row. deviceId counts the devices that its process sees, which
+ * CUDA_VISIBLE_DEVICES limits. */
+static void append_device(sqlite3 *db, sqlite3_str *sql, const char *table) {
+  static const char *const columns[][2] = {{NULL, "deviceId"},
+                                           {NULL, "globalPid"},
+                                           {"TARGET_INFO_CUDA_DEVICE", "gpuId"},
+                                           {"TARGET_INFO_CUDA_DEVICE", "cudaId"},
+                                           {"TARGET_INFO_CUDA_DEVICE", "pid"}};
+  bool all = true;
+  for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+    all = all && has_column(db, columns[i][0] ? columns[i][0] : table, columns[i][1]);
+  if (all)
+    sqlite3_str_appendall(sql, ", coalesce((SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE d "
+                               "WHERE d.cudaId = t.deviceId AND "
+                               "d.pid = (t.globalPid >> 24 & 16777215)), t.deviceId)");
+  else
+    append_column(db, sql, table, "deviceId");
+}
+
 static void append_arg(sqlite3 *db, sqlite3_str *sql, const char *table,
                        const char *arg) {
   for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
@@ -136,7 +155,7 @@ static char *query_of(sqlite3 *db, const nsys_table *t, const char *const *args,
   sqlite3_str *sql = sqlite3_str_new(db);
   sqlite3_str_appendf(sql, "SELECT t.start");
   append_column(db, sql, t->name, "end");
-  append_column(db, sql, t->name, "deviceId");
+  append_device(db, sql, t->name);
   append_column(db, sql, t->name, "streamId");
   append_column(db, sql, t->name, "correlationId");
   append_column(db, sql, t->name, t->where == ON_DEVICE ? "globalPid" : "globalTid");
