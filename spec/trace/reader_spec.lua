@@ -149,6 +149,22 @@ describe("ett.trace readers", function()
     assert.equal(2, lost.count)
   end)
 
+  it("gives a joined event the args of its begin and of its end, which replaces equal ones", function()
+    local text = document {
+      event { ph = "B", ts = 1, pid = 1, tid = 1, args = { size = 8, kept = "begin", stream = 3 } },
+      event { ph = "B", ts = 2, pid = 1, tid = 1 },
+      event { ph = "E", ts = 3, pid = 1, tid = 1, args = { size = 9 } },
+      event { ph = "X", ts = 4, pid = 1, tid = 1, args = { size = 5 } },
+      event { ph = "E", ts = 5, pid = 1, tid = 1, args = { size = 16, dtype = "float32", correlation = 77 } },
+      event { ph = "E", ts = 6, pid = 1, tid = 1, args = { size = 1 } },
+      (event { ph = "E", pid = 1, tid = 1, args = { size = 2, correlation = 1 } }:gsub('"ts": ?%d+,?', "")) }
+    local t <close> = open(write("t.json", text), { args = { "size", "kept", "dtype" } })
+    assert.same({ 16, 9, 5 }, (t:events():columns { "size" }))
+    assert.same({ { "begin", false, false }, { "float32", false, false } }, { t:events():columns { "kept", "dtype" } })
+    assert.same({ 77, 3 }, { t:events():get(1, "correlation"), t:events():get(1, "stream") })
+    assert.same({ 30, 3 }, { t:events():sum "size" })
+  end)
+
   it("does not take a number for the one before", function()
     local tids, list = { 7, 7, 71, 7, -7, 7, 712345678, 71234567, 712345678901234, 712345678901234, 712345678901235,
       7123456789012345, 712345678901234 }, {}

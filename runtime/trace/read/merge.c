@@ -535,6 +535,8 @@ static int find_marks(marks *x, uint32_t file) {
     for (uint32_t b = 0; b < t->block_count; b++)
       for (uint32_t i = 0; t->blocks[b].file == file && i < t->blocks[b].count; i++) {
         const uint8_t ph = t->blocks[b].ph[i];
+        if (ph == ('E' | ETT_PH_INVALID)) /* its time is not valid: no begin */
+          t->blocks[b].correlation[i] = -1;
         if (ph != 'B' && ph != 'E')
           continue;
         if (pass)
@@ -590,6 +592,8 @@ static int join_mark(marks *x, const mark *at) {
     return 0;
   }
   k->ph[i] |= ETT_PH_INVALID;
+  const int64_t correlation = k->correlation[i];
+  k->correlation[i] = -1; /* from now on the row of its begin */
   if (l->top == ETT_TRACE_NONE)
     return 1;
   const struct open o = x->stack[l->top];
@@ -601,6 +605,13 @@ static int join_mark(marks *x, const mark *at) {
     return 1;
   from->dur[f] = dur;
   from->ph[f] = 'X';
+  if (from->correlation[f] < 0)
+    from->correlation[f] = correlation;
+  if (from->device[f] < 0)
+    from->device[f] = k->device[i];
+  if (from->stream[f] < 0)
+    from->stream[f] = k->stream[i];
+  k->correlation[i] = o.row;
   return 0;
 }
 
@@ -632,16 +643,56 @@ static int join_pairs(merge *m, uint32_t file) {
                     0, 0, "%s", ett_trace_damage_text(ETT_DAMAGE_UNMATCHED_BEGIN));
 }
 
+/* Flag in the type of an arg of an end event. */
+#define OF_END 0x100u
+
+static int by_row(const void *a, const void *b) {
+  const ett_trace_arg *x = a, *y = b;
+  if (x->row != y->row)
+    return x->row < y->row ? -1 : 1;
+  return (int)(x->type & OF_END) - (int)(y->type & OF_END);
+}
+
+/* Gives the args of end events to the joined rows, where they replace equal ones. */
+static void join_args(const ett_trace *t) {
+  for (uint32_t a = 0; a < t->arg_count; a++) {
+    ett_trace_arg *args = t->args[a];
+    uint32_t moved = 0, n = 0;
+    for (uint32_t i = 0; i < t->arg_lengths[a]; i++) {
+      const ett_trace_block *k = &t->blocks[args[i].row >> 16];
+      const uint32_t row = args[i].row & 0xFFFF;
+      if ((k->ph[row] & 0x7F) != 'E' || k->correlation[row] < 0)
+        continue;
+      args[i].row = (uint32_t)k->correlation[row];
+      args[i].type |= OF_END;
+      moved++;
+    }
+    if (!moved)
+      continue;
+    qsort(args, t->arg_lengths[a], sizeof *args, by_row);
+    for (uint32_t i = 0; i < t->arg_lengths[a]; i++) {
+      n -= n && args[n - 1].row == args[i].row;
+      args[n] = args[i];
+      args[n++].type &= ~OF_END;
+    }
+    t->arg_lengths[a] = n;
+  }
+}
+
 static int merge_pairs(merge *m) {
   const ett_load *l = m->load;
+  bool any = false;
   for (uint32_t i = 0, next; i < l->part_count; i = next) {
     bool pairs = false;
     for (next = i; next < l->part_count && l->parts[next].file == l->parts[i].file;
          next++)
       pairs |= m->places[next].pairs;
+    any |= pairs;
     if (pairs && join_pairs(m, l->parts[i].file))
       return -1;
   }
+  if (any)
+    join_args(m->t);
   return 0;
 }
 
@@ -663,7 +714,7 @@ static void translate_rows(const merge *m, uint32_t part, uint32_t block) {
     const uint16_t c = k.category[r];
     k.category[r] = c == ETT_CATEGORY_NONE ? m->line_category[w] : cat[c];
     counts[t->category_class[k.category[r]]]++;
-    pairs |= k.ph[r] == 'B' || k.ph[r] == 'E';
+    pairs |= k.ph[r] == 'B' || (k.ph[r] & 0x7F) == 'E';
     if (m->line_device[w] >= 0) { /* XLA: the process is the device */
       if (k.device[r] < 0)
         k.device[r] = (int16_t)m->line_device[w];
