@@ -489,7 +489,9 @@ describe("ett.trace readers", function()
       INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES(900,910,A+1,50,2),(1800,1810,B+1,50,2);
       CREATE TABLE NVTX_EVENTS(start INTEGER,end INTEGER,eventType INTEGER,text TEXT,textId INTEGER,
         jsonTextId INTEGER,globalTid INTEGER);
-      INSERT INTO NVTX_EVENTS VALUES(1,9,59,'step 3',NULL,3,A+1),(1,9,59,NULL,4,3,A+1),(1,9,59,NULL,NULL,3,A+1);]])
+      INSERT INTO NVTX_EVENTS VALUES(1,9,59,'step 3',NULL,3,A+1),(1,9,59,NULL,4,3,A+1),(1,9,59,NULL,NULL,3,A+1),
+        (1,NULL,34,'mark',NULL,NULL,A+1),(1,NULL,33,'category',NULL,NULL,A+1),(1,NULL,39,'thread',NULL,NULL,A+1),
+        (1,NULL,75,'domain',NULL,NULL,A+1);]])
       :gsub("%f[%w][AB]%f[^%w]", { A = 100 << 24, B = 200 << 24 })
     pipe:write(sql)
     if not pipe:close() then return pending("the sqlite3 shell is not installed") end
@@ -500,7 +502,7 @@ describe("ett.trace readers", function()
       assert.same({ 100, 200 }, (launch:columns { "pid" }))
       assert.same({ 4, 5 }, (kernels:columns { "device" })) -- by CUDA_VISIBLE_DEVICES each process sees one
       assert.equal(50, kernels:get(1, "correlation"))
-      assert.same({ "step 3", "ncclAllReduce", '{"bytes": 64}' },
+      assert.same({ "step 3", "ncclAllReduce", '{"bytes": 64}', "mark" },
         (t:events({ class = "annotation" }):columns { "name" }))
     end
     run(("gzip %q"):format(path))

@@ -265,6 +265,12 @@ static int take_correlation(reading *r, sqlite3_stmt *s, int64_t *correlation) {
   return number == ETT_STRING_NONE ? -1 : 0;
 }
 
+/* Whether an NVTX record of that type is no event but names a category (33, 64), a thread
+ * or process (39, 72 to 74), a domain, a device … (75 and more). */
+static bool is_name(int type) {
+  return type == 33 || type == 39 || type == 64 || type >= 72;
+}
+
 static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t category) {
   r->part->seen++;
   if (sqlite3_column_type(s, COLUMN_START) != SQLITE_INTEGER) {
@@ -285,8 +291,7 @@ static int take_row(reading *r, const nsys_table *t, sqlite3_stmt *s, uint16_t c
     else if (row.dur > ETT_TRACE_LONGEST_S * 1000000000)
       ett_reading_spoil(r->r, &row, ETT_DAMAGE_LONG_DUR, NULL);
   } else {
-    /* NVTX: records of other types, such as domain names (75), are not rows. */
-    if (sqlite3_column_int(s, COLUMN_TYPE) >= 75)
+    if (is_name(sqlite3_column_int(s, COLUMN_TYPE)))
       return 0;
     row.ph = 'i';
   }
