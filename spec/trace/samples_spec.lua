@@ -44,6 +44,19 @@ describe("ett.trace.samples", function()
     end)
   end)
 
+  it("measures each rank of a folder by its own kernels", function()
+    local late = recording()
+    late.rank = 1
+    for _, event in ipairs(late.events) do event.ts = event.ts + 7 end
+    maker.with({ recording(), late }, function(folder)
+      local t <close> = open(folder)
+      local list = samples.durations(t, { "aten::linear" })
+      assert.same({ 20, 11, 11, 20, 20 }, { #list, list[1], list[2], list[19], list[20] })
+      local none, absent = samples.durations(t, { "aten::linear", "aten::conv" })
+      assert.same({ {}, "aten::conv" }, { none, absent })
+    end)
+  end)
+
   it("gives the row of the sample file: third to seventh smallest", function()
     local config = { kernel_name = "linear1", columns_name = { "mp", "b", "l", "dim", "F_dur(us)", "B_dur(us)" },
       targets = { { "aten::linear" }, { "AddmmBackward0" } } }

@@ -1,10 +1,10 @@
 --- Operator samples from a recorded trace.
 --
--- For each measured column, `targets` holds a path of host events. The first name is searched in the whole trace, each
--- next name inside every event found. Only start times count, on any thread, because the backward pass runs on a
--- thread of its own. A list of names at the end of a path is one occurrence. The time of an occurrence is last end -
--- first start of the device rows launched inside it. A column's sample is the mean of the third to the seventh
--- smallest occurrence.
+-- For each measured column, `targets` holds a path of host events. The first name is searched in a whole file,
+-- each next name inside every event found. Events of one file do not measure the rows of another. Only start times
+-- count, on any thread, because the backward pass runs on a thread of its own. A list of names at the end of a
+-- path is one occurrence. The time of an occurrence is last end - first start of the device rows launched inside
+-- it. A column's sample is the mean of the third to the seventh smallest occurrence.
 local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local stats = require "ett.trace.stats"
@@ -18,20 +18,21 @@ local host_classes = { "cpu_op", "annotation", "python" }
 
 local function plain(name) return (name:gsub("^<", "")) end
 
---- Host events of a name, by start: exact matches, else names that begin with it ("nn.Module: RMSNorm" finds
+--- Host events of a name in a file, by start: exact matches, else names that begin with it ("nn.Module: RMSNorm" finds
 --- "nn.Module: RMSNorm_0", and a name without its object address finds the name with one).
-local function find_named(t, cache, name)
-  local rows = cache[name]
+---@param file table { t = trace, index =, names = cache }
+local function find_named(file, name)
+  local t, rows = file.t, file.names[name]
   if rows then return rows end
-  local exact = t:events{ class = host_classes, name = name }
+  local exact = t:events{ class = host_classes, name = name, file = file.index }
   if #exact == 0 then
     local set = t:name_set(function(other) return plain(other):sub(1, #name) == name end, host_classes)
-    exact = t:events{ class = host_classes, names = set }
+    exact = t:events{ class = host_classes, names = set, file = file.index }
   end
   local columns = stats.columns(exact:sort("ts"), { "ts", "end" })
   rows = {}
   for i = 1, #exact do rows[i] = { columns.ts[i], columns["end"][i] } end
-  cache[name] = rows
+  file.names[name] = rows
   return rows
 end
 
@@ -52,8 +53,8 @@ local function inside(list, span, out)
   end
 end
 
---- Occurrences of a path: array of arrays of host spans.
-local function occurrences(t, cache, path)
+--- Occurrences of a path in a file: array of arrays of host spans.
+local function occurrences(file, path)
   if type(path) ~= "table" or #path == 0 then
     error_module.raise("format", "a target must be a list of names, got %s", tostring(path))
   end
@@ -62,14 +63,14 @@ local function occurrences(t, cache, path)
     local names = type(step) == "table" and step or { step }
     if i == 1 then
       for _, name in ipairs(names) do
-        for _, span in ipairs(find_named(t, cache, name)) do current[#current + 1] = { span } end
+        for _, span in ipairs(find_named(file, name)) do current[#current + 1] = { span } end
       end
     else
       local next_level = {}
       for _, item in ipairs(current) do
         local found = {}
         for _, name in ipairs(names) do
-          for _, span in ipairs(item) do inside(find_named(t, cache, name), span, found) end
+          for _, span in ipairs(item) do inside(find_named(file, name), span, found) end
         end
         if type(step) == "table" then
           if #found > 0 then next_level[#next_level + 1] = found end
@@ -84,9 +85,9 @@ local function occurrences(t, cache, path)
   return current
 end
 
---- Launches by time: { {launch ts, device start, device end} }.
-local function launches(t)
-  local rows = t:events{ class = device_classes }
+--- Launches of a file by time: { {launch ts, device start, device end} }.
+local function launches(t, index)
+  local rows = t:events{ class = device_classes, file = index }
   local own = stats.columns(rows, { "ts", "end" })
   local call = (rows:match(t:events{ class = "runtime" }, "correlation"):columns{ "ts" })
   local list = {}
@@ -134,20 +135,30 @@ function samples.on_host(t)
   return not listed and #t:events { class = signs_of_a_device } == 0
 end
 
+local function files_of(t)
+  local list = {}
+  for i, file in ipairs(t.files) do list[i] = { t = t, index = file.index, names = {} } end
+  return list
+end
+
 --- Durations in microseconds of every occurrence of a target, sorted.
 ---@return number[] durations, string? absent the name that was not found
 function samples.durations(t, path, cache)
   cache = cache or {}
-  cache.launches = cache.launches or launches(t)
   if cache.on_host == nil then cache.on_host = samples.on_host(t) end
-  cache.names = cache.names or {}
-  local found, absent = occurrences(t, cache.names, path)
-  local list = {}
+  cache.files = cache.files or files_of(t)
+  local list, absent, missing = {}, nil, 0
   local tick = t.ticks_per_second // 1000000
-  for _, spans in ipairs(found) do
-    local ticks = cache.on_host and host_time(spans) or device_time(cache.launches, spans)
-    if ticks then list[#list + 1] = ticks / tick end
+  for _, file in ipairs(cache.files) do
+    file.launches = file.launches or launches(t, file.index)
+    local found, without = occurrences(file, path)
+    if without then absent, missing = without, missing + 1 end
+    for _, spans in ipairs(found) do
+      local ticks = cache.on_host and host_time(spans) or device_time(file.launches, spans)
+      if ticks then list[#list + 1] = ticks / tick end
+    end
   end
+  if missing < #cache.files then absent = nil end
   table.sort(list)
   if #list == 0 and not absent then absent = "device rows launched inside " .. tostring(path[#path]) end
   return list, absent
@@ -165,12 +176,15 @@ end
 function samples.shapes(t, path)
   local last = path[#path]
   if type(last) ~= "string" then return {} end
-  local columns = stats.columns(t:events{ class = host_classes, name = last }, { "ts", "Input Dims" })
-  local at, counts, list = {}, {}, {}
-  for i, ts in ipairs(columns.ts) do at[ts] = columns["Input Dims"][i] end
-  for _, spans in ipairs((occurrences(t, {}, path))) do
-    local dims = at[spans[1][1]]
-    if dims then stats.count(counts, dims) end
+  local counts, list = {}, {}
+  for _, file in ipairs(files_of(t)) do
+    local rows, at = t:events{ class = host_classes, name = last, file = file.index }, {}
+    local columns = stats.columns(rows, { "ts", "Input Dims" })
+    for i, ts in ipairs(columns.ts) do at[ts] = columns["Input Dims"][i] end
+    for _, spans in ipairs((occurrences(file, path))) do
+      local dims = at[spans[1][1]]
+      if dims then stats.count(counts, dims) end
+    end
   end
   for dims, count in pairs(counts) do list[#list + 1] = { dims = dims, count = count } end
   table.sort(list, by("-count", "dims"))
