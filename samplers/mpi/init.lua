@@ -58,7 +58,7 @@ function backend.form_group(session, job, topology, share)
 end
 
 --- Opens a session; every rank of the job must call it.
----@param options table min_repeats, max_repeats, budget_seconds, target, keep_raw, share
+---@param options table min_repeats, max_repeats, budget_seconds, target, statistic, keep_raw, share
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
@@ -93,9 +93,11 @@ function backend.open(options)
   --- Times a collective of `count` elements on the current group: result | nil, error.
   function session.measure_collective(target, count)
     local r = session.resolved
-    return session.group:time { kind = target.collective, count = count, in_place = target.in_place,
+    local result, failure = session.group:time { kind = target.collective, count = count, in_place = target.in_place,
       min_repeats = r.min_repeats, max_repeats = r.max_repeats, budget_seconds = r.budget_seconds, target = r.target,
       keep_raw = options.keep_raw }
+    if result and options.statistic == "median" then result.seconds = result.median_seconds end
+    return result, failure
   end
 
   function session.close()

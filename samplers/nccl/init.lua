@@ -147,7 +147,7 @@ local function repeated(session, request)
 end
 
 --- Opens a session; every rank of the job must call it. A rank uses the GPU of its local rank.
----@param options table precision, min_repeats, max_repeats, budget_seconds, target, keep_raw, share
+---@param options table precision, min_repeats, max_repeats, budget_seconds, target, statistic, keep_raw, share
 function backend.open(options)
   options = options or {}
   local ok, why = backend.available()
@@ -192,9 +192,10 @@ function backend.open(options)
     if not all then return nil, refused end
     local seconds, stats = repeated(session, request)
     local choice = log and session.group:rank() == 0 and log.choice(target.collective)
+    local time = options.statistic == "median" and stats.median or stats.low_mean
     local algorithm, bus = backend.bandwidth(target.collective, count * dtype_bytes[precision], session.group:size(),
-      stats.low_mean)
-    return { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+      time)
+    return { seconds = time, min_seconds = stats.min, median_seconds = stats.median,
       half_width_seconds = stats.half_width, repeats = #seconds, dropped = 0,
       raw_seconds = options.keep_raw and seconds or nil,
       note = ("algbw %.2f GB/s, busbw %.2f GB/s%s"):format(algorithm / 1e9, bus / 1e9,

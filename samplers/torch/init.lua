@@ -91,7 +91,9 @@ end
 --- Starts the Python process, which writes its properties to FOLDER/hello.
 local function start_worker(python, folder, options, log)
   local device = options.device == "cpu" and "cpu" or ("cuda:%d"):format(options.device or 0)
-  local worker = assert(io.popen(("{ %s -B %s %s %s >%s 2>&1; : >%s; }"):format(quote(python),
+  local threads = options.threads and ("OMP_NUM_THREADS=%d OPENBLAS_NUM_THREADS=%d"):format(options.threads,
+    options.threads) or ""
+  local worker = assert(io.popen(("{ %s %s -B %s %s %s >%s 2>&1; : >%s; }"):format(threads, quote(python),
     quote(host.root .. "/samplers/torch/worker.py"), device, quote(folder .. "/hello"), quote(log),
     quote(log .. ".ended")), "w"))
   worker:setvbuf("line")
@@ -140,7 +142,8 @@ end
 
 --- The results of every pass | nil, error.
 ---@param seconds table pass -> its seconds in every iteration
-local function results_of(seconds, op, keep_raw)
+---@param options table statistic, keep_raw
+local function results_of(seconds, op, options)
   local results = {}
   for _, pass in ipairs(op.passes) do
     local list = seconds[pass]
@@ -148,16 +151,18 @@ local function results_of(seconds, op, keep_raw)
       return nil, error_module.new("model", "%s: the trace has no rows of its %s pass", op.name, pass)
     end
     local stats = sample.stats(list)
-    results[pass] = { seconds = stats.low_mean, min_seconds = stats.min, median_seconds = stats.median,
+    results[pass] = { seconds = options.statistic == "median" and stats.median or stats.low_mean,
+      min_seconds = stats.min, median_seconds = stats.median,
       mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #list, dropped = 0,
-      raw_seconds = keep_raw and list or nil }
+      raw_seconds = options.keep_raw and list or nil }
   end
   return results
 end
 
 --- The results of every pass in a Kineto trace of a GPU | nil, error.
 ---@param targets table the campaign's path of host events of each pass
-function backend.traced(path, op, targets, active, keep_raw)
+---@param options table? statistic, keep_raw
+function backend.traced(path, op, targets, active, options)
   local trace, failure = require("ett.trace").open(path, { profile_mode = "torch" })
   if not trace then return nil, failure end
   local seconds, notes = {}, {}
@@ -166,14 +171,14 @@ function backend.traced(path, op, targets, active, keep_raw)
   end
   trace:close()
   local results
-  results, failure = results_of(seconds, op, keep_raw)
+  results, failure = results_of(seconds, op, options or {})
   if results and #notes > 0 then results.note = table.concat(notes, "; ") end
   return results, failure
 end
 
 --- Opens a session: starts the worker.
----@param options table precision, warmup, active (or a campaign's schedule), keep_raw, device (number of a GPU; "cpu"
---- forces the host)
+---@param options table precision, warmup, active (or a campaign's schedule), statistic, keep_raw, threads (of the
+--- host), device (number of a GPU; "cpu" forces the host)
 function backend.open(options)
   options = options or {}
   local python, why = backend.interpreter()
@@ -206,8 +211,8 @@ function backend.open(options)
     end
     local answer, path = run(session, op, s, { dtype = options.precision or "bf16", warmup = warmup, active = active })
     if not answer then return nil, path end
-    if answer.seconds then return results_of(answer.seconds, op, options.keep_raw) end
-    local results, failure = backend.traced(path, op, target and target.targets or {}, active, options.keep_raw)
+    if answer.seconds then return results_of(answer.seconds, op, options) end
+    local results, failure = backend.traced(path, op, target and target.targets or {}, active, options)
     if results then os.remove(path) end
     return results, failure
   end

@@ -265,6 +265,7 @@ describe("the MPI back end", function()
       return { name = "one", backend = "mpi", max_repeats = 10, min_repeats = 3, budget_seconds = 0.005, samples = {
         { collective = "all_reduce", in_place = true, shapes = { shape = { 64, 4096 } } } } }
     ]])
+    local median = write("median.lua", (io.open(file):read("a"):gsub("max_repeats", "statistic = 'median', %0")))
     local text, ok = run(3, ("sample '%s' --run get_one"):format(file))
     assert(ok, text)
     assert.matches("# all_reduce on %S+%-cpu, fp32\nshape: shape=64 nodes=1 GPUsPerNode=3\ncollective +[%d.]+ us", text)
@@ -272,20 +273,22 @@ describe("the MPI back end", function()
     text, ok = run(2, ("sample '%s' --run get_profiler"):format(file))
     assert(ok, text)
     assert.matches("# collective: every repeat %(us%)\n1,[%d.]+\n2,", text)
-    text, ok = run(2, ("sample '%s' --out '%s/raw' --quiet --raw"):format(file, folder))
-    assert(ok, text)
     local rows, mark = 0, nil
-    for line in io.lines(text:match("(%S+all_reduce_fp32_1_2%.csv): 2 measured")) do
-      mark = line:match("^#~ repeats") and require("ett.samples.table").mark(line) or mark
-      local shape, time = line:match("^(%d+),1,2,(.*)$")
-      if shape then
-        rows = rows + 1
-        assert.equal(shape, mark.key)
-        local low = require("ett.sample").stats(mark.seconds).low_mean * 1e6
-        assert.near(tonumber(time), low, 1e-4 * low)
+    for statistic, path in pairs { low_mean = file, median = median } do
+      text, ok = run(2, ("sample '%s' --out '%s/%s' --quiet --raw"):format(path, folder, statistic))
+      assert(ok, text)
+      for line in io.lines(text:match("(%S+all_reduce_fp32_1_2%.csv): 2 measured")) do
+        mark = line:match("^#~ repeats") and require("ett.samples.table").mark(line) or mark
+        local shape, time = line:match("^(%d+),1,2,(.*)$")
+        if shape then
+          rows = rows + 1
+          assert.equal(shape, mark.key)
+          local expected = require("ett.sample").stats(mark.seconds)[statistic] * 1e6
+          assert.near(tonumber(time), expected, 1e-4 * expected, statistic)
+        end
       end
     end
-    assert.equal(2, rows)
+    assert.equal(4, rows)
   end)
 
   it("times collectives between clocks that are a day apart", function()

@@ -80,6 +80,20 @@ describe("samplers/torch on the host", function()
       select(2, attention:gsub("\n# attention: written out with matmul and softmax: ", "")))
   end)
 
+  with_torch("follows the campaign's number of threads and its statistic", function()
+    local folder = command.folder()
+    finally(function() command.remove(folder) end)
+    command.write(folder, "c.lua", [[return { name = "c", backend = "torch", threads = 2, statistic = "median",
+      samples = { { operator = "gelu", shapes = { tokens = 256, width = 256 } } } }]])
+    local text, status = command.ett(folder, "sample c.lua --raw --out out --quiet")
+    assert.equal(0, status, text)
+    text = command.read(folder, text:match("(out/%S+%.csv)"))
+    assert.matches("\n# time: clock of the host around each pass, 2 threads\n", text)
+    local times = require("ett.samples.table").mark(text:match("#~ repeats: [^\n]+")).seconds
+    local median = require("ett.sample").stats(times).median * 1e6
+    assert.near(median, tonumber(text:match("\n256,256,([%d.]+),")), 1e-4 * median)
+  end)
+
   with_torch("says what is wrong with an operator's code, at its own line, and goes on", function()
     local function message(text)
       local results, err = session.measure({ name = "broken", torch = text, passes = { "forward" } }, { n = 4 })
@@ -162,7 +176,7 @@ describe("samplers/torch on a GPU", function()
   local op = { name = "gelu", passes = { "forward", "backward" } }
 
   it("takes the device rows launched inside each range", function()
-    local results = assert(backend.traced(path, op, {}, 3, true))
+    local results = assert(backend.traced(path, op, {}, 3, { keep_raw = true }))
     assert.near(40e-6, results.forward.seconds, 1e-9)
     assert.near(90e-6, results.backward.seconds, 1e-9)
     assert.equal(3, results.forward.repeats)
