@@ -53,6 +53,25 @@ describe("merging the tables of parts", function()
     assert.equal(2, #merge({ folder }, folder .. "/out"))
   end)
 
+  it("drops a collective's failure if its shape was measured later", function()
+    write("D_all_reduce_fp32_1_2.csv", "# collective: all_reduce, in place\nshape,nodes,GPUsPerNode,dur(us)\n"
+      .. "#! failed: 64: limit: slow\n#! failed: 128: limit: slow\n64,1,2,5\n")
+    local report = merge({ folder }, folder .. "/out")[1]
+    assert.same({ 1, 1 }, { report.rows, report.failed })
+    assert.matches("dur%(us%)\n64,1,2,5\n#! failed: 128: limit: slow\n$", io.open(report.path):read("a"))
+  end)
+
+  it("joins parts of two devices of one kind", function()
+    for part = 1, 2 do
+      local device = ("# device: %d, H100, sm_90\n"):format(part - 1)
+      write(("D_gelu_fp32_2_%d.csv"):format(part), (head:gsub("# device: D\n", device)) .. part .. ",8,1,2\n")
+    end
+    assert.equal(2, merge({ folder }, folder .. "/out")[1].rows)
+    write("D_gelu_fp32_2_2.csv", (head:gsub("device: D\n", "device: 1, A100, sm_80\n")) .. "4,8,1,2\n")
+    assert.error_matches(function() merge({ folder }, folder .. "/out") end,
+      "differ in device: 'H100, sm_90' and 'A100, sm_80'")
+  end)
+
   it("leaves out a last line that was cut, of a table of ett", function()
     write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n4,8,1.5,2.")
     write("D_add_fp32_2_1.csv", "rows,cols,F_dur(us),B_dur(us)\n2,8,1,2\n4,8,1.5,2.5")

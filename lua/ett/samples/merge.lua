@@ -34,9 +34,12 @@ end
 local function read(path)
   local t = error_module.must(sample_table.read(path))
   if not t.columns then error_module.raise("format", "%s: no line of column names", path) end
-  t.dimensions = 0
+  t.dimensions, t.key_dimensions = 0, 0 -- the key of a failure has no topology
   for _, name in ipairs(t.columns) do
     if not name:match("dur%(us%)") then t.dimensions = t.dimensions + 1 end
+    if not (name:match("dur%(us%)") or name == "nodes" or name == "GPUsPerNode") then
+      t.key_dimensions = t.key_dimensions + 1
+    end
   end
   return t
 end
@@ -53,9 +56,11 @@ local function same_file(a, b)
   return x and y and x.dev == y.dev and x.ino == y.ino
 end
 
---- A header fact of a table. For an edited campaign or operator file it is the last version.
+--- A header fact of a table. For an edited campaign or operator file it is the last version. The devices of two parts
+--- may differ in their number.
 local function fact(t, field)
   if field == "columns" then return table.concat(t.columns, ",") end
+  if field == "device" then return t.first.device and (t.first.device:gsub("^%d+, ", "")) end
   return ((field == "campaign" or field == "operator file") and t.last or t.first)[field]
 end
 
@@ -71,14 +76,15 @@ local function check_alike(first, t)
   end
 end
 
---- The rows of some tables in order, each shape once: { key =, line =, marks =, disturbed = }; the rows by shape; the
---- number of dropped duplicates.
+--- The rows of some tables in order, each shape once: { key =, line =, marks =, disturbed = }; the keys of their
+--- failures as a set; the number of dropped duplicates.
 local function unique_rows(group)
-  local seen, list, duplicates = {}, {}, 0
+  local seen, list, measured, duplicates = {}, {}, {}, 0
   for _, t in ipairs(group) do
     for r, line in ipairs(t.rows) do
       local numbers, texts = sample_table.numbers(t, r)
       local shape = table.concat(texts, ",", 1, t.dimensions)
+      measured[table.concat(texts, ",", 1, t.key_dimensions)] = true
       local row = { line = line, marks = t.marks[r], disturbed = sample_table.disturbed(t, r),
         key = table.move(numbers, 1, t.dimensions, 1, {}) }
       local held = seen[shape]
@@ -93,15 +99,15 @@ local function unique_rows(group)
     end
   end
   table.sort(list, function(a, b) return before(a.key, b.key) end)
-  return list, seen, duplicates
+  return list, measured, duplicates
 end
 
 --- Failures of shapes without a row in any table, each shape once.
-local function unique_failures(group, seen)
+local function unique_failures(group, measured)
   local list, known = {}, {}
   for _, t in ipairs(group) do
     for _, failure in ipairs(t.failed) do
-      if not seen[failure.key] and not known[failure.key] then
+      if not measured[failure.key] and not known[failure.key] then
         known[failure.key], list[#list + 1] = true, failure
       end
     end
@@ -115,9 +121,9 @@ local function merge_group(group, path)
     check_alike(first, t)
     if same_file(t.path, path) then error_module.raise("usage", "samples merge: '%s' would be overwritten", path) end
   end
-  local list, seen, duplicates = unique_rows(group)
+  local list, measured, duplicates = unique_rows(group)
   local merged = { header = table.move(first.header, 1, #first.header, 1, {}), columns = first.columns, rows = {},
-    marks = {}, failed = unique_failures(group, seen) }
+    marks = {}, failed = unique_failures(group, measured) }
   merged.header[#merged.header + 1] = { text = ("# merged: %d tables"):format(#group) }
   for r, row in ipairs(list) do merged.rows[r], merged.marks[r] = row.line, row.marks end
   folder_module.write(path, sample_table.encode(merged))
