@@ -182,6 +182,25 @@ describe("ett validate", function()
     end
   end)
 
+  it("samples all allowed shapes if a few configurations allow fewer than a thorough campaign has", function()
+    local sizes = table.move(validate.sizes.cuda, 1, 3, 1, {})
+    local given = require("ett.validate.campaign").cuda(sizes, 5, "bf16")
+    local rope
+    for _, sample in ipairs(given.samples) do rope = sample.operator == "rope" and sample or rope end
+    local allowed = 0
+    for _, heads in ipairs { 8, 12, 16 } do
+      for _, dim in ipairs { 64, 128 } do
+        for seq = 816, 1280, 16 do
+          if 4 * seq * heads * dim <= 1.25 * 4096 * 1024 then allowed = allowed + 1 end
+        end
+      end
+    end
+    assert.equal(allowed, rope.count)
+    local shapes = require("ett.sampling.space").of({ "batch", "seq", "heads", "kv_heads", "head_dim", "rotary_dim" },
+      rope, 1)
+    assert.equal(allowed, shapes.total)
+  end)
+
   it("adds to a step of a GPU what a sample has beyond its launch, and the step's own launch", function()
     local costs = { alone_seconds = 7e-6, chained_seconds = 2e-6, marked_seconds = 3e-6, launch_seconds = 9e-6 }
     local view = require("ett.validate.cuda").view(constant(25e-6), costs, "bf16")

@@ -3,6 +3,7 @@
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local json = require "ett.json"
+local schema = require "ett.base.schema"
 
 local validate_campaign = {}
 
@@ -11,19 +12,27 @@ local function below(most, count) return function(s) return count(s) <= most end
 local function product(s) return 2.0 * s.tokens * s.in_features * s.out_features end
 local function elements(s) return s.tokens * s.hidden end
 
---- Number of shapes in the ranges and lists of a design's dimensions.
-local function possible(shapes)
-  local n = 1
-  for _, axis in pairs(shapes) do
-    if type(axis) == "table" then n = n * (axis.from and (axis.to - axis.from) // axis.multiple + 1 or #axis) end
+--- Number of allowed shapes in the ranges and lists of a design's dimensions, counted up to `most`.
+local function possible(shapes, where, most)
+  local names, shape = schema.keys(shapes), {}
+  local function count_from(i)
+    local name, n = names[i], 0
+    if not name then return (not where or where(shape)) and 1 or 0 end
+    local axis = shapes[name]
+    for at = 1, axis.from and (axis.to - axis.from) // axis.multiple + 1 or #axis do
+      shape[name] = axis.from and axis.from + (at - 1) * axis.multiple or axis[at]
+      n = n + count_from(i + 1)
+      if n >= most then return n end
+    end
+    return n
   end
-  return n
+  return count_from(1)
 end
 
 --- A design of `count` shapes of an operator, or of all shapes if there are fewer.
 ---@param where function? which shapes are allowed
 local function design(operator, count, shapes, where)
-  count = math.min(count, possible(shapes) | 0)
+  count = math.min(count, possible(shapes, where, count))
   local one = { operator = operator, design = "halton", count = count, shapes = shapes, where = where }
   if operator == "rope" then
     shapes.kv_heads, shapes.rotary_dim = 1, 1
