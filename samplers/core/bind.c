@@ -21,7 +21,7 @@ static int stats(lua_State *L) {
   size_t n;
   double *x = ett_lua_doubles(L, 1, &n);
   ett_sample_stats s;
-  ett_sample_stats_compute(x, n, &s);
+  ett_sample_stats_compute(x, n, x, &s); /* x is a copy of the list */
   lua_createtable(L, 0, 8);
   ett_lua_set_integer(L, "count", (lua_Integer)s.count);
   ett_lua_set_number(L, "min", s.min);

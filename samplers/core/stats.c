@@ -6,15 +6,13 @@
 
 #include "base/doubles.h"
 
-enum { MOST = 4096 }; /* later repeats are ignored */
-
-void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out) {
+void ett_sample_stats_compute(const double *x, size_t count, double *sorted,
+                              ett_sample_stats *out) {
   memset(out, 0, sizeof *out);
   if (count == 0)
     return;
-  double sorted[MOST];
-  const size_t n = count < MOST ? count : MOST;
-  memcpy(sorted, x, n * sizeof *x);
+  const size_t n = count;
+  memmove(sorted, x, n * sizeof *x);
   qsort(sorted, n, sizeof *sorted, ett_doubles_order);
   out->count = n;
   out->min = sorted[0];

@@ -14,7 +14,9 @@ typedef struct {
       low_half_width; /* 95 % half-width of the 10th percentile, from order statistics */
 } ett_sample_stats;
 
-/* x may have any unit and is not changed. count 0 gives zeros. */
-void ett_sample_stats_compute(const double *x, size_t count, ett_sample_stats *out);
+/* x may have any unit. sorted receives its values in ascending order; it may be x. count
+ * 0 gives zeros. */
+void ett_sample_stats_compute(const double *x, size_t count, double *sorted,
+                              ett_sample_stats *out);
 
 #endif

@@ -306,7 +306,7 @@ typedef struct {
   ett_cpu_pool *pool;
   program *p;
   const ett_cpu_options *options;
-  double *scratch; /* of 2 capacity */
+  double *scratch; /* of 3 capacity */
   size_t capacity;
   double *raw;
   size_t raw_capacity;
@@ -339,7 +339,8 @@ static void run_repeats(void *data) {
   const ett_cpu_options *options = m->options;
   ett_cpu_result *result = m->result;
   const size_t capacity = m->capacity;
-  double *kept = m->scratch, *thread_times = m->scratch + capacity;
+  double *kept = m->scratch, *thread_times = kept + capacity,
+         *sorted = thread_times + capacity;
   int waits = options->threads > 1;
   for (size_t c = 0; c < p->count; c++)
     waits |= p->calls[c].kind->waits;
@@ -367,7 +368,7 @@ static void run_repeats(void *data) {
         (enough && spent > options->budget_seconds))
       break;
     if (enough && n % 4 == 0) {
-      ett_sample_stats_compute(kept, n, &result->stats);
+      ett_sample_stats_compute(kept, n, sorted, &result->stats);
       if (result->stats.low_half_width <= options->target * result->stats.low)
         break;
     }
@@ -382,7 +383,7 @@ static void run_repeats(void *data) {
     times = thread_times;
     used = all;
   }
-  ett_sample_stats_compute(times, used, &result->stats);
+  ett_sample_stats_compute(times, used, sorted, &result->stats);
   for (size_t i = 0; i < used && i < m->raw_capacity; i++)
     m->raw[i] = times[i];
   const double probe = ett_cpu_clock_probe();
@@ -416,7 +417,7 @@ int ett_cpu_measure(ett_cpu_pool *pool, const ett_cpu_call *calls, size_t count,
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a list must have 1 to %d calls, got %zu",
                        ETT_CPU_MAX_CALLS, count);
   size_t capacity = (size_t)(options->max_repeats > 1 ? options->max_repeats : 1);
-  double *scratch = malloc(2 * capacity * sizeof *scratch);
+  double *scratch = malloc(3 * capacity * sizeof *scratch);
   program *p = calloc(1, sizeof *p);
   int status = -1;
   if (!p || !scratch) {

@@ -120,7 +120,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   buffers b = {0};
   ett_err mine = {.message = "out of memory"};
   const int most = options->max_repeats;
-  double *times = calloc((size_t)most * 2, sizeof *times);
+  double *times = calloc((size_t)most * 3, sizeof *times);
   int failed = !times || make_buffers(&b, count, &mine) != 0, any = 0;
   MPI_Allreduce(&failed, &any, 1, MPI_INT, MPI_MAX, g->comm);
   if (any) {
@@ -129,7 +129,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     return ett_err_set(err, ETT_ERR_MEMORY, "%s",
                        failed ? mine.message : "out of memory on another rank");
   }
-  double *late_times = times + most;
+  double *late_times = times + most, *sorted = late_times + most;
   const int crowded = job->world.size > (int)sysconf(_SC_NPROCESSORS_ONLN);
   double ahead = 30e-6; /* grows if ranks are late */
   int kept = 0, late = 0, all = 0, status = 0;
@@ -162,7 +162,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
       break;
     if (kept >= options->min_repeats && kept % 8 == 0) {
       ett_sample_stats stats; /* equal numbers and decisions on every rank */
-      ett_sample_stats_compute(times, (size_t)kept, &stats);
+      ett_sample_stats_compute(times, (size_t)kept, sorted, &stats);
       if (stats.half_width <= options->target * stats.low_mean)
         break;
     }
@@ -172,7 +172,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   if (options->raw)
     memcpy(options->raw, out->late ? late_times : times,
            (size_t)out->used * sizeof *times);
-  ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used,
+  ett_sample_stats_compute(out->late ? late_times : times, (size_t)out->used, sorted,
                            &out->stats);
   free(times);
   free(b.memory);
