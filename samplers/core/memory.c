@@ -32,19 +32,20 @@ static double number_in(const char *folder, const char *name, double fallback) {
   return line && end != line ? value : fallback;
 }
 
-static double inactive_files(const char *folder, const char *key) {
+/* The number after `key` and spaces in a file of such lines; 0 if there is none. */
+static double number_of(const char *folder, const char *name, const char *key) {
   char path[PATH + 64], line[256];
-  double bytes = 0;
-  snprintf(path, sizeof path, "%s/memory.stat", folder);
+  double value = 0;
+  snprintf(path, sizeof path, "%s/%s", folder, name);
   FILE *file = fopen(path, "r");
   while (file && fgets(line, sizeof line, file)) {
     const size_t length = strlen(key);
     if (strncmp(line, key, length) == 0 && line[length] == ' ')
-      bytes = strtod(line + length, NULL);
+      value = strtod(line + length, NULL);
   }
   if (file)
     fclose(file);
-  return bytes;
+  return value;
 }
 
 /* Free bytes of a group and its ancestors. In a container the named group may not be
@@ -60,7 +61,7 @@ static double left_by(const char *root, const version *v, const char *group,
     const double limit = number_in(folder, v->limit, 1e300);
     if (limit < 1e18) { /* v1 writes a very large number for "no limit" */
       const double used =
-          number_in(folder, v->usage, 0) - inactive_files(folder, v->inactive);
+          number_in(folder, v->usage, 0) - number_of(folder, "memory.stat", v->inactive);
       const double left = limit > used ? limit - used : 0;
       least = left < least ? left : least;
     }
@@ -72,7 +73,9 @@ static double left_by(const char *root, const version *v, const char *group,
 }
 
 double ett_sample_memory_free(const char *root) {
-  double least = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  double least = 1024 * number_of(root, "proc/meminfo", "MemAvailable:");
+  if (least <= 0)
+    least = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   char path[PATH], line[PATH];
   snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
   FILE *file = fopen(path, "r");

@@ -11,9 +11,9 @@ enum { ETT_SAMPLE_MOST_THREADS = 1024 }; /* per rank */
 /* Maximum size of the rotating operands; larger than any cache. */
 #define ETT_SAMPLE_MOST_COLD_BYTES ((int64_t)64 << 30)
 
-/* Bytes that this process may still take: free memory of the machine, bounded by its
- * control groups (v1 and v2). Beyond a group's limit the kernel kills the process. Pages
- * of inactive files count as free. root: prefix of /proc and /sys; empty except in
+/* Bytes that this process may still take: available memory of the machine, bounded by its
+ * control groups (v1 and v2). Beyond a group's limit the kernel kills the process. Cached
+ * pages of files count as free. root: prefix of /proc and /sys; empty except in
  * tests. */
 double ett_sample_memory_free(const char *root);
 

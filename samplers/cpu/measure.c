@@ -269,14 +269,19 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   p->outputs = all.outputs;
   const double set_bytes = 4.0 * (double)(p->inputs + p->outputs);
   const double bytes = set_bytes + 4.0 * (double)all.scratch;
-  const double limit =
-      options->limit_bytes > 0 ? options->limit_bytes : 0.8 * ett_sample_memory_free("");
+  /* The arenas serve this measurement, or are freed for it. */
+  const double held = 4.0 * (double)(pool->input.floats + pool->output.floats);
+  const double limit = options->limit_bytes > 0
+                           ? options->limit_bytes
+                           : 0.8 * (ett_sample_memory_free("") + held);
   if (bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,
                        "out of memory: the operands need %.3f GB, %.3f GB are free",
                        bytes * 1e-9, limit * 1e-9);
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;
+  if (p->inputs * p->sets > pool->input.floats)
+    arena_free(&pool->output);
   if (arena_grow(&pool->input, p->inputs * p->sets, pool->seed, 1, err) != 0 ||
       arena_grow(&pool->output, AWAY + p->outputs * p->sets + all.scratch, pool->seed, 0,
                  err) != 0)

@@ -171,6 +171,10 @@ static void memory_that_is_free_is_what_every_group_leaves(void **state) {
   assert_non_null(mkdtemp(root));
   const double machine = ett_sample_memory_free(root); /* no groups at all */
   assert_true(machine > 1e8);
+  /* Not what is free of cached files. */
+  put(root, "/proc/meminfo",
+      "MemTotal:  900000 kB\nMemFree:  1000 kB\nMemAvailable:  300000 kB\n");
+  assert_true(ett_sample_memory_free(root) == 300000 * 1024.0);
   put(root, "/proc/self/cgroup", "5:cpu:/x\n4:memory:/jobs/7\n0::/jobs/7\n");
   put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   assert_true(ett_sample_memory_free(root) > 1e8); /* the largest number is no limit */
