@@ -111,10 +111,12 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
   memset(out, 0, sizeof *out);
   const int splits = kind == ETT_DIST_ALL_GATHER || kind == ETT_DIST_REDUCE_SCATTER ||
                      kind == ETT_DIST_ALL_TO_ALL;
-  if (count < 1 || (splits && count < (size_t)g->size))
+  if (count < 1 || (splits && count % (size_t)g->size != 0))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
-                       "%s: %zu elements cannot be shared by %d ranks", names[kind],
-                       count, g->size);
+                       "%s: %zu elements cannot be shared by %d ranks; the next "
+                       "count that can is %zu",
+                       names[kind], count, g->size,
+                       count / (size_t)g->size * (size_t)g->size + (size_t)g->size);
   if (check(g, kind, count, err) != 0)
     return -1;
   buffers b = {0};

@@ -297,8 +297,8 @@ int ett_nccl_prepare(ett_nccl *comm, const ett_nccl_request *request, ett_err *e
       request->kind != ETT_NCCL_BROADCAST && request->count % comm->size != 0)
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
-        "%lld elements cannot be shared by %d ranks; the nearest count that "
-        "can is %lld",
+        "%lld elements cannot be shared by %d ranks; the next count that can "
+        "is %lld",
         request->count, comm->size,
         request->count / comm->size * comm->size + comm->size);
   if (request->in_place && request->kind == ETT_NCCL_ALL_TO_ALL)

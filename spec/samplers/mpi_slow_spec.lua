@@ -77,6 +77,11 @@ describe("the MPI back end", function()
           local none, err = world:time { kind = "all_gather", count = 2, max_repeats = 1 }
           assert.is_nil(none)
           assert.matches("2 elements cannot be shared by 3 ranks", err.message)
+          for _, kind in ipairs { "reduce_scatter", "all_to_all" } do -- not 3 elements under the name of 5
+            none, err = world:time { kind = kind, count = 5, max_repeats = 1 }
+            assert.is_nil(none)
+            assert.matches("5 elements cannot be shared by 3 ranks; the next count that can is 6", err.message)
+          end
         end)
       end)
     ]])
@@ -257,6 +262,18 @@ describe("the MPI back end", function()
       assert(path, text)
       local body = io.open(path):read("a"):gsub("#~ disturbed[^\n]*\n", "")
       assert.matches("\nshape,nodes,GPUsPerNode,dur%(us%)\n64,1,", body)
+    end
+  end)
+
+  it("names a collective that the ranks of its sample cannot run", function()
+    for _, case in ipairs { { "send_recv", 3, "send_recv needs 2 ranks" }, { "all_reduce", 1, "it needs 2 ranks" } } do
+      local file = write("none.lua", ([[
+        return { name = "none", backend = "mpi", samples = {
+          { collective = "%s", nodes = 1, ranks = %d, shapes = { shape = 64 } } } }
+      ]]):format(case[1], case[2]))
+      local text, ok = run(3, ("sample '%s' --out '%s/none' --quiet"):format(file, folder))
+      assert.is_falsy(ok)
+      assert.matches(case[1] .. ": the ranks of this job cannot run it: " .. case[3], text)
     end
   end)
 

@@ -126,13 +126,25 @@ local function run_of(given, options)
   return run
 end
 
+--- The topologies of a session's job that a collective can run on. Raises an error if there is none.
+local function topologies_of(session, target)
+  local topologies = session.topologies(target)
+  if #topologies == 0 then
+    error_module.raise("argument", "%s: the ranks of this job cannot run it: %s", target.name,
+      target.collective == "send_recv" and "send_recv needs 2 ranks: give its sample ranks = 2, "
+        .. "nodes = 1, or ranks = 1, nodes = 2"
+        or "it needs 2 ranks: give its sample more 'ranks' or 'nodes', or start more")
+  end
+  return topologies
+end
+
 --- One job for each target, precision and topology.
 local function jobs_of(given, options, run, session_for)
   local jobs = {}
   for _, target in ipairs(given.targets) do
     for _, precision in ipairs(precisions_of(run, given, target)) do
       local session = session_for(precision)
-      for _, topology in ipairs(target.kind == "collective" and session.topologies(target) or { false }) do
+      for _, topology in ipairs(target.kind == "collective" and topologies_of(session, target) or { false }) do
         local numbers = topology and { topology.nodes, topology.ranks_per_node } or {}
         if run.parts > 1 then table.move({ run.parts, run.part }, 1, 2, #numbers + 1, numbers) end
         local path = ("%s/%s"):format(options.out, sample_table.name(session.device, target.name, precision, numbers))
@@ -197,13 +209,8 @@ end
 
 --- Uses the largest topology of the job for a collective. False on a rank outside it.
 local function use_topology(session, target, one)
-  local topologies = session.topologies(target)
+  local topologies = topologies_of(session, target)
   one.topology = topologies[#topologies]
-  if not one.topology then
-    error_module.raise("argument", "%s: the ranks of this job cannot run it: %s", target.name,
-      target.collective == "send_recv" and "send_recv needs 2 ranks: give its sample ranks = 2, "
-        .. "nodes = 1, or ranks = 1, nodes = 2" or "start at least 2 ranks")
-  end
   session.use(one.topology)
   if not session.member then return false end
   one.leader = session.group:rank() == 0
