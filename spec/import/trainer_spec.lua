@@ -250,6 +250,22 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 4, 2, 4 }, { plan.dp, plan.micro_batch, plan.micro_batches })
   end)
 
+  it("has DeepSpeed's own numbers of a batch where the file leaves some out", function()
+    local function batch(text, given)
+      given = given or { dp = 8 }
+      local plan = read("ds.json", "{ " .. text .. " }", nil, given)
+      return { plan.micro_batch or "-", plan.micro_batches or "-", plan.global_batch or "-" }
+    end
+    assert.same({ 32, "-", 256 }, batch '"train_batch_size": 256')
+    assert.same({ 4, "-", 64 }, batch '"train_batch_size": 64, "gradient_accumulation_steps": 2')
+    assert.same({ 4, 1, "-" }, batch '"train_micro_batch_size_per_gpu": 4')
+    assert.same({ 8, "-", 64 }, batch('"train_batch_size": 256', { dp = 8, global_batch = 64 }))
+    assert.same({ 4, "-", 64 }, batch('"train_micro_batch_size_per_gpu": 4', { dp = 8, global_batch = 64 }))
+    assert.same({ "-", "-", 64 }, batch('"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto"'))
+    assert.same({ "-", "-", 64 }, batch("", { dp = 8, global_batch = 64 }))
+    assert.same({ "-", 3, "-" }, batch("", { dp = 8, micro_batches = 3 }))
+  end)
+
   it("has the types of the words, else those of DeepSpeed's defaults", function()
     local text = [[{ "train_micro_batch_size_per_gpu": 1, "%s": { "enabled": %s },
       "zero_optimization": { "stage": %d } }]]

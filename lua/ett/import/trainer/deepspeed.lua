@@ -2,14 +2,20 @@
 --- The length of sequences and the pipeline's degree are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 
---- Two of the three numbers of a batch and the replicas give the rest.
+--- Two of the three numbers of a batch and the replicas give the rest. As in DeepSpeed, a missing number of steps is 1
+--- where the others leave it open. "auto" is left to the program.
 local function set_batches(p, config, given)
-  p.micro_batch = given.micro_batch or config("", "train_micro_batch_size_per_gpu")
-  p.micro_batches = given.micro_batches or config("", "gradient_accumulation_steps")
-  local whole = given.global_batch or config("", "train_batch_size")
-  local each = 1.0 * (p.micro_batch or 1) * (p.micro_batches or 1)
-  p.dp = given.dp or whole and p.micro_batch and whole % each == 0 and math.tointeger(whole // each) or nil
-  if whole and not given.micro_batches and (given.global_batch or not p.micro_batches or given.dp) then
+  local micro, micro_open = config("", "train_micro_batch_size_per_gpu")
+  local steps, steps_open = config("", "gradient_accumulation_steps")
+  local stated = config("", "train_batch_size")
+  local whole = given.global_batch or stated
+  micro, steps = given.micro_batch or micro, given.micro_batches or steps
+  local each = 1.0 * (micro or 1) * (steps or 1)
+  p.dp = given.dp or whole and micro and whole % each == 0 and math.tointeger(whole // each) or nil
+  if not steps and not steps_open and (not whole or stated and not micro) and (micro or stated) then steps = 1 end
+  if stated and steps and not (micro or micro_open) then micro = math.tointeger(whole / (p.dp or 1) / steps) end
+  p.micro_batch, p.micro_batches = micro, steps
+  if whole and not given.micro_batches and (given.global_batch or not steps or given.dp) then
     p.global_batch, p.micro_batches = whole, nil
   end
 end
