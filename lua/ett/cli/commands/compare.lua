@@ -32,14 +32,18 @@ local function print_table(result)
   end
 end
 
---- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field that is given
---- twice), and the others.
+--- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field of the plan
+--- that is given twice), and the others.
 local function sides_of(words)
   local sides, rest, given = {}, {}, {}
-  local function name_of(word) return word:match "^[^%s=]+=" or "" end
+  local known = require("ett.plan").schema
+  local function name_of(word)
+    local name = word:match "^([^%s=]+)="
+    return (name == "cluster" or known[name or ""]) and name or ""
+  end
   for _, word in ipairs(words) do given[name_of(word)] = (given[name_of(word)] or 0) + 1 end
   for _, word in ipairs(words) do
-    local is_side = not word:find("=", 1, true) or word:find "%s" or given[name_of(word)] == 2
+    local is_side = not word:find("=", 1, true) or word:find "%s" or name_of(word) ~= "" and given[name_of(word)] == 2
     table.insert(is_side and sides or rest, word)
   end
   return sides, rest
@@ -92,7 +96,7 @@ return {
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"
     .. "With two sides A and B, prints both estimates line by line, with the differences and their causes.\n"
     .. "A side is a cluster, a stack, or fields in one quoted word: 'tp=8 dp=64' 'tp=4 dp=128 cluster=dgx_b200'.\n"
-    .. "A field given twice makes two sides: tp=4 tp=8.",
+    .. "A field of the plan given twice makes two sides: tp=4 tp=8.",
   hints = fields.hints(fields.flags_hint),
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
