@@ -160,4 +160,23 @@ describe("a script", function()
       assert.matches(wanted, output)
     end
   end)
+
+  it("runs nothing while a trace is in use: its arguments are read without metamethods", function()
+    command.write(folder, "t.json", '{ "schemaVersion": 1, "traceEvents": [ { "ph": "X", "cat": "kernel", "name": "k", '
+      .. '"pid": 0, "tid": 1, "ts": 1, "dur": 1, "args": { "stream": 7 } } ] }')
+    local t <close> = assert(require("ett.trace").open(folder .. "/t.json", { args = { "stream" } }))
+    local ran = 0
+    local function count()
+      ran = ran + 1
+      return nil
+    end
+    local function list(of) return setmetatable(of, { __index = count, __len = count }) end
+    local rows = t:events()
+    assert.equal(0, #t:events { tid = list {}, stream = list {}, class = list {} })
+    assert.is_false(pcall(t.events, t, { window = list {} }))
+    assert.equal(1, #rows:stats(list { percentiles = list {} }))
+    assert.same({}, { rows:columns(list {}) })
+    assert.equal(1, #require("ett.sequence").of(rows, list { list { rows = rows } }))
+    assert.equal(0, ran)
+  end)
 end)

@@ -13,7 +13,7 @@ static int item(lua_State *L, int index, lua_Integer i) {
     lua_pushvalue(L, index);
     return 1;
   }
-  if (lua_geti(L, index, i) != LUA_TNIL)
+  if (lua_rawgeti(L, index, i) != LUA_TNIL)
     return 1;
   lua_pop(L, 1);
   return 0;
@@ -42,7 +42,9 @@ typedef struct reading {
 
 /* Integers of a value, as a userdata left on the stack. */
 static int64_t *integers(const reading *r, size_t *count) {
-  lua_Integer n = lua_type(r->L, r->index) == LUA_TTABLE ? luaL_len(r->L, r->index) : 1;
+  lua_Integer n = lua_type(r->L, r->index) == LUA_TTABLE
+                      ? (lua_Integer)lua_rawlen(r->L, r->index)
+                      : 1;
   int64_t *list = lua_newuserdatauv(r->L, (size_t)(n + 1) * sizeof *list, 0);
   *count = 0;
   for (lua_Integer i = 1; item(r->L, r->index, i); i++) {
@@ -63,8 +65,8 @@ static int64_t *integers(const reading *r, size_t *count) {
 static void window(const reading *r, int64_t *from, int64_t *to) {
   int ok_from = 0, ok_to = 0;
   if (lua_type(r->L, r->index) == LUA_TTABLE) {
-    lua_geti(r->L, r->index, 1);
-    lua_geti(r->L, r->index, 2);
+    lua_rawgeti(r->L, r->index, 1);
+    lua_rawgeti(r->L, r->index, 2);
     *from = lua_tointegerx(r->L, -2, &ok_from);
     *to = lua_tointegerx(r->L, -1, &ok_to);
     lua_pop(r->L, 2);
@@ -329,11 +331,11 @@ void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_fi
   for (lua_pushnil(L); lua_next(L, index);) {
     lua_pop(L, 1);
     lua_pushvalue(L, -1);
-    lua_seti(L, keys, ++count);
+    lua_rawseti(L, keys, ++count);
   }
   for (lua_Integer i = 1; i <= count; i++) {
     luaL_checkstack(L, 12, NULL);
-    lua_geti(L, keys, i);
+    lua_rawgeti(L, keys, i);
     if (lua_type(L, -1) != LUA_TSTRING)
       luaL_error(L, "filter fields have names");
     const char *name = lua_tostring(L, -1);
@@ -342,7 +344,7 @@ void ett_lua_read_filter(lua_State *L, int index, const ett_trace *t, ett_lua_fi
       k++;
     if (k == sizeof fields / sizeof *fields)
       unknown_field(L, name);
-    lua_getfield(L, index, name);
+    ett_lua_raw_field(L, index, name);
     fields[k].read(&(reading){L, lua_gettop(L), t, name, x});
   }
 }

@@ -304,25 +304,25 @@ static int selection_stats(lua_State *L) {
   }
   luaL_checktype(L, 2, LUA_TTABLE);
   uint32_t n;
-  lua_getfield(L, 2, "by"); /* 3 */
+  ett_lua_raw_field(L, 2, "by"); /* 3 */
   ett_key *keys = ett_lua_keys(L, 3, x->t, &n);
-  lua_getfield(L, 2, "order");
+  ett_lua_raw_field(L, 2, "order");
   int order = luaL_checkoption(L, -1, "key", orders);
   double percents[32];
   size_t percent_count = 0;
-  if (lua_getfield(L, 2, "percentiles") != LUA_TNIL) {
+  if (ett_lua_raw_field(L, 2, "percentiles") != LUA_TNIL) {
     luaL_checktype(L, -1, LUA_TTABLE);
-    percent_count = (size_t)luaL_len(L, -1);
+    percent_count = lua_rawlen(L, -1);
     luaL_argcheck(L, percent_count <= 32, 2, "at most 32 percentiles");
     for (size_t i = 0; i < percent_count; i++) {
-      lua_geti(L, -1, (lua_Integer)i + 1);
+      lua_rawgeti(L, -1, (lua_Integer)i + 1);
       percents[i] = luaL_checknumber(L, -1);
       if (!(percents[i] >= 0 && percents[i] <= 100))
         luaL_error(L, "percentiles must be 0 to 100, got %f", percents[i]);
       lua_pop(L, 1);
     }
   }
-  lua_getfield(L, 2, "top");
+  ett_lua_raw_field(L, 2, "top");
   lua_Integer top = luaL_optinteger(L, -1, LUA_MAXINTEGER);
   ett_groups *g = new_groups(L);
   ett_lua_check_memory(L, ett_group(g, x->t, &x->s, keys, n));
@@ -511,11 +511,11 @@ static void push_column(lua_State *L, const ett_lua_selection *x, ett_key key) {
 static int selection_columns(lua_State *L) {
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
-  lua_Integer n = luaL_len(L, 2);
+  lua_Integer n = (lua_Integer)lua_rawlen(L, 2);
   luaL_argcheck(L, n <= 64, 2, "at most 64 fields");
   luaL_checkstack(L, (int)n + 8, NULL);
   for (lua_Integer i = 1; i <= n; i++) {
-    lua_geti(L, 2, i);
+    lua_rawgeti(L, 2, i);
     ett_key key = check_field(L, x->t, luaL_checkstring(L, -1));
     lua_pop(L, 1);
     push_column(L, x, key);

@@ -37,15 +37,15 @@ static void share_types(lua_State *L, int index, ett_sequence *s) {
 /* Refines the sorts by the keys of { {rows=, keys=}, … } at index: first the rows already
  * in the sorts, then each source. Pushes the list of the first row of each sort. */
 static void number_sorts(lua_State *L, int index, ett_sequence *s) {
-  const lua_Integer sources = luaL_len(L, index);
+  const lua_Integer sources = (lua_Integer)lua_rawlen(L, index);
   for (lua_Integer k = 1; k <= sources; k++) {
     const int top = lua_gettop(L);
-    lua_geti(L, index, k);
+    lua_rawgeti(L, index, k);
     luaL_argcheck(L, lua_istable(L, -1), index, "must be a list of { rows=, keys= }");
-    lua_getfield(L, -1, "rows");
+    ett_lua_raw_field(L, -1, "rows");
     const ett_lua_selection *x = ett_lua_check_selection(L, lua_gettop(L));
     luaL_argcheck(L, x->s.count == s->count, index, "must be rows of the same length");
-    lua_getfield(L, -2, "keys");
+    ett_lua_raw_field(L, -2, "keys");
     uint32_t n;
     const ett_key *keys = ett_lua_keys(L, lua_gettop(L), x->t, &n);
     const int64_t groups =

@@ -20,6 +20,14 @@ static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
   return ett_lua_box_check(L, index, ETT_LUA_TRACE, "trace");
 }
 
+/* Pushes a field of the table at an index without metamethods, which could close the
+ * trace in use; returns its type. All arguments are read so. */
+static inline int ett_lua_raw_field(lua_State *L, int index, const char *name) {
+  index = lua_absindex(L, index);
+  lua_pushstring(L, name);
+  return lua_rawget(L, index);
+}
+
 /* ---- filter.c ---- */
 
 typedef struct ett_lua_filter {
