@@ -5,5 +5,5 @@ return {
   hyper = { layers = 48, hidden = 5120, heads = 40, kv_heads = 8, head_dim = 128, ffn = 16384,
     vocab = 202048, experts = 128, top_k = 1, moe_ffn = 8192, shared_experts = 1, moe_every = 2,
     attention_chunk = 8192,
-    layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "full_attention" } },
+    layer_types = { "chunked_attention", "chunked_attention", "chunked_attention", "nope_attention" } },
 }

@@ -262,6 +262,21 @@ describe("attention to a part of the tokens", function()
     assert.same({ 2, 256 }, { all.shape.batch, all.shape.seq_q })
   end)
 
+  it("inside chunks that do not divide the tokens of a rank counts the same pairs", function()
+    local model = model_module.new("llama4-scout", { layers = 4 })
+    for _, plan in ipairs { { seq = 12288 }, { seq = 20000 }, { seq = 16384, cp = 4 }, { seq = 32768, cp = 8 } } do
+      local expected, left = 0.0, plan.seq
+      while left > 0 do
+        expected = expected + math.min(left, 8192) ^ 2 / 2
+        left = left - 8192
+      end
+      plan.micro_batch = 1
+      local inside = items_of(model, 2, plan).flash_attention
+      local flops = inside.operator.flops(inside.shape, "forward") * (plan.cp or 1)
+      assert.near(1, flops / (2.0 * 40 * 2 * 128 * expected), 1e-3, ("%d over %d"):format(plan.seq, plan.cp or 1))
+    end
+  end)
+
   it("with an indexer counts at most index_top_k keys per query", function()
     local model = model_module.new("deepseek-v3.2", { layers = 4 })
     local found = items_of(model, 2, { tp = 4, micro_batch = 1, seq = 8192 })

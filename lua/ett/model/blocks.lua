@@ -120,12 +120,21 @@ local function factorized_attention(h)
     (h.position or "rope") == "rope" and "rope" or nil, blocks.attention_core(h), "linear_proj")
 end
 
---- Fields of a layer's attention core: no window, or each chunk of a sequence as a separate sequence.
+-- The sliding window with as many query-key pairs as chunks of a sequence, the last of them shorter.
+local function window_of_chunks(seq, chunk)
+  local rest = seq % chunk
+  local pairs_of_chunks = ((seq - rest) * (chunk + 0.0) + rest * (rest + 0.0)) / 2
+  return math.floor(seq - math.sqrt(seq * (seq + 0.0) - 2 * pairs_of_chunks) + 0.5)
+end
+
+--- Fields of a layer's attention core: no window, or each chunk of a sequence as a separate sequence. If a context rank
+--- does not hold whole chunks, a window stands for them.
 local function core_fields(h)
   if h.chunked then
     return function(c)
       local chunk, tokens = h.attention_chunk, c.seq // (c.cp or 1)
-      if c.seq <= chunk or tokens % chunk ~= 0 then return {} end
+      if c.seq <= chunk then return {} end
+      if tokens % chunk ~= 0 then return { window = window_of_chunks(c.seq, chunk) } end
       return { seq = chunk, cp = 1, micro_batch = c.micro_batch * (tokens // chunk) }
     end
   end
