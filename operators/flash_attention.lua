@@ -8,7 +8,7 @@ local op = { name = "flash_attention", aliases = { "fused_attention" }, family =
 
 op.schema = { batch = "count", heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count",
   head_dim = "count", value_dim = "count?", causal = "natural", window = "count?",
-  shards = "count?", ring = "count?" }
+  shards = "count?", ring = "count?", stored_keys = "count?" }
 
 op.constraints = {
   { "heads must be divisible by kv_heads", function(s) return s.heads % s.kv_heads == 0 end },
@@ -17,7 +17,8 @@ op.constraints = {
     function(s) return s.causal == 0 or s.seq_q <= s.seq_k end },
 }
 
---- key_seq: keys of cross-attention. value_dim: the width of values if it differs (multi-head latent attention).
+--- key_seq: keys of cross-attention; stored_keys: those of this rank. value_dim: the width of values if it differs
+--- (multi-head latent attention).
 function op.shape(c)
   local value, split = c.v_head_dim, c.cp and c.cp > 1 and c.cp_method ~= "ulysses"
   local heads, kv_heads, rows = shapes.attention(c)
@@ -25,6 +26,8 @@ function op.shape(c)
     seq_q = rows, seq_k = c.key_seq or c.seq, head_dim = shapes.head_dim(c),
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
     window = c.window and c.window < c.seq and c.window or nil,
+    stored_keys = c.key_seq and c.key_seq ~= c.seq
+      and (split and shapes.divide("tokens of the encoder", c.key_seq, "cp", c.cp) or c.key_seq) or nil,
     shards = split and c.cp_balanced ~= false and c.cp or nil, ring = split and c.cp_method == "ring" and 1 or nil }
 end
 
@@ -66,7 +69,7 @@ end
 -- Queries, keys and values in elements.
 local function inputs(s)
   local kv = s.kv_heads * (s.head_dim + (s.value_dim or s.head_dim))
-  return (s.batch + 0.0) * s.seq_q * (s.heads * s.head_dim + kv)
+  return (s.batch + 0.0) * (s.seq_q * s.heads * s.head_dim + (s.stored_keys or s.seq_q) * kv)
 end
 
 --- Stores q, k and v for recomputation.

@@ -27,10 +27,10 @@ end
 --- Queries of the decoder, keys and values of the encoder's output.
 local function cross_attention(h)
   local of_encoder = encoder_fields(h)
+  local function with(c) return { key_seq = h.encoder_seq or c.seq, causal = false } end
   return blocks.join(h.norm, blocks.enter, "linear_cross_q", blocks.with({ "linear_cross_kv" }, of_encoder),
-    { op = "flash_attention", selective = true, with = function(c)
-      return { key_seq = h.encoder_seq or c.seq, causal = false }
-    end }, "linear_proj", blocks.leave, blocks.residual(h))
+    { collective = "context_exchange", with = with }, { op = "flash_attention", selective = true, with = with },
+    "linear_proj", blocks.leave, blocks.residual(h))
 end
 
 local function decoder_layer(h, first)

@@ -366,6 +366,27 @@ describe("an encoder", function()
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)
 
+  it("and a decoder exchange and store the keys of both sequences", function()
+    local model = model_module.new("t5-3b", { encoder_seq = 512 })
+    for _, method in ipairs { "all_gather", "ring", "ulysses" } do
+      local sent, stored = {}, {}
+      local plan = { tp = 2, cp = 2, cp_method = method, micro_batch = 4, seq = 128 }
+      for _, item in ipairs(select(2, items_of(model, 5, plan))) do
+        if item.group == "cp" and item.pass == "forward" then sent[#sent + 1] = item.bytes end
+        if item.name == "flash_attention" then
+          stored[#stored + 1] = item.operator.recomputed_bytes(item.shape, "bf16")
+        end
+      end
+      -- By hand: 16 heads of 128 on a tensor rank, queries and outputs of 128 tokens; keys and values of 128 and 512.
+      local row = 2 * 4 * 16 * 128
+      local own, other = row * (128 + 2 * 128) / 2, row * (128 + 2 * 512) / 2
+      assert.same({ own, other }, stored)
+      local out = row * 128 / 2
+      assert.same(({ all_gather = { row * 2 * 128.0, row * 2 * 512.0 }, ring = { row * 128.0, row * 512.0 },
+        ulysses = { own, out, other, out } })[method], sent)
+    end
+  end)
+
   it("pass the encoder's output on from stage to stage", function()
     local model = model_module.new("t5-3b", { encoder_seq = 512 })
     local function sent(split) -- tokens that leave each stage, from the stages' seconds at 1 ns a byte

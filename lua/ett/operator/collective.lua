@@ -58,8 +58,9 @@ end
 --- All-to-alls of queries, keys and values to the ranks of their heads, and of the output back; in both passes.
 local function ulysses(c, cp)
   local heads, kv = shapes.local_heads(c), math.max(shapes.local_kv_heads(c), cp)
-  local each = width(c.dtype) * (shapes.tokens(c) + 0.0)
-  local into = each * (heads * shapes.head_dim(c) + kv * (shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))))
+  local each, keys = width(c.dtype) * (shapes.tokens(c) + 0.0), (c.key_seq or c.seq) / c.seq
+  local into = each * (heads * shapes.head_dim(c)
+    + keys * kv * (shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))))
   local out = each * heads * (c.v_head_dim or shapes.head_dim(c))
   return join(one("all_to_all", "cp", cp, into, "forward"), one("all_to_all", "cp", cp, out, "forward"),
     one("all_to_all", "cp", cp, into, "backward"), one("all_to_all", "cp", cp, out, "backward"))
@@ -111,7 +112,7 @@ local patterns = {
     local cp = c.cp or 1
     if cp > 1 and c.cp_method == "ulysses" then return ulysses(c, cp) end
     local dims = shapes.head_dim(c) + (c.v_head_dim or shapes.head_dim(c))
-    local kv = 1.0 * width(c.dtype) * c.micro_batch * c.seq * shapes.local_kv_heads(c) * dims
+    local kv = 1.0 * width(c.dtype) * c.micro_batch * (c.key_seq or c.seq) * shapes.local_kv_heads(c) * dims
     if cp > 1 and c.cp_method == "ring" then return ring(cp, kv / cp) end
     return join(one("all_gather", "cp", c.cp, kv, "forward"), one("reduce_scatter", "cp", c.cp, kv, "backward"),
       one("all_gather", "cp", c.cp, kv, "backward"))
