@@ -54,6 +54,21 @@ describe("ett.regressor", function()
     assert.are.equal(a, regressor.fit(given):bytes())
   end)
 
+  fits("takes the seed of its caller, and refuses parameters that are not sums of leaves", function()
+    local given = { kind = "random_forest", family = "gemm", rows = rows, seconds = seconds }
+    local usual = regressor.fit(given):bytes()
+    given.parameters = { seed = 7 }
+    assert.are_not.equal(usual, regressor.fit(given):bytes())
+    for name, value in pairs { booster = "dart", objective = "reg:gamma", base_score = 5 } do
+      given.parameters = { [name] = value }
+      local ok, why = pcall(regressor.fit, given)
+      assert.is_false(ok)
+      assert.matches(("^regressor.fit: parameters: %s = '?%s'? cannot be served"):format(name, value), tostring(why))
+    end
+    given.parameters = { booster = "gbtree", objective = "reg:squarederror" }
+    assert.are.equal(usual, regressor.fit(given):bytes())
+  end)
+
   fits("loads what it saved, and refuses damaged files", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local path = os.tmpname()

@@ -61,11 +61,21 @@ local function flatten(rows, dims)
   return flat, dims
 end
 
+-- Values of XGBoost's parameters whose predictions are sums of leaves, as the compiled trees compute them. The fit
+-- sets base_score itself.
+local served = { base_score = {}, booster = { "gbtree" },
+  objective = { "reg:squarederror", "reg:pseudohubererror" } }
+
 -- Parameters as XGBoost reads them, sorted by name.
 local function listed(parameters)
   local list = {}
   for _, name in ipairs(schema.keys(parameters)) do
-    local value = parameters[name]
+    local value, allowed = parameters[name], served[name]
+    for _, one in ipairs(allowed or {}) do if value == one then allowed = nil end end
+    if allowed then
+      error_module.raise("argument", "regressor.fit: parameters: %s = %s cannot be served%s", name,
+        schema.describe(value), #allowed > 0 and "; it may be " .. table.concat(allowed, ", ") or "; omit it")
+    end
     list[#list + 1] = { name, type(value) == "number" and ("%.9g"):format(value) or tostring(value) }
   end
   return list

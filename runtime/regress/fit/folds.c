@@ -93,7 +93,10 @@ void ett_fit_task_make(ett_fit_task *t, const ett_work *w, int fold, double size
   t->size_limit = size_limit;
   t->config = w->config->boost;
   int n = t->config.parameters;
-  if (n < ETT_BOOST_PARAMETERS) {
+  bool seeded = false; /* by the caller */
+  for (int i = 0; i < n; i++)
+    seeded = seeded || strcmp(t->config.parameter[i].name, "seed") == 0;
+  if (n < ETT_BOOST_PARAMETERS && !seeded) {
     snprintf(t->seed, sizeof t->seed, "%d", 3 + fold);
     t->config.parameter[n] = (ett_boost_parameter){"seed", t->seed};
     t->config.parameters = n + 1;
