@@ -222,6 +222,17 @@ describe("ett.profile", function()
       os.execute(("rm -r '%s'"):format(other))
     end)
 
+    fits("sees that a table changed in the same process", function()
+      local own = folder()
+      local file = own .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"
+      local before = ask(profile.open(own), "linear1").seconds
+      write(file, (assert(ett_io.read(file)):gsub("(%d+%.%d+),(%d+%.%d+)\n", function(f, b)
+        return ("%.4f,%.4f\n"):format(3 * f, 3 * b)
+      end)))
+      assert.is_true(math.abs(ask(profile.open(own), "linear1").seconds / before - 3) < 0.15)
+      os.execute(("rm -r '%s'"):format(own))
+    end)
+
     fits("only warns when it cannot be written", function()
       local said
       cache.folder = function() return "/dev/null/cache" end

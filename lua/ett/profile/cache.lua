@@ -36,15 +36,11 @@ local function code()
   return code_hash
 end
 
-local file_hashes = {}
-
+-- Files may change while a process runs, so their hashes are not kept.
 local function hash_of(path)
-  if not file_hashes[path] then
-    local hash, err = files.hash_file(path)
-    if not hash then error(err, 0) end
-    file_hashes[path] = hash
-  end
-  return file_hashes[path]
+  local hash, err = files.hash_file(path)
+  if not hash then error(err, 0) end
+  return hash
 end
 
 --- The cache key of a model.
