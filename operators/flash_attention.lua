@@ -33,10 +33,13 @@ end
 
 --- Computed query-key pairs per head and sequence. A causal mask is aligned at the bottom right: a query attends to all
 --- keys before the first query, and on average to half of the queries' own keys. A context-parallel rank (shards) holds
---- an early and a late chunk of the sequence: half of all pairs. A sliding window leaves a band.
+--- an early and a late chunk of the sequence: half of all pairs. A sliding window leaves a band: the keys up to the
+--- query, or without a mask half of them on each side.
 local function pairs_of(s)
   local all = (s.seq_q + 0.0) * s.seq_k
-  if s.window then return s.seq_q * (s.window - (s.window * 0.5) * (s.window / s.seq_k)) end
+  if s.window then
+    return s.seq_q * (s.window - s.window * (s.causal == 0 and 0.25 or 0.5) * (s.window / s.seq_k))
+  end
   if s.causal == 0 then return all end
   return s.shards and all / 2 or s.seq_q * (s.seq_k - s.seq_q / 2)
 end

@@ -214,6 +214,24 @@ describe("laws of shapes", function()
     assert.equal(2.5, op.flops(causal, "backward") / op.flops(causal, "forward"))
   end)
 
+  it("counts the keys on both sides of a query in a window without a mask", function()
+    local op, seq, window = operator.get "flash_attention", 512, 128
+    for causal = 0, 1 do
+      local before, behind = causal == 1 and window or window // 2, causal == 1 and 0 or window // 2
+      local inside = 0.0 -- positions within an interval: half of the pair at each of its ends
+      for i = 1, seq do
+        for j = 1, seq do
+          local d = j - i
+          if d > -before and d < behind then inside = inside + 1 elseif d == -before or d == behind then
+            inside = inside + 0.5 end
+        end
+      end
+      local s = { batch = 1, heads = 1, kv_heads = 1, seq_q = seq, seq_k = seq, head_dim = 64, causal = causal,
+        window = window }
+      assert.near(1, op.flops(s, "forward") / (4.0 * 64 * inside), 2e-3)
+    end
+  end)
+
   it("does not wrap: FLOPs and bytes of huge shapes stay positive floats", function()
     local huge = with { hidden = 1 << 20, ffn = 1 << 24, seq = 1 << 22, heads = 8192, kv_heads = 8192, tp = 1,
       vocab = 1 << 24, micro_batch = 1 << 16 }

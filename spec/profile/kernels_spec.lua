@@ -405,6 +405,8 @@ describe("the formulas of attention", function()
     local answer = asked:operator("flash_attention", { batch = 2, heads = 128, kv_heads = 128, seq_q = 8192,
       seq_k = 8192, head_dim = 64, causal = 1, window = 128 }, "bf16", "forward")
     assert.is_true(answer.seconds >= 0.95 * seconds and answer.seconds < 2 * seconds, tostring(answer.seconds))
+    x.causal = 0 -- about as many pairs
+    assert.near(1, training.seconds(device, laws.laws, "bf16", "forward", x) / seconds, 0.02)
   end)
 
   it("count the pairs of a mask, a window and a whole product", function()
