@@ -444,7 +444,8 @@ describe("tiers that are wrong", function()
       ["'rank_map[2]' must be a device from 0 to 3, got 4"] = { dp = 4, rank_map = { 0, 4, 1, 2 } },
       ["field 'rank_map' puts two ranks on device 1; one is rank 2"] = { dp = 4, rank_map = { 0, 1, 1, 2 } },
       ["rank_map must place pp * tp * cp * dp = 8 ranks, got 4"] = { dp = 8, rank_map = { 0, 1, 2, 3 } },
-      ["tp-cp-ep-pp-dp: the rank order puts neighbouring stages 1 ranks apart in dense layers and 2 in experts; put pp last"] =
+      ["rank_order = tp-cp-ep-pp-dp: the rank order puts neighbouring stages 1 ranks apart in dense layers and 2 in "
+        .. "experts; put pp last"] =
         { pp = 2, dp = 4, ep = 2, rank_order = "tp-cp-ep-pp-dp" },
     } do
       p.seq, p.micro_batches = 1024, 4

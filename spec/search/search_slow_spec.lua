@@ -481,6 +481,8 @@ describe("an impossible search", function()
       "each one violates a rule; the first violation: dp * micro_batch = 8")
     local third = small { plan = { seq = 1024, global_batch = 64, micro_batch = 3 } }
     says(third.nothing, "must divide global_batch = 64; nearest are 63 and 66; the fastest plan without micro_batch: ")
+    says(small { plan = { seq = 1024, global_batch = 64, zero = 0, shard = 4 } }.nothing,
+      "shard needs zero of at least 1, got 0; the fastest plan without zero: ")
     local places = small { cluster = { "dgx_h100", "dgx_a100" }, vary = { devices = { 4, 8 } }, tokens = 1e12,
       days = 0.001 }
     assert.matches("the least is .* days: seq=1024 .*, on 8 x dgx_[ah]100$", places.nothing)

@@ -29,8 +29,8 @@ describe("a plan with a changed field", function()
   end)
 
   it("loses fields that the change would break", function()
-    local q = changed({ pp = 2, dp = 2, vp = 2, schedule = "interleaved", interleave_group = 4, split = { 1, 3, 2, 2 } },
-      { pp = 1 })
+    local q = changed({ pp = 2, dp = 2, vp = 2, schedule = "interleaved", interleave_group = 4,
+      split = { 1, 3, 2, 2 } }, { pp = 1 })
     assert.same({ "1f1b", 1, 4 }, { q.schedule, q.vp, q.dp })
     assert.is_nil(q.split)
     q = changed({ pp = 2, vp = 2, schedule = "interleaved", interleave_group = 4 }, { schedule = "1f1b", vp = 1 })

@@ -2,13 +2,11 @@
 local explain = require "ett.search.explain"
 local merged = require "ett.base.merged"
 local objective = require "ett.search.objective"
-local schema = require "ett.base.schema"
+local searched = require "ett.search.searched"
 local space_module = require "ett.search.space"
 local text = require "ett.search.text"
 
 local emptied = {}
-
-local degrees = { "tp", "cp", "pp", "dp" }
 
 local function changed(own, changes) return merged(own, { keep = 1, journal = false, each = false }, changes) end
 
@@ -49,7 +47,7 @@ end
 --- Degrees whose product is not the number of devices.
 local function of_degrees(self)
   local given, product, words = {}, 1, {}
-  for _, name in ipairs(degrees) do
+  for _, name in ipairs(searched.dividing) do
     local value = self.space.fixed[name]
     if value or self.space.lists[name] then given[#given + 1] = name end
     if value then
@@ -67,7 +65,7 @@ end
 
 --- Layouts that all break a rule: the plan of the first field that may take other values.
 local function of_rules(self, rule)
-  for _, name in ipairs(space_module.degrees) do
+  for _, name in ipairs(searched.given) do
     if self.own.plan[name] ~= nil or self.own.vary[name] then
       local plan = relaxed(self, { plan = without(self.own.plan, { name }), vary = without(self.own.vary, { name }) })
       if plan then rule = ("%s; the fastest plan without %s: %s"):format(rule, name, plan) break end
@@ -113,9 +111,10 @@ local most_devices = 4
 ---@param share number bytes of the smallest plan over those of a device
 local function that_fits(self, share)
   local own, given, tries = self.own, {}, {}
-  for _, name in ipairs(schema.keys(merged(own.plan, own.vary))) do
-    if space_module.structural[name] then given[#given + 1] = name end
+  for _, name in ipairs(searched.given) do
+    if own.plan[name] ~= nil or own.vary[name] then given[#given + 1] = name end
   end
+  table.sort(given)
   if own.headroom > 0 then tries[1] = { "without the headroom", { headroom = 0 } } end
   if own.where then tries[#tries + 1] = { ("without --where '%s'"):format(own.where.text), { where = false } } end
   if given[1] then

@@ -5,7 +5,7 @@ local faster = require "ett.step.faster"
 local merged = require "ett.base.merged"
 local ranks = require "ett.plan.ranks"
 local share = require "ett.base.share"
-local space_module = require "ett.search.space"
+local searched = require "ett.search.searched"
 local what_if = require "ett.step.what_if"
 
 local explain = {}
@@ -13,8 +13,7 @@ local explain = {}
 --- The plan of a row, as input of ett.plan.
 function explain.plan(row, setting)
   local p = merged(setting.base, setting.own)
-  for _, name in ipairs(space_module.degrees) do if row[name] ~= nil then p[name] = row[name] end end
-  for _, walked in ipairs(space_module.walked) do p[walked[1]] = row[walked[1]] end
+  for _, name in ipairs(searched.given) do if row[name] ~= nil then p[name] = row[name] end end
   p.micro_batches = nil
   return p
 end

@@ -11,6 +11,7 @@ local journal_module = require "ett.search.journal"
 local keeper_module = require "ett.search.keeper"
 local objective = require "ett.search.objective"
 local schema = require "ett.base.schema"
+local searched = require "ett.search.searched"
 local share_module = require "ett.base.share"
 local space_module = require "ett.search.space"
 local walk_module = require "ett.search.walk"
@@ -102,7 +103,7 @@ local function shown(space, own)
   if #own.clusters > 1 then names[1] = "cluster" end
   if #own.devices > 1 then names[#names + 1] = "devices" end
   table.move(space.setting_fields, 1, #space.setting_fields, #names + 1, names)
-  return table.move(walk_module.order, 1, #walk_module.order, #names + 1, names)
+  return table.move(searched.order, 1, #searched.order, #names + 1, names)
 end
 
 -- Number of units walked together. More units bring the order of bounds closer to that of the whole space. The first

@@ -22,6 +22,7 @@ local plan_rules = require "ett.plan.rules"
 local rank_orders = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local searched = require "ett.search.searched"
 local stacks = require "ett.operator.stack"
 local values_module = require "ett.search.values"
 
@@ -29,22 +30,9 @@ local space = {}
 local Space = {}
 Space.__index = Space
 
---- Fields below a chunk, in C's order, with their default search values.
-space.walked = { { "recompute", { "none", "selective", "half", "full" } }, { "zero", { 0, 1, 2, 3 } },
-  { "overlap_parameters", { false, true } }, { "overlap_gradients", { false, true } },
-  { "overlap_sends", { false, true } } }
-
---- Fields of a unit or part that are searched unless given.
-space.degrees = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "rank_order", "sequence_parallel",
-  "overlap_tensor", "overlap_all_to_all", "schedule", "vp" }
-
-local dividing = { "tp", "cp", "pp", "dp" } -- their product is the number of devices
-
---- Fields that are no settings of their own.
+-- Fields that are no settings of their own.
 local structural = { devices = true, cluster = true }
-space.structural = structural
-for _, name in ipairs(space.degrees) do structural[name] = true end
-for _, walked in ipairs(space.walked) do structural[walked[1]] = true end
+for _, name in ipairs(searched.given) do structural[name] = true end
 
 -- Fields that need certain values of a walked field (ett.plan.rules).
 local needs = { shard = { "zero", function(zero) return zero > 0 end },
@@ -235,10 +223,10 @@ local function add_part(self, opened, setting, p)
     opened.by_key[key] = parts_of
     opened.programs[#opened.programs + 1] = parts_of
   end
-  parts_of[#parts_of + 1] = { setting = setting, chunks = chunks, fewer = fewer, micro_batches = micro_batches,
-    plans = each * #chunks, tp = p.tp, cp = p.cp, pp = p.pp, dp = p.dp, ep = p.ep, etp = p.etp,
-    micro_batch = p.micro_batch, rank_order = p.rank_order, sequence_parallel = p.sequence_parallel,
-    overlap_tensor = p.overlap_tensor, overlap_all_to_all = p.overlap_all_to_all }
+  local part = searched.part_of(p)
+  part.setting, part.chunks, part.fewer, part.plans = setting, chunks, fewer, each * #chunks
+  part.micro_batches = micro_batches
+  parts_of[#parts_of + 1] = part
 end
 
 local function set(setting, name, value)
@@ -297,14 +285,12 @@ local function add_flags(self, opened, setting)
   end
 end
 
-local unit_fields = { "tp", "cp", "micro_batch", "ep", "etp" }
-
 --- The content of a unit: { programs = lists of parts; plans = number of layouts; rule, where = number of layouts
 --- excluded by them; first_rule }.
 function Space:open(unit)
   local opened = { programs = {}, by_key = {}, plans = 0, rule = 0, where = 0 }
   for _, place in ipairs(unit.places) do
-    for _, name in ipairs(unit_fields) do set(place.setting, name, unit[name]) end
+    for _, name in ipairs(searched.unit) do set(place.setting, name, unit[name]) end
     for _, grid in ipairs(place.grids) do
       set(place.setting, "pp", grid.pp)
       set(place.setting, "dp", grid.dp)
@@ -327,8 +313,8 @@ end
 --- Adds memoised functions of the plan to a setting, for changing degrees and overlaps.
 local function add_follows(self, setting, p)
   local changing, degrees = {}, {}
-  for _, name in ipairs(dividing) do degrees[name] = true end
-  for _, name in ipairs(space.degrees) do changing[name] = name ~= "schedule" and name ~= "vp" end
+  for _, name in ipairs(searched.dividing) do degrees[name] = true end
+  for _, name in ipairs(searched.part) do changing[name] = name ~= "micro_batches" or nil end
   local rules = plan_rules.functions(self.model, setting.cluster, self.schedules)
   local all = follows.new(changing)
   setting.follows, setting.broken = all, all:first(rules)
@@ -504,17 +490,15 @@ function space.new(given)
     schedules = schedules.memo(),
     by_key = {}, judged = {}, orders = {}, impossible = 0 }, Space)
   local software = stacks_of(self, given.clusters)
-  for _, walked in ipairs(space.walked) do
-    local name, default = walked[1], walked[2]
-    self.axes[name] = values(self, name, values_of_stacks(software, name, default))
+  for _, name in ipairs(searched.walked) do
+    self.axes[name] = values(self, name, values_of_stacks(software, name, searched.values[name]))
   end
   remove_excluded(self)
   local sum = 0
   for _, zero in ipairs(self.axes.zero) do sum = sum + (zero == 0 and 1 or #self.axes.overlap_parameters) end
   self.of_sharded = sum * #self.axes.overlap_gradients -- plans with weights shared by replicas, per recomputation
   -- These fields are set one by one below; defaults in the base would hide a missing one.
-  for name in pairs(structural) do if name ~= "dp" then base[name] = nil end end
-  base.dp = nil
+  for name in pairs(structural) do base[name] = nil end
   self.settings = settings_of(self, given, base)
   for _, setting in ipairs(self.settings) do add_setting(self, setting) end
   self.units = sort_units(self.units)

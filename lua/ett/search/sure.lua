@@ -15,13 +15,14 @@ local explain = require "ett.search.explain"
 local share = require "ett.base.share"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
+local searched = require "ett.search.searched"
 
 local sure = { own = 0.03, same = 0.015, shared = 0.4 }
 
 -- 90 % quantile of |t| with two degrees of freedom.
 local t90 = 2.919986
 
-local program_fields = { "tp", "cp", "ep", "etp", "micro_batch", "seq", "sequence_parallel", "dtype", "stack" }
+local program_fields = { "seq", "sequence_parallel", "dtype", "stack", table.unpack(searched.unit) }
 
 --- Key of the kernel shapes of an estimate's plan, as text.
 function sure.program(e)

@@ -2,6 +2,7 @@
 local columns = require("ett.report.table").lines
 local sure = require "ett.search.sure"
 local report = require "ett.report"
+local searched = require "ett.search.searched"
 local time_text = report.time
 
 local text = {}
@@ -28,9 +29,7 @@ local function shown_fields(rows, names, always)
   return list
 end
 
-local short = { micro_batch = "mb", recompute = "recomp", sequence_parallel = "sp", overlap_tensor = "ov-tp",
-  overlap_all_to_all = "ov-a2a", overlap_parameters = "ov-weights", overlap_gradients = "ov-grads",
-  overlap_sends = "ov-sends", rank_order = "ranks", micro_batches = "m", schedule = "schedule" }
+local short = searched.titles
 
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },

@@ -12,7 +12,7 @@ local objective = require "ett.search.objective"
 local sample = require "ett.sample"
 local schedules = require "ett.plan.schedules"
 local search_core = require "ett.search"
-local space_module = require "ett.search.space"
+local searched = require "ett.search.searched"
 local step_core = require "ett.step"
 local times_module = require "ett.step.times"
 
@@ -24,26 +24,6 @@ local Walk = {}
 Walk.__index = Walk
 
 local interleave_group = fields.list[fields.position.interleave_group].c[2]
-
-local part_fields = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "rank_order",
-  "sequence_parallel", "overlap_tensor", "overlap_all_to_all" }
-local walked_names = {}
-for i, walked in ipairs(space_module.walked) do walked_names[i] = walked[1] end
-
---- Every field that a search may set, in the order of a row's key.
-walk.fields = {}
-for _, names in ipairs { part_fields, { "schedule", "vp" }, walked_names } do
-  table.move(names, 1, #names, #walk.fields + 1, walk.fields)
-end
-
---- The same in display order.
-walk.order = { "tp", "cp", "pp", "dp", "ep", "etp", "micro_batch", "micro_batches", "schedule", "vp", "recompute",
-  "zero", "rank_order", "sequence_parallel", "overlap_tensor", "overlap_all_to_all", "overlap_parameters",
-  "overlap_gradients", "overlap_sends" }
-
---- Fields in which plans of one layout may differ.
-walk.overlaps = { overlap_tensor = true, overlap_all_to_all = true, overlap_parameters = true, overlap_gradients = true,
-  overlap_sends = true }
 
 --- The numbers of `counts`; `refusal` is the reason of a refused plan, if there is one.
 walk.counted = { "plans", "forbidden", "too_large", "bounded", "evaluated", "refused" }
@@ -103,16 +83,16 @@ end
 local function row_of(self, found, part, chunk)
   local setting, row, all, layout = part.setting, found, {}, {}
   for name, value in pairs(setting.own) do row[name] = value end
-  for _, name in ipairs(part_fields) do row[name] = part[name] end
+  for _, name in ipairs(searched.part) do row[name] = part[name] end
   row.schedule, row.vp = chunk.schedule, chunk.vp
-  for _, name in ipairs(walked_names) do
+  for _, name in ipairs(searched.walked) do
     local field = fields.list[fields.position[name]]
     if field.needs and not field.needs[2](row) and self.space.fixed[name] == nil then row[name] = field.default end
   end
   if not self.model.hyper.experts then row.ep, row.etp, row.overlap_all_to_all = 1, nil, "none" end
-  for i, name in ipairs(walk.fields) do
+  for i, name in ipairs(searched.fields) do
     all[i] = tostring(row[name])
-    layout[i] = walk.overlaps[name] and "" or all[i]
+    layout[i] = searched.overlaps[name] and "" or all[i]
   end
   row.key = ("%06d %s"):format(setting.index, table.concat(all, " "))
   row.layout = ("%06d %s"):format(setting.index, table.concat(layout, " "))
@@ -269,9 +249,9 @@ end
 --- The plan of a part, without the fields below a chunk.
 local function plan_of(part)
   local p = setmetatable({}, { __index = part.setting.plan })
-  for _, name in ipairs(part_fields) do p[name] = part[name] end
-  p.schedule, p.vp, p.recompute, p.zero = part.chunks[1].schedule, part.chunks[1].vp, "none", 0
-  p.overlap_parameters, p.overlap_gradients, p.overlap_sends = false, false, false
+  for _, name in ipairs(searched.part) do p[name] = part[name] end
+  for _, name in ipairs(searched.walked) do p[name] = searched.values[name][1] end
+  p.schedule, p.vp = part.chunks[1].schedule, part.chunks[1].vp
   return p
 end
 

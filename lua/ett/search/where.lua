@@ -4,7 +4,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
-local space = require "ett.search.space"
+local searched = require "ett.search.searched"
 local space_fields = { "devices", "cluster", "nodes" }
 
 local where = {}
@@ -17,7 +17,7 @@ for word in ("and or not true false nil if then else end function return local f
 end
 
 local walked = {}
-for _, axis in ipairs(space.walked) do walked[axis[1]] = true end
+for _, name in ipairs(searched.walked) do walked[name] = true end
 
 local function fail(text, format, ...)
   error_module.raise("usage", "search: where '%s': " .. format, text, ...)
@@ -112,10 +112,10 @@ function Where:mask(p, setting, axes)
   end
   local bytes = {}
   local function walk(depth)
-    local axis = space.walked[depth]
-    if not axis then bytes[#bytes + 1] = passes(self, seen) and "\1" or "\0" end
-    for _, value in ipairs(axis and axes[axis[1]] or {}) do
-      seen[axis[1]] = value
+    local name = searched.walked[depth]
+    if not name then bytes[#bytes + 1] = passes(self, seen) and "\1" or "\0" end
+    for _, value in ipairs(name and axes[name] or {}) do
+      seen[name] = value
       walk(depth + 1)
     end
   end
