@@ -4,6 +4,7 @@
 -- setting. A limit of the objective is therefore a limit of the step. Days, dollars and kWh include failures and
 -- checkpoints if the cluster states them (ett.step.goodput), which makes them slightly larger.
 local architecture = require "ett.model.architecture"
+local cost = require "ett.step.cost"
 local energy = require "ett.step.energy"
 local error_module = require "ett.base.error"
 local goodput = require "ett.step.goodput"
@@ -13,19 +14,19 @@ local objective = {}
 
 local day = 86400.0
 
+-- Least of an amount of each step over a run of a setting's plans.
+local function of_run(setting, amount) return cost.of_run(setting.steps, amount, setting.most_goodput) end
+
 --- name -> { factor = of a setting: value >= step_seconds * factor, run = it refers to a whole run, or constant or
 --- memory }
 objective.list = {
   step_seconds = { factor = function() return 1.0 end },
   tokens_per_second = { factor = function(s) return 1.0 / s.tokens_per_step end },
   tokens_per_second_per_device = { factor = function(s) return s.devices / s.tokens_per_step end },
-  days = { run = true, factor = function(s) return s.least_varied * s.steps / day / s.most_useful end },
-  dollars = { run = true, factor = function(s)
-    return s.least_varied * s.steps * s.devices * s.price / 3600.0 / s.most_useful
-  end },
-  kwh = { run = true, factor = function(s)
-    return s.least_varied * s.steps * s.idle_kw / 3600.0 / s.most_useful
-  end },
+  days = { run = true, factor = function(s) return of_run(s, s.least_varied) / day end },
+  dollars = { run = true,
+    factor = function(s) return of_run(s, cost.of_devices(s.price, s.devices, s.least_varied)) end },
+  kwh = { run = true, factor = function(s) return of_run(s, s.idle_kw * s.least_varied / 3600) end },
   devices = { constant = function(s) return s.devices end },
   seq = { constant = function(s) return -s.plan.seq end }, -- longest first
   memory_bytes = { memory = true },
@@ -76,8 +77,8 @@ end
 function objective.prepare(setting, given)
   local p, cluster = setting.plan, setting.cluster
   setting.tokens_per_step = (p.global_batch + 0.0) * p.seq
-  setting.steps = given.tokens and math.ceil(given.tokens / setting.tokens_per_step)
-  setting.price = p.price_per_device_hour or cluster.price_per_gpu_hour
+  setting.steps = given.tokens and cost.steps(given.tokens, setting.tokens_per_step)
+  setting.price = cost.hourly(p, cluster)
   setting.memory_limit_bytes = cluster.device.memory_bytes * (1 - given.headroom)
   -- The busiest device writes at least an equal share of a checkpoint; the factor 0.9 allows for unequal shares. Frozen
   -- weights are not written.
@@ -85,7 +86,7 @@ function objective.prepare(setting, given)
   local best = goodput.of(p, cluster, setting.devices, written / setting.devices)
   setting.varies = least_varied(p) ~= nil
   setting.least_varied = least_varied(p) or 1.0
-  setting.most_useful = best and best.goodput_percent / 100 or 1.0
+  setting.most_goodput = best and best.goodput_percent
   local power, node_watts, pue = energy.setting(p, cluster)
   if power then
     setting.pue, setting.idle_kw = pue, (power.idle_watts + node_watts) * pue * setting.devices / 1e3
@@ -110,8 +111,7 @@ end
 ---@param joules number energy.least_joules of the part's program
 function objective.kwh_floor(part, joules)
   local s = part.setting
-  return s.steps * joules * part.micro_batches * part.tp * part.cp * part.dp * s.pue / 3.6e6 / s.most_useful
-    * (1 - 1e-9)
+  return of_run(s, joules * part.micro_batches * part.tp * part.cp * part.dp * s.pue / 3.6e6) * (1 - 1e-9)
 end
 
 --- Adds derived values to a row: throughput, days, dollars, kWh, and the values for comparison (smaller is better).
@@ -124,13 +124,14 @@ function objective.measure(row, setting, given, estimate_of)
   row.tokens_per_second = tokens / step
   row.tokens_per_second_per_device = tokens / step / setting.devices
   local mean = setting.varies and (setting.price or given.tokens) and estimate_of(row).varied_mean_seconds or step
+  local price
   if setting.price then
-    row.dollars_per_billion_tokens = setting.price * setting.devices * mean / 3600.0 / tokens * 1e9
+    price = cost.of_devices(setting.price, setting.devices, mean)
+    row.dollars_per_billion_tokens = price / tokens * 1e9
   end
   if given.tokens then
-    local seconds = setting.steps * mean / (useful and useful.goodput_percent / 100 or 1.0)
-    row.days = seconds / day
-    row.dollars = setting.price and seconds * setting.devices * setting.price / 3600.0
+    row.days = cost.of_run(setting.steps, mean, row.goodput_percent) / day
+    row.dollars = price and cost.of_run(setting.steps, price, row.goodput_percent)
     if given.wants_energy then row.kwh = estimate_of(row).run_kwh end
   end
   local values = {}
