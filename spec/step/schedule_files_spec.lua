@@ -135,13 +135,9 @@ describe("the bundled schedules", function()
 
   it("reduce both copies of a stage inside a node, if the node holds both", function()
     local ett = require "ett"
-    local pp, dp, map = 4, 8, {}
-    for stage = 0, pp - 1 do
-      for replica = 0, dp - 1 do map[stage * dp + replica + 1] = replica * pp + stage end
-    end
     local model = ett.model.new("gpt", { layers = 16, hidden = 4096, heads = 32, vocab = 32000 })
     local function reduction(plan)
-      plan.pp, plan.dp, plan.seq, plan.micro_batches = pp, dp, 2048, 16
+      plan.pp, plan.dp, plan.seq, plan.micro_batches = 4, 8, 2048, 16
       local seconds = 0
       for _, line in ipairs(ett.estimate { model = model, cluster = "dgx_h100", plan = plan }.collectives) do
         if line.group == "dp" then seconds = seconds + line.seconds end
@@ -150,7 +146,6 @@ describe("the bundled schedules", function()
     end
     for _, schedule in ipairs { "chimera", "dualpipe" } do
       local inside = reduction { schedule = schedule, rank_order = "tp-cp-ep-pp-dp" }
-      assert.equal(inside, reduction { schedule = schedule, rank_map = map })
       -- Twice the weights of 1f1b on twice the network cards of a node.
       local once = reduction { schedule = "1f1b", rank_order = "tp-cp-ep-pp-dp" }
       assert.is_true(math.abs(inside / once - 1) < 0.05, schedule)
