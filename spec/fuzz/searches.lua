@@ -6,6 +6,7 @@ local ett = require "ett"
 local clusters = require "ett.profile.cluster"
 local keys = require("ett.base.schema").keys
 local oracle = require "search_oracle"
+local stacks = require "ett.operator.stack"
 local with = require("random_plans").with
 
 local o = ett.options { seed = { "count", default = 1 }, seconds = { "positive", default = 10 },
@@ -71,6 +72,24 @@ local objectives = { { "step_seconds" }, { "tokens_per_second" }, { "tokens_per_
   { "memory_bytes" }, { "dollars" }, { "kwh" }, { "devices" }, { "seq" }, { "step_seconds", "memory_bytes" },
   { "days", "memory_bytes" }, { "step_seconds", "kwh" }, { "seq", "devices" }, { "memory_bytes", "seq" } }
 
+--- Removes the values of free fields that no stack of a case has.
+local function keep_stacks(c)
+  local names = c.setting == "stack" and c.vary.stack or { c.plan.stack or c.cluster.stack or "plain" }
+  local function some_stack_has(name, value)
+    for _, stack in ipairs(names) do
+      local s = stacks.get(stack)
+      if name == "zero" and s.zero_stages:find(value) or name ~= "zero" and (value or not s[name]) then return true end
+    end
+  end
+  for _, name in ipairs { "zero", "overlap_parameters", "overlap_gradients" } do
+    local kept = {}
+    for _, value in ipairs(c.lists[name]) do
+      if c.vary[name] or some_stack_has(name, value) then kept[#kept + 1] = value end
+    end
+    c.lists[name] = kept
+  end
+end
+
 --- A random search; c.lists holds the values of the fields of its space, c.setting another varied field.
 local function new_case()
   local m, lists = pick(models), {}
@@ -101,6 +120,7 @@ local function new_case()
     product = product * #lists[name]
   end
   c.lists = lists
+  keep_stacks(c)
   return c
 end
 

@@ -23,7 +23,8 @@ end
 
 --- Whether a row is the one of those that differ in fields without effect.
 local function is_first(r, lists)
-  local data = r.dp * r.cp
+  local two_ways = r.schedule == "dualpipe" or r.schedule == "chimera"
+  local data = r.dp * r.cp * (two_ways and 2 or 1)
   local sharded = data > 1 or data * r.tp > (r.ep or 1) * (r.etp or r.tp)
   local function first(name)
     local value = lists[name][1]

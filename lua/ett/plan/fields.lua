@@ -31,12 +31,13 @@ end
 -- Conditions of fields. The context of an estimate tells whether the model has experts, and whether failure rates and
 -- device power are known.
 local function staged(p) return p.pp > 1 end
--- Tensor ranks hold the same weights of experts if these are not split over them.
+-- Tensor ranks hold the same weights of experts if these are not split over them. A schedule of several ways has copies
+-- on other stages.
 local function replicated(p)
   local data = p.dp * p.cp
-  return data > 1 or data * p.tp > p.ep * (p.etp or p.tp)
+  return data > 1 or data * p.tp > p.ep * (p.etp or p.tp) or p.pp > 1 and schedules.ways(p.schedule) > 1
 end
-local copies = "several ranks with the same weights (dp * cp above 1)"
+local copies = "several ranks with the same weights (dp * cp above 1, or a schedule of several ways)"
 local function sharded(p) return p.zero > 0 and replicated(p) end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }

@@ -116,6 +116,13 @@ local function entry_of(memo, name)
   return entry
 end
 
+--- Ways of a schedule, which is the number of stages that hold the same weights.
+---@param name string? nil: 1
+function schedules.ways(name)
+  if not name or schedules.built_in[name] then return 1 end
+  return find.described(folder, name, fields).ways or 1
+end
+
 --- Declared properties of a schedule: chunks, exact_chunks, ways, pairs, refuse.
 function Memo:properties(name) return built_in[name] or entry_of(self, name).schedule end
 

@@ -139,9 +139,11 @@ local function chunks_of(self, p)
   local list = {}
   local default = p.pp == 1 and { "1f1b" } or { "1f1b", "interleaved", "gpipe" }
   for _, schedule in ipairs(values(self, "schedule", default)) do
-    list.refuses = list.refuses or self.schedules:properties(schedule).refuse ~= nil
+    local properties = self.schedules:properties(schedule)
+    list.refuses = list.refuses or properties.refuse ~= nil
     for _, vp in ipairs(values(self, "vp", counts_of(self, schedule, p.pp))) do
       list[#list + 1] = { schedule = schedule, vp = vp, own = not schedules.built_in[schedule],
+        copies = (properties.ways or 1) > 1,
         default = schedule == "interleaved" and not (is_given(self, "schedule") or is_given(self, "vp")) }
     end
   end
@@ -149,16 +151,21 @@ local function chunks_of(self, p)
   return list
 end
 
---- Number of plans below a chunk, as counted by runtime/search.
+--- Numbers of plans below a chunk, as counted by runtime/search: without and with copies of weights on other stages.
 local function below(self, p)
-  local axes, sharded = self.axes, fields.replicated(p)
-  local sends = p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1
-  return #axes.recompute * (sharded and self.of_sharded or 1) * sends
+  local axes = self.axes
+  local whole = #axes.recompute * (p.pp > 1 and not p.serial_sends and #axes.overlap_sends or 1)
+  local sharded = whole * self.of_sharded
+  return { [false] = fields.replicated(p) and sharded or whole, [true] = sharded }
 end
 
---- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = number of
---- valid chunks and of given chunks that violate a rule, broken = number of the latter, first_rule, fewer = whether
---- larger micro-batches may have more valid chunks }.
+local function plans_of(each, counts) return each[false] * counts[false] + each[true] * counts[true] end
+
+local function count_chunk(counts, chunk) counts[chunk.copies] = counts[chunk.copies] + 1 end
+
+--- Checks the chunks of a pipeline against the plan rules. Returns { passing = the valid chunks, counted = numbers of
+--- valid chunks and of given chunks that violate a rule, without and with copies; broken = those of the latter,
+--- first_rule, fewer = whether larger micro-batches may have more valid chunks }.
 local function judged_chunks(self, setting, p, all, micro_batches)
   local key = ("%d %d %d %s"):format(setting.index, p.pp, micro_batches, p.overlap_all_to_all)
   if all.refuses then -- its answer may depend on any degree
@@ -166,15 +173,16 @@ local function judged_chunks(self, setting, p, all, micro_batches)
   end
   local known = self.judged[key]
   if known then return known end
-  known = { passing = {}, counted = 0, broken = 0 }
+  known = { passing = {}, counted = { [false] = 0, [true] = 0 }, broken = { [false] = 0, [true] = 0 } }
   for _, chunk in ipairs(all) do
     p.schedule, p.vp = chunk.schedule, chunk.vp
     local rule = plan_rules.broken(p, self.model, setting.cluster, self.schedules)[1]
     if not rule then known.passing[#known.passing + 1] = chunk end
     known.fewer = known.fewer or rule and (chunk.own or p.interleave_group ~= nil)
-    if not (rule and chunk.default) then known.counted = known.counted + 1 end
+    if not (rule and chunk.default) then count_chunk(known.counted, chunk) end
     if rule and not chunk.default then
-      known.broken, known.first_rule = known.broken + 1, known.first_rule or rule
+      count_chunk(known.broken, chunk)
+      known.first_rule = known.first_rule or rule
     end
   end
   self.judged[key] = known
@@ -182,7 +190,7 @@ local function judged_chunks(self, setting, p, all, micro_batches)
 end
 
 --- The chunks of a part that satisfy the rules and the condition, and whether larger micro-batches may have more of
---- them; counts the plans of all chunks, `each` per chunk.
+--- them; counts the plans of all chunks (each: see `below`).
 local function passing_chunks(self, opened, setting, p, each, micro_batches)
   local all = chunks_of(self, p)
   local group, split = p.interleave_group, p.split -- only a chunk decides on them
@@ -190,20 +198,26 @@ local function passing_chunks(self, opened, setting, p, each, micro_batches)
   local part_rule = setting.broken:of(p)
   p.interleave_group, p.split = group, split
   local known = not part_rule and judged_chunks(self, setting, p, all, micro_batches)
-  local first, broken = part_rule or known.first_rule, part_rule and 0 or known.broken
-  local counted = known and known.counted
-  if part_rule then
-    for _, chunk in ipairs(all) do broken = broken + (chunk.default and 0 or 1) end
-    counted = broken
+  local first, counted, broken
+  if known then
+    first, counted, broken = known.first_rule, known.counted, plans_of(each, known.broken)
+  else
+    first, counted = part_rule, { [false] = 0, [true] = 0 }
+    for _, chunk in ipairs(all) do if not chunk.default then count_chunk(counted, chunk) end end
+    broken = plans_of(each, counted)
   end
-  opened.plans = opened.plans + each * counted
-  if broken > 0 then opened.rule, opened.first_rule = opened.rule + each * broken, opened.first_rule or first end
+  opened.plans = opened.plans + plans_of(each, counted)
+  if broken > 0 then opened.rule, opened.first_rule = opened.rule + broken, opened.first_rule or first end
   local passing, fewer = known and known.passing or {}, known and known.fewer
   if self.where and #passing > 0 then
     local left = {}
     for _, chunk in ipairs(passing) do
       p.schedule, p.vp = chunk.schedule, chunk.vp
-      if self.where:chunk(p, setting) then left[#left + 1] = chunk else opened.where = opened.where + each end
+      if self.where:chunk(p, setting) then
+        left[#left + 1] = chunk
+      else
+        opened.where = opened.where + each[chunk.copies]
+      end
     end
     passing, fewer = left, fewer or #left < #passing
   end
@@ -224,8 +238,8 @@ local function add_part(self, opened, setting, p)
     opened.programs[#opened.programs + 1] = parts_of
   end
   local part = searched.part_of(p)
-  part.setting, part.chunks, part.fewer, part.plans = setting, chunks, fewer, each * #chunks
-  part.micro_batches = micro_batches
+  part.setting, part.chunks, part.fewer, part.micro_batches, part.plans = setting, chunks, fewer, micro_batches, 0
+  for _, chunk in ipairs(chunks) do part.plans = part.plans + each[chunk.copies] end
   parts_of[#parts_of + 1] = part
 end
 

@@ -1,0 +1,29 @@
+--- Searches of schedules whose stages share weights with other stages.
+local ett = require "ett"
+local search = require "ett.search.search"
+
+describe("a search with a schedule of two ways", function()
+  it("tries every ZeRO stage where only stages share weights", function()
+    local model = ett.model.new("gpt", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 })
+    local plan = { seq = 512, tp = 1, cp = 1, pp = 2, global_batch = 8, micro_batch = 1, recompute = "none",
+      overlap_gradients = false, overlap_parameters = false, overlap_sends = false }
+    local function stages(schedule)
+      local s = search.new { model = model, cluster = "dgx_h100", devices = 2, plan = plan, keep = 100,
+        vary = { schedule = { schedule } } }
+      assert.equal(s.plans, s.effort.plans)
+      local list = {}
+      for _, row in ipairs(s.rows) do
+        list[#list + 1] = row.zero
+        plan.schedule, plan.zero = schedule, row.zero
+        local e = ett.estimate { model = model, cluster = "dgx_h100", plan = plan, interval = false }
+        plan.schedule, plan.zero = nil, nil
+        assert.equal(e.step_seconds, row.step_seconds)
+        assert.equal(e.memory_bytes, row.memory_bytes)
+      end
+      table.sort(list)
+      return list
+    end
+    assert.same({ 0 }, stages "1f1b")
+    assert.same({ 0, 1, 2, 3 }, stages "dualpipe")
+  end)
+end)
