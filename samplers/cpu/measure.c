@@ -294,9 +294,14 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
   p->chilled = p->turn;
   size_t filled = p->sets;
   if (options->known_seconds > 0) {
-    /* Runs in twice the budget, plus the group that exceeds it, plus a few more. */
-    const double runs =
-        2 * (options->budget_seconds + 30e-6) / options->known_seconds + 4;
+    /* Runs in twice the budget or in the least repeats, plus the group that exceeds it,
+     * plus a few more. */
+    const double least = options->min_repeats * (options->known_seconds + 30e-6);
+    const double most = most_budgets * options->budget_seconds;
+    double seconds = 2 * options->budget_seconds;
+    if (least > seconds)
+      seconds = least < most ? least : most;
+    const double runs = (seconds + 60e-6) / options->known_seconds + 4;
     filled = runs < (double)p->sets ? (size_t)runs : p->sets;
   }
   p->limit = filled < p->sets ? p->turn + filled : (size_t)-1;

@@ -319,6 +319,13 @@ describe("the CPU kernels", function()
     assert.is_true(two >= 8e-3 and two < 16e-3, tostring(two))
   end)
 
+  it("makes the least repeats also if the duration of a repeat is known", function()
+    local pool <close> = assert(cpu.pool(1 << 20, 1))
+    local calls = { { kind = "sleep", pass = "forward", microseconds = 1000 } }
+    local options = { budget_seconds = 0.02, min_repeats = 30, known_seconds = 2e-3 }
+    assert.equal(30, assert(pool:measure(calls, options)).repeats)
+  end)
+
   it("refuses a shape whose number of elements exceeds 64 bits", function()
     -- The product is 2^64 + 4.
     local _, err = pcall(cpu.operands, "softmax", "forward", { batch = 769546, rows = 494770, cols = 48448661,
