@@ -194,11 +194,14 @@ local function combine(visits, watch, least, statistic)
   -- The median includes the typical memory disturbance of this machine: accept all visits.
   local limit = statistic == "median" and math.huge or watch:limit()
   local chosen, quiet = sample_sentinel.choose(seen, limit, least)
-  local raw, clock_ratio, memory_ratio = {}, 0, 0.0
+  local raw, used, clock_ratio, memory_ratio = {}, {}, 0, 0.0
   for _, one in ipairs(chosen) do
-    table.move(one.visit.raw_seconds, 1, #one.visit.raw_seconds, #raw + 1, raw)
+    used[one] = true
     clock_ratio = math.max(clock_ratio, one.visit.clock_ratio)
     memory_ratio = memory_ratio + one.ratio / #chosen
+  end
+  for _, one in ipairs(seen) do -- in the order measured
+    if used[one] then table.move(one.visit.raw_seconds, 1, #one.visit.raw_seconds, #raw + 1, raw) end
   end
   local stats, first = sample.stats(raw), chosen[1].visit
   return { seconds = statistic == "median" and stats.median or stats.low, min_seconds = stats.min,

@@ -119,6 +119,11 @@ describe("the CPU back end", function()
     assert.is_false(result.slow_memory)
   end)
 
+  it("keeps the repeats of its visits in the order measured", function()
+    assert.same({ 1.1, 1.1, 1.1, 1.0, 1.0, 1.0 },
+      merged(visit(1.1, 1.02e-5), visit(1.5, 3e-5), visit(1.0, 1e-5)).raw_seconds)
+  end)
+
   it("leaves a row unmarked whose quietest visits were nearly quiet", function()
     assert.is_false(merged(visit(1.0, 1.12e-5), visit(1.0, 1.11e-5), visit(1.6, 3e-5)).slow_memory)
   end)
