@@ -36,4 +36,15 @@ esac
         .. "\n# job 7 is pending: Resources\n" or "7\n", output)
     end
   end)
+
+  it("names the output of a failed job, in a folder whose name has a space", function()
+    for _, rest in ipairs { "", " Power=", " TresPerNode=gres:gpu:8 MailUser=me" } do
+      program("scontrol", ("echo 'JobId=7 JobState=FAILED Reason=None ExitCode=1:0 StdErr=/a b/slurm-7.log "
+        .. "StdIn=/dev/null StdOut=/a b/slurm-7.log%s'\n"):format(rest))
+      local output, status = command.shell(("cd '%s' && PATH=$PWD:$PATH '%s/bin/ett' submit cpu_30s --wait")
+        :format(folder, host.prefix))
+      assert.equal(1, status)
+      assert.matches("job 7 ended as FAILED: exit code 1:0, its output is in /a b/slurm%-7.log\n$", output)
+    end
+  end)
 end)

@@ -147,7 +147,7 @@ function submit.wait(number, note)
       end
       if not unfinished[state] then
         return state, ("exit code %s, its output is in %s"):format(text:match("ExitCode=(%d+:%d+)") or "unknown",
-          text:match("StdOut=(%S+)") or "its folder")
+          text:match("StdOut=(.-) %u%a+=") or text:match("StdOut=(.-)%s*$") or "its folder")
       end
     elseif text:find("Invalid job id", 1, true) then -- the controller forgets a job some minutes after its end
       state = output_of(("sacct -n -X -P -o State -j %d"):format(number)):match("^(%u[%u_]*)")
