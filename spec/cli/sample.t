@@ -57,6 +57,14 @@ $ ett sample cpu_30s --autotune
 ett: sample: --autotune needs the back end cuda, not cpu
 ?2
 
+$ ett sample cpu_30s --backend torch --memory 1G
+ett: sample: --memory needs the back end cpu, not torch
+?2
+
+$ ett sample cpu_30s --backend torch --budget 1
+ett: sample: --budget does not apply to the back end torch, which runs fixed numbers of iterations
+?2
+
 $ ett sample cpu_30s --run sometimes
 ett: sample: option '--run' must be one of get_all, get_one, get_profiler, run_function, got 'sometimes'
 ?2

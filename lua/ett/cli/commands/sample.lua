@@ -96,7 +96,11 @@ local function check(opts, mode, backend)
   end
   refuse(opts, backend ~= "cuda" and { "autotune", "profile" } or {}, "sample: --%s needs the back end cuda, not %s",
     backend)
-  refuse(opts, backend ~= "cpu" and { "threads" } or {}, "sample: --%s needs the back end cpu, not %s", backend)
+  refuse(opts, backend ~= "cpu" and { "memory" } or {}, "sample: --%s needs the back end cpu, not %s", backend)
+  refuse(opts, backend ~= "cpu" and backend ~= "torch" and { "threads" } or {},
+    "sample: --%s needs the back end cpu or torch, not %s", backend)
+  refuse(opts, backend == "torch" and { "budget" } or {},
+    "sample: --%s does not apply to the back end %s, which runs fixed numbers of iterations", backend)
   if opts.device and opts.device_num and opts.device ~= opts.device_num then
     error_module.raise("usage", "sample: --device %d and --device_num %d are the same option; give one", opts.device,
       opts.device_num)
@@ -285,12 +289,12 @@ return {
     { "part", "K", "measure part K of N", kind = "count", default = 1 },
     { "device", "K", "processor or GPU to use", kind = "integer" },
     { "device_num", "K", "same as --device (estimate-train-time)", kind = "integer" },
-    { "threads", "N", "threads of the CPU back end", kind = "count", most = sample.most_threads },
+    { "threads", "N", "threads of the back ends cpu and torch", kind = "count", most = sample.most_threads },
     { "run", "MODE", "get_all: all shapes; others: one shape (default: the campaign's)", choices = modes },
     { "seconds", "S", "stop after S seconds", kind = "positive" },
     { "budget", "S", "seconds of repeats for one shape and pass", kind = "positive" },
     { "limit", "N", "at most N shapes a table", kind = "count" },
-    { "memory", "BYTES", "largest operands of a shape (80G)", kind = "positive" },
+    { "memory", "BYTES", "with cpu: largest operands of a shape (80G)", kind = "positive" },
     { "retry-failed", "try the shapes that failed again" },
     { "continue-changed", "continue although the campaign or its settings were changed" },
     { "active", "choose the next shape where the regressor is least certain" },
