@@ -642,6 +642,25 @@ describe("a plan as Megatron-LM's flags", function()
     assert.is_true(compared >= 20, compared)
   end)
 
+  it("is the same in a shell, in a folder with files of any name", function()
+    local words = {}
+    for _, name in ipairs { "deepseek-v3", "nemotron-h-8b" } do
+      local model = model_module.new(name)
+      local plan = require("ett.plan").new({ seq = 512, micro_batches = 2, dp = 8 }, model,
+        require("ett.profile.cluster").get "dgx_h100")
+      require("ett.base.folder").within(function(folder)
+        local list = export.text("megatron", model, plan):gsub("#[^\n]*\n", ""):gsub("\n", " ")
+        for _, file in ipairs { "0", "1", "M-x" } do assert(io.open(folder .. "/" .. file, "w")):close() end
+        local pipe = io.popen(("cd '%s' && printf '%%s\\n' %s"):format(folder, list))
+        for line in pipe:lines() do words[#words + 1] = line end
+        pipe:close()
+      end)
+    end
+    local text = table.concat(words, " ")
+    assert.matches("%-%-moe%-layer%-freq %[0,0,0,1,1,", text)
+    assert.matches("%-%-hybrid%-override%-pattern M%-M%-", text)
+  end)
+
   it("reads back with its devices and its stack", function()
     local model = model_module.new "llama3-8b"
     for _, stack in ipairs { false, "plain", "torchtitan", "megatron" } do

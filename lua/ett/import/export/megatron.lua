@@ -56,7 +56,7 @@ local function experts(h, add)
     local list = {}
     for i = 1, h.layers do list[i] = i > first and (i - first - 1) % every == every - 1 and 1 or 0 end
     for _, i in ipairs(h.dense_layers or {}) do list[i] = 0 end
-    add("moe-layer-freq", "[" .. table.concat(list, ",") .. "]")
+    add("moe-layer-freq", "'[" .. table.concat(list, ",") .. "]'") -- else a pattern of file names
   end
 end
 
@@ -83,7 +83,7 @@ local function hybrid(h, pattern, add, leave_out)
   if pattern:find "M" and chunk ~= 128 then leave_out("scan_chunk = %d: Megatron-LM's is 128", chunk) end
   local head_dim = h.ssm_head_dim or 64
   add("is-hybrid-model", true)
-  add("hybrid-override-pattern", pattern)
+  add("hybrid-override-pattern", ("'%s'"):format(pattern))
   add("mamba-state-dim", h.ssm_state or 128)
   add("mamba-head-dim", head_dim)
   add("mamba-num-groups", h.ssm_groups or 1)
