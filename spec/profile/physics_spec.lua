@@ -218,3 +218,20 @@ describe("samples of several devices", function()
     os.remove(path .. "/NVIDIAGH200120GB_linear1_fp16.csv")
   end)
 end)
+
+it("finds a device by its driver's name, without spaces as in file names, and no shorter one", function()
+  local physics = require "ett.profile.physics"
+  for name, key in pairs { ["NVIDIA H100 PCIe"] = "h100_pcie", ["NVIDIA H100 80GB HBM3"] = "h100_sxm",
+    ["NVIDIA A100-SXM4-40GB"] = "a100_sxm_40gb", ["NVIDIA A800-SXM4-80GB"] = "a100_sxm",
+    ["NVIDIA RTX PRO 6000 Blackwell Server Edition"] = "rtx_pro_6000", ["NVIDIA GB200"] = "gb200",
+    ["NVIDIA GH200 480GB"] = "gh200", ["NVIDIA L4"] = "l4", ["NVIDIA L40S"] = "l40s", ["NVIDIA A40"] = "a40",
+    ["NVIDIA L40"] = false, ["NVIDIA RTX A4000"] = false } do
+    for _, gpu in ipairs { name, (name:gsub(" ", "")) } do
+      assert.equal(key, (physics.device_of(gpu) or { key = false }).key, gpu)
+    end
+  end
+  local cluster = { name = "mine", device = require("ett.profile.device").get "h100_pcie" }
+  physics.check_device("NVIDIAH100PCIe", cluster, "samples")
+  cluster.device = require("ett.profile.device").get "a40"
+  assert.is_false(physics.same_device("NVIDIARTXA4000", cluster.device))
+end)

@@ -17,37 +17,44 @@ local multiprocessors = { MI250 = 208 }
 -- Devices with the same chip under another name.
 local same_chip = { A800 = "A100", H800 = "H100" }
 
-local devices -- name in capitals -> facts
+local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
---- The device whose file name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil.
+local devices -- plain name -> facts
+
+-- Whether a name has another as a part. A digit may follow only as the size of memory: an L40 is no L4.
+local function names_device(gpu, name)
+  local _, last = gpu:find(name, 1, true)
+  return last and (gpu:find("^%D", last + 1) or last == #gpu or gpu:find("^%d+GB", last + 1))
+end
+
+--- The device whose name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil. Only letters and
+--- digits count.
 function physics.device_of(gpu)
   if not devices then
     devices = {}
     for _, key in ipairs(device_module.names()) do
       local device = device_module.get(key)
       for _, name in ipairs { key, device.name, table.unpack(device.aliases or {}) } do
-        devices[name:upper()] = device
+        devices[plain(name)] = device
       end
     end
   end
-  gpu = gpu:upper()
+  gpu = plain(gpu)
   for from, to in pairs(same_chip) do gpu = gpu:gsub(from, to) end
   local best
   for name in pairs(devices) do
-    if gpu:find(name, 1, true) and (not best or #name > #best) then best = name end
+    if names_device(gpu, name) and (not best or #name > #best) then best = name end
   end
   return best and devices[best]
 end
 
 local device_of = physics.device_of
 
-local function plain(name) return (name:upper():gsub("[^%w]", "")) end
-
 --- Whether samples of the device `gpu` (the name in their file names) belong to a cluster's device.
 ---@param device ett.Device
 function physics.same_device(gpu, device)
   local a, b = plain(gpu), plain(device.name)
-  if a == b or #a > 2 and b:find(a, 1, true) or #b > 2 and a:find(b, 1, true) then return true end
+  if a == b or #a > 2 and names_device(b, a) or #b > 2 and names_device(a, b) then return true end
   local known = device_of(gpu)
   return known ~= nil and known == device_of(device.name)
 end
