@@ -295,3 +295,22 @@ describe("kernels in a step", function()
     end
   end)
 end)
+
+it("sharding slows every operator of a micro-batch by the same factor", function()
+  local device = require("ett.profile.device").get "h100_sxm"
+  local stack = require "ett.operator.stack"
+  local times = require "ett.profile.device_times"
+  local sharded, whole = times.new(device, stack.get "plain:sharded"), times.new(device, stack.get "plain")
+  local function factor(name, shape)
+    return sharded:operator(name, shape, "bf16", "forward").seconds
+      / whole:operator(name, shape, "bf16", "forward").seconds
+  end
+  for _, tokens in ipairs { 8192, 65536 } do
+    local one = factor("residual_add", { tokens = tokens, hidden = 4096 })
+    assert.near(one, factor("rope", { batch = 2, seq = tokens // 2, heads = 32, kv_heads = 8, head_dim = 128,
+      rotary_dim = 128 }), 1e-9)
+    assert.near(one, factor("ssd_scan", { batch = 2, seq = tokens // 2, heads = 64, head_dim = 64, groups = 8,
+      state = 128, chunk = 256 }), 1e-9)
+    assert.near(1 + 0.11 * math.min(1, 16384 / tokens), one, 1e-9)
+  end
+end)

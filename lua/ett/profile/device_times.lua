@@ -326,7 +326,8 @@ end
 -- for any number of tokens.
 local function beside_sharding(device, shape)
   local most = in_step.sharded[device.generation] or in_step.sharded.other
-  local tokens = shape.tokens or shape.batch and shape.seq_q and shape.batch * shape.seq_q or 1
+  local rows = shape.seq_q or shape.seq
+  local tokens = shape.tokens or shape.batch and rows and shape.batch * rows or 1
   return 1 + (most - 1) * math.min(1, in_step.sharded_tokens / tokens)
 end
 
