@@ -113,6 +113,17 @@ describe("the page of a search", function()
     assert.equal(data.best.step_seconds, again.step_seconds)
   end)
 
+  it("has the values of a field of lists as text, as the table has", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
+    local s = search.new { model = model, cluster = "dgx_h100", devices = 2,
+      plan = { seq = 2048, global_batch = 8, pp = 1, tp = 1, recompute = "selective" },
+      vary = { recompute_modules = { { "mlp" }, { "layernorm", "core_attn" } } } }
+    local data, values = require("ett.search.page").new(s, model).data, nil
+    for _, field in ipairs(data.columns.fields) do if field.name == "recompute_modules" then values = field.values end end
+    assert.same({ "layernorm,core_attn", "mlp" }, { values[1], values[2] })
+    assert.matches("\n *layernorm,core_attn ", tostring(s))
+  end)
+
   it("details a row under the fields that are given, and has money and energy in every row", function()
     local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, ffn = 4096, vocab = 32000 })
     local s = search.new { model = model, cluster = { "dgx_h100", "dgx_a100" }, devices = 4, energy = true,

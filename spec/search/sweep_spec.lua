@@ -58,6 +58,7 @@ describe("a sweep", function()
       local cluster = name:match "^offload" and "dgx_h100" or "perlmutter" -- with a link to the host
       local s = sweep.new { model = mixture, cluster = cluster, plan = plan, over = { [name] = list } }
       assert.equal(#list, #s.rows, name)
+      assert.is_nil(tostring(s):find("table: 0x", 1, true), name)
       for _, row in ipairs(s.rows) do
         local one = {}
         for k, v in pairs(plan) do one[k] = v end

@@ -1,5 +1,6 @@
 --- Estimates as text for people and as data for programs.
-local columns = require("ett.report.table").lines
+local tables = require "ett.report.table"
+local columns = tables.lines
 
 local report = {}
 
@@ -304,7 +305,7 @@ function report.sweep(s, limit)
   for _, r in ipairs(shown) do
     local cells = {}
     for k, name in ipairs(s.fields) do
-      cells[k] = name == "parameters" and ("%.2f B"):format(r[name] / 1e9) or tostring(r[name])
+      cells[k] = name == "parameters" and ("%.2f B"):format(r[name] / 1e9) or tables.value(r[name])
     end
     local n = #cells
     cells[n + 1], cells[n + 2], cells[n + 3] = ("%d"):format(r.micro_batches), ("%d"):format(r.devices),

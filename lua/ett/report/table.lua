@@ -113,6 +113,9 @@ end
 
 function tables.text(rows, align, indent) return table.concat(tables.lines(rows, align, indent), "\n") end
 
+--- A value of a field as text: a list as its values with commas.
+function tables.value(value) return type(value) == "table" and table.concat(value, ",") or tostring(value) end
+
 local function csv_cell(value)
   if math.type(value) == "float" then return ("%.17g"):format(value) end
   local text = plain(tostring(value))

@@ -6,6 +6,7 @@
 local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
 local schema = require "ett.base.schema"
+local tables = require "ett.report.table"
 
 local pair = {}
 
@@ -50,7 +51,7 @@ local function reason(a, b)
 end
 
 --- A list as text, another value as it is.
-local function plain(value) return type(value) == "table" and table.concat(value, ",") or value end
+local function plain(value) return type(value) == "table" and tables.value(value) or value end
 
 local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_second_per_device", "mfu_percent",
   "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step", "goodput_percent",
@@ -108,7 +109,6 @@ function pair.new(a, b)
 end
 
 function pair.text(c)
-  local columns = require("ett.report.table").lines
   local rows, lines = { { "", "A", "B", "B - A", "" } }, {}
   for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, tostring(f.a), tostring(f.b), "", "" } end
   for _, t in ipairs(c.totals) do
@@ -132,7 +132,7 @@ function pair.text(c)
     rows[#rows + 1] = { line.name, ("%.2f"):format(line.a_bytes / 1e9), ("%.2f"):format(line.b_bytes / 1e9),
       ("%+.2f"):format(line.difference_bytes / 1e9), "" }
   end
-  for _, line in ipairs(columns(rows, "lrrrl")) do lines[#lines + 1] = line end
+  for _, line in ipairs(tables.lines(rows, "lrrrl")) do lines[#lines + 1] = line end
   return table.concat(lines, "\n")
 end
 

@@ -22,6 +22,7 @@ local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local search_core = require "ett.search"
 local step_core = require "ett.step"
+local tables = require "ett.report.table"
 local times_module = require "ett.step.times"
 local values_module = require "ett.search.values"
 
@@ -325,7 +326,7 @@ local function nothing_fits(run, base)
   if any_fits or not number then return nil end
   local p, own = plan_of(run.axes, base, number), {}
   for i, axis in ipairs(run.axes) do
-    own[i] = ("%s=%s"):format(axis.name, tostring(axis.values[(number - 1) // axis.every % axis.count + 1]))
+    own[i] = ("%s=%s"):format(axis.name, tables.value(axis.values[(number - 1) // axis.every % axis.count + 1]))
   end
   return ("no plan fits the %.2f GB of a device: the least is %.2f GB, with %s; %s"):format(run.memory_limit / 1e9,
     bytes / 1e9, table.concat(own, " "), fitting.sentence(run.model, run.cluster, run.times, p))

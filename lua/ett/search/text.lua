@@ -1,9 +1,9 @@
 --- Formats a search as text.
-local columns = require("ett.report.table").lines
 local sure = require "ett.search.sure"
 local report = require "ett.report"
+local tables = require "ett.report.table"
 local searched = require "ett.search.searched"
-local time_text = report.time
+local columns, time_text = tables.lines, report.time
 
 local text = {}
 
@@ -47,7 +47,7 @@ local function cell(name, value)
   if name == "rank_order" then return (value:gsub("^tp%-cp%-ep%-", "")) end -- omit the default prefix
   if value == true then return "yes" end
   if value == false then return "-" end
-  return value == nil and "" or tostring(value)
+  return value == nil and "" or tables.value(value)
 end
 
 --- The rows as lines of at most `width` columns; if they do not fit, columns are dropped, overlaps first, and named.
@@ -89,7 +89,7 @@ function text.plan(plan)
     local name, value = field[1], plan[field[1]]
     if value ~= nil and value ~= plan_module.default(plan, field) and name ~= "micro_batches"
       and not (name == "etp" and value == plan.tp) then
-      words[#words + 1] = ("%s=%s"):format(name, type(value) == "table" and table.concat(value, ",") or tostring(value))
+      words[#words + 1] = ("%s=%s"):format(name, tables.value(value))
     end
   end
   return table.concat(words, " ")

@@ -5,17 +5,24 @@
 -- seconds, or their inverse, times one of a few factors is stored as these factors. Rows are sorted by their fields, so
 -- that neighbours are similar.
 local json = require "ett.json"
+local tables = require "ett.report.table"
 
 local columns = {}
 
 local most_factors = 256
 
+--- The value of a field as a row's filter shows it: lists as text, "" for none.
+local function key_of(row, name)
+  local value = row[name]
+  if value == nil then return "" end
+  return type(value) == "table" and tables.value(value) or value
+end
+
 --- The sorted distinct values of a field, and the code of each row, counted from 0.
 local function codes_of(rows, name)
   local seen, values = {}, {}
   for _, row in ipairs(rows) do
-    local value = row[name]
-    local key = value == nil and "" or value
+    local key = key_of(row, name)
     if seen[key] == nil then
       seen[key], values[#values + 1] = true, key
     end
@@ -27,7 +34,7 @@ local function codes_of(rows, name)
   end)
   local index, codes = {}, {}
   for i, value in ipairs(values) do index[value] = i - 1 end
-  for i, row in ipairs(rows) do codes[i] = index[row[name] == nil and "" or row[name]] end
+  for i, row in ipairs(rows) do codes[i] = index[key_of(row, name)] end
   return values, codes
 end
 
