@@ -119,7 +119,9 @@ describe("the page of a search", function()
       plan = { seq = 2048, global_batch = 8, pp = 1, tp = 1, recompute = "selective" },
       vary = { recompute_modules = { { "mlp" }, { "layernorm", "core_attn" } } } }
     local data, values = require("ett.search.page").new(s, model).data, nil
-    for _, field in ipairs(data.columns.fields) do if field.name == "recompute_modules" then values = field.values end end
+    for _, field in ipairs(data.columns.fields) do
+      if field.name == "recompute_modules" then values = field.values end
+    end
     assert.same({ "layernorm,core_attn", "mlp" }, { values[1], values[2] })
     assert.matches("\n *layernorm,core_attn ", tostring(s))
   end)

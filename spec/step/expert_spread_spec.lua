@@ -47,7 +47,8 @@ describe("the places of a token's experts", function()
   it("match random draws", function()
     local random = generator(3)
     for _, c in ipairs { { 8, 256, 8 }, { 64, 256, 8 }, { 4, 128, 8 }, { 8, 8, 2 }, { 2, 16, 4 }, { 8, 256, 8, 8, 4 },
-      { 64, 256, 8, 8, 4 }, { 4, 256, 8, 8, 4 }, { 2, 160, 6, 8, 3 }, { 16, 160, 6, 8, 3 }, { 1, 64, 6, 8, 2 } } do
+      { 64, 256, 8, 8, 4 }, { 4, 256, 8, 8, 4 }, { 2, 160, 6, 8, 3 }, { 16, 160, 6, 8, 3 }, { 1, 64, 6, 8, 2 },
+      { 5, 160, 6, 8, 3 }, { 10, 160, 6, 8, 3 }, { 20, 160, 6, 8, 3 }, { 3, 36, 4, 4, 2 }, { 6, 36, 4, 4, 2 } } do
       local h = { experts = c[2], top_k = c[3], expert_groups = c[4], top_groups = c[5] }
       local expected, mean = expert_spread.expected(c[1], h), counted(random, c[1], h, 2500)
       assert.is_true(math.abs(expected - mean) < 0.06, ("%d places of %d experts, %d each: wanted %.3f, got %.3f")

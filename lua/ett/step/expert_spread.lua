@@ -19,6 +19,27 @@ local function choose(n, k)
   return product
 end
 
+--- The probability that a token uses no expert in a range: `top` of the groups are chosen, k experts of them. The first
+--- and the last group of the range may be in it only partly.
+local function unused(from, to, groups, top, size, k)
+  local first, last = from // size, math.ceil(to / size) -- the groups in the range
+  local head, tail = (first + 1) * size - from, to - (last - 1) * size -- experts of both ends, if they are two groups
+  local whole, sum = last - first - 2, 0.0
+  if whole < 0 then head, tail, whole = to - from, 0, 0 end
+  local ends = last - first == 1 and 1 or 2
+  for chosen = 0, math.min(whole, top) do
+    for h = 0, 1 do
+      for t = 0, ends - 1 do
+        local weight = choose(whole, chosen) * choose(groups - whole - ends, top - chosen - h - t) / choose(groups, top)
+        if weight > 0 then
+          sum = sum + weight * share(top * size - chosen * size - h * head - t * tail, top * size, k)
+        end
+      end
+    end
+  end
+  return sum
+end
+
 --- Expected number of distinct places that hold an expert of a token.
 ---@param places integer nodes or ranks that share the experts evenly
 ---@param h table experts, top_k; for routers that first choose groups of experts (DeepSeek-V3's n_group and
@@ -30,7 +51,11 @@ function expert_spread.expected(places, h)
   local size = h.experts / groups
   local pool = top * size -- experts in the chosen groups
   local left_out = 0.0
-  if groups >= places then -- a place holds whole groups
+  if groups % places > 0 and places % groups > 0 then
+    for place = 1, places do
+      left_out = left_out + unused((place - 1) * own, place * own, groups, top, size, k) / places
+    end
+  elseif groups >= places then -- a place holds whole groups
     local held = groups // places
     for chosen = 0, math.min(held, top) do
       local weight = choose(held, chosen) * choose(groups - held, top - chosen) / choose(groups, top)
