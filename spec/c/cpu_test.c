@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* cmocka.h needs these before it */
+/* cmocka needs these before it */
 #include <cmocka.h>
 #include <string.h>
 
