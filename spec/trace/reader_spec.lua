@@ -434,6 +434,16 @@ describe("ett.trace readers", function()
     end
   end)
 
+  it("keeps the neighbours of a TPU's line together when other files count nanoseconds", function()
+    local ops = ""
+    for i = 0, 999 do ops = ops .. bytes(4, int(1, 1) .. int(2, 1900 * i) .. int(3, 1900)) end
+    write("rank1.json", document { event { pid = 99 } })
+    write("host-w-2.xplane.pb", bytes(1, bytes(2, "/device:TPU:5") .. bytes(3, bytes(2, "XLA Ops") .. ops)))
+    local t <close> = open(folder)
+    local kernels = t:events { device = 5 }
+    assert.same({ 1000, 1900, 1900 }, { #kernels, kernels:total(), kernels:intervals():measure() })
+  end)
+
   it("reads an Nsight export whatever columns its version has", function()
     local path = folder .. "/run.sqlite"
     local pipe = assert(io.popen(("sqlite3 %q"):format(path), "w"))

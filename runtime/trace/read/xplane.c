@@ -130,6 +130,10 @@ static int resolve(xplane *x, event_name *m) {
   return m->name == ETT_STRING_NONE || m->long_name == ETT_STRING_NONE ? -1 : 0;
 }
 
+static int64_t floor_ns(int64_t ps) {
+  return ps / 1000 - (ps % 1000 < 0);
+}
+
 static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t track) {
   const char *at = s.at;
   slice whole = s;
@@ -169,8 +173,11 @@ static int take_event(xplane *x, plane *p, slice s, int64_t line_ps, uint32_t tr
   if (__builtin_add_overflow(row.ts, line_ps, &row.ts))
     ett_reading_spoil(x->r, &row, ETT_DAMAGE_INTEGER_OVERFLOW, at);
   if (x->r->ticks_per_second == 1000000000) {
-    row.ts = row.ts / 1000;
-    row.dur = row.dur / 1000;
+    int64_t end;
+    if (__builtin_add_overflow(row.ts, row.dur, &end))
+      end = row.ts;
+    row.ts = floor_ns(row.ts); /* both ends, so that neighbours still touch */
+    row.dur = floor_ns(end) - row.ts;
   }
   event_name *m = entry_of(p->events, p->event_count, sizeof *p->events, id);
   if (m) {
