@@ -69,6 +69,34 @@ describe("the TPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("count an asynchronous collective once, by its end", function()
+    local events = {}
+    chip(events, 3, 0)
+    for i, category in ipairs{ "all-gather", false } do
+      for k, part in ipairs{ "-start", "-done" } do
+        local shape = k == 1 and "(f32[100]{0}, f32[200]{0})" or "f32[200]{0}"
+        events[#events + 1] = { ph = "X", name = "all-gather" .. part, pid = 3, tid = 3, ts = 1600 + 20 * i + 10 * k,
+          dur = 5, args = { hlo_category = category and category .. part or nil, shape_with_layout = shape,
+            long_name = ("%%ag = %s all-gather%s(f32[100]{0} %%x), replica_groups=[1,2]<=[2]"):format(shape, part) } }
+      end
+    end
+    local folder = maker.folder()
+    local file = io.open(folder .. "/host.trace.json", "w")
+    file:write(json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
+      traceEvents = json.array(events) })
+    file:close()
+    local ok, why = pcall(function()
+      assert.equal(5, assert(maker.metric(folder, "coll_call_num")).total_calls)
+      for _, row in ipairs(assert(maker.metric(folder, "collective_table")).collectives) do
+        if row.bytes == 800 then assert.equal(2, row.calls) else assert.is_true(row.kind == "all_reduce" or
+          row.bytes == 400) end
+      end
+      assert.near(410e-6, value(folder, "total_comm_time_s"), 1e-12) -- the rows of both
+    end)
+    maker.remove(folder)
+    if not ok then error(why, 0) end
+  end)
+
   it("tell communication without args of the metric's own", function()
     with_trace(function(folder)
       local view <close> = assert(require("ett.trace.view").open(folder))
