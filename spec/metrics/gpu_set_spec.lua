@@ -431,6 +431,26 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("straggler_lag: clocks of the ranks of every group", function()
+    local ranks = {}
+    for rank = 0, 3 do
+      local r, at = maker.new{ rank = rank, world = 4 }, 1000
+      for i = 1, 30 do
+        at = at + 2000 + (i * i * 7919) % 3470
+        local start = (i * 13 + rank * 7) % 40
+        r:kernel(nccl, at + start + (rank == 3 and 500 or 0), 100 - start, { args = { ["Group size"] = 2,
+          ["Process Group Name"] = "tp" .. rank // 2 } })
+      end
+      ranks[rank + 1] = r
+    end
+    maker.with(ranks, function(folder)
+      local found = assert(maker.metric(folder, "straggler_lag"))
+      assert.equal(2, found.groups)
+      assert.same({ ["3"] = 500.0 }, found.clock_difference_us)
+      assert.same({ ["0"] = 0, ["1"] = 0, ["2"] = 0, ["3"] = 0 }, found.offset_vs_first_rank)
+    end)
+  end)
+
   it("ttft and tpot from the engine's ranges", function()
     local r = maker.new{ rank = 0 }
     r:host("user_annotation", "execute_context_1(128_128)_generation_0(0)", 0, 100)

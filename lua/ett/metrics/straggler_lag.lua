@@ -15,7 +15,7 @@ local function gather(view, group, result, total)
     if lags.last_lowest[r] > 0 then stats.count(total.last_lowest, key, lags.last_lowest[r]) end
     total.waits[key] = (total.waits[key] or 0) + lags.waits[r]
     total.counts[key] = (total.counts[key] or 0) + #member.list
-    if total.groups == 0 then
+    if not total.offsets[key] then -- of several groups of a rank the first
       total.offsets[key] = result.offsets[r]
       total.end_diff[key] = view:us(result.medians[r])
       if result.suspected[r] then total.suspected[key] = view:us(result.suspected[r]) end
@@ -29,12 +29,13 @@ return {
   name = "straggler_lag",
   summary = "lag of the last rank at each collective, which rank it is, and the cost of waiting",
   definition = [[Collectives are matched inside their process group by sequence. First the offset of each rank's
-recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last start - its
-start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p is the value at
-position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank, last_arriver_lowest_tie for the
-lowest. A constant difference of the hosts' clocks above a tenth of the tolerance is subtracted (clock_difference_us); a
-smaller one is named as suspected. --align none matches by index as recorded, clocks subtracts any constant difference,
-force never refuses.]],
+recording is found: the one at which ends agree best. lag = last start - first start; wait of a rank = last start -
+its start, summed; transfer = first end - last start; end_spread = last end - first end. Percentile p is the value
+at position floor(p n) of the sorted lags. last_arriver counts a tie for the highest rank, last_arriver_lowest_tie
+for the lowest. A constant difference of the hosts' clocks above a tenth of the tolerance is subtracted
+(clock_difference_us); a smaller one is named as suspected. Offsets, end differences and clocks are relative to the
+first rank of each rank's first matched group. --align none matches by index as recorded, clocks subtracts any
+constant difference, force never refuses.]],
   needs = "device rows of at least two ranks that ran the same collectives",
   units = { mean_lag_us = "us", p50_lag_us = "us", p95_lag_us = "us", max_lag_us = "us", num_collectives = "count",
     wait_us_per_rank = "us", sum_transfer_us = "us" },
