@@ -53,6 +53,22 @@ describe("ett sample", function()
       .. "unless they take 4 budgets, at most 2 repeats, 1 visits, at most 2 shapes\n", made, 1, true)
   end)
 
+  it("chooses from all shapes with --active and --limit, in every run", function()
+    write("c.lua", campaign("", "{ operator = 'gelu', shapes = { tokens = { start = 8, stop = 80, step = 8 }, "
+      .. "width = { start = 8, stop = 80, step = 8 } } },"))
+    for run_number = 1, 2 do
+      local text, status = run "sample c.lua --out s --quiet --active --target-error 1e-6 --limit 9"
+      assert.equal(0, status, text)
+      assert.matches(" with " .. 9 * run_number .. " of 100 shapes\n", text)
+      local shapes = rows(table_in "s")
+      assert.equal(9 * run_number, #shapes)
+      local known = " " .. table.concat(shapes, " ") .. " "
+      for _, corner in ipairs { "8,8", "8,80", "80,8", "80,80" } do
+        assert.is_truthy(known:find(" " .. corner .. " ", 1, true), known)
+      end
+    end
+  end)
+
   it("reports how it treats the schedule of estimate-train-time's files, and shapes that do not fit", function()
     write("g.yml", "{ kernel_name: gelu, first_n_column: 4, columns_name: [mp, b, l, dim, 'F_dur(us)', 'B_dur(us)'],\n"
       .. " starts: [1, 1, 8, 16], steps: [2, 2, 8, 16], ends: [1, 1, 16, 16], operators: [mul, mul, add, add],\n"

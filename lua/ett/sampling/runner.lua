@@ -16,18 +16,19 @@ local runner = {}
 -- Largest number of shapes of a table in one run.
 local MOST_PENDING = 1 << 26
 
---- Indices of the target's shapes that this process measures, in order, at most run.limit; and the number of shapes
---- left out because they failed before.
-local function pending(target, held, run)
+--- Indices of the target's shapes that this process measures, in order; and the number of shapes left out because they
+--- failed before.
+---@param limit integer? most indices
+local function pending(target, held, run, limit)
   local list, left = {}, 0
   if held.failed.all and not run.retry_failed then return list, left end
   local mine = (target.total - run.part) // run.parts + 1
-  if mine > MOST_PENDING and not run.limit then
+  if mine > MOST_PENDING and not limit then
     error_module.raise("limit", "%s: %d shapes are more than the limit of %d for one run; give --limit, --parts, "
       .. "or a design with count", target.name, mine, MOST_PENDING)
   end
   for index = run.part, target.total, run.parts do
-    if #list == run.limit or sample.interrupted() then break end
+    if #list == limit or sample.interrupted() then break end
     local key = table.concat(target.values(index), ",")
     local failed = held.failed[key] and not run.retry_failed
     if not held.done[key] and not failed then list[#list + 1] = index end
@@ -54,9 +55,9 @@ local function local_work(journal, count, chooser)
   local at = 0
   return {
     take = function(stop)
-      if chooser then return not stop and chooser.next() or nil end
       at = at + 1
-      return not stop and at <= count and at or nil
+      if stop or at > count then return nil end
+      return chooser and chooser.next() or not chooser and at or nil
     end,
     commit = function(lines) error_module.must(journal:append(table.concat(lines, "\n"))) end,
     close = function() journal:close() end,
@@ -94,7 +95,9 @@ function Runner:begin()
   if shared or not begun then run.verdict = sample_check.target(self.session, target, run) end
   if not self.leader then return not (run.verdict and run.verdict.failure) end
   self.journal, self.held = store.open(self.session, target, run, self.path)
-  self.list, self.left = pending(target, self.held, run)
+  -- A chooser looks at all shapes and takes at most run.limit of them.
+  local chooses = run.chooser and target.kind == "operator"
+  self.list, self.left = pending(target, self.held, run, not chooses and run.limit or nil)
   if not shared and begun and #self.list > 0 then run.verdict = sample_check.target(self.session, target, run) end
   if run.verdict and run.verdict.failure then
     self.report = sample_check.refuse(self.journal, self.held, target, self.path, run.verdict.failure)
@@ -113,7 +116,7 @@ function Runner:prepare()
   if shared then
     self.work, self.list = shared.work(self.journal, self.list, target, self.together)
   else
-    self.work = local_work(self.journal, #self.list, self.chooser)
+    self.work = local_work(self.journal, math.min(#self.list, run.limit or math.maxinteger), self.chooser)
   end
   self.visits = target.kind == "operator" and session.visits or 1
   self.size = self.visits == 1 and 1 or self.chooser and 4 or shared and not self.together and 8
