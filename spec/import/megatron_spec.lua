@@ -134,6 +134,8 @@ if [[ $MODEL == llama* ]]; then ARGS="--swiglu"; fi
 if [[ $MODEL == gpt* || $MODEL != *70? ]]; then ARGS="$ARGS --wrong 1"; fi
 [[ "$MODEL" != gpt* ]] && ARGS="$ARGS --bf16"
 x.py $ARGS]=])
+    local _, unknown = script.flags 'S=7b\nif [[ $S == [0-9]b ]]; then A="--bf16"; fi\nx.py $A'
+    assert.same({ "[[ 7b == [0-9]b ]]" }, unknown)
   end)
 
   it("may be in quoted text, on several lines, and after conditions", function()

@@ -125,6 +125,7 @@ local function test_holds(text)
   local kind, word = text:match "^ %-([nz]) (%S+) $"
   if kind then return (word == "''") == (kind == "z") end
   local a, sign, b = text:match "^ (%S*) ([=!]=?) (%S*) $"
+  if a and a ~= b and b:find("[", 1, true) then return nil end -- a set of characters
   if a then return (a == b or b:find "[%*%?]" ~= nil and matches(a, b)) == (sign ~= "!=") end
   a, sign, b = text:match "^ (%S+) (%-%a%a) (%S+) $"
   if numeric[sign] and tonumber(a) and tonumber(b) then return numeric[sign](tonumber(a), tonumber(b)) end
