@@ -210,6 +210,26 @@ torchrun x.py --num-layers $L]=]
     assert.same({ "[ $1 = 7B ]" }, unknown)
   end)
 
+  it("are not in here-documents, unless these start a program of Python", function()
+    assert.equal("nnodes=2,x.py num-layers=24 hidden-size=64 bf16=", flags [=[
+usage() {
+cat <<EOF
+Don't run this without GPUs. Options: --layers N
+EOF
+}
+cat <<'JSON' > ds.json
+{ "it's": 1 }
+JSON
+LAYERS=24
+srun bash <<-SCRIPT
+	torchrun --nnodes 2 x.py --num-layers $LAYERS
+	SCRIPT
+cat <<< "it's"
+(( N << SHIFT ))
+torchrun y.py --hidden-size 64 --bf16]=])
+    assert.equal("bf16=", flags "cat <<EOF\nx.py --bf16")
+  end)
+
   it("of a long script take time in proportion to its length", function()
     local lines, start = {}, os.clock()
     for i = 1, 10000 do lines[i] = ("V%d=%d"):format(i, i) end

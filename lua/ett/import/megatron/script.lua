@@ -53,10 +53,27 @@ local function enclosed(text, at)
   return "$" .. (block or "("), "command", at + 1 + #(block or "(")
 end
 
+--- The lines behind `at`, a line's end, up to the word that ends a here-document, and the position of that word's end;
+--- nil without such a word.
+local function document_behind(text, at, word)
+  local from = at + 1
+  for start, line, behind in text:gmatch("()([^\n]*)()", from) do
+    if line:match "^%s*(.-)%s*$" == word then return text:sub(from, start - 1), behind end
+  end
+end
+
+--- The word that ends the here-document of "<<WORD" at a position, and the position behind; nil for others, such as the
+--- shift of (( a << b )).
+local function document_word(text, at)
+  if text:sub(math.max(1, at - 200), at):match("[^\n]*$"):find("((", 1, true) then return nil end
+  return text:match("^<<%-?%s*[\"'\\]?([%a_][%w_]*)[\"']?()", at)
+end
+
 --- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not expanded. In
---- single-quoted texts "$", in double-quoted ones "\$", is replaced by "\1".
+--- single-quoted texts "$", in double-quoted ones "\$", is replaced by "\1". Here-documents are skipped, unless they
+--- start a program of Python.
 local function tokens_of(text)
-  local list, at, word, quoted = {}, 1, nil, false
+  local list, at, word, quoted, ending = {}, 1, nil, false, nil
   local function finish()
     if word then list[#list + 1] = { text = word, quoted = quoted } end
     word, quoted = nil, false
@@ -76,6 +93,19 @@ local function tokens_of(text)
       finish()
       list[#list + 1] = text:match("^;;", at) or "\n"
       at = at + #list[#list] - 1
+      if ch == "\n" and ending then
+        local document, behind = document_behind(text, at, ending)
+        for _, token in ipairs(document and document:find "%.py%f[%s]" and tokens_of(document) or {}) do
+          list[#list + 1] = token
+        end
+        at, ending = document and behind - 1 or at, nil
+      end
+    elseif ch == "<" and text:match("^<<<", at) then
+      at = at + 2
+    elseif ch == "<" and document_word(text, at) then
+      finish()
+      ending, at = document_word(text, at)
+      at = at - 1
     elseif ch:match "%s" then
       finish()
     elseif (ch == "(" or ch == ")") and not (word and word:match "^%[" ) then
