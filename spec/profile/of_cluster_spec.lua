@@ -123,6 +123,37 @@ describe("scaling", function()
   end)
 end)
 
+describe("a device file without multiprocessors or a cache size", function()
+  local function mine(changes)
+    local device = { name = "Mine-1", source = "datasheet", memory_bytes = 40e9, memory_bandwidth = 1.5e12,
+      peak_flops = { fp32 = 19.5e12, bf16 = 312e12 } }
+    for key, value in pairs(changes) do device[key] = value end
+    local cluster = cluster_module.check({ name = "mine", summary = "mine", source = "mine", gpus_per_node = 1,
+      device = device, links = {} }, "mine")
+    cluster.device = require("ett.profile.device").check(device, "mine")
+    cluster.device.folder = "/nonexistent/mine"
+    return cluster_profile.open(cluster)
+  end
+  local shape = { tokens = 4096, in_features = 4096, out_features = 4096 }
+
+  it("is timed by its rates", function()
+    assert.equal("assumed", mine({}):operator("rms_norm", rows, "bf16", "forward").provenance)
+    assert.is_nil(mine({}):operator("linear_up", shape, "bf16", "forward"))
+  end)
+
+  it("needs them for the kernels of its neighbours", function()
+    for field, given in pairs { multiprocessors = { l2_bytes = 40e6 }, l2_bytes = { multiprocessors = 108 } } do
+      given.neighbours = { "a100_sxm" }
+      local ok, why = pcall(mine, given)
+      assert.is_false(ok)
+      assert.equal(("device Mine-1: its kernel tables and those of its neighbours need the field '%s'"):format(field),
+        tostring(why))
+    end
+    local whole = mine { neighbours = { "a100_sxm" }, multiprocessors = 108, l2_bytes = 40e6 }
+    assert.equal("calibrated", whole:operator("linear_up", shape, "bf16", "forward").provenance)
+  end)
+end)
+
 describe("updates", function()
   local shape = { params = 5000000, layers = 4, hidden = 512 }
   local function update(own)

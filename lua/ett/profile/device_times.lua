@@ -353,11 +353,21 @@ function DeviceTimes:at_burst()
   return setmetatable(merged(self, { burst = true }), DeviceTimes)
 end
 
---- Operator times of a device. Raises if the device has no folder of kernels.
+--- A fact of the device file that kernel models need and the device lacks, or nil.
+function device_times.lacking(device)
+  return not device.multiprocessors and "multiprocessors" or not device.l2_bytes and "l2_bytes" or nil
+end
+
+--- Operator times of a device. Raises if the device has no folder of kernels, or lacks a fact.
 ---@param device ett.Device
 ---@param stack table? of lua/stacks
 function device_times.new(device, stack)
   if not device.folder then error_module.raise("model", "device %s has no folder of kernels", device.name) end
+  local lacking = device_times.lacking(device)
+  if lacking then
+    error_module.raise("model", "device %s: its kernel tables and those of its neighbours need the field '%s'",
+      device.name, lacking)
+  end
   return setmetatable({ device = device, kernels = {},
     stack = stack or stacks.get() }, DeviceTimes)
 end

@@ -507,8 +507,12 @@ function cluster_profile.open(cluster, own, users)
       cluster.name,
       cluster.device.name)
   end
-  local tables = cluster.device.folder and (by_device or not own and not cluster.profile)
-    and require("ett.profile.device_times").new(cluster.device) or nil
+  local device = cluster.device
+  local wanted = device.folder and (by_device or not own and not cluster.profile)
+  local device_times = wanted and require "ett.profile.device_times"
+  -- A device with neither neighbours nor these facts is timed by its rates alone.
+  local tables = wanted and (by_device or device.neighbours or not device_times.lacking(device))
+    and device_times.new(device) or nil
   return setmetatable({ cluster = cluster, own = own, stream = {}, timers = {}, sampled_timers = {},
     device_times = not by_device and tables or nil,
     tables = by_device and tables or nil,

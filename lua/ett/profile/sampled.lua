@@ -164,8 +164,9 @@ end
 ---@return table[]|nil points
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
-  if device and device.folder then
-    self.tables = self.tables or require("ett.profile.device_times").new(device):at_burst()
+  local device_times = device and device.folder and require "ett.profile.device_times"
+  if device_times and not device_times.lacking(device) then
+    self.tables = self.tables or device_times.new(device):at_burst()
   end
   local data, points = self:data(entries, pass), {}
   if not data or #data.seconds >= profile_fit().least_rows then return nil end
