@@ -367,6 +367,55 @@ describe("the Chrome trace of a step", function()
     end)
   end)
 
+  it("never runs two kernels of a pair of units at once, also where they are joined", function()
+    local e = make(dense, { pp = 4, micro_batches = 8, schedule = "dualpipe" })
+    local most = chrome_trace.most_events
+    for _, events in ipairs { most, 10 } do
+      chrome_trace.most_events = events
+      local streams = {}
+      for _, event in ipairs(chrome_trace.of(e).traceEvents) do
+        local id = event.cat == "kernel" and event.pid .. " " .. event.tid
+        if id then
+          streams[id] = streams[id] or {}
+          table.insert(streams[id], event)
+        end
+      end
+      for id, list in pairs(streams) do
+        table.sort(list, function(a, b) return a.ts < b.ts end)
+        for i = 2, #list do assert.is_true(list[i].ts >= list[i - 1].ts + list[i - 1].dur - 0.01, id) end
+      end
+    end
+    chrome_trace.most_events = most
+  end)
+
+  it("states the elements of messages in the type that they have under fp8", function()
+    local p = { tp = 2, dp = 4, ep = 4, micro_batches = 2, zero = 1, dtype = "fp8", sequence_parallel = true }
+    local function elements(stack)
+      p.stack = stack
+      local found = {}
+      for _, event in ipairs(chrome_trace.of((make(moe, p))).traceEvents) do
+        local args = event.args or {}
+        if args["Collective name"] then
+          local id = ("%s %s %s"):format(args["Collective name"], args["Process Group Name"], args.dtype)
+          found[id] = found[id] or {}
+          found[id][args["Out msg nelems"]] = true
+        end
+      end
+      return found
+    end
+    local stream = 2048 * 1024 -- of a micro-batch
+    local plain, megatron = elements "plain", elements "megatron" -- Transformer Engine gathers quantised operands
+    assert.is_true(plain["all_gather tp BFloat16"][stream])
+    assert.is_true(plain["reduce_scatter tp BFloat16"][stream // 2])
+    assert.is_nil(plain["all_gather tp Float8_e4m3fn"])
+    assert.is_true(megatron["all_gather tp Float8_e4m3fn"][stream])
+    assert.is_true(megatron["reduce_scatter tp BFloat16"][stream // 2])
+    for _, found in ipairs { plain, megatron } do
+      assert.is_truthy(found["all_gather dp BFloat16"])
+      assert.is_nil(found["all_gather dp Float8_e4m3fn"])
+    end
+  end)
+
   it("joins the kernels of a unit where there are too many, with the same compute time", function()
     local e = make(dense, { pp = 2, tp = 2, micro_batches = 3 })
     local function compute(trace)

@@ -73,7 +73,9 @@ local function kernel(state, stage, part, start, seconds)
   local name, words = part.name, kernel_words[part.name]
   if words then
     name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")
-    collective_args(args, part, part.lane == "gradients" and state.plan.gradient_dtype or state.plan.dtype)
+    local p = state.plan
+    collective_args(args, part, part.lane == "gradients" and p.gradient_dtype or part.quantised and p.dtype
+      or schema.wide(p.dtype))
     args["Process Group Ranks"] = ranks_of(state, stage, part)
     if part.direction then pair_of(args, state.plan, stage, part) end
   elseif part.flops and part.flops > 0 then
@@ -87,16 +89,18 @@ end
 
 --- The parts of a unit, merged: compute, then each kind of collective.
 local function joined(unit)
-  local list, by_name = {}, {}
+  local list, by_name, at = {}, {}, nil
   for _, part in ipairs(unit.parts) do
     if part.resource ~= "wait" then
       local words = kernel_words[part.name]
-      local key = words and part.name .. (part.group or "") or "computing"
+      local key = words and ("%s %s %s"):format(part.name, part.members or part.group, part.quantised)
+        or "computing"
+      at = at or part.start
       local one = by_name[key]
       if not one then
         one = { name = words and part.name or unit_names[unit.kind], resource = part.resource, group = part.group,
-          degree = part.degree, bytes = words and 0 or nil, start = part.start, seconds = 0.0, hidden = 0.0, times = 1,
-          flops = 0 }
+          members = part.members, degree = part.degree, quantised = part.quantised, bytes = words and 0 or nil,
+          seconds = 0.0, hidden = 0.0, times = 1, flops = 0 }
         by_name[key], list[#list + 1] = one, one
       end
       one.seconds, one.hidden = one.seconds + part.seconds, one.hidden + part.hidden
@@ -104,7 +108,6 @@ local function joined(unit)
       if words then one.bytes = one.bytes + (part.bytes or 0) * part.times end
     end
   end
-  local at = 0.0
   for _, one in ipairs(list) do one.start, at = at, at + one.seconds end
   return list
 end

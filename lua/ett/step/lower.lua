@@ -340,7 +340,8 @@ local function add_collective(state, item, hides, whole)
     local c = state.configuration
     bytes = bytes * expert_spread.expected(nodes > 1 and nodes or gpus, c) / c.top_k
   end
-  if item.operand and state.software.quantised_gathers then
+  local quantised = item.operand and state.software.quantised_gathers or nil
+  if quantised then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
   end
   local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
@@ -361,8 +362,8 @@ local function add_collective(state, item, hides, whole)
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
-    topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link, lanes = lanes,
-    beside_seconds = hidden,
+    quantised = quantised, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
+    lanes = lanes, beside_seconds = hidden,
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[hides] = index

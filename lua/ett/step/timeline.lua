@@ -47,7 +47,7 @@ local function add(parts, operation, pass, times, share, repeated)
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
     members = operation.members, degree = operation.degree, bytes = operation.bytes, shape = operation.shape,
-    pass = pass,
+    quantised = operation.quantised, pass = pass,
     flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
     times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
 end
