@@ -54,6 +54,26 @@ describe("goodput", function()
     end
   end)
 
+  it("is zero where no run ends: no days and dollars, in estimates and searches", function()
+    local model = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 32000 })
+    local plan = { seq = 1024, dp = 8, global_batch = 8, failures_per_device_day = 1, restart_seconds = 1e7 }
+    local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan, tokens = 1e9 }
+    assert.equal(0, e.goodput_percent)
+    for _, name in ipairs { "run_seconds", "run_price", "run_kwh", "run_co2_kg" } do assert.is_nil(e[name], name) end
+    assert.matches("run +1 B tokens never end: failures come before the next checkpoint", tostring(e))
+    assert.is_string(require("ett.json").encode(e))
+    plan.dp, plan.tp, plan.pp, plan.cp = nil, 1, 1, 1
+    local function search(objective)
+      return require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 8, plan = plan,
+        tokens = 1e9, objective = objective }
+    end
+    assert.equal("no run of 1e+09 tokens ends: on 8 devices failures come before the next checkpoint",
+      search("days").nothing)
+    local s = search "step_seconds"
+    assert.is_nil(s.rows[1].days)
+    assert.is_string(require("ett.json").encode(s))
+  end)
+
   it("refuses a rate above one", function()
     local ok, raised = pcall(function()
       return plan_module.new { seq = 8, micro_batches = 1, failures_per_device_day = 1.5 }

@@ -151,13 +151,17 @@ end
 
 --- Time, cost and energy of a run over `tokens` as rows of { name, text }; none if the plan states no tokens.
 function report.run(e)
-  if not e.run_seconds then return {} end
+  if not e.run_steps then return {} end
   local unknown = not e.goodput_percent and not e.plan.failures_per_device_day
   local function range(value, unit) -- nothing for an estimate without its interval
     local each = value / unit / e.step_seconds
     return e.low_seconds and (" [%.2f, %.2f]"):format(e.low_seconds * each, e.high_seconds * each) or ""
   end
   local unit, suffix = in_unit(e.run_tokens)
+  if not e.run_seconds then
+    return { { "run", ("%s%s tokens never end: failures come before the next checkpoint"):format(
+      digits(e.run_tokens / unit, 4), suffix) } }
+  end
   local rows = { { "run", ("%s%s tokens in %.2f days%s%s (%d step%s)"):format(
     digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
     range(e.run_seconds, 86400) .. (e.low_seconds and (" at %d %%"):format(e.interval_percent) or ""),

@@ -149,6 +149,10 @@ local function of_memory(self)
   if not plan and own.where then return of_where(self) end
   if not plan then return of_rules(self, self.refusal or "the plans are refused") end
   local limit = setting.cluster.device.memory_bytes * (1 - own.headroom)
+  if row.memory_bytes <= limit then
+    return ("no run of %.4g tokens ends: on %d devices failures come before the next checkpoint"):format(own.tokens,
+      setting.devices)
+  end
   return ("no plan fits the %.1f GB of a device%s; the least is %.1f GB: %s%s"):format(limit / 1e9, own.headroom > 0
     and (" less the headroom of %g %%"):format(100 * own.headroom) or "", row.memory_bytes / 1e9, plan,
     that_fits(self, row.memory_bytes / limit))

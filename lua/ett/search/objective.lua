@@ -15,7 +15,9 @@ local objective = {}
 local day = 86400.0
 
 -- Least of an amount of each step over a run of a setting's plans.
-local function of_run(setting, amount) return cost.of_run(setting.steps, amount, setting.most_goodput) end
+local function of_run(setting, amount)
+  return cost.of_run(setting.steps, amount, setting.most_goodput) or math.huge
+end
 
 --- name -> { factor = of a setting: value >= step_seconds * factor, run = it refers to a whole run, or constant or
 --- memory }
@@ -130,7 +132,8 @@ function objective.measure(row, setting, given, estimate_of)
     row.dollars_per_billion_tokens = price / tokens * 1e9
   end
   if given.tokens then
-    row.days = cost.of_run(setting.steps, mean, row.goodput_percent) / day
+    local seconds = cost.of_run(setting.steps, mean, row.goodput_percent)
+    row.days = seconds and seconds / day
     row.dollars = price and cost.of_run(setting.steps, price, row.goodput_percent)
     if given.wants_energy then row.kwh = estimate_of(row).run_kwh end
   end
@@ -142,12 +145,13 @@ function objective.measure(row, setting, given, estimate_of)
     elseif o.constant then
       values[i] = o.constant(setting)
     else
-      values[i] = o.run and row[name] or step * setting.factors[i]
+      values[i] = not o.run and step * setting.factors[i] or row[name]
+      if not values[i] then return false end -- the run never ends
     end
   end
   row.values = values
   for name, value in pairs(objective.limits) do
-    if given[name] and row[value] > given[name] then return false end
+    if given[name] and not (row[value] and row[value] <= given[name]) then return false end
   end
   return true
 end

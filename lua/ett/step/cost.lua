@@ -12,8 +12,10 @@ function cost.steps(tokens, tokens_per_step) return math.ceil(tokens / tokens_pe
 
 --- An amount of each step, such as its seconds, over a run with failures, checkpoints and restarts.
 ---@param goodput_percent number? nil: without failures
+---@return number? nil: the run never ends
 function cost.of_run(steps, amount, goodput_percent)
-  return steps * amount / (goodput_percent and goodput_percent / 100 or 1)
+  local whole = steps * amount / (goodput_percent and goodput_percent / 100 or 1)
+  return whole < math.huge and whole or nil
 end
 
 --- Adds the cost of a step to an estimate. With the tokens of a run, also adds the cost of the run: steps, time (the
