@@ -38,6 +38,8 @@ local cases = {
   { "overlap_tensor", true, { tp = 4, dp = 2, ep = 4, etp = 1 }, { tp = 4, dp = 2, ep = 4, etp = 1,
     sequence_parallel = true }, mixture },
   { "zero", 1, { tp = 2 }, { dp = 2 } },
+  { "zero", 1, { pp = 2 }, { pp = 2, schedule = "chimera" } },
+  { "overlap_gradients", true, { pp = 2 }, { pp = 2, schedule = "chimera", bucket_bytes = 1e4 } },
   { "prefetch", 4, { dp = 4, zero = 3 }, z3 },
   { "reshard", false, { dp = 4, zero = 2 }, z3 },
   { "bucket_bytes", 1e4, { dp = 4, zero = 3 }, { dp = 4, zero = 1, overlap_gradients = true } },

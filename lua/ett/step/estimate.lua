@@ -288,7 +288,7 @@ local function warnings_of(e, cluster, stack)
   local list = { crossing(e, cluster) }
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
-  if stack.sharded and (e.plan.zero < 3 or e.plan.dp * e.plan.cp == 1) then
+  if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
     list[#list + 1] = ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false "
       .. "removes the slowdown"):format(stack.name)
   end
