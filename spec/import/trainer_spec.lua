@@ -126,6 +126,17 @@ selective_ac_option = "3"
       .. "and pp" }, select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan)))
   end)
 
+  it("says that torchtitan empties the pipeline after each local batch", function()
+    local text = "[training]\nlocal_batch_size = 4\nglobal_batch_size = %d\n[parallelism]\npipeline_parallel_degree = 2\n"
+      .. "data_parallel_shard_degree = 2\n"
+    local note = "torchtitan empties the pipeline after each local batch; the plan has one pipeline run for the global "
+      .. "batch"
+    assert.same({}, select(2, read("run.toml", text:format(8))))
+    local plan, notes = read("run.toml", text:format(16))
+    assert.same({ note }, notes)
+    assert.equal(16, plan.global_batch)
+  end)
+
   it("has torchtitan's own split: the first and the last stage hold a layer less", function()
     local model = model_module.new "llama3-8b"
     local text = "[parallelism]\npipeline_parallel_degree = 2\ndata_parallel_shard_degree = 2\n%s"

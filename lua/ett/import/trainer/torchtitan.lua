@@ -108,7 +108,7 @@ local function split_of(layers, slices, first, last)
   return first + last > 0 and list[1] >= 0 and list[slices] >= 0 and list or nil
 end
 
-local function set_pipeline(p, config, given, layers)
+local function set_pipeline(p, config, given, layers, note)
   local batch = config("training", "local_batch_size", 8)
   local schedule = config("parallelism", "pipeline_parallel_schedule", "1F1B")
   local micro = config("parallelism", "pipeline_parallel_microbatch_size", 1)
@@ -127,6 +127,9 @@ local function set_pipeline(p, config, given, layers)
   p.micro_batch = p.pp > 1 and micro or batch
   local whole = config("training", "global_batch_size", -1)
   p.global_batch = whole > 0 and whole or batch * p.dp
+  if p.pp > 1 and p.global_batch > batch * p.dp then
+    note("torchtitan empties the pipeline after each local batch; the plan has one pipeline run for the global batch")
+  end
 end
 
 --- Selective checkpointing by operator, or of every second layer.
@@ -162,7 +165,7 @@ return function(config, given, model, note)
   set_replicas(p, config, given)
   unmix(p, config, note)
   set_states(p, config)
-  set_pipeline(p, config, given, model.hyper.layers)
+  set_pipeline(p, config, given, model.hyper.layers, note)
   set_recompute(p, config, note)
   p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
   return p
