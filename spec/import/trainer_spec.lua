@@ -127,8 +127,8 @@ selective_ac_option = "3"
   end)
 
   it("says that torchtitan empties the pipeline after each local batch", function()
-    local text = "[training]\nlocal_batch_size = 4\nglobal_batch_size = %d\n[parallelism]\npipeline_parallel_degree = 2\n"
-      .. "data_parallel_shard_degree = 2\n"
+    local text = "[training]\nlocal_batch_size = 4\nglobal_batch_size = %d\n[parallelism]\n"
+      .. "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 2\n"
     local note = "torchtitan empties the pipeline after each local batch; the plan has one pipeline run for the global "
       .. "batch"
     assert.same({}, select(2, read("run.toml", text:format(8))))
