@@ -262,6 +262,22 @@ describe("the GPU metrics on a hand-made trace", function()
       near(0.2, found.bubble_time_ms)
       near(0.5, found.bubble_ratio)
     end)
+    -- A range of the whole schedule is no unit, though kernels are launched in it directly.
+    r:host("user_annotation", "forward_backward_step", 0, 55)
+    r:kernel("send", 200, 10, { launch = { ts = 25, dur = 2 } })
+    r:kernel("send", 400, 10, { launch = { ts = 52, dur = 2 } })
+    maker.with({ r }, function(folder)
+      near(0.2, assert(maker.metric(folder, "pipeline_bubble")).bubble_time_ms)
+    end)
+    local device = maker.new{ rank = 0 }
+    local ranges = { forward_step = { 0, 100 }, backward_step = { 300, 100 }, forward_backward_step = { 0, 400 } }
+    for name, at in pairs(ranges) do
+      device:add{ cat = "gpu_user_annotation", name = name, pid = 0, tid = 7, ts = at[1], dur = at[2],
+        args = { device = 0, stream = 7 } }
+    end
+    maker.with({ device:kernel("gemm", 0, 100):kernel("gemm", 300, 100) }, function(folder)
+      near(0.5, assert(maker.metric(folder, "pipeline_bubble")).bubble_ratio)
+    end)
     local bare = maker.new{ rank = 0 }
     bare:kernel("gemm", 0, 10):kernel("gemm", 100, 10)
     maker.with({ bare }, function(folder)

@@ -124,6 +124,29 @@ local marker_patterns = { "forward_step", "backward_step", "forward_backward_ste
 
 local function is_marker(name) return comm.any_found(name, marker_patterns) end
 
+local function pass_of(name)
+  local forward = comm.any_found(name, { "[fF]orward", "^fwd", "^F%d", "%d%s*F" })
+  local backward = comm.any_found(name, { "[bB]ackward", "^bwd", "^B%d", "%d%s*[BW]" })
+  if forward ~= backward then return forward and "forward" or "backward" end
+end
+
+--- Marked ranges without those of a whole schedule, which hold forward and backward units.
+local function units_of(view, rows)
+  local ordered, parent = rows:nested(0)
+  local names, held, whole = (ordered:columns{ "name" }), {}, {}
+  for n, name in ipairs(names) do
+    local pass, p = pass_of(name), parent[n]
+    while pass and p > 0 do
+      held[p] = held[p] or {}
+      held[p][pass] = true
+      if held[p].forward and held[p].backward then whole[names[p]] = true end
+      p = parent[p]
+    end
+  end
+  if next(whole) == nil then return rows end
+  return rows:where{ except_names = view.trace:name_set(function(name) return whole[name] == true end) }
+end
+
 local function summary(view, method, list, extra)
   local bubble, total, ranks = 0, 0, {}
   for _, each in ipairs(list) do
@@ -139,8 +162,8 @@ end
 
 --- Stage markers: the device's copies of the ranges, else the kernels launched inside the host's.
 function pipeline.from_markers(view)
-  local on_device = view:named_rows("device_markers", { "device_annotation" }, is_marker)
-  local on_host = view:named_rows("host_markers", { "annotation", "cpu_op" }, is_marker)
+  local on_device = units_of(view, view:named_rows("device_markers", { "device_annotation" }, is_marker))
+  local on_host = units_of(view, view:named_rows("host_markers", { "annotation", "cpu_op" }, is_marker))
   if #on_device + #on_host == 0 then return nil end
   local list = {}
   for _, lane in ipairs(view:lanes()) do
