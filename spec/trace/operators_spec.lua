@@ -32,6 +32,17 @@ describe("ett.trace.operators.kinds", function()
     assert.equal("bmm 6 7 8 4", of("aten::baddbmm", "[[6,7,8],[6,7,4],[6,4,8],[],[]]"))
     assert.equal("gemm 1 6 5 4", of("LinearWithGradAccumulationAndAsyncCommunication", "[[2,3,4],[5,4],[5]]"))
     assert.equal("attention 2 4 1 16 16 8", of("flash_attn::_flash_attn_forward", "[[2,16,4,8],[2,16,1,8],[2,16,1,8]]"))
+    local function attention(name, values)
+      local o = kinds.of(name, "[[2,4,16,8],[2,4,16,8],[2,4,16,8]]", '["float", "float"]', values)
+      return o.key, require("ett.trace.operators.roofline").rates({ operation = o, count = 1 }, 1).flops
+    end
+    local sdpa, flash = "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention"
+    local key, half = attention(sdpa, '["", "", "", "", "0.", "True", "", "False"]')
+    assert.equal("attention 2 4 4 16 16 8 causal", key)
+    local same_key, whole = attention(flash, '["","","","0.","False","False","0.125"]')
+    assert.equal("attention 2 4 4 16 16 8 full", same_key)
+    assert.same({ 2 * 2 * 2 * 4 * 16 * 16 * 8, whole / 2 }, { whole, half })
+    assert.same({ "attention 2 4 4 16 16 8", half }, { attention(sdpa) })
     assert.equal("norm rms_norm 6 4", of("aten::rms_norm", "[[2,3,4],[],[4]]"))
     -- The gate lies beside the other half; vLLM's first argument is the output.
     assert.equal("elementwise swiglu 6 4", of("SwiGLUFunction", "[[2,3,8],[],[]]"))

@@ -10,9 +10,10 @@ local table_at = require "ett.base.table_at"
 
 local calls = {}
 
-calls.args = { "Input Dims", "Input dims", "Input type", "Sequence number", "Fwd thread id" }
+calls.args = { "Input Dims", "Input dims", "Input type", "Concrete Inputs", "Sequence number", "Fwd thread id" }
 
-local fields = { "row", "ts", "end", "track", "name", "Input Dims", "Input dims", "Input type", "Sequence number" }
+local fields = { "row", "ts", "end", "track", "name", "Input Dims", "Input dims", "Input type", "Concrete Inputs",
+  "Sequence number" }
 
 local function is_backward(name)
   return name:find("^autograd::engine::evaluate_function") ~= nil or name:find("Backward%d*$") ~= nil
@@ -32,7 +33,7 @@ local function read_nodes(rows, slack)
   local columns = stats.columns(ordered, fields)
   local tree = { count = #ordered, name = columns.name, parent = parent, ts = columns.ts, stop = columns["end"],
     track = columns.track, dims = columns["Input Dims"], types = columns["Input type"],
-    sequence = columns["Sequence number"], of_row = {}, backward = {} }
+    values = columns["Concrete Inputs"], sequence = columns["Sequence number"], of_row = {}, backward = {} }
   local dims, sequence = columns["Input dims"], tree.sequence
   for n, row in ipairs(columns.row) do
     tree.dims[n] = tree.dims[n] or dims[n]
@@ -43,15 +44,16 @@ local function read_nodes(rows, slack)
   return tree
 end
 
---- The known operation of each node, or false; equal names and shapes share one.
+--- The known operation of each node, or false; equal names, shapes and relevant values share one.
 local function recognise(tree)
   local known, found = {}, {}
   for n = 1, tree.count do
     local name, dims, types = tree.name[n], tree.dims[n], tree.types[n]
-    local by_types = table_at(table_at(known, name), dims)
+    local values = kinds.reads_values(name) and tree.values[n] or false
+    local by_types = table_at(table_at(table_at(known, name), dims), values)
     local operation = by_types[types]
     if operation == nil then
-      operation = dims and kinds.of(name, dims, types or nil)
+      operation = dims and kinds.of(name, dims, types or nil, values or nil)
         or name:find("^Optimizer%.step") and { family = "optimizer", key = "optimizer", dims = {} } or false
       by_types[types] = operation
     end

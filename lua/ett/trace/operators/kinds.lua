@@ -3,7 +3,8 @@
 --   kinds.of("aten::mm", "[[8192,4096],[4096,1536]]") --> { family = "gemm", m = 8192, n = 1536, k = 4096, … }
 --
 -- Families and dimensions are those of kernel_shape (operators/README.md). Products: batch, m, n, k. Attention: batch,
--- heads, kv_heads, seq_q, seq_k, head_dim. Others: rows, cols. `what` distinguishes operators of one family.
+-- heads, kv_heads, seq_q, seq_k, head_dim, causal (nil: unknown). Others: rows, cols. `what` distinguishes operators of
+-- one family.
 local comm = require "ett.trace.comm"
 
 local kinds = {}
@@ -161,6 +162,24 @@ for _, name in ipairs { "_moe_unpermute_mask_map", "_moe_unpermute_index_map", "
   exact[name] = rowwise("router", "moe_unpermute")
 end
 
+-- Attention: the number of the argument is_causal.
+local causal_argument = { ["aten::scaled_dot_product_attention"] = 6, ["aten::_scaled_dot_product_flash_attention"] = 5,
+  ["aten::_scaled_dot_product_efficient_attention"] = 7, ["aten::_scaled_dot_product_cudnn_attention"] = 7,
+  ["aten::_flash_attention_forward"] = 9, ["flash_attn::_flash_attn_forward"] = 6 }
+
+--- Whether the values of an operator's arguments matter, not only their shapes.
+function kinds.reads_values(name) return causal_argument[name] ~= nil end
+
+--- is_causal in a "Concrete Inputs" text such as '["","","","0.","True"]'; nil if unknown.
+local function causal_of(name, values_text)
+  local number, at = causal_argument[name], 0
+  if not number or type(values_text) ~= "string" then return nil end
+  for value in values_text:gmatch '"([^"]*)"' do
+    at = at + 1
+    if at == number then return value == "True" or (value ~= "False" and nil) end
+  end
+end
+
 --- A linear layer by the name of its function: Megatron's LinearWithGradAccumulationAndAsyncCommunication, _Linear.
 local function named(name)
   if name:find("^_?Linear%u?%l*") and not name:find("Backward") then return linear end
@@ -189,6 +208,7 @@ local order = { gemm = { "batch", "m", "n", "k" }, bmm = { "batch", "m", "n", "k
 function kinds.key(o)
   local words = { o.family, o.what }
   for _, name in ipairs(order[o.family] or order.other) do words[#words + 1] = tostring(o[name]) end
+  if o.causal ~= nil then words[#words + 1] = o.causal and "causal" or "full" end
   return table.concat(words, " ")
 end
 
@@ -204,12 +224,13 @@ end
 --- The operation of a host operator; nil if ett has no shape for it.
 ---@param dims_text string? "Input Dims"
 ---@param types_text string? "Input type"
-function kinds.of(name, dims_text, types_text)
+---@param values_text string? "Concrete Inputs"
+function kinds.of(name, dims_text, types_text, values_text)
   local rule = exact[name] or named(name)
   local dims = rule and kinds.dims(dims_text)
   local found = dims and rule(dims)
   if not found then return nil end
-  found.dtype = kinds.dtype(types_text)
+  found.dtype, found.causal = kinds.dtype(types_text), causal_of(name, values_text)
   found.key = kinds.key(found)
   found.dims = dims
   return found
