@@ -4,11 +4,12 @@ local pipeline = require "ett.trace.pipeline"
 return {
   name = "pipeline_bubble",
   summary = "share of the step that a pipeline stage waits because of the schedule, and how it was found",
-  definition = [[From the best available source. Micro-batch timings (pp_rank_*.json): bubble = total - the sum
-of forward, backward and weight-gradient units, as a share of the iteration (bubble_ratio) and of the stage's
-window from its first unit to its last (..._vs_window), means over ranks and iterations after the first. Stage
-markers: the device time of a rank outside its forward and backward ranges (a range that holds both is none).
-Send/recv: time in point-to-point kernels without compute, when the card says pp > 1. Idle time of the device is in device_time.idle_us.]],
+  definition = [[From the best available source. Micro-batch timings (pp_rank_*.json): bubble = total - the sum of
+forward, backward and weight-gradient units, as a share of the iteration (bubble_ratio) and of the stage's window
+from its first unit to its last (..._vs_window), means over ranks and iterations after the first. Stage markers: the
+device time of a rank outside its forward and backward ranges (a range that holds both is none). Send/recv: time in
+point-to-point kernels without compute, when the card says pp > 1. Idle time of the device is in
+device_time.idle_us.]],
   needs = "micro-batch timings, stage markers, or send/recv kernels of a run with pp > 1",
   units = { bubble_ratio = "share", bubble_time_ms = "ms", total_time_ms = "ms", method = "text" },
   args = require("ett.trace.collective").args,
