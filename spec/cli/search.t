@@ -31,6 +31,10 @@ $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 
 ett: search: where 'tq == 2': unknown name 'tq' at character 1; did you mean 'tp'?
 ?2
 
+$ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --where 'nil + 1'
+ett: search: where 'nil + 1': attempt to perform arithmetic on a nil value
+?2
+
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --devices 8 --global-batch 64 --seq 1024 --fix tp
 ett: search: --fix must be FIELD=VALUE, got 'tp'
 ?2

@@ -77,12 +77,9 @@ local function passes(self, p)
   for _, name in ipairs(schema.keys(self.names)) do
     values[#values + 1] = ("%s = %s"):format(name, tostring(p[name]))
   end
-  if ok then
-    fail(self.text, "must be true or false, got %s%s", schema.describe(value),
-      values[1] and (" (with %s)"):format(table.concat(values, ", ")) or "")
-  end
-  fail(self.text, "%s (with %s)", tostring(value):gsub("^where:%d+: ", ""):gsub("global '", "'"),
-    table.concat(values, ", "))
+  local with = values[1] and (" (with %s)"):format(table.concat(values, ", ")) or ""
+  if ok then fail(self.text, "must be true or false, got %s%s", schema.describe(value), with) end
+  fail(self.text, "%s%s", tostring(value):gsub("^where:%d+: ", ""):gsub("global '", "'"), with)
 end
 
 --- The view of a plan that a condition reads.
