@@ -367,26 +367,30 @@ describe("the Chrome trace of a step", function()
     end)
   end)
 
-  it("never runs two kernels of a pair of units at once, also where they are joined", function()
-    local e = make(dense, { pp = 4, micro_batches = 8, schedule = "dualpipe" })
-    local most = chrome_trace.most_events
-    for _, events in ipairs { most, 10 } do
-      chrome_trace.most_events = events
-      local streams = {}
-      for _, event in ipairs(chrome_trace.of(e).traceEvents) do
-        local id = event.cat == "kernel" and event.pid .. " " .. event.tid
-        if id then
-          streams[id] = streams[id] or {}
-          table.insert(streams[id], event)
+  for what, plan in pairs { ["of a pair of units"] = { pp = 4, micro_batches = 8, schedule = "dualpipe" },
+    ["of a link that products hide"] = { pp = 2, tp = 4, micro_batches = 4, sequence_parallel = true,
+      overlap_tensor = true } } do
+    it("never runs two kernels " .. what .. " at once, also where they are joined", function()
+      local e = make(dense, plan)
+      local most = chrome_trace.most_events
+      for _, events in ipairs { most, 10 } do
+        chrome_trace.most_events = events
+        local streams = {}
+        for _, event in ipairs(chrome_trace.of(e).traceEvents) do
+          local id = event.cat == "kernel" and event.pid .. " " .. event.tid
+          if id then
+            streams[id] = streams[id] or {}
+            table.insert(streams[id], event)
+          end
+        end
+        for id, list in pairs(streams) do
+          table.sort(list, function(a, b) return a.ts < b.ts end)
+          for i = 2, #list do assert.is_true(list[i].ts >= list[i - 1].ts + list[i - 1].dur - 0.01, id) end
         end
       end
-      for id, list in pairs(streams) do
-        table.sort(list, function(a, b) return a.ts < b.ts end)
-        for i = 2, #list do assert.is_true(list[i].ts >= list[i - 1].ts + list[i - 1].dur - 0.01, id) end
-      end
-    end
-    chrome_trace.most_events = most
-  end)
+      chrome_trace.most_events = most
+    end)
+  end
 
   it("states the elements of messages in the type that they have under fp8", function()
     local p = { tp = 2, dp = 4, ep = 4, micro_batches = 2, zero = 1, dtype = "fp8", sequence_parallel = true }

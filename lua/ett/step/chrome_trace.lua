@@ -108,7 +108,17 @@ local function joined(unit)
       if words then one.bytes = one.bytes + (part.bytes or 0) * part.times end
     end
   end
-  for _, one in ipairs(list) do one.start, at = at, at + one.seconds end
+  for _, one in ipairs(list) do one.from, one.length, at = at, one.seconds, at + one.seconds end
+  -- With their hidden times, the messages of a link follow each other until the end of the unit.
+  local ends = {}
+  for i = #list, 1, -1 do
+    local one = list[i]
+    if one.resource ~= "compute" then
+      one.length = one.seconds + one.hidden
+      one.from = (ends[one.resource] or at) - one.length
+      ends[one.resource] = one.from
+    end
+  end
   return list
 end
 
@@ -121,11 +131,8 @@ local function add_unit(state, stage, unit, join)
       Chunk = unit.chunk } }
   for _, part in ipairs(join and joined(unit) or unit.parts) do
     if part.resource ~= "wait" then
-      local each, hidden = part.seconds / part.times, part.hidden / part.times
-      for i = 1, part.times do
-        local start = unit.start + part.start + (i - 1) * each
-        kernel(state, stage, part, start - hidden, each + hidden)
-      end
+      local each = part.length / part.times
+      for i = 1, part.times do kernel(state, stage, part, unit.start + part.from + (i - 1) * each, each) end
     end
   end
 end

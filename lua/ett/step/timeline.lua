@@ -38,6 +38,18 @@ local function flops_share(operation, pass, share, repeated)
   return pass == "forward" and forward or (1 - forward) * share
 end
 
+--- Sets `from` and `length` of a unit's parts, with their hidden times: a gather runs on beside the next product, other
+--- messages begin beside the product before. Messages of one link follow each other.
+local function span(parts)
+  local free = {}
+  for _, part in ipairs(parts) do
+    local from = part.name == "all_gather" and part.start or part.start - part.hidden
+    part.from, part.length = math.max(from, free[part.resource] or from), part.seconds + part.hidden
+    free[part.resource] = part.from + part.length
+  end
+  return parts
+end
+
 --- One part: an operation that runs `times` times in a row.
 ---@param share number of the pass's time
 ---@param repeated boolean? by recomputation
@@ -127,7 +139,7 @@ local function lay(parts, from, seconds, rest)
     laid[#laid + 1] = merged(part, { seconds = part.seconds * scale, hidden = part.hidden * scale, start = at })
     at = at + part.seconds * scale
   end
-  return laid
+  return span(laid)
 end
 
 --- Adds a message, if it takes time.

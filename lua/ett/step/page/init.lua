@@ -30,7 +30,7 @@ local function parts_of(t, known, parts)
       "shape", timeline.shape_text(part.shape), "hidden", part.hidden > 0 and "a part of it runs beside a product",
       "runs", part.times > 1 and part.times), part.bytes and part.bytes * part.times)
     local resource = part.resource == "wait" and "compute" or part.resource
-    list[#list + 1] = { label, resource, (part.start - part.hidden) / tick, (part.seconds + part.hidden) / tick }
+    list[#list + 1] = { label, resource, part.from / tick, part.length / tick }
   end
   known[parts] = list
   return list
