@@ -184,7 +184,7 @@ local function outlook_rows(rows, e)
       time_text(e.varied_p90_seconds), time_text(e.varied_p99_seconds), time_text(e.varied_mean_seconds)) }
   end
   if e.kwh_per_step then
-    rows[#rows + 1] = { "energy", ("%s kWh a step, %s kg CO2 (%.0f W a device, %.0f W of its node, PUE %.2f)")
+    rows[#rows + 1] = { "energy", ("%s kWh a step, %s kg CO2 (%.0f W a device, %.0f W its share of the node, PUE %.2f)")
       :format(digits(e.kwh_per_step, 4), digits(e.co2_kg_per_step), e.device_watts, e.overhead_watts, e.pue) }
   end
   if e.goodput_percent then
