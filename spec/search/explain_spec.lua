@@ -20,4 +20,26 @@ describe("the neighbours of a plan", function()
     end
     error "no interleaved neighbour"
   end)
+
+  it("have one order in all processes, because ranks of a job share them by number", function()
+    local command = require "command"
+    local folder = command.folder()
+    command.write(folder, "order.lua", [[
+      local share = require "ett.base.share"
+      local each = share.each
+      function share.each(shared, count, compute)
+        local list = each(shared, count, compute)
+        for _, row in ipairs(list) do if row.change then print(row.change) end end
+        return list
+      end
+      local model = require("ett.model").new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 1000 })
+      require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 2, plan = { seq = 1024,
+        zero = 1, global_batch = 4, micro_batch = 1, pp = 1, tp = 1, cp = 1, recompute = "none" } }
+    ]])
+    local function run() return (command.ett(folder, "run order.lua", "timeout 60")) end -- a process of its own
+    local first = run()
+    assert.matches("recompute=selective.*zero=0", first)
+    for _ = 1, 5 do assert.equal(first, run()) end
+    command.remove(folder)
+  end)
 end)

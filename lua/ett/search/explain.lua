@@ -74,8 +74,8 @@ local function changes(p, model)
   for _, name in ipairs { "tp", "pp", "cp" } do try_powers(name, { name, "dp" }) end
   if model.hyper.experts then try_powers("ep", { "ep" }) end
   try_powers("micro_batch", { "micro_batch" })
-  for name, values in pairs { recompute = { "none", "selective", "half", "full" }, zero = { 0, 1, 2, 3 } } do
-    for _, value in pairs(next_values(values, p[name])) do add({ name }, { [name] = value }) end
+  for _, name in ipairs { "recompute", "zero" } do -- in one order on all ranks of a job
+    for _, value in pairs(next_values(searched.values[name], p[name])) do add({ name }, { [name] = value }) end
   end
   if p.pp > 1 then
     if p.schedule == "interleaved" then
