@@ -230,6 +230,18 @@ torchrun y.py --hidden-size 64 --bf16]=])
     assert.equal("bf16=", flags "cat <<EOF\nx.py --bf16")
   end)
 
+  it("are in here-documents that the script or a shell reads", function()
+    assert.equal("num-layers=24 hidden-size=64 bf16=", flags [=[
+read -r -d '' ARGS <<'EOF'
+--num-layers 24
+--hidden-size 64
+EOF
+torchrun x.py $ARGS --bf16]=])
+    assert.equal("nnodes=2,-m,x num-layers=24",
+      flags "srun bash -s <<EOF\ntorchrun --nnodes 2 -m x --num-layers 24\nEOF")
+    assert.equal("bf16=", flags "read A; cat <<EOF\n--swiglu\nEOF\nsrun python - <<EOF\n'--fp16'\nEOF\nx --bf16")
+  end)
+
   it("of a long script take time in proportion to its length", function()
     local lines, start = {}, os.clock()
     for i = 1, 10000 do lines[i] = ("V%d=%d"):format(i, i) end

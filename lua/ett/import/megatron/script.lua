@@ -69,11 +69,23 @@ local function document_word(text, at)
   return text:match("^<<%-?%s*[\"'\\]?([%a_][%w_]*)[\"']?()", at)
 end
 
+-- Commands whose input holds flags or commands, as in `read -r -d '' ARGS <<EOF` and `srun bash <<EOF`.
+local reads = { bash = true, mapfile = true, read = true, readarray = true, sbatch = true, sh = true, ssh = true }
+
+--- Whether the last line of a list of tokens has such a command.
+local function reads_input(list)
+  for i = #list, 1, -1 do
+    if list[i] == "\n" then return false end
+    if reads[list[i].text] then return true end
+  end
+  return false
+end
+
 --- Tokens of a script: { text =, quoted = } for words; "\n", "(" and ")" as they are. Words are not expanded. In
 --- single-quoted texts "$", in double-quoted ones "\$", is replaced by "\1". Here-documents are skipped, unless they
---- start a program of Python.
+--- start a program of Python, or are read by the script or a shell.
 local function tokens_of(text)
-  local list, at, word, quoted, ending = {}, 1, nil, false, nil
+  local list, at, word, quoted, ending, kept = {}, 1, nil, false, nil, false
   local function finish()
     if word then list[#list + 1] = { text = word, quoted = quoted } end
     word, quoted = nil, false
@@ -95,7 +107,8 @@ local function tokens_of(text)
       at = at + #list[#list] - 1
       if ch == "\n" and ending then
         local document, behind = document_behind(text, at, ending)
-        for _, token in ipairs(document and document:find "%.py%f[%s]" and tokens_of(document) or {}) do
+        kept = document and (kept or document:find "%.py%f[%s]")
+        for _, token in ipairs(kept and tokens_of(document) or {}) do
           list[#list + 1] = token
         end
         at, ending = document and behind - 1 or at, nil
@@ -105,6 +118,7 @@ local function tokens_of(text)
     elseif ch == "<" and document_word(text, at) then
       finish()
       ending, at = document_word(text, at)
+      kept = reads_input(list)
       at = at - 1
     elseif ch:match "%s" then
       finish()
