@@ -225,7 +225,8 @@ it("finds a device by its driver's name, without spaces as in file names, and no
     ["NVIDIA A100-SXM4-40GB"] = "a100_sxm_40gb", ["NVIDIA A800-SXM4-80GB"] = "a100_sxm",
     ["NVIDIA RTX PRO 6000 Blackwell Server Edition"] = "rtx_pro_6000", ["NVIDIA GB200"] = "gb200",
     ["NVIDIA GH200 480GB"] = "gh200", ["NVIDIA L4"] = "l4", ["NVIDIA L40S"] = "l40s", ["NVIDIA A40"] = "a40",
-    ["NVIDIA L40"] = false, ["NVIDIA RTX A4000"] = false } do
+    ["NVIDIA L40"] = false, ["NVIDIA RTX A4000"] = false, ["NVIDIA L40 48GB"] = false,
+    ["NVIDIA RTX A4000 16GB"] = false, ["NVIDIA A100 80GB PCIe"] = "a100_sxm" } do
     for _, gpu in ipairs { name, (name:gsub(" ", "")) } do
       assert.equal(key, (physics.device_of(gpu) or { key = false }).key, gpu)
     end

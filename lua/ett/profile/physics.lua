@@ -21,10 +21,10 @@ local function plain(name) return (name:upper():gsub("[^%w]", "")) end
 
 local devices -- plain name -> facts
 
--- Whether a name has another as a part. A digit may follow only as the size of memory: an L40 is no L4.
+-- Whether a name has another as a part. A digit may follow only as the size of memory: an L40 with 48 GB is no L4.
 local function names_device(gpu, name)
   local _, last = gpu:find(name, 1, true)
-  return last and (gpu:find("^%D", last + 1) or last == #gpu or gpu:find("^%d+GB", last + 1))
+  return last and (gpu:find("^%D", last + 1) or last == #gpu or gpu:find("^[1-9]%d*GB", last + 1))
 end
 
 --- The device whose name is the longest match within a name such as "NVIDIAA100-SXM4-80GB", or nil. Only letters and
