@@ -99,3 +99,7 @@ devices x 1.1 ...
 $ ett optimize --devices 776 --gap 0.05
 devices ...
     776 ...(gap 0.0...)
+
+# A given latency is that of a node's links, too.
+$ (for a in '' node_latency_seconds=1e-3; do ett optimize --model simple --cluster dgx_h100 --devices 64 latency_seconds=1e-3 $a; done) | tail -n +2 | sort | uniq -c | grep -c ' 2 .*pp='
+1

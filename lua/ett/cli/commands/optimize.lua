@@ -174,8 +174,12 @@ local function front_of(text)
   return front_fields[words[1]], front_fields[words[2]]
 end
 
---- Sets parameters of the simple model from a cluster's device and links, unless given.
+--- Sets parameters of the simple model from a cluster's device and links, unless given. A given latency is also that of
+--- a node, as in ett simple-transformer.
 local function on_cluster(opts, fixed)
+  if opts.model == "simple" and fixed.node_latency_seconds == nil then
+    fixed.node_latency_seconds = fixed.latency_seconds
+  end
   if not opts.cluster then return fixed end
   if opts.model ~= "simple" then
     error_module.raise("usage", "optimize: --cluster needs --model simple")
