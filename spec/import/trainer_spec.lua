@@ -120,10 +120,20 @@ selective_ac_option = "3"
     assert.same({ "bf16", "bf16", 6 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "tensor_parallel_degree = 8\ncontext_parallel_degree = 2\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n"))
+    assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n",
+      "mixed_precision_reduce = 'bfloat16'\n"))
     local e = estimate.new { model = model_module.new "llama3-8b", cluster = "dgx_h100", plan = { seq = 2048, tp = 2,
       micro_batches = 1, sequence_parallel = true } }
     assert.same({ "dtype = 'bf16', gradient_dtype = 'fp32': torchtitan without FSDP has no mixed precision under tp "
       .. "and pp" }, select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan)))
+    local function left_out(more)
+      for name, value in pairs(more) do e.plan[name] = value end
+      return select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan))
+    end
+    assert.same({}, left_out { gradient_dtype = "bf16", optimizer_bytes = 6 }) -- all in bf16
+    assert.same({ "gradient_dtype = 'bf16': torchtitan without FSDP has gradients of training.dtype" },
+      left_out { tp = 1, dp = 2, sequence_parallel = false, optimizer_bytes = 12 })
+    assert.same({}, left_out { gradient_dtype = "fp32" })
   end)
 
   it("says that torchtitan empties the pipeline after each local batch", function()

@@ -60,10 +60,13 @@ function torchtitan.write(model, p, leave_out)
     leave_out("optimizer_bytes = %g: torchtitan's Adam has %d", p.optimizer_bytes, usual)
   end
   local sharded = p.zero > 0
-  local whole = (p.tp > 1 or pipelined) and p.cp == 1 and not (sharded and (p.shard or p.dp) > 1)
-  if whole and (p.dtype ~= "fp32" or p.gradient_dtype ~= "fp32") then
+  local own = p.optimizer_bytes == 6 and "bf16" or "fp32" -- training.dtype
+  local fsdp = p.cp > 1 or sharded and (p.shard or p.dp) > 1
+  if not fsdp and (p.tp > 1 or pipelined) and (p.dtype ~= own or p.gradient_dtype ~= own) then
     leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
       p.dtype, p.gradient_dtype)
+  elseif not fsdp and p.gradient_dtype ~= own then
+    leave_out("gradient_dtype = '%s': torchtitan without FSDP has gradients of training.dtype", p.gradient_dtype)
   end
   section(lines, "parallelism", {
     { "data_parallel_replicate_degree", sharded and p.dp * p.cp // (p.shard or p.dp * p.cp) or p.dp },

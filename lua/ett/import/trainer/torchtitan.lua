@@ -44,15 +44,16 @@ local function set_precision(p, config)
   end
 end
 
---- Mixed precision is FSDP's, or that of a data-parallel rank without tp and pp; else all is in training.dtype.
+--- Without FSDP, gradients have the type of the weights (training.dtype), and under tp and pp all has it.
 local function unmix(p, config, note)
-  if p.zero == 3 or p.tp == 1 and p.pp == 1 then return end
+  if p.zero == 3 then return end
   local whole = type_of(config, "dtype", "float32")
+  p.gradient_dtype = whole
+  if p.tp == 1 and p.pp == 1 then return end
   if whole ~= p.dtype then
     note("without FSDP, torchtitan has no mixed precision under tp and pp: all is in %s (training.dtype)", whole)
   end
   if not p.dtype:find "fp8" then p.dtype = whole end -- converted products stay so
-  p.gradient_dtype = whole
 end
 
 --- Weights and optimizer states in the host's memory; states in 16 bits (training.dtype).
