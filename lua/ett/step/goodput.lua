@@ -4,8 +4,8 @@
 -- since its last checkpoint. Failures also occur during checkpoints and restarts. The expected time of w seconds of
 -- work and a checkpoint of d is M e^(R/M) (e^((w+d)/M) - 1), with M seconds between failures and restarts of R seconds
 -- (Daly 2006, Future Generation Computer Systems 22, equation 20).
-local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local slices = require "ett.step.slices"
 
 local goodput = {}
 
@@ -37,14 +37,12 @@ function goodput.share(work, write, between, restart)
   return work / (between * math.exp(restart / between) * grown)
 end
 
---- Parameters per device in a checkpoint, for the busiest device: replicas of a stage share its weights and optimizer
---- states. In a two-way schedule two stages hold each slice.
+--- Parameters per device in a checkpoint, for the busiest device: ranks with the same weights share these and their
+--- optimizer states.
 local function shard_parameters(e)
-  local p, most = e.plan, 0.0
-  local data = p.dp * p.cp * (schedules.memo():properties(p.schedule).ways or 1)
-  local expert_data = data * p.tp / (p.ep * (p.etp or p.tp))
+  local sharing, most = slices.sharing(e.plan), 0.0
   for _, s in ipairs(e.stages) do
-    most = math.max(most, (s.parameters - s.expert_parameters) / data + s.expert_parameters / expert_data)
+    most = math.max(most, (s.parameters - s.expert_parameters) / sharing.dense + s.expert_parameters / sharing.expert)
   end
   return most
 end

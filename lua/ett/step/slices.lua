@@ -31,7 +31,7 @@ end
 --- Numbers of ranks that share dense weights and experts, and of those that share a shard under ZeRO. The `copies` of a
 --- slice of a two-way schedule are on several stages, whose ranks are counted, too.
 function slices.sharing(p)
-  local copies = schedules.memo():properties(p.schedule).ways or 1
+  local copies = schedules.ways(p.schedule)
   local data = p.dp * p.cp
   local expert_data, shard = data * p.tp // (p.ep * (p.etp or p.tp)), p.shard or data
   return { copies = copies, dense = data * copies, expert = expert_data * copies, dense_shard = shard * copies,
