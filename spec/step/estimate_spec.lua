@@ -77,6 +77,7 @@ describe("the source of a line", function()
   it("states facts of every pass, not only of the first", function()
     local line, text = sources(0.5)
     assert.equal(4, line.times_outside)
+    assert.is_nil(sources(0.04).times_outside) -- a calibrated line
     assert.matches("\n  rms_norm +[%d.]+ +[%d.]+  extrapolated %(scaled from vista, 4.00 times outside%)\n", text)
   end)
 end)

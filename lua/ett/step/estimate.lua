@@ -137,6 +137,7 @@ local function operation_lines(lowered, p, result)
   for _, line in ipairs(lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds
     line.provenance = one_provenance(line)
+    if line.provenance ~= "extrapolated" then line.times_outside = nil end
   end
   table.sort(lines, function(a, b) return a.order < b.order end)
   for _, line in ipairs(lines) do line.order, line.most_outside = nil, nil end
