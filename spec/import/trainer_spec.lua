@@ -285,6 +285,10 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "-", "-", 64 }, batch('"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto"'))
     assert.same({ "-", "-", 64 }, batch("", { dp = 8, global_batch = 64 }))
     assert.same({ "-", 3, "-" }, batch("", { dp = 8, micro_batches = 3 }))
+    local ok, raised = pcall(batch, '"train_batch_size": 64, "gradient_accumulation_steps": 3')
+    assert.is_false(ok)
+    assert.matches("a batch of 64 sequences must be a multiple of gradient_accumulation_steps %* dp = 24",
+      tostring(raised))
   end)
 
   it("has the types of the words, else those of DeepSpeed's defaults", function()

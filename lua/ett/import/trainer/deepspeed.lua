@@ -1,6 +1,7 @@
 --- A plan from DeepSpeed's configuration (docs/_pages/config-json.md, deepspeed/runtime/zero/config.py, engine.py).
 --- The length of sequences and the pipeline's degree are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
+local error_module = require "ett.base.error"
 
 --- Two of the three numbers of a batch and the replicas give the rest. As in DeepSpeed, a missing number of steps is 1
 --- where the others leave it open. "auto" is left to the program.
@@ -13,7 +14,14 @@ local function set_batches(p, config, given)
   local each = 1.0 * (micro or 1) * (steps or 1)
   p.dp = given.dp or whole and micro and whole % each == 0 and math.tointeger(whole // each) or nil
   if not steps and not steps_open and (not whole or stated and not micro) and (micro or stated) then steps = 1 end
-  if stated and steps and not (micro or micro_open) then micro = math.tointeger(whole / (p.dp or 1) / steps) end
+  if stated and steps and not (micro or micro_open) then
+    local parts = 1.0 * (p.dp or 1) * steps
+    if whole % parts ~= 0 then
+      error_module.raise("format", "a batch of %g sequences must be a multiple of gradient_accumulation_steps * dp "
+        .. "= %g", whole, parts)
+    end
+    micro = math.tointeger(whole // parts)
+  end
   p.micro_batch, p.micro_batches = micro, steps
   if whole and not given.micro_batches and (given.global_batch or not steps or given.dp) then
     p.global_batch, p.micro_batches = whole, nil
