@@ -3,8 +3,9 @@
 --   script.flags "--num-layers 32 --swiglu" --> { { name = "num-layers", values = { "32" } }, { name = "swiglu", … } }
 --
 -- Supported: comments, quotes, continued lines, NAME=VALUE, $NAME, ${NAME:-default}, ${NAME:=default}, $((arithmetic)),
--- arrays, case, if-blocks that compare texts (* and ?) or numbers, && and ||, and lines like [ TEST ] && COMMAND. Other
--- conditions count as true, and are returned. The output of commands is unknown. Other shell syntax is kept as text.
+-- arrays, case, if-blocks that compare texts (* and ?) or numbers, && and ||, lines like [ TEST ] && COMMAND, and
+-- here-documents. Other conditions count as true, and are returned. The output of commands is unknown. Other shell
+-- syntax is kept as text.
 local table_at = require "ett.base.table_at"
 
 local script = {}
