@@ -62,6 +62,9 @@ describe("goodput", function()
     for _, name in ipairs { "run_seconds", "run_price", "run_kwh", "run_co2_kg" } do assert.is_nil(e[name], name) end
     assert.matches("run +1 B tokens never end: failures come before the next checkpoint", tostring(e))
     assert.is_string(require("ett.json").encode(e))
+    plan.restart_seconds = 3e5 -- a share of 1e-12
+    assert.equal(0, estimate.new({ model = model, cluster = "dgx_h100", plan = plan }).goodput_percent)
+    plan.restart_seconds = 1e7
     plan.dp, plan.tp, plan.pp, plan.cp = nil, 1, 1, 1
     local function search(objective)
       return require("ett.search.search").new { model = model, cluster = "dgx_h100", devices = 8, plan = plan,

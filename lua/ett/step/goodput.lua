@@ -24,7 +24,10 @@ function goodput.interval(write, between)
   return math.sqrt(2 * write * between) * (1 + root / 3 + root * root / 9) - write
 end
 
---- Share of the time spent on useful training.
+-- A run with a smaller share never ends: a day of work takes 2700 years.
+local least_share = 1e-6
+
+--- Share of the time spent on useful training; 0 if the run never ends.
 ---@param work number seconds of work between checkpoints
 ---@param write number seconds of a checkpoint, without work
 ---@param between number mean seconds between failures
@@ -34,7 +37,8 @@ function goodput.share(work, write, between, restart)
   if span > 700 or restart / between > 700 then return 0.0 end
   -- e^x - 1 = 2 e^(x/2) sinh(x/2), which is also accurate for small x.
   local grown = span < 1e-5 and span * (1 + span / 2) or math.exp(span) - 1
-  return work / (between * math.exp(restart / between) * grown)
+  local share = work / (between * math.exp(restart / between) * grown)
+  return share >= least_share and share or 0.0
 end
 
 --- Parameters per device in a checkpoint, for the busiest device: ranks with the same weights share these and their
