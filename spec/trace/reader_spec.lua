@@ -100,6 +100,13 @@ describe("ett.trace readers", function()
       assert.equal(1661203462598972000, t.origin_ns)
       assert.matches("predicted", warning(t, "clock_mismatch").file)
     end
+    -- times since the machine's start, of two files that keep their distance
+    write("predicted.json", document { event { ts = 86400000050 }, event { ts = 86400000009 } })
+    write("second.json", document({ event { ts = 3 } }, '"baseTimeNanoseconds": 86400000002000, '))
+    do
+      local t <close> = open(folder)
+      assert.same({ 45000, 4000, 7000, 0, 0 }, (t:events():columns { "ts" }))
+    end
     write("rank0.json", document({ event { ts = 7 } }))
     local t <close> = open(folder)
     assert.is_nil(warning(t, "clock_mismatch"))

@@ -911,36 +911,48 @@ static origin origin_of(const merge *m, uint32_t i) {
   return base >= EPOCH_NS || start >= EPOCH_NS - base ? ABSOLUTE : RELATIVE;
 }
 
+/* The earliest base time of the files of an origin, and their earliest start; both
+ * INT64_MAX if there is none. */
+static void find_first(const merge *m, const origin *origins, origin which, int64_t *base,
+                       int64_t *first) {
+  *base = *first = INT64_MAX;
+  for (uint32_t i = 0; i < m->t->file_count; i++) {
+    const int64_t own = m->t->files[i].base_ns;
+    int64_t start;
+    if (origins[i] != which)
+      continue;
+    *base = own < *base ? own : *base;
+    if (!__builtin_add_overflow(own, start_of(m, i, true), &start))
+      *first = start < *first ? start : *first;
+  }
+}
+
 /* The shift of each file to the earliest base time of all, which is returned in *base.
  * Where some files have absolute times, the others begin with the first of those. */
 static int find_shifts(merge *m, int64_t *shift, int64_t *base) {
   const ett_trace *t = m->t;
   const int64_t per_ns = t->ticks_per_second / 1000000000;
-  int64_t first = INT64_MAX; /* start of the absolute times */
   origin *origins = calloc(t->file_count + (size_t)1, sizeof *origins);
+  if (!origins)
+    return no_memory(m);
   uint32_t counts[3] = {0};
-  int status = origins ? 0 : no_memory(m);
-  for (uint32_t i = 0; !status && i < t->file_count; i++)
+  for (uint32_t i = 0; i < t->file_count; i++)
     counts[origins[i] = origin_of(m, i)]++;
   const bool mixed = counts[ABSOLUTE] && counts[RELATIVE];
-  *base = INT64_MAX;
-  for (uint32_t i = 0; !status && i < t->file_count; i++) {
-    if (origins[i] == NO_ROWS || (mixed && origins[i] == RELATIVE))
-      continue;
-    int64_t start;
-    if (mixed &&
-        !__builtin_add_overflow(t->files[i].base_ns, start_of(m, i, true), &start))
-      first = start < first ? start : first;
-    *base = t->files[i].base_ns < *base ? t->files[i].base_ns : *base;
-  }
-  if (*base == INT64_MAX)
-    *base = 0;
+  int64_t first, other_base, other_first;
+  find_first(m, origins, RELATIVE, &other_base, &other_first);
+  if (counts[ABSOLUTE])
+    find_first(m, origins, ABSOLUTE, base, &first);
+  else
+    *base = counts[RELATIVE] ? other_base : 0;
+  int status = 0;
   for (uint32_t i = 0; !status && i < t->file_count; i++) {
     const bool other = mixed && origins[i] == RELATIVE;
-    int64_t ns;
+    int64_t ns = 0;
     if (origins[i] == NO_ROWS)
       continue;
-    if (__builtin_sub_overflow(other ? first : t->files[i].base_ns, *base, &ns) ||
+    if (__builtin_sub_overflow(t->files[i].base_ns, other ? other_first : *base, &ns) ||
+        (other && __builtin_add_overflow(ns, first - *base, &ns)) ||
         __builtin_mul_overflow(ns, per_ns, &shift[i]))
       shift[i] = 0;
     else if (!other)
