@@ -202,6 +202,9 @@ describe("ett sample", function()
     assert.equal(1, status)
     assert.matches("^ett: gelu: 1152921504606846976 shapes are more than the limit of %d+ for one run; give "
       .. "%-%-limit, %-%-parts, or a design with count\n$", text)
+    text, status = run("sample c.lua --out out2 --quiet --active --limit 2", "timeout -k 1 60")
+    assert.equal(1, status)
+    assert.matches("; give %-%-parts, or a design with count\n$", text)
   end)
 
   it("refuses options without effect", function()

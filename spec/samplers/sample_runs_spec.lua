@@ -67,6 +67,8 @@ describe("ett sample", function()
         assert.is_truthy(known:find(" " .. corner .. " ", 1, true), known)
       end
     end
+    local text = run "sample c.lua --out p --active --target-error 1e-6 --limit 9"
+    assert.matches("^gelu: 9 shapes to measure, 0 measured before\n", text)
   end)
 
   it("reports how it treats the schedule of estimate-train-time's files, and shapes that do not fit", function()

@@ -122,8 +122,8 @@ function sample_check.refuse(journal, held, target, path, failure)
   if line ~= held.failed.all then error_module.must(journal:append(sample_table.failure("all", line))) end
   journal:close()
   local count = math.max(0, target.total - held.rows)
-  return { path = path, name = target.name, measured = 0, failed = count, disturbed = 0, total = count, seconds = 0.0,
-    held = held.rows, refused = failure }
+  return { path = path, name = target.name, measured = 0, failed = count, disturbed = 0, total = count, most = count,
+    seconds = 0.0, held = held.rows, refused = failure }
 end
 
 --- Appends this run's verdict to a table that has a different one.

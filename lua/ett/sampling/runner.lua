@@ -18,14 +18,14 @@ local MOST_PENDING = 1 << 26
 
 --- Indices of the target's shapes that this process measures, in order; and the number of shapes left out because they
 --- failed before.
----@param limit integer? most indices
-local function pending(target, held, run, limit)
-  local list, left = {}, 0
+---@param chooses boolean whether a chooser takes at most run.limit of them; it looks at all
+local function pending(target, held, run, chooses)
+  local list, left, limit = {}, 0, not chooses and run.limit or nil
   if held.failed.all and not run.retry_failed then return list, left end
   local mine = (target.total - run.part) // run.parts + 1
   if mine > MOST_PENDING and not limit then
-    error_module.raise("limit", "%s: %d shapes are more than the limit of %d for one run; give --limit, --parts, "
-      .. "or a design with count", target.name, mine, MOST_PENDING)
+    error_module.raise("limit", "%s: %d shapes are more than the limit of %d for one run; give %s, or a design with "
+      .. "count", target.name, mine, MOST_PENDING, chooses and "--parts" or "--limit, --parts")
   end
   for index = run.part, target.total, run.parts do
     if #list == limit or sample.interrupted() then break end
@@ -95,9 +95,7 @@ function Runner:begin()
   if shared or not begun then run.verdict = sample_check.target(self.session, target, run) end
   if not self.leader then return not (run.verdict and run.verdict.failure) end
   self.journal, self.held = store.open(self.session, target, run, self.path)
-  -- A chooser looks at all shapes and takes at most run.limit of them.
-  local chooses = run.chooser and target.kind == "operator"
-  self.list, self.left = pending(target, self.held, run, not chooses and run.limit or nil)
+  self.list, self.left = pending(target, self.held, run, run.chooser and target.kind == "operator")
   if not shared and begun and #self.list > 0 then run.verdict = sample_check.target(self.session, target, run) end
   if run.verdict and run.verdict.failure then
     self.report = sample_check.refuse(self.journal, self.held, target, self.path, run.verdict.failure)
@@ -115,15 +113,16 @@ function Runner:prepare()
   self.together = shared and run.together and target.kind == "operator"
   if shared then
     self.work, self.list = shared.work(self.journal, self.list, target, self.together)
-  else
-    self.work = local_work(self.journal, math.min(#self.list, run.limit or math.maxinteger), self.chooser)
   end
+  local count = math.min(#self.list, run.limit or math.maxinteger)
+  if not shared then self.work = local_work(self.journal, count, self.chooser) end
   self.visits = target.kind == "operator" and session.visits or 1
   self.size = self.visits == 1 and 1 or self.chooser and 4 or shared and not self.together and 8
     or run.campaign.block or 8
   self.kept = self.visits > 1 and not shared and not self.chooser
     and visits.open(self.path, store.title(target, run), self.held) or nil
-  self.report = { path = self.path, name = target.name, measured = 0, failed = 0, disturbed = 0, total = #self.list,
+  self.report = { path = self.path, name = target.name, measured = 0, failed = 0, disturbed = 0,
+    total = #self.list, most = count, -- a chooser takes `most` of `total` shapes
     held = self.held and self.held.rows or 0, left = self.left, takes_turns = run.interleave,
     count = self.work.count }
   if self.leader then run.on_begin(self.report) end

@@ -24,7 +24,7 @@ local function progress(quiet)
     if report.takes_turns then together[#together + 1] = report else together = { report } end
     if #together == 1 then start, last = sample.now(), 0 end
     if not quiet then
-      io.stderr:write(("%s: %d shapes to measure, %d measured before\n"):format(report.name, report.total, report.held))
+      io.stderr:write(("%s: %d shapes to measure, %d measured before\n"):format(report.name, report.most, report.held))
     end
   end
   function bar.step(report)
@@ -33,7 +33,7 @@ local function progress(quiet)
     for _, one in ipairs(together) do
       local came, came_failed = one.measured + one.failed, one.failed
       if one.count then came, came_failed = one.count() end -- over all ranks
-      done, total = done + came + (one.under_way or 0), total + one.total
+      done, total = done + came + (one.under_way or 0), total + one.most
       failed, disturbed = failed + came_failed, disturbed + one.disturbed
     end
     if done < total and now - last < (terminal and 0.1 or 5) then return end
