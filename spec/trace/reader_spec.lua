@@ -424,8 +424,8 @@ describe("ett.trace readers", function()
 
   it("places the hosts of a TPU run by the starts of their sessions", function()
     local start = 1741722099081044120
-    local function host(rank, later, absolute)
-      local line = int(1, 3) .. bytes(2, "XLA Ops") .. int(3, (absolute and start + later or 0) + 1000)
+    local function host(rank, later, absolute, early)
+      local line = int(1, 3) .. bytes(2, "XLA Ops") .. int(3, (absolute and start + later or 0) + 1000 - (early or 0))
         .. bytes(4, int(1, 1) .. int(2, 5000) .. int(3, 700))
       local session = bytes(2, "Task Environment") .. bytes(6, int(1, 4) .. int(3, start + later))
         .. bytes(5, int(1, 4) .. bytes(2, int(1, 4) .. bytes(2, "profile_start_time")))
@@ -439,6 +439,10 @@ describe("ett.trace readers", function()
       assert.same({ 0, 7000000000 }, (t:events():columns { "ts" }))
       assert.equal(start + 1005, t.origin_ns)
     end
+    host(0, 0, true, 3000000) -- a line that began 3 ms before the session
+    host(1, 7000000, false)
+    local t <close> = open(folder)
+    assert.same({ 0, 10000000000 }, (t:events():columns { "ts" }))
   end)
 
   it("keeps the neighbours of a TPU's line together when other files count nanoseconds", function()

@@ -878,9 +878,6 @@ static void align_times(const merge *m, times *x, int64_t base) {
   t->origin_ns = base + x->first / (t->ticks_per_second / 1000000000);
 }
 
-/* 9 September 2001: clocks that count from 1970 are later, others earlier. */
-#define EPOCH_NS INT64_C(1000000000000000000)
-
 /* The start of the first valid row of a file, or with `all` the earliest one, in
  * nanoseconds from its base; INT64_MAX without such a row. */
 static int64_t start_of(const merge *m, uint32_t file, bool all) {
@@ -908,7 +905,8 @@ static origin origin_of(const merge *m, uint32_t i) {
   const int64_t start = m->t->files[i].event_count ? start_of(m, i, false) : INT64_MAX;
   if (start == INT64_MAX)
     return NO_ROWS;
-  return base >= EPOCH_NS || start >= EPOCH_NS - base ? ABSOLUTE : RELATIVE;
+  return base >= ETT_TRACE_EPOCH_NS || start >= ETT_TRACE_EPOCH_NS - base ? ABSOLUTE
+                                                                          : RELATIVE;
 }
 
 /* The earliest base time of the files of an origin, and their earliest start; both

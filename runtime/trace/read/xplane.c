@@ -332,8 +332,8 @@ int ett_xplane_parse(const ett_reading *r) {
   slice s = r->bytes;
   xplane x = {.r = r, .long_name = -1, .base_ns = earliest(s)};
   int64_t base = session_start(s);
-  /* lines of the session begin after its start, or count from it */
-  if (base < x.base_ns || __builtin_add_overflow(base, x.base_ns, &base))
+  /* A line may begin shortly before the session; its time may be absolute. */
+  if (x.base_ns >= ETT_TRACE_EPOCH_NS || __builtin_add_overflow(base, x.base_ns, &base))
     base = x.base_ns;
   for (uint32_t i = 0; i < r->arg_count; i++)
     if (strcmp(r->args[i], "long_name") == 0)

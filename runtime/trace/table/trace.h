@@ -26,6 +26,8 @@ struct ett_track;
 #define ETT_TRACE_NONE UINT32_MAX /* no row, no string */
 /* Longer rows are invalid: 30 days in seconds. */
 #define ETT_TRACE_LONGEST_S INT64_C(2592000)
+/* 9 September 2001: clocks that count from 1970 are later, others earlier. */
+#define ETT_TRACE_EPOCH_NS INT64_C(1000000000000000000)
 
 /* Class of a row, from its category, line or table; never from its name. */
 typedef enum ett_trace_class {
