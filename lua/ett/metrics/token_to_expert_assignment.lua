@@ -2,9 +2,12 @@
 local collective = require "ett.trace.collective"
 local stats = require "ett.trace.stats"
 
---- The numbers of a list; nil if it is empty, or if PyTorch wrote only its beginning ("[4, 4, ...]").
+--- Whether PyTorch wrote only the beginning of a list ("[4, 4, ...]").
+local function shortened(text) return type(text) == "string" and text:find("...", 1, true) ~= nil end
+
+--- The numbers of a list; nil if it is empty or shortened.
 local function numbers(text)
-  if type(text) ~= "string" or text:find("...", 1, true) then return nil end
+  if type(text) ~= "string" or shortened(text) then return nil end
   local list = {}
   for word in text:gmatch("%d+") do list[#list + 1] = math.tointeger(tonumber(word)) end
   return #list > 0 and list or nil
@@ -32,7 +35,7 @@ groups; such calls are left out and counted.]],
         local each, text = collectives.sorts[n], splits["In split size"][i]
         local out, into = numbers(text), numbers(splits["Out split size"][i])
         if each.kind == "all_to_all" then
-          calls, cut = calls + 1, cut + (text and not out and text:find("%d") and 1 or 0)
+          calls, cut = calls + 1, cut + (shortened(text) and 1 or 0)
         end
         if each.kind == "all_to_all" and out then
           used = used + 1
