@@ -12,7 +12,7 @@ local function mean_queue(view, lane, rows, found)
   end
   for _, list in pairs(files) do
     local part = rows:where{ file = list }
-    local one = bulk.launches(part, part:match(view:launch_calls(), "correlation"))
+    local one = bulk.launches(part, part:match(view:launch_calls():where{ file = list }, "correlation"))
     if one.queue_mean then area, ticks = area + one.queue_mean * one.queue_ticks, ticks + one.queue_ticks end
   end
   return ticks > 0 and area / ticks or nil

@@ -89,7 +89,7 @@ end
 local function launches(t, index)
   local rows = t:events{ class = device_classes, file = index }
   local own = stats.columns(rows, { "ts", "end" })
-  local call = (rows:match(t:events{ class = "runtime" }, "correlation"):columns{ "ts" })
+  local call = (rows:match(t:events{ class = "runtime", file = index }, "correlation"):columns{ "ts" })
   local list = {}
   for i = 1, #rows do
     if call[i] then list[#list + 1] = { call[i], own.ts[i], own["end"][i] } end
