@@ -80,18 +80,27 @@ describe("the TPU metrics on a hand-made trace", function()
             long_name = ("%%ag = %s all-gather%s(f32[100]{0} %%x), replica_groups=[1,2]<=[2]"):format(shape, part) } }
       end
     end
+    for i, part in ipairs{ "send", "send-done", "recv", "recv-done" } do
+      events[#events + 1] = { ph = "X", name = part, pid = 3, tid = 3, ts = 1665 + 5 * i, dur = 5,
+        args = { hlo_category = part } }
+    end
     local folder = maker.folder()
     local file = io.open(folder .. "/host.trace.json", "w")
     file:write(json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
       traceEvents = json.array(events) })
     file:close()
     local ok, why = pcall(function()
-      assert.equal(5, assert(maker.metric(folder, "coll_call_num")).total_calls)
+      local calls = assert(maker.metric(folder, "coll_call_num"))
+      assert.same({ 7, 1, 1 }, { calls.total_calls, calls.calls_by_kernel_type.send,
+        calls.calls_by_kernel_type["recv-done"] })
       for _, row in ipairs(assert(maker.metric(folder, "collective_table")).collectives) do
-        if row.bytes == 800 then assert.equal(2, row.calls) else assert.is_true(row.kind == "all_reduce" or
-          row.bytes == 400) end
+        if row.bytes == 800 then
+          assert.equal(2, row.calls)
+        else
+          assert.is_true(row.kind ~= "all_gather" or row.bytes == 400)
+        end
       end
-      assert.near(410e-6, value(folder, "total_comm_time_s"), 1e-12) -- the rows of both
+      assert.near(430e-6, value(folder, "total_comm_time_s"), 1e-12) -- all rows
     end)
     maker.remove(folder)
     if not ok then error(why, 0) end

@@ -2,9 +2,10 @@
 --
 -- Kind: the row's argument "Collective name"; else the host annotation that encloses its launch
 -- ("nccl:all_to_all", linked by correlation); else the kernel's name. On TPU: the hlo_category, else the opcode;
--- an asynchronous collective is its "-done" row. Bytes: elements x dtype from the row's arguments, else from the
--- record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else unknown. bytes_accessed
--- is never used: it counts memory traffic, not the message.
+-- an asynchronous collective is its "-done" row (of a send, "send"). Bytes: elements x dtype from the row's
+-- arguments, else from the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
+-- unknown.
+-- bytes_accessed is never used: it counts memory traffic, not the message.
 -- Group size: the argument, the listed ranks, distributedInfo's process groups, the sizes of input and output of
 -- an all-gather or a reduce-scatter, or the world's size when all its ranks ran the collective together; else
 -- unknown.
@@ -254,19 +255,25 @@ local function gpu_collectives(lane, kinds)
   return list, described
 end
 
---- XLA rows without the starts of asynchronous collectives: their ends ("all-gather-done") count.
-local function without_starts(rows)
-  local starts = rows - rows
+--- Whether an opcode is that half of an asynchronous collective of XLA that does not count. The "-done" half has the
+--- result. The result of "send-done" is only a token, so "send" counts.
+local function is_other_half(opcode)
+  return opcode ~= nil and (opcode:find("%-start$") ~= nil or opcode == "send-done" or opcode == "recv")
+end
+
+--- XLA rows with one row of each asynchronous collective.
+local function without_halves(rows)
+  local halves = rows - rows
   for _, group in ipairs(rows:group{ "arg:hlo_category" }) do
     if group.hlo_category then
-      if group.hlo_category:find("%-start$") then starts = starts + group.events end
+      if is_other_half(group.hlo_category) then halves = halves + group.events end
     else
       for _, each in ipairs(group.events:group{ "arg:long_name" }) do
-        if (comm.opcode(each.long_name) or ""):find("%-start$") then starts = starts + each.events end
+        if is_other_half(comm.opcode(each.long_name)) then halves = halves + each.events end
       end
     end
   end
-  return #starts > 0 and rows - starts or rows
+  return #halves > 0 and rows - halves or rows
 end
 
 local function tpu_collectives(lane, rows)
@@ -300,7 +307,7 @@ end
 
 --- Collectives of a lane that start in its window.
 function collective.of_lane(lane)
-  local rows = lane.tpu and without_starts(lane:rows("comm")):sort("ts") or lane:launches "comm"
+  local rows = lane.tpu and without_halves(lane:rows("comm")):sort("ts") or lane:launches "comm"
   local list, described
   if lane.tpu then
     list, described = tpu_collectives(lane, rows)
