@@ -278,6 +278,15 @@ describe("the GPU metrics on a hand-made trace", function()
     maker.with({ device:kernel("gemm", 0, 100):kernel("gemm", 300, 100) }, function(folder)
       near(0.5, assert(maker.metric(folder, "pipeline_bubble")).bubble_ratio)
     end)
+    -- A backward range that computes a forward pass again is a unit.
+    local again = maker.new{ rank = 0 }
+    again:host("user_annotation", "backward_step", 0, 100):host("user_annotation", "forward_one_chunk", 10, 20)
+    again:host("user_annotation", "backward_one_chunk", 50, 20)
+    again:kernel("gemm", 100, 50, { launch = { ts = 15, dur = 2 } })
+    again:kernel("gemm", 170, 30, { launch = { ts = 80, dur = 2 } }):kernel("adam", 280, 20)
+    maker.with({ again }, function(folder)
+      near(0.12, assert(maker.metric(folder, "pipeline_bubble")).bubble_time_ms)
+    end)
     local bare = maker.new{ rank = 0 }
     bare:kernel("gemm", 0, 10):kernel("gemm", 100, 10)
     maker.with({ bare }, function(folder)

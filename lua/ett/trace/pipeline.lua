@@ -130,7 +130,8 @@ local function pass_of(name)
   if forward ~= backward then return forward and "forward" or "backward" end
 end
 
---- Marked ranges without those of a whole schedule, which hold forward and backward units.
+--- Marked ranges without those of a whole schedule, which hold forward and backward units. A backward range may hold
+--- both, too: it is a unit that computes a forward pass again.
 local function units_of(view, rows)
   local ordered, parent = rows:nested(0)
   local names, held, whole = (ordered:columns{ "name" }), {}, {}
@@ -139,7 +140,7 @@ local function units_of(view, rows)
     while pass and p > 0 do
       held[p] = held[p] or {}
       held[p][pass] = true
-      if held[p].forward and held[p].backward then whole[names[p]] = true end
+      if held[p].forward and held[p].backward and not pass_of(names[p]) then whole[names[p]] = true end
       p = parent[p]
     end
   end
