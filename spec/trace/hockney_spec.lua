@@ -95,7 +95,7 @@ describe("the Hockney fit", function()
 
   it("does not mix transfers with times that include waiting", function()
     -- Two of four ranks: their tp group is matched, their dp groups have one recorded rank each.
-    local function pair(sizes_of_tp)
+    local function pair(sizes_of_tp, sizes_of_dp)
       local made = { maker.new{ rank = 0, world = 4 }, maker.new{ rank = 1, world = 4 } }
       for r, each in ipairs(made) do
         local at = 0
@@ -107,7 +107,7 @@ describe("the Hockney fit", function()
         end
         for turn = 1, 5 do
           for _, bytes in ipairs(sizes_of_tp) do reduce("tp", bytes, 10 + bytes // 1000) end
-          for _, bytes in ipairs{ 1000, 2000, 4000 } do
+          for _, bytes in ipairs(sizes_of_dp or { 1000, 2000, 4000 }) do
             reduce("dp" .. r, bytes, 10 + bytes // 1000 + (turn > 1 and 1000 or 0)) -- waits, but for the first
           end
         end
@@ -121,6 +121,7 @@ describe("the Hockney fit", function()
       assert.equal(#list > 1, found.arrival_skew_removed)
       assert.equal(#list == 1 and 4 or 3, found.sizes)
     end
+    assert.matches("same size %(1000 bytes, 15 calls%)", pair({ 1000 }, { 1000 }).reason) -- 5 of tp, 10 of dp
   end)
 
   it("takes time in proportion to the number of process groups", function()

@@ -123,8 +123,10 @@ function hockney.fit(view, options)
       view:missing("needs %s calls with known bytes and group size%s", kind,
         options.n_chips and "" or " (give --n-chips if the trace has no group size)")
     elseif distinct == 1 then
+      local calls = 0
+      for _, p in ipairs(points) do calls = calls + p.count end
       view:missing("alpha and beta are not identifiable: every %s in the trace has the same size (%s bytes, %d calls)",
-        kind, ("%.0f"):format(points[1].bytes), points[1].count)
+        kind, ("%.0f"):format(points[1].bytes), calls)
     end
     local alpha, beta = fit(points)
     if not alpha then view:missing("alpha and beta are not identifiable: the sizes of %s hardly differ", kind) end
