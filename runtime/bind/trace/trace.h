@@ -21,7 +21,7 @@ static inline ett_trace *ett_lua_check_trace(lua_State *L, int index) {
 }
 
 /* Pushes a field of the table at an index without metamethods, which could close the
- * trace in use; returns its type. All arguments are read so. */
+ * trace in use; returns its type. All arguments of queries are read so. */
 static inline int ett_lua_raw_field(lua_State *L, int index, const char *name) {
   index = lua_absindex(L, index);
   lua_pushstring(L, name);
