@@ -166,6 +166,14 @@ describe("the GPU metrics on a hand-made trace", function()
       assert.same({ 0.07, 0.08 }, all.gpu_step_ms)
       assert.same({ 0.08 }, assert(maker.metric(folder, "step_table", { step = 8 })).ranks["0"].gpu_step_ms)
     end)
+    local again = maker.new{ rank = 0 } -- a later recording with a step of the same number
+    again:host("user_annotation", "ProfilerStep#8", 2000, 100):kernel("gemm", 2010, 50)
+    again:add{ cat = "gpu_user_annotation", name = "ProfilerStep#8", pid = 0, tid = 7, ts = 2010, dur = 50,
+      args = { device = 0, stream = 7 } }
+    maker.with({ r, again }, function(folder)
+      local only = assert(maker.metric(folder, "step_table", { step = 8, window = { 1.9, 2.2 } })).ranks["0"]
+      assert.same({ 1, { 0.05 } }, { #only.steps, only.gpu_step_ms })
+    end)
   end)
 
   it("--window: cut to the window, counted where they start", function()

@@ -7,10 +7,13 @@ local trace_view = require "ett.trace.view"
 local function device_steps(view, lane, steps)
   local rows = view:named_rows("device_steps", { "device_annotation", "device_step" },
     trace_view.is_step):where{ file = lane.process.files, device = lane.device }:sort("ts")
-  local list, names = {}, {}
-  for _, step in ipairs(steps) do names[step.name] = true end
+  local list, wanted, recordings = {}, {}, view:recordings()
+  local function key(name, recording) return name .. "|" .. recording end
+  for _, step in ipairs(steps) do wanted[key(step.name, step.step.recording)] = true end
   for i = 1, #rows do
-    if not lane.from or names[rows:get(i, "name")] then list[#list + 1] = view:ms(rows:get(i, "dur")) end
+    if not lane.from or wanted[key(rows:get(i, "name"), recordings[rows:get(i, "file")])] then
+      list[#list + 1] = view:ms(rows:get(i, "dur"))
+    end
   end
   return list
 end
