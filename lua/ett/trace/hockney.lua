@@ -4,9 +4,9 @@
 -- Rabenseifner, Gropp, 2005): an all-reduce of S bytes takes 2 (n - 1) steps and moves 2 (n - 1) / n * S bytes. The
 -- time of a collective is its transfer time, first end - last start over the ranks: waiting for a late rank is
 -- excluded. If the matched collectives have fewer than two sizes, as with only one recorded rank, those of unmatched
--- groups are used, too. Of these the minimum time of each size counts, and the result states it. The median of each
--- size is fitted by least absolute relative deviations (iteratively reweighted), so that one outlier among the sizes
--- does not move the fit.
+-- groups are used, too. Of these the minimum time of each size counts, and the result states it. The fit to the
+-- medians of the sizes has the least absolute relative deviations (iteratively reweighted). So one outlier among the
+-- sizes does not move it.
 local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"

@@ -298,7 +298,7 @@ View.iterations = once("iterations", function(self)
   return list
 end)
 
---- What is missing if there are no iterations.
+--- The reason for a missing value without iterations: the markers, in the trace or in its window.
 function View:lacking_iterations()
   return "ProfilerStep# markers on the host track; " .. (#self:steps() > 0 and "none starts in the window"
     or "the trace has none")

@@ -265,8 +265,8 @@ static int take_correlation(reading *r, sqlite3_stmt *s, int64_t *correlation) {
   return number == ETT_STRING_NONE ? -1 : 0;
 }
 
-/* Whether an NVTX record of that type is no event but names a category (33, 64), a thread
- * or process (39, 72 to 74), a domain, a device … (75 and more). */
+/* Whether an NVTX record of that type is a name, not an event: of a category (33, 64), a
+ * thread or process (39, 72 to 74), a domain or device (75 and more). */
 static bool is_name(int type) {
   return type == 33 || type == 39 || type == 64 || type >= 72;
 }
