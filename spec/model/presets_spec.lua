@@ -55,7 +55,8 @@ describe("a preset", function()
       ["GPT-3 175B"] = "gpt3-175b", ["qwen3-235b"] = "qwen3-235b-a22b", ["kimi_k2"] = "kimi-k2",
       maverick = "llama4-maverick", ["meta-llama/Meta-Llama-3-70B"] = "llama3-70b",
       ["qwen/qwen3-8b"] = "qwen3-8b", ["DeepSeek-R1"] = "deepseek-v3", ["glm 4.6"] = "glm-4.5",
-      ["Llama-3.3-70B"] = "llama3.1-70b", ["OLMo-2-7B"] = "olmo2-7b", ["ibm-granite/granite-3.1-8b-instruct"] =
+      ["Llama-3.3-70B"] = "llama3.1-70b", ["Llama-3-405B"] = "llama3.1-405b", ["llama3-3b"] = "llama3.2-3b",
+      ["llama3-1b"] = "llama3.2-1b", ["OLMo-2-7B"] = "olmo2-7b", ["ibm-granite/granite-3.1-8b-instruct"] =
       "granite-3.1-8b" } do
       assert.equal(name, model_module.new(spelt).name)
     end
