@@ -85,8 +85,9 @@ describe("plan", function()
   end)
 
   it("checks batches, schedules and splits", function()
-    assert.matches("^dp %* micro_batch = 8 must divide global_batch = 12; nearest are 8 and 16$",
+    assert.matches("^dp %* micro_batch = 8 must divide global_batch = 12; nearest global_batch are 8 and 16$",
       violations({ dp = 4, micro_batch = 2, global_batch = 12 })[1])
+    assert.equal("kv_heads = 4 must divide tp = 6; nearest tp are 4 and 8", violations({ tp = 6 })[2])
     assert.same({}, violations { pp = 4, vp = 2, schedule = "interleaved", micro_batches = 6 })
     assert.equal("interleave_group must be at least pp = 4, got 3",
       violations({ pp = 4, vp = 2, schedule = "interleaved", interleave_group = 3 })[1])

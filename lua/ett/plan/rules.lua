@@ -12,15 +12,17 @@ local rules = {}
 
 local divisors = remembered(function(n) return require "ett.base.divisors"(n, 4096) end)
 
---- "nearest are 2 and 4" from sorted candidates.
-local function nearest(value, candidates)
+--- "nearest are 2 and 4" from sorted candidates; "nearest tp are 2 and 4" if they are values of another field.
+---@param field string? their field, if it is not the one that the message begins with
+local function nearest(value, candidates, field)
+  local what = field and "nearest " .. field or "nearest"
   local below, above
   for _, c in ipairs(candidates) do
     if c <= value then below = c end
     if c > value and not above then above = c end
   end
-  if below and above then return ("; nearest are %d and %d"):format(below, above) end
-  return (below or above) and ("; nearest is %d"):format(below or above) or ""
+  if below and above then return ("; %s are %d and %d"):format(what, below, above) end
+  return (below or above) and ("; %s is %d"):format(what, below or above) or ""
 end
 
 --- Number of layers that are distributed over stages.
@@ -75,7 +77,8 @@ local function key_heads(add, tp, kv, where)
   if kv >= tp then
     divides(add, "tp", tp, where .. "kv_heads", kv)
   elseif tp % kv ~= 0 then
-    add("%skv_heads = %d must divide tp = %d%s", where, kv, tp, nearest(tp, { tp // kv * kv, (tp // kv + 1) * kv }))
+    add("%skv_heads = %d must divide tp = %d%s", where, kv, tp,
+      nearest(tp, { tp // kv * kv, (tp // kv + 1) * kv }, "tp"))
   end
 end
 
@@ -212,7 +215,7 @@ local function batches(p, add)
   if p.global_batch % unit ~= 0 then
     local below = p.global_batch // unit * unit
     add("dp * micro_batch = %d must divide global_batch = %d%s", unit, p.global_batch,
-      nearest(p.global_batch, { below > 0 and below or below + unit, below + unit }))
+      nearest(p.global_batch, { below > 0 and below or below + unit, below + unit }, "global_batch"))
   elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
     add("micro_batches = %d contradicts global_batch = %d, which gives %d; give only one of them", p.micro_batches,
       p.global_batch, p.global_batch // unit)
