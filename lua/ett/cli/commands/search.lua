@@ -97,7 +97,9 @@ return {
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
       .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, 1..64 for doublings, or\n"
-      .. "8..64..8 for steps) or by --vary it is searched over these values.\n\n" .. fields.help(opts)
+      .. "8..64..8 for steps) or by --vary it is searched over these values.\n"
+      .. "'best in 100' is the probability in percent that a row is the best of the first 20, because\n"
+      .. "estimates have errors.\n\n" .. fields.help(opts)
   end,
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
