@@ -220,4 +220,26 @@ describe("ett validate", function()
     -- adding of four layers' gradients; the optimizer.
     near((2 * (2 * (2 * 11 + 4) + 4) + 1) * 20e-6, step)
   end)
+
+  it("says after disturbed steps that the samples may be too slow, and names the longer campaign", function()
+    local command, run, write, lines = require "ett.cli.commands.validate", validate.run, print, {}
+    local function said(scale)
+      validate.run = function(options)
+        assert.equal(scale, options.scale)
+        local rows_of_group = { { disturbed = true } }
+        return { groups = { { layout = "1x1", rows = rows_of_group, collectives = {}, median_error = 0.1 } } }
+      end
+      rawset(_G, "print", function(text) lines[#lines + 1] = text end)
+      local ok, raised = pcall(command.run, { backend = "cpu", layouts = { "1x1" }, configurations = 1, out = "unused",
+        scale = scale }, {})
+      rawset(_G, "print", write)
+      validate.run = run
+      assert(ok, tostring(raised))
+      return table.remove(lines, 1)
+    end
+    local text = "the samples may be too slow. Run it again on an idle machine"
+    assert.matches(text .. ", or with `--scale 1`", said(0.2), 1, true)
+    lines = {}
+    assert.equal(text, said(1):sub(-#text))
+  end)
 end)

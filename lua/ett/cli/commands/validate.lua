@@ -27,7 +27,7 @@ local function print_row(row)
     row.first_loss, row.last_loss))
 end
 
-local function print_group(group)
+local function print_group(group, scale)
   local disturbed = 0
   for i, row in ipairs(group.rows) do
     disturbed = disturbed + (row.disturbed and 1 or 0)
@@ -39,7 +39,8 @@ local function print_group(group)
   end
   if disturbed > 0 then
     print(("# %s: ~ other programs disturbed nearly all steps of %d configurations, so their times are less "
-      .. "certain. Run it again on an idle machine"):format(group.layout, disturbed))
+      .. "certain, and the samples may be too slow. Run it again on an idle machine%s"):format(group.layout, disturbed,
+      scale < 1 and ", or with `--scale 1`, which repeats samples more often" or ""))
   end
   local words = {}
   for _, c in ipairs(group.collectives) do
@@ -109,8 +110,9 @@ local function run(opts, out)
   if missing and not opts.quiet then io.stderr:write(("# one rank only: %s\n"):format(missing)) end
   local began = sample.now()
   local thorough = opts.thorough or backend ~= "cpu"
+  local scale = opts.scale or thorough and 1 or 0.2
   local result = validate.run { backend = backend, out = out, layouts = layouts, configurations = opts.configurations,
-    steps = opts.steps or thorough and 12 or 6, scale = opts.scale or thorough and 1 or 0.2, device = opts.device,
+    steps = opts.steps or thorough and 12 or 6, scale = scale, device = opts.device,
     precision = opts.precision, check = not opts.no_check,
     on_stage = function(text)
       if not opts.quiet then io.stderr:write(("# %.0f s: %s\n"):format(sample.now() - began, text)) end
@@ -125,7 +127,7 @@ local function run(opts, out)
       print(("# %s, %s; a step is one CUDA graph, launching it takes %.1f us"):format(result.device, result.precision,
         result.groups[1].host.launch_seconds * 1e6))
     end
-    for _, group in ipairs(result.groups) do print_group(group) end
+    for _, group in ipairs(result.groups) do print_group(group, scale) end
   end
 end
 
