@@ -27,6 +27,11 @@ describe("ett.base.options", function()
     assert.equal("x: unknown option '--jsno'; did you mean '--json'?", refusal { "--jsno" })
     assert.equal("x: option '--count' must be a positive integer, got '0'", refusal { "--count=0" })
     assert.equal("x: option '--rate' requires an argument", refusal { "--rate", "--json" })
+    local known = "; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)"
+    assert.equal("x: option '--rate' must be a number, got '15t'" .. known, refusal { "--rate=15t" })
+    assert.equal("x: option '--count' must be a positive integer, got '8kb'" .. known, refusal { "--count=8kb" })
+    assert.equal("x: option '--count' must be a positive integer, got '-8k'", refusal { "--count=-8k" })
+    assert.equal("x: option '--rate' must be a number, got 'nan'", refusal { "--rate=nan" })
     assert.equal("x: option '--json' does not take arguments", refusal { "--json=1" })
     assert.equal("x: option '--whole' must be a whole number of at most 2^53, in digits, got '1e2'",
       refusal { "--whole=1e2" })

@@ -105,6 +105,13 @@ ett: sweep: option '--devices' must be a positive integer, got '8,16'; for sever
 ett: search: option '--devices' must be a positive integer, got '8,16'; for several: --vary devices=8,16
 ?2
 
+# A number with an unknown suffix names the known ones.
+
+$ ett predict --model llama3-8b seq=2048 micro_batches=4 dp=8GB; ett sweep --model llama3-8b seq=8k,16kb micro_batches=4
+ett: field 'dp' must be a positive integer, got '8GB'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
+ett: field 'seq' must be a positive integer, got '16kb'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
+?2
+
 A list is one value, and the path of a file may have commas.
 $ ett predict --model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2 lora_rank=4 lora_targets=linear_qkv,linear_proj schedule=./a,b.lua
 ett: plan: field 'schedule': ...a,b.lua...

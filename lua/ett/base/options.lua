@@ -35,6 +35,13 @@ function options.number(text)
   return nil
 end
 
+--- Text for the end of a message if a text is a number with an unknown suffix ("8GB"): the known ones; else "".
+function options.suffix_hint(text)
+  local digits = text:match "^(.-)%s*%a+$"
+  if not tonumber(digits) or options.number(text) then return "" end
+  return "; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)"
+end
+
 --- A command-line value: a number, true, false or the text itself.
 function options.value(text)
   if text == "true" then return true end
@@ -140,7 +147,8 @@ local function read(option, text)
   local value = kind[1](text)
   if value == nil then
     return nil, error_module.message("option '--%s' must be %s, got '%s'%s", option[1], kind[2], text,
-      option.several and (text:find "," or text:find "%.%.") and ("; for several: " .. option.several) or "")
+      option.several and (text:find "," or text:find "%.%.") and ("; for several: " .. option.several)
+        or option.kind ~= "whole" and options.suffix_hint(text) or "")
   end
   local bound = option.least and value < option.least and "least" or option.most and value > option.most and "most"
   if bound then

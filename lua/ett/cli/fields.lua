@@ -60,10 +60,25 @@ function fields.hints(own)
   end })
 end
 
--- Whether the value of a field is a list.
-local function is_list(name)
+-- The kind of a field's values, such as "count".
+local function kind_of(name)
   local rule = require("ett.plan").schema[name] or require("ett.model.hyper").fields[name]
-  return type(rule) == "table" and rule[1] == "list"
+  return type(rule) == "table" and rule[1] or rule and rule:gsub("%?$", "") or nil
+end
+
+local function is_list(name) return kind_of(name) == "list" end
+
+local numeric = { count = true, degree = true, integer = true, natural = true, number = true, positive = true,
+  nonnegative = true, fraction = true }
+
+-- The value of a text. Raises if it is a number with an unknown suffix in a field of numbers.
+local function single(name, text)
+  local value, kind = options.value(text), kind_of(name)
+  local hint = numeric[kind] and type(value) == "string" and options.suffix_hint(text) or ""
+  if hint ~= "" then
+    error_module.raise("usage", "field '%s' must be %s, got '%s'%s", name, schema.sentence(kind), text, hint)
+  end
+  return value
 end
 
 --- The values of a text that commas separate.
@@ -81,7 +96,7 @@ function fields.value(name, text)
     error_module.raise("usage", "%s=%s has several values: `ett sweep` evaluates each of them, `ett search` finds the "
       .. "best", name, text)
   end
-  return options.value(text)
+  return single(name, text)
 end
 
 local most_values = 10000
@@ -112,7 +127,8 @@ function fields.list(command, name, text)
   if is_list(name) then return { fields.value(name, text) } end
   local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
   if low then return range(command, name, text, low, rest) end
-  local seen, list = {}, fields.items(text)
+  local seen, list = {}, {}
+  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = single(name, item) end
   for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))
