@@ -445,6 +445,20 @@ describe("the table of a search", function()
     for i = 1, #narrow - 1 do assert.is_true(#narrow[i] <= 60, narrow[i]) end
     assert.matches("^not shown: .*ov%-", narrow[#narrow])
   end)
+
+  it("keeps the column in which two rows differ if others can be left out", function()
+    local function row(recompute, sends)
+      return { tp = 1, pp = 2, dp = 4, micro_batch = 1, recompute = recompute, zero = recompute == "full" and 1 or 0,
+        schedule = recompute == "full" and "1f1b" or "gpipe", overlap_sends = sends, step_seconds = 1,
+        memory_bytes = 1e9 }
+    end
+    local lines = require("ett.search.text").rows({ rows = { row("none", true), row("none", false), row("full", true) },
+      fields = { "tp", "pp", "dp", "micro_batch", "recompute", "zero", "schedule", "overlap_sends" } }, 3, 50)
+    assert.matches("mb +recomp +ov%-sends", lines[1])
+    assert.matches("none +yes", lines[2])
+    assert.matches("none +- ", lines[3])
+    assert.equal("not shown: zero, schedule", lines[5])
+  end)
 end)
 
 describe("an impossible search", function()

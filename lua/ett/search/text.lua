@@ -18,8 +18,10 @@ end
 
 text.count = count_text
 
---- The fields that differ between rows, in order; those of `always` are always shown.
-local function shown_fields(rows, names, always)
+local always = { tp = true, pp = true, dp = true, micro_batch = true }
+
+--- The fields that differ between rows, in order; those of `always` are shown anyway.
+local function shown_fields(rows, names)
   local list = {}
   for _, name in ipairs(names) do
     local differs = always[name]
@@ -50,11 +52,36 @@ local function cell(name, value)
   return value == nil and "" or tables.value(value)
 end
 
---- The rows as lines of at most `width` columns; if they do not fit, columns are dropped, overlaps first, and named.
+--- The number of rows that differ if the k-th field is not shown.
+local function distinct_without(rows, names, k)
+  local seen, count = {}, 0
+  for _, row in ipairs(rows) do
+    local words = {}
+    for i, name in ipairs(names) do words[i] = i == k and "" or tostring(row[name]) end
+    local key = table.concat(words, " ")
+    if not seen[key] then seen[key], count = true, count + 1 end
+  end
+  return count
+end
+
+--- The index of the field to drop: the last of those without which most rows differ. The first four remain, and those
+--- of `always` as long as there are others.
+local function expendable(rows, names)
+  local best, most = #names, 0
+  for k = #names, 5, -1 do
+    local count = always[names[k]] and 0 or distinct_without(rows, names, k)
+    if count > most then best, most = k, count end
+  end
+  return best
+end
+
+--- The rows as lines of at most `width` columns. If they do not fit, columns are dropped and named: overlaps first, but
+--- last a column without which two rows are equal.
 function text.rows(s, limit, width)
   local rows = {}
   for i = 1, math.min(limit, #s.rows) do rows[i] = s.rows[i] end
-  local names, dropped = shown_fields(rows, s.fields, { tp = true, pp = true, dp = true, micro_batch = true }), {}
+  local names, dropped = shown_fields(rows, s.fields), {}
+  local all = { table.unpack(names) }
   while true do
     local header, used, lines = {}, {}, {}
     for i, name in ipairs(names) do header[i] = short[name] or name end
@@ -74,11 +101,12 @@ function text.rows(s, limit, width)
     local widest = 0
     for _, line in ipairs(done) do widest = math.max(widest, #line) end
     if widest <= width or #names <= 4 then
-      if #dropped > 0 then done[#done + 1] = "not shown: " .. table.concat(dropped, ", ") end
+      local titles = {}
+      for _, name in ipairs(all) do if dropped[name] then titles[#titles + 1] = short[name] or name end end
+      if #titles > 0 then done[#done + 1] = "not shown: " .. table.concat(titles, ", ") end
       return done
     end
-    table.insert(dropped, 1, (short[names[#names]] or names[#names]))
-    names[#names] = nil
+    dropped[table.remove(names, expendable(rows, names))] = true
   end
 end
 
