@@ -419,6 +419,28 @@ describe("estimate", function()
     assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
   end)
 
+  it("warns of a network that is faster than the links inside the nodes: it may be in bits", function()
+    local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 })
+    local function warning(of, devices)
+      local list = estimate.new { cluster = of, model = model, profile = false,
+        plan = { seq = 512, micro_batches = 2, dp = devices, dtype = of == "dgx2" and "fp16" or "bf16" } }.warnings
+      for _, text in ipairs(list) do if text:find "in bits" then return text end end
+    end
+    local function own(network)
+      return { name = "own", summary = "x", source = "x", gpus_per_node = 4, device = "h100_sxm",
+        links = { intra = { bandwidth = 5e10, source = "x" },
+          inter = { bandwidth_per_gpu = network, bandwidth_per_node = 4e11, source = "x" } } }
+    end
+    assert.equal("cluster 'own': links.inter.bandwidth_per_gpu = 1e+11 is above links.intra.bandwidth = 5e+10; both "
+      .. "are bytes/s, and the first may be in bits/s", warning(own(1e11), 8))
+    assert.is_nil(warning(own(1e11), 4)) -- one node does not use the network
+    assert.is_nil(warning(own(5e10), 8))
+    for _, name in ipairs(require("ett.profile.cluster").names()) do
+      local c = require("ett.profile.cluster").get(name)
+      assert.is_nil(warning(name, 2 * c.gpus_per_node), name)
+    end
+  end)
+
   it("has the stack of its cluster, unless the plan states one", function()
     local with_stack = { name = "own", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm",
       stack = "gpt_neox", links = { intra = { bandwidth = 4e11, source = "x" },

@@ -97,7 +97,7 @@ function schema.list_fault(list)
 end
 
 local rule_fields = { optional = true, default = true, least = true, most = true, one_of = true, fields = true,
-  help = true, also = true }
+  help = true, also = true, unit = true }
 
 -- The long form of rules that are texts; `plain`: values that pass the test of the kind are taken unchanged.
 local rules_of_text = {}
@@ -167,7 +167,8 @@ local function limit_fault(value, rule)
       error_module.suggestion(value, words))
   end
   local bound = rule.least and value < rule.least and "least" or rule.most and value > rule.most and "most"
-  return bound and ("at %s %s, got %s"):format(bound, describe(rule[bound]), describe(value))
+  return bound and ("at %s %s%s, got %s"):format(bound, describe(rule[bound]), rule.unit and " " .. rule.unit or "",
+    describe(value))
 end
 
 -- Sorted names of a spec; by name its rules in long form, `whole`: whether positive integers pass unchanged, and

@@ -22,7 +22,7 @@ local fields = {
   price_per_gpu_hour = { "nonnegative", optional = true, most = 1e6 }, price_source = "string?", note = "string?",
   failures = { "table", optional = true, fields = { per_device_day = { "nonnegative", most = 1 },
     restart_seconds = { "nonnegative", optional = true, most = 1e7 }, source = "string" } },
-  host = { "table", optional = true, fields = { bandwidth = { "positive", least = 1e6, most = 1e15 },
+  host = { "table", optional = true, fields = { bandwidth = { "positive", least = 1e6, most = 1e15, unit = "bytes/s" },
     name = "string?", source = "string" } },
   power = { "table", optional = true, fields = { node_watts = { "nonnegative", optional = true, most = 1e7 },
     pue = { "positive", optional = true, least = 1, most = 10 },

@@ -278,6 +278,16 @@ local function crossing(e, cluster)
     require("ett.profile.cluster").get(whole).gpus_per_node, node, whole) or "")
 end
 
+-- A warning if the network of a cluster is faster than the links inside its nodes; else nil.
+local function fast_network(e, cluster)
+  local links = cluster.links or {}
+  local inside, network = links.intra and links.intra.bandwidth, links.inter and links.inter.bandwidth_per_gpu
+  if not (inside and network and network > inside and 1 < cluster.gpus_per_node and cluster.gpus_per_node < e.devices)
+    then return nil end
+  return ("cluster '%s': links.inter.bandwidth_per_gpu = %g is above links.intra.bandwidth = %g; both are bytes/s, "
+    .. "and the first may be in bits/s"):format(cluster.name, network, inside)
+end
+
 -- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
 local function foreign_stage(p, stack)
   if p.zero == 0 or stacks.has_stage(stack, p.zero) or not plan_fields.replicated(p) then return nil end
@@ -287,6 +297,7 @@ end
 
 local function warnings_of(e, cluster, stack)
   local list = { crossing(e, cluster) }
+  list[#list + 1] = fast_network(e, cluster)
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then

@@ -22,8 +22,8 @@ tiers.most = 8
 
 -- Plausible range: it catches values in wrong units.
 local least_rate, most_rate = 1e3, 1e17
-local rate = { "positive", least = least_rate, most = most_rate }
-local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate }
+local rate = { "positive", least = least_rate, most = most_rate, unit = "bytes/s" }
+local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate, unit = "bytes/s" }
 local latency = { "nonnegative", optional = true, most = 10 }
 
 tiers.link_fields = {
