@@ -133,6 +133,16 @@ describe("plain lists", function()
     local plan = { tp = 2, micro_batch = 4, seq = 4096, dtype = "fp16" }
     assert.equal((2 * 32 + 1) * 2.0 * 4 * 4096 * 4096 + 3 * 4 * 4 * 4096, bytes_of(model, plan, "tp", "forward"))
   end)
+  it("give activations between experts their width", function()
+    local model = model_module.list({ "moe_router", "expert_linear1", "swiglu", "expert_linear2", "linear_up", "swiglu",
+      "linear_down" }, { layers = 2, hidden = 512, heads = 8, vocab = 1000, ffn = 3072, experts = 4, top_k = 2,
+      moe_ffn = 768 })
+    local c, widths = architecture.configuration(model.hyper, { tp = 2, ep = 2, micro_batch = 1, seq = 64 }), {}
+    for _, item in ipairs(architecture.operations(model.layers[2], c)) do
+      if item.name == "swiglu" then widths[#widths + 1] = item.shape.width end
+    end
+    assert.same({ 2 * 768 // 2, 3072 // 2 }, widths)
+  end)
   it("exchange keys and values over context-parallel ranks, as the layers of an architecture do", function()
     local hyper = { layers = 2, hidden = 4096, heads = 32, vocab = 50257 }
     local plan = { cp = 2, micro_batch = 1, seq = 4096, dtype = "bf16" }

@@ -189,6 +189,14 @@ end
 
 function blocks.dense_feed(h) return blocks.join(enter, blocks.mlp(h), leave) end
 
+--- `with` of an activation between products of experts: the experts' width, of top_k copies of each token.
+function blocks.expert_width(h)
+  return function(c)
+    local width = (h.moe_ffn or c.ffn) * h.top_k
+    return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
+  end
+end
+
 --- Feed-forward half of a mixture-of-experts layer: router, permutation, exchange, experts, exchange back, return to
 --- the order of tokens. Every token also passes through the shared experts: shared_experts experts of the routed
 --- experts' width, or one MLP of width shared_ffn.
@@ -204,10 +212,7 @@ function blocks.moe_feed(h)
       { op = "linear_down", with = with, beside = "combine" }, "residual_add" }, leave)
   end
   local routed = blocks.join("moe_permute", exchange, { collective = "expert_enter" }, "expert_linear1",
-    { op = activation, module = "moe_act", with = function(c) -- of top_k copies of each token
-      local width = ffn * h.top_k
-      return { ffn = (c.expert_load or 1) == 1 and width or c.tp * shapes.loaded(c, width // c.tp) }
-    end },
+    { op = activation, module = "moe_act", with = blocks.expert_width(h) },
     "expert_linear2", biased and "expert_bias" or nil, { collective = "expert_leave" }, exchange, "moe_unpermute")
   if h.moe_latent then -- narrow experts, between a compression and an expansion of each token
     routed = blocks.join({ op = "linear_latent_down", same_input = true },

@@ -25,12 +25,13 @@ return function(names, hyper, usual_norm)
   if type(names) ~= "table" or #names == 0 then
     error_module.raise("model", "encoder_function_list must be a non-empty list of operator names")
   end
-  local ops = {}
+  local ops, width = {}, nil -- width: of activations between products of experts
   for i, given in ipairs(names) do
     local op = error_module.wrap(("encoder_function_list: entry %d"):format(i), operator.get, given)
     local exchange = op.experts and { collective = "expert_exchange" } or nil
     if op.region == "enter" then blocks.append(ops, exchange, blocks.enter) end
-    ops[#ops + 1] = { op = op.name, selective = op.selective or false }
+    if op.experts then width = op.region == "enter" and blocks.expert_width(hyper) or nil end
+    ops[#ops + 1] = { op = op.name, selective = op.selective or false, with = not op.experts and width or nil }
     if op.region == "leave" then blocks.append(ops, blocks.leave, exchange) end
     if op.family == "norm" then hyper.norm = hyper.norm or op.name end
   end
