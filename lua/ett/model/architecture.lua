@@ -242,15 +242,15 @@ function architecture.configuration(hyper, plan)
   return c
 end
 
---- The configuration with the fields of `with` laid over it.
-local function overlay(c, with)
+--- The configuration with the fields of an entry's `with` laid over it.
+function architecture.overlay(c, with)
   if not with then return c end
   return setmetatable(merged(type(with) == "function" and with(c) or with), { __index = c })
 end
 
 -- The operation of an entry that names an operator.
 local function operation_of(entry, c, role)
-  local op, own = operator.get(entry.op), overlay(c, entry.with)
+  local op, own = operator.get(entry.op), architecture.overlay(c, entry.with)
   local shape = error_module.wrap(op.name, op.shape, own)
   local flops = op.model_flops and op.model_flops(shape, own)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
@@ -278,7 +278,7 @@ function architecture.operations(layer, c)
     if entry.op then
       list[#list + 1] = operation_of(entry, c, role)
     else
-      for _, item in ipairs(collective.expand(entry, overlay(c, entry.with))) do
+      for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with))) do
         item.role = role
         list[#list + 1] = item
       end

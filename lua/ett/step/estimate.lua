@@ -14,6 +14,7 @@ local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
 local merged = require "ett.base.merged"
+local model_faults = require "ett.model.faults"
 local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
 local stacks = require "ett.operator.stack"
@@ -295,8 +296,9 @@ local function foreign_stage(p, stack)
     stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
-local function warnings_of(e, cluster, stack)
-  local list = { crossing(e, cluster) }
+local function warnings_of(e, cluster, lowered, model)
+  local list, stack = model_faults(model, lowered.configuration), lowered.stack
+  list[#list + 1] = crossing(e, cluster)
   list[#list + 1] = fast_network(e, cluster)
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
@@ -463,7 +465,7 @@ function estimate.new(given)
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
-  e.warnings = warnings_of(e, cluster, lowered.stack)
+  e.warnings = warnings_of(e, cluster, lowered, model)
   e.notes = notes_of(model, p, times, e.operators)
   return e
 end

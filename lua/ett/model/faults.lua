@@ -1,0 +1,95 @@
+--- Faults of layers that can be built but give wrong times, as warnings of an estimate.
+local architecture = require "ett.model.architecture"
+local operator = require "ett.operator"
+local shapes = require "ett.operator.shapes"
+
+local products = { gemm = true, bmm = true }
+local sums = { residual_add = true, bias_dropout_add = true }
+
+--- A warning if tokens go to experts and do not come back.
+local function exchanges(ops, _, warn)
+  local count = 0
+  for _, entry in ipairs(ops) do count = count + (entry.collective == "expert_exchange" and 1 or 0) end
+  if count % 2 == 1 then
+    warn("%d expert_exchange: the number must be even, since tokens go to the experts and come back", count)
+  end
+end
+
+--- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products at once (parallel
+--- blocks), but no norm may read a residual stream with partial sums.
+local function partial_sums(ops, c, warn)
+  local open, added = {}, false
+  local function close(experts_only)
+    for i = #open, 1, -1 do
+      if open[i].experts or not experts_only then table.remove(open, i) end
+    end
+    added = added and #open > 0
+  end
+  local function report()
+    for _, op in ipairs(open) do
+      warn("no %s follows %s, so its partial sums over %s ranks are not added",
+        op.experts and "expert_leave" or "tensor_leave", op.name, op.experts and "etp" or "tp")
+    end
+    close()
+  end
+  for _, entry in ipairs(ops) do
+    local op = entry.op and operator.get(entry.op)
+    if entry.collective == "tensor_leave" or entry.collective and entry.group == "tp" then
+      close()
+    elseif entry.collective == "expert_leave" then
+      close(true)
+    elseif op and op.region == "leave" then
+      local own = architecture.overlay(c, entry.with)
+      if (op.experts and own.etp or own.tp) > 1 then open[#open + 1] = op end
+    elseif op and sums[op.name] then
+      added = #open > 0
+    elseif op and op.family == "norm" and added then
+      report()
+    end
+  end
+  report()
+end
+
+--- Whether an operator computes the dense MLP's width for every token, and not the experts' width for top_k copies.
+local function is_dense(op, c, with)
+  local own = architecture.overlay(c, with)
+  local s, top_k = op.shape(own), own.top_k
+  if not (s.tokens and s.width and top_k) then return false end
+  local each = shapes.tokens(c) / c.tp
+  return s.tokens * s.width == each * c.ffn and c.ffn ~= top_k * (own.moe_ffn or c.ffn)
+end
+
+--- Warnings of activations between two products of experts that have the dense width.
+local function activations(ops, c, warn)
+  local between = nil -- entries since a product of experts
+  for _, entry in ipairs(ops) do
+    local op = entry.op and operator.get(entry.op)
+    if op and products[op.family] then
+      for _, inner in ipairs(op.experts and between or {}) do
+        local activation = operator.get(inner.op)
+        if is_dense(activation, c, inner.with) then
+          warn("%s between products of experts has the width of the dense MLP; with = blocks.expert_width(hyper) gives "
+            .. "the experts' width", activation.name)
+        end
+      end
+      between = op.experts and {} or nil
+    elseif op and op.family == "elementwise" and between then
+      between[#between + 1] = entry
+    end
+  end
+end
+
+--- The warnings of a model's layers on one device of a plan.
+---@param c table from architecture.configuration
+---@return string[]
+return function(model, c)
+  local list, seen = {}, {}
+  for _, layer in ipairs(model.layers) do
+    local function warn(form, ...) list[#list + 1] = ("layer '%s': " .. form):format(layer.name, ...) end
+    for _, check in ipairs(seen[layer.ops] and {} or { exchanges, partial_sums, activations }) do
+      check(layer.ops, c, warn)
+    end
+    seen[layer.ops] = true
+  end
+  return list
+end

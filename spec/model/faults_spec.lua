@@ -1,0 +1,79 @@
+-- Warnings of layers that can be built but give wrong times.
+local architecture = require "ett.model.architecture"
+local estimate = require "ett.step.estimate"
+local faults = require "ett.model.faults"
+local find = require "ett.base.find"
+local model_module = require "ett.model"
+
+local blocks = require "ett.model.blocks"
+local exchange = { collective = "expert_exchange" }
+local hyper = { layers = 2, hidden = 512, heads = 8, vocab = 1000, ffn = 3072, experts = 4, top_k = 2, moe_ffn = 768,
+  shared_experts = 1, norm = "rms_norm", gated_mlp = true }
+
+local function warnings(model, plan)
+  local c = architecture.configuration(model.hyper, plan or { tp = 2, ep = 2, micro_batch = 1, seq = 64 })
+  return faults(model, c)
+end
+
+local function of(ops, plan)
+  return warnings(architecture.new(function(h)
+    return { layers = { { name = "block", count = h.layers, ops = ops } } }
+  end, hyper), plan)
+end
+
+describe("a bundled model", function()
+  for _, name in ipairs(find.names "lua/models") do
+    it(name .. " has no warning", function()
+      local model = model_module.new(name)
+      for etp = 1, 2 do
+        assert.same({}, warnings(model, { tp = 2, ep = 1, etp = etp, micro_batch = 1, seq = 2048 }))
+      end
+    end)
+  end
+end)
+
+describe("a layer warns of", function()
+  it("an odd number of exchanges", function()
+    local experts = { "moe_router", exchange, "expert_linear1", "expert_linear2", { collective = "expert_leave" } }
+    assert.same({ "layer 'block': 1 expert_exchange: the number must be even, since tokens go to the experts and come "
+      .. "back" }, of(experts))
+    assert.same({}, of(blocks.join(experts, exchange)))
+  end)
+
+  it("partial sums that no tensor_leave adds", function()
+    local attention = { blocks.enter, "linear_qkv", "flash_attention", "linear_proj" }
+    local mlp = blocks.dense_feed(hyper)
+    local warning = { "layer 'block': no tensor_leave follows linear_proj, so its partial sums over tp ranks are not "
+      .. "added" }
+    assert.same(warning, of(attention))
+    local model = architecture.new(function(h)
+      return blocks.decoder(h, { name = "block", count = h.layers, ops = attention })
+    end, hyper)
+    local e = estimate { model = model, cluster = "dgx_h100", plan = { tp = 2, micro_batches = 4, seq = 2048 } }
+    assert.equal(warning[1], e.warnings[1])
+    assert.same(warning, of(blocks.join("rms_norm", attention, "residual_add", "rms_norm", mlp, "residual_add")))
+    assert.same({}, of(blocks.join("rms_norm", attention, blocks.leave, "residual_add", "rms_norm", mlp)))
+    assert.same({}, of(blocks.join(attention, { collective = "all_reduce", group = "tp",
+      elements = function(c) return c.hidden end })))
+    assert.same({}, of(attention, { tp = 1, micro_batch = 1, seq = 64 }))
+    assert.same({}, of { "linear_up", "swiglu", { op = "linear_down", with = { tp = 1 } } })
+  end)
+
+  it("partial sums of experts, only if they are split", function()
+    local experts = { "expert_linear1", "expert_linear2" }
+    assert.same({ "layer 'block': no expert_leave follows expert_linear2, so its partial sums over etp ranks are not "
+      .. "added" }, of(experts))
+    assert.same({}, of(experts, { tp = 2, etp = 1, ep = 2, micro_batch = 1, seq = 64 }))
+  end)
+
+  it("an activation of experts with the dense width", function()
+    local function experts(activation)
+      return { exchange, "expert_linear1", activation, "expert_linear2", { collective = "expert_leave" }, exchange }
+    end
+    for _, name in ipairs { "swiglu", "gelu" } do
+      assert.same({ ("layer 'block': %s between products of experts has the width of the dense MLP; with = "
+        .. "blocks.expert_width(hyper) gives the experts' width"):format(name) }, of(experts(name)))
+      assert.same({}, of(experts { op = name, with = blocks.expert_width(hyper) }))
+    end
+  end)
+end)
