@@ -43,6 +43,35 @@ describe("ett.catalog", function()
     end)
   end)
 
+  it("lists operators, clusters and models at the top of the user's folder without running them", function()
+    local host = require "ett.host"
+    local function copy(from, to) folders.write(to, assert(require("ett.io").read(host.root .. "/" .. from))) end
+    folders.within(function(folder)
+      folders.write(folder .. "/laplace.lua", "--- Mine.\nlocal op = { name = 'laplace', summary = 's', schema = {} }\n"
+        .. "function op.shape() end\nerror 'ran'\nreturn op")
+      folders.write(folder .. "/program.lua", "error 'ran'")
+      copy("clusters/vista/init.lua", folder .. "/ours.lua")
+      copy("lua/models/llama3-8b.lua", folder .. "/llama3-8b.lua")
+      local count = {}
+      for _, kind in ipairs(catalog.kinds()) do count[kind] = #catalog.entries(kind) end
+      find.set_folders { folder }
+      local function found(kind, name)
+        for _, entry in ipairs(catalog.list(kind)) do if entry.name == name then return entry end end
+      end
+      local ok, raised = pcall(function()
+        assert.equal("Mine.", found("operators", "laplace").summary)
+        assert.equal(find.path("clusters", "ours"), found("clusters", "ours").path)
+        assert.equal(folder .. "/llama3-8b.lua", found("models", "llama3-8b").path)
+        for _, kind in ipairs(catalog.kinds()) do
+          local more = (kind == "operators" or kind == "clusters") and 1 or 0
+          assert.equal(count[kind] + more, #catalog.entries(kind), kind)
+        end
+      end)
+      find.set_folders(nil)
+      assert(ok, tostring(raised))
+    end)
+  end)
+
   it("names the nearest kind", function()
     local ok, why = pcall(catalog.list, "oprators")
     assert.is_false(ok)

@@ -392,6 +392,23 @@ describe("a user's own operator", function()
     assert.equal(configuration.seq, c.seq)
   end)
 
+  it("that reads a field that configurations never have is told the nearest", function()
+    for name, field in pairs { misspelt = "fnn", absent = "experts" } do
+      write(name, ([[
+        local op = { name = "%s", summary = "s", schema = { tokens = "count" } }
+        function op.shape(c) return { tokens = c.%s * 2 } end
+        function op.flops() return 1.0 end
+        function op.bytes() return 1.0 end
+        return op]]):format(name, field))
+    end
+    local dense = with { ffn = 64 }
+    dense.experts = nil
+    assert.matches("misspelt.lua:2: attempt to perform arithmetic on a nil value (field 'fnn'); did you mean 'ffn'?",
+      message(operator.get("misspelt").shape, dense), 1, true)
+    assert.matches("on a nil value %(field 'experts'%)$", message(operator.get("absent").shape, dense))
+    assert.equal(64, dense.ffn)
+  end)
+
   it("is named if it changes the configuration after it called another operator with it", function()
     for name, line in pairs { inner = "", outer = "require('ett').operator.get('inner').shape(c) c.seq = 1" } do
       write(name, ([[

@@ -452,8 +452,9 @@ describe("the table of a search", function()
         schedule = recompute == "full" and "1f1b" or "gpipe", overlap_sends = sends, step_seconds = 1,
         memory_bytes = 1e9 }
     end
-    local lines = require("ett.search.text").rows({ rows = { row("none", true), row("none", false), row("full", true) },
-      fields = { "tp", "pp", "dp", "micro_batch", "recompute", "zero", "schedule", "overlap_sends" } }, 3, 50)
+    local rows = { row("none", true), row("none", false), row("full", true) }
+    local lines = require("ett.search.text").rows({ rows = rows,
+      fields = { "tp", "pp", "dp", "micro_batch", "recompute", "zero", "schedule", "overlap_sends" } }, 3, 55)
     assert.matches("mb +recomp +ov%-sends", lines[1])
     assert.matches("none +yes", lines[2])
     assert.matches("none +- ", lines[3])
@@ -494,7 +495,8 @@ describe("an impossible search", function()
     says(small { plan = { seq = 1024, global_batch = 63, tp = 1, pp = 1, cp = 1 } }.nothing,
       "each one violates a rule; the first violation: dp * micro_batch = 8")
     local third = small { plan = { seq = 1024, global_batch = 64, micro_batch = 3 } }
-    says(third.nothing, "must divide global_batch = 64; nearest global_batch are 63 and 66; the fastest plan without micro_batch: ")
+    says(third.nothing, "must divide global_batch = 64; nearest global_batch are 63 and 66; the fastest plan without "
+      .. "micro_batch: ")
     says(small { plan = { seq = 1024, global_batch = 64, zero = 0, shard = 4 } }.nothing,
       "shard needs zero of at least 1, got 0; the fastest plan without zero: ")
     local places = small { cluster = { "dgx_h100", "dgx_a100" }, vary = { devices = { 4, 8 } }, tokens = 1e12,

@@ -20,6 +20,38 @@ local function first_comment(path)
   return nil
 end
 
+-- Texts in each file of a kind, as lists of alternatives. A file at the top of the user's folder may be of another kind
+-- or a program. It is recognized by these texts and not run.
+local marks = { clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=" }, { "%f[%w]summary%s*=" } },
+  models = { { "%f[%w]architecture%s*=" }, { "%f[%w]hyper%s*=" } },
+  operators = { { "[%s.]shape%s*[=(]", "require *%(?[\"']ett%.operator%." }, { "%f[%w]summary%s*=" } } }
+
+local function is_of(kind, path)
+  local file <close> = assert(io.open(path))
+  local text = file:read(1 << 18) or ""
+  if not ("\n" .. text):find "\nreturn%f[%W]" then return false end
+  for _, alternatives in ipairs(marks[kind]) do
+    local found = false
+    for _, pattern in ipairs(alternatives) do found = found or text:find(pattern) ~= nil end
+    if not found then return false end
+  end
+  return true
+end
+
+--- The files of a kind: list of {name, path, at_top?}, sorted.
+function catalog.entries(kind)
+  local list, index = find.list(find.folders[kind]), {}
+  for i, entry in ipairs(list) do index[entry.name] = i end
+  for _, entry in ipairs(marks[kind] and find.at_top() or {}) do
+    if find.path(find.folders[kind], entry.name) == entry.path and is_of(kind, entry.path) then
+      entry.at_top = true
+      list[index[entry.name] or #list + 1] = entry
+    end
+  end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  return list
+end
+
 -- Examples and measures are programs: listing must not run them.
 local runs = { examples = true, measures = true }
 
@@ -38,7 +70,7 @@ end
 
 local function describe(kind, entry)
   local described = { name = entry.name, path = entry.path, summary = first_comment(entry.path) }
-  if runs[kind] then return described end
+  if runs[kind] or entry.at_top then return described end
   local ok, value = pcall(find.load_file, entry.path)
   if not ok then
     described.fault = tostring(value)
@@ -75,13 +107,12 @@ end
 --- Every file of a kind: list of {name, path, summary, aliases?, source?, fault?}, sorted.
 ---@param kind string
 function catalog.list(kind)
-  local folder = find.folders[kind]
-  if not folder then
+  if not find.folders[kind] then
     error_module.raise("usage", "unknown kind '%s'%s; known are %s", kind,
       error_module.suggestion(kind, catalog.kinds()), table.concat(catalog.kinds(), ", "))
   end
   local list = {}
-  for i, entry in ipairs(find.list(folder)) do list[i] = describe(kind, entry) end
+  for i, entry in ipairs(catalog.entries(kind)) do list[i] = describe(kind, entry) end
   if kind == "examples" then
     local pages = page_folders()
     table.move(pages, 1, #pages, #list + 1, list)

@@ -156,6 +156,21 @@ function find.list(kind)
   return entries
 end
 
+--- The Lua files at the top of the user's folders, of any kind: list of {name=, path=}.
+function find.at_top()
+  local lfs, entries = require "lfs", {}
+  local function add_all(root)
+    for entry in lfs.dir(root) do
+      local name, path = entry:match("^([%w_][%w_%-%.]*)%.lua$"), root .. "/" .. entry
+      if name and readable(path) then entries[#entries + 1] = { name = name, path = path } end
+    end
+  end
+  for _, root in ipairs(find.roots()) do
+    if is_own(root) and lfs.attributes(root, "mode") == "directory" then add_all(root) end
+  end
+  return entries
+end
+
 function find.names(kind)
   local names = {}
   for i, entry in ipairs(find.list(kind)) do names[i] = entry.name end

@@ -72,11 +72,11 @@ local numeric = { count = true, degree = true, integer = true, natural = true, n
   nonnegative = true, fraction = true }
 
 -- The value of a text. Raises if it is a number with an unknown suffix in a field of numbers.
-local function single(name, text)
+local function value_of(name, text)
   local value, kind = options.value(text), kind_of(name)
-  local hint = numeric[kind] and type(value) == "string" and options.suffix_hint(text) or ""
-  if hint ~= "" then
-    error_module.raise("usage", "field '%s' must be %s, got '%s'%s", name, schema.sentence(kind), text, hint)
+  local known = numeric[kind] and type(value) == "string" and options.suffix_hint(text) or ""
+  if known ~= "" then
+    error_module.raise("usage", "field '%s' must be %s, got '%s'%s", name, schema.sentence(kind), text, known)
   end
   return value
 end
@@ -96,7 +96,7 @@ function fields.value(name, text)
     error_module.raise("usage", "%s=%s has several values: `ett sweep` evaluates each of them, `ett search` finds the "
       .. "best", name, text)
   end
-  return single(name, text)
+  return value_of(name, text)
 end
 
 local most_values = 10000
@@ -128,7 +128,7 @@ function fields.list(command, name, text)
   local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
   if low then return range(command, name, text, low, rest) end
   local seen, list = {}, {}
-  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = single(name, item) end
+  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = value_of(name, item) end
   for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))

@@ -16,6 +16,8 @@ local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
+operator.configuration.model = hyper_parameters.fields
+
 local architecture = {}
 
 local places = { first = 1, middle = 2, last = 3 }

@@ -101,13 +101,27 @@ local function view_of(c)
   return view
 end
 
+--- Rules of the fields that configurations may have; ett.plan and ett.model add theirs.
+operator.configuration = {}
+
+-- The raised value; Lua's message on a field that configurations never have gets the nearest field.
+local function with_nearest(raised, c)
+  local field = type(raised) == "string" and raised:match "a nil value %(field '([^']+)'%)$"
+  if not field then return raised end
+  for _, rules in pairs(operator.configuration) do
+    if rules[field] then return raised end
+  end
+  return raised .. error_module.suggestion(field, schema.keys(c))
+end
+
 -- The function `shape` of a user's operator, with a view of the configuration. It may call that of another operator.
 local function guarded(shape, label)
   return function(c)
-    local outer = reader
+    local outer, view = reader, view_of(c)
     reader = label
-    local s = shape(view_of(c))
+    local ok, s = xpcall(shape, function(raised) return error_module.traced(with_nearest(raised, c)) end, view)
     reader = outer
+    if not ok then error(s, 0) end
     return s
   end
 end

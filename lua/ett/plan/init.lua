@@ -18,6 +18,7 @@ local plan = {}
 
 --- The plan fields as a schema. The global batch is dp * micro_batch * micro_batches sequences.
 plan.schema = fields.schema
+require("ett.operator").configuration.plan = plan.schema
 
 --- The error of an unknown schedule or stack.
 local function unknown(field, name, known)

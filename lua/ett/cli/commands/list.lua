@@ -1,6 +1,5 @@
 --- Lists operators, clusters, schedules and everything else that is found by name.
 local catalog = require "ett.base.catalog"
-local find = require "ett.base.find"
 local print_value = require "ett.cli.print_value"
 
 local function print_kind(kind, list, quiet)
@@ -21,13 +20,14 @@ return {
   sandbox = true,
   summary = "list operators, architectures, clusters, schedules, examples, …",
   usage = "list [KIND ...] [--json] [--quiet]",
-  description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are found too.",
+  description = "Without a KIND, lists the kinds. Files under `--path DIR` and ETT_PATH are found too,\n"
+    .. "also operators, clusters and models that lie in a `--path DIR` itself. These are not run.",
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then
       if print_value(opts, catalog.kinds()) then return end
       for _, kind in ipairs(catalog.kinds()) do
-        print(opts.quiet and kind or ("  %-14s %d"):format(kind, #find.list(find.folders[kind])))
+        print(opts.quiet and kind or ("  %-14s %d"):format(kind, #catalog.entries(kind)))
       end
       return
     end
