@@ -316,8 +316,7 @@ double ett_search_passes(const ett_program *program, ett_exchange_overlap overla
 static walk start(const ett_search_part *part, const ett_search_limits *limits,
                   ett_search_counts *counts, ett_err *err) {
   const ett_orders *orders = part->plan->orders;
-  int64_t data =
-      (int64_t)part->plan->dp * part->plan->cp * (orders ? orders->ways : 1);
+  int64_t data = (int64_t)part->plan->dp * part->plan->cp * (orders ? orders->ways : 1);
   return (walk){.program = part->program,
                 .plan = *part->plan,
                 .axes = part->axes,
