@@ -3,7 +3,6 @@ local architecture = require "ett.model.architecture"
 local operator = require "ett.operator"
 local shapes = require "ett.operator.shapes"
 
-local products = { gemm = true, bmm = true }
 local sums = { residual_add = true, bias_dropout_add = true }
 
 --- A warning if tokens go to experts and do not come back.
@@ -64,7 +63,7 @@ local function activations(ops, c, warn)
   local between = nil -- entries since a product of experts
   for _, entry in ipairs(ops) do
     local op = entry.op and operator.get(entry.op)
-    if op and products[op.family] then
+    if op and operator.products[op.family] then
       for _, inner in ipairs(op.experts and between or {}) do
         local activation = operator.get(inner.op)
         if is_dense(activation, c, inner.with) then
