@@ -122,8 +122,10 @@ local function set_pipeline(p, config, given, layers, note)
     elseif p.schedule ~= "1f1b" and p.schedule ~= "gpipe" then
       p.vp = 2
     end
-    local slices = math.tointeger(p.pp * (p.vp or 1)) -- nil: the plan's check refuses pp
-    if slices and not given.vp then p.split = split_of(layers, slices, first, last) end
+    local slices = math.tointeger(p.pp * (p.vp or 1)) -- nil or more than layers: the plan's check refuses pp
+    if slices and slices <= layers + first + last and not given.vp then
+      p.split = split_of(layers, slices, first, last)
+    end
   end
   p.micro_batch = p.pp > 1 and micro or batch
   local whole = config("training", "global_batch_size", -1)
