@@ -72,6 +72,21 @@ describe("the bundled devices", function()
     end
   end)
 
+  it("take no less time for attention of wider heads", function()
+    for _, name in ipairs { "dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "gb300_nvl72" } do
+      local times = require("ett.profile.of_cluster").open(require("ett.profile.cluster").get(name))
+      for _, pass in ipairs { "forward", "backward" } do
+        local before = 0.0
+        for head_dim = 56, 136, 8 do
+          local answer = times:operator("flash_attention", { batch = 1, heads = 32, kv_heads = 32, seq_q = 8192,
+            seq_k = 8192, head_dim = head_dim, causal = 1 }, "bf16", pass)
+          assert.is_true(answer.seconds > before * (1 - 3e-3), ("%s %s %d"):format(name, pass, head_dim))
+          before = answer.seconds
+        end
+      end
+    end
+  end)
+
   it("split a long k over idle multiprocessors, except for block formats", function()
     local gemm, device = require "ett.profile.kernels.gemm", device_module.get "h100_sxm"
     local x = { m = 64, n = 1024, k = 65536 } -- 8 tiles of 64 x 128 on 132 multiprocessors

@@ -194,10 +194,6 @@ function DeviceTimes:laws()
   return self.known_laws or nil
 end
 
--- Kernels of attention pad heads: on Hopper and Blackwell 72 values take as long as 80, or 5 % longer
--- (attention_bidirectional_forward).
-local function padded(dim) return (dim + 15) // 16 * 16 end
-
 -- Seconds of the kernels that merge attention to the blocks of other context-parallel ranks. The ring attends block by
 -- block; PyTorch does so in every kind of exchange.
 local function merging(self, shape, pass)
@@ -227,7 +223,7 @@ local function attention(self, op, shape, pass)
   if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
-  seconds = seconds * ((padded(x.head_dim) + padded(x.value_dim)) / (x.head_dim + x.value_dim))
+  seconds = seconds * ((training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim))
   seconds = seconds * laws.factor(shape.head_dim) * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
     * power_factor(self.device)
   if dtype == "fp8" then -- casts of operands and results between 16 and 8 bits

@@ -255,9 +255,12 @@ end
 
 -- Factor from the laws of `other` to a device at a head dimension: the ratio of their measured forward passes.
 local function law_factor(device, other, laws, head_dim)
-  local dim = head_dim <= 96 and 64 or 128 -- every table has these dimensions
-  local here, there = level(device, laws, dim), level(other, laws, dim)
-  return here and there and here / there or 1.0
+  local factor, position = 1.0, training.position(head_dim)
+  for dim, weight in pairs { [64] = 1 - position, [128] = position } do
+    local here, there = weight > 0 and level(device, laws, dim), level(other, laws, dim)
+    factor = factor * (here and there and here / there or 1.0) ^ weight
+  end
+  return factor
 end
 
 -- Half-widths of the interval of attention in training. Assumed: by own laws, and by those of a neighbour. Laws of
