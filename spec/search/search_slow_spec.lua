@@ -170,6 +170,12 @@ describe("a search", function()
     assert.same({ [3] = true }, groups) -- 5 micro-batches: 2 and 4 leave a last group of 1
     assert.matches("shard needs zero of at least 1", small { plan = { seq = 1024, global_batch = 16, shard = 2,
       zero = 0 } }.nothing)
+    local stages = {}
+    for _, row in ipairs(small { plan = { seq = 1024, global_batch = 16, cp = 1, shard = 1 },
+      vary = { tp = { 1, 8 }, pp = { 1 }, zero = { 2 } } }.rows) do
+      stages[row.dp] = row.zero
+    end
+    assert.same({ [1] = 0, [8] = 2 }, stages)
     assert.matches("needs recompute = 'selective', got 'full'", small { plan = { seq = 1024, global_batch = 16,
       recompute_modules = { "mlp" }, recompute = "full" } }.nothing)
   end)
