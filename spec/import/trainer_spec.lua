@@ -118,6 +118,10 @@ selective_ac_option = "3"
     assert.same({ "fp32", "fp32", 8 }, of(alone .. "tensor_parallel_degree = 8\n",
       "mixed_precision_param = 'float32'\n"))
     assert.same({ "bf16", "bf16", 6 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
+    local fp8 = alone .. 'tensor_parallel_degree = 8\n[model]\nconverters = ["float8"]\n'
+    assert.same({ "fp8", "fp32", 12, "without FSDP, torchtitan has no mixed precision under tp and pp: beside products "
+      .. "in fp8, all is in fp32 (training.dtype), and is modelled as bf16" }, of(fp8))
+    assert.same({ "fp8", "bf16", 6 }, of(fp8, "dtype = 'bfloat16'\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "tensor_parallel_degree = 8\ncontext_parallel_degree = 2\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n"))
     assert.same({ "bf16", "fp32", 12 }, of(alone .. "data_parallel_replicate_degree = 8\n",
@@ -131,6 +135,8 @@ selective_ac_option = "3"
       return select(2, export.text("torchtitan", model_module.new "llama3-8b", e.plan))
     end
     assert.same({}, left_out { gradient_dtype = "bf16", optimizer_bytes = 6 }) -- all in bf16
+    assert.same({}, left_out { dtype = "fp8" })
+    assert.same({}, left_out { dtype = "bf16" })
     assert.same({ "gradient_dtype = 'bf16': torchtitan without FSDP has gradients of training.dtype" },
       left_out { tp = 1, dp = 2, sequence_parallel = false, optimizer_bytes = 12 })
     assert.same({}, left_out { gradient_dtype = "fp32" })
@@ -239,9 +245,11 @@ describe("a plan as DeepSpeed's JSON", function()
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
       if zero == 3 then plan.offload_weights = pick { 0, 1 } end
+      if zero == 0 and dtype == "fp32" then plan.optimizer_bytes = 8 end
       local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
       if ok then
-        local text = export.text("deepspeed", model, e.plan)
+        local text, left_out = export.text("deepspeed", model, e.plan)
+        for _, sentence in ipairs(left_out) do assert.is_nil(sentence:find("optimizer_bytes", 1, true), sentence) end
         local again, notes = read("random.json", text, model, { seq = 2048, tp = plan.tp, pp = pp, stack = plan.stack })
         assert.same({}, notes)
         assert.equal(plan.dp, again.dp)
@@ -313,8 +321,9 @@ describe("a plan as DeepSpeed's JSON", function()
     local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "gradient_clipping": %s,
       "optimizer": %s, "fp16": null,
       "zero_optimization": { "stage": 3, "overlap_comm": null, "offload_param": null } }]]
-    local function states(optimizer, clip)
-      local given = { dp = 8, stack = "transformers" }
+    local function states(optimizer, clip, given)
+      given = given or {}
+      given.dp, given.stack = 8, "transformers"
       local plan, notes = read("ds.json", text:format(clip or "1.0", optimizer), nil, given)
       return { plan.optimizer_bytes or 12, plan.clip_gradients, plan.overlap_gradients, notes[1] }
     end
@@ -322,6 +331,10 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ 12, true, true }, states('{ "type": "OneBitAdam" }', '"auto"'))
     assert.same({ 8, false, true }, states('{ "type": "Lion" }', "0"))
     assert.same({ 12, true, true, "optimizer.type = sophia is modelled as Adam" }, states '{ "type": "Sophia" }')
+    assert.same({ 12, true, true }, states("null", nil, { dtype = "fp32" })) -- ZeRO copies the weights
+    assert.equal(8, states("null", nil, { dtype = "fp32", zero = 0 })[1])
+    assert.equal(4, states('{ "type": "SGD" }', nil, { dtype = "fp32", zero = 0 })[1])
+    assert.equal(12, states("null", nil, { dtype = "bf16", zero = 0 })[1])
   end)
 
   it("takes AutoTP's and Ulysses' ranks, unless words replace them", function()

@@ -3,10 +3,14 @@ local json = require "ett.json"
 
 local deepspeed = {}
 
+--- Bytes of a parameter's master weight. fp32 without ZeRO has none (engine.py: _do_optimizer_sanity_check). ZeRO
+--- copies weights of any type (zero/stage_1_and_2.py: single_partition_of_fp32_groups).
+function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 0 or 4 end
+
 deepspeed.states = [[
   seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp schedule recompute zero micro_batches global_batch
   clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
-  offload_optimizer offload_weights]]
+  offload_optimizer offload_weights optimizer_bytes]]
 
 function deepspeed.write(_, p, leave_out)
   local config = {
@@ -28,6 +32,10 @@ function deepspeed.write(_, p, leave_out)
   if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then
     leave_out("overlap_parameters = %s: DeepSpeed gathers weights during computing at stage 3 only",
       p.overlap_parameters)
+  end
+  local usual = deepspeed.master_bytes(p) + 8
+  if p.optimizer_bytes ~= usual then
+    leave_out("optimizer_bytes = %g: DeepSpeed's Adam has %d", p.optimizer_bytes, usual)
   end
   local degrees = {}
   for _, name in ipairs { "seq", "tp", "pp", "cp", "ep" } do

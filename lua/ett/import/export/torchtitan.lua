@@ -62,7 +62,8 @@ function torchtitan.write(model, p, leave_out)
   local sharded = p.zero > 0
   local own = p.optimizer_bytes == 6 and "bf16" or "fp32" -- training.dtype
   local fsdp = p.cp > 1 or sharded and (p.shard or p.dp) > 1
-  if not fsdp and (p.tp > 1 or pipelined) and (p.dtype ~= own or p.gradient_dtype ~= own) then
+  local unconverted = p.dtype:find "fp8" and "bf16" or p.dtype
+  if not fsdp and (p.tp > 1 or pipelined) and (unconverted ~= own or p.gradient_dtype ~= own) then
     leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
       p.dtype, p.gradient_dtype)
   elseif not fsdp and p.gradient_dtype ~= own then

@@ -2,6 +2,7 @@
 --- The length of sequences and the pipeline's degree are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local error_module = require "ett.base.error"
+local master_bytes = require("ett.import.export.deepspeed").master_bytes
 
 --- Two of the three numbers of a batch and the replicas give the rest. As in DeepSpeed, a missing number of steps is 1
 --- where the others leave it open. "auto" is left to the program.
@@ -62,11 +63,10 @@ local one_state = { adagrad = true, lion = true, muon = true, sgd = true }
 
 local function set_states(p, config, note)
   local name = config("optimizer", "type", "Adam"):lower()
-  if one_state[name] then
-    p.optimizer_bytes = 8
-  elseif not (name:find "adam" or name:find "lamb") then
+  if not (one_state[name] or name:find "adam" or name:find "lamb") then
     note("optimizer.type = %s is modelled as Adam", name)
   end
+  p.optimizer_bytes = master_bytes(p) + (one_state[name] and 4 or 8)
 end
 
 ---@param config fun(section: string, name: string, default: any?): any, boolean?

@@ -44,16 +44,20 @@ local function set_precision(p, config)
   end
 end
 
---- Without FSDP, gradients have the type of the weights (training.dtype), and under tp and pp all has it.
+--- Without FSDP, gradients have the type of the weights (training.dtype), and under tp and pp all has it. Converted
+--- products keep theirs, and their results have the type of their inputs (torchao/float8/float8_linear.py).
 local function unmix(p, config, note)
   if p.zero == 3 then return end
   local whole = type_of(config, "dtype", "float32")
   p.gradient_dtype = whole
   if p.tp == 1 and p.pp == 1 then return end
-  if whole ~= p.dtype then
-    note("without FSDP, torchtitan has no mixed precision under tp and pp: all is in %s (training.dtype)", whole)
+  local none = "without FSDP, torchtitan has no mixed precision under tp and pp: "
+  if not p.dtype:find "fp8" then
+    if whole ~= p.dtype then note(none .. "all is in %s (training.dtype)", whole) end
+    p.dtype = whole
+  elseif whole ~= "bf16" then
+    note(none .. "beside products in %s, all is in %s (training.dtype), and is modelled as bf16", p.dtype, whole)
   end
-  if not p.dtype:find "fp8" then p.dtype = whole end -- converted products stay so
 end
 
 --- Weights and optimizer states in the host's memory; states in 16 bits (training.dtype).
