@@ -1,5 +1,6 @@
 --- Launch flags of Megatron-LM and YAML of NeMo as plans: read fields, notes, and the export back to flags.
 local architecture = require "ett.model.architecture"
+local blocks = require "ett.model.blocks"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
 local json = require "ett.json"
@@ -910,6 +911,40 @@ describe("Megatron-LM's defaults", function()
       .. "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split --global-batch-size 32")
     assert.equal(4, plan.vp)
     assert.same({ 1, 2, 2, 2, 2, 2, 2, 1 }, plan.split)
+  end)
+
+  it("have a window in the layers of --window-attn-skip-freq", function()
+    local function windows(more, ending, given)
+      local text = ending and more or small .. "--nproc-per-node 1 --window-size 64,0 " .. more
+      local h, list = read(text, { dp = 1 }, given, ending).model.hyper, {}
+      for i = 1, h.layers do
+        local kind = blocks.type_of(h, i) or "sliding_attention"
+        list[i] = ({ sliding_attention = "W", full_attention = "f" })[kind] or "-"
+      end
+      return table.concat(list)
+    end
+    assert.equal("WWWW", windows "")
+    assert.equal("WfWf", windows "--window-attn-skip-freq 2")
+    assert.equal("WWWf", windows "--window-attn-skip-freq '([1]*3+[0])*1'")
+    assert.equal("WfWf", windows "--window-attn-skip-freq '([1] + [0]) * 2'")
+    assert.equal("fWWf", windows "--window-attn-skip-freq [0,1,1,0]")
+    assert.equal("WWfW", windows("--window-attn-skip-freq [0,1,1,0]", nil, { window_every = 3 }))
+    assert.equal("-f-W", windows("--experimental-attention-variant gated_delta_net --linear-attention-freq 2 "
+      .. "--window-attn-skip-freq [1,0,0,1]"))
+    assert.equal("-f-W", windows "--hybrid-layer-pattern M*M* --window-attn-skip-freq [1,0,0,1]")
+    assert.equal("-W-W", windows "--hybrid-layer-pattern M*M*")
+    assert.equal("fWWf", windows("model:\n  num_layers: 4\n  hidden_size: 256\n  num_attention_heads: 4\n"
+      .. "  encoder_seq_length: 128\n  vocab_size: 1000\n  window_size: [64, 0]\n"
+      .. "  window_attn_skip_freq: [0, 1, 1, 0]\n", ".yaml"))
+    assert.matches("--window-attn-skip-freq: must give 0 or 1 for each of 4 layers, got '[1,0]'",
+      message(small .. "--window-size 64,0 --window-attn-skip-freq [1,0]", { dp = 1 }), 1, true)
+    local model = model_module.new("llama", { layers = 4, hidden = 256, heads = 4, vocab = 1000, window = 64,
+      layer_types = { "sliding_attention", "full_attention", "full_attention", "sliding_attention" } })
+    local plan = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 128, micro_batches = 1 } }.plan
+    local text, left_out = export.text("megatron", model, plan)
+    assert.matches("--window-attn-skip-freq '[1,0,0,1]'", text, 1, true)
+    for _, sentence in ipairs(left_out) do assert.is_nil(sentence:find("layer_types", 1, true), sentence) end
+    assert.same(model.hyper.layer_types, read(text, { dp = 1 }).model.hyper.layer_types)
   end)
 
   it("have no window if its left side is -1", function()

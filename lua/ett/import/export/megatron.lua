@@ -13,6 +13,17 @@ local function adder(lines)
   end
 end
 
+-- A list of the layers with a window for the shell, or nil if there are other kinds of layers.
+local function windows_of(h)
+  local digits = { sliding_attention = 1, full_attention = 0 }
+  local list = {}
+  for i = 1, h.window and h.layer_types and h.layers or 0 do
+    list[i] = digits[h.layer_types[(i - 1) % #h.layer_types + 1]]
+    if not list[i] then return nil end
+  end
+  return #list > 0 and "'[" .. table.concat(list, ",") .. "]'" or nil
+end
+
 local function attention(h, add, leave_out)
   if h.kv_lora_rank then
     add("multi-latent-attention", true)
@@ -36,7 +47,7 @@ local function attention(h, add, leave_out)
   if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
   if h.window then
     add("window-size", ('"(%d,0)"'):format(h.window)) -- for the shell
-    add("window-attn-skip-freq", h.window_every)
+    add("window-attn-skip-freq", windows_of(h) or h.window_every)
   end
 end
 
@@ -126,7 +137,8 @@ local function model_flags(model, add, leave_out)
   for _, name in ipairs { "parallel_block", "post_norms", "embedding_norm", "qk_norm_whole", "attention_chunk",
     "attention_sinks", "clamped_mlp", "scaled_rope", "index_heads", "layer_types", "layer_fields", "mixer",
     "parallel_mixer", "head_gate", "encoder_function_list", "head_bias" } do
-    if h[name] and not (name == "layer_types" and pattern) then leave_out("%s: not exported", name) end
+    local stated = name == "layer_types" and (pattern or windows_of(h))
+    if h[name] and not stated then leave_out("%s: not exported", name) end
   end
   if (h.attention_bias ~= nil and h.attention_bias or h.bias or false) ~= (h.bias or false)
     or (h.mlp_bias ~= nil and h.mlp_bias or h.bias or false) ~= (h.bias or false) then
@@ -194,12 +206,12 @@ local function unlike_slices(p, h, add, leave_out)
   if alike then
     add("decoder-first-pipeline-num-layers", slices[1])
     add("decoder-last-pipeline-num-layers", slices[#slices])
-  elseif h.layer_types then
+  elseif h.layer_types and not windows_of(h) then
     leave_out "split: Megatron-LM has no flag for different stages of a hybrid"
   else
     add("pipeline-model-parallel-layout", layout_of(slices, h.mtp_layers))
   end
-  return not alike and not h.layer_types
+  return not alike and (not h.layer_types or windows_of(h) ~= nil)
 end
 
 local function pipeline(p, h, add, leave_out)

@@ -114,7 +114,7 @@ local function layers_of(args, name, layers, meant)
   if every and every < 1 then error_module.raise("format", "--%s: must be at least 1, got %s", name, every) end
   for i = 0, every and layers - 1 or -1 do list[i + 1] = meant(i, every) end
   if every then return list end
-  local inner, all = text:match "^%((.*)%)%*(%d+)$"
+  local inner, all = text:match "^%s*%((.*)%)%s*%*%s*(%d+)%s*$"
   for _ = 1, math.min(tonumber(all) or 1, max_layers) do
     if #list > layers then break end
     append_digits(list, inner or text, layers)
@@ -240,13 +240,28 @@ local function set_attention(hyper, args)
     hyper.v_head_dim = args:number("v-head-dim", 128)
     hyper.qk_norm, hyper.head_dim, hyper.kv_heads = nil, nil, nil -- norms of compressed vectors
   end
+end
+
+--- Layers with a window (megatron/core/transformer/utils.py: is_layer_window_attention): all, those between each N-th
+--- layer, or those of a list. In hybrids and with linear attention only layers of attention have it.
+local function set_window(hyper, args)
   local window = args:text "window-size"
-  if window then
-    local left = table.concat(args.given["window-size"], " "):match "%-?%d+"
-    if not left then error_module.raise("format", "--window-size: must be two integers, got '%s'", window) end
-    if tonumber(left) >= 0 then -- -1: no window
-      hyper.window, hyper.window_every = tonumber(left), args:number "window-attn-skip-freq"
+  if not window then return end
+  local left = table.concat(args.given["window-size"], " "):match "%-?%d+"
+  if not left then error_module.raise("format", "--window-size: must be two integers, got '%s'", window) end
+  if tonumber(left) < 0 then return end -- no window
+  hyper.window = tonumber(left)
+  local list = layers_of(args, "window-attn-skip-freq", hyper.layers,
+    function(i, every) return (i + 1) % every ~= 0 end)
+  if hyper.layer_types then
+    for i, kind in ipairs(hyper.layer_types) do
+      if kind == "full_attention" and not (list and not list[i]) then hyper.layer_types[i] = "sliding_attention" end
     end
+  elseif tonumber(args:text "window-attn-skip-freq") then
+    hyper.window_every = args:number "window-attn-skip-freq"
+  elseif list then
+    for i, windowed in ipairs(list) do list[i] = windowed and "sliding_attention" or "full_attention" end
+    hyper.layer_types = list
   end
 end
 
@@ -299,6 +314,7 @@ local function hyper_of(args)
   set_experts(hyper, args)
   if pattern then set_hybrid(hyper, args, pattern, flag) end
   set_linear_attention(hyper, args)
+  set_window(hyper, args)
   return hyper, pattern and "hybrid" or hyper.experts and "mixtral" or "gpt"
 end
 
@@ -399,6 +415,7 @@ local function read(path, plan, hyper)
   if hyper and (hyper.first_dense_layers or hyper.moe_every or hyper.dense_layers) then
     args.given["moe-layer-freq"] = nil
   end
+  if hyper and hyper.window_every then args.given["window-attn-skip-freq"] = nil end
   local own, architecture = hyper_of(args)
   own = merged(own, hyper)
   if own.vocab == nil then

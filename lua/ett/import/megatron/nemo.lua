@@ -184,7 +184,8 @@ local function words_of(value, splits)
 end
 
 -- Flags whose value is a list in brackets: one word.
-local bracketed = { ["moe-layer-freq"] = true, ["linear-attention-freq"] = true }
+local bracketed = { ["moe-layer-freq"] = true, ["linear-attention-freq"] = true,
+  ["window-attn-skip-freq"] = true }
 
 --- The NAME of "name: megatron_NAME", at the top of a file or in exp_manager.
 local function model_name(config)
