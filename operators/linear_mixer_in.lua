@@ -9,5 +9,6 @@ local function model_flops(s, c)
 end
 
 return gemm.linear({ name = "linear_mixer_in",
-  summary = "input projection of a state-space or linear-attention mixer", model_flops = model_flops },
+  summary = "input projection of a state-space or linear-attention mixer", region = "enter",
+  model_flops = model_flops },
   { place = "enter", inputs = "hidden", outputs = function(c) return mixer.dims(c).columns end, bias = mixer.bias })

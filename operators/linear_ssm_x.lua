@@ -9,5 +9,5 @@ local function outputs(c)
 end
 
 return gemm.linear({ name = "linear_ssm_x", aliases = { "x_proj" },
-  summary = "Mamba's projection to B, C and the step" },
+  summary = "Mamba's projection to B, C and the step", region = "sum" },
   { place = "inside", inputs = function(c) return mixer.dims(c, "mamba").inner end, outputs = outputs })

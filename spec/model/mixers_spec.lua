@@ -147,6 +147,23 @@ describe("mixers", function()
       table.concat(names_of(list), ", ", 1, 7))
   end)
 
+  it("have the same collectives in a plain list of operators", function()
+    local sizes = { layers = 2, hidden = 256, heads = 4, vocab = 1000, linear_key_heads = 4, linear_value_heads = 4,
+      gated_mlp = true }
+    for _, kind in ipairs { "mamba", "mamba2", "gated_delta", "lightning", "short_conv" } do
+      sizes.mixer = kind
+      local model, names = model_module.new("llama", sizes), {}
+      for _, entry in ipairs(model.layers[2].ops) do names[#names + 1] = entry.op end
+      for _, parallel in ipairs { false, true } do
+        local plan = { tp = 2, micro_batch = 1, seq = 256, sequence_parallel = parallel }
+        local _, list = items_of(model_module.list(names, sizes), 2, plan)
+        local _, wanted = items_of(model, 2, plan)
+        assert.same(names_of(wanted), names_of(list), kind)
+        for i, item in ipairs(wanted) do assert.equal(item.bytes, list[i].bytes, kind .. " " .. item.name) end
+      end
+    end
+  end)
+
   it("of Kimi Linear project their gates from a narrow stream, with one decay per channel", function()
     local hyper = { layers = 4, hidden = 256, heads = 4, ffn = 512, vocab = 1024, linear_key_heads = 4,
       linear_value_heads = 4, linear_key_dim = 32, linear_value_dim = 32, linear_gate_rank = 32,

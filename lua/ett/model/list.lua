@@ -1,9 +1,11 @@
 --- Layers from a plain list of operator names (an encoder_function_list).
 --
--- An operator file declares whether a tensor-parallel region opens before or closes after it (`region`), whether it
--- holds experts, and whether selective recomputation recomputes it. An all-to-all exchange encloses the experts.
+-- An operator file declares whether a tensor-parallel region opens before or closes after it, or ranks add its results
+-- (`region`), whether it holds experts, and whether selective recomputation recomputes it. An all-to-all exchange
+-- encloses the experts.
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
+local mixers = require "ett.model.mixers"
 local operator = require "ett.operator"
 
 --- Whether the list has a gated activation such as swiglu; the linear before it then has twice the width.
@@ -33,6 +35,7 @@ return function(names, hyper, usual_norm)
     if op.experts then width = op.region == "enter" and blocks.expert_width(hyper) or nil end
     ops[#ops + 1] = { op = op.name, selective = op.selective or false, with = not op.experts and width or nil }
     if op.region == "leave" then blocks.append(ops, blocks.leave, exchange) end
+    if op.region == "sum" then blocks.append(ops, mixers.sums()) end
     if op.family == "norm" then hyper.norm = hyper.norm or op.name end
   end
   hyper.norm = hyper.norm or usual_norm

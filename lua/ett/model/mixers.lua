@@ -5,12 +5,14 @@ local shapes = require "ett.operator.shapes"
 
 local mixers = {}
 
---- A sum over tensor ranks of Mamba's B, C and compressed time step: values in forward, gradients in backward.
-local function sum_over_ranks(pass, with)
-  return { collective = "all_reduce", group = "tp", pass = pass, with = with, elements = function(c)
-    local d = mixer.dims(c)
+--- Sums over tensor ranks of Mamba's B, C and compressed time step: values in forward, gradients in backward.
+function mixers.sums()
+  local function elements(c)
+    local d = mixer.dims(c, "mamba")
     return (shapes.tokens(c) + 0.0) * (d.rank + 2 * d.state)
-  end }
+  end
+  return { { collective = "all_reduce", group = "tp", pass = "forward", elements = elements },
+    { collective = "all_reduce", group = "tp", pass = "backward", elements = elements } }
 end
 
 --- Norms of the time step, B and C (Jamba).
@@ -27,8 +29,8 @@ local function norms(h, with)
 end
 
 local function mamba(h, op, with)
-  return { op "linear_mixer_in", op "mixer_conv", op "linear_ssm_x", sum_over_ranks("forward", with),
-    sum_over_ranks("backward", with), norms(h, with), op "linear_ssm_dt", op "selective_scan", op "linear_mixer_out" }
+  return { op "linear_mixer_in", op "mixer_conv", op "linear_ssm_x", mixers.sums(), norms(h, with), op "linear_ssm_dt",
+    op "selective_scan", op "linear_mixer_out" }
 end
 
 --- Without its norm the output of the scan is only multiplied by the gate (Falcon-H1).
