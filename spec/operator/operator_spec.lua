@@ -1,3 +1,4 @@
+local attention_training = require "ett.profile.kernels.attention_training"
 local operator = require "ett.operator"
 local find = require "ett.base.find"
 local dtype_bytes = require("ett.base.schema").dtype_bytes
@@ -215,8 +216,8 @@ describe("laws of shapes", function()
   end)
 
   it("counts the keys on both sides of a query in a window without a mask", function()
-    local op, seq, window = operator.get "flash_attention", 512, 128
-    for causal = 0, 1 do
+    local op, seq = operator.get "flash_attention", 512
+    local function check(causal, window)
       local before, behind = causal == 1 and window or window // 2, causal == 1 and 0 or window // 2
       local inside = 0.0 -- positions within an interval: half of the pair at each of its ends
       for i = 1, seq do
@@ -226,9 +227,16 @@ describe("laws of shapes", function()
             inside = inside + 0.5 end
         end
       end
-      local s = { batch = 1, heads = 1, kv_heads = 1, seq_q = seq, seq_k = seq, head_dim = 64, causal = causal,
-        window = window }
+      local s = op.shape { micro_batch = 1, heads = 1, kv_heads = 1, seq = seq, head_dim = 64, hidden = 64, tp = 1,
+        cp = 1, causal = causal == 1, window = window }
       assert.near(1, op.flops(s, "forward") / (4.0 * 64 * inside), 2e-3)
+      local x = { batch = 1, heads = 1, seq_q = seq, seq_k = seq, head_dim = 64, value_dim = 64, causal = causal,
+        window = window }
+      assert.near(1, attention_training.flops(x, "forward") / (4.0 * 64 * inside), 2e-3)
+    end
+    for _, window in ipairs { 128, 600, 1000, 1024, 1100 } do
+      check(0, window)
+      check(1, window)
     end
   end)
 

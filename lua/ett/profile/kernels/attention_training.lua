@@ -13,7 +13,7 @@ local launch_seconds = 4e-6 -- assumed; not part of the fit
 
 --- Query-key pairs of one head and sequence.
 local function pairs_of(x)
-  local window = x.window > 0 and x.window < x.seq_k and x.window
+  local window = x.window > 0 and x.window < x.seq_k * (x.causal == 0 and 2 or 1) and x.window
   if window then return x.seq_q * (window - window * (x.causal == 0 and 0.25 or 0.5) * (window / x.seq_k)) end
   if x.causal == 0 then return x.seq_q * (x.seq_k + 0.0) end
   return x.seq_q * (x.seq_k - x.seq_q / 2.0)
