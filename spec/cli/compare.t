@@ -65,7 +65,7 @@ $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 mi
 tp...2...4
 
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=4 tp=2 tp=4 tp=8
-ett: compare: 'tp' is given twice
+ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 3
 ?2
 
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 seq=1024 micro_batches=4

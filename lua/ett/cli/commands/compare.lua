@@ -33,7 +33,7 @@ local function print_table(result)
 end
 
 --- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field of the plan
---- that is given twice), and the others.
+--- that is given more than once), and the others.
 local function sides_of(words)
   local sides, rest, given = {}, {}, {}
   local known = require("ett.plan").schema
@@ -43,7 +43,7 @@ local function sides_of(words)
   end
   for _, word in ipairs(words) do given[name_of(word)] = (given[name_of(word)] or 0) + 1 end
   for _, word in ipairs(words) do
-    local is_side = not word:find("=", 1, true) or word:find "%s" or name_of(word) ~= "" and given[name_of(word)] == 2
+    local is_side = not word:find("=", 1, true) or word:find "%s" or name_of(word) ~= "" and given[name_of(word)] > 1
     table.insert(is_side and sides or rest, word)
   end
   return sides, rest
