@@ -105,6 +105,45 @@ describe("groups of ranks", function()
     assert.is_nil(warning("dgx_h100", 16, 32)) -- larger than a node
   end)
 
+  -- Ranks that hold whole groups: the shortest blocks of neighbours that split no group.
+  local function block_of(lists)
+    local block, splits = 0, true
+    while splits do
+      block, splits = block + 1, false
+      for _, list in ipairs(lists) do splits = splits or list[1] // block ~= list[#list] // block end
+    end
+    return block
+  end
+
+  it("are named in this warning in any order of ranks", function()
+    local mixture = model_module.new("mixtral", { layers = 6, hidden = 768, heads = 12, vocab = 32000, experts = 6,
+      moe_ffn = 512, top_k = 2 })
+    local orders = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-tp-cp-ep-dp", "dp-tp-cp-ep-pp", "cp-tp-ep-dp-pp" }
+    local warned, tried = {}, 0
+    for i = 1, 160 do
+      local order = orders[i % #orders + 1]
+      local p = { seq = 768, micro_batches = 2, tp = i % 3 + 1, cp = i // 3 % 3 + 1, ep = ({ 1, 3 })[i // 9 % 2 + 1],
+        pp = i // 18 % 3 + 1, dp = 2 * (i // 54 % 3 + 1), rank_order = order }
+      local ok, e = pcall(estimate.new, { model = mixture, cluster = "dgx_h100", plan = p })
+      if ok then
+        tried, p.etp = tried + 1, e.plan.etp or p.tp
+        local text = table.concat(e.warnings, "\n")
+        for _, group in ipairs { "tp", "cp", "ep" } do
+          local lists = rank_map.members(p, nil, group)
+          local block, crosses = block_of(lists), false
+          for _, list in ipairs(lists) do crosses = crosses or list[1] // 8 ~= list[#list] // 8 end
+          local wanted = ("groups of %d devices (%s) cross nodes of 8"):format(block, group)
+          local found = text:find(wanted, 1, true) ~= nil
+          assert.equal(crosses and block < 8, found, ("%s tp %d cp %d ep %d dp %d pp %d %s\n%s"):format(wanted, p.tp,
+            p.cp, p.ep, p.dp, p.pp, order, text))
+          if found then warned[order] = true end
+        end
+      end
+    end
+    assert.is_true(tried > 60, tried)
+    for _, order in ipairs(orders) do assert.is_true(warned[order] or false, order) end
+  end)
+
   it("are placed in sweeps as in single estimates", function()
     local s = sweep.new { model = llama, cluster = "dgx_h100", plan = { seq = 2048, micro_batches = 8 },
       over = { tp = { 2, 6, 12 }, pp = { 1, 2, 3 }, dp = { 1, 2, 4 } } }

@@ -90,6 +90,13 @@ end
 ---@param name string as for ranks.group
 function ranks.stride(p, name) return (select(2, axes_of_group(p, name))) end
 
+--- The number of neighbouring ranks that hold whole groups of a kind.
+---@param name string as for ranks.group
+function ranks.block(p, name)
+  local inner, inner_stride, outer, outer_stride = axes_of_group(p, name)
+  return math.max(inner * inner_stride, outer > 1 and outer * outer_stride or 1)
+end
+
 --- The stage of a rank, from 1. Ranks are counted from 0.
 function ranks.stage_of(p, rank)
   local degree, stride = axes_of_group(p, "pp")

@@ -21,6 +21,7 @@ local stacks = require "ett.operator.stack"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
+local ranks = require "ett.plan.ranks"
 local step_core = require "ett.step"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
@@ -262,15 +263,18 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
+local inside_nodes = { tp = true, cp = true, ep = true }
+
 -- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node whose size is not a multiple of theirs.
+-- An explicit map of ranks is the user's choice.
 local function crossing(e, cluster)
   local p, node, found = e.plan, cluster.gpus_per_node, {}
-  local spans = { tp = p.tp, cp = p.tp * p.cp, ep = (p.etp or p.tp) * p.ep }
-  for _, line in ipairs(e.collectives) do
-    local span = spans[line.group]
-    if span and span < node and node % span ~= 0 and e.devices > node and not found[line.group] then
-      found[line.group] = ("groups of %d devices (%s) cross nodes of %d"):format(span, line.group, node)
-      found[#found + 1] = found[line.group]
+  for _, line in ipairs(p.rank_map and {} or e.collectives) do
+    local group = line.group
+    if inside_nodes[group] and line.nodes > 1 and not found[group] then
+      local block = ranks.block(p, group)
+      found[group] = block < node and ("groups of %d devices (%s) cross nodes of %d"):format(block, group, node) or nil
+      found[#found + 1] = found[group]
     end
   end
   if #found == 0 then return nil end
