@@ -56,16 +56,25 @@ describe("plan", function()
     }, violations { tp = 3, pp = 16, dp = 2 })
   end)
 
-  it("suggested nearest plans are valid", function()
-    for _, given in ipairs { { tp = 3, pp = 4, dp = 4 }, { tp = 5, pp = 5, dp = 4 }, { pp = 24, dp = 2 } } do
+  it("suggested nearest plans are valid, without a split of other stages", function()
+    local with_split, without = 0, 0
+    for _, given in ipairs { { tp = 3, pp = 4, dp = 4 }, { tp = 5, pp = 5, dp = 4 }, { pp = 24, dp = 2 },
+      { tp = 3, pp = 4, dp = 4, split = { 3, 3, 3, 3 } }, { tp = 3, pp = 2, dp = 4, split = { 7, 5 } },
+      { pp = 4, split = { 6, 6 } } } do
       local found = violations(given)
       local last = found[#found]
+      assert.matches("nearest passing plans", last, 1, true)
       for text in last:gsub("^.-: ", ""):gmatch("([%l%d= ]+)") do
         local p = { seq = 2048, micro_batches = 8 }
         for name, value in text:gmatch("(%l+)=(%d+)") do p[name] = math.tointeger(value) end
-        if p.pp or p.tp or p.dp then assert.same({}, (plan.violations(p, llama))) end
+        if text:find "without split" then without = without + 1 else p.split = given.split end
+        if p.pp or p.tp or p.dp then
+          assert.same({}, (plan.violations(p, llama)))
+          with_split = with_split + (p.split and 1 or 0)
+        end
       end
     end
+    assert.is_true(with_split > 0 and without > 0)
   end)
 
   it("names unknown, missing and wrong fields", function()

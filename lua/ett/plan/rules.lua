@@ -467,6 +467,7 @@ local function describe(p, base)
   for _, name in ipairs(layout_fields) do
     if p[name] ~= 1 or base[name] ~= 1 then words[#words + 1] = ("%s=%d"):format(name, p[name]) end
   end
+  if base.split and not p.split then words[#words + 1] = "without split" end
   return table.concat(words, " ")
 end
 
@@ -485,7 +486,12 @@ function rules.nearest(p, model, cluster)
           for _, vp in ipairs(p.vp == 1 and { 1 } or { p.vp, 2 }) do
             local q = setmetatable({ tp = tp, pp = pp, cp = cp, ep = ep, vp = vp, dp = devices // tp // pp // cp },
               { __index = p })
-            if #rules.broken(q, model, cluster, known) == 0 then passing[#passing + 1] = { q, distance(q) } end
+            local passes = #rules.broken(q, model, cluster, known) == 0
+            if not passes and p.split then -- a split belongs to pp and vp
+              q.split = false
+              passes = #rules.broken(q, model, cluster, known) == 0
+            end
+            if passes then passing[#passing + 1] = { q, distance(q) } end
           end
         end
       end
