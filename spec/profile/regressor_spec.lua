@@ -69,6 +69,29 @@ describe("ett.regressor", function()
     assert.are.equal(usual, regressor.fit(given):bytes())
   end)
 
+  fits("refuses names of parameters that XGBoost ignores", function()
+    local given = { kind = "boosted_trees", family = "gemm", rows = rows, seconds = seconds, rounds = 2 }
+    local function why(parameters, kind)
+      given.parameters, given.kind = parameters, kind or "boosted_trees"
+      local ok, err = pcall(regressor.fit, given)
+      return not ok and tostring(err) or nil
+    end
+    assert.equal("regressor.fit: parameters: XGBoost does not read 'max_dept'; did you mean 'max_depth'?",
+      why { max_dept = 3, eta = 0.3 })
+    assert.equal("regressor.fit: parameters: XGBoost does not read 'learning_rat'; did you mean 'learning_rate'?",
+      why { learning_rat = 0.3 })
+    assert.matches("does not read 'n_estimators'", why { n_estimators = 30 }, 1, true)
+    for _, method in ipairs { "exact", "hist", "approx" } do
+      assert.is_nil(why { tree_method = method, max_depth = 3, learning_rate = 0.3, reg_lambda = 1, gamma = 0.1,
+        min_child_weight = 1, subsample = 0.5, colsample_bytree = 0.9, num_parallel_tree = 2, max_bin = 32, seed = 3,
+        objective = "reg:pseudohubererror", huber_slope = 2, eval_metric = "mae", verbosity = 0 })
+    end
+    assert.is_nil(why({ max_depth = 3, min_split_loss = 0.1 }, "hybrid"))
+    assert.is_nil(why({ max_leaves = 8, grow_policy = "lossguide", max_depth = 0 }, "random_forest"))
+    assert.equal("regressor.fit: parameters are XGBoost's; this kind of regressor has no trees",
+      why({ max_depth = 3 }, "robust_linear"))
+  end)
+
   fits("loads what it saved, and refuses damaged files", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local path = os.tmpname()

@@ -199,6 +199,38 @@ local function loaded()
   return fit
 end
 
+-- Parameters that are no fields of XGBoost's configuration.
+local beside = { eval_metric = true, verbosity = true }
+
+--- Adds the names of XGBoost's parameters: fields of the tables *_param of its configuration.
+local function add_names(node, inside, names)
+  for key, value in pairs(node) do
+    if type(value) == "table" then
+      add_names(value, type(key) == "string" and key:find "_param$" ~= nil, names)
+    elseif inside then
+      names[key] = true
+    end
+  end
+  return names
+end
+
+--- Refuses parameters that XGBoost would ignore.
+local function check_parameters(given, request)
+  if not given then return end
+  if not request.trees then
+    error_module.raise("argument", "regressor.fit: parameters are XGBoost's; this kind of regressor has no trees")
+  end
+  local text, err = loaded().configuration(request)
+  if not text then error(err, 0) end
+  local names = add_names(error_module.must(require("ett.json").decode(text)), false, merged(beside))
+  for _, name in ipairs(schema.keys(given)) do
+    if not names[name] then
+      error_module.raise("argument", "regressor.fit: parameters: XGBoost does not read '%s'%s", tostring(name),
+        error_module.suggestion(tostring(name), schema.keys(names)))
+    end
+  end
+end
+
 --- Fits a regressor. Dropped rows are returned as { row, seconds, reason }. Raises on unknown fields and kinds.
 ---@param given table see the fields above
 ---@return ett.Regressor, table[] outliers
@@ -206,6 +238,7 @@ function regressor.fit(given)
   local g = schema.check(given, fields, "regressor.fit")
   local rows, dims = flatten(g.rows, g.dims)
   local request, family = plan(g)
+  check_parameters(g.parameters, request)
   request.design = { family = family, backward = g.backward, multiprocessors = g.multiprocessors,
     dims = dims or (#g.seconds > 0 and #rows // #g.seconds or 1) }
   request.rows, request.seconds, request.least_seconds = rows, g.seconds, g.least_seconds

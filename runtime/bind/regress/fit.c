@@ -5,6 +5,8 @@
  *     least_seconds?, base, trees, log, gate, gate_ratio, twins, loss, folds, threads,
  *     difficulty_rounds, rounds, relative, delta, parameters={{name, value}}}
  *     -> bytes of a model (ett.regress.open), {[row] = reason} | nil, err
+ *   fit.configuration{rounds, relative, delta, parameters}
+ *     -> XGBoost's configuration, JSON | nil, err
  *   fit.version -> "1.7.4" */
 #include "bind/common.h"
 #include "bind/regress/design.h"
@@ -130,8 +132,23 @@ static int fit_fit(lua_State *L) {
   return 2;
 }
 
+static int fit_configuration(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_settop(L, 1);
+  ett_boost_config config;
+  read_boost(L, &config);
+  ett_err err;
+  size_t length;
+  char *text = ett_boost_configuration(&config, &length, &err);
+  if (!text)
+    return ett_lua_fail(L, &err);
+  ett_lua_push_freed(L, text, length);
+  return 1;
+}
+
 static const luaL_Reg functions[] = {
     {"fit", fit_fit},
+    {"configuration", fit_configuration},
     {NULL, NULL},
 };
 

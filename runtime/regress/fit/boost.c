@@ -128,3 +128,33 @@ int ett_boost_train(const float *features, const float *target, size_t count, in
   free(gradient);
   return status;
 }
+
+char *ett_boost_configuration(const ett_boost_config *config, size_t *length,
+                              ett_err *err) {
+  DMatrixHandle matrix = NULL;
+  BoosterHandle booster = NULL;
+  const float one = 1;
+  const char *text;
+  char *copy = NULL;
+  bst_ulong n;
+  XGBRegisterLogCallback(silent);
+  if (XGDMatrixCreateFromMat(&one, 1, 1, NAN, &matrix) != 0 ||
+      XGBoosterCreate(&matrix, 1, &booster) != 0)
+    library_fault(err);
+  else if (set_parameters(booster, 0.5, config, err) == 0) {
+    if (XGBoosterSaveJsonConfig(booster, &n, &text) != 0)
+      library_fault(err);
+    else if (!(copy = malloc(n + 1)))
+      ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu bytes", (size_t)n + 1);
+    else {
+      memcpy(copy, text, n);
+      copy[n] = 0;
+      *length = n;
+    }
+  }
+  if (booster)
+    XGBoosterFree(booster);
+  if (matrix)
+    XGDMatrixFree(matrix);
+  return copy;
+}

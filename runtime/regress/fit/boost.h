@@ -35,6 +35,12 @@ int ett_boost_train(const float *features, const float *target, size_t rows, int
 int ett_forest_from_ubj(const char *model, size_t length, uint32_t features,
                         double base_score, ett_forest *forest, ett_err *err);
 
+/* The library's configuration with the parameters (JSON, XGBoosterSaveJsonConfig), to be
+ * freed by the caller. It names every parameter that the library reads. NULL on errors.
+ */
+char *ett_boost_configuration(const ett_boost_config *config, size_t *length,
+                              ett_err *err);
+
 /* "1.7.4" */
 void ett_boost_version(char out[32]);
 
