@@ -38,8 +38,8 @@ static void train(ett_fit_task *t) {
     free(features);
     return;
   }
-  double mean = 0;
-  if (!w->config->log_target) {
+  double mean = 0; /* the logarithm of time / base is near 0 */
+  if (!w->config->log_target || !w->config->base) {
     for (size_t i = 0; i < n; i++)
       mean += (double)labels[i];
     mean /= (double)n;
