@@ -89,7 +89,9 @@ describe("a schedule file", function()
       estimate "return {} end, refuse = function() return 3 end }")
     assert.equal('mine.lua:1: stage 1: micro-batch 1 runs on chunk 2 and, of another way, on chunk 1',
       estimate("return { { 'F', 1 }, { 'B', 1 }, { 'F', 1, 2 }, { 'B', 1, 2 }, { 'F', 2 }, { 'B', 2 } } end, ways = 2,"
-      .. "slice = function(stage) return stage end }"))
+      .. "slice = function(stage, chunk) return chunk == 1 and stage or 3 - stage end }"))
+    assert.equal("mine.lua:1: stage 1 holds slice 1 in chunks 1 and 2; ways must hold it on different stages",
+      estimate "return {} end, ways = 2, slice = function(stage) return stage end }")
   end)
 
   it("is called once for plans with equal values of the fields that it reads", function()

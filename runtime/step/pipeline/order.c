@@ -92,6 +92,12 @@ int ett_orders_link(const int32_t *slice, int stages, int chunks, int ways, int3
                              v % stages + 1, v / stages + 1);
       else
         holder[s] = v;
+      for (int u = v % stages; u < way * slices && status == 0; u += stages)
+        if (slice[u] == s)
+          status = ett_err_set(err, ETT_ERR_ARGUMENT,
+                               "stage %d holds slice %d in chunks %d and %d; ways must "
+                               "hold it on different stages",
+                               v % stages + 1, s + 1, u / stages + 1, v / stages + 1);
     }
     for (int s = 0; s < slices && status == 0; s++) {
       next[holder[s]] = s + 1 < slices ? holder[s + 1] : -1;
