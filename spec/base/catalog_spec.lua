@@ -72,6 +72,36 @@ describe("ett.catalog", function()
     end)
   end)
 
+  it("tells the kind of a file at the top of the user's folder: bundled files, and those of pages to copy", function()
+    local read = require("ett.io").read
+    local kinds = { "architectures", "clusters", "collectives", "metrics", "models", "operators", "schedules",
+      "stacks" }
+    folders.within(function(folder)
+      local wanted, found = {}, {}
+      local function add(kind, name, text)
+        wanted[kind .. "_of_" .. name] = kind
+        folders.write(("%s/%s_of_%s.lua"):format(folder, kind, name), text)
+      end
+      for _, kind in ipairs(kinds) do
+        for _, entry in ipairs(catalog.entries(kind)) do
+          if not entry.name:find "^hockney" then add(kind, entry.name, assert(read(entry.path))) end -- of one line
+        end
+        local page = read(("%s/%s/README.md"):format(require("ett.host").root, find.folders[kind])) or ""
+        for block in page:gmatch "\n```lua\n(.-)\n```" do
+          if ("\n" .. block):find "\nreturn%f[%W]" then add(kind, #block .. "_of_page", block) end
+        end
+      end
+      find.set_folders { folder }
+      for _, kind in ipairs(catalog.kinds()) do
+        for _, entry in ipairs(catalog.entries(kind)) do
+          if entry.at_top then found[entry.name] = (found[entry.name] or "") .. kind end
+        end
+      end
+      find.set_folders(nil)
+      assert.same(wanted, found)
+    end)
+  end)
+
   it("names the nearest kind", function()
     local ok, why = pcall(catalog.list, "oprators")
     assert.is_false(ok)

@@ -22,14 +22,24 @@ end
 
 -- Texts in each file of a kind, as lists of alternatives. A file at the top of the user's folder may be of another kind
 -- or a program. It is recognized by these texts and not run.
-local marks = { clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=" }, { "%f[%w]summary%s*=" } },
+local summarised, built_operator = { "%f[%w]summary%s*=" }, "require *%(?[\"']ett%.operator%."
+local marks = {
+  architectures = { { "\nreturn function%s*%(", "[%s.]build%s*[=(]" }, { "%f[%w]layers%f[%W]", "[\"']ett%.model%." } },
+  clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=" }, summarised },
+  collectives = { { "[%s.,{]seconds%s*[=(]", "[%s.,{]timer%s*[=(]" }, { "%f[%w]kinds%s*=" }, summarised },
+  metrics = { { "[%s.]compute%s*[=(]", "[%s.]value%s*[=(]" }, { "%f[%w]definition%s*=" }, summarised },
   models = { { "%f[%w]architecture%s*=" }, { "%f[%w]hyper%s*=" } },
-  operators = { { "[%s.]shape%s*[=(]", "require *%(?[\"']ett%.operator%." }, { "%f[%w]summary%s*=" } } }
+  operators = { { "[%s.]shape%s*[=(]", built_operator }, { "%f[%w]schema%s*=", built_operator }, summarised },
+  schedules = { { "[%s.]order%s*%(", "[%s.,{]order%s*=%s*function", "[%s.]activations%s*%(",
+    "[%s.,{]activations%s*=%s*function" }, summarised },
+  stacks = { { "%f[%w_]launch_seconds%s*=", "%f[%w_]cross_entropy%s*=", "%f[%w]graphs%s*=",
+    "%f[%w]attention%s*=%s*[\"']flash%d", "%f[%w]attention%s*=%s*[\"']cudnn", "[%s,{]norm%s*=%s*[\"'][fct]" },
+    summarised } }
 
 local function is_of(kind, path)
   local file <close> = assert(io.open(path))
-  local text = file:read(1 << 18) or ""
-  if not ("\n" .. text):find "\nreturn%f[%W]" then return false end
+  local text = "\n" .. (file:read(1 << 18) or "")
+  if not text:find "\nreturn%f[%W]" then return false end
   for _, alternatives in ipairs(marks[kind]) do
     local found = false
     for _, pattern in ipairs(alternatives) do found = found or text:find(pattern) ~= nil end
