@@ -77,3 +77,28 @@ describe("a layer warns of", function()
     end
   end)
 end)
+
+describe("a model warns of a window", function()
+  local function of_model(name, own)
+    return warnings(model_module.new(name, own), { tp = 1, micro_batch = 1, seq = 1024 })
+  end
+
+  it("that no layer has", function()
+    local idle = { "window = 64 has no effect: no layer has it; in layer_types it is 'sliding_attention'" }
+    assert.same(idle, of_model("nemotron-h-8b", { window = 64 }))
+    assert.same(idle, of_model("llama3-8b", { window = 64, mixer = "mamba2" }))
+    assert.same(idle, of_model("llama3-8b", { window = 64, window_every = 1 }))
+  end)
+
+  it("in no other model: it shortens attention", function()
+    for _, own in ipairs { { window = 64 }, { window = 64, window_every = 32 },
+      { window = 64, layer_types = { "full_attention", "sliding_attention" } } } do
+      assert.same({}, of_model("llama3-8b", own))
+      local model = model_module.new("llama3-8b", own)
+      local plan, whole = { seq = 1024, micro_batches = 1 }, model_module.new "llama3-8b"
+      local a = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      local b = estimate.new { model = whole, cluster = "dgx_h100", plan = plan }
+      assert.is_true(a.step_seconds < b.step_seconds)
+    end
+  end)
+end)

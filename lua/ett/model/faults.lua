@@ -78,6 +78,17 @@ local function activations(ops, c, warn)
   end
 end
 
+--- A warning of a window that no layer has: attention of a hybrid, or other mixers in place of attention.
+local function idle_window(model, c)
+  if not c.window then return nil end
+  for _, layer in ipairs(model.layers) do
+    for _, entry in ipairs(layer.ops) do
+      if entry.op and operator.get(entry.op).attends and architecture.overlay(c, entry.with).window then return nil end
+    end
+  end
+  return ("window = %d has no effect: no layer has it; in layer_types it is 'sliding_attention'"):format(c.window)
+end
+
 --- The warnings of a model's layers on one device of a plan.
 ---@param c table from architecture.configuration
 ---@return string[]
@@ -90,5 +101,6 @@ return function(model, c)
     end
     seen[layer.ops] = true
   end
+  list[#list + 1] = idle_window(model, c)
   return list
 end
