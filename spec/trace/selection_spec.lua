@@ -175,6 +175,17 @@ describe("selections", function()
     for _, p in ipairs(percents) do assert.equal(durations[p], found["p" .. p], p) end
   end)
 
+  it("holds rows by their places, with holes", function()
+    local all = t:events()
+    local picked = all:pick { 3, false, 1, 3 }
+    assert.same({ { 3, false, 1, 3 }, 4 }, { places(picked), #picked })
+    assert.equal(rows[1].dur + 2 * rows[3].dur, picked:total())
+    assert.equal(0, #all:pick {})
+    for _, bad in ipairs { 0, 401, true, "x" } do
+      assert.error_matches(function() all:pick { bad } end, "must hold places of rows, or false")
+    end
+  end)
+
   it("match by an arg whose numbers and texts are different values", function()
     local path, events = os.tmpname(), {}
     for i = 1, 40 do

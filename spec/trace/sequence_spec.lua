@@ -91,6 +91,13 @@ describe("ett.sequence", function()
     assert.same({ { 1, 2 }, { 2, 1 }, { 2, 5 } }, { from, to, gaps })
   end)
 
+  it("takes own ticks beside the times", function()
+    local s = sequence.new({ 10, 20 }, { 15, 28 }, { 1, 2 }, { 4.5, 3 })
+    assert.same({ { 5, 8 }, { 4.5, 3.0 } }, { select(3, s:totals()) })
+    assert.equal(7.5, (s:sum()))
+    assert.error_matches(function() sequence.new({ 10 }, { 15 }, nil, {}) end, "must hold numbers")
+  end)
+
   --- The same collectives on three ranks; rank r's recording lacks the first missing[r] and its clock is ahead.
   local function ranks(missing, clocks)
     local lists, whole = {}, {}

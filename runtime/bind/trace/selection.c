@@ -142,6 +142,26 @@ static int selection_at(lua_State *L) {
   return selection_slice(L);
 }
 
+/* pick(places): the rows at these places; false is a hole. */
+static int selection_pick(lua_State *L) {
+  ett_lua_selection *x = ett_lua_check_selection(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  const size_t n = lua_rawlen(L, 2);
+  ett_lua_selection *y = sibling(L, 1);
+  y->s.rows = malloc((n + 1) * sizeof *y->s.rows);
+  ett_lua_check_memory(L, y->s.rows ? 0 : -1);
+  for (; y->s.count < n; y->s.count++) {
+    lua_rawgeti(L, 2, (lua_Integer)y->s.count + 1);
+    const bool hole = lua_isboolean(L, -1) && !lua_toboolean(L, -1);
+    const lua_Integer place = hole ? 0 : lua_tointeger(L, -1);
+    luaL_argcheck(L, hole || (place >= 1 && (size_t)place <= x->s.count), 2,
+                  "must hold places of rows, or false");
+    y->s.rows[y->s.count] = hole ? ETT_TRACE_NONE : x->s.rows[place - 1];
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
 static int selection_present(lua_State *L) {
   ett_lua_selection *x = ett_lua_check_selection(L, 1);
   ett_lua_selection *y = sibling(L, 1);
@@ -556,29 +576,18 @@ static int selection_tostring(lua_State *L) {
 }
 
 static const luaL_Reg methods[] = {
-    {"where", selection_where},
-    {"sort", selection_sort},
-    {"total", selection_total},
-    {"span", selection_span},
-    {"group", selection_group},
-    {"intervals", selection_intervals},
-    {"stats", selection_stats},
-    {"sum", selection_sum},
-    {"values", selection_values},
-    {"get", selection_get},
-    {"event", selection_event},
-    {"columns", selection_columns},
-    {"iter", selection_iter},
-    {"at", selection_at},
-    {"slice", selection_slice},
-    {"present", selection_present},
-    {"nested", selection_nested},
-    {"hulls", selection_hulls},
-    {"numbered", selection_numbered},
-    {"__len", selection_len},
-    {"__gc", selection_gc},
-    {"__tostring", selection_tostring},
-    {NULL, NULL},
+    {"where", selection_where},         {"sort", selection_sort},
+    {"total", selection_total},         {"span", selection_span},
+    {"group", selection_group},         {"intervals", selection_intervals},
+    {"stats", selection_stats},         {"sum", selection_sum},
+    {"values", selection_values},       {"get", selection_get},
+    {"event", selection_event},         {"columns", selection_columns},
+    {"iter", selection_iter},           {"at", selection_at},
+    {"slice", selection_slice},         {"pick", selection_pick},
+    {"present", selection_present},     {"nested", selection_nested},
+    {"hulls", selection_hulls},         {"numbered", selection_numbered},
+    {"__len", selection_len},           {"__gc", selection_gc},
+    {"__tostring", selection_tostring}, {NULL, NULL},
 };
 
 static const ett_lua_variant variants[] = {

@@ -91,18 +91,21 @@ static int sequence_refined(lua_State *L) {
   return 2;
 }
 
-/* sequence.new(starts, ends, sorts), lists of equal length; without sorts, all have one
- * sort */
+/* sequence.new(starts, ends, sorts, own), lists of equal length; without sorts, all have
+ * one sort; without own ticks, end - start */
 static int sequence_new(lua_State *L) {
-  lua_settop(L, 3);
+  lua_settop(L, 4);
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TTABLE);
   const bool with_sorts = !lua_isnil(L, 3);
   if (with_sorts)
     luaL_checktype(L, 3, LUA_TTABLE);
+  const bool with_own = !lua_isnil(L, 4);
+  if (with_own)
+    luaL_checktype(L, 4, LUA_TTABLE);
   const size_t n = lua_rawlen(L, 1);
   luaL_argcheck(L, lua_rawlen(L, 2) == n, 2, "must be as long as the starts");
-  ett_sequence *s = new_sequence(L, n, false);
+  ett_sequence *s = new_sequence(L, n, with_own);
   s->sort_count = n > 0;
   for (size_t i = 0; i < n; i++) {
     s->starts[i] = ett_lua_integer_at(L, 1, (lua_Integer)i + 1);
@@ -111,6 +114,12 @@ static int sequence_new(lua_State *L) {
     luaL_argcheck(L, sort >= 1 && sort <= UINT32_MAX, 3, "must hold numbers from 1");
     s->sorts[i] = (uint32_t)sort - 1;
     s->sort_count = s->sorts[i] < s->sort_count ? s->sort_count : s->sorts[i] + 1;
+    if (with_own) {
+      lua_rawgeti(L, 4, (lua_Integer)i + 1);
+      luaL_argcheck(L, lua_isnumber(L, -1), 4, "must hold numbers");
+      s->own[i] = lua_tonumber(L, -1);
+      lua_pop(L, 1);
+    }
   }
   return 1;
 }
