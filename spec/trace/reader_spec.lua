@@ -647,4 +647,46 @@ describe("ett.trace readers", function()
     assert.error_matches(function() trace.open(folder, { args = { 12345 } }) end,
       "option 'args' must hold names, got number")
   end)
+
+  it("is not freed under a query when a finalizer closes it", function()
+    local list = {}
+    for i = 1, 3000 do list[i] = event { name = "kernel " .. i, ts = i, cat = "kernel" } end
+    local path = write("t.json", document(list))
+    local queries = {
+      function(all) return all:columns { "ts", "name", "end", "class" } end,
+      function(all) return all:group { "name" } end,
+      function(all) return all:numbered { "name", "ts" } end,
+      function(all) return all:stats { by = { "name" } } end,
+      function(all) for _, each in all:iter() do assert(each.name) end end,
+      function(_, t) return t:events { name = { "kernel 1", "kernel 2" }, class = "kernel" }:columns { "name" } end,
+      function(_, t) return t:name_set(function(name) return #name > 7 end) end,
+      function(_, t) return t.files, t.warnings end,
+    }
+    local mode = collectgarbage("generational")
+    for q, query in ipairs(queries) do
+      local closed, others = 0, 0
+      for _ = 1, 12 do
+        local t = open(path)
+        local all = t:events()
+        collectgarbage()
+        setmetatable({}, { __gc = function()
+          closed = closed + 1
+          t:close()
+        end })
+        for _ = 1, 40 do
+          local ok, why = pcall(query, all, t)
+          if not ok and not tostring(why):find("closed", 1, true) then others = others + 1 end
+          if closed > 0 then break end
+        end
+        assert.equal(0, others, "query " .. q)
+      end
+    end
+    collectgarbage(mode)
+    -- Closed by a finalizer, a trace counts as closed; outside, its memory is freed at once.
+    local t = open(path)
+    setmetatable({}, { __gc = function() t:close() end })
+    collectgarbage()
+    assert.error_matches(function() return t.event_count end, "the trace is closed")
+    t:close()
+  end)
 end)
