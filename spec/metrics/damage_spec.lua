@@ -47,6 +47,13 @@ local function tpu_text()
           long_name = ("%%x.%d = bf16[8,8]{1,0} %s(bf16[8,8] %%a), replica_groups=[1,2]<=[2]"):format(i,
             reduce and "all-reduce" or "fusion") } }
     end
+    for i = 1, 8 do
+      local part, opcode = i % 2 == 1 and "start" or "done", i < 5 and "all-gather-" or "async-"
+      events[#events + 1] = { ph = "X", pid = 3 + chip, tid = 3, name = "all-gather-" .. part .. ".1",
+        ts = 2000 + 50 * i, dur = 1, args = { hlo_category = opcode .. part, shape_with_layout = "f32[8]{0}",
+          long_name = ("%%all-gather-%s.1 = f32[8]{0} %s%s(f32[4]{0} %%%s)"):format(part, opcode, part,
+            part == "done" and "all-gather-start.1" or "a") } }
+    end
   end
   return json.encode{ displayTimeUnit = "ns", metadata = { ["highres-ticks"] = true },
     traceEvents = json.array(events) }

@@ -17,7 +17,7 @@ local function lane_figures(view, lane)
     gpu_span_us = view:us(span), busy_us = view:us(busy), idle_us = view:us(span - busy),
     kernels = #lane:rows("all"):where{ class = "kernel" }, device_ops = #lane:rows("all"),
     comm_kernels = #comm_rows, comp_kernels = #comp_rows, mem_ops = #lane:rows("memory"),
-    comm_sum_us = view:us(comm_rows:total()), comm_union_us = view:us(comm_ticks),
+    comm_sum_us = view:us(lane:comm_sum()), comm_union_us = view:us(comm_ticks),
     comp_sum_us = view:us(comp_rows:total()), comp_union_us = view:us(K:measure()),
     mem_union_us = view:us(M:measure()),
     overlap_comm_comp_us = view:us(overlap), exposed_comm_us = view:us(comm_ticks - overlap),

@@ -3,7 +3,7 @@ return require("ett.trace.totals").metric {
   name = "total_comm_time_s",
   summary = "time with at least one communication kernel running",
   definition = [[|C| of united intervals; mean over devices. On TPU, where rows of a core do not overlap, the
-sum of device_duration_ps: ts and dur are rounded values of it.]],
+sum of device_duration_ps: ts and dur are rounded values of it. Asynchronous collectives are united intervals.]],
   needs = "device rows",
   unit = "s",
   args = require("ett.trace.collective").args,

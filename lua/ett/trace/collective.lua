@@ -1,10 +1,11 @@
 --- The collectives of a lane in order, with kind, bytes and process group.
 --
 -- Kind: the row's argument "Collective name"; else the host annotation that encloses its launch
--- ("nccl:all_to_all", linked by correlation); else the kernel's name. On TPU: the hlo_category, else the opcode;
--- an asynchronous collective is its "-done" row (of a send, "send"). Bytes: elements x dtype from the row's
--- arguments, else from the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else
--- unknown.
+-- ("nccl:all_to_all", linked by correlation); else the kernel's name. On TPU: the hlo_category, else the opcode.
+-- An asynchronous collective of a TPU lasts from the start of its "-start" row to the end of its "-done" row
+-- (ett.trace.xla). If one of these was not recorded, the other counts with its own time and without bytes. On a GPU
+-- the kernel of the library is the collective, also in traces of XLA. Bytes: elements x dtype from the row's arguments,
+-- else from the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else unknown.
 -- bytes_accessed is never used: it counts memory traffic, not the message.
 -- Group size: the argument, the listed ranks, distributedInfo's process groups, the sizes of input and output of
 -- an all-gather or a reduce-scatter, or the world's size when all its ranks ran the collective together; else
@@ -13,6 +14,7 @@ local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
 local sequence = require "ett.sequence"
+local xla = require "ett.trace.xla"
 
 local collective = {}
 
@@ -255,46 +257,54 @@ local function gpu_collectives(lane, kinds)
   return list, described
 end
 
---- Whether an opcode is that half of an asynchronous collective of XLA that does not count. The "-done" half has the
---- result. The result of "send-done" is only a token, so "send" counts.
-local function is_other_half(opcode)
-  return opcode ~= nil and (opcode:find("%-start$") ~= nil or opcode == "send-done" or opcode == "recv")
-end
-
---- XLA rows with one row of each asynchronous collective.
-local function without_halves(rows)
-  local halves = rows - rows
-  for _, group in ipairs(rows:group{ "arg:hlo_category" }) do
-    if group.hlo_category then
-      if is_other_half(group.hlo_category) then halves = halves + group.events end
-    else
-      for _, each in ipairs(group.events:group{ "arg:long_name" }) do
-        if is_other_half(comm.opcode(each.long_name)) then halves = halves + each.events end
-      end
+--- The collectives of a TPU in order of start: their rows (of an asynchronous one the first), its last row or a hole,
+--- and their places in xla.pairs.
+local function tpu_rows(lane)
+  local found, kept, last = lane:asynchronous(), {}, {}
+  for _, row in ipairs((lane:rows("comm"):sort("ts"):columns { "row" })) do
+    local place = found.place[row]
+    if not found.inner[place] then
+      kept[#kept + 1] = place
+      last[#kept] = found.at[place] and found.at[place].last or false
     end
   end
-  return #halves > 0 and rows - halves or rows
+  return found.rows:pick(kept), found.rows:pick(last), kept
 end
 
-local function tpu_collectives(lane, rows)
-  local keys = { "hlo_category", "long_name", "shape_with_layout" }
-  local list, firsts = sequence.of(rows, { { rows = rows, keys = { "name", "arg:" .. keys[1], "arg:" .. keys[2],
-    "arg:" .. keys[3] } } }, "device_duration_ps", lane.view.trace.ticks_per_second / 1e12)
-  local described = {}
+--- The sequence with the ends of asynchronous collectives. These have no ticks of their own.
+local function with_ends(lane, list, rows, kept)
+  local found, scale = lane:asynchronous(), lane.view.trace.ticks_per_second / 1e12
+  local starts, ends, sorts, own = {}, {}, {}, (rows:columns { "device_duration_ps" })
+  for i, n, from, to in list:iter() do
+    local pair, ps = found.at[kept[i]], tonumber(own[i] or nil)
+    starts[i], ends[i], sorts[i] = from, pair and pair.stop or to, n
+    own[i] = (pair or not ps) and ends[i] - from or ps * scale
+  end
+  return sequence.new(starts, ends, sorts, own)
+end
+
+local function tpu_collectives(lane)
+  local rows, last, kept = tpu_rows(lane)
+  local shape_key = "arg:shape_with_layout"
+  local list, firsts = sequence.of(rows, { { rows = rows, keys = { "name", "arg:hlo_category", "arg:long_name",
+    shape_key } }, { rows = last, keys = { "name", shape_key } } })
+  local described, halves = {}, lane:asynchronous().half
   for n, first in ipairs(firsts) do
-    local category, long_name, shape = rows:get(first, keys[1]), rows:get(first, keys[2]), rows:get(first, keys[3])
-    local opcode = category or comm.opcode(long_name)
+    local name, text = rows:get(first, "name"), rows:get(first, "long_name")
+    local opcode = xla.operation(rows:get(first, "hlo_category"), text, name)
     local kind = comm.kind_of(opcode) or "other"
-    local size = comm.replica_group_size(long_name) or lane.view.options.n_chips
-    local output = comm.shape_bytes(shape)
+    local size = comm.replica_group_size(text) or lane.view.options.n_chips
+    -- The time of half a collective is not that of its message.
+    local output = not halves[kept[first]] and comm.shape_bytes(xla.message_shape(opcode,
+      rows:get(first, "shape_with_layout"), last:get(first, "shape_with_layout"))) or nil
     described[n] = {
-      name = rows:get(first, "name"), kind = kind, kernel_type = opcode or "other", opcode = opcode,
+      name = name, kind = kind, kernel_type = opcode or "other", opcode = opcode,
       -- The shape is that of the op's result; the input of a reduce-scatter is n times larger.
       bytes = output and (kind ~= "reduce_scatter" and output or size and output * size) or nil,
       result_bytes = output, group_size = size,
     }
   end
-  return list, described
+  return rows, with_ends(lane, list, rows, kept), described
 end
 
 --- Collectives of a lane that start in its window, by kind and group: without sizes, so that there are few sorts.
@@ -307,11 +317,11 @@ end
 
 --- Collectives of a lane that start in its window.
 function collective.of_lane(lane)
-  local rows = lane.tpu and without_halves(lane:rows("comm")):sort("ts") or lane:launches "comm"
-  local list, described
+  local rows, list, described
   if lane.tpu then
-    list, described = tpu_collectives(lane, rows)
+    rows, list, described = tpu_collectives(lane)
   else
+    rows = lane:launches "comm"
     list, described = gpu_collectives(lane, lane:kinds())
   end
   return { rows = rows, sequence = typed(list, described), sorts = described }

@@ -1,9 +1,10 @@
 --- A lane: one device (on TPU one core) of one rank, with its rows by kind, merged intervals, collectives and kernel
 --- launches. ett.trace.view creates lanes and defines the terms.
 local collective = require "ett.trace.collective"
-local comm = require "ett.trace.comm"
 local interval = require "ett.interval"
 local parallel = require "ett.trace.parallel"
+local stats = require "ett.trace.stats"
+local xla = require "ett.trace.xla"
 
 local Lane = {}
 Lane.__index = Lane
@@ -27,23 +28,6 @@ local function once(name, make)
 end
 Lane.once = once
 
---- XLA rows that are communication by category, else by opcode.
-local function tpu_communication(kernels)
-  local rows = kernels - kernels
-  for _, group in ipairs(kernels:group{ "arg:hlo_category" }) do
-    local category = group.hlo_category
-    if category and comm.is_tpu_opcode(category) then
-      rows = rows + group.events
-    elseif not category then
-      for _, each in ipairs(group.events:group{ "arg:long_name" }) do
-        local opcode = comm.opcode(each.long_name)
-        if opcode and comm.is_tpu_opcode(opcode) then rows = rows + each.events end
-      end
-    end
-  end
-  return rows
-end
-
 local function without(rows, others) return #others > 0 and rows - others or rows end
 
 --- Rows of the lane that touch the window (whole trace without one).
@@ -64,7 +48,7 @@ Lane.touching_rows = once("touching", function(self, what)
   if what == "memory" then return parts.memory end
   local kernels = parts.kernels
   local communication = cached(self, "touching_comm", function()
-    return self.tpu and tpu_communication(kernels) or kernels:where{ names = self.view:communication_names() }
+    return self.tpu and xla.communication(kernels) or kernels:where{ names = self.view:communication_names() }
   end)
   if what == "comm" then return communication end
   return without(kernels, communication)
@@ -73,7 +57,9 @@ end)
 --- The same device with another window.
 function Lane:within(from, to)
   local lane = { cache = {}, from = from, to = to }
-  for _, field in ipairs{ "view", "process", "rank", "device", "key", "all", "tpu" } do lane[field] = self[field] end
+  for _, field in ipairs { "view", "process", "rank", "device", "key", "all", "tpu", "shared" } do
+    lane[field] = self[field]
+  end
   return setmetatable(lane, Lane)
 end
 
@@ -93,9 +79,18 @@ function Lane:launches(what)
   return found[1], found[2]
 end
 
---- Merged intervals of the rows of a kind, clipped to the window.
+--- The asynchronous collectives of the device, in any window (xla.pairs); nil except on TPU.
+function Lane:asynchronous()
+  if not self.tpu then return nil end
+  self.shared.pairs = self.shared.pairs or xla.pairs(xla.communication(self.all))
+  return self.shared.pairs
+end
+
+--- Merged intervals of the rows of a kind, clipped to the window. An asynchronous collective is one interval from the
+--- start of its first row to the end of its last.
 Lane.intervals = once("intervals", function(self, what)
   local set = self:touching_rows(what):intervals()
+  if self.tpu and (what == "comm" or what == "all") then set = set | self:asynchronous().spans end
   return self.from and set:clip(self.from, self.to) or set
 end)
 
@@ -208,7 +203,8 @@ Lane.dimensions = once("dimensions", function(self)
 end)
 
 --- Merged communication ticks of the collectives whose sort passes keep(). On TPU, where the rows of a lane do not
---- overlap, the sum of device_duration_ps (a float), because ts and dur are rounded.
+--- overlap, the sum of device_duration_ps (a float), because ts and dur are rounded. Asynchronous collectives may
+--- overlap; then the merged ticks.
 function Lane:comm_ticks(keep)
   local all, kept, every = self:collectives(), {}, true
   local list = all.sequence
@@ -224,6 +220,19 @@ function Lane:comm_ticks(keep)
   if not self.tpu then return united end
   for _, n, from, to in list:iter() do sum = sum + (kept[n] and to - from or 0) end
   return united == sum and device_ticks or united
+end
+
+--- Sum of the durations of the collectives that start in the window, not united.
+function Lane:comm_sum()
+  local rows, found = self:rows "comm", self:asynchronous()
+  if not found then return rows:total() end
+  local sum, columns = 0, stats.columns(rows, { "row", "dur" })
+  for i, row in ipairs(columns.row) do
+    local place = found.place[row]
+    local pair = found.at[place]
+    sum = sum + (pair and pair.stop - pair.ts or found.inner[place] and 0 or columns.dur[i])
+  end
+  return sum
 end
 
 --- FLOPs stated by the rows (TPU model_flops); nil if no row states any.

@@ -20,6 +20,7 @@ local collective = require "ett.trace.collective"
 local comm = require "ett.trace.comm"
 local error_module = require "ett.base.error"
 local processes = require "ett.trace.processes"
+local xla = require "ett.trace.xla"
 
 local Lane = require "ett.trace.lane"
 
@@ -183,6 +184,12 @@ function View:warnings()
     if w.code ~= "duplicate_rank" or twice[w.file] then list[#list + 1] = w end
   end
   for _, w in ipairs(processes.merged(self)) do list[#list + 1] = w end
+  for _, file in ipairs(self.trace.files) do
+    if file.kind == "tpu_json" or file.kind == "xplane" then
+      for _, w in ipairs(xla.warnings(self)) do list[#list + 1] = w end
+      break
+    end
+  end
   return list
 end
 
@@ -340,16 +347,16 @@ View.lane_list = once("lanes", function(self)
       local groups = all:where{ file = process.files }:group{ "device" }
       for _, group in ipairs(groups) do
         local key, name = process.key, group.events:get(1, "process")
-        local xla = process.kind == "tpu_json" or process.kind == "xplane"
-        local tpu = xla and (name or ""):find("TPU") ~= nil
-        if xla then
+        local by_xla = process.kind == "tpu_json" or process.kind == "xplane"
+        local tpu = by_xla and (name or ""):find("TPU") ~= nil
+        if by_xla then
           key = name or key
           if #self:processes() > 1 then key = process.key .. ":" .. key end
         elseif #groups > 1 then
           key = ("%s:%s"):format(process.key, group.device == nil and "?" or group.device)
         end
         list[#list + 1] = setmetatable({ view = self, process = process, rank = process.rank, device = group.device,
-          key = key, all = group.events, from = from, to = to, cache = {},
+          key = key, all = group.events, from = from, to = to, cache = {}, shared = {},
           tpu = tpu }, Lane)
       end
     end

@@ -178,30 +178,43 @@ local function link_waits(self, rows, calls)
   end
 end
 
+--- The rows of a lane's collectives by start and end: { first =, last = }, which differ if they are asynchronous.
+local function by_times(lane, rows)
+  local found, by_place, at = lane:asynchronous(), {}, {}
+  for _, row in ipairs(rows) do
+    local place = found and found.place[row.row] or 0
+    local pair = found and found.of_last[place]
+    by_place[place] = row
+    at[("%d %d"):format(pair and pair.ts or row.ts, pair and pair.stop or row.stop)] = {
+      first = pair and by_place[pair.first] or row, last = row }
+  end
+  return at
+end
+
 --- Ends of matched collectives follow the starts on all ranks.
 local function link_collectives(self, view, by_lane)
   local matched = view:matched_groups(view.options.align or "auto", view:tolerance())
   for g, each in ipairs(matched) do
     local lists = {}
     for r, member in ipairs(each.group.members) do
-      local at = {}
-      for _, row in ipairs(by_lane[member.lane.key] or {}) do at[("%d %d"):format(row.ts, row.stop)] = row end
-      lists[r] = at
+      lists[r] = by_times(member.lane, by_lane[member.lane.key] or {})
     end
     local matches = each.result and each.result.matches
     for m = 1, matches and #matches or 0 do
-      local rows, sorts, latest, whole = {}, {}, math.mininteger, true
+      local rows, firsts, sorts, latest, whole = {}, {}, {}, math.mininteger, true
       for r, member in ipairs(each.group.members) do
         local start, stop, sort = matches:at(r, m)
-        rows[r], sorts[r] = lists[r][("%d %d"):format(start, stop)], member.lane:collectives().sorts[sort]
+        local found = lists[r][("%d %d"):format(start, stop)]
+        rows[r], firsts[r] = found and found.last, found and found.first
+        sorts[r] = member.lane:collectives().sorts[sort]
         whole = whole and rows[r] ~= nil
-        latest = math.max(latest, rows[r] and rows[r].ts or latest)
+        latest = math.max(latest, found and found.first.ts or latest)
       end
       for r, row in ipairs(whole and rows or {}) do
         row.collective = { group = g, place = m, kind = sorts[r].kind, bytes = sorts[r].bytes,
           size = sorts[r].group_size, rows = rows, each = sorts[r] }
         if row.stop >= latest then -- otherwise clocks differ: the row keeps its duration
-          for k, other in ipairs(rows) do if k ~= r then self:follow(row.finish, other.start) end end
+          for k, other in ipairs(firsts) do if k ~= r then self:follow(row.finish, other.start) end end
           self:settle(row.finish)
           self.kind[row.finish] = "transfer"
         end

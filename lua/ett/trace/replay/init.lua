@@ -127,9 +127,12 @@ local function communication(lane)
   end)
 end
 
---- The entry of the collective at the times of a lane's row, or nil; cached under a name.
+--- The entry of the collective at the times of a lane's row, or nil; cached under a name. Of an asynchronous
+--- collective the last row is the one that waits.
 ---@param entries table by the sorts of the sequence
 local function at_times(lane, name, row, sequence, entries)
+  local halves = lane:asynchronous()
+  local pair = halves and halves.of_last[halves.place[row.row] or 0]
   local found = lane:cached(name, function()
     local by_start = {}
     for _, n, start, stop in sequence:iter() do
@@ -138,7 +141,8 @@ local function at_times(lane, name, row, sequence, entries)
     end
     return by_start
   end)
-  return found[row.ts] and found[row.ts][row.stop]
+  local by_stop = found[pair and pair.ts or row.ts]
+  return by_stop and by_stop[pair and pair.stop or row.stop]
 end
 
 --- The collective (ett.trace.collective) of a lane's row, also without a match on other ranks; or nil.
