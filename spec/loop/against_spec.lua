@@ -390,6 +390,45 @@ describe("ett.loop.layout", function()
     end
   end)
 
+  it("takes the fields that the trace does not show from the workload card", function()
+    local function with_card(list, card, fn)
+      maker.with(list, function(folder)
+        local file <close> = assert(io.open(folder .. "/workload_card.yaml", "w"))
+        file:write(card)
+        file:close()
+        local view <close> = open(folder)
+        fn(layout.read(view), view)
+      end)
+    end
+    local function shown(each) return { each.value, each.sure } end
+    local r = maker.new { rank = 0, world = 16 }
+    r:kernel("gemm", 0, 50)
+    r:kernel("ncclDevKernel_x", 100, 50, { stream = 9, args = { ["Collective name"] = "allreduce",
+      ["In msg nelems"] = 1000, dtype = "BFloat16", ["Group size"] = 4, ["Process Group Name"] = "1",
+      ["Process Group Description"] = "TENSOR_MODEL_PARALLEL_GROUP" } })
+    with_card({ r }, "plan: { tp: 4, pp: 1, dp: 2, ep: 8, cp: 0 }\nseq_len: 4096\nprecision: BF16\nbatch_size: 64\n",
+      function(found)
+        assert.same({ { 4, "certain" }, { 1, "certain" }, { 2, "likely" }, { 8, "likely" }, { 1, "likely" },
+          { 4096, "likely" }, { "bf16", "likely" } }, { shown(found.tp), shown(found.pp), shown(found.dp),
+          shown(found.ep), shown(found.cp), shown(found.seq), shown(found.dtype) })
+        assert.equal("tensor-parallel groups, and the workload card", found.tp.why)
+        assert.matches("^the workload card .*workload_card.yaml; the trace shows 4 %(ranks left over", found.dp.why)
+        assert.same({}, { found.global_batch, found.tp.of_card, found.dp.differs })
+      end)
+    -- A certain field of the trace stays.
+    local truth = { hidden = 256, heads = 4, layers = 3, seq = 96, batch = 2, vocab = 1024, micro_batches = 2 }
+    with_card({ trace_gpt.new(truth):recording { rank = 0, world = 1 } }, "seq_len: 128\npp: 1\n",
+      function(found, view)
+        assert.same({ 96, "certain" }, shown(found.seq))
+        assert.matches("; the workload card has 128$", found.seq.why)
+        assert.same({ 1, "certain" }, shown(found.pp))
+        local of = subject.of(view, { cluster = "dgx_a100" })
+        assert.same({ 96, 1 }, { of.plan.seq, of.plan.pp })
+      end)
+    assert.error_matches(function() with_card({ r }, "tp: many\n", function() end) end,
+      "workload_card.yaml: line 1: field 'tp' must be a non%-negative number, got 'many'")
+  end)
+
   it("sees training without shapes, and the processes of a run on the host", function()
     local function ranks(backward)
       local list = {}

@@ -1,18 +1,57 @@
---- Infers the plan and the model from a recorded run; each field has its certainty and its reason.
+--- Infers the plan and the model from a recorded run and the workload card beside it; each field has its certainty and
+--- its reason.
 --
 --   local found = layout.read(view)
 --   found.tp --> { value = 8, sure = "certain", why = "the ranks of the tensor-parallel groups" }
 --
--- "certain": the trace states it, or two sources agree. "likely": one source with another possible meaning. "guess": a
--- default of training programs that the trace does not contradict. Fields that the trace does not show have no entry.
+-- "certain": the trace states it, or two sources agree. "likely": one source with another possible meaning, or the
+-- workload card alone. "guess": a default of training programs that the trace does not contradict. Fields that neither
+-- shows have no entry.
 local against_names = { masked_softmax = "fused_softmax", softmax = "unfused" }
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local operators = require "ett.trace.operators"
 
 local layout = {}
 
+--- Sets a field that is still open. A field of the workload card becomes certain if the trace agrees, and gives way if
+--- the trace is certain of another value.
 local function set(found, name, value, sure, why)
-  if value ~= nil and not found[name] then found[name] = { value = value, sure = sure, why = why } end
+  local known = found[name]
+  if value == nil or known and not known.of_card then return end
+  if not known then
+    found[name] = { value = value, sure = sure, why = why }
+  elseif known.value == value and sure ~= "guess" then
+    found[name] = { value = value, sure = "certain", why = why .. ", and the workload card" }
+  elseif known.value ~= value and sure == "certain" then
+    why = ("%s; the workload card has %s"):format(why, known.value)
+    found[name] = { value = value, sure = sure, why = why }
+  elseif known.value ~= value and sure ~= "guess" and not known.differs then
+    known.differs = true
+    known.why = ("%s; the trace shows %s (%s)"):format(known.why, value, why)
+  end
+end
+
+--- The plan's fields in the workload card beside the trace. Its batch is not read: it may be that of a rank or of all.
+local function read_card(view, found)
+  local card = view:card()
+  local function read(name, value)
+    if value then
+      found[name] = { value = value, sure = "likely", why = "the workload card " .. card.file, of_card = true }
+    end
+  end
+  for _, degree in ipairs { "tp", "pp", "dp", "cp", "ep" } do
+    local value = math.tointeger(card[degree])
+    read(degree, value and math.max(1, value)) -- 0: unused
+  end
+  read("seq", math.tointeger(card.seq_len))
+  local precision = type(card.precision) == "string" and card.precision:lower()
+  read("dtype", precision and dtype_bytes[precision] and precision)
+end
+
+--- The fields without what only `set` needs.
+local function finished(found)
+  for _, each in pairs(found) do each.of_card, each.differs = nil, nil end
+  return found
 end
 
 local function value_of(found, name) return found[name] and found[name].value end
@@ -302,10 +341,10 @@ local function read_zero(found, data, elements)
   end
 end
 
-local function read_parallel(found, device, groups, kinds, elements, processes)
-  local world = device.process.world_size
+local function read_parallel(found, device, groups, kinds, elements, processes, card)
+  local world = device.process.world_size or math.tointeger(card.devices)
   local tp = value_of(found, "tp") or groups.tp or 1
-  local cp, both = groups.cp or 1, groups["dp with cp"]
+  local cp, both = groups.cp or value_of(found, "cp") or 1, groups["dp with cp"]
   local dp = groups.dp or both and both % cp == 0 and both // cp or nil
   local exchange = kinds.pp or (kinds.unknown and (kinds.unknown.send_recv or kinds.unknown.send))
   if kinds.pp then
@@ -369,8 +408,8 @@ function layout.schedule_of(units, pp, rank)
 end
 
 --- The plan of a folder of per-micro-batch timings.
-local function read_timings(timings, raw)
-  local found, pp = {}, #timings.ranks
+local function read_timings(found, timings, raw)
+  local pp = #timings.ranks
   local config = timings.config
   set(found, "pp", pp, config.pp_size == pp and "certain" or "likely", "files of stages")
   local first = timings.ranks[1]
@@ -389,12 +428,14 @@ end
 --- shapes.
 ---@param view table opened with against.args
 function layout.read(view)
+  local found = {}
+  read_card(view, found)
   if not view.trace then
     local timings = view.cache.pipeline
     local first = timings.ranks[1]
-    return read_timings(timings, order_of(first.records[first.iterations[#first.iterations]]))
+    return finished(read_timings(found, timings, order_of(first.records[first.iterations[#first.iterations]])))
   end
-  local found, devices = {}, operators.of_view(view, true)
+  local devices = operators.of_view(view, true)
   if #devices == 0 then view:missing("needs kernels launched by a host; a TPU trace has none") end
   local device = devices[1]
   for _, other in ipairs(devices) do if #other.runs > #device.runs then device = other end end
@@ -420,13 +461,13 @@ function layout.read(view)
     set(found, "dropout", (s.whats.dropout or 0) > 0, "likely", "runs of dropout on the device")
   end
   read_recompute(s, found)
-  read_parallel(found, device, groups, kinds, elements, #view:processes())
+  read_parallel(found, device, groups, kinds, elements, #view:processes(), view:card())
   if shape and value_of(found, "layers_of_stage") then
     local pp = value_of(found, "pp") or 1
     set(found, "layers", value_of(found, "layers_of_stage") * pp, pp == 1 and "certain" or "guess",
       pp == 1 and "runs of attention in a micro-batch" or "all stages hold the same number of layers")
   end
-  return found
+  return finished(found)
 end
 
 return layout
