@@ -213,6 +213,37 @@ describe("messages of gradients and weights", function()
   end)
 end)
 
+-- The definitions in the pages of pipeline_bubble and temporal_breakdown, computed from one exported step.
+describe("the bubble of an exported step", function()
+  it("is the estimate's over the whole pipeline, the metrics' over the span of each stage", function()
+    local e = make(dense, { pp = 4, tp = 2, dp = 1, micro_batches = 6 })
+    folder.within(function(place)
+      chrome_trace.write(e, place .. "/step.json")
+      local metrics = require "ett.trace.metrics"
+      local args = require("ett.trace.collective").args
+      local view <close> = assert(require("ett.trace.view").open(place, { args = args }))
+      local messages = view.trace:name_set(function(name) return name:find("SendRecv", 1, true) ~= nil end, "kernel")
+      local ranges = view:named_rows("stage_ranges", { "device_annotation" }, function(name)
+        return name:find "^Stage %d+ [FB]" ~= nil
+      end)
+      local first, last = ranges:span()
+      local idle, outside, empty, spans = 0, 0, 0, 0
+      for _, lane in ipairs(view:lanes()) do
+        local from, to = lane:span()
+        local units = ranges:where { device = lane.device, file = lane.process.files }:intervals()
+        local sends = lane:rows("comm"):where { names = messages }:intervals()
+        idle = idle + last - first - (units | sends):measure()
+        outside, spans = outside + units:gaps(from, to):measure(), spans + to - from
+        empty = empty + lane:busy():gaps(from, to):measure()
+      end
+      assert.near(e.bubble_percent, 100 * idle / (#view:lanes() * (last - first)), 1e-3)
+      assert.near(outside / spans, metrics.compute(metrics.load "pipeline_bubble", view).bubble_ratio, 1e-12)
+      assert.near(empty / spans, metrics.compute(metrics.load "temporal_breakdown", view).idle_share, 1e-12)
+      assert.is_true(empty < outside)
+    end)
+  end)
+end)
+
 describe("the link to the host", function()
   it("carries a small share of states beside an update that takes longer", function()
     for _, bytes in ipairs { 12, 4 } do

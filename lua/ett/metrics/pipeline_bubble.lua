@@ -9,7 +9,8 @@ forward, backward and weight-gradient units, as a share of the iteration (bubble
 from its first unit to its last (..._vs_window), means over ranks and iterations after the first. Stage markers: the
 device time of a rank outside its forward and backward ranges (a range that holds both is none). Send/recv: time in
 point-to-point kernels without compute, when the card says pp > 1. Idle time of the device is in
-device_time.idle_us.]],
+device_time.idle_us. The bubble of `ett predict` differs: each stage counts from the first pass
+of any stage to the last pass of any. That excludes the update, and messages are not bubble.]],
   needs = "micro-batch timings, stage markers, or send/recv kernels of a run with pp > 1",
   units = { bubble_ratio = "share", bubble_time_ms = "ms", total_time_ms = "ms", method = "text" },
   args = require("ett.trace.collective").args,
