@@ -649,6 +649,57 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("memory_bandwidth: the series has all bytes of the span, also at its ends and at borders of its parts", function()
+    math.randomseed(11)
+    for case = 1, 12 do
+      local r, copies, parts, length = maker.new{ rank = 0 }, {}, 3 + case % 5, 840
+      r:kernel("a", 0, 10)
+      r:kernel("b", length - 10, 10)
+      local function copy(ts, dur)
+        local bytes = 1000 * math.random(1, 50)
+        copies[#copies + 1] = { ts, ts + dur, bytes }
+        r:kernel("HtoD", ts, dur, { cat = "gpu_memcpy", args = { bytes = bytes } })
+      end
+      copy(0, 0) -- without duration: at the start, at a border, at the end
+      copy(length // parts, 0)
+      copy(length, 0)
+      copy(0, length) -- all parts
+      copy(length - 1, 1)
+      for _ = 1, 20 do
+        local ts = math.random(0, length - 200)
+        copy(ts, math.random(0, 200))
+      end
+      --- Bytes of [from, to) by the overlap with each copy; one without duration is in the part that it starts.
+      local function moved(from, to, last)
+        local sum = 0.0
+        for _, each in ipairs(copies) do
+          local a, b, bytes = table.unpack(each)
+          if a == b then
+            if a >= from and (a < to or last and a == to) then sum = sum + bytes end
+          else
+            sum = sum + bytes * math.max(0, math.min(b, to) - math.max(a, from)) / (b - a)
+          end
+        end
+        return sum
+      end
+      maker.with({ r }, function(folder)
+        local series = assert(maker.metric(folder, "memory_bandwidth", { top = parts })).series
+        local whole, width = 0.0, length / parts
+        assert.equal(parts, #series)
+        for i, part in ipairs(series) do
+          near(moved((i - 1) * width, i * width, i == parts), part.GBps * width * 1e3, 1e-6)
+          whole = whole + part.GBps * width * 1e3
+        end
+        local all = 0
+        for _, each in ipairs(copies) do all = all + each[3] end
+        near(all, whole, 1e-9)
+        -- A window has the bytes of a copy that began before it.
+        series = assert(maker.metric(folder, "memory_bandwidth", { top = 1, window = { 0.3, 0.5 } })).series
+        near(moved(300, 500), series[1].GBps * 200e3, 1e-6)
+      end)
+    end
+  end)
+
   it("annotation_table: device time of ranges on the device, else of the host's", function()
     local host = maker.new{ rank = 0 }
     host:host("user_annotation", "outer", 0, 100)

@@ -2,13 +2,35 @@
 local by = require "ett.base.by"
 local stats = require "ett.trace.stats"
 
---- Distributes a copy's bytes over the intervals of the span that it covers.
+--- Distributes a copy's bytes over the intervals of the span that it covers. A copy without duration is in the interval
+--- that begins with it, at the end of the span in the last one.
 local function spread(points, width, from, ts, dur, bytes)
-  local first = math.max(1, math.floor((ts - from) / width) + 1)
+  local first = math.max(1, math.min(#points, math.floor((ts - from) / width) + 1))
   for i = first, math.min(#points, math.max(first, math.ceil((ts + dur - from) / width))) do
     local inside = math.min(ts + dur - from, i * width) - math.max(ts - from, (i - 1) * width)
     points[i].bytes = points[i].bytes + (dur > 0 and bytes * inside / dur or bytes)
   end
+end
+
+--- A row's bytes, or nil if it states none.
+local function bytes_of(value)
+  local bytes = tonumber(value or nil)
+  return bytes and bytes >= 0 and bytes or nil
+end
+
+--- The bandwidth of a device in equal parts of its span: that of all rows that touch the part.
+local function series_of(view, lane, count)
+  local columns = stats.columns(lane:touching_rows("memory"), { "ts", "dur", "bytes" })
+  local from, to = lane:span()
+  local width, points = (to - from) / count, {}
+  if #columns.ts == 0 or to <= from then return points end
+  for i = 1, count do points[i] = { from_ms = view:ms((i - 1) * width), device = lane.key, bytes = 0.0 } end
+  for i, ts in ipairs(columns.ts) do
+    local bytes = bytes_of(columns.bytes[i])
+    if bytes then spread(points, width, from, ts, columns.dur[i], bytes) end
+  end
+  for _, point in ipairs(points) do point.GBps, point.bytes = point.bytes / view:s(width) / 1e9, nil end
+  return points
 end
 
 local function add(kinds, name, ticks, bytes, rate)
@@ -26,7 +48,8 @@ return {
   summary = "copies and sets of memory by kind: bytes and bandwidth, in all and over time",
   definition = [[Device rows that copy or set memory, by name. GBps = bytes over the sum of their durations, of the rows
 that state bytes; least, median and greatest of single rows that took time. series: each device's span in --top equal
-parts (20); a row's bytes are spread evenly over its duration; GBps of a part counts all kinds together.]],
+parts (20); a row's bytes are spread evenly over its duration, also those of a row that began before the window; GBps
+of a part counts all kinds together.]],
   needs = "copies or sets of memory on a device",
   units = { bytes = "B", total_ms = "ms", GBps = "GB/s", from_ms = "ms" },
   args = { "bytes" },
@@ -34,20 +57,12 @@ parts (20); a row's bytes are spread evenly over its duration; GBps of a part co
   compute = function(view, options)
     local kinds, series, count = {}, {}, options.top or 20
     for _, lane in ipairs(view:lanes()) do
-      local columns = stats.columns(lane:rows("memory"), { "name", "ts", "dur", "bytes" })
-      local from, to = lane:span()
-      local width, points = (to - from) / count, {}
-      for i = 1, count do points[i] = { from_ms = view:ms((i - 1) * width), device = lane.key, bytes = 0.0 } end
+      local columns = stats.columns(lane:rows("memory"), { "name", "dur", "bytes" })
       for i, name in ipairs(columns.name) do
-        local dur, bytes = columns.dur[i], tonumber(columns.bytes[i] or nil)
-        if bytes and bytes < 0 then bytes = nil end
+        local dur, bytes = columns.dur[i], bytes_of(columns.bytes[i])
         add(kinds, name, dur, bytes, bytes and dur > 0 and bytes / view:s(dur) / 1e9 or nil)
-        if bytes and to > from then spread(points, width, from, columns.ts[i], dur, bytes) end
       end
-      for _, point in ipairs(#columns.name > 0 and to > from and points or {}) do
-        point.GBps, point.bytes = point.bytes / view:s(width) / 1e9, nil
-        series[#series + 1] = point
-      end
+      for _, point in ipairs(series_of(view, lane, count)) do series[#series + 1] = point end
     end
     local list = {}
     for _, name in ipairs(stats.keys(kinds)) do
