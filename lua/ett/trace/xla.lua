@@ -7,12 +7,15 @@
 -- end of the last, and the core works on other rows between them.
 --
 -- The only operand of a last half is its first half: "%ag.1 = f32[8] all-gather-done((…) %all-gather-start.3)". Without
--- the text, a last half ends the open first half of its name, else the only open one of its opcode.
+-- the text, a last half ends the open first half of its name, else the only open one of its opcode. The line "Async XLA
+-- Ops" of an XPlane is not used: Chrome traces lack it (ConvertXPlaneToTraceEvents in XLA skips kXlaAsyncOpLineName).
 local comm = require "ett.trace.comm"
 local interval = require "ett.interval"
 local stats = require "ett.trace.stats"
 
 local xla = {}
+
+local wrapper_halves = { start = true, update = true, done = true }
 
 --- The opcode of a row without the suffix of its half, and the half: "start", "update", "done", or nil if it is whole.
 ---@param category string? hlo_category
@@ -22,7 +25,7 @@ function xla.operation(category, text, name)
   local word = category or comm.opcode(text)
   if type(word) ~= "string" then return nil end
   local half = word:match "^async%-(%l+)$"
-  if half then
+  if wrapper_halves[half] then
     local wrapped = (name or ""):match "^%a[%a%-]*" or ""
     return wrapped:gsub("%-" .. half .. "$", ""), half -- "all-gather-start.2", and "all-gather.1.call-start"
   end
