@@ -527,9 +527,11 @@ describe("Megatron-LM's flags", function()
     end
   end)
 
-  it("of half a stage are no stages to place the loss on", function()
-    assert.is_nil(read(small .. "--pipeline-model-parallel-size 0.5 --account-for-loss-in-pipeline-split",
-      { dp = 1 }).plan.split)
+  it("that no plan can have are no stages to place the loss on", function()
+    for _, stages in ipairs { "--pipeline-model-parallel-size 0.5",
+      "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1e-7" } do
+      assert.is_nil(read(small .. stages .. " --account-for-loss-in-pipeline-split", { dp = 1 }).plan.split)
+    end
   end)
 
   it("of the first and last stage split the layers", function()

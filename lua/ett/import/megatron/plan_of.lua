@@ -90,7 +90,7 @@ local function split_of(p, args, layers)
   local embedding, loss = accounted(args)
   if not (first or last) and embedding + loss == 0 or p.pp == 1 then return nil end
   local slices, list = p.pp * p.vp, {}
-  if slices < 1 or slices % 1 ~= 0 then return nil end -- the plan will be refused
+  if slices < 1 or slices % 1 ~= 0 or slices > layers + 2 then return nil end -- the plan will be refused
   if embedding + loss > 0 then
     for i = 1, slices do list[i] = (layers + embedding + loss) // slices end
     list[1], list[slices] = list[1] - embedding, list[slices] - loss
