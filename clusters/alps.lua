@@ -5,6 +5,8 @@ return {
   source = "CSCS, Alps (arXiv 2408.11556; from memory)",
   gpus_per_node = 4,
   device = "gh200",
+  host = { name = "NVLink-C2C", bandwidth = 360e9, memory_bandwidth = 512e9, memory_bytes = 128e9,
+    source = "as vista; 128 GB of LPDDR5X (arXiv 2408.11556)" },
   price_source = "unset: no public on-demand price found, 2026",
   links = {
     intra = { name = "NVLink 4, every pair linked", bandwidth = 351e9, mesh = true,

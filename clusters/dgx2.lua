@@ -5,7 +5,9 @@ return {
   source = "NVIDIA DGX-2 datasheet (from memory)",
   gpus_per_node = 16,
   device = "v100",
-  host = { name = "PCIe 3 x16", bandwidth = 12.5e9, source = "15.75 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 3 x16", bandwidth = 12.5e9,
+    memory_bandwidth = 16e9, memory_bytes = 94e9,
+    source = "15.75 GB/s at 80 %, assumed; two Xeon 8168, 12 channels of DDR4-2666, 1.5 TB (datasheet), for 16 GPUs" },
   price_source = "unset: no public on-demand price found, 2026",
   links = {
     intra = { name = "NVLink 2 and NVSwitch", bandwidth = 117e9, send_bandwidth = 97e9,

@@ -7,7 +7,9 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "a100_sxm",
-  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 4 x16", bandwidth = 25e9,
+    memory_bandwidth = 51.2e9, memory_bytes = 250e9,
+    source = "31.5 GB/s at 80 %, assumed; an eighth of two EPYC 7742, 16 channels of DDR4-3200, 2 TB (datasheet)" },
   price_per_gpu_hour = 4.00,
   price_source = "Oracle BM.GPU.A100-v2.8, list, 14 April 2026: 32 $/h",
   links = {

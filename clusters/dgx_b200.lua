@@ -8,7 +8,9 @@ return {
   source = datasheet,
   gpus_per_node = 8,
   device = "b200_sxm",
-  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 5 x16", bandwidth = 50e9,
+    memory_bandwidth = 89.6e9, memory_bytes = 250e9,
+    source = "63 GB/s at 80 %, assumed; an eighth of two Xeon 8570, 16 channels of DDR5-5600, 2 TB (datasheet)" },
   price_per_gpu_hour = 14.24,
   price_source = "AWS p6-b200.48xlarge, on demand, us-east-1, 2026: 113.93 $/h",
   links = {

@@ -8,8 +8,8 @@ return {
   price_source = "CoreWeave GB200 NVL72, on demand, North America, 20 September 2026: 42 $/h for four GPUs "
     .. "(transcribed in api-evangelist/coreweave@27bcc25 plans)",
   device = "gb200",
-  host = { name = "NVLink-C2C", bandwidth = 205e9,
-    source = "memory of a Grace CPU, 512 GB/s for two GPUs (datasheet of GB200 NVL72), at 80 %, assumed" },
+  host = { name = "NVLink-C2C", bandwidth = 205e9, memory_bandwidth = 256e9, memory_bytes = 236e9,
+    source = "memory of a Grace CPU, 512 GB/s for two GPUs, at 80 %, assumed; 17 TB for 72 (GB200 NVL72's datasheet)" },
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
       source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",

@@ -6,8 +6,8 @@ return {
   gpus_per_node = 72, allotment = "gb300_nvl72_64",
   price_source = "unset: CoreWeave states none, 20 September 2026 (api-evangelist/coreweave@27bcc25 plans)",
   device = "gb300",
-  host = { name = "NVLink-C2C", bandwidth = 205e9,
-    source = "memory of a Grace CPU, 512 GB/s for two GPUs (datasheet of GB200 NVL72), at 80 %, assumed" },
+  host = { name = "NVLink-C2C", bandwidth = 205e9, memory_bandwidth = 256e9, memory_bytes = 236e9,
+    source = "memory of a Grace CPU, 512 GB/s for two GPUs, at 80 %, assumed; 17 TB for 72 (GB200 NVL72's datasheet)" },
   links = {
     intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
       source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",

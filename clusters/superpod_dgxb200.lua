@@ -9,7 +9,9 @@ return {
   source = architecture,
   device = "b200_sxm",
   price_source = "unset: no public on-demand price, 2026",
-  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 5 x16", bandwidth = 50e9,
+    memory_bandwidth = 89.6e9, memory_bytes = 250e9,
+    source = "63 GB/s at 80 %, assumed; as dgx_b200" },
   tiers = {
     { name = "node", size = 8, bandwidth = 845e9, curves = "dgx_b200", source = "NVLink 5 and NVSwitch, as dgx_b200" },
     { name = "scalable unit", size = 256, bandwidth = 48.2e9, rails = 8, hierarchical = true,

@@ -8,7 +8,9 @@ return {
   source = architecture,
   device = "h100_sxm",
   price_source = "unset: no public on-demand price, 2026",
-  host = { name = "PCIe 5 x16", bandwidth = 50e9, source = "63 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 5 x16", bandwidth = 50e9,
+    memory_bandwidth = 76.8e9, memory_bytes = 250e9,
+    source = "63 GB/s at 80 %, assumed; as dgx_h100" },
   nodes = 127, -- the fabric manager has one place
   tiers = {
     { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",

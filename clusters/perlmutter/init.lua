@@ -12,7 +12,9 @@ return {
   gpus_per_node = 4,
   price_source = "unset: time is granted, not sold",
   device = "a100_sxm",
-  host = { name = "PCIe 4 x16", bandwidth = 25e9, source = "31.5 GB/s at 80 %, assumed" },
+  host = { name = "PCIe 4 x16", bandwidth = 25e9,
+    memory_bandwidth = 51.2e9, memory_bytes = 64e9,
+    source = "31.5 GB/s at 80 %, assumed; a quarter of an EPYC 7763, 8 channels of DDR4-3200, 256 GB (NERSC)" },
   links = {
     intra = { name = "NVLink 3, 4 links a pair", bandwidth = 214e9, send_bandwidth = 91.5e9,
       source = "all_reduce 1x4 and p2p 1x2 at 268 MB, " .. samples,

@@ -40,7 +40,8 @@ typedef struct ett_part_arrays {
 typedef struct ett_asked_key {
   uint64_t program, placed, demands; /* editions; program 0: empty */
   ett_axis pipeline;
-  double bucket_bytes, optimizer_bytes, offload_optimizer, host_bandwidth;
+  double bucket_bytes, optimizer_bytes;
+  double offload_gradients, offload_optimizer, host_bandwidth, host_rate;
   int pp, vp, zero, gradient_all_reduce;
   int32_t gradient_bytes, weight_bytes;
 } ett_asked_key;
@@ -162,8 +163,10 @@ const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arr
 /* Runs of layers by part; see ett_step_result. */
 const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a);
 
-/* Bytes/s between the devices of a stage and their hosts; the minimum over devices. */
+/* Bytes/s between the devices of a stage and their hosts, and bytes/s that a device's
+ * share of its host moves in an update; the minimum over devices. */
 double ett_parts_host_bandwidth(const ett_evaluation *e, int rank);
+double ett_parts_host_rate(const ett_evaluation *e, int rank);
 
 /* Restricts the next demands to the devices of these two stages. */
 void ett_parts_ask(ett_evaluation *e, int from, int to);

@@ -207,15 +207,24 @@ const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a) 
   return w->runs;
 }
 
-double ett_parts_host_bandwidth(const ett_evaluation *e, int rank) {
-  const ett_parts *parts = &e->plan->parts;
+/* The least value over the parts of a stage; `whole` without parts. */
+static double least_of(const ett_evaluation *e, int rank, const double *of_parts,
+                       double whole) {
   double least = 0;
   if (!e->stage_parts)
-    return e->plan->host_bandwidth;
-  for (int k = 0; k < parts->count; k++)
-    if (e->stage_parts[rank] >> k & 1 && (least == 0 || parts->host_bandwidth[k] < least))
-      least = parts->host_bandwidth[k];
+    return whole;
+  for (int k = 0; k < e->plan->parts.count; k++)
+    if (e->stage_parts[rank] >> k & 1 && (least == 0 || of_parts[k] < least))
+      least = of_parts[k];
   return least;
+}
+
+double ett_parts_host_bandwidth(const ett_evaluation *e, int rank) {
+  return least_of(e, rank, e->plan->parts.host_bandwidth, e->plan->host_bandwidth);
+}
+
+double ett_parts_host_rate(const ett_evaluation *e, int rank) {
+  return least_of(e, rank, e->plan->parts.host_rate, e->plan->host_rate);
 }
 
 void ett_parts_ask(ett_evaluation *e, int from, int to) {

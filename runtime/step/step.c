@@ -152,10 +152,10 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
                        "overlap_all_to_all = batch goes neither with full recompute nor "
                        "with ZeRO-3");
   const double shares[] = {p->offload_activations, p->offload_weights,
-                           p->offload_optimizer};
+                           p->offload_gradients, p->offload_optimizer};
+  int linked = p->parts.count > 1 || (p->host_bandwidth > 0 && p->host_rate > 0);
   for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
-    if (!(shares[i] >= 0 && shares[i] <= 1) ||
-        (shares[i] > 0 && !(p->host_bandwidth > 0) && p->parts.count < 2))
+    if (!(shares[i] >= 0 && shares[i] <= 1) || (shares[i] > 0 && !linked))
       return ett_err_set(err, ETT_ERR_ARGUMENT,
                          "shares that are offloaded must be 0 to 1, and need a link to "
                          "the host");
@@ -268,17 +268,29 @@ static double arriving_weights(const ett_evaluation *e, const ett_layer_sums *s)
   return dense / (double)e->dense.degree + expert / (double)e->expert.degree;
 }
 
+/* Gradients of a slot that leave for the host in a backward pass: reduced ones under
+ * ZeRO-2 and 3. */
+static double leaving_gradients(const ett_evaluation *e, const ett_layer_sums *s) {
+  if (e->plan->zero < ETT_ZERO_GRADIENTS)
+    return s->dense_parameters + s->expert_parameters;
+  return s->dense_parameters / (double)e->dense.degree +
+         s->expert_parameters / (double)e->expert.degree;
+}
+
 /* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
- * pass and return in the backward pass; weights arrive for both. */
+ * pass and return in the backward pass; weights arrive for both; gradients leave in the
+ * backward pass. */
 static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v) {
   const ett_step_plan *p = e->plan;
   const ett_layer_sums *s = &a->sums[v];
   ett_step_stage *stage = &a->stage[v % p->pp];
   double out = p->offload_activations * s->activation_bytes[p->recompute];
   double in = p->offload_weights * p->weight_bytes * arriving_weights(e, s);
+  double gradients = p->offload_gradients * p->gradient_bytes * leaving_gradients(e, s);
   int rank = v % p->pp;
   double forward = ett_messages_beside_host(e, rank, a->forward[v], out > in ? out : in);
-  double backward = ett_messages_beside_host(e, rank, a->backward[v], out + in);
+  double backward = ett_messages_beside_host(e, rank, a->backward[v],
+                                             out + in > gradients ? out + in : gradients);
   stage->offload_seconds +=
       a->runs[v] * (forward - a->forward[v] + backward - a->backward[v]);
   a->forward[v] = forward;
@@ -396,27 +408,6 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
       s->allocated_bytes + s->fragment_bytes + s->communicator_bytes + s->context_bytes;
 }
 
-/* Moves bytes to host memory. Two layers stay on the device: the one that computes and
- * the one in transfer. */
-static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
-                         double layer_weights) {
-  if (p->offload_activations == 0 && p->offload_weights == 0 && p->offload_optimizer == 0)
-    return;
-  double layers = s->layers > 0 ? (double)s->layers : 1;
-  const struct {
-    double *bytes, share, kept;
-  } moves[] = {
-      {&s->activation_bytes, p->offload_activations, 2 * s->activation_bytes / layers},
-      {&s->weight_bytes, p->offload_weights, 2 * layer_weights},
-      {&s->optimizer_bytes, p->offload_optimizer, 0}};
-  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
-    double moved = moves[i].share * *moves[i].bytes;
-    double kept = moves[i].kept < *moves[i].bytes ? moves[i].kept : *moves[i].bytes;
-    s->host_bytes += moved;
-    *moves[i].bytes -= moved - moves[i].share * kept;
-  }
-}
-
 /* Memory of a stage that is independent of the micro-batches in flight. Equal for stages
  * with equal contents. */
 typedef struct stage_memory {
@@ -429,6 +420,29 @@ typedef struct stage_memory {
   int communicators;     /* communicators of a rank */
   int sharded, loses; /* gradients are shared by data ranks; the loss is on this stage */
 } stage_memory;
+
+/* Moves bytes to host memory. Two layers stay on the device: the one that computes and
+ * the one in transfer. The host keeps fp32 gradients of the weights that it updates. */
+static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
+                         const stage_memory *m) {
+  double layers = s->layers > 0 ? (double)s->layers : 1;
+  const struct {
+    double *bytes, share, kept;
+  } moves[] = {
+      {&s->activation_bytes, p->offload_activations, 2 * s->activation_bytes / layers},
+      {&s->weight_bytes, p->offload_weights, 2 * m->layer},
+      {&s->gradient_bytes, p->offload_gradients, 2 * s->gradient_bytes / layers},
+      {&s->optimizer_bytes, p->offload_optimizer, 0}};
+  double gradients = p->offload_gradients * s->gradient_bytes;
+  double updated = p->offload_optimizer * m->fp32_gradients;
+  for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+    double moved = moves[i].share * *moves[i].bytes;
+    double kept = moves[i].kept < *moves[i].bytes ? moves[i].kept : *moves[i].bytes;
+    s->host_bytes += moved;
+    *moves[i].bytes -= moved - moves[i].share * kept;
+  }
+  s->host_bytes += updated > gradients ? updated - gradients : 0;
+}
 
 static double smaller(double a, double b) {
   return a < b ? a : b;
@@ -511,8 +525,9 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       a->in_flight[v] = a->sums[v].loss_bytes;
     s->loss_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
   }
-  move_to_host(p, s, m->layer);
-  fill_software(e, s, working, m->fp32_gradients, m->communicators);
+  move_to_host(p, s, m);
+  fill_software(e, s, working, (1 - p->offload_optimizer) * m->fp32_gradients,
+                m->communicators);
 }
 
 /* Seconds of the messages that a stage sends; with serial sends also of those that it

@@ -31,6 +31,7 @@ typedef struct ett_parts {
   int64_t end[ETT_PARTS_MOST];
   double memory_bytes[ETT_PARTS_MOST];   /* of a device */
   double host_bandwidth[ETT_PARTS_MOST]; /* bytes/s between a device and its host */
+  double host_rate[ETT_PARTS_MOST];      /* see ett_step_plan */
 } ett_parts;
 
 typedef struct ett_step_plan {
@@ -55,10 +56,12 @@ typedef struct ett_step_plan {
   int64_t shard;      /* ranks of a group over which ZeRO shards; 0: all */
   int64_t prefetch;   /* layers gathered ahead, with overlap_parameters */
   int reshard;        /* ZeRO-3: weights are gathered again for the backward pass */
-  /* Offload: shares of activations, optimizer states and weights in host memory, and
-   * bytes/s between a device and its host in one direction. */
-  double offload_activations, offload_optimizer, offload_weights, host_bandwidth;
-  int late_validation;    /* gradient norm is checked after the update, without a wait */
+  /* Offload: shares of activations, gradients, optimizer states and weights in host
+   * memory. The host updates the weights whose states it holds. */
+  double offload_activations, offload_gradients, offload_optimizer, offload_weights;
+  double host_bandwidth; /* bytes/s between a device and its host in one direction */
+  double host_rate;    /* bytes/s that a device's share of its host moves in an update */
+  int late_validation; /* gradient norm is checked after the update, without a wait */
   int32_t gradient_bytes; /* per gradient, in memory and in messages */
   int32_t weight_bytes;   /* per weight, in computing and in gathers */
   double optimizer_bytes; /* per parameter: master weight and moments */

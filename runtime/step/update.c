@@ -13,6 +13,22 @@ double ett_update_share(const ett_step_plan *p) {
   return (beside + 2 * p->optimizer_bytes) / (beside + 2 * usual);
 }
 
+/* Seconds in which the host updates the weights whose states it holds. It reads and
+ * writes the states, reads fp32 gradients and writes weights. Gradients that are not
+ * there yet arrive, and weights leave; pieces of these overlap. Gradients on the host of
+ * weights that the device updates return. */
+static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
+  const ett_step_plan *p = e->plan;
+  double on_host = p->offload_optimizer * updated;
+  double moved = (p->offload_gradients - p->offload_optimizer) * updated *
+                 p->gradient_bytes; /* above 0: gradients return */
+  double to = moved < 0 ? -moved : 0;
+  double from = on_host * p->weight_bytes + (moved > 0 ? moved : 0);
+  double bytes = 2 * p->optimizer_bytes + (double)sizeof(float) + p->weight_bytes;
+  double computing = on_host > 0 ? on_host * bytes / ett_parts_host_rate(e, rank) : 0;
+  return ett_messages_beside_host(e, rank, computing, to > from ? to : from);
+}
+
 void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
@@ -51,11 +67,11 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
                        .layers = (int32_t)ceil(layers / sharded),
                        .stage = place,
                        .element_bytes = p->weight_bytes};
-  s->optimizer_kernel_seconds = ett_update_share(p) * ett_messages_ask(e, &update);
+  s->optimizer_kernel_seconds =
+      (1 - p->offload_optimizer) * ett_update_share(p) * ett_messages_ask(e, &update);
+  double on_host = seconds_on_host(e, rank, update.amount);
   s->optimizer_seconds =
-      ett_messages_beside_host(/* optimizer states are transferred during the update */
-                               e, rank, s->optimizer_kernel_seconds,
-                               p->offload_optimizer * p->optimizer_bytes * update.amount);
+      on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
     s->gather_seconds =
         ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);

@@ -130,7 +130,8 @@ describe("a script", function()
         if rule[1] == "boolean" and p[name] then p[name] = false end
       end
       for name, value in pairs { schedule = "1f1b", recompute = "none", overlap_all_to_all = "none", zero = 0,
-        shard = 0, offload_activations = 0, offload_optimizer = 0, offload_weights = 0, dp = ranks, gpus_per_node = 8,
+        shard = 0, offload_activations = 0, offload_gradients = 0, offload_optimizer = 0, offload_weights = 0,
+        dp = ranks, gpus_per_node = 8,
         rank_order = require("ett.plan.ranks").code(require("ett.plan.ranks").default) } do p[name] = value end
       local list = {}
       for i = 1, ranks do list[i] = i - 1 end

@@ -56,8 +56,9 @@ local common = { tp = 1, pp = 1, cp = 1, micro_batch = 1, ep = 1, overlap_all_to
   vp = 1 }
 local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "bf16", "fp16", "fp8", "fp32" },
   stack = { "plain", "megatron", "fsdp_eager" }, offload_activations = { 0, 0.5, 1 }, offload_optimizer = { 0, 1 },
-  offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 }, reshard = bool, prefetch = { 0, 2 }, scatter_sends = bool,
-  cp_method = { "ring", "ulysses", "all_gather" }, cp_balanced = bool, serial_sends = { true }, jitter = { 0.02 },
+  offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 }, reshard = bool,
+  prefetch = { 0, 2 }, scatter_sends = bool, cp_method = { "ring", "ulysses", "all_gather" },
+  cp_balanced = bool, serial_sends = { true }, jitter = { 0.02 },
   bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, accumulate_gradients = bool, lora_rank = { 8 },
   gradient_all_reduce = bool, clip_gradients = bool, late_validation = bool, frozen_layers = { 0, 2, 4 },
   optimizer_bytes = { 8, 12 }, interleave_group = { 4, 5, 8 }, failures_per_device_day = { 1e-4, 0.1 },

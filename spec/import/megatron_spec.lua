@@ -959,11 +959,18 @@ describe("Megatron-LM's defaults", function()
   end)
 
   it("of features that are switched off are not named as not modelled", function()
-    local notes = read(small .. "--softmax-type vanilla --optimizer-offload-fraction 0.0 --wgrad-deferral-limit 0 "
+    local notes = read(small .. "--softmax-type vanilla --wgrad-deferral-limit 0 "
       .. "--num-distributed-optimizer-instances 1", { dp = 1 }).model.notes
-    assert.equal("4 flags have no effect on the step", notes[1])
+    assert.equal("3 flags have no effect on the step", notes[1])
     notes = read(small .. "--wgrad-deferral-limit 2", { dp = 1 }).model.notes
     assert.equal("flags that change the step and are not modelled: --wgrad-deferral-limit", notes[1])
+  end)
+
+  it("leave the states of the optimizer to the host", function()
+    local function share(text) return read(small .. text, { dp = 1 }).plan.offload_optimizer end
+    assert.equal(1, share "--optimizer-cpu-offload")
+    assert.equal(0.25, share "--optimizer-cpu-offload --optimizer-offload-fraction 0.25")
+    assert.is_nil(share "--optimizer-offload-fraction 0.25")
   end)
 
   it("use a padded vocabulary as it is", function()

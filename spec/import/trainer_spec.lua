@@ -244,6 +244,7 @@ describe("a plan as DeepSpeed's JSON", function()
         overlap_gradients = pick { true, false }, clip_gradients = pick { true, false }, stack = "megatron_deepspeed" }
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
+      if zero > 1 then plan.offload_gradients = plan.offload_optimizer end
       if zero == 3 then plan.offload_weights = pick { 0, 1 } end
       if zero == 0 and dtype == "fp32" then plan.optimizer_bytes = 8 end
       local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })

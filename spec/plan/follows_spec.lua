@@ -56,7 +56,8 @@ describe("memoised functions of a plan", function()
       overlap_all_to_all = { "none", "batch", "shared_experts" }, sequence_parallel = { false, true },
       cp_method = { "all_gather", "ulysses" }, rank_order = { "tp-cp-ep-dp-pp", "tp-pp-cp-ep-dp" },
       serial_sends = { false, true }, overlap_sends = { false, true }, dtype = { "bf16", "fp32", "fp8" },
-      interleave_group = { 2, 4 }, offload_weights = { 0, 0.5 }, frozen_layers = { 0, 9 }, lora_rank = { 4, 8 },
+      interleave_group = { 2, 4 }, offload_weights = { 0, 0.5 }, offload_gradients = { 0, 1 }, frozen_layers = { 0, 9 },
+      lora_rank = { 4, 8 },
       capacity_factor = { 1, 2 }, expert_skew = { 0, 1 } }
     local names, optional = schema.keys(values), { "etp", "shard", "interleave_group", "lora_rank", "capacity_factor" }
     local broken = 0

@@ -24,7 +24,7 @@ describe("a sweep", function()
       checkpoint_seconds = { 600, 6000 }, checkpoint_bandwidth = { 1e8, 1e9 }, jitter = { 0.01, 0.02 },
       slow_share = { 0.01, 0.1 }, slow_factor = { 1.1, 1.3 }, rank_slowdown = { {}, {} }, shard = { 4, 8 },
       prefetch = { 0, 2 }, offload_activations = { 0, 0.5 }, offload_optimizer = { 0, 0.5 },
-      offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
+      offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, lora_rank = { 8, 64 }, frozen_layers = { 0, 5 },
       recompute_modules = { { "core_attn" }, { "layernorm", "moe_act" } },
       lora_targets = { { "linear_qkv" }, { "linear_qkv", "linear_proj" } } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end

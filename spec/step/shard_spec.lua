@@ -106,7 +106,15 @@ describe("offloading", function()
     local plain = run({}).stages[1]
     local s = run({ offload_optimizer = 0.5 }).stages[1]
     assert.near(0.5 * plain.optimizer_bytes, s.optimizer_bytes, 1)
-    assert.near(0.5 * plain.optimizer_bytes, s.host_bytes, 1)
+    assert.near(0.5 * plain.optimizer_bytes + 0.5 * 4 * parameters, s.host_bytes, 1) -- with gradients to update from
+    assert.equal(plain.gradient_bytes, s.gradient_bytes)
+    s = run({ offload_gradients = 1 }).stages[1]
+    assert.near(4 * parameters, s.host_bytes, 1)
+    assert.near(2 / 10 * 4 * parameters, s.gradient_bytes, 1)
+    s = run({ offload_gradients = 1, offload_optimizer = 1, zero = 2 }).stages[1]
+    assert.near(16 * parameters / 16, s.host_bytes, 1)
+    assert.near(2 / 10 * 4 * parameters / 16, s.gradient_bytes, 1)
+    assert.equal(0, s.optimizer_bytes)
     s = run({ offload_activations = 1 }).stages[1]
     assert.near(plain.activation_bytes, s.host_bytes, 1)
     assert.near(2 / 10 * plain.activation_bytes, s.activation_bytes, 1) -- of eight layers, embedding and head
@@ -136,9 +144,32 @@ describe("offloading", function()
       assert.near(2 * wanted, e.stages[1].offload_seconds, 1e-9)
       assert.near(plain.step_seconds + 2 * wanted, e.step_seconds, 1e-9)
     end
-    local e = run { dp = 1, offload_optimizer = 1 }
-    assert.near(math.max(plain.stages[1].optimizer_seconds, 12 * parameters / 1e9), e.stages[1].optimizer_seconds, 1e-6)
     assert.matches("offload %(host%)", tostring(run { dp = 1, seq = 8192, offload_activations = 1 }))
+  end)
+
+  it("of gradients leaves behind backward passes", function()
+    local backward = run({ dp = 1 }).stages[1].micro_batch_backward_seconds
+    local slow = require("ett.base.merged")(cluster, { host = { bandwidth = 1e8, source = "spec" } })
+    local e = estimate.new(given({ dp = 1, offload_gradients = 0.5 }, slow))
+    assert.near(2 * (0.5 * 4 * parameters / 1e8 - backward), e.stages[1].offload_seconds, 1e-9)
+    e = estimate.new(given({ zero = 2, offload_gradients = 0.5 }, slow)) -- a sixteenth
+    assert.equal(0, e.stages[1].offload_seconds)
+  end)
+
+  it("lets the host update its weights, and transfers gradients and weights", function()
+    local merged, kernel = require "ett.base.merged", run({ dp = 1 }).stages[1].optimizer_seconds
+    for _, memory in ipairs { 1e9, 1e12 } do
+      local of = merged(cluster, { host = { bandwidth = 1e9, memory_bandwidth = memory, source = "spec" } })
+      for _, shares in ipairs { { 1, 0 }, { 1, 1 }, { 0.25, 0.5 }, { 0, 1 } } do
+        local plan = { dp = 1, offload_optimizer = shares[1], offload_gradients = shares[2] }
+        local s = estimate.new(given(plan, of)).stages[1]
+        local to = math.max(0, shares[1] - shares[2]) * 4
+        local from = shares[1] * 2 + math.max(0, shares[2] - shares[1]) * 4
+        local on_host = parameters * math.max(shares[1] * (2 * 12 + 4 + 2) / (0.15 * memory), to / 1e9, from / 1e9)
+        assert.near((1 - shares[1]) * kernel, s.optimizer_kernel_seconds, 1e-9)
+        assert.near(math.max((1 - shares[1]) * kernel, on_host), s.optimizer_seconds, 1e-6)
+      end
+    end
   end)
 end)
 

@@ -13,7 +13,7 @@ end
 
 --- A plan in the form that C reads: the declared defaults and the given fields, unchecked.
 function step_core.plan(given)
-  local defaults = { micro_batches = 1, gpus_per_node = 1, host_bandwidth = 0 }
+  local defaults = { micro_batches = 1, gpus_per_node = 1, host_bandwidth = 0, host_rate = 0 }
   for _, field in ipairs(fields.list) do defaults[field[1]] = defaults[field[1]] or field.default end
   return filled(given, fields.to_c(filled(given, defaults), { gpus_per_node = 1 }))
 end

@@ -391,7 +391,7 @@ local function cluster_parts(p, add, context)
       add("dtype = '%s' needs a rate in the device's peak_flops; %s has only %s", p.dtype,
         tostring(part.device.name), table.concat(schema.keys(known), ", "))
     end
-    for _, name in ipairs { "offload_activations", "offload_optimizer", "offload_weights" } do
+    for _, name in ipairs { "offload_activations", "offload_gradients", "offload_optimizer", "offload_weights" } do
       if p[name] > 0 and not part.host then
         add("%s needs a link to the host; %s has none (field 'host')", name, tostring(part.name))
       end
@@ -417,7 +417,7 @@ local function parts(p, add, context)
   local flat, devices = {}, 0
   for i, part in ipairs(cluster.parts) do
     devices = devices + part.nodes * part.gpus_per_node
-    flat[3 * i - 2], flat[3 * i - 1], flat[3 * i] = devices, 0, 0
+    table.move({ devices, 0, 0, 0 }, 1, 4, 4 * i - 3, flat)
   end
   local _, why = require("ett.step").parts { pp = p.pp, tp = p.tp, cp = p.cp, ep = p.ep, dp = p.dp,
     etp = p.etp or p.tp, rank_order = ranks.code(p.rank_order), rank_map = ranks.map(p.rank_map), parts = flat,

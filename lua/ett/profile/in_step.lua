@@ -3,6 +3,10 @@
 --- fits are regularised towards the prior values in the comments.
 local in_step = {}
 
+--- Share of its host's memory bandwidth that Adam on the host reaches; assumed. It takes about 10 s for 72e9 weights on
+--- four nodes of eight A100 (deepspeedai/DeepSpeed issue 6834), which is 0.13 of their 410 GB/s each.
+in_step.host_memory_share = 0.15
+
 --- Time of a large product in a step over its time in a kernel table, by generation and data type. Tables are measured
 --- in short bursts. Sustained over a second, bf16 products are 11 to 17 % slower on H200 and 12 to 15 % on B200, fp8 0
 --- to 5 % (aiconfigurator, gemm_sustained against gemm). The fitted values also contain all other slowdowns of products

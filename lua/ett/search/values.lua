@@ -46,8 +46,9 @@ end
 
 local quarters = function() return { 0, 0.25, 0.5, 0.75, 1 } end
 
-local of = { dtype = dtypes, rank_order = rank_orders, offload_activations = quarters, offload_optimizer = quarters,
-  offload_weights = quarters, stack = function() return find.names "lua/stacks" end,
+local of = { dtype = dtypes, rank_order = rank_orders, offload_activations = quarters,
+  offload_gradients = quarters, offload_optimizer = quarters, offload_weights = quarters,
+  stack = function() return find.names "lua/stacks" end,
   schedule = function()
     local names = schema.keys(schedules.built_in)
     for _, name in ipairs(schedules.names()) do if not schedules.built_in[name] then names[#names + 1] = name end end

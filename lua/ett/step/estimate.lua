@@ -172,7 +172,8 @@ local function message_lines(result, p, times, width, lowered, gathers)
       passes - s.forward_seconds - s.backward_seconds - s.recompute_seconds - s.offload_seconds)
     for name, seconds in pairs { sends = s.send_seconds, boundary = s.boundary_seconds, offload = s.offload_seconds,
       gradient = s.gradient_exposed_seconds, gradient_hidden = s.gradient_seconds - s.gradient_exposed_seconds,
-      tied = s.tied_embedding_seconds, optimizer = s.optimizer_seconds,
+      tied = s.tied_embedding_seconds, optimizer = s.optimizer_kernel_seconds,
+      on_host = s.optimizer_seconds - s.optimizer_kernel_seconds,
       gather = waits or s.gather_exposed_seconds,
       gather_hidden = waits and gathered_beside(p, stage, gathers, lowered.stack.communication_share, waits)
         or s.gather_seconds - s.gather_exposed_seconds } do
@@ -211,9 +212,11 @@ local function message_lines(result, p, times, width, lowered, gathers)
   end
   add("all_reduce", "tied embedding", sums.tied, 0.0)
   add("all_gather", "dp", sums.gather, sums.gather_hidden)
-  if sums.offload > 0 then
-    lines[#lines + 1] = { name = "offload", kind = "collective", group = "host", seconds = sums.offload,
-      provenance = "assumed" }
+  for _, each in ipairs { { "offload", sums.offload }, { "optimizer", sums.on_host } } do
+    if each[2] > 0 then
+      lines[#lines + 1] = { name = each[1], kind = "collective", group = "host", seconds = each[2],
+        provenance = "assumed" }
+    end
   end
   return lines, sums, provenance.optimizer
 end
@@ -300,10 +303,22 @@ local function foreign_stage(p, stack)
     stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
+-- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there".
+local function short_host(e, cluster)
+  for _, part in ipairs(cluster.parts or { cluster }) do
+    local most = part.host and part.host.memory_bytes
+    if most and e.host_bytes > most then
+      return ("%.2f GB of a device in its host's memory: a device of %s has %.2f there"):format(e.host_bytes / 1e9,
+        part.name, most / 1e9)
+    end
+  end
+end
+
 local function warnings_of(e, cluster, lowered, model)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   list[#list + 1] = fast_network(e, cluster)
+  list[#list + 1] = short_host(e, cluster)
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
@@ -372,9 +387,10 @@ end
 
 --- Bytes/s of the host link for each part of the cluster; nil without offloading.
 local function host_bandwidth(c_plan, p)
-  if p.offload_activations + p.offload_optimizer + p.offload_weights == 0 then return nil end
-  local list = { c_plan.host_bandwidth }
-  for i = 3, c_plan.parts and #c_plan.parts or 0, 3 do list[i // 3] = c_plan.parts[i] end
+  if p.offload_activations + p.offload_gradients + p.offload_optimizer + p.offload_weights == 0 then return nil end
+  local list = {}
+  for i = 3, c_plan.parts and #c_plan.parts or 0, 4 do list[#list + 1] = c_plan.parts[i] end
+  if #list == 0 then list[1] = c_plan.host_bandwidth end
   return list
 end
 

@@ -249,37 +249,43 @@ local function add_gathers(state, stage)
   end
 end
 
---- Bytes of activations that a micro-batch stores in a slice, and bytes of the slice's weights on a rank.
+--- Bytes of activations that a micro-batch stores in a slice, of the slice's weights on a rank, and of their gradients
+--- (under ZeRO-2 and 3 of those that the rank keeps).
 local function bytes_of_slice(state, layers)
-  local p, lowered = state.e.plan, state.on.lowered
-  local activations, parameters, dense_ranks, expert_ranks = 0.0, 0.0, 1, 1
-  if p.zero == 3 then dense_ranks, expert_ranks = state.sharing.dense_shard, state.sharing.expert_shard end
+  local p, lowered, sharing = state.e.plan, state.on.lowered, state.sharing
+  local activations, parameters, gradients = 0.0, 0.0, 0.0
+  local function held(from, dense, expert)
+    if p.zero < from then return dense + expert end
+    return dense / sharing.dense_shard + expert / sharing.expert_shard
+  end
   for _, kind in ipairs(layers) do
     local none, selective = 0.0, 0.0
     for index, n in pairs(kind.uses) do
       local o = lowered.operations[index]
       none = none + n * o.activation_bytes
       selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
-      parameters = parameters + n * ((o.dense_parameters + o.frozen_dense) / dense_ranks
-        + (o.expert_parameters + o.frozen_expert) / expert_ranks)
+      parameters = parameters
+        + n * held(3, o.dense_parameters + o.frozen_dense, o.expert_parameters + o.frozen_expert)
+      gradients = gradients + n * held(2, o.dense_parameters, o.expert_parameters)
     end
     local by = { none = none, selective = selective, full = kind.input_bytes,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
   end
-  return activations, parameters * schema.wide_bytes(p.dtype)
+  return { activations = activations, weights = parameters * schema.wide_bytes(p.dtype),
+    gradients = gradients * schema.dtype_bytes[p.gradient_dtype] }
 end
 
---- Bytes of optimizer states transferred in the update of a stage: of the parameters that a rank updates.
-local function updated_bytes(state, stage)
+--- Weights that a rank of a stage updates.
+local function updated_weights(state, stage)
   local p, dense, expert = state.e.plan, 1, 1
   if p.zero > 0 then dense, expert = state.sharing.dense_shard, state.sharing.expert_shard end
-  return p.offload_optimizer * p.optimizer_bytes
-    * math.ceil((stage.parameters - stage.expert_parameters) / dense + stage.expert_parameters / expert)
+  return math.ceil((stage.parameters - stage.expert_parameters) / dense + stage.expert_parameters / expert)
 end
 
---- Transfers over the host link, beside the units and the update that wait for them (runtime/step/step.c): activations
---- leave in forward passes and return in backward passes; weights arrive for both.
+--- Transfers over the host link, beside the units and the update that wait for them (runtime/step): activations leave
+--- in forward passes and return in backward passes, weights arrive for both, and gradients leave in backward passes. In
+--- the update the host sends the weights that it updates. Gradients move to where their weights are updated.
 local function add_host(state, stage)
   local e = state.e
   local p, s, bandwidth = e.plan, e.stages[stage.number], e.host_bandwidth[e.stages[stage.number].part or 1]
@@ -292,18 +298,24 @@ local function add_host(state, stage)
   end
   for _, unit in ipairs(stage.units) do
     local slice = state.slices[(unit.chunk - 1) * p.pp + stage.number]
-    known[slice] = known[slice] or { bytes_of_slice(state, state.on.layers[slice]) }
+    known[slice] = known[slice] or bytes_of_slice(state, state.on.layers[slice])
+    local bytes = known[slice]
     if unit.kind ~= "W" then
       pass(unit.kind == "F" and "to host" or "from host", "activations", unit.start,
-        p.offload_activations * known[slice][1], unit.micro_batch)
-      pass("from host", "weights", unit.start, p.offload_weights * known[slice][2], unit.micro_batch)
+        p.offload_activations * bytes.activations, unit.micro_batch)
+      pass("from host", "weights", unit.start, p.offload_weights * bytes.weights, unit.micro_batch)
+    end
+    if unit.kind == "B" then
+      pass("to host", "gradients", unit.start, p.offload_gradients * bytes.gradients, unit.micro_batch)
     end
   end
-  local bytes, update = updated_bytes(state, s), nil
+  local weights, update = updated_weights(state, s), nil
   for _, m in ipairs(stage.messages) do update = m.lane == "update" and m.start or update end
-  for _, lane in ipairs { "from host", "to host" } do
-    if update then pass(lane, "optimizer states", update, bytes) end
-  end
+  if not update then return end
+  local moved = (p.offload_optimizer - p.offload_gradients) * weights * schema.dtype_bytes[p.gradient_dtype]
+  pass("to host", "gradients", update, moved)
+  pass("from host", "gradients", update, -moved)
+  pass("from host", "weights", update, p.offload_optimizer * weights * schema.wide_bytes(p.dtype))
 end
 
 --- The transfers of each stage, with the names of their outermost lanes.

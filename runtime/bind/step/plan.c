@@ -43,6 +43,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(prefetch, BIG_INTEGER, NULL),
     FIELD(reshard, BOOLEAN, NULL),
     FIELD(offload_activations, NUMBER, NULL),
+    FIELD(offload_gradients, NUMBER, NULL),
     FIELD(offload_optimizer, NUMBER, NULL),
     FIELD(offload_weights, NUMBER, NULL),
 };
@@ -171,23 +172,24 @@ static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
         (struct ett_tier_rates){given[0], given[1], given[2], given[3], given[4] != 0};
 }
 
-/* Reads parts of a cluster: a flat list of ends, bytes of memory and bytes/s to the
- * host. */
+/* Reads parts of a cluster: a flat list of ends, bytes of memory, bytes/s to the host and
+ * bytes/s of its updates. */
 static void get_parts(lua_State *L, int index, ett_step_plan *plan) {
   ett_parts *parts = &plan->parts;
   if (lua_getfield(L, index, "parts") == LUA_TNIL)
     return;
   size_t count;
   double *given = ett_lua_doubles(L, -1, &count);
-  luaL_argcheck(L, count % 3 == 0 && count / 3 <= ETT_PARTS_MOST, index,
+  luaL_argcheck(L, count % 4 == 0 && count / 4 <= ETT_PARTS_MOST, index,
                 "has too many parts");
-  parts->count = (int)(count / 3);
+  parts->count = (int)(count / 4);
   for (int k = 0; k < parts->count; k++) {
-    luaL_argcheck(L, given[3 * k] >= 0 && given[3 * k] < 0x1p62, index,
+    luaL_argcheck(L, given[4 * k] >= 0 && given[4 * k] < 0x1p62, index,
                   "has a part without an end");
-    parts->end[k] = (int64_t)given[3 * k];
-    parts->memory_bytes[k] = given[3 * k + 1];
-    parts->host_bandwidth[k] = given[3 * k + 2];
+    parts->end[k] = (int64_t)given[4 * k];
+    parts->memory_bytes[k] = given[4 * k + 1];
+    parts->host_bandwidth[k] = given[4 * k + 2];
+    parts->host_rate[k] = given[4 * k + 3];
   }
 }
 
@@ -221,6 +223,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   get_rates(L, index, plan);
   get_parts(L, index, plan);
   plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
+  plan->host_rate = ett_lua_number_field(L, index, "host_rate", 0);
   get_map(L, index, plan);
   if (plan->schedule == ETT_SCHEDULE_CUSTOM) {
     lua_getfield(L, index, "orders");

@@ -10,7 +10,7 @@ function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 
 deepspeed.states = [[
   seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp schedule recompute zero micro_batches global_batch
   clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
-  offload_optimizer offload_weights optimizer_bytes]]
+  offload_gradients offload_optimizer offload_weights optimizer_bytes]]
 
 function deepspeed.write(_, p, leave_out)
   local config = {
@@ -28,6 +28,10 @@ function deepspeed.write(_, p, leave_out)
   end
   for field, option in pairs { offload_optimizer = "offload_optimizer", offload_weights = "offload_param" } do
     if p[field] > 0 then config.zero_optimization[option] = { device = "cpu", ratio = p[field] } end
+  end
+  if p.offload_gradients ~= (p.zero > 1 and p.offload_optimizer or 0) then
+    leave_out("offload_gradients = %g: DeepSpeed moves gradients with the optimizer's states, from stage 2 on",
+      p.offload_gradients)
   end
   if (p.zero == 3) ~= (p.overlap_parameters or false) and (p.zero < 3 or p.overlap_gradients) then
     leave_out("overlap_parameters = %s: DeepSpeed gathers weights during computing at stage 3 only",

@@ -252,6 +252,10 @@ local function plan_flags(p, h, add, leave_out)
     add("recompute-num-layers", 1)
   end
   if p.zero == 1 then add("use-distributed-optimizer", true) end
+  if p.offload_optimizer > 0 then
+    add("optimizer-cpu-offload", true)
+    add("optimizer-offload-fraction", p.offload_optimizer)
+  end
   if p.zero > 1 then
     add("use-megatron-fsdp", true)
     add("data-parallel-sharding-strategy", sharding[p.zero])
@@ -287,7 +291,7 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients
+  seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients offload_optimizer
   deduplicate_tokens capacity_factor pad_to_capacity overlap_all_to_all overlap_tensor pp dp vp schedule
   interleave_group recompute recompute_modules zero micro_batches global_batch optimizer_bytes bucket_bytes
   overlap_gradients overlap_parameters overlap_sends clip_gradients split rank_order]]

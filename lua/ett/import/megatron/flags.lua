@@ -29,7 +29,7 @@ flags.values = set [[
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope
-  transformer-impl]]
+  transformer-impl optimizer-offload-fraction]]
 
 --- Switches that ett reads.
 flags.switches = set [[
@@ -44,24 +44,22 @@ flags.switches = set [[
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
-  fp8-param-gather]]
+  fp8-param-gather optimizer-cpu-offload]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[
-  pipeline-model-parallel-split-rank rampup-batch-size optimizer-cpu-offload
-  optimizer-offload-fraction cpu-offloading-num-layers moe-input-jitter-eps delay-wgrad-compute
-  defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion no-bias-swiglu-fusion
-  no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
+  pipeline-model-parallel-split-rank rampup-batch-size cpu-offloading-num-layers moe-input-jitter-eps
+  delay-wgrad-compute defer-embedding-wgrad-compute wgrad-deferral-limit no-rope-fusion no-masked-softmax-fusion
+  no-bias-swiglu-fusion no-bias-gelu-fusion no-bias-dropout-fusion num-distributed-optimizer-instances
   fp4-param-gather first-last-layers-bf16 num-layers-at-start-in-bf16 num-layers-at-end-in-bf16
   hierarchical-context-parallel-sizes cpu-offloading ddp-num-buckets moe-layer-recompute
-  apply-residual-connection-post-layernorm fp32-residual-connection
-  distribute-saved-activations use-sharp high-priority-stream-groups heterogeneous-layers-config-path
-  encoder-num-layers decoder-num-layers encoder-seq-length decoder-seq-length
-  no-async-tensor-model-parallel-allreduce
-  moe-shared-expert-gate softmax-type moe-permute-padding overlap-param-gather-with-optimizer-step
-  align-grad-reduce no-align-grad-reduce no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag
-  nccl-ub use-nccl-ub fsdp-double-buffer init-model-with-meta-device offload-modules
-  fine-grained-activation-offloading moe-router-pre-softmax-capacity hierarchical-all-to-all]]
+  apply-residual-connection-post-layernorm fp32-residual-connection distribute-saved-activations use-sharp
+  high-priority-stream-groups heterogeneous-layers-config-path encoder-num-layers decoder-num-layers
+  encoder-seq-length decoder-seq-length no-async-tensor-model-parallel-allreduce moe-shared-expert-gate softmax-type
+  moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
+  no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag nccl-ub use-nccl-ub fsdp-double-buffer
+  init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
+  hierarchical-all-to-all]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
 local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1" }

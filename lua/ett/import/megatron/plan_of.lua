@@ -45,6 +45,7 @@ local function set_sharding(p, args)
   end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
   if args:has "deepspeed" then p.zero = math.tointeger(args:number("zero-stage", 1)) end
+  if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
   return p.zero == 3 and not args:has "deepspeed"

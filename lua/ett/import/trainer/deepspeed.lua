@@ -83,6 +83,7 @@ return function(config, given, _, note)
   if p.zero == 3 then p.overlap_parameters = overlaps end
   p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000) * (dtype_bytes[p.gradient_dtype] or 2)
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note) end
+  if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
   if not given.recompute and next((config("", "activation_checkpointing", {}))) then
     note "the file does not state which layers are recomputed; add recompute=full or half if the program does"

@@ -60,10 +60,11 @@ local function unmix(p, config, note)
   end
 end
 
---- Weights and optimizer states in the host's memory; states in 16 bits (training.dtype).
+--- Weights, gradients and optimizer states in the host's memory (torch's CPUOffloadPolicy); states in 16 bits
+--- (training.dtype).
 local function set_states(p, config)
   if p.zero == 3 and config("training", "enable_cpu_offload", false) then
-    p.offload_optimizer, p.offload_weights = 1, 1
+    p.offload_gradients, p.offload_optimizer, p.offload_weights = 1, 1, 1
   end
   if type_of(config, "dtype", "float32") ~= "fp32" then
     p.optimizer_bytes = 6 -- weight and two moments

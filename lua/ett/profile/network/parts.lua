@@ -8,6 +8,7 @@
 local error_module = require "ett.base.error"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
+local tiers = require "ett.profile.network.tiers"
 
 local parts = {}
 
@@ -70,7 +71,8 @@ function parts.placement(cluster)
   local flat, devices = {}, 0
   for _, part in ipairs(cluster.parts) do
     devices = devices + part.nodes * part.gpus_per_node
-    table.move({ devices, part.device.memory_bytes, part.host and part.host.bandwidth or 0.0 }, 1, 3, #flat + 1, flat)
+    table.move({ devices, part.device.memory_bytes, part.host and part.host.bandwidth or 0.0, tiers.host_rate(part) },
+      1, 4, #flat + 1, flat)
   end
   return flat
 end

@@ -8,6 +8,7 @@
 -- with `intra` and `inter` is the short form of two tiers.
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local in_step = require "ett.profile.in_step"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 
@@ -240,6 +241,15 @@ function tiers.links(list, node)
   }
 end
 
+-- A device's share of its host's memory bandwidth, if unknown: 16 channels of DDR4-3200 for eight devices; assumed.
+local default_memory_bandwidth = 50e9
+
+--- Bytes/s that a device's share of its host moves in an update; 0.0 without a host.
+function tiers.host_rate(cluster)
+  local host = cluster.host
+  return host and in_step.host_memory_share * (host.memory_bandwidth or default_memory_bandwidth) or 0.0
+end
+
 --- Sizes, cards and rates of the tiers in the form of the C plan. Two tiers need no rates: each is one lane.
 function tiers.placement(cluster)
   local flat, rates, list = {}, {}, tiers.of(cluster)
@@ -255,7 +265,7 @@ function tiers.placement(cluster)
     end
   end
   return { gpus_per_node = cluster.gpus_per_node, tiers = flat, rates = #list > 2 and rates or nil,
-    host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0 }
+    host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0, host_rate = tiers.host_rate(cluster) }
 end
 
 local uses = { all_to_all = "exchange", send_recv = "send" }
