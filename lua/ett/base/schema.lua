@@ -33,7 +33,8 @@ local describe = schema.describe
 schema.dtype_bytes = { fp16 = 2, bf16 = 2, fp32 = 4, tf32 = 4, fp8 = 1, fp64 = 8, int8 = 1, fp8_block = 1,
   mxfp8 = 1 + 1 / 32, nvfp4 = 0.5 + 1 / 16 } -- blocks of 32 or 16 elements share one scale
 local dtype_bytes = schema.dtype_bytes
-local of_torch = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32" } -- for messages
+-- Other names of types, for messages.
+local also_called = { bfloat16 = "bf16", float16 = "fp16", half = "fp16", float32 = "fp32", fp4 = "nvfp4" }
 
 --- The data type of tensors that software keeps in 16 bits if `dtype` has fewer.
 function schema.wide(dtype) return dtype_bytes[dtype] < 2 and "bf16" or dtype end
@@ -284,7 +285,7 @@ function schema.violations(given, spec)
         clean[name] = rule.plain and value or clean_of(value, rule, check, name, found)
       else
         local near = rule[1]:find "dtype$" and type(value) == "string" and not dtype_bytes[value]
-          and error_module.suggestion(of_torch[value] or value, schema.keys(dtype_bytes)) or ""
+          and error_module.suggestion(also_called[value] or value, schema.keys(dtype_bytes)) or ""
         found[#found + 1] = ("field '%s' must be %s, got %s%s"):format(name, sentence_of(rule), describe(value), near)
       end
     end
