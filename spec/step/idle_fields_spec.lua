@@ -71,6 +71,11 @@ describe("fields of the software that a plan leaves open", function()
     assert.equal("overlap_all_to_all none, stack plain, schedule 1f1b, overlap_gradients false, overlap_sends false",
       open(mixture, { dp = 2, ep = 2, pp = 2, gradient_dtype = "bf16", accumulate_gradients = false, zero = 0,
         recompute = "full", optimizer_bytes = 12, deduplicate_tokens = false }))
+    assert.matches("lora_targets linear_qkv,linear_proj,linear_up,linear_down", open(dense, { lora_rank = 8 }), 1, true)
+    local given = estimate.new { model = dense, cluster = cluster, times = of_cluster,
+      plan = with { lora_rank = 8, lora_targets = { "linear_qkv", "linear_proj" } } }
+    assert.is_nil(table.concat(given.left_open, ", "):find "lora_targets")
+    assert.matches("LoRA rank 8 on linear_qkv and linear_proj", tostring(given), 1, true)
   end)
 end)
 

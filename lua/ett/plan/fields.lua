@@ -111,8 +111,9 @@ local fields = {
       help = "tensor-parallel gathers and reduce-scatters overlap products in chunks (userbuffers, async TP)" },
     { "lora_rank", "count", optional = true, most = 1 << 14, program = true,
       help = "rank of LoRA adapters; all other weights are frozen" },
-    { "lora_targets", "list", optional = true,
+    { "lora_targets", "list", software = true, optional = true,
       program = as_text,
+      needs = { "a lora_rank", function(p) return p.lora_rank ~= nil end },
       help = "products with adapters (default linear_qkv, linear_proj, linear_up, linear_down)" },
     { "frozen_layers", "natural", default = 0, most = 1 << 20, program = true,
       help = "number of first layers that are not trained; above 0, the embedding is not trained either" },
@@ -271,7 +272,8 @@ end
 ---@param p table the clean plan
 ---@param stack table the stack in use
 function fields.left_open(given, p, stack)
-  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = fields.accumulates(p, stack) }
+  local found, of_stack = {}, { stack = stack.name, accumulate_gradients = fields.accumulates(p, stack),
+    lora_targets = table.concat(fields.lora_targets, ",") }
   for _, field in ipairs(fields.list) do
     local name, test = field[1], field.needs and field.needs[2] or matters[field[1]]
     if field.software and given[name] == nil and not (test and not test(p, {})) then

@@ -63,7 +63,10 @@ local function plan_text(p, stack)
   if p.overlap_all_to_all == "batch" then words[#words + 1] = "all-to-all beside another micro-batch" end
   if p.deduplicate_tokens then words[#words + 1] = "deduplicated tokens" end
   if p.sequence_parallel then words[#words + 1] = "sequence parallel" end
-  if p.lora_rank then words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank) end
+  if p.lora_rank then
+    words[#words + 1] = ("LoRA rank %d"):format(p.lora_rank)
+      .. (p.lora_targets and " on " .. table.concat(p.lora_targets, " and ") or "")
+  end
   if p.frozen_layers > 0 then words[#words + 1] = ("%d layers frozen"):format(p.frozen_layers) end
   words[#words + 1] = "stack " .. stack
   return table.concat(words, ", ")
