@@ -56,6 +56,20 @@ describe("plan", function()
     }, violations { tp = 3, pp = 16, dp = 2 })
   end)
 
+  it("suggests the nearest global batches if only that must change", function()
+    local rule = "dp * micro_batch = 8 must divide global_batch = %d; nearest global_batch %s"
+    assert.same({ rule:format(250, "are 248 and 256"),
+      "nearest passing plans on 32 devices: global_batch=248, or global_batch=256" },
+      violations { tp = 4, dp = 8, global_batch = 250 })
+    assert.same({ rule:format(3, "is 8"), "nearest passing plans on 32 devices: global_batch=8" },
+      violations { tp = 4, dp = 8, global_batch = 3 })
+    -- An interleaved schedule needs pp micro-batches: 8 sequences are too few for it.
+    local found = violations { pp = 2, vp = 2, schedule = "interleaved", dp = 8, global_batch = 15 }
+    assert.equal("nearest passing plans on 16 devices: global_batch=16", found[#found])
+    found = violations { tp = 3, dp = 8, global_batch = 250 } -- tp must change, too
+    assert.matches("nearest passing plans on 24 devices: pp=3 tp=4 dp=2", found[#found], 1, true)
+  end)
+
   it("suggested nearest plans are valid, without a split of other stages", function()
     local with_split, without = 0, 0
     for _, given in ipairs { { tp = 3, pp = 4, dp = 4 }, { tp = 5, pp = 5, dp = 4 }, { pp = 24, dp = 2 },

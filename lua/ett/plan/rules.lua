@@ -209,13 +209,19 @@ local function micro_batches_of(p)
   return p.micro_batches or p.global_batch and math.max(1, p.global_batch // (p.dp * p.micro_batch))
 end
 
+--- The global batches next to that of a plan that its replicas divide.
+local function divided_batches(p)
+  local unit = p.dp * p.micro_batch
+  local below = p.global_batch // unit * unit
+  return below > 0 and { below, below + unit } or { unit }
+end
+
 local function batches(p, add)
   if not p.global_batch then return end
   local unit = p.dp * p.micro_batch
   if p.global_batch % unit ~= 0 then
-    local below = p.global_batch // unit * unit
     add("dp * micro_batch = %d must divide global_batch = %d%s", unit, p.global_batch,
-      nearest(p.global_batch, { below > 0 and below or below + unit, below + unit }, "global_batch"))
+      nearest(p.global_batch, divided_batches(p), "global_batch"))
   elseif p.micro_batches and p.micro_batches ~= p.global_batch // unit then
     add("micro_batches = %d contradicts global_batch = %d, which gives %d; give only one of them", p.micro_batches,
       p.global_batch, p.global_batch // unit)
@@ -471,9 +477,22 @@ local function describe(p, base)
   return table.concat(words, " ")
 end
 
---- Valid plans on the same number of devices, nearest first (sum of |log2| of the changes); at most three.
+-- "global_batch=248" for each next global batch with which the plan passes.
+local function with_batch(p, model, cluster, known)
+  local words, batch_breaks = {}, p.global_batch and p.global_batch % (p.dp * p.micro_batch) ~= 0
+  for _, batch in ipairs(batch_breaks and divided_batches(p) or {}) do
+    local q = setmetatable({ global_batch = batch }, { __index = p })
+    if #rules.broken(q, model, cluster, known) == 0 then words[#words + 1] = ("global_batch=%d"):format(batch) end
+  end
+  return words
+end
+
+--- Valid plans on the same number of devices: those with another global batch, if only that must change, else at most
+--- three with other degrees, nearest first (sum of |log2| of the changes).
 function rules.nearest(p, model, cluster)
   local devices, passing, known = p.pp * p.tp * p.cp * p.dp, {}, schedules.memo()
+  local with = with_batch(p, model, cluster, known)
+  if #with > 0 then return with end
   local function distance(q)
     local sum = 0
     for _, name in ipairs(layout_fields) do sum = sum + math.abs(math.log(q[name] / p[name], 2)) end
