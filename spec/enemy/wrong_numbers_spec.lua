@@ -26,7 +26,8 @@ describe("ranges of the ledger's commands", function()
     ["optimize --gap -1"] = "optimize: option '--gap' must be at least 0, got '-1'",
     ["optimize --real --gap 1e-300"] = "optimize: --gap must be at least 0.0001 with --real, got 1e-300",
     ["optimize --utilization 0.5 --max-days 1"] =
-      { "optimize: no layout of at most 1024 devices meets the limits of model 'pods' and 1 days", 1 },
+      { "optimize: no layout of at most 1024 pods of 32 H100 (32768 H100) meets the limits of model 'pods' and 1 days",
+        1 },
     ["picture --dp 9223372036854775807"] =
       "picture: option '--dp' must be at most 4096, got '9223372036854775807'",
     ["trace . --threads 1e12"] = "trace: option '--threads' must be at most 1024, got '1e12'",

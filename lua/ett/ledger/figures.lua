@@ -41,7 +41,7 @@ function figures.degrees(results, title)
       end
     end
   end
-  return svg.chart { title = title .. ": best degrees and utilization", x = { label = "devices", log = true },
+  return svg.chart { title = title .. ": best degrees and utilization", x = { label = results[1].unit, log = true },
     y = { label = "degree", log = true }, y2 = { label = "utilization of peak", low = 0, high = 1 }, series = series,
     marks = marks }
 end
@@ -53,7 +53,7 @@ function figures.phases(results, title)
     for i, r in ipairs(results) do points[i] = { r.devices, r.phases[name].fraction } end
     areas[#areas + 1] = { label = labels[name], points = points }
   end
-  return svg.chart { title = title .. ": fraction of a batch by phase", x = { label = "devices", log = true },
+  return svg.chart { title = title .. ": fraction of a batch by phase", x = { label = results[1].unit, log = true },
     y = { label = "fraction of batch time", low = 0, high = 1 }, areas = areas }
 end
 
@@ -87,7 +87,7 @@ function figures.resources(results, title)
     end
   end
   return svg.chart { title = ("%s: resources of the longest phase (%s)"):format(title, labels[longest]),
-    x = { label = "devices", log = true }, y = { label = "fraction of the phase's time", low = 0, high = 1 },
+    x = { label = results[1].unit, log = true }, y = { label = "fraction of the phase's time", low = 0, high = 1 },
     series = series, bands = bands }
 end
 

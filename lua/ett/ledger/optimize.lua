@@ -1,7 +1,8 @@
 --- Exact search of layouts: branch and bound over a compiled model.
 --
 -- A searchable model is a file lua/ett/ledger/searchable/NAME.lua: { parameters =, describe(L, o) -> r,
--- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions).
+-- variables(o) }: r has days, dollars, used (devices), limits (list of 1-or-0 expressions). Its optional unit(fixed)
+-- says what a device is: { name = "pods", devices = 32, device = "H100" }.
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
 local divisors = require "ett.base.divisors"
 local error_module = require "ett.base.error"
@@ -62,8 +63,22 @@ function optimize.new(spec)
       report["phase/" .. name .. "/" .. (field == "seconds" and "total" or field)] = seconds
     end
   end
-  return setmetatable({ model = model, fixed = fixed, objective = objective, searcher = L:compile(search),
+  return setmetatable({ model = model, fixed = fixed, objective = objective,
+    unit = model.unit and model.unit(fixed) or { name = "devices" }, searcher = L:compile(search),
     most_days = spec.limits and spec.limits.days or math.huge, reporter = L:compile(report) }, { __index = optimize })
+end
+
+--- "776 pods of 32 H100 (24832 H100)", or "776 devices".
+function optimize:counted(devices)
+  local text = ("%d %s"):format(devices, self:unit_text())
+  local unit = self.unit
+  return unit.devices and ("%s (%d %s)"):format(text, devices * unit.devices, unit.device) or text
+end
+
+--- "pods of 32 H100", or "devices".
+function optimize:unit_text()
+  local unit = self.unit
+  return unit.devices and ("%s of %d %s"):format(unit.name, unit.devices, unit.device) or unit.name
 end
 
 --- Time of each phase of a layout: { seconds=, compute=, memory=, network=, bound_by=, fraction= }.
@@ -91,7 +106,7 @@ function optimize:evaluate(layout, devices, fixed)
   local r = self.reporter:evaluate(values)
   return { days = r.days, dollars = r.dollars, devices_used = math.tointeger(r.devices_used) or r.devices_used,
     utilization = r.utilization, utilization_of_all = r.utilization * r.devices_used / devices,
-    memory_bytes = r.memory_bytes, phases = phases_of(r) }
+    memory_bytes = r.memory_bytes, phases = phases_of(r), unit = self:unit_text(), unit_devices = self.unit.devices }
 end
 
 --- Variables for layouts whose factors, whole numbers, multiply to `product`: each factor divides it. With all numbers
@@ -259,8 +274,8 @@ function optimize:least_bandwidth(utilization, devices, options)
     return nil, self:best(devices, merged(options, { fixed = fixed, gap = 1e-3 }))
   end
   if within(self, devices, days, options, { [key] = low }) then
-    error_module.raise("limit", "optimize: %g bytes/s, the least bandwidth searched, gives %d devices more than %g of "
-      .. "their peak", low, devices, utilization)
+    error_module.raise("limit", "optimize: %g bytes/s, the least bandwidth searched, gives %s more than %g of their "
+      .. "peak", low, self:counted(devices), utilization)
   end
   while high > low * (1 + apart) do
     local middle = math.sqrt(low * high)

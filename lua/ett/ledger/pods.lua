@@ -11,11 +11,12 @@
 local ledger = require "ett.ledger"
 local max = ledger.max
 
-local pods = {}
+local pods = { devices = 32, device = "H100" } -- of a pod
 
 pods.parameters = {
   budget_flop = 4e26, devices = 776, bytes = 2, utilization = 0.8, hidden_factor = 5,
-  device_flops = 32 * 1979e12, device_memory = 32 * 3352e9, device_network = 5e9, device_dollars_per_hour = 96,
+  device_flops = pods.devices * 1979e12, device_memory = pods.devices * 3352e9, device_network = 5e9,
+  device_dollars_per_hour = 96,
   batch_scale = 1, pp = 1, dp = 1, tp_hidden = 1, tp_residual = 1, microbatches = 1,
 }
 

@@ -82,10 +82,11 @@ local function bound_by(result)
   return best and best.bound_by or "-"
 end
 
-local function print_sensitivities(list)
+local function print_sensitivities(list, unit)
   local rows = { { "SENSITIVITIES, new searches", "days", "util", "dollars", "layout" } }
   for i, row in ipairs(list) do
-    rows[i + 1] = { ("%s x %g"):format(row.name, row.factor), "-", "-", "-", "no layout" }
+    rows[i + 1] = { ("%s x %g"):format(row.name == "devices" and unit.name or row.name, row.factor), "-", "-", "-",
+      "no layout" }
     if row.found then
       for k, name in ipairs { "days", "utilization", "dollars" } do
         rows[i + 1][k + 1] = ("%+.2f %%"):format(row[name] * 100)
@@ -96,16 +97,34 @@ local function print_sensitivities(list)
   print("\n" .. tables.text(rows, "lrrrl"))
 end
 
-local function print_table(results)
-  local rows = { { "devices", "used", "days", "util", "dollars", "bound by", "layout" } }
+-- Layouts below this fraction of the peak are warned of.
+local low_utilization = 0.05
+
+--- "below 5 % of the peak: 98787 pods (0.71 %)"; nil if no layout is.
+local function too_many(results, unit)
+  local words = {}
+  for _, r in ipairs(results) do
+    if r.utilization < low_utilization then
+      words[#words + 1] = ("%.8g %s (%.2g %%)"):format(r.devices_used, unit.name, 100 * r.utilization)
+    end
+  end
+  return #words > 0 and ("below %g %% of the peak: %s"):format(100 * low_utilization, table.concat(words, ", ")) or nil
+end
+
+local function print_table(results, unit)
+  local rows = { { unit.name, "used", "days", "util", "dollars", "bound by", "layout" } }
+  if unit.devices then table.insert(rows[1], 3, unit.device) end
   for i, r in ipairs(results) do
     rows[i + 1] = { ("%d"):format(r.devices), ("%.6g"):format(r.devices_used), ("%.2f"):format(r.days),
       ("%.4f"):format(r.utilization), ("%.4g"):format(r.dollars), bound_by(r),
       layout_text(r.layout) .. (r.gap > 1e-12 and ("  (gap %.3g)"):format(r.gap) or "") }
+    if unit.devices then table.insert(rows[i + 1], 3, ("%.8g"):format(r.devices_used * unit.devices)) end
   end
-  print(tables.text(rows, "rrrrrll"))
+  print(tables.text(rows, unit.devices and "rrrrrrll" or "rrrrrll"))
+  local warning = too_many(results, unit)
+  if warning then print("warning: " .. warning) end
   for _, r in ipairs(results) do
-    if r.sensitivities then print_sensitivities(r.sensitivities) end
+    if r.sensitivities then print_sensitivities(r.sensitivities, unit) end
   end
 end
 
@@ -130,7 +149,7 @@ local function plain(result)
   return doc
 end
 
-local function show(opts, results)
+local function show(opts, results, unit)
   if opts.json then
     local docs = {}
     for i, result in ipairs(results) do docs[i] = plain(result) end
@@ -138,21 +157,23 @@ local function show(opts, results)
   elseif opts.csv then
     local rows = { { "devices", "devices_used", "days", "utilization", "dollars", "bound_by", "gap" } }
     table.move(order, 1, #order, 8, rows[1])
+    rows[1][8 + #order] = "unit"
     for k, r in ipairs(results) do
       rows[k + 1] = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
       for i, name in ipairs(order) do rows[k + 1][7 + i] = r.layout[name] or "" end
+      rows[k + 1][8 + #order] = r.unit
     end
     print(tables.csv(rows))
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else
-    print_table(results)
+    print_table(results, unit)
   end
 end
 
-local function none(opts, devices)
-  error_module.raise("limit", "optimize: no layout of %s %d devices meets the limits of model '%s'%s",
-    opts.exact_devices and "exactly" or "at most", devices, opts.model,
+local function none(opts, search, devices)
+  error_module.raise("limit", "optimize: no layout of %s %s meets the limits of model '%s'%s",
+    opts.exact_devices and "exactly" or "at most", search:counted(devices), opts.model,
     opts.max_days and (" and %g days"):format(opts.max_days) or "")
 end
 
@@ -234,35 +255,36 @@ local function run(opts, positional)
     local found, best = done(search:fewest_devices(opts.days, most and most[#most] or 100000, settings))
     if not found then
       local layout = objective == "days" and "fastest layout" or "cheapest layout"
-      error_module.raise("limit", "optimize: %g days cannot be reached with at most %d devices%s", opts.days,
-        most and most[#most] or 100000, best.found and ("; the %s takes %.2f days"):format(layout, best.days) or "")
+      error_module.raise("limit", "optimize: %g days cannot be reached with at most %s%s", opts.days,
+        search:counted(most and most[#most] or 100000),
+        best.found and ("; the %s takes %.2f days"):format(layout, best.days) or "")
     end
-    if not found.found then none(opts, found.devices) end
-    show(opts, { found })
+    if not found.found then none(opts, search, found.devices) end
+    show(opts, { found }, search.unit)
     return 0
   end
   local counts = device_counts(opts.devices or "1024")
   if opts.utilization then
     local bandwidth, best = done(search:least_bandwidth(opts.utilization, counts[1], settings))
-    if not best.found then none(opts, counts[1]) end
+    if not best.found then none(opts, search, counts[1]) end
     if not bandwidth then
-      error_module.raise("limit", "optimize: no bandwidth gives %d devices %g of their peak; the best is %.4f",
-        counts[1], opts.utilization, best.utilization_of_all)
+      error_module.raise("limit", "optimize: no bandwidth gives %s %g of their peak; the best is %.4f",
+        search:counted(counts[1]), opts.utilization, best.utilization_of_all)
     end
     if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
-    show(opts, { best })
+    show(opts, { best }, search.unit)
     return 0
   end
   local results = done(search:sweep(counts, settings))
-  if #results == 0 then none(opts, counts[#counts]) end
+  if #results == 0 then none(opts, search, counts[#counts]) end
   if front_x then results = optimize.pareto(results, front_x, front_y) end
   if opts.sensitivities then
     for _, result in ipairs(results) do
       result.sensitivities = done(search:sensitivities(result.devices, settings, result))
     end
   end
-  show(opts, results)
+  show(opts, results, search.unit)
   if opts.svg then
     for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do
       io.stderr:write(pretty.plain("wrote " .. path), "\n")
@@ -278,15 +300,16 @@ return {
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
   description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, "
     .. "unless a gap is printed.\n"
-    .. "models: pods (a FLOP budget on pods), simple (the corrected simple-transformer, with memory).",
+    .. "models: pods (a FLOP budget; its devices are pods of 32 H100), simple (the corrected simple-transformer,\n"
+    .. "with memory).",
   options = {
     { "model", "NAME", "model to search", choices = optimize.models, default = "pods" },
     { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
-    { "devices", "N", "at most N devices; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
+    { "devices", "N", "at most N devices or pods; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
     { "objective", "WHAT", "quantity to minimise", choices = optimize.objectives, default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },
     { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
-    { "days", "D", "inverse: the fewest devices that finish in D days", kind = "positive" },
+    { "days", "D", "inverse: the fewest devices or pods that finish in D days", kind = "positive" },
     { "utilization", "U", "inverse: the least network bandwidth for this fraction of peak", kind = "positive",
       most = 1 },
     { "exact-devices", "use exactly the devices given" },
