@@ -180,7 +180,7 @@ twofold (... M parameters) on 1 x H100-SXM-80GB (dgx_h100)
 
 $ ett predict --model llama layers=80 hidden=8192 heads=64 vocab=32000 seq=4096 micro_batches=1 --require-fit --quiet
 ...
-ett: predict: the plan needs ... GB on its fullest device, which has ... GB; with recompute=full pp=2 tp=8 it would fit, in ... GB
+ett: predict: the plan needs ... GB on its fullest device, which has ... GB; with pp=2 sequence_parallel=true tp=8 it would fit on 16 devices, in ... GB
 ?1
 
 # Public models and clusters are found by name, in any spelling; `--help NAME` prints their hyper-parameters.

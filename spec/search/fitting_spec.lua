@@ -1,24 +1,61 @@
 --- What would make a plan fit.
 local estimate = require "ett.step.estimate"
+local fitting = require "ett.search.fitting"
+local options = require "ett.base.options"
 
 describe("a plan that does not fit", function()
-  it("gets a change that fits, with the memory of its estimate", function()
-    local fitting = require "ett.search.fitting"
-    local big = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
-      vocab = 128256 })
-    local cluster = require("ett.profile.cluster").get "dgx_h100"
-    local times = require("ett.step.times").new(cluster)
-    for _, plan in ipairs { { seq = 8192, tp = 8, dp = 2, micro_batches = 4 },
-      { seq = 2048, tp = 8, pp = 8, micro_batches = 2, micro_batch = 32, zero = 1 },
-      { seq = 4096, micro_batches = 1 } } do
-      local words, bytes = fitting.change(big, cluster, times, plan)
-      local changed = {}
-      for name, value in pairs(plan) do changed[name] = value end
-      for name, value in words:gmatch "(%S+)=(%S+)" do changed[name] = math.tointeger(value) or value end
-      local e = estimate.new { model = big, cluster = cluster, plan = changed }
-      assert.is_true(e.fits)
-      assert.equal(e.memory_bytes, bytes)
+  local big = require("ett.model").new("llama", { layers = 80, hidden = 8192, heads = 64, kv_heads = 8, ffn = 28672,
+    vocab = 128256 })
+  local cluster = require("ett.profile.cluster").get "dgx_h100"
+  local times = require("ett.step.times").new(cluster)
+
+  -- The fields that a hint changes. Checks that it fits as the hint says, and that each of its fields is needed.
+  local function changed(plan, model)
+    model = model or big
+    local words, bytes, devices = fitting.change(model, cluster, times, plan)
+    local before = assert(estimate.new { model = model, cluster = cluster, plan = plan, interval = false })
+    local after, change = {}, {}
+    for name, value in pairs(plan) do after[name] = value end
+    for name, text in words:gmatch "(%S+)=(%S+)" do
+      after[name], change[name] = options.value(text), options.value(text)
+      assert.not_equal(before.plan[name], change[name], words)
     end
+    local e = estimate.new { model = model, cluster = cluster, plan = after }
+    assert.is_true(e.fits)
+    assert.equal(e.memory_bytes, bytes)
+    assert.equal(before.plan.global_batch, e.plan.global_batch)
+    assert.equal(devices or before.devices, e.devices)
+    assert.is_true(e.plan.tp <= 8)
+    return change, devices
+  end
+
+  it("gets a change in its own layout, if one suffices", function()
+    assert.same({ sequence_parallel = true, recompute = "full", zero = 3 },
+      changed { seq = 8192, tp = 8, dp = 2, micro_batches = 4 })
+    assert.same({ micro_batch = 1, micro_batches = 64 },
+      changed { seq = 2048, tp = 8, pp = 8, micro_batches = 2, micro_batch = 32, zero = 1 })
+    -- The stack has no ZeRO-3.
+    assert.is_nil(changed({ seq = 8192, tp = 8, dp = 2, micro_batches = 4, stack = "megatron" }).zero)
+  end)
+
+  it("gets another layout of its devices, if one fits", function()
+    local change, devices = changed { seq = 8192, dp = 16, global_batch = 16, stack = "megatron" }
+    assert.is_nil(devices)
+    assert.equal(16, change.dp and change.dp * (change.tp or 1) * (change.pp or 1))
+    assert.is_nil(change.micro_batches) -- global_batch gives them
+  end)
+
+  it("is told the number of devices, if it needs more", function()
+    local plan = { seq = 4096, micro_batches = 8, lora_rank = 16 }
+    assert.same({ { tp = 2, recompute = "full" }, 2 }, { changed(plan) })
+    assert.matches("^with recompute=full tp=2 it would fit on 2 devices, in [%d.]+ GB$",
+      fitting.sentence(big, cluster, times, plan))
+    local change, devices = changed({ seq = 8192, tp = 8, micro_batches = 8 }, require("ett.model").new "llama3-405b")
+    assert.is_nil(change.tp)
+    assert.equal(128, devices)
+  end)
+
+  it("is told to take more devices, if nothing helps", function()
     local hopeless = require("ett.model").new("llama", { layers = 2, hidden = 65536, heads = 7, head_dim = 9000,
       vocab = 7 })
     assert.equal("give it more devices", fitting.sentence(hopeless, cluster, times, { seq = 1 << 22,

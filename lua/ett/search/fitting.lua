@@ -1,48 +1,140 @@
---- Finds changes that make a plan fit in memory.
+--- Finds changes that make a plan fit in memory: in its layout, else on its devices, else on the fewest more. Among
+--- layouts of as many devices the fastest counts.
 local merged = require "ett.base.merged"
+local plan_module = require "ett.plan"
+local plan_rules = require "ett.plan.rules"
+local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 local what_if = require "ett.step.what_if"
 
 local fitting = {}
 
--- Changes that reduce memory, those with the lowest time cost first.
+-- Changes that reduce memory, those with the lowest time cost first. `zero`: at least this stage, if the stack has one.
+-- `quantised`: the stack's quantised_weights.
 local changes = {
-  { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" }, { recompute = "full" },
-  { zero = 1, recompute = "full" }, { zero = 3 }, { zero = 3, recompute = "full" },
+  { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" },
+  { quantised = "only" }, { quantised = "only", zero = 1, recompute = "selective" },
+  { recompute = "full" }, { zero = 1, recompute = "full" }, { quantised = "only", zero = 1, recompute = "full" },
+  { zero = 3 }, { zero = 3, recompute = "full" },
 }
 
--- Factors for degrees, the fewest devices first.
-local growths = { {}, { tp = 2 }, { pp = 2 }, { tp = 4 }, { pp = 4 }, { tp = 8 }, { pp = 8 }, { tp = 8, pp = 2 },
-  { tp = 8, pp = 4 }, { tp = 8, pp = 8 } }
+local strength = { none = 0, selective = 1, half = 2, full = 3 }
 
---- Description and memory of the first change that makes a plan fit, on the same number of devices or more; nil if none
---- does.
----@param plan table a plan that does not fit; micro_batches, not global_batch
-function fitting.change(model, cluster, times, plan)
-  local size = plan.micro_batch or 1
-  if size > 1 and plan.micro_batches then
-    local one = merged(plan, { micro_batch = 1, micro_batches = plan.micro_batches * size })
-    local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = one }
-    if e and e.fits then return ("micro_batch=1 micro_batches=%d"):format(one.micro_batches), e.memory_bytes end
+-- Most devices of a hint, as a multiple of the plan's.
+local most_growth = 128
+
+-- The fields of a change that a plan lacks.
+---@param base table fields that are set in any case
+---@param change table of `changes`
+local function missing(p, base, change)
+  local own, stack = merged(base), stacks.get(p.stack)
+  if change.recompute and strength[change.recompute] > strength[p.recompute] then own.recompute = change.recompute end
+  for zero = 3, change.zero or 4, -1 do
+    if zero > p.zero and stacks.has_stage(stack, zero) then own.zero = zero end
   end
-  for _, more in ipairs(growths) do
-    for _, change in ipairs(changes) do
-      local p, words = merged(plan, change), {}
-      for _, name in ipairs(schema.keys(change)) do words[#words + 1] = ("%s=%s"):format(name, change[name]) end
-      for _, name in ipairs(schema.keys(more)) do
-        p[name] = (p[name] or 1) * more[name]
-        words[#words + 1] = ("%s=%d"):format(name, p[name])
-      end
-      local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = p }
-      if e and e.fits then return table.concat(words, " "), e.memory_bytes end
-    end
+  if change.quantised and stack.quantised_weights == "beside" and schema.dtype_bytes[p.dtype] < 2 then
+    own.stack = ("%s:quantised_weights=%s"):format(p.stack, change.quantised)
   end
+  return own
 end
 
---- "with zero=1 it would fit, in 68.24 GB", or the advice to take more devices.
+-- Candidates for one layout, each a table of fields.
+---@param layout table tp, pp, dp
+local function candidates(p, layout)
+  local one, sharded = { micro_batch = 1 }, { sequence_parallel = true }
+  local list, base = { {} }, {}
+  if p.micro_batch > 1 then
+    list[#list + 1], base = one, merged(base, one)
+  end
+  if layout.tp > 1 and not p.sequence_parallel then
+    list[#list + 1], base = sharded, merged(base, sharded)
+  end
+  list[#list + 1] = base
+  for _, change in ipairs(changes) do list[#list + 1] = missing(p, base, change) end
+  return list
+end
+
+-- Layouts of `devices` devices with tp and pp multiplied by powers of 2, the smallest factors first. tp grows at most
+-- to the size of a node.
+local function layouts(p, devices, node)
+  local list, tp = {}, p.tp
+  while tp == p.tp or tp <= node do
+    local pp = p.pp
+    while devices // (tp * pp * p.cp) > 0 do
+      if devices % (tp * pp * p.cp) == 0 then
+        list[#list + 1] = { tp = tp, pp = pp, dp = devices // (tp * pp * p.cp) }
+      end
+      pp = 2 * pp
+    end
+    tp = 2 * tp
+  end
+  table.sort(list, function(a, b)
+    if a.tp * a.pp ~= b.tp * b.pp then return a.tp * a.pp < b.tp * b.pp end
+    return a.tp > b.tp
+  end)
+  return list
+end
+
+--- A change that makes a plan fit: its words, its memory, and the number of devices if that differs. nil if
+--- there is none. The global batch stays.
+---@param plan table a plan that does not fit, as it was given
+function fitting.change(model, cluster, times, plan)
+  local whole, clean = plan_module.violations(plan, model, cluster)
+  if #whole > 0 then return nil end
+  local known, devices = schedules.memo(), plan_module.devices(clean)
+
+  -- The fields of a candidate that differ from the plan's, and its estimate; nil if it is refused or does not fit.
+  local function fits(layout, fields)
+    local change = {}
+    for name, value in pairs(merged(layout, fields)) do if value ~= clean[name] then change[name] = value end end
+    local unit = layout.dp * (fields.micro_batch or clean.micro_batch)
+    if clean.global_batch % unit ~= 0 then return nil end
+    local number = clean.global_batch // unit
+    if plan.micro_batches and number ~= plan.micro_batches then change.micro_batches = number end
+    local q = merged(clean, change, { micro_batches = number })
+    if #plan_rules.broken(q, model, cluster, known) > 0 then return nil end
+    local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = merged(plan, change) }
+    if e and e.fits then return change, e end
+  end
+
+  -- The first candidate of a layout that fits, without the fields that are not needed for that.
+  local function first(layout)
+    local list = candidates(clean, layout)
+    if not fits(layout, list[#list]) then return nil end
+    for _, fields in ipairs(list) do
+      if fits(layout, fields) then
+        for _, name in ipairs(schema.keys(fields)) do
+          local fewer = merged(fields)
+          fewer[name] = nil
+          if fits(layout, fewer) then fields = fewer end
+        end
+        return fits(layout, fields)
+      end
+    end
+  end
+
+  local growth, best, e = 1, nil, nil
+  while not best and growth <= most_growth do
+    for i, layout in ipairs(layouts(clean, growth * devices, cluster.gpus_per_node)) do
+      local change, other = first(layout)
+      if change and not (best and e.step_seconds <= other.step_seconds) then best, e = change, other end
+      if best and growth == 1 and i == 1 then break end -- the plan's own layout
+    end
+    growth = 2 * growth
+  end
+  if not best then return nil end
+  local words, all = {}, plan_module.devices(e.plan)
+  for _, name in ipairs(schema.keys(best)) do words[#words + 1] = ("%s=%s"):format(name, best[name]) end
+  return table.concat(words, " "), e.memory_bytes, all > devices and all or nil
+end
+
+--- "with zero=1 it would fit, in 68.24 GB", "with tp=8 it would fit on 8 devices, in 61.20 GB", or the advice to take
+--- more devices.
 function fitting.sentence(model, cluster, times, plan)
-  local words, bytes = fitting.change(model, cluster, times, plan)
-  return words and ("with %s it would fit, in %.2f GB"):format(words, bytes / 1e9) or "give it more devices"
+  local words, bytes, devices = fitting.change(model, cluster, times, plan)
+  return words and ("with %s it would fit%s, in %.2f GB"):format(words, devices and (" on %d devices"):format(devices)
+    or "", bytes / 1e9) or "give it more devices"
 end
 
 return fitting

@@ -71,12 +71,11 @@ local function subject(opts, given)
 end
 
 --- Suggested changes of a plan that does not fit.
-local function would_fit(what, plan)
-  local cluster, p = what.cluster, require "ett.base.merged"(plan)
+local function would_fit(what)
+  local cluster = what.cluster
   if type(cluster) == "string" then cluster = require("ett.profile.cluster").get(cluster) end
-  p.global_batch = nil
   return require("ett.search.fitting").sentence(what.model, cluster,
-    what.times or require("ett.step.times").new(cluster, what.profile), p)
+    what.times or require("ett.step.times").new(cluster, what.profile), what.plan)
 end
 
 return {
@@ -144,7 +143,7 @@ return {
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").new(e, what):write(opts.html) end
-    if not e.fits then e.would_fit = would_fit(what, e.plan) end
+    if not e.fits then e.would_fit = would_fit(what) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if not print_value(opts, e) then
       print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e))
