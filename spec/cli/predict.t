@@ -71,6 +71,7 @@ $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2k mic
 llama (... M parameters) on 8 x H100-SXM-80GB (dgx_h100)
 pp 2, tp 2, dp 2, micro-batch 1 x 4, sequence 2000, bf16, 1f1b, stack plain
 ...
+note: seq = 2000; 2Ki is 2048
 
 $ for c in '' '--cluster perlmutter'; do ett predict --model llama3-8b seq=2048 micro_batches=4 $c | grep -o 'left open.*gradient_dtype fp32'; done
 left open   cluster dgx_h100, gradient_dtype fp32

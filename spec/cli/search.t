@@ -131,6 +131,11 @@ ett: search: give --megatron-args or --model, not both
 ett: nosuch: ...
 ?1
 
+# A length in thousands is compared with the power of 2.
+
+$ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8k tp=8 2>/dev/null | grep Ki
+  seq = 8000; 8Ki is 8192
+
 # Dollars come with the price of a device and hour that they follow from; a plan may set another.
 
 $ W='--model llama3-8b --devices 8 --global-batch 8 --seq 2048 tp=1 pp=1 zero=1 --tokens 1e12 --objective dollars'; ett search $W --vary cluster=dgx_h100,dgx_b200 --each 2>/dev/null | awk '/USD\/h/ { for (i = 1; i <= NF; i++) if ($i == "USD/h") c = i } /^dgx/ { print $1, $(c + 1) }' | sort; ett search $W price_per_device_hour=2.5 2>/dev/null | grep -c ' 2\.50 ' | sed 's/[1-9].*/2.50 in each row/'

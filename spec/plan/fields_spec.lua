@@ -35,6 +35,15 @@ describe("the fields of a plan", function()
     assert.same(declared, core)
   end)
 
+  it("compares lengths that are multiples of 1000 with powers of 2", function()
+    local decimals = require("ett.plan.fields").decimals
+    for seq, said in pairs { [8000] = "8Ki is 8192", [128000] = "128Ki is 131072", [1000000] = "1Mi is 1048576" } do
+      assert.same({ ("seq = %d; %s"):format(seq, said) }, decimals({ seq = seq }, {}))
+    end
+    for _, seq in ipairs { 8192, 131072, 500, 1001 } do assert.same({}, decimals({ seq = seq }, {})) end
+    assert.same({ "window = 4000; 4Ki is 4096" }, decimals({ seq = 8192 }, { window = 4000 }))
+  end)
+
   it("a new field needs one declaration: it is checked, shown in help, swept and part of the program's key", function()
     local rooms = { "^ett%.plan", "^ett%.step%.", "^ett%.search%.", "^ett%.cli%.fields$" }
     local function reload(module)

@@ -285,6 +285,22 @@ function fields.left_open(given, p, stack)
   return found
 end
 
+--- "seq = 8000; 8Ki is 8192" for each number of tokens that is a multiple of 1000: `k` is 1000, often 1024 is meant.
+---@param hyper table hyper-parameters of the model
+function fields.decimals(p, hyper)
+  local found = {}
+  for _, given in ipairs { { "seq", p.seq }, { "window", hyper.window } } do
+    local name, value = given[1], given[2]
+    if value and value % 1000 == 0 then
+      local mega = value % 1000000 == 0
+      local number = value // (mega and 1000000 or 1000)
+      found[#found + 1] = ("%s = %d; %d%s is %d"):format(name, value, number, mega and "Mi" or "Ki",
+        number << (mega and 20 or 10))
+    end
+  end
+  return found
+end
+
 -- The fields that place groups of ranks.
 local placing = {}
 for _, name in ipairs { "tp", "cp", "ep", "etp", "rank_order", "rank_map", "pp", "dp" } do
