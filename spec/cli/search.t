@@ -101,10 +101,13 @@ srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua
 
 # Days leave out failures where a cluster states no rate, and say so.
 
-$ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep '^days'
+$ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep -e '^days' -e '^ *cluster' -e '^dgx'
+ cluster ...  days  failures  dollars ...
+dgx_b200 ...  0.10   ignored ...
+dgx_h100 ...  0.16   counted ...
 days without failures: dgx_b200; failures_per_device_day=N sets their rate
 
-$ ett search --model llama3-8b --cluster dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 tp=8 pp=1 zero=1 failures_per_device_day=1e-3 2>new.err | grep -c 'days without'
+$ ett search --model llama3-8b --cluster dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 tp=8 pp=1 zero=1 failures_per_device_day=1e-3 2>new.err | grep -c -e 'days without' -e counted
 0
 ?1
 

@@ -33,9 +33,26 @@ end
 
 local short = searched.titles
 
+-- Whether the days of a row leave out failures, because their rate is unknown.
+local function without_failures(s, row)
+  local plan = s.best and s.best.estimate.plan or {}
+  return row.days and not (row.goodput_percent or row.failures_per_device_day or plan.failures_per_device_day)
+end
+
+--- Whether the days of some rows contain failures and those of others do not.
+local function unlike_days(s, rows)
+  local without = 0
+  for _, row in ipairs(rows) do without = without + (without_failures(s, row) and 1 or 0) end
+  return without > 0 and without < #rows
+end
+
+-- Title and text of a column: a function of a row, the search and the shown rows.
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
   { "days", function(r) return r.days and ("%.2f"):format(r.days) end },
+  { "failures", function(r, s, rows)
+    return unlike_days(s, rows) and (without_failures(s, r) and "ignored" or "counted") or nil
+  end },
   { "dollars", function(r) return r.dollars and ("%.4g"):format(r.dollars) end },
   { "USD/h", function(r) -- of a device
     return r.dollars and ("%.2f"):format(r.dollars / (24 * r.days * r.devices))
@@ -86,7 +103,7 @@ function text.rows(s, limit, width)
     local header, used, lines = {}, {}, {}
     for i, name in ipairs(names) do header[i] = short[name] or name end
     for _, m in ipairs(measures) do
-      if m[2](rows[1]) then
+      if m[2](rows[1], s, rows) then
         used[#used + 1] = m
         header[#header + 1] = m[1]
       end
@@ -95,7 +112,7 @@ function text.rows(s, limit, width)
     for i, row in ipairs(rows) do
       lines[i + 1] = {}
       for k, name in ipairs(names) do lines[i + 1][k] = cell(name, row[name]) end
-      for _, m in ipairs(used) do table.insert(lines[i + 1], m[2](row) or "") end
+      for _, m in ipairs(used) do table.insert(lines[i + 1], m[2](row, s, rows) or "") end
     end
     local done = columns(lines, ("r"):rep(#header), "", math.huge)
     local widest = 0
@@ -187,12 +204,10 @@ end
 
 --- The clusters among the shown rows whose days leave out failures, because their rate is unknown.
 local function add_failures(lines, s, limit)
-  local plan, unknown = s.best.estimate.plan, {}
+  local unknown = {}
   for i = 1, math.min(limit, #s.rows) do
     local row = s.rows[i]
-    if row.days and not (row.goodput_percent or row.failures_per_device_day or plan.failures_per_device_day) then
-      unknown[row.cluster or s.best.estimate.cluster] = true
-    end
+    if without_failures(s, row) then unknown[row.cluster or s.best.estimate.cluster] = true end
   end
   local names = require("ett.base.schema").keys(unknown)
   if #names == 0 then return end
