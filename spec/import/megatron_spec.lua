@@ -350,6 +350,8 @@ describe("Megatron-LM's flags", function()
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"] = "",
       ["--cross-entropy-loss-fusion --cross-entropy-fusion-impl te --enable-cuda-graph"] = ":graphs",
       ["--fp8-format hybrid --fp8-param-gather"] = ":cross_entropy=megatron:quantised_weights=only",
+      ["--fp8-format hybrid --fp8-param-gather --disable-parameter-transpose-cache"] =
+        ":cross_entropy=megatron:quantised_weights=single",
       ["--fp8-format hybrid"] = ":cross_entropy=megatron", ["--fp8-param-gather"] = ":cross_entropy=megatron",
       ["--cuda-graph-impl local --cuda-graph-scope full_iteration"] = ":cross_entropy=megatron:graphs",
       ["--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router"] = ":cross_entropy=megatron" } do
@@ -770,6 +772,11 @@ describe("a plan as Megatron-LM's flags", function()
       left_out)
     assert.equal("# not stated here: activation = 'geglu': Megatron-LM's quick-geglu is written",
       text:match "^[^\n]*")
+    local quantised = estimate.new { model = model_module.new "llama3-8b", cluster = "dgx_h100", plan = { seq = 2048,
+      micro_batches = 4, dtype = "fp8", stack = "megatron:quantised_weights=single" } }
+    text, left_out = export.text("megatron", model_module.new "llama3-8b", quantised.plan)
+    assert.matches("--fp8-param-gather", text, 1, true)
+    assert.same({ "quantised_weights=single: set disable_parameter_transpose_cache of TransformerConfig" }, left_out)
     local sharded = { seq = 2048, dp = 2, zero = 3, micro_batches = 4, overlap_gradients = true }
     for overlap, said in pairs { [false] = { "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps "
       .. "both when it shards parameters" }, [true] = {} } do
@@ -1020,6 +1027,10 @@ optimizer:
 ]]
 
   it("states buckets, uneven stages and types of states in its own terms", function()
+    local single = "fp8: true\nfp8_params: true\ndisable_parameter_transpose_cache: true\n"
+    assert.matches(":quantised_weights=single", read(text .. single, { dp = 8 }, nil, ".yaml").plan.stack, 1, true)
+    assert.matches("disable_parameter_transpose_cache without fp8_params is not modelled",
+      table.concat(read(text .. single:gsub("fp8_params: true\n", ""), { dp = 8 }, nil, ".yaml").model.notes), 1, true)
     local run = read(text .. "mixed_precision: bf16_mixed\n", { dp = 8 }, nil, ".yaml")
     local p, h = run.plan, run.model.hyper
     assert.same({ 3, 4, 4, 5 }, p.split)

@@ -16,7 +16,7 @@ describe("a plan that does not fit", function()
     local before = assert(estimate.new { model = model, cluster = cluster, plan = plan, interval = false })
     local after, change = {}, {}
     for name, value in pairs(plan) do after[name] = value end
-    for name, text in words:gmatch "(%S+)=(%S+)" do
+    for name, text in words:gmatch "([^%s=]+)=(%S+)" do
       after[name], change[name] = options.value(text), options.value(text)
       assert.not_equal(before.plan[name], change[name], words)
     end
@@ -53,6 +53,16 @@ describe("a plan that does not fit", function()
     local change, devices = changed({ seq = 8192, tp = 8, micro_batches = 8 }, require("ett.model").new "llama3-405b")
     assert.is_nil(change.tp)
     assert.equal(128, devices)
+  end)
+
+  it("is told to keep fp8 weights alone, before more is computed again", function()
+    local plan = { seq = 8192, tp = 4, dp = 2, global_batch = 8, lora_rank = 16, sequence_parallel = true,
+      lora_targets = { "linear_qkv", "linear_proj" }, dtype = "fp8", stack = "megatron" }
+    assert.same({ stack = "megatron:quantised_weights=only" }, changed(plan))
+    plan.dp, plan.tp, plan.global_batch, plan.seq = 1, 2, 1, 4096
+    assert.same({ stack = "megatron:quantised_weights=single" }, changed(plan))
+    plan.stack = "megatron:quantised_weights=only:norm=torch"
+    assert.same({ stack = "megatron:norm=torch:quantised_weights=single" }, changed(plan))
   end)
 
   it("is told to take more devices, if nothing helps", function()

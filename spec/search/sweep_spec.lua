@@ -275,7 +275,7 @@ describe("a sweep in which no plan fits", function()
     local first = tostring(s):match("^[^\n]*")
     assert.matches("^no plan fits the 84.98 GB of a device: the least is [%d%.]+ GB, with tp=4 pp=2; ", first)
     local plan = { seq = 4096, micro_batches = 4, tp = 4, pp = 2 }
-    for name, value in first:match("; with (.-) it would fit"):gmatch "(%S+)=(%S+)" do
+    for name, value in first:match("; with (.-) it would fit"):gmatch "([^%s=]+)=(%S+)" do
       plan[name] = require("ett.base.options").value(value)
     end
     assert.is_true(require("ett.step.estimate").new { model = own, cluster = "dgx_h100", plan = plan }.fits)

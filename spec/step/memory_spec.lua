@@ -152,13 +152,14 @@ describe("the memory of an estimate", function()
         .weight_bytes
     end
     local plain = weights("dgx_h100", "bf16", "")
-    -- Bytes of one weight beyond its 16 bits, beside and only.
-    for case, bytes in pairs { ["dgx_h100 fp8"] = { 2, 0 }, ["dgx_h100 fp8_block"] = { 2, 0 },
-      ["dgx_b200 fp8"] = { 1, -1 }, ["gb300_nvl72 mxfp8"] = { 2 + 1 / 16, 1 / 16 },
-      ["dgx_b200 nvfp4"] = { 9 / 8, 9 / 8 - 2 }, ["dgx_b200 bf16"] = { 0, 0 } } do
+    -- Bytes of one weight beyond its 16 bits: beside, only and single.
+    for case, bytes in pairs { ["dgx_h100 fp8"] = { 2, 0, -1 }, ["dgx_h100 fp8_block"] = { 2, 0, -1 },
+      ["dgx_b200 fp8"] = { 1, -1, -1 }, ["gb300_nvl72 mxfp8"] = { 2 + 1 / 16, 1 / 16, 1 / 16 },
+      ["dgx_b200 nvfp4"] = { 9 / 8, 9 / 8 - 2, 9 / 8 - 2 }, ["dgx_b200 bf16"] = { 0, 0, 0 } } do
       local cluster, dtype = case:match "(%S+) (%S+)"
       assert.near(bytes[1] * products, weights(cluster, dtype, "") - plain, 1, case)
       assert.near(bytes[2] * products, weights(cluster, dtype, ":quantised_weights=only") - plain, 1, case)
+      assert.near(bytes[3] * products, weights(cluster, dtype, ":quantised_weights=single") - plain, 1, case)
       assert.near(plain, weights(cluster, dtype, ":quantised_weights=none"), 1, case)
       local sharded = { zero = 3 } -- weights are gathered and quantised for each layer
       assert.equal(weights(cluster, dtype, ":quantised_weights=none", sharded), weights(cluster, dtype, "", sharded))
@@ -168,6 +169,9 @@ describe("the memory of an estimate", function()
     end
     assert.near(2 * products, more { lora_rank = 8, lora_targets = { "linear_qkv" } }, 1e-3 * products)
     assert.near(2 * products - products / 12, more { frozen_layers = 1 }, 1)
+    local frozen = { lora_rank = 8, lora_targets = { "linear_qkv" } }
+    local one = weights("dgx_h100", "fp8", ":quantised_weights=single", frozen)
+    assert.near(products, weights("dgx_h100", "fp8", ":quantised_weights=only", frozen) - one, 1e-3 * products)
   end)
 
   it("holds the logits and their gradients as the loss of the stack does", function()

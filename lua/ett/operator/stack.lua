@@ -15,8 +15,9 @@ stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "fla
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
 stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "composer", "megatron" }
 stack_module.merge = { "te", "torch" }
---- Where quantised weights stay allocated: nowhere, beside the 16-bit weights, or in their place.
-stack_module.quantised_weights = { "none", "beside", "only" }
+--- Where quantised weights stay allocated: nowhere, beside the 16-bit weights, in their place, or in their place
+--- without transposed copies.
+stack_module.quantised_weights = { "none", "beside", "only", "single" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -90,7 +91,7 @@ local fields = {
   keeps_inputs = { "boolean", default = false,
     help = "quantised products store their inputs in 16 bits and quantise them again in the backward pass" },
   quantised_weights = { "string", default = "none", one_of = stack_module.quantised_weights,
-    help = "quantised weights stay allocated: none, beside the 16-bit weights, or only these" },
+    help = "quantised weights stay allocated: none, beside the 16-bit weights, only these, or a single copy of these" },
   weighs_activations = { "boolean", default = false,
     help = "experts' activations are weighted by the router, so the experts' outputs are not stored" },
   half_products = { "boolean", default = false,

@@ -10,13 +10,15 @@ local what_if = require "ett.step.what_if"
 
 local fitting = {}
 
--- Changes that reduce memory, those with the lowest time cost first. `zero`: at least this stage, if the stack has one.
--- `quantised`: the stack's quantised_weights.
+-- Changes that reduce memory, those with the lowest time cost first; the last takes the least memory. `zero`: at least
+-- this stage, or the stack's highest. `quantised`: the stack's quantised_weights.
 local changes = {
   { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" },
   { quantised = "only" }, { quantised = "only", zero = 1, recompute = "selective" },
+  { quantised = "single", zero = 1, recompute = "selective" },
   { recompute = "full" }, { zero = 1, recompute = "full" }, { quantised = "only", zero = 1, recompute = "full" },
-  { zero = 3 }, { zero = 3, recompute = "full" },
+  { quantised = "single", zero = 1, recompute = "full" },
+  { zero = 3 }, { zero = 3, recompute = "full" }, { zero = 3, recompute = "full", quantised = "single" },
 }
 
 local strength = { none = 0, selective = 1, half = 2, full = 3 }
@@ -24,17 +26,21 @@ local strength = { none = 0, selective = 1, half = 2, full = 3 }
 -- Most devices of a hint, as a multiple of the plan's.
 local most_growth = 128
 
+local function saves_quantised(stack, how)
+  return stack.quantised_weights == "beside" or stack.quantised_weights == "only" and how == "single"
+end
+
 -- The fields of a change that a plan lacks.
 ---@param base table fields that are set in any case
 ---@param change table of `changes`
 local function missing(p, base, change)
   local own, stack = merged(base), stacks.get(p.stack)
   if change.recompute and strength[change.recompute] > strength[p.recompute] then own.recompute = change.recompute end
-  for zero = 3, change.zero or 4, -1 do
-    if zero > p.zero and stacks.has_stage(stack, zero) then own.zero = zero end
+  for zero = p.zero + 1, change.zero and 3 or 0 do
+    if stacks.has_stage(stack, zero) and (own.zero or 0) < change.zero then own.zero = zero end
   end
-  if change.quantised and stack.quantised_weights == "beside" and schema.dtype_bytes[p.dtype] < 2 then
-    own.stack = ("%s:quantised_weights=%s"):format(p.stack, change.quantised)
+  if change.quantised and saves_quantised(stack, change.quantised) and schema.dtype_bytes[p.dtype] < 2 then
+    own.stack = ("%s:quantised_weights=%s"):format(p.stack:gsub(":quantised_weights=[^:]*", ""), change.quantised)
   end
   return own
 end

@@ -35,14 +35,16 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
 --- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
---- layer without a backward pass has none.
+--- layer without a backward pass has none. A stack that keeps a single copy transposes it in each backward pass; copies
+--- of other types than fp8 and fp8_block have scales of their own.
 local function quantised_bytes(state, item)
   local op, s, dtype, how = item.operator, item.shape, state.plan.dtype, state.software.quantised_weights
   local bytes = schema.dtype_bytes[dtype]
   if how == "none" or bytes >= 2 or op.family ~= "gemm" or op.unquantised then return 0 end
   local single = item.frozen == "layer" or dtype == "fp8" and state.times.cluster.device.any_fp8_layout
+    or how == "single" and dtype:find "^fp8"
   local weights = (s.batch or 1) * (s.in_features + 0.0) * s.out_features
-  return weights * ((single and 1 or 2) * bytes - (how == "only" and state.width or 0))
+  return weights * ((single and 1 or 2) * bytes - (how ~= "beside" and state.width or 0))
 end
 
 --- Share of an operator's backward time that a split schedule may delay: weight gradients. For a product this is one of

@@ -277,7 +277,11 @@ local function plan_flags(p, h, add, leave_out)
   add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
   if not p.clip_gradients then add("clip-grad", "0.0") end
   add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))
-  add("fp8-param-gather", stack.quantised_weights == "only" and p.dtype:find "fp8")
+  local quantised = p.dtype:find "fp8" and stack.quantised_weights
+  add("fp8-param-gather", quantised == "only" or quantised == "single")
+  if quantised == "single" then
+    leave_out "quantised_weights=single: set disable_parameter_transpose_cache of TransformerConfig"
+  end
   local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
   add("cross-entropy-fusion-impl", loss == "fused" and "te")

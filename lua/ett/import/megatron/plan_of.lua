@@ -223,13 +223,16 @@ local function stack_of(args, p, sharded)
   local loss, graphs = cross_entropy(args), has_graphs(args)
   local stack = stacks.get(name)
   if loss and loss ~= stack.cross_entropy then name = name .. ":cross_entropy=" .. loss end
+  local single = args:has "disable-parameter-transpose-cache" -- of TransformerConfig
   if args:has "fp8-param-gather" then
     if stack.quantised_weights == "beside" and (p.dtype or ""):find "fp8" then
-      name = name .. ":quantised_weights=only"
+      name = name .. ":quantised_weights=" .. (single and "single" or "only")
       args:note "--fp8-param-gather changes the memory of weights; the estimate gathers them in 16 bits"
     else
       args:note "--fp8-param-gather is not modelled"
     end
+  elseif single and (p.dtype or ""):find "fp8" then
+    args:note "disable_parameter_transpose_cache without fp8_params is not modelled"
   end
   return graphs and name .. ":graphs" or name
 end
