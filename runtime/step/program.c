@@ -194,6 +194,12 @@ static void keep_most(double *most, double value) {
     *most = value;
 }
 
+/* Whether a kind of layer can be recomputed: not embedding and head, and no layer without
+ * a backward pass. */
+static int is_repeated(const ett_layer_kind *kind) {
+  return kind->place == ETT_PLACE_MIDDLE && !kind->forward_only;
+}
+
 /* Without half_bytes, half of the layers are recomputed and hold their input. */
 static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
   double all = s->activation_bytes[ETT_RECOMPUTE_NONE];
@@ -226,7 +232,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double n = p->uses[k * p->operation_count + i];
   ett_variation v = variation_of(p, i);
   double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
-  double half = p->kinds[k].place == ETT_PLACE_MIDDLE
+  double half = is_repeated(&p->kinds[k])
                     ? p->half_uses[k * p->operation_count + i] * pick(o->forward, v)
                     : 0;
   s->forward += forward;
@@ -259,11 +265,10 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   keep_most(&s->working_bytes[0][1], o->working_bytes);
 }
 
-/* Fills what a recomputed layer holds and repeats. Embedding and head are never
- * recomputed. */
+/* Fills what a recomputed layer holds and repeats. */
 static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
   double *bytes = s->activation_bytes;
-  if (kind->place == ETT_PLACE_MIDDLE) {
+  if (is_repeated(kind)) {
     memcpy(s->repeated[0].lane, s->forward_lane, sizeof s->forward_lane);
     s->repeated[0].hidden = s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
     bytes[ETT_RECOMPUTE_FULL] = kind->input_bytes;
@@ -273,7 +278,7 @@ static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
         bytes[ETT_RECOMPUTE_NONE];
   }
   bytes[ETT_RECOMPUTE_HALF] = (bytes[ETT_RECOMPUTE_NONE] + bytes[ETT_RECOMPUTE_FULL]) / 2;
-  if (kind->place == ETT_PLACE_MIDDLE && kind->half_bytes > 0)
+  if (is_repeated(kind) && kind->half_bytes > 0)
     bytes[ETT_RECOMPUTE_HALF] = kind->half_bytes;
 }
 

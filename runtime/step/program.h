@@ -79,6 +79,7 @@ typedef struct ett_layer_kind {
   double boundary;    /* output of a slice that ends with this layer, as a multiple of
                          boundary_bytes; 0: as before the layer */
   double half_bytes;  /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
+  int forward_only;   /* no backward pass, so nothing is recomputed */
 } ett_layer_kind;
 
 /* Sums over one layer of a kind, or over a slice. */

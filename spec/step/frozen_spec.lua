@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan = require "ett.plan"
 local random_plans = require "random_plans"
+local timeline = require "ett.step.timeline"
 
 local layers, hidden, ffn, vocab, tokens = 6, 1024, 2816, 32000, 1024
 
@@ -141,6 +142,58 @@ describe("frozen layers", function()
     assert.is_true(e.stages[2].backward_seconds > 0)
     assert.equal(0, e.stages[1].parameters)
   end)
+end)
+
+--- Every operator and collective takes a second.
+local seconds_alone = {
+  operator = function()
+    return { seconds = 1.0, low_seconds = 1.0, high_seconds = 1.0, provenance = "measured" }
+  end,
+  collective = function()
+    return { seconds = 1.0, low_seconds = 1.0, high_seconds = 1.0, provenance = "measured" }
+  end,
+}
+
+describe("recomputation of frozen layers", function()
+  --- Seconds of a step, of recomputation in each stage, and of repeated parts in the timeline of stage 1.
+  local function repeated(fields)
+    local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false, tp = 2 }
+    for name, value in pairs(fields) do p[name] = value end
+    local e = estimate.new { model = model(), plan = p, cluster = random_plans.flat, profile = seconds_alone,
+      units = true }
+    local stages, drawn, lines = {}, 0.0, 0.0
+    for i, stage in ipairs(e.stages) do stages[i] = stage.recompute_seconds end
+    for _, unit in ipairs(timeline.of(e).stages[1].units) do
+      for _, part in ipairs(unit.kind == "B" and unit.parts or {}) do
+        drawn = drawn + (part.pass == "forward" and part.seconds or 0.0)
+      end
+    end
+    for _, list in ipairs { e.operators, e.collectives } do
+      for _, line in ipairs(list) do lines = lines + (line.recompute_seconds or 0.0) end
+    end
+    return e.step_seconds, stages, drawn, lines
+  end
+
+  for _, stack in ipairs { "plain", "torchtitan" } do -- half: every second layer, or every second product
+    it("repeats nothing, under the stack " .. stack, function()
+      local none = repeated { frozen_layers = layers, stack = stack }
+      for _, how in ipairs { "selective", "half", "full" } do
+        local step, stages, drawn, lines = repeated { frozen_layers = layers, recompute = how, stack = stack }
+        assert.equal(none, step, how)
+        assert.same({ 0, 0, 0 }, { stages[1], drawn, lines }, how)
+      end
+    end)
+
+    it("leaves the other layers as they were, under the stack " .. stack, function()
+      for _, how in ipairs { "selective", "half", "full" } do
+        local _, whole = repeated { pp = 2, recompute = how, stack = stack }
+        local _, stages, drawn, lines = repeated { frozen_layers = 3, pp = 2, recompute = how, stack = stack }
+        assert.is_true(whole[2] > 0, how)
+        assert.same({ 0, whole[2], 0 }, { stages[1], stages[2], drawn }, how)
+        assert.near(whole[2] / 2, lines, 1e-9, how) -- of a device, the mean of both stages
+      end
+    end)
+  end
 end)
 
 describe("rules of frozen weights", function()

@@ -32,7 +32,7 @@ function step_core.program(given)
       never_again = false, role = "outside", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do
-    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0 })
+    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, forward_only = false })
   end
   return core.program(all)
 end

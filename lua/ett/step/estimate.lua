@@ -99,10 +99,10 @@ end
 --- Adds the lines of the operations of one part of the cluster.
 local function add_operation_lines(lines, by_name, lowered, p, runs_of)
   for k, kind in ipairs(lowered.kinds) do
-    local repeated, per_stage, count = kind.place == "middle", runs_of(k, kind)
+    local per_stage, count = runs_of(k, kind)
     for index, uses in pairs(per_stage > 0 and kind.uses or {}) do
       local o = lowered.operations[index]
-      local again = repeated and lower.repeats(p.recompute, o, kind, index) or 0
+      local again = lower.repeats(p.recompute, o, kind, index)
       local runs = per_stage * uses
       local forward = o.forward and runs * o.forward.seconds or 0.0
       local backward = o.backward and runs * o.backward.seconds or 0.0
@@ -376,7 +376,7 @@ local function add_outlook(e, cluster, tokens, lowered, result)
         local per_stage = layer_runs(result, p, part, k, kind)
         for index, o in ipairs(lowered.parts[part].operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0)
-          visit(o, runs * (1 + (kind.place == "middle" and lower.repeats(p.recompute, o, kind, index) or 0)), runs)
+          visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index)), runs)
         end
       end
     end

@@ -587,7 +587,7 @@ local function describe(model, p, times, placed)
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or shared,
       half_bytes = run.half_uses and not layer.frozen and shared + run.half_bytes or 0, half_uses = run.half_uses,
-      boundary = layer.sends and layer.sends(c) / c.seq or 1,
+      boundary = layer.sends and layer.sends(c) / c.seq or 1, forward_only = layer.frozen == "layer",
       uses = run.uses, order = run.order }
   end
   local gather = add_gather(state, stream_bytes)
@@ -615,6 +615,7 @@ end
 
 --- Number of times that the backward pass repeats the forward run of an operation, an index of a kind's `uses`.
 function lower.repeats(recompute, o, kind, index)
+  if kind.place ~= "middle" or kind.forward_only then return 0 end
   if o.never_again and recompute ~= "half" then return 0 end
   if recompute == "selective" then return o.selective and 1 or 0 end
   if recompute == "half" then

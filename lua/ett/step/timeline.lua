@@ -117,9 +117,7 @@ local function parts_of(e, lowered, layers, kind)
       add_weights(parts, items)
       add_weights(parts, rest)
     else
-      if layers[i].place == "middle" then
-        add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
-      end
+      add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
       add_backward(parts, items, rest, kind == "B")
     end
   end
