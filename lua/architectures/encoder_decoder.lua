@@ -39,9 +39,13 @@ local function decoder_layer(h, first)
     blocks.residual(h))
 end
 
-local function stack(layers, name, count, ops_of, sends, before)
-  layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)), sends = sends }
-  if count > 1 then layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false), sends = sends } end
+--- reads: tokens that a layer after the first reads; `before` reads them, too.
+local function stack(layers, name, count, ops_of, sends, reads, before)
+  layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)), sends = sends,
+    reads = before and sends or reads }
+  if count > 1 then
+    layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false), sends = sends, reads = reads }
+  end
 end
 
 function architecture.build(hyper)
@@ -59,9 +63,10 @@ function architecture.build(hyper)
   embedding.sends = encoder_tokens
   local layers = { embedding }
   stack(layers, "encoder", hyper.encoder_layers or hyper.layers, function(first) return encoder_layer(hyper, first) end,
-    encoder_tokens)
+    encoder_tokens, encoder_tokens)
+  -- All decoder layers share the encoder's output, so none holds it as its input.
   stack(layers, "decoder", hyper.layers, function(first) return decoder_layer(hyper, first) end, both,
-    blocks.with({ hyper.norm }, encoder_fields(hyper))) -- the encoder's last norm
+    function(c) return c.seq end, blocks.with({ hyper.norm }, encoder_fields(hyper))) -- the encoder's last norm
   layers[#layers + 1] = blocks.head(hyper)
   return { layers = layers }
 end

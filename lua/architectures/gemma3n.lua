@@ -77,8 +77,10 @@ function architecture.build(h)
   local left = h.layers
   for _, run in ipairs(middle) do
     left = left - run.count
-    local values = h.altup_streams * h.hidden + left * h.per_layer_width
-    run.sends = function(c) return math.ceil(c.seq * values / h.hidden) end
+    local streams, width = h.altup_streams * h.hidden, h.per_layer_width
+    local sent = streams + left * width
+    run.sends = function(c) return math.ceil(c.seq * sent / h.hidden) end
+    run.reads = function(c) return math.ceil(c.seq * (streams + width) / h.hidden) end
   end
   local layers = { embedding(h) }
   table.move(middle, 1, #middle, 2, layers)

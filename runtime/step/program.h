@@ -137,7 +137,8 @@ typedef struct ett_program {
   /* Memory of the software on every device: cached weight gradients; workspaces of
    * libraries; context of the driver; buffers of one communicator. */
   double cached_bytes, workspace_bytes, context_bytes, communicator_bytes;
-  double output_bytes; /* output of a slice, held until its gradient arrives */
+  double output_bytes; /* output of a slice with boundary 1, held until its gradient
+                          arrives */
   int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
                           no shard of their own */
   double

@@ -510,7 +510,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   for (int v = rank; v < a->slots; v += p->pp) {
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
     if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
-      a->in_flight[v] += e->program->output_bytes;
+      a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
   }
   double working = m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded];
   double again = m->again;

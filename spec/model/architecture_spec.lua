@@ -332,9 +332,12 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
         message(run, ("{ op = 'gelu', with = function() return { %s } end }"):format(fields)), 1, true)
     end
     for value, got in pairs { ["0/0"] = "NaN", ["-1"] = "-1", ["'all'"] = "'all'" } do
-      local model = built(("'gelu' }, sends = function() return %s end, name = 'block', ops = { 'gelu'"):format(value))
-      assert.equal("mine.lua:3: layer 1 (block): sends must return a number of at least 0, got " .. got,
-        message(model.layers[1].sends, {}))
+      for _, field in ipairs { "sends", "reads" } do
+        local model = built(("'gelu' }, %s = function() return %s end, name = 'block', ops = { 'gelu'"):format(field,
+          value))
+        assert.equal(("mine.lua:3: layer 1 (block): %s must return a number of at least 0, got %s"):format(field, got),
+          message(model.layers[1][field], {}))
+      end
     end
     assert.equal("mine.lua:3: gelu: 'with' must return a table, got 3",
       message(run, "{ op = 'gelu', with = function() return 3 end }"))

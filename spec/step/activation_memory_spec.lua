@@ -230,6 +230,72 @@ describe("modules of selective recomputation", function()
   end)
 end)
 
+describe("a recomputed layer", function()
+  local hidden = 1024
+  local function run(arch, hyper, plan)
+    local all = { hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 }
+    for name, value in pairs(hyper) do all[name] = value end
+    return estimate.new { model = model_module.new(arch, all), cluster = "dgx_h100", plan = plan, profile = false,
+      units = true }
+  end
+
+  it("holds the tokens that it reads: of an encoder or a decoder", function()
+    local long, short = 8192, 512
+    local plan = { seq = short, micro_batch = 2, micro_batches = 1, recompute = "full", stack = "plain" }
+    local function held(encoder, decoder)
+      return run("encoder_decoder", { encoder_layers = encoder, layers = decoder, encoder_seq = long }, plan)
+    end
+    local function of_stage(...) return held(...).stages[1].activation_bytes end
+    assert.equal(2 * 2 * long * hidden, of_stage(4, 3) - of_stage(3, 3))
+    assert.equal(2 * 2 * short * hidden, of_stage(3, 4) - of_stage(3, 3))
+    local bytes = {}
+    for _, kind in ipairs(held(3, 3).lowered.kinds) do bytes[kind.name] = kind.input_bytes / 2 / 2 / hidden end
+    assert.equal(long, bytes["first encoder"])
+    assert.equal(long + short, bytes["first decoder"]) -- the encoder's stream before its last norm, too
+  end)
+
+  it("holds all residual streams, and its own embedding", function()
+    for _, streams in ipairs { 1, 4 } do
+      local e = run("gemma3n", { layers = 3, altup_streams = streams, per_layer_width = 256 },
+        { seq = 1024, micro_batches = 1, recompute = "full" })
+      assert.equal(2 * 1024 * (streams * hidden + 256), e.lowered.kinds[2].input_bytes)
+    end
+  end)
+
+  it("holds what the layer before sends, unless it states what it reads", function()
+    local sends, reads = function(c) return 3 * c.seq end, function(c) return c.seq // 4 end
+    local function bytes(more)
+      local model = model_module.new(function(h)
+        local ops = { "rms_norm", "linear_up", "swiglu", "linear_down" }
+        return { layers = { { name = "embedding", place = "first", ops = { "embedding" }, sends = more.embedding },
+          { name = "wide", ops = ops, sends = sends, reads = more.wide, count = h.layers },
+          { name = "plain", ops = ops, count = 2 }, { name = "last", ops = ops } } }
+      end, { layers = 2, hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 })
+      local e = estimate.new { model = model, cluster = "dgx_h100", profile = false, units = true,
+        plan = { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan" } }
+      local full, half, unit = {}, {}, 2 * 1024 * hidden
+      for i, kind in ipairs(e.lowered.kinds) do full[i], half[i] = kind.input_bytes / unit, kind.half_bytes / unit end
+      assert.same({ full[2] - full[3], full[3] - full[4] }, { half[2] - half[3], half[3] - half[4] })
+      return { table.unpack(full, 2) }
+    end
+    assert.same({ 1, 3, 1 }, bytes {})
+    assert.same({ 0.25, 3, 1 }, bytes { wide = reads })
+    assert.same({ 2, 3, 1 }, bytes { embedding = function(c) return 2 * c.seq end })
+  end)
+
+  it("stands behind outputs of the tokens that a stage sends, where the stack keeps them", function()
+    local function held(long)
+      local hyper, plan = { encoder_layers = 4, layers = 4, encoder_seq = long }, { seq = 512, pp = 2,
+        micro_batches = 4, recompute = "full" }
+      plan.stack = "megatron_2021"
+      local without = run("encoder_decoder", hyper, plan).stages[1].activation_bytes
+      plan.stack = "megatron_deepspeed"
+      return run("encoder_decoder", hyper, plan).stages[1].activation_bytes - without
+    end
+    assert.equal(2 * 2 * (4096 - 512) * hidden, held(4096) - held(512)) -- two micro-batches in flight
+  end)
+end)
+
 describe("a step under ZeRO-3", function()
   it("gathers no more than the model has", function()
     local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, ffn = 2816, vocab = 128256 })

@@ -134,7 +134,7 @@ local function with_exchange(entries)
 end
 
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
-  place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
+  reads = "function?", place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
 --- Checks the result of a build function and makes every entry a table.
 local function check_built(built, label, rules, path)
@@ -158,8 +158,10 @@ local function check_built(built, label, rules, path)
       known[layer.ops] = with_exchange(with_moves(ops))
     end
     clean.ops = known[layer.ops]
-    clean.sends = clean.sends
-      and schema.returning(clean.sends, "nonnegative", ("layer %d (%s): sends"):format(i, clean.name), path)
+    for _, field in ipairs { "sends", "reads" } do
+      clean[field] = clean[field]
+        and schema.returning(clean[field], "nonnegative", ("layer %d (%s): %s"):format(i, clean.name, field), path)
+    end
     checked[i] = clean
   end
   return checked

@@ -576,18 +576,21 @@ local function describe(model, p, times, placed)
   local tokens = p.micro_batch * p.seq // p.cp
   local stream_bytes = (tokens + 0.0) * model.hyper.hidden * width -- the residual stream of a micro-batch
   local shared = p.sequence_parallel and stream_bytes / p.tp or stream_bytes
-  local kinds, runs = {}, {}
+  local kinds, runs, sent = {}, {}, 1
   for i, layer in ipairs(layers) do
     local place = layer.place or "middle"
+    local input = (layer.reads and layer.reads(c) / c.seq or sent) * shared
+    local boundary = layer.sends and layer.sends(c) / c.seq or 1
+    if boundary > 0 then sent = boundary end
     local run = table_at(runs, place)[items_of_layers[i]]
     if not run then
       run = run_of(state, items_of_layers[i], place)
       runs[place][items_of_layers[i]] = run
     end
     kinds[i] = { name = layer.name, place = place, count = layer.count,
-      input_bytes = layer.frozen == "layer" and 0 or shared,
-      half_bytes = run.half_uses and not layer.frozen and shared + run.half_bytes or 0, half_uses = run.half_uses,
-      boundary = layer.sends and layer.sends(c) / c.seq or 1, forward_only = layer.frozen == "layer",
+      input_bytes = layer.frozen == "layer" and 0 or input,
+      half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
+      boundary = boundary, forward_only = layer.frozen == "layer",
       uses = run.uses, order = run.order }
   end
   local gather = add_gather(state, stream_bytes)
