@@ -109,7 +109,7 @@ typedef struct ett_step_arrays {
   double *gather;     /* weights of a slot, after the forward pass */
   int32_t *send_lane; /* outermost lane of the message to the next slot */
   double *forward_hidden, *backward_hidden; /* seconds that can hide in pairs */
-  double *send_forward, *send_backward, *in_flight;
+  double *send_forward, *send_backward, *in_flight, *late;
   int64_t *split, *layers;             /* middle layers; layers of all places */
   int64_t *slice_split, *slice_layers; /* per slice */
 } ett_step_arrays;

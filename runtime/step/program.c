@@ -61,6 +61,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"frozen_expert", o->frozen_expert},
                  {"activation_bytes", o->activation_bytes},
                  {"dropped_bytes", o->dropped_bytes},
+                 {"late_bytes", o->late_bytes},
                  {"working_bytes", o->working_bytes},
                  {"weight_working_bytes", o->weight_working_bytes},
                  {"weight_share", o->weight_share},
@@ -259,6 +260,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
   s->activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
       n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
+  s->late_bytes += n * o->late_bytes;
   s->loss_bytes += o->loss ? n * o->activation_bytes : 0;
   s->flops += n * o->flops;
   keep_most(&s->working_bytes[0][0], o->working_bytes + o->weight_working_bytes);
@@ -357,6 +359,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     to->boundary = of->boundary;
   to->gather_forward = of->gather_forward;
   to->gather_backward = of->gather_backward;
+  to->late_bytes += n * of->late_bytes;
   to->loss_bytes += n * of->loss_bytes;
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];

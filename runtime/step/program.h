@@ -62,7 +62,9 @@ typedef struct ett_operation {
                               fewer */
   double activation_bytes; /* held from forward to backward */
   double dropped_bytes;    /* not held if the operation is recomputed */
-  double working_bytes;    /* allocated only during its backward pass */
+  double late_bytes; /* held from a split backward to the weight gradients, recomputed or
+                        not */
+  double working_bytes;        /* allocated only during its backward pass */
   double weight_working_bytes; /* further bytes of its weight gradient */
   double weight_share; /* share of the backward pass that only weight gradients need */
   double flops;        /* model FLOPs, forward and backward */
@@ -101,7 +103,8 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   double quantised_bytes;
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
-  double loss_bytes;                       /* share of the logits */
+  double late_bytes; /* held from a split backward pass to its weight gradients */
+  double loss_bytes; /* share of the logits */
   /* By ett_recompute: all activations of the largest single layer; beyond what it holds
    * if it is recomputed. */
   double layer_bytes[ETT_RECOMPUTES];

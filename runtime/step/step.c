@@ -48,7 +48,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + sizeof(int64_t) +
-                          (10 + 2 * (size_t)e->lanes) * sizeof(double)) +
+                          (11 + 2 * (size_t)e->lanes) * sizeof(double)) +
                  2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
   if (ett_room(&w->memory, &w->bytes, bytes) != 0)
     return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices", slots);
@@ -63,7 +63,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   double **arrays[] = {&a->runs,         &a->forward,        &a->backward,
                        &a->weight,       &a->forward_hidden, &a->backward_hidden,
                        &a->send_forward, &a->send_backward,  &a->in_flight,
-                       &a->gather};
+                       &a->late,         &a->gather};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
     *arrays[i] = at;
   for (int l = 0; l < e->lanes; l++) {
@@ -511,6 +511,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     a->in_flight[v] = a->sums[v].activation_bytes[p->recompute];
     if (p->orders ? p->orders->next[v] >= 0 : v < a->slots - 1)
       a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
+    a->late[v] = a->sums[v].late_bytes;
   }
   double working = m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded];
   double again = m->again;
@@ -518,12 +519,14 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     again = smaller(again, working);
     working -= again;
   }
-  s->activation_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight) + again;
+  s->activation_bytes =
+      ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, again);
   s->loss_bytes = 0;
   if (m->loses) {
     for (int v = rank; v < a->slots; v += p->pp)
       a->in_flight[v] = a->sums[v].loss_bytes;
-    s->loss_bytes = ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight);
+    s->loss_bytes =
+        ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   move_to_host(p, s, m);
   fill_software(e, s, working, (1 - p->offload_optimizer) * m->fp32_gradients,

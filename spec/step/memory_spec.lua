@@ -207,3 +207,74 @@ describe("the memory of an estimate", function()
     end
   end)
 end)
+
+describe("weight gradients of their own units", function()
+  local tokens, h, f, heads, layers = 1024.0, 1024, 2816, 16, 4 -- layers of a stage
+  local function run(plan, more)
+    local hyper = { layers = 4 * layers, hidden = h, heads = heads, ffn = f, vocab = 32000 }
+    for name, value in pairs(more or {}) do hyper[name] = value end
+    local all = { seq = 1024, micro_batches = 16, pp = 4, accumulate_gradients = false, stack = "plain" }
+    for name, value in pairs(plan) do all[name] = value end
+    return estimate.new { model = model_module.new(hyper.norm and "gpt" or "llama", hyper), cluster = "dgx_h100",
+      plan = all, profile = false, units = true }
+  end
+
+  -- Bytes of a layer and micro-batch: its input; inputs of the products; gradients of their outputs; all that a layer
+  -- without recomputation stores (with the statistics of attention).
+  local input = 2 * tokens * h
+  local inputs, gradients = 2 * tokens * (3 * h + f), 2 * tokens * (3 * h + h + 2 * f + h)
+  local whole = inputs + gradients + 4 * tokens * heads
+
+  --- The most bytes in the order of a stage. chunk: layers of a chunk.
+  local function walked_units(units, chunk, held)
+    local now, most = 0.0, 0.0
+    for _, unit in ipairs(units) do
+      if unit[1] == "F" then
+        now = now + chunk * held
+      elseif unit[1] == "W" then
+        now = now - chunk * (inputs + gradients)
+      else -- one layer at a time runs again
+        most = math.max(most, now + whole - held)
+        now = now + chunk * ((unit[1] == "B" and inputs + gradients or 0) - held)
+      end
+      most = math.max(most, now)
+    end
+    return most
+  end
+
+  it("hold inputs of products and gradients of their outputs from B to W, recomputed or not", function()
+    for _, case in ipairs { { "zb_h1", 1 }, { "zb_h2", 1 }, { "zb_v", 2 }, { "interleaved_zb", 2 } } do
+      for how, held in pairs { none = whole, selective = inputs + gradients, full = input } do
+        local e = run { schedule = case[1], vp = case[2], recompute = how }
+        for stage = 2, 3 do -- without embedding and head
+          local wanted = walked_units(e.units[stage], layers // case[2], held)
+          if how ~= "full" then wanted = wanted - (whole - held) end
+          assert.is_true(math.abs(e.stages[stage].activation_bytes / wanted - 1) < 1e-9,
+            ("%s, %s, stage %d: wanted %.9g, got %.9g"):format(case[1], how, stage, wanted,
+              e.stages[stage].activation_bytes))
+        end
+      end
+    end
+  end)
+
+  it("leave the last stage of zb_h1 as full as without recomputation: three micro-batches wait for W", function()
+    local function last(how, more, modules)
+      return run({ schedule = "zb_h1", recompute = how, recompute_modules = modules }, more).stages[4].activation_bytes
+    end
+    local none = last "none"
+    assert.is_true(none - last "full" >= 0 and none - last "full" <= 4 * layers * 4 * tokens * heads)
+    assert.is_true(math.abs(last("selective", nil, { "mlp" }) / none - 1) < 0.01)
+    -- No weight gradient needs the probabilities of an unfused attention: one of four micro-batches holds them.
+    local unfused = { norm = "layer_norm", attention = "fused_softmax", dropout = true }
+    assert.is_true(last("full", unfused) <= last("selective", unfused) + 5 * tokens * tokens * heads) -- one layer's
+    assert.equal(layers * 5 * tokens * tokens * heads, last("none", unfused) - last("selective", unfused))
+  end)
+
+  it("may all be late in an order by the units' times", function()
+    for how, held in pairs { none = whole, full = input } do
+      local late = inputs + gradients
+      local others, own = 3 * layers * math.max(held, late), math.max(layers * late, layers * held + whole - held)
+      assert.equal(others + own, run({ schedule = "zb_1p", recompute = how }).stages[2].activation_bytes)
+    end
+  end)
+end)

@@ -28,8 +28,8 @@ function step_core.program(given)
   for i, operation in ipairs(given.operations) do
     all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
       frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0, activation_bytes = 0, dropped_bytes = 0,
-      working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0, selective = false, loss = false,
-      never_again = false, role = "outside", beside_seconds = 0 })
+      late_bytes = operation.activation_bytes or 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0,
+      flops = 0, selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do
     all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, forward_only = false })

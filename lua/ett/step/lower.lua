@@ -30,8 +30,9 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 
 -- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
-  activation_bytes = 0, dropped_bytes = 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0, flops = 0,
-  selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 }
+  activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
+  weight_share = 0, flops = 0, selective = false, loss = false, never_again = false, role = "outside",
+  beside_seconds = 0 }
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
 --- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
@@ -182,6 +183,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
   local stored = stored_dtype(state, item)
   local activation = activation_bytes(op, item, s, stored, stack)
+  local dropped = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0
   -- Weights of experts differ between expert-parallel ranks.
   local weights = item.frozen and (op.experts and "frozen_expert" or "frozen_dense")
     or op.experts and "expert_parameters" or "dense_parameters"
@@ -192,7 +194,11 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
     working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
-    dropped_bytes = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0,
+    dropped_bytes = dropped,
+    -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
+    -- sail-sg/zero-bubble-pipeline-parallelism). These gradients take the place of other stored bytes: norm inputs,
+    -- queries, keys, values, gates. So a layer holds all but what the attention's core makes.
+    late_bytes = activation - (item.module == "core_attn" and dropped or 0),
     forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
       * routed_share(item, c) or 0,

@@ -148,7 +148,7 @@ static int pipeline_run(lua_State *L) {
     ones[i] = 1;
   lua_createtable(L, p.stages, 0);
   for (int rank = 0; rank < p.stages; rank++) {
-    lua_pushnumber(L, ett_pipeline_peak_in_flight(&p, rank, ones));
+    lua_pushnumber(L, ett_pipeline_peak_in_flight(&p, rank, ones, ones, 0));
     lua_rawseti(L, -2, rank + 1);
   }
   lua_setfield(L, -3, "peak_in_flight");

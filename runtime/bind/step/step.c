@@ -49,6 +49,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, quantised_bytes, NUMBER, NULL),
     FIELD(ett_operation, activation_bytes, NUMBER, NULL),
     FIELD(ett_operation, dropped_bytes, NUMBER, NULL),
+    FIELD(ett_operation, late_bytes, NUMBER, NULL),
     FIELD(ett_operation, working_bytes, NUMBER, NULL),
     FIELD(ett_operation, weight_working_bytes, NUMBER, NULL),
     FIELD(ett_operation, weight_share, NUMBER, NULL),

@@ -263,22 +263,31 @@ static double peak_of_groups(const ett_pipeline *p, int rank, const double *weig
   return peak;
 }
 
-double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
-                                   const double *weight) {
+/* Peak of a planned order: all held forwards wait for their weight gradients, or one of
+ * them runs its backward. */
+static double peak_of_planned(const ett_pipeline *p, int rank, double held, double late,
+                              double again) {
+  int64_t most = p->orders->most[rank];
+  double count = (double)(most < p->micro_batches ? most : p->micro_batches);
+  double others = (count - 1) * (held > late ? held : late);
+  double own = held + again;
+  return others + (own > late ? own : late);
+}
+
+double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank, const double *held,
+                                   const double *late, double again) {
   if (p->schedule == ETT_SCHEDULE_GPIPE || p->schedule == ETT_SCHEDULE_1F1B) {
     double in_flight = (double)p->micro_batches;
     double most = (double)ett_order_warm_up(p, rank) + (p->forward_hidden ? 0 : 1);
     if (p->schedule == ETT_SCHEDULE_1F1B && in_flight > most)
       in_flight = most;
-    return in_flight * weight[rank];
+    return in_flight * held[rank] + again;
   }
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED && p->micro_batches % p->group == 0)
-    return peak_of_groups(p, rank, weight);
-  if (p->orders && p->orders->planned) {
-    int64_t most = p->orders->most[rank];
-    return (double)(most < p->micro_batches ? most : p->micro_batches) * weight[rank];
-  }
-  double held = 0, peak = 0;
+    return peak_of_groups(p, rank, held) + again;
+  if (p->orders && p->orders->planned)
+    return peak_of_planned(p, rank, held[rank], late[rank], again);
+  double now = 0, peak = 0, in_backward = 0;
   ett_pipeline few = *p;
   if (p->schedule == ETT_SCHEDULE_INTERLEAVED) { /* repeats every group */
     int64_t enough = 2 * (int64_t)p->stages / (p->chunks * p->group) + 4;
@@ -290,13 +299,18 @@ double ett_pipeline_peak_in_flight(const ett_pipeline *p, int rank,
     ett_unit u = ett_order_peek(&c);
     int in_pair =
         p->forward_hidden && !c.custom && u.kind == ETT_UNIT_FORWARD && c.k >= c.warm;
-    double bytes = weight[u.chunk * p->stages + rank];
+    int slot = u.chunk * p->stages + rank;
+    if (u.kind == ETT_UNIT_BACKWARD || u.kind == ETT_UNIT_WHOLE)
+      in_backward = now > in_backward ? now : in_backward;
     if (u.kind == ETT_UNIT_FORWARD)
-      held += bytes;
-    else if (u.kind == ETT_UNIT_WHOLE ||
-             u.kind == (p->weight ? ETT_UNIT_WEIGHT : ETT_UNIT_BACKWARD))
-      held -= bytes;
-    peak = held > peak && !in_pair ? held : peak;
+      now += held[slot];
+    else if (u.kind == ETT_UNIT_WEIGHT)
+      now -= late[slot];
+    else
+      now += (u.kind == ETT_UNIT_BACKWARD && p->weight ? late[slot] : 0) - held[slot];
+    peak = now > peak && !in_pair ? now : peak;
   }
-  return peak;
+  if (!p->weight)
+    return peak + again;
+  return in_backward + again > peak ? in_backward + again : peak;
 }

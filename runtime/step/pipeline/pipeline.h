@@ -176,8 +176,12 @@ typedef struct ett_pipeline_bounds {
 } ett_pipeline_bounds;
 ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
 
-/* Peak of the weighted number of micro-batches in flight on a rank: forward done,
- * backward not done. weight[slot] per micro-batch. Independent of times.
+/* Peak of the bytes of micro-batches in flight on a rank. Independent of times. Per slot
+ * and micro-batch: held[slot] from its forward to its backward. If the backward is split,
+ * late[slot] from its input gradient to its weight gradient; else late is not read.
+ * again: further bytes during a backward; a split one turns them into late bytes. For
+ * planned orders an upper bound: any of the forwards held may wait for its weight
+ * gradient.
  *
  * A pair of 1f1b or interleaved runs layer by layer, the forward's first layer beside the
  * backward's last, and each backward frees its layer (Megatron-Core, TransformerModel-
@@ -185,6 +189,6 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
  * which the caller adds. In a custom schedule a forward of a pair is whole before its
  * backward ends. */
 double ett_pipeline_peak_in_flight(const ett_pipeline *pipeline, int rank,
-                                   const double *weight);
+                                   const double *held, const double *late, double again);
 
 #endif
