@@ -7,14 +7,14 @@ local shapes = require "ett.operator.shapes"
 
 local op = { name = "linear_side", summary = "small product beside a layer's blocks, replicated" }
 
-op.schema = merged(gemm.schema, { tied = "natural?" })
+op.schema = merged(gemm.schema, { side_tied = "natural?" })
 
 function op.shape(c)
   return { tokens = shapes.norm_tokens(c), in_features = c.side_in or c.hidden, out_features = c.side_out or c.hidden,
-    tied = c.side_tied and 1 or nil }
+    side_tied = c.side_tied and 1 or nil }
 end
 
-function op.parameters(s) return s.tied and 0 or gemm.parameters(s) end
+function op.parameters(s) return s.side_tied and 0 or gemm.parameters(s) end
 
 op.model_flops = gemm.replicated_flops
 

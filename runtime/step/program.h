@@ -132,7 +132,8 @@ typedef struct ett_program {
   size_t operation_count, kind_count;
   int lanes;                   /* of the cluster */
   double boundary_bytes;       /* message of a micro-batch between neighbouring slices */
-  double tied_embedding_bytes; /* gradient of the tied embedding; 0: not tied */
+  double tied_embedding_bytes; /* gradient of the embedding whose copy the last slice
+                                  holds (tied head, multi-token prediction); 0: no copy */
   int tied_frozen;   /* the tied embedding is frozen: its gradient is not reduced */
   int element_bytes; /* size of an element in messages */
   int gather; /* index + 1 of the operation that gathers a slice's input over the tensor

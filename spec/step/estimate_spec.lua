@@ -259,6 +259,36 @@ describe("estimate", function()
     assert.is_true(e.stages[1].tied_embedding_seconds > 0)
   end)
 
+  it("multi-token prediction has one copy of the embedding on the last stage, and its all-reduce", function()
+    local rows = 32000 * 1024
+    for _, tied in ipairs { true, false } do
+      for _, further in ipairs { 1, 2, 3 } do
+        local function e(plan, count)
+          return run(plan, { model = llama(12, { tied_embeddings = tied, mtp_layers = count }) })
+        end
+        local one, two = e({}, further), e({ pp = 2 }, further)
+        near(sum(one.stages, "parameters") + rows, sum(two.stages, "parameters"), "one copy")
+        local plain = run({ pp = 2 }, { model = llama(12, { tied_embeddings = true }) })
+        assert.is_true(plain.stages[1].tied_embedding_seconds > 0)
+        for stage = 1, 2 do
+          assert.equal(plain.stages[stage].tied_embedding_seconds, two.stages[stage].tied_embedding_seconds)
+        end
+        -- The first and the last slice of a V are on one stage, which needs no copy.
+        local v = e({ pp = 2, vp = 2, schedule = "zb_v" }, further)
+        near(sum(one.stages, "parameters"), sum(v.stages, "parameters"), "no copy")
+        assert.equal(0, v.stages[1].tied_embedding_seconds)
+      end
+    end
+    assert.equal(0, run({ pp = 2 }, {}).stages[1].tied_embedding_seconds)
+  end)
+
+  it("weights that two entries of a layer share have no copy", function()
+    local model = model_module.new("gemma3n", { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
+      altup_streams = 4, tied_embeddings = false })
+    near(sum(run({}, { model = model }).stages, "parameters"), sum(run({ pp = 2 }, { model = model }).stages,
+      "parameters"), "side products")
+  end)
+
   it("experts: their gradients travel over fewer ranks", function()
     local moe = model_module.new("mixtral", { layers = 4, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000,
       experts = 8, top_k = 2 })

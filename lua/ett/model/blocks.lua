@@ -342,11 +342,11 @@ end
 
 --- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the residual stream and of the next token's embedding, a
 --- linear layer that joins both, a transformer layer, and the model's head.
-local function multi_token(h, layer)
+---@param copied boolean the layer brings the copy of the embedding's table on the last stage
+local function multi_token(h, layer, count, copied)
   local norm = h.norm or "rms_norm"
-  return { name = "multi-token prediction", place = "last", count = h.mtp_layers, ops = blocks.join(
-    -- With tied embeddings the stage of the head already holds the table.
-    { op = "shared_embedding", with = { copied = not h.tied_embeddings } }, leave, norm, norm, "linear_mtp",
+  return { name = "multi-token prediction", place = "last", count = count, ops = blocks.join(
+    { op = "shared_embedding", with = { copied = copied } }, leave, norm, norm, "linear_mtp",
     layer.ops, norm, enter_head, "mtp_head", "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
@@ -354,7 +354,12 @@ end
 function blocks.decoder(h, ...)
   local layers = { blocks.embedding(h) }
   for _, layer in ipairs { ... } do layers[#layers + 1] = layer end
-  if (h.mtp_layers or 0) > 0 then layers[#layers + 1] = multi_token(h, layers[#layers]) end
+  local layer, further = layers[#layers], h.mtp_layers or 0
+  if further > 0 and not h.tied_embeddings then -- with a tied head, the last stage already holds the table
+    layers[#layers + 1] = multi_token(h, layer, 1, true)
+    further = further - 1
+  end
+  if further > 0 then layers[#layers + 1] = multi_token(h, layer, further, false) end
   layers[#layers + 1] = blocks.head(h)
   return { layers = layers }
 end

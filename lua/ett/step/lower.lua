@@ -205,12 +205,16 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
   }
 end
 
-local function parameters_of(op, s, p)
+--- Weights of an operator. With a pipeline, the last stage has its own copy of the embedding's table for a tied head
+--- or the lookups of multi-token prediction.
+local function parameters_of(state, op, s)
   if not op.parameters then return 0 end
-  if not (s.tied and p.pp > 1) then return op.parameters(s) end
-  local own = merged(s) -- with a pipeline, the last stage has its own copy of a tied embedding
+  if not (s.tied and state.plan.pp > 1) then return op.parameters(s) end
+  local own = merged(s)
   own.tied = nil
-  return op.parameters(own)
+  local parameters = op.parameters(own)
+  state.copied = state.copied or parameters > 0
+  return parameters
 end
 
 --- Key of an item among the operations of its operator. Items with equal keys share one operation of the program.
@@ -236,7 +240,7 @@ local function add_operator(state, items, k, place)
     or stack and stack.cached_gradients) and table_at(state.known, op)
   local operation = known and known[id]
   if not operation then
-    local parameters = parameters_of(op, s, p)
+    local parameters = parameters_of(state, op, s)
     local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
     if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
@@ -601,7 +605,8 @@ local function describe(model, p, times, placed)
   end
   local gather = add_gather(state, stream_bytes)
   local tied_embedding_bytes = 0
-  if state.tied then
+  -- Megatron-Core, _allreduce_word_embedding_grads: of a tied head, and with multi-token prediction.
+  if state.tied or state.copied then
     tied_embedding_bytes = (shapes.local_vocab(c) + 0.0) * model.hyper.hidden
       * schema.dtype_bytes[p.gradient_dtype]
   end
