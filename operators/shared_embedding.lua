@@ -6,13 +6,13 @@ local width = require("ett.operator.memory").width
 local op = { name = "shared_embedding", family = "embedding",
   summary = "lookup of further tokens in the model's own table" }
 
--- copied: rows of the copy on the last pipeline stage. tied: no copy on a single stage.
+-- copied: rows of the copy on the last pipeline stage. tied: the table is the embedding's; no copy on a single stage.
 op.schema = { tokens = "count", vocab = "count", hidden = "count", copied = "count?", tied = "natural?" }
 
 function op.shape(c)
   local vocab = shapes.local_vocab(c)
   return { tokens = shapes.tokens(c), vocab = vocab, hidden = c.hidden, copied = c.copied and vocab or nil,
-    tied = c.copied and 1 or nil }
+    tied = 1 }
 end
 
 function op.parameters(s) return s.tied and 0 or (s.copied or 0) * s.hidden end

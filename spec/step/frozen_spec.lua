@@ -144,6 +144,68 @@ describe("frozen layers", function()
   end)
 end)
 
+describe("a frozen embedding", function()
+  local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
+  local function run(hyper, fields, profile)
+    local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false, frozen_layers = layers }
+    for name, value in pairs(fields) do p[name] = value end
+    local h = { layers = layers, hidden = hidden, heads = 16, ffn = ffn, vocab = vocab }
+    for name, value in pairs(hyper) do h[name] = value end
+    return estimate.new { model = model_module.new("llama", h), plan = p, cluster = random_plans.flat,
+      profile = profile or flops_alone }
+  end
+  local function sums(e)
+    local trained, whole = 0, 0
+    for _, stage in ipairs(e.stages) do
+      trained, whole = trained + stage.parameters, whole + stage.parameters + stage.frozen_parameters
+    end
+    return trained, whole
+  end
+
+  it("freezes a tied head, and its copy on the last stage", function()
+    local inside = layers * (in_products + 2 * hidden)
+    for case, wanted in pairs { ["1 1f1b 1"] = padded, ["2 1f1b 1"] = 2 * padded, ["2 zb_v 2"] = padded } do
+      local pp, schedule, vp = case:match "(%d) (%S+) (%d)"
+      local e = run({ tied_embeddings = true }, { pp = tonumber(pp), schedule = schedule, vp = tonumber(vp) })
+      local trained, whole = sums(e)
+      assert.equal(hidden, trained, case) -- the last norm
+      assert.equal(inside + wanted + hidden, whole, case)
+      assert.equal(0, e.stages[1].tied_embedding_seconds)
+    end
+  end)
+
+  it("leaves its head without weight gradients", function()
+    local forward = 2 * tokens * (layers * in_products + padded)
+    for tied, products_again in pairs { [true] = 1, [false] = 2 } do
+      local e = run({ tied_embeddings = tied }, {})
+      assert.near(2 * (forward + products_again * 2 * tokens * padded) / 1e12, e.step_seconds, 1e-9)
+    end
+    local function gathered(tied)
+      local sum = 0
+      for _, c in ipairs(run({ tied_embeddings = tied }, { tp = 2, sequence_parallel = true }, bytes_alone)
+        .collectives) do
+        if c.group == "tp" then sum = sum + c.seconds * 1e12 end
+      end
+      return sum
+    end
+    local again = 2 * 2 * tokens * hidden -- the second gather before the head, of two micro-batches
+    assert.near(gathered(false) - again, gathered(true), 1)
+  end)
+
+  it("freezes the lookups of multi-token prediction, and their copy", function()
+    for _, tied in ipairs { true, false } do
+      local h = { tied_embeddings = tied, mtp_layers = 1 }
+      local trained, whole = sums(run(h, {}))
+      local of_stages, whole_of_stages = sums(run(h, { pp = 2 }))
+      assert.equal(trained, of_stages)
+      assert.equal(whole + padded, whole_of_stages)
+      for _, line in ipairs(run(h, {}).operators) do
+        if line.name == "shared_embedding" then assert.equal(0, line.backward_seconds) end
+      end
+    end
+  end)
+end)
+
 --- Every operator and collective takes a second.
 local seconds_alone = {
   operator = function()

@@ -2,6 +2,7 @@
 --
 -- A frozen weight has no gradient, no reduction and no optimizer state. Under LoRA the gradient still passes through
 -- every layer; a frozen product computes only the gradient of its input. Frozen first layers have no backward pass.
+-- Their embedding is frozen, too, and so are later operators that read its table (`tied` of their shapes).
 local fields = require "ett.plan.fields"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
@@ -56,10 +57,10 @@ local function adapter(item, p)
 end
 
 --- Whether a collective of the backward pass serves only a weight gradient that is not computed: the second gather of
---- the input under sequence parallelism, before a product without an adapter.
-local function needless(item, items, i, adapted)
-  if item.kind ~= "collective" or not (item.overlapped and item.name == "all_gather") then return false end
-  local following = items[i + 1]
+--- the input under sequence parallelism, before a frozen product without an adapter.
+---@param of_following string|nil whether the next item is frozen
+local function needless(item, following, of_following, adapted)
+  if not (item.overlapped and item.name == "all_gather" and of_following) then return false end
   return not (following and following.kind == "operator" and adapted[following.name])
 end
 
@@ -67,20 +68,24 @@ end
 ---@param items table of ett.model.architecture.operations
 ---@param how string|nil the layer's `frozen`
 function frozen.items(items, how, p)
-  if not how then return items end
+  if not how and p.frozen_layers == 0 then return items end
   local adapted, list = {}, {}
   for _, name in ipairs(how == "weights" and (p.lora_targets or fields.lora_targets) or {}) do adapted[name] = true end
+  local function how_of(item)
+    return how or item and item.kind == "operator" and item.shape.tied and "weights" or nil
+  end
   local before -- family of the operator before
   for i, item in ipairs(items) do
     local backward = item.kind == "collective" and item.pass == "backward"
     if item.kind == "operator" then
-      list[#list + 1] = merged(item, { frozen = how,
-        attended = how == "weights" and before == "attention" and not adapted[item.name] or nil })
+      local own = how_of(item)
+      list[#list + 1] = own and merged(item, { frozen = own,
+        attended = own == "weights" and before == "attention" and not adapted[item.name] or nil }) or item
       before = item.operator.family
       if adapted[item.name] then
-        for _, own in ipairs(adapter(item, p)) do list[#list + 1] = own end
+        for _, part in ipairs(adapter(item, p)) do list[#list + 1] = part end
       end
-    elseif not (backward and (how == "layer" or needless(item, items, i, adapted))) then
+    elseif not (backward and (how == "layer" or needless(item, items[i + 1], how_of(items[i + 1]), adapted))) then
       list[#list + 1] = item
     end
   end
