@@ -22,9 +22,10 @@ op.constraints = {
 function op.shape(c)
   local value, split = c.v_head_dim, c.cp and c.cp > 1 and c.cp_method ~= "ulysses"
   local heads, kv_heads, rows = shapes.attention(c)
-  local widest = (c.key_seq or c.seq) * (c.causal == false and 2 or 1) -- half of a window on each side, without a mask
+  local keys = shapes.keys(c)
+  local widest = keys * (c.causal == false and 2 or 1) -- half of a window on each side, without a mask
   return { batch = c.micro_batch, heads = heads, kv_heads = kv_heads,
-    seq_q = rows, seq_k = c.key_seq or c.seq, head_dim = shapes.head_dim(c),
+    seq_q = rows, seq_k = keys, head_dim = shapes.head_dim(c),
     value_dim = value and value ~= shapes.head_dim(c) and value or nil, causal = c.causal == false and 0 or 1,
     window = c.window and c.window < widest and c.window or nil,
     stored_keys = c.key_seq and c.key_seq ~= c.seq

@@ -215,6 +215,16 @@ describe("laws of shapes", function()
     assert.equal(2.5, op.flops(causal, "backward") / op.flops(causal, "forward"))
   end)
 
+  it("refuses a causal mask with fewer keys than queries, also of context ranks", function()
+    local op = operator.get "flash_attention"
+    for cp, window in pairs { false, 512 } do
+      assert.matches("a causal mask needs at least as many keys as queries, got key_seq = 1024 and seq = 2048",
+        message(op.shape, with { key_seq = 1024, cp = cp, window = window or nil }), 1, true)
+    end
+    assert.equal(1024, op.shape(with { key_seq = 1024, causal = false }).seq_k)
+    assert.equal(2048, op.shape(with { key_seq = 2048 }).seq_k)
+  end)
+
   it("counts the keys on both sides of a query in a window without a mask", function()
     local op, seq = operator.get "flash_attention", 512
     local function check(causal, window)

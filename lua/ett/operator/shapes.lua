@@ -60,6 +60,16 @@ function shapes.attention(c)
   return shapes.divide("heads / tp", heads, "cp", cp), math.max(1, kv // cp), c.seq
 end
 
+--- Keys of the attention core: key_seq of cross-attention, else seq. Raises if a causal mask leaves queries without
+--- keys.
+function shapes.keys(c)
+  if c.causal ~= false and c.key_seq and c.key_seq < c.seq then
+    error_module.raise("model", "a causal mask needs at least as many keys as queries, got key_seq = %d and seq = %d; "
+      .. "causal = false removes the mask", c.key_seq, c.seq)
+  end
+  return c.key_seq or c.seq
+end
+
 --- Width of one head: head_dim, or hidden / heads.
 function shapes.head_dim(c) return c.head_dim or shapes.divide("hidden", c.hidden, "heads", c.heads) end
 
