@@ -24,11 +24,13 @@ local function encoder_layer(h, first)
     encoder_fields(h))
 end
 
---- Queries of the decoder, keys and values of the encoder's output.
+--- Queries of the decoder, keys and values of the encoder's output. Both projections open the tensor-parallel region,
+--- so backward also sums the gradient of the encoder's output (Megatron-LM, t5_spec.py: linear_kv is column-parallel).
 local function cross_attention(h)
   local of_encoder = encoder_fields(h)
   local function with(c) return { key_seq = h.encoder_seq or c.seq, causal = false } end
-  return blocks.join(h.norm, blocks.enter, "linear_cross_q", blocks.with({ "linear_cross_kv" }, of_encoder),
+  return blocks.join(h.norm, blocks.enter, "linear_cross_q",
+    blocks.with({ blocks.enter, "linear_cross_kv" }, of_encoder),
     { collective = "context_exchange", with = with }, { op = "flash_attention", selective = true, with = with },
     "linear_proj", blocks.leave, blocks.residual(h))
 end

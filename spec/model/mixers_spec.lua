@@ -383,6 +383,20 @@ describe("an encoder", function()
     assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100)
   end)
 
+  it("and a decoder sum the gradients of both sequences over tensor ranks", function()
+    local model = model_module.new("t5-3b", { encoder_seq = 512 })
+    for _, shared in ipairs { false, true } do
+      local summed = {}
+      for _, item in ipairs(select(2, items_of(model, 5,
+        { tp = 2, micro_batch = 4, seq = 128, sequence_parallel = shared }))) do
+        if item.pass == "backward" and item.name == (shared and "reduce_scatter" or "all_reduce") then
+          summed[#summed + 1] = item.bytes / (2 * 4 * model.hyper.hidden)
+        end
+      end
+      assert.same({ 128, 128, 512, 128 }, summed) -- self-attention, queries, keys and values of the encoder, MLP
+    end
+  end)
+
   it("and a decoder exchange and store the keys of both sequences", function()
     local model = model_module.new("t5-3b", { encoder_seq = 512 })
     for _, method in ipairs { "all_gather", "ring", "ulysses" } do
