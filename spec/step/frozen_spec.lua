@@ -258,6 +258,49 @@ describe("recomputation of frozen layers", function()
   end
 end)
 
+describe("an operator whose passes lack the backward pass", function()
+  local folder = require "ett.base.folder"
+  local find, operator = require "ett.base.find", require "ett.operator"
+
+  it("has no backward time, stores nothing and counts its model FLOPs once", function()
+    local place = os.tmpname()
+    os.remove(place)
+    require("lfs").mkdir(place)
+    for name, passes in pairs { both = "", once = 'passes = { "forward" },' } do
+      local file <close> = assert(io.open(("%s/probe_%s.lua"):format(place, name), "w"))
+      file:write(([[
+local op = { name = "probe_%s", summary = "s", family = "gemm", %s schema = { tokens = "count" } }
+function op.shape(c) return { tokens = c.micro_batch * c.seq // c.cp } end
+function op.flops(s, pass) return (pass == "backward" and 2.0 or 1.0) * s.tokens * 1e6 end
+function op.bytes() return 1.0 end
+function op.activation_bytes(s) return 8.0 * s.tokens end
+function op.working_bytes(s) return 64e6 * s.tokens end
+return op]]):format(name, passes))
+    end
+    find.set_script_folder(place)
+    local function with(name)
+      local built = model_module.new(function(h)
+        local blocks = require "ett.model.blocks"
+        return blocks.decoder(h, { name = "block", count = h.layers,
+          ops = blocks.join("linear_up", "gelu", "linear_down", name) })
+      end, { layers = layers, hidden = hidden, ffn = ffn, heads = 16, vocab = vocab })
+      return estimate.new { model = built, plan = { seq = tokens, micro_batches = 2, accumulate_gradients = false },
+        cluster = random_plans.flat, profile = flops_alone }
+    end
+    local none, both, once = with(nil), with "probe_both", with "probe_once"
+    find.set_script_folder(nil)
+    operator.forget()
+    folder.remove(place)
+    local each = layers * 1e6 * tokens
+    assert.near(2 * 3 * each / 1e12, both.step_seconds - none.step_seconds, 1e-12)
+    assert.near(2 * each / 1e12, once.step_seconds - none.step_seconds, 1e-12)
+    assert.near(2 * 3 * each, both.model_flops_per_step - none.model_flops_per_step, 1)
+    assert.near(2 * each, once.model_flops_per_step - none.model_flops_per_step, 1)
+    assert.equal(layers * 8.0 * tokens, both.stages[1].activation_bytes - none.stages[1].activation_bytes)
+    assert.equal(none.memory_bytes, once.memory_bytes)
+  end)
+end)
+
 describe("rules of frozen weights", function()
   it("name the error", function()
     for sentence, fields in pairs {

@@ -99,12 +99,20 @@ function frozen.turned(s)
   return turned
 end
 
+--- Whether an item has no backward pass: it is in a frozen layer, or its operator's `passes` lack it.
+local function only_forward(item)
+  for _, pass in ipairs(item.operator.passes) do
+    if pass == "backward" then return item.frozen == "layer" end
+  end
+  return true
+end
+
 --- The backward pass of an item with frozen weights.
 ---@return table|nil answer of ett.step.times; nil: no backward pass
 ---@return integer launches of kernels; 1: of a frozen product
 function frozen.backward(times, item, p, key)
   local op, s = item.operator, item.shape
-  if item.frozen == "layer" or item.frozen and op.family == "embedding" then return nil, 0 end
+  if only_forward(item) or item.frozen and op.family == "embedding" then return nil, 0 end
   if item.frozen and op.family == "gemm" then
     return times:operator(op, frozen.turned(s), p.dtype, "forward"), 1
   end
@@ -114,14 +122,14 @@ end
 --- Model FLOPs of an item as a multiple of its forward pass: plus one for the input gradient, plus one for the weight
 --- gradient.
 function frozen.flops(item)
-  if item.frozen == "layer" then return 1.0 end
+  if only_forward(item) then return 1.0 end
   return item.frozen and item.operator.family == "gemm" and 2.0 or 3.0
 end
 
 --- Whether an item stores activations for its backward pass. The input of a frozen product is stored only for its
 --- adapter, if any, and for fused attention whose output it is (`attended`).
 function frozen.keeps(item)
-  if item.frozen == "layer" then return false end
+  if only_forward(item) then return false end
   return not item.frozen or item.operator.family ~= "gemm" or item.attended or false
 end
 
