@@ -148,6 +148,16 @@ describe("laws of shapes", function()
     assert.equal(202383360, total) -- 4 h^2 + 3 h * 11008 + 2 h
   end)
 
+  it("counts no gains and biases of norms without gains", function()
+    for name, whole in pairs { rms_norm = 4096, layer_norm = 2 * 4096 } do
+      local op = operator.get(name)
+      assert.equal(whole, op.parameters(op.shape(configuration)))
+      assert.equal(0, op.parameters(op.shape(with { gainless = true })))
+    end
+    local op = operator.get "layer_norm"
+    assert.equal(4096, op.parameters(op.shape(with { norm_bias = false })))
+  end)
+
   it("shrinks keys and values under grouped queries and replicates them when tp exceeds them", function()
     local qkv = operator.get "linear_qkv"
     assert.equal((16 + 2 * 4) * 128, qkv.shape(with { tp = 2 }).out_features)
