@@ -369,7 +369,7 @@ describe("collective names", function()
 end)
 
 describe("the model's FLOPs", function()
-  -- Forward FLOPs of all products, as the model counts them: those of one rank times the tensor ranks.
+  -- Forward FLOPs of all products, as the model counts them: those of one rank times the tensor and context ranks.
   local function flops_of(model, plan)
     local c, total = architecture.configuration(model.hyper, plan), 0.0
     c.vocab_multiple = 1
@@ -381,7 +381,7 @@ describe("the model's FLOPs", function()
         end
       end
     end
-    return total * c.tp
+    return total * c.tp * c.cp
   end
 
   it("do not count the products that several tensor ranks repeat", function()
@@ -399,5 +399,26 @@ describe("the model's FLOPs", function()
     local qwen = model_module.new "qwen3-next-80b-a3b"
     assert.near(1, flops_of(qwen, { micro_batch = 1, seq = 4096, tp = 8 })
       / flops_of(qwen, { micro_batch = 1, seq = 4096 }), 1e-12)
+  end)
+
+  it("do not count the products that several context ranks repeat: heads on one token, and own ones", function()
+    local blocks = require "ett.model.blocks"
+    local models = { model_module.new "bert-base", model_module.new "vit-b-16", model_module.new "llama4-scout" }
+    for _, with in ipairs { { tp = 1 }, { cp = 1 }, { tp = 1, cp = 1 }, { seq = 1, cp = 1 } } do
+      models[#models + 1] = architecture.new(function(h)
+        return blocks.decoder(h, { name = "block", count = h.layers, ops = blocks.join(
+          { op = "linear_qkv", with = with }, "flash_attention", "linear_proj",
+          { op = "linear_down", with = with, times = 3 }) })
+      end, llama)
+    end
+    for i, model in ipairs(models) do
+      local one = flops_of(model, { micro_batch = 1, seq = 32768 })
+      for tp = 1, 2 do
+        for _, method in ipairs { "all_gather", "ulysses" } do
+          local some = flops_of(model, { micro_batch = 1, seq = 32768, tp = tp, cp = 2, cp_method = method })
+          assert.near(1, some / one, 1e-12, ("model %d tp = %d %s"):format(i, tp, method))
+        end
+      end
+    end
   end)
 end)

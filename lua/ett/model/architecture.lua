@@ -252,13 +252,30 @@ function architecture.overlay(c, with)
   return setmetatable(merged(type(with) == "function" and with(c) or with), { __index = c })
 end
 
+--- Share of an operator's work that is its rank's own. Where `with` sets tp or cp to less than the plan's, several ranks
+--- compute the same. Context ranks do not if the entry has the tokens of one rank all the same (chunks of a sequence).
+local function own_share(c, own)
+  local function tokens(of) return (of.micro_batch or 1) * (of.seq or 1) / of.cp end
+  local context = own.cp < c.cp and tokens(own) ~= tokens(c) and own.cp / c.cp or 1
+  return own.tp < c.tp and context * own.tp / c.tp or context
+end
+
+--- Model FLOPs of an operator's forward pass on one rank, if they differ from its FLOPs.
+local function model_flops(op, shape, c, own)
+  if not operator.products[op.family] then return nil end
+  local share = own_share(c, own)
+  if share == 1 and not op.model_flops then return nil end
+  local run = op.flops(shape, "forward")
+  local flops = share * (op.model_flops and op.model_flops(shape, own) or run)
+  return flops ~= run and flops or nil
+end
+
 -- The operation of an entry that names an operator.
 local function operation_of(entry, c, role)
   local op, own = operator.get(entry.op), architecture.overlay(c, entry.with)
   local shape = error_module.wrap(op.name, op.shape, own)
-  local flops = op.model_flops and op.model_flops(shape, own)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
-    model_flops = flops and flops ~= op.flops(shape, "forward") and flops or nil,
+    model_flops = model_flops(op, shape, c, own),
     copies = op.experts and own.top_k and shapes.copies(own),
     module = entry.selective and "core_attn" or entry.module or "", same_input = entry.same_input, role = role,
     key = nil } -- set later
