@@ -354,3 +354,94 @@ describe("rows of a sweep", function()
     assert.same(table.move(s.rows, 1, 24, 1, {}), json.decode(json.encode { rows = s.rows }).rows)
   end)
 end)
+
+describe("an operator of one's own that refuses plans", function()
+  local find, operator = require "ett.base.find", require "ett.operator"
+  local search = require "ett.search.search"
+  local folder = os.tmpname()
+
+  -- A model whose layers have an operator that refuses context ranks: by `refuse`, or by an error in `shape`.
+  local function with(how)
+    local file = assert(io.open(folder .. "/recurrence.lua", "w"))
+    file:write(([[
+local op = { name = "recurrence", summary = "s", schema = { tokens = "count" } }
+function op.refuse(c) %s end
+function op.shape(c) %s return { tokens = c.micro_batch * c.seq // 64 // c.cp } end
+function op.parameters(s) return s.tokens // s.tokens end
+function op.flops(s) return 2.0 * s.tokens end
+function op.bytes(s) return 2.0 * s.tokens end
+return op]]):format(how.refuse or "", how.shape or ""))
+    file:close()
+    operator.forget()
+    return require("ett.model").new(function(h)
+      local blocks = require "ett.model.blocks"
+      return blocks.decoder(h, { name = "mixed", count = h.layers,
+        ops = blocks.join(not how.none and "recurrence" or nil, blocks.dense_feed(h)) })
+    end, { layers = 2, hidden = 512, heads = 8, ffn = 2048, vocab = 1000 })
+  end
+
+  setup(function()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+    find.set_script_folder(folder)
+  end)
+  teardown(function()
+    find.set_script_folder(nil)
+    operator.forget()
+    require("ett.base.folder").remove(folder)
+  end)
+
+  it("is refused by sweeps, searches and estimates with its reason", function()
+    local said = "layer 'mixed': recurrence: cp = 2: no context parallelism"
+    for _, how in ipairs {
+      { refuse = "if c.cp > 1 then return ('cp = %d: no context parallelism'):format(c.cp) end" },
+      { shape = [[if c.cp > 1 then
+          require("ett.base.error").raise("plan", "cp = %d: no context parallelism", c.cp)
+        end]] },
+    } do
+      local own = with(how)
+      local plan = { seq = 512, micro_batches = 2 }
+      local s = sweep.new { model = own, cluster = "dgx_h100", plan = plan, over = { cp = { 1, 2 }, tp = { 1, 2 } } }
+      assert.same({ 2, 2 }, { #s.rows, s.refused })
+      assert.equal(said, s.refusal)
+      local found = search.new { model = own, cluster = "dgx_h100", devices = 4,
+        plan = { seq = 512, global_batch = 8, recompute = "none", zero = 1 }, keep = 5 }
+      assert.equal(1, found.rows[1].cp)
+      local e = found.effort
+      assert.is_true(e.refused > 0)
+      assert.equal(e.plans, e.forbidden + e.too_large + e.bounded + e.evaluated + e.refused)
+      assert.matches("no context parallelism", e.refusal, 1, true)
+      local none = search.new { model = own, cluster = "dgx_h100", devices = 2,
+        plan = { seq = 512, global_batch = 8, cp = 2 } }
+      assert.matches(said, none.nothing, 1, true)
+      plan.cp = 2
+      local ok, why = pcall(estimate.new, { model = own, cluster = "dgx_h100", plan = plan })
+      assert.is_false(ok)
+      assert.equal(said, tostring(why))
+    end
+  end)
+
+  it("is refused for another answer than a sentence", function()
+    local own = with { refuse = "return c.cp > 1" }
+    assert.error_matches(function()
+      estimate.new { model = own, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2 } }
+    end, "recurrence.lua:2: operator 'recurrence': refuse must return a string or nil, got false", 1, true)
+  end)
+
+  it("stops a search by a fault that is no refusal", function()
+    local own = with { shape = "if c.cp > 1 then error('a fault') end" }
+    assert.error_matches(function()
+      search.new { model = own, cluster = "dgx_h100", devices = 2, plan = { seq = 512, global_batch = 8 } }
+    end, "a fault", 1, true)
+  end)
+
+  it("has its parameters counted at the plan's sequence, not at one token", function()
+    local own = with {}
+    local e = estimate.new { model = own, cluster = "dgx_h100", plan = { seq = 512, micro_batches = 2 } }
+    local plain = require("ett.model.architecture").parameters(with { none = true })
+    assert.equal(plain + 2, e.model.parameters)
+    assert.error_matches(function()
+      estimate.new { model = own, cluster = "dgx_h100", plan = { seq = 32, micro_batches = 2 } }
+    end, "layer 'mixed': recurrence: .*field 'tokens' must be a positive integer, got 0")
+  end)
+end)

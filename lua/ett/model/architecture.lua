@@ -252,8 +252,8 @@ function architecture.overlay(c, with)
   return setmetatable(merged(type(with) == "function" and with(c) or with), { __index = c })
 end
 
---- Share of an operator's work that is its rank's own. Where `with` sets tp or cp to less than the plan's, several ranks
---- compute the same. Context ranks do not if the entry has the tokens of one rank all the same (chunks of a sequence).
+--- Share of an operator's work that is its rank's own. If `with` sets tp or cp to less than the plan's, several ranks
+--- compute the same. Context ranks do not if the entry still has the tokens of one rank (chunks of a sequence).
 local function own_share(c, own)
   local function tokens(of) return (of.micro_batch or 1) * (of.seq or 1) / of.cp end
   local context = own.cp < c.cp and tokens(own) ~= tokens(c) and own.cp / c.cp or 1
@@ -270,10 +270,17 @@ local function model_flops(op, shape, c, own)
   return flops ~= run and flops or nil
 end
 
--- The operation of an entry that names an operator.
-local function operation_of(entry, c, role)
+-- The shape of an operator in a layer.
+local function shape_of(op, own, layer)
+  return error_module.wrap(("layer '%s': %s"):format(layer.name, op.name), op.shape, own)
+end
+
+-- The operation of an entry that names an operator. Raises if the operator refuses the plan.
+local function operation_of(entry, c, role, layer)
   local op, own = operator.get(entry.op), architecture.overlay(c, entry.with)
-  local shape = error_module.wrap(op.name, op.shape, own)
+  local why = op.refuse and op.refuse(own)
+  if why then error_module.raise("plan", "layer '%s': %s: %s", layer.name, op.name, why) end
+  local shape = shape_of(op, own, layer)
   return { kind = "operator", name = op.name, operator = op, times = entry.times or 1, shape = shape,
     model_flops = model_flops(op, shape, c, own),
     copies = op.experts and own.top_k and shapes.copies(own),
@@ -297,7 +304,7 @@ function architecture.operations(layer, c)
     local role = exchange and "exchange" or not entry.op and "alone" or entry.beside and "beside_" .. entry.beside
       or among_experts and "expert" or "outside"
     if entry.op then
-      list[#list + 1] = operation_of(entry, c, role)
+      list[#list + 1] = operation_of(entry, c, role, layer)
     else
       for _, item in ipairs(collective.expand(entry, architecture.overlay(c, entry.with))) do
         item.role = role
@@ -309,16 +316,18 @@ function architecture.operations(layer, c)
 end
 
 --- Parameters of the whole model (no parallelism), as built: an integer if that is exact, else a float.
-function architecture.parameters(model)
-  local c = architecture.configuration(model.hyper, { tp = 1, micro_batch = 1, seq = 1 })
+---@param seq integer? of the plan, if known: operators may divide a sequence into pieces
+function architecture.parameters(model, seq)
+  local c = architecture.configuration(model.hyper, { tp = 1, micro_batch = 1, seq = seq or 4096 })
   c.vocab_multiple = 1
   local total, rounded = 0, 0.0
   for _, layer in ipairs(model.layers) do
-    for _, item in ipairs(architecture.operations(layer, c)) do
-      if item.kind == "operator" and item.operator.parameters then
-        local own = item.operator.parameters(item.shape)
-        total = total + layer.count * item.times * own
-        rounded = rounded + (layer.count + 0.0) * item.times * own
+    for _, entry in ipairs(layer.ops) do
+      local op = entry.op and operator.get(entry.op)
+      if op and op.parameters then
+        local runs = layer.count * (entry.times or 1)
+        local own = op.parameters(shape_of(op, architecture.overlay(c, entry.with), layer))
+        total, rounded = total + runs * own, rounded + (runs + 0.0) * own
       end
     end
   end

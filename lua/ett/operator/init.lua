@@ -26,7 +26,7 @@ local fields = {
   unquantised = "boolean?", memory_bound = "boolean?", gathers = "boolean?",
   region = { "string", optional = true, one_of = { "enter", "leave", "sum" } },
   shape = "function", flops = "function", bytes = "function", model_flops = "function?", law = "function?",
-  instructions = "function?",
+  instructions = "function?", refuse = "function?",
   parameters = "function?", activation_bytes = "function?", recomputed_bytes = "function?",
   output_bytes = "function?",
   working_bytes = "function?", least_bytes = "function?", beside_bytes = "function?", earlier_bytes = "function?",
@@ -114,7 +114,8 @@ local function with_nearest(raised, c)
   return raised .. error_module.suggestion(field, schema.keys(c))
 end
 
--- The function `shape` of a user's operator, with a view of the configuration. It may call that of another operator.
+-- The function `shape` or `refuse` of a user's operator, with a view of the configuration. It may call that of another
+-- operator.
 local function guarded(shape, label)
   return function(c)
     local outer, view = reader, view_of(c)
@@ -126,6 +127,17 @@ local function guarded(shape, label)
   end
 end
 
+-- The function `refuse` of a file, with a check of its sentence.
+local function checked_refusal(refuse, where, path)
+  local label = ("%s: %s: refuse"):format(schema.place(refuse, path), where)
+  local read = guarded(refuse, label)
+  return function(c)
+    local why = read(c)
+    if why == nil or type(why) == "string" then return why end
+    error_module.raise("model", "%s must return a string or nil, got %s", label, schema.describe(why))
+  end
+end
+
 --- The functions of a file, wrapped with a check of the returned value.
 local function checked_functions(op, path)
   local where = ("operator '%s'"):format(op.name)
@@ -133,6 +145,7 @@ local function checked_functions(op, path)
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
   op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
+  op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
   local check, shape = schema.checker(op.schema, label), op.shape
   if not find.is_installed(path) then shape = guarded(shape, label) end

@@ -84,7 +84,7 @@ function objective.prepare(setting, given)
   setting.memory_limit_bytes = cluster.device.memory_bytes * (1 - given.headroom)
   -- The busiest device writes at least an equal share of a checkpoint; the factor 0.9 allows for unequal shares. Frozen
   -- weights are not written.
-  local written = (p.lora_rank or p.frozen_layers > 0) and 1 or 0.9 * architecture.parameters(given.model)
+  local written = (p.lora_rank or p.frozen_layers > 0) and 1 or 0.9 * architecture.parameters(given.model, p.seq)
   local best = goodput.of(p, cluster, setting.devices, written / setting.devices)
   setting.varies = least_varied(p) ~= nil
   setting.least_varied = least_varied(p) or 1.0

@@ -255,14 +255,23 @@ local function plan_of(part)
   return p
 end
 
+--- The result of fn(…); nil and the reason if an operator or a model of communication refuses the plan.
+local function unless_refused(fn, ...)
+  local ok, result = pcall(fn, ...)
+  if ok then return result end
+  if not times_module.refuses[error_module.from(result).kind] then error(result, 0) end
+  return nil, tostring(result)
+end
+
 --- The parts that remain after a lower bound of their passes, computed before their program is lowered.
 local function above_floor(self, parts)
   local setting = parts[1].setting
   if not self.floor or self.keeper:steps(setting, self.limits, 0.0)[2] == math.huge then return parts end
-  local seconds_of = self.floor:of(plan_of(parts[1]), self:times_of(setting.cluster), setting, function(seconds)
-    for _, part in ipairs(parts) do if not takes_too_long(self, part, seconds) then return false end end
-    return true
-  end)
+  local seconds_of = unless_refused(self.floor.of, self.floor, plan_of(parts[1]), self:times_of(setting.cluster),
+    setting, function(seconds)
+      for _, part in ipairs(parts) do if not takes_too_long(self, part, seconds) then return false end end
+      return true
+    end)
   return seconds_of and unsettled(self, parts, function(part)
     return takes_too_long(self, part, seconds_of(part.overlap_all_to_all)) and "bounded"
   end) or parts
@@ -276,7 +285,12 @@ local function survey(self, parts, rows, queue)
   local first = left[1]
   if not first then return nil end
   local cluster, p = first.setting.cluster, plan_of(first)
-  local lowered = lower.program(self.model, p, self:times_of(cluster))
+  local lowered, why = unless_refused(lower.program, self.model, p, self:times_of(cluster))
+  if not lowered then
+    self.counts.refusal = self.counts.refusal or why
+    unsettled(self, left, function() return "refused" end)
+    return nil
+  end
   local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
   if not self.limits.exhaustive then
     local passes = search_core.passes(lowered.program)

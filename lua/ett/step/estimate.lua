@@ -457,7 +457,7 @@ function estimate.new(given)
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
-    model = { name = model.name, parameters = architecture.parameters(model), hyper = model.hyper },
+    model = { name = model.name, parameters = architecture.parameters(model, p.seq), hyper = model.hyper },
     plan = p, stack = lowered.stack.name,
     left_open = plan_fields.left_open(given.plan, p, lowered.stack),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
