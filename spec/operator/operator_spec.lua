@@ -452,6 +452,36 @@ describe("a user's own operator", function()
     assert.equal(c.seq, operator.get("inner").shape(c).tokens)
   end)
 
+  it("states by its law seconds, a half-width from 0 to 1 (0.5 if it is left out) and a known provenance", function()
+    local function law(text)
+      write("lawful", ([[
+local op = { name = "lawful", summary = "s", schema = { n = "count" } }
+function op.law() return %s end
+function op.shape() return { n = 1 } end
+function op.flops() return 1.0 end
+op.bytes = op.flops
+return op]]):format(text))
+      return operator.get("lawful").law
+    end
+    assert.same({ 0.002, 0.5 }, { law "2e-3" ({ n = 1 }, {}, "forward") })
+    assert.same({ 0.002, 0, "assumed" }, { law "2e-3, 0, 'assumed'" ({ n = 1 }, {}, "forward") })
+    assert.is_nil(law "nil" ({ n = 1 }, {}, "forward"))
+    for text, wanted in pairs {
+      ["-1e-3"] = "law: seconds must be a number of at least 0, got -0.001",
+      ["0 / 0"] = "law: seconds must be a number of at least 0, got NaN",
+      ["'fast'"] = "law: seconds must be a number of at least 0, got 'fast'",
+      ["1e-3, 5"] = "law: half-width of the interval must be a number from 0 to 1, got 5",
+      ["1e-3, 0.3, 'guessed'"] = "law: the third result must be 'assumed', 'calibrated' or nil, got 'guessed'",
+    } do
+      assert.equal("lawful.lua:2: operator 'lawful': " .. wanted, message(law(text), { n = 1 }, {}, "forward"))
+    end
+    local find_cluster, times = require("ett.profile.cluster").get, require("ett.profile.of_cluster").open
+    law "2e-3"
+    local answer = times(find_cluster "dgx_h100"):operator("lawful", { n = 1 }, "bf16", "forward")
+    assert.same({ 2e-3, 1e-3, 3e-3, "calibrated" },
+      { answer.seconds, answer.low_seconds, answer.high_seconds, answer.provenance })
+  end)
+
   it("has the name of its file", function()
     write("mine", [[
       return { name = "other", summary = "s", schema = {}, shape = print, flops = print, bytes = print }]])

@@ -127,6 +127,26 @@ local function guarded(shape, label)
   end
 end
 
+--- Half-width of a law's interval, as a share, if the law states none.
+local usual_half_width = 0.5
+
+-- The function `law` of a file, with checks of its seconds, half-width and provenance.
+local function checked_law(law, where, path)
+  return function(s, device, pass)
+    local seconds, half, provenance = law(s, device, pass)
+    if seconds == nil then return nil end
+    local label = ("%s: %s: law"):format(schema.place(law, path), where)
+    schema.check_value(seconds, "nonnegative", label .. ": seconds")
+    half = half or usual_half_width
+    schema.check_value(half, "fraction", label .. ": half-width of the interval")
+    if provenance ~= nil and provenance ~= "assumed" and provenance ~= "calibrated" then
+      error_module.raise("model", "%s: the third result must be 'assumed', 'calibrated' or nil, got %s", label,
+        schema.describe(provenance))
+    end
+    return seconds, half, provenance
+  end
+end
+
 -- The function `refuse` of a file, with a check of its sentence.
 local function checked_refusal(refuse, where, path)
   local label = ("%s: %s: refuse"):format(schema.place(refuse, path), where)
@@ -145,6 +165,7 @@ local function checked_functions(op, path)
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
   op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
+  op.law = op.law and checked_law(op.law, where, path)
   op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)
   local check, shape = schema.checker(op.schema, label), op.shape

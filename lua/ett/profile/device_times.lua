@@ -287,7 +287,7 @@ end
 -- the order of magnitude; the interval is half to twice.
 local function alone(self, name, shape, dtype, pass)
   local op = operator.get(name)
-  local seconds, spread, provenance = nil, 0.5, nil
+  local seconds, spread, provenance
   if op.law then seconds, spread, provenance = op.law(shape, self.device, pass) end
   if seconds then
     return { seconds = seconds, low_seconds = seconds * (1 - spread), high_seconds = seconds * (1 + spread),
