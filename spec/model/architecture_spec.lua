@@ -309,6 +309,27 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
     assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
   end)
 
+  it("is refused for wrong hyper-parameters that its function sets, as for wrong given ones", function()
+    local function set(text)
+      write("mine", ([[
+return function(h)
+  %s
+  return { layers = { { name = "block", count = h.layers, ops = { "gelu" } } } }
+end]]):format(text))
+      return architecture.new("mine", llama)
+    end
+    for text, wanted in pairs {
+      ["h.attention = 'flash2'"] = "field 'attention' must be one of flash, fused_softmax, unfused, got 'flash2'; "
+        .. "did you mean 'flash'?",
+      ["h.postion = 'rope'"] = "unknown field 'postion'; did you mean 'position'?",
+      ["h.kv_head = 4"] = "unknown field 'kv_head'; did you mean 'kv_heads'?",
+      ["h.ffn = h.ffn / 3"] = "field 'ffn' must be a positive integer, got 3669.3333333333",
+    } do
+      assert.equal("mine.lua:1: hyper-parameters after 'build': " .. wanted, message(set, text))
+    end
+    assert.equal(7, set("h.own_rank, h.attention, h.window = 7, 'unfused', false").hyper.own_rank)
+  end)
+
   it("is refused for wrong fields of 'with' and for impossible numbers", function()
     local plan = { seq = 64, micro_batch = 1, tp = 2 }
     local function run(ops)

@@ -35,8 +35,8 @@ local function is_optional(rule)
   return rule.optional or rule.default ~= nil
 end
 
--- Raises if a field of `with` has a wrong value, or is almost spelt like a known one. False takes an optional field
--- away. Other fields may belong to a user's operator.
+-- Raises if a field of `with`, or of the hyper-parameters after `build`, has a wrong value, or is almost spelt like a
+-- known one. False takes an optional field away. Other fields may belong to a user's operator.
 local function check_with(with, rules, where)
   for key, value in pairs(with) do
     local rule = rules[key] or hyper_parameters.entry_fields[key] or plan_counts[key]
@@ -228,8 +228,9 @@ function architecture.new(source, hyper)
     clean.norm, clean.gated_mlp = norm, gated
     built = error_module.wrap(loaded.name, layers_of_list, names, clean, usual)
   end
-  local layers = check_built(built, schema.place(loaded.build, loaded.path), hyper_parameters.fields_with(loaded.own),
-    loaded.path)
+  local rules, place = hyper_parameters.fields_with(loaded.own), schema.place(loaded.build, loaded.path)
+  check_with(clean, rules, place .. ": hyper-parameters after 'build'")
+  local layers = check_built(built, place, rules, loaded.path)
   return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
 end
 
