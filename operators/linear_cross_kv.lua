@@ -3,7 +3,8 @@
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "linear_cross_kv", summary = "keys and values of cross-attention, column-parallel" }
+local op = { name = "linear_cross_kv", summary = "keys and values of cross-attention, column-parallel",
+  region = "enter" }
 
 function op.shape(c)
   return { tokens = shapes.tokens(c), in_features = c.hidden,

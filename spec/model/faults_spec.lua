@@ -41,6 +41,7 @@ describe("a layer warns of", function()
   end)
 
   it("partial sums that no tensor_leave adds", function()
+    local up = blocks.join(blocks.enter, "linear_up", "swiglu")
     local attention = { blocks.enter, "linear_qkv", "flash_attention", "linear_proj" }
     local mlp = blocks.dense_feed(hyper)
     local warning = { "layer 'block': no tensor_leave follows linear_proj, so its partial sums over tp ranks are not "
@@ -56,7 +57,40 @@ describe("a layer warns of", function()
     assert.same({}, of(blocks.join(attention, { collective = "all_reduce", group = "tp",
       elements = function(c) return c.hidden end })))
     assert.same({}, of(attention, { tp = 1, micro_batch = 1, seq = 64 }))
-    assert.same({}, of { "linear_up", "swiglu", { op = "linear_down", with = { tp = 1 } } })
+    assert.same({}, of(blocks.join(up, { { op = "linear_down", with = { tp = 1 } } })))
+    assert.same({ "layer 'block': rms_norm reads the partial sums of linear_down: tensor_leave must precede it" },
+      of(blocks.join(up, "linear_down", "rms_norm", blocks.leave)))
+    assert.same({}, of(blocks.join(up, "linear_down", blocks.leave, "rms_norm")))
+  end)
+
+  it("a product before its tensor_enter, and a region that closes twice", function()
+    local function missing(name)
+      return ("layer 'block': no tensor_enter precedes %s, so the gradient of its input is not added over tp ranks")
+        :format(name)
+    end
+    local attention, mlp = { "linear_qkv", "flash_attention", "linear_proj" }, { "linear_up", "swiglu", "linear_down" }
+    assert.same({ missing "linear_qkv" }, of(blocks.join(attention, blocks.leave, blocks.enter, mlp, blocks.leave)))
+    assert.same({ missing "linear_up" }, of(blocks.join(blocks.enter, attention, blocks.leave, mlp, blocks.leave)))
+    assert.same({}, of(blocks.join(blocks.enter, attention, mlp, "residual_add", blocks.leave)))
+    assert.same({}, of(blocks.join(attention, blocks.leave), { tp = 1, micro_batch = 1, seq = 64 }))
+    assert.same({}, of(blocks.join({ collective = "all_reduce", group = "tp", pass = "backward",
+      elements = function(c) return c.hidden end }, attention, blocks.leave)))
+    local twice = { "layer 'block': tensor_leave follows tensor_leave without an operator between them: sums are "
+      .. "added twice" }
+    assert.same(twice, of(blocks.join(blocks.enter, mlp, blocks.leave, blocks.leave)))
+    assert.same({}, of(blocks.join(blocks.enter, mlp, blocks.leave, blocks.enter, mlp, blocks.leave)))
+  end)
+
+  it("a field of 'with' that no one knows and the operator does not read", function()
+    local function up(with)
+      return of { blocks.enter, { op = "linear_up", with = with }, "linear_down", blocks.leave }
+    end
+    assert.same({ "layer 'block': linear_up does not read 'feedforward', which its 'with' sets" },
+      up { feedforward = 99 })
+    assert.same({ "layer 'block': linear_up does not read 'fnn', which its 'with' sets; did you mean 'ffn'?" },
+      up { fnn = 99, ffn = 1024 })
+    assert.same({}, up { window = 64 }) -- known, though linear_up does not read it
+    assert.same({}, up(function() return { feedforward = 99 } end)) -- may be for several operators
   end)
 
   it("partial sums of experts, only if they are split", function()

@@ -1,6 +1,10 @@
 --- Faults of layers that can be built but give wrong times, as warnings of an estimate.
 local architecture = require "ett.model.architecture"
+local error_module = require "ett.base.error"
+local hyper_parameters = require "ett.model.hyper"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
+local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
 local sums = { residual_add = true, bias_dropout_add = true }
@@ -14,8 +18,26 @@ local function exchanges(ops, _, warn)
   end
 end
 
+--- Warnings of column-parallel products outside a tensor-parallel region, and of regions that close twice.
+local function regions(ops, c, warn)
+  local inside, closed = false, false
+  for _, entry in ipairs(ops) do
+    local op = entry.op and operator.get(entry.op)
+    if entry.collective == "tensor_enter" or entry.collective and entry.group == "tp" then
+      inside = true
+    elseif entry.collective == "tensor_leave" then
+      if closed then warn "tensor_leave follows tensor_leave without an operator between them: sums are added twice" end
+      inside = false
+    elseif op and op.region == "enter" and not (op.experts or inside)
+      and architecture.overlay(c, entry.with).tp > 1 then
+      warn("no tensor_enter precedes %s, so the gradient of its input is not added over tp ranks", op.name)
+    end
+    closed = entry.collective == "tensor_leave" or closed and not op
+  end
+end
+
 --- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products at once (parallel
---- blocks), but no norm may read a residual stream with partial sums.
+--- blocks), but no norm may read a residual stream with partial sums, or be the last before their sum.
 local function partial_sums(ops, c, warn)
   local open, added = {}, false
   local function close(experts_only)
@@ -31,8 +53,8 @@ local function partial_sums(ops, c, warn)
     end
     close()
   end
-  for _, entry in ipairs(ops) do
-    local op = entry.op and operator.get(entry.op)
+  for i, entry in ipairs(ops) do
+    local op, following = entry.op and operator.get(entry.op), ops[i + 1]
     if entry.collective == "tensor_leave" or entry.collective and entry.group == "tp" then
       close()
     elseif entry.collective == "expert_leave" then
@@ -44,6 +66,8 @@ local function partial_sums(ops, c, warn)
       added = #open > 0
     elseif op and op.family == "norm" and added then
       report()
+    elseif op and op.family == "norm" and #open > 0 and following and following.collective == "tensor_leave" then
+      warn("%s reads the partial sums of %s: tensor_leave must precede it", op.name, open[#open].name)
     end
   end
   report()
@@ -78,6 +102,38 @@ local function activations(ops, c, warn)
   end
 end
 
+-- The fields of a configuration that an operator reads.
+local function fields_read(op, own)
+  local read = {}
+  local watched = setmetatable({}, { __index = function(_, field)
+    read[field] = true
+    return own[field]
+  end, __pairs = function()
+    for field in pairs(own) do read[field] = true end
+    return pairs(own)
+  end })
+  local shape = op.shape(watched)
+  if op.model_flops then op.model_flops(shape, watched) end
+  if op.refuse then op.refuse(watched) end
+  return read
+end
+
+--- Warnings of unknown fields in an entry's table `with` that its operator does not read.
+local function unread(ops, c, warn, known)
+  for _, entry in ipairs(ops) do
+    local op, read = entry.op and operator.get(entry.op), nil
+    for _, field in ipairs(op and type(entry.with) == "table" and schema.keys(entry.with) or {}) do
+      if not known[field] then
+        read = read or fields_read(op, architecture.overlay(c, entry.with))
+        if not read[field] then
+          warn("%s does not read '%s', which its 'with' sets%s", op.name, field,
+            error_module.suggestion(field, schema.keys(known)))
+        end
+      end
+    end
+  end
+end
+
 --- A warning of a window that no layer has: attention of a hybrid, or other mixers in place of attention.
 local function idle_window(model, c)
   if not c.window then return nil end
@@ -93,11 +149,12 @@ end
 ---@param c table from architecture.configuration
 ---@return string[]
 return function(model, c)
-  local list, seen = {}, {}
+  local list, seen, known = {}, {}, merged(c, hyper_parameters.entry_fields)
+  for _, rules in pairs(operator.configuration) do known = merged(known, rules) end
   for _, layer in ipairs(model.layers) do
     local function warn(form, ...) list[#list + 1] = ("layer '%s': " .. form):format(layer.name, ...) end
-    for _, check in ipairs(seen[layer.ops] and {} or { exchanges, partial_sums, activations }) do
-      check(layer.ops, c, warn)
+    for _, check in ipairs(seen[layer.ops] and {} or { exchanges, regions, partial_sums, activations, unread }) do
+      check(layer.ops, c, warn, known)
     end
     seen[layer.ops] = true
   end
