@@ -398,6 +398,31 @@ describe("a user's own operator", function()
     end
   end)
 
+  it("may be a changed copy of another operator, but not the other operator", function()
+    local copy = [[
+local op = {}
+for key, value in pairs(require("ett").operator.get "rmsnorm") do op[key] = value end
+op.name, op.parameters = "again", function() return 0 end
+return op]]
+    write("again", copy)
+    local again, norm = operator.get "again", operator.get "rmsnorm"
+    local s = again.shape(configuration)
+    assert.same({ 0, 4096 }, { again.parameters(s), norm.parameters(s) })
+    assert.equal(norm.bytes(s, "bf16", "forward"), again.bytes(s, "bf16", "forward"))
+    assert.equal("rms_norm", norm.name)
+    assert.matches("again.lua$", again.path)
+    write("same", "return require('ett').operator.get 'rms_norm'")
+    assert.equal("same.lua: returns the table of another operator; return a copy of it",
+      message(operator.get, "same"))
+  end)
+
+  it("is refused for model FLOPs that its family does not count", function()
+    write("bad", [[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,
+      model_flops = function() return 1.0 end }]])
+    assert.equal("bad.lua: field 'model_flops' has no effect in the family 'elementwise': only the families gemm, bmm "
+      .. "and attention count as model FLOPs", message(operator.get, "bad"))
+  end)
+
   it("reads the configuration, which other operators share, but cannot change it", function()
     for _, name in ipairs { "reads", "writes" } do
       write(name, ([[

@@ -173,12 +173,25 @@ local function checked_functions(op, path)
   op.shape = function(c) return check(shape(c)) end
 end
 
---- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields.
+local loaded = {}      -- path -> operator
+
+--- Checks the table that an operator file returned and fills in defaults. Raises on wrong or unknown fields. The table
+--- may be a copy of another operator's.
 ---@param op table
 ---@param path string for messages
 function operator.check(op, path)
   local label = find.label(path)
+  local original = type(op) == "table" and loaded[op.path or false]
+  if original and original == op then
+    error_module.raise("model", "%s: returns the table of another operator; return a copy of it", label)
+  elseif original then
+    op.path, op.aliases = nil, op.aliases ~= original.aliases and op.aliases or nil
+  end
   op.family = schema.check(op, fields, label).family
+  if op.model_flops and not operator.products[op.family] then
+    error_module.raise("model", "%s: field 'model_flops' has no effect in the family '%s': only the families gemm, bmm "
+      .. "and attention count as model FLOPs", label, op.family)
+  end
   error_module.wrap(label .. ": schema", schema.check_rules, op.schema)
   check_constraints(op.constraints, label)
   check_passes(op.passes, label)
@@ -192,7 +205,6 @@ function operator.check(op, path)
   return op
 end
 
-local loaded = {}      -- path -> operator
 local by_name, name_generation = {}, nil -- name or alias -> operator, for one set of roots
 local by_alias, alias_roots -- alias -> name, for one set of roots
 
