@@ -312,6 +312,12 @@ describe("models of communication", function()
       assert.equal("own", answer.model)
       assert.near(16 + 1 + 4 / 1000, answer.seconds, 1e-12) -- 16 ranks, one a node, on four leaves
       assert.equal(7e9, answer.bus_bandwidth)
+      answer = own [[
+        local n, fields = 0, 0
+        for i, tier in ipairs(r.tiers) do n = n + (tier == r.tiers[i] and 1 or 0) end
+        for _ in pairs(r) do fields = fields + 1 end
+        return #r.tiers * 100 + n * 10 + (fields > 5 and 1 or 0)]]
+      assert.equal(331, answer.seconds)
       local c = pods(nil, { collectives = { all_reduce = { "ring", "own" } } })
       assert.equal("ring", collectives.time(c, "all_reduce", 1e6, place(c, "data", { tp = 8, dp = 16 })).model)
       local e = estimate.new { model = random_plans.llama(8), cluster = pods(nil, { collectives = "own" }),
@@ -353,6 +359,20 @@ describe("models of communication", function()
       end
     end)
 
+    it("have the bandwidths and curves that ett's models have", function()
+      local file <close> = assert(io.open(find.path("lua/collectives", "ring")))
+      write("own", (file:read("a"):gsub('name = "ring"', 'name = "own"')))
+      for _, changes in ipairs { {}, { [2] = { curves = { [16] = { 1e6, 1e10, 1e9, 4e10 } } } } } do
+        local mine, theirs = pods(changes, { collectives = { all_reduce = "own" } }),
+          pods(changes, { collectives = { all_reduce = "ring" } })
+        for _, bytes in ipairs { 1e3, 1e7, 1e9 } do
+          local at = place(mine, "data", { tp = 2, dp = 16 })
+          assert.equal(collectives.time(theirs, "all_reduce", bytes, at).seconds,
+            collectives.time(mine, "all_reduce", bytes, at).seconds)
+        end
+      end
+    end)
+
     it("are refused for wrong results, with file and line", function()
       local number = "own.lua:2: collective 'own': seconds must return a number of at least 0, or nil, got "
       for body, wanted in pairs {
@@ -362,6 +382,9 @@ describe("models of communication", function()
         ["return 1, 'wide'"] = "own.lua:2: collective 'own': the second result of seconds, the bus bandwidth, "
           .. "must be at least 0 or nil, got 'wide'",
         ["x = 1"] = "own.lua:2: assignment to undeclared global 'x'",
+        ["r.bytes = 2 * r.bytes return 1"] = "own.lua:2: must not change the request; it sets 'bytes'",
+        ["r.tiers[1].bandwidth = 1 return 1"] = "own.lua:2: must not change the request; it sets 'bandwidth'",
+        ["r.tiers[2] = nil return 1"] = "own.lua:2: must not change the request; it sets '2'",
       } do
         assert.matches(wanted, message(own, body), 1, true)
       end

@@ -46,6 +46,7 @@ function collectives.load(name)
     serves[names.find(kind)] = true
   end
   known.serves, known.place = serves, schema.place(known.seconds or known.timer, path)
+  known.installed = find.is_installed(path)
   loaded[name] = known
   return known
 end
@@ -261,9 +262,25 @@ local function check_law(model, law)
   if #found > 0 then refuse(model, "law: %s", table.concat(found, "; ")) end
 end
 
+-- A view of a request, or of a table in it, that a user's model cannot change: other models read the same request. A
+-- curve is passed as it is, for laws.
+local function view_of(model, value)
+  local tables = {}
+  return setmetatable({}, { __metatable = false, __index = function(_, key)
+    local field = value[key]
+    if type(field) ~= "table" or key == "curve" then return field end
+    tables[key] = tables[key] or view_of(model, field)
+    return tables[key]
+  end, __newindex = function(_, key)
+    error_module.raise("model", "%s: must not change the request; it sets '%s'", model.place, tostring(key))
+  end,
+  __len = function() return #value end, __pairs = function() return pairs(value) end })
+end
+
 -- The timer of a model for a request: a function that returns seconds and bus bandwidth, or the description of a law of
 -- ett.comm; nil: the model does not apply.
 local function timer_of(model, request)
+  if not model.installed then request = view_of(model, request) end
   if not model.timer then return function() return model.seconds(request) end end
   local ok, time = pcall(model.timer, request)
   if not ok then fault(model, time) end
