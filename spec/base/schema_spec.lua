@@ -44,6 +44,13 @@ describe("ett.schema", function()
       { zero = plan.zero })))
   end)
 
+  it("suggests a precision by its name in other software", function()
+    for name, meant in pairs { bfloat16 = "bf16", half = "fp16", fp4 = "nvfp4", fp31 = "fp32" } do
+      assert.matches(("got '%s'; did you mean '%s'?"):format(name, meant),
+        schema.violations({ d = name }, { d = "dtype" })[1], 1, true)
+    end
+  end)
+
   it("checks limits and choices, and says what a rule wants", function()
     assert.same({ "field 'n' must be at most 8, got 9" }, (schema.violations({ n = 9 }, { n = { "count", most = 8 } })))
     assert.same({ "field 'n' must be at least 2, got 1" },

@@ -309,6 +309,15 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
     assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
   end)
 
+  it("is told that --path finds an operator beside its file", function()
+    write("mine", [[return function(h)
+      return { layers = { { name = "block", count = h.layers, ops = { "own_sum" } } } } end]])
+    write("own_sum", "return {}")
+    find.set_script_folder(nil)
+    assert.equal(("mine.lua:1: layer 1 (block): entry 1: unknown operator 'own_sum'; `--path %s` finds %s/own_sum.lua")
+      :format(folder, folder), message(architecture.new, folder .. "/mine.lua", llama))
+  end)
+
   it("is refused for wrong hyper-parameters that its function sets, as for wrong given ones", function()
     local function set(text)
       write("mine", ([[

@@ -390,6 +390,7 @@ describe("a user's own operator", function()
     for field, wanted in pairs {
       ["passes = { 'forwards' }"] = "field 'passes' must name forward, backward or update, got 'forwards'; did you "
         .. "mean 'forward'?",
+      ["passes = { 'backward' }"] = "field 'passes' has a backward pass without a forward pass",
       ["passes = {}"] = "field 'passes' is empty", ["aliases = { 1 }"] = "aliases: a name must be a string, got 1",
     } do
       write("bad", ([[return { name = "bad", summary = "s", schema = {}, shape = print, flops = print, bytes = print,

@@ -286,12 +286,13 @@ function find.part(folder, name)
   error_module.raise("missing", "%s has no part '%s'", folder, name)
 end
 
---- Text that a message adds for an unknown name if the current folder has a file of that name (it is not searched);
---- else nil.
+--- Text that a message adds for an unknown name if a folder that is not searched has a file of that name; else nil.
 ---@param leaf string such as "operators"
-function find.beside(leaf, name)
+---@param folder string? default: the current folder
+function find.beside(leaf, name, folder)
   for _, path in ipairs { ("%s/%s.lua"):format(leaf, name), ("%s.lua"):format(name) } do
-    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path .` finds %s"):format(path) end
+    if folder then path = ("%s/%s"):format(folder, path) end
+    if name:find "^[%w_-]+$" and readable(path) then return ("; `--path %s` finds %s"):format(folder or ".", path) end
   end
 end
 

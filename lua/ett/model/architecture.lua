@@ -70,7 +70,15 @@ local function with_checked(entry, rules)
   return entry
 end
 
-local function check_entry(entry, rules)
+-- Raises for an unknown operator that lies beside the architecture's file.
+local function check_beside(name, path)
+  local folder = path and not find.is_installed(path) and path:match "^(.*)/[^/]*$"
+  local beside = folder and type(name) == "string" and not operator.exists(name)
+    and find.beside("operators", name, folder)
+  if beside then error_module.raise("missing", "unknown operator '%s'%s", name, beside) end
+end
+
+local function check_entry(entry, rules, path)
   if type(entry) == "string" then entry = { op = entry } end
   if type(entry) ~= "table" then
     error_module.raise("model", "must be an operator's name or a table, got %s", schema.describe(entry))
@@ -80,6 +88,7 @@ local function check_entry(entry, rules)
   end
   if entry.op ~= nil then
     schema.check(entry, entry_fields)
+    check_beside(entry.op, path)
     operator.get(entry.op)
   else
     collective.check_entry(entry)
@@ -153,7 +162,8 @@ local function check_built(built, label, rules, path)
     if not known[layer.ops] then
       local ops = {}
       for k, entry in ipairs(clean.ops) do
-        ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry, rules)
+        ops[k] = error_module.wrap(("%s (%s): entry %d"):format(where, clean.name, k), check_entry, entry, rules,
+          path)
       end
       known[layer.ops] = with_exchange(with_moves(ops))
     end

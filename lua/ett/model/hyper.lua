@@ -96,7 +96,7 @@ end
 
 --- Fields that only `with` of a layer's entry may set.
 hyper.entry_fields = { key_seq = count("tokens of another sequence to which attention attends", 24),
-  unquantised = flag "the gathered tensor has 16 bits, also under fp8 and fp4",
+  unquantised = flag "the gathered tensor has 16 bits, also under fp8 and nvfp4",
   gainless = flag "a norm without gains and biases" }
 
 --- The fields of an architecture: the common ones and the ones that its file declares.

@@ -57,6 +57,9 @@ local passes_known = { forward = true, backward = true, update = true }
 
 local function check_passes(passes, label)
   if passes and #passes == 0 then error_module.raise("model", "%s: field 'passes' is empty", label) end
+  if passes and #passes == 1 and passes[1] == "backward" then
+    error_module.raise("model", "%s: field 'passes' has a backward pass without a forward pass", label)
+  end
   for _, pass in ipairs(passes or {}) do
     if not passes_known[pass] then
       error_module.raise("model", "%s: field 'passes' must name forward, backward or update, got %s%s", label,
