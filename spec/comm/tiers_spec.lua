@@ -373,6 +373,18 @@ describe("models of communication", function()
       end
     end)
 
+    it("are calibrated only if they read the cluster's curves", function()
+      for body, measured in pairs { ["return 1e-3"] = false, ["return 1e-3 * r.factor"] = false,
+        ["return r.bytes / (r.measured or 1e9)"] = true, ["return r.tiers[2].measured and 1e-3 or 2e-3"] = true } do
+        write("own", ("return { name = 'own', summary = 's', kinds = { 'all_reduce' }, seconds = function(r) %s end }")
+          :format(body))
+        local c = pods({ [2] = { curves = { [16] = { 1e6, 1e10, 1e9, 4e10 } } } },
+          { collectives = { all_reduce = "own" } })
+        local answer = cluster_module.collective(c, "all_reduce", 1e7, { nodes = 2, gpus_per_node = 8 })
+        assert.equal(measured and "calibrated" or "assumed", answer.provenance, body)
+      end
+    end)
+
     it("are refused for wrong results, with file and line", function()
       local number = "own.lua:2: collective 'own': seconds must return a number of at least 0, or nil, got "
       for body, wanted in pairs {

@@ -263,13 +263,14 @@ local function check_law(model, law)
 end
 
 -- A view of a request, or of a table in it, that a user's model cannot change: other models read the same request. A
--- curve is passed as it is, for laws.
-local function view_of(model, value)
+-- curve is passed as it is, for laws. own: the model's entry of known.foreign.
+local function view_of(model, value, own)
   local tables = {}
   return setmetatable({}, { __metatable = false, __index = function(_, key)
     local field = value[key]
+    if key == "curve" or key == "measured" then own.by_curve = true end
     if type(field) ~= "table" or key == "curve" then return field end
-    tables[key] = tables[key] or view_of(model, field)
+    tables[key] = tables[key] or view_of(model, field, own)
     return tables[key]
   end, __newindex = function(_, key)
     error_module.raise("model", "%s: must not change the request; it sets '%s'", model.place, tostring(key))
@@ -279,8 +280,13 @@ end
 
 -- The timer of a model for a request: a function that returns seconds and bus bandwidth, or the description of a law of
 -- ett.comm; nil: the model does not apply.
-local function timer_of(model, request)
-  if not model.installed then request = view_of(model, request) end
+local function timer_of(known, model)
+  local request = known.request
+  if not model.installed then
+    local own = { by_curve = false }
+    known.foreign[#known.foreign + 1] = own
+    request = view_of(model, request, own)
+  end
   if not model.timer then return function() return model.seconds(request) end end
   local ok, time = pcall(model.timer, request)
   if not ok then fault(model, time) end
@@ -319,9 +325,9 @@ end
 local function known_of(cluster, kind, topology)
   local known = empty_request(cluster, kind, topology)
   local request, times, laws = known.request, {}, true
-  known.models, known.times = {}, times
+  known.models, known.times, known.foreign = {}, times, {}
   for _, model in ipairs(models_of(cluster, kind)) do
-    local time = timer_of(model, request)
+    local time = timer_of(known, model)
     if time then
       known.models[#times + 1], times[#times + 1] = model, time
       laws = laws and type(time) == "table"
@@ -364,6 +370,14 @@ local function ask(known)
   return best, bus, name
 end
 
+-- Whether the models read the cluster's curves, if it has some. A user's model may ignore them.
+local function by_curves(known)
+  for i = 1, #known.foreign do
+    if not known.foreign[i].by_curve then return false end
+  end
+  return true
+end
+
 --- Timer of one kind of collective in one placement, for any number of bytes. Raises if no model serves the group.
 ---@param kind string standard name
 ---@param topology table of ett.step, or { nodes=, gpus_per_node=, groups_per_node= }; it must not change afterwards
@@ -382,7 +396,8 @@ function collectives.timer(cluster, kind, topology)
     local law, request = own.law, own.request
     if law then
       local seconds, line, stream, moved, bandwidth = law:time(bytes)
-      return seconds, bus_of(request, bytes, stream, moved, bandwidth), own.models[line].name, request.curve ~= nil
+      return seconds, bus_of(request, bytes, stream, moved, bandwidth), own.models[line].name,
+        request.curve ~= nil and by_curves(own)
     end
     fill(own, bytes)
     local best, bus, name = ask(own)
@@ -391,10 +406,11 @@ function collectives.timer(cluster, kind, topology)
         kind, request.ranks, table.concat(cluster.collectives and cluster.collectives[kind]
         or collectives.default[kind], ", "))
     end
-    return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name, request.measured ~= nil
+    return best, bus or (best > 0 and bytes * request.factor / best or 0.0), name,
+      request.measured ~= nil and by_curves(own)
   end, function()
     local own = not alone and (known or find_known())
-    if own then return own.law or nil, own.request.curve ~= nil end
+    if own then return own.law or nil, own.request.curve ~= nil and by_curves(own) end
   end
 end
 
