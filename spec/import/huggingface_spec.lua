@@ -574,7 +574,8 @@ describe("a Hugging Face configuration", function()
 
   it("gives the exact parameter count of regular model classes", function()
     for _, name in ipairs { "bloom-560m", "bloom", "falcon-7b", "falcon-40b", "falcon-rw-1b", "deepseek-v2",
-      "deepseek-v2-lite", "gpt-neox-20b", "gpt2-xl", "opt-6.7b", "qwen3-8b", "gemma2-9b", "phi-2", "olmoe", "starcoder",
+      "deepseek-v2-lite", "gpt-neox-20b", "gpt2-xl", "opt-6.7b", "qwen3-8b", "gemma2-9b", "phi-2", "olmoe", "olmo-7b",
+      "starcoder",
       "starcoder2-7b", "command-r-plus", "stablelm-2-1_6b", "gpt-j-6b", "glm-4-9b-0414", "glm-4-32b-0414", "dbrx",
       "ernie-4.5-0.3b", "chatglm-6b", "chatglm3-6b", "baichuan-7b", "baichuan-13b", "seed-oss-36b", "t5-small",
       "hunyuan-a13b", "exaone-4.0-32b",

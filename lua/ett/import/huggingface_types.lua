@@ -63,7 +63,7 @@ add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every
 add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
 
 --- Layer norms; otherwise as llama.
-add("olmo", "llama", { norm = "layer_norm", norm_bias = false })
+add("olmo", "llama", { norm = "layer_norm", gainless = true }) -- transformers, modeling_olmo.py: OlmoLayerNorm
 add("stablelm", "llama", { norm = "layer_norm", rotary_fraction = 0.25 }, { read = function(config, hyper)
   if hyper.parallel_block then hyper.shared_norm = true end
   if config.qk_layernorm then hyper.qk_norm, hyper.qk_norm_whole = true, true end

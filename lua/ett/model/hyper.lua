@@ -27,6 +27,7 @@ hyper.fields = {
   rotary_fraction = { "fraction", optional = true, help = "part of a head that rope rotates" },
   scaled_rope = flag "rope also scales queries and keys (YaRN)",
   norm = choice("layer_norm", "rms_norm"), norm_bias = flag "biases of layer norms",
+  gainless = flag "norms without gains and biases",
   value_norm = flag "norm of values, without gains (Gemma 3n)",
   keys_as_values = flag "the keys are the values, too (Gemma 4)",
   borrowed_keys = flag "keys and values of an earlier layer (Gemma 3n)",
@@ -96,8 +97,7 @@ end
 
 --- Fields that only `with` of a layer's entry may set.
 hyper.entry_fields = { key_seq = count("tokens of another sequence to which attention attends", 24),
-  unquantised = flag "the gathered tensor has 16 bits, also under fp8 and nvfp4",
-  gainless = flag "a norm without gains and biases" }
+  unquantised = flag "the gathered tensor has 16 bits, also under fp8 and nvfp4" }
 
 --- The fields of an architecture: the common ones and the ones that its file declares.
 function hyper.fields_with(own) return own and merged(hyper.fields, own) or hyper.fields end

@@ -126,6 +126,7 @@ local function model_flags(model, add, leave_out)
   if h.norm_bias == false and h.norm ~= "rms_norm" then
     leave_out "norm_bias = false: Megatron-LM's layer norms have biases"
   end
+  if h.gainless then leave_out "gainless: Megatron-LM's norms have gains" end
   add("disable-bias-linear", not h.bias)
   add("add-qkv-bias", not h.bias and h.qkv_bias)
   add("untie-embeddings-and-output-weights", not h.tied_embeddings)
