@@ -309,6 +309,20 @@ return { name = "moe_router", summary = "all of routing", schema = { tokens = "c
     assert.matches("mine.lua:1: unknown field 'notes'", message(architecture.new, "mine", llama), 1, true)
   end)
 
+  it("has a note of operators that do not say what they store", function()
+    local text = [[
+local op = { name = "%s", summary = "s", schema = { n = "count" }, %s }
+function op.shape(c) return { n = c.seq } end
+function op.flops(s) return 1.0 * s.n end
+op.bytes = op.flops
+return op]]
+    write("silent", text:format("silent", ""))
+    write("stored", text:format("stored", "activation_bytes = function() return 0 end"))
+    write("once", text:format("once", "passes = { 'forward' }"))
+    assert.same({ "silent: has no activation_bytes; its backward pass counts no stored bytes" },
+      built("'silent', 'stored', 'once', 'silent', 'residual_add'").notes)
+  end)
+
   it("is told that --path finds an operator beside its file", function()
     write("mine", [[return function(h)
       return { layers = { { name = "block", count = h.layers, ops = { "own_sum" } } } } end]])

@@ -211,13 +211,22 @@ function architecture.fields(source)
   return hyper_parameters.fields_with(own), own
 end
 
---- The notes that the layers' operators declare about their times, each note once.
+-- Whether a user's operator with a backward pass leaves open what it stores for it.
+local function stores_nothing(op)
+  return not (op.activation_bytes or op.family == "optimizer" or find.is_installed(op.path)) and #op.passes > 1
+end
+
+--- The notes that the layers' operators declare about their times, each note once, and notes of operators without
+--- activation_bytes.
 local function notes_of(layers)
   local notes, seen = {}, {}
   for _, layer in ipairs(layers) do
     for _, entry in ipairs(layer.ops) do
       local op = entry.op and not seen[entry.op] and operator.get(entry.op)
       if op and op.note then notes[#notes + 1] = ("%s: %s"):format(op.name, op.note) end
+      if op and stores_nothing(op) then
+        notes[#notes + 1] = ("%s: has no activation_bytes; its backward pass counts no stored bytes"):format(op.name)
+      end
       seen[entry.op or 0] = true
     end
   end
