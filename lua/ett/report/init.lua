@@ -294,7 +294,9 @@ local outlook_columns = { { "price_per_step", "cost a step", "%.4f", 1 }, { "run
 --- The best rows of a sweep as a table for people.
 function report.sweep(s, limit)
   local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,
-    s.refused, s.objective) , "" }
+    s.refused, s.objective) }
+  if s.refusal then lines[2] = "first refusal: " .. s.refusal end
+  lines[#lines + 1] = ""
   if s.nothing_fits then table.insert(lines, 1, s.nothing_fits) end
   local header = {}
   for i, name in ipairs(s.fields) do header[i] = name end

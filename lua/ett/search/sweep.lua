@@ -396,7 +396,7 @@ function Sweep.__tostring(self)
 end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
-    refused = self.refused, nothing_fits = self.nothing_fits, rows = self.rows,
+    refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits, rows = self.rows,
     plan = self.base }
 end
 
