@@ -81,6 +81,30 @@ describe("a layer warns of", function()
     assert.same({}, of(blocks.join(blocks.enter, mlp, blocks.leave, blocks.enter, mlp, blocks.leave)))
   end)
 
+  it("the same of products whose files state no region: tensor ranks split their outputs or inputs", function()
+    local folder = os.tmpname()
+    os.remove(folder)
+    require("lfs").mkdir(folder)
+    for name, widths in pairs { own_up = 'inputs = "hidden", outputs = shapes.local_ffn',
+      own_down = 'inputs = shapes.local_ffn, outputs = "hidden"',
+      own_whole = 'inputs = "hidden", outputs = "hidden"' } do
+      local file <close> = assert(io.open(("%s/%s.lua"):format(folder, name), "w"))
+      file:write(([[
+local gemm, shapes = require "ett.operator.gemm", require "ett.operator.shapes"
+return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):format(name, widths))
+    end
+    find.set_script_folder(folder)
+    local found = { of { "own_whole", blocks.enter, "own_up", "own_down", blocks.leave, "own_whole" },
+      of { "own_whole", blocks.enter, "own_up", "own_down" }, of { "own_up", "own_down", blocks.leave } }
+    find.set_script_folder(nil)
+    require("ett.operator").forget()
+    require("ett.base.folder").remove(folder)
+    assert.same({ {},
+      { "layer 'block': no tensor_leave follows own_down, so its partial sums over tp ranks are not added" },
+      { "layer 'block': no tensor_enter precedes own_up, so the gradient of its input is not added over tp ranks" } },
+      found)
+  end)
+
   it("a field of 'with' that no one knows and the operator does not read", function()
     local function up(with)
       return of { blocks.enter, { op = "linear_up", with = with }, "linear_down", blocks.leave }

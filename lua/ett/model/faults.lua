@@ -18,6 +18,19 @@ local function exchanges(ops, _, warn)
   end
 end
 
+--- The `region` of an entry's operator. If its file states none, the widths of a product tell: tensor ranks split those
+--- of the output ("enter") or of the input ("leave").
+local function region_of(op, entry, c)
+  local own = architecture.overlay(c, entry.with)
+  if op.region or op.family ~= "gemm" or op.experts or own.tp == 1 then return op.region end
+  local ok, whole = pcall(op.shape, setmetatable({ tp = 1 }, { __index = own }))
+  if not ok then return nil end
+  local part = op.shape(own)
+  if not (part.in_features and part.out_features) then return nil end
+  local inputs, outputs = whole.in_features / part.in_features, whole.out_features / part.out_features
+  return inputs == 1 and outputs == own.tp and "enter" or inputs == own.tp and outputs == 1 and "leave" or nil
+end
+
 --- Warnings of column-parallel products outside a tensor-parallel region, and of regions that close twice.
 local function regions(ops, c, warn)
   local inside, closed = false, false
@@ -28,7 +41,7 @@ local function regions(ops, c, warn)
     elseif entry.collective == "tensor_leave" then
       if closed then warn "tensor_leave follows tensor_leave without an operator between them: sums are added twice" end
       inside = false
-    elseif op and op.region == "enter" and not (op.experts or inside)
+    elseif op and not (op.experts or inside) and region_of(op, entry, c) == "enter"
       and architecture.overlay(c, entry.with).tp > 1 then
       warn("no tensor_enter precedes %s, so the gradient of its input is not added over tp ranks", op.name)
     end
@@ -59,7 +72,7 @@ local function partial_sums(ops, c, warn)
       close()
     elseif entry.collective == "expert_leave" then
       close(true)
-    elseif op and op.region == "leave" then
+    elseif op and region_of(op, entry, c) == "leave" then
       local own = architecture.overlay(c, entry.with)
       if (op.experts and own.etp or own.tp) > 1 then open[#open + 1] = op end
     elseif op and sums[op.name] then
