@@ -57,7 +57,8 @@ describe("a layer warns of", function()
     assert.same({}, of(blocks.join(attention, { collective = "all_reduce", group = "tp",
       elements = function(c) return c.hidden end })))
     assert.same({}, of(attention, { tp = 1, micro_batch = 1, seq = 64 }))
-    assert.same({}, of(blocks.join(up, { { op = "linear_down", with = { tp = 1 } } })))
+    local alone = { tp = 1 }
+    assert.same({}, of(blocks.with({ "linear_up", "swiglu", "linear_down" }, alone)))
     assert.same({ "layer 'block': rms_norm reads the partial sums of linear_down: tensor_leave must precede it" },
       of(blocks.join(up, "linear_down", "rms_norm", blocks.leave)))
     assert.same({}, of(blocks.join(up, "linear_down", blocks.leave, "rms_norm")))
@@ -103,6 +104,20 @@ return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):
       { "layer 'block': no tensor_leave follows own_down, so its partial sums over tp ranks are not added" },
       { "layer 'block': no tensor_enter precedes own_up, so the gradient of its input is not added over tp ranks" } },
       found)
+  end)
+
+  it("an operator that reads more values than the one before gives", function()
+    local function mlp(one, two, three)
+      return of { blocks.enter, { op = "linear_up", with = one }, { op = "swiglu", with = two },
+        { op = "linear_down", with = three }, blocks.leave }
+    end
+    local narrow = { ffn = 2048 }
+    assert.same({}, mlp(narrow, narrow, narrow))
+    assert.same({ "layer 'block': linear_up gives 2048 values of a token on a tensor rank, but swiglu reads 3072" },
+      mlp(narrow, nil, nil))
+    assert.same({ "layer 'block': swiglu gives 1024 values of a token on a tensor rank, but linear_down reads 1536" },
+      mlp(nil, narrow, nil))
+    assert.same({}, mlp(nil, nil, narrow)) -- a part
   end)
 
   it("a field of 'with' that no one knows and the operator does not read", function()

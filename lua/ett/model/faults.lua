@@ -1,6 +1,7 @@
 --- Faults of layers that can be built but give wrong times, as warnings of an estimate.
 local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local hyper_parameters = require "ett.model.hyper"
 local merged = require "ett.base.merged"
 local operator = require "ett.operator"
@@ -115,6 +116,30 @@ local function activations(ops, c, warn)
   end
 end
 
+--- Warnings of operators that read more values of a token than the one before gives, such as an MLP of which only one
+--- entry changes `ffn`. Fewer are a part. What an operator of one's own makes of a width is unknown.
+local function widths(ops, c, warn)
+  local function shape_of(entry, family)
+    local op = entry and entry.op and operator.get(entry.op)
+    if not op or op.family ~= family or op.experts or not find.is_installed(op.path) then return {} end
+    return op.shape(architecture.overlay(c, entry.with)), op
+  end
+  local function compare(giver, given, reader, read)
+    if given and read and given < read then
+      warn("%s gives %d values of a token on a tensor rank, but %s reads %d", giver, given, reader, read)
+    end
+  end
+  for i, entry in ipairs(ops) do
+    local s, op = shape_of(entry, "elementwise")
+    if s.width then
+      local before, first = shape_of(ops[i - 1], "gemm")
+      local after, second = shape_of(ops[i + 1], "gemm")
+      compare(first and first.name, before.out_features, op.name, s.width * (op.gated and 2 or 1))
+      compare(op.name, s.width, second and second.name, after.in_features)
+    end
+  end
+end
+
 -- The fields of a configuration that an operator reads.
 local function fields_read(op, own)
   local read = {}
@@ -166,7 +191,8 @@ return function(model, c)
   for _, rules in pairs(operator.configuration) do known = merged(known, rules) end
   for _, layer in ipairs(model.layers) do
     local function warn(form, ...) list[#list + 1] = ("layer '%s': " .. form):format(layer.name, ...) end
-    for _, check in ipairs(seen[layer.ops] and {} or { exchanges, regions, partial_sums, activations, unread }) do
+    for _, check in ipairs(seen[layer.ops] and {} or { exchanges, regions, partial_sums, activations, widths,
+      unread }) do
       check(layer.ops, c, warn, known)
     end
     seen[layer.ops] = true
