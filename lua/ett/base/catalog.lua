@@ -23,13 +23,15 @@ end
 -- Texts in each file of a kind, as lists of alternatives. A file at the top of the user's folder may be of another kind
 -- or a program. It is recognized by these texts and not run.
 local summarised, built_operator = { "%f[%w]summary%s*=" }, "require *%(?[\"']ett%.operator%."
+local copied_operator = "%f[%w]operator%.get%f[%W]"
 local marks = {
   architectures = { { "\nreturn function%s*%(", "[%s.]build%s*[=(]" }, { "%f[%w]layers%f[%W]", "[\"']ett%.model%." } },
   clusters = { { "%f[%w]links%s*=", "%f[%w]tiers%s*=" }, summarised },
   collectives = { { "[%s.,{]seconds%s*[=(]", "[%s.,{]timer%s*[=(]" }, { "%f[%w]kinds%s*=" }, summarised },
   metrics = { { "[%s.]compute%s*[=(]", "[%s.]value%s*[=(]" }, { "%f[%w]definition%s*=" }, summarised },
   models = { { "%f[%w]architecture%s*=" }, { "%f[%w]hyper%s*=" } },
-  operators = { { "[%s.]shape%s*[=(]", built_operator }, { "%f[%w]schema%s*=", built_operator }, summarised },
+  operators = { { "[%s.]shape%s*[=(]", built_operator, copied_operator },
+    { "%f[%w]schema%s*=", built_operator, copied_operator }, summarised },
   schedules = { { "[%s.]order%s*%(", "[%s.,{]order%s*=%s*function", "[%s.]activations%s*%(",
     "[%s.,{]activations%s*=%s*function" }, summarised },
   stacks = { { "%f[%w_]launch_seconds%s*=", "%f[%w_]cross_entropy%s*=", "%f[%w]graphs%s*=",
