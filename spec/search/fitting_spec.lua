@@ -38,6 +38,15 @@ describe("a plan that does not fit", function()
     assert.is_nil(changed({ seq = 8192, tp = 8, dp = 2, micro_batches = 4, stack = "megatron" }).zero)
   end)
 
+  it("gets a change without the values that its other fields exclude", function()
+    local model = require("ett.model").new("llama", { layers = 32, hidden = 4096, heads = 32, kv_heads = 8,
+      ffn = 14336, vocab = 128256 })
+    assert.same({ zero = 1 }, changed({ seq = 4096, dp = 8, micro_batches = 4, recompute = "selective",
+      recompute_modules = { "layernorm" } }, model))
+    assert.same({ zero = 1 }, changed({ seq = 4096, tp = 2, ep = 4, dp = 16, global_batch = 256,
+      overlap_all_to_all = "batch" }, require("ett.model").new "mixtral-8x7b"))
+  end)
+
   it("gets another layout of its devices, if one fits", function()
     local change, devices = changed { seq = 8192, dp = 16, global_batch = 16, stack = "megatron" }
     assert.is_nil(devices)

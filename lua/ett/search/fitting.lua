@@ -10,15 +10,17 @@ local what_if = require "ett.step.what_if"
 
 local fitting = {}
 
--- Changes that reduce memory, those with the lowest time cost first; the last takes the least memory. `zero`: at least
--- this stage, or the stack's highest. `quantised`: the stack's quantised_weights.
+-- Changes that reduce memory, those with the lowest time cost first; the last that no rule refuses takes the least
+-- memory. `zero`: at least this stage, or the stack's highest. `quantised`: the stack's quantised_weights.
 local changes = {
   { recompute = "selective" }, { zero = 1 }, { zero = 1, recompute = "selective" },
   { quantised = "only" }, { quantised = "only", zero = 1, recompute = "selective" },
   { quantised = "single", zero = 1, recompute = "selective" },
   { recompute = "full" }, { zero = 1, recompute = "full" }, { quantised = "only", zero = 1, recompute = "full" },
   { quantised = "single", zero = 1, recompute = "full" },
-  { zero = 3 }, { zero = 3, recompute = "full" }, { zero = 3, recompute = "full", quantised = "single" },
+  { zero = 3 }, { zero = 2, recompute = "selective", quantised = "single" },
+  { zero = 3, recompute = "selective", quantised = "single" }, { zero = 3, recompute = "full" },
+  { zero = 3, recompute = "full", quantised = "single" },
 }
 
 local strength = { none = 0, selective = 1, half = 2, full = 3 }
@@ -90,7 +92,8 @@ function fitting.change(model, cluster, times, plan)
   if #whole > 0 then return nil end
   local known, devices = schedules.memo(), plan_module.devices(clean)
 
-  -- The fields of a candidate that differ from the plan's, and its estimate; nil if it is refused or does not fit.
+  -- The fields of a candidate that differ from the plan's, and its estimate; nil if it is refused, false if it does not
+  -- fit.
   local function fits(layout, fields)
     local change = {}
     for name, value in pairs(merged(layout, fields)) do if value ~= clean[name] then change[name] = value end end
@@ -102,12 +105,16 @@ function fitting.change(model, cluster, times, plan)
     if #plan_rules.broken(q, model, cluster, known) > 0 then return nil end
     local e = what_if.estimate { model = model, cluster = cluster, times = times, plan = merged(plan, change) }
     if e and e.fits then return change, e end
+    return e and false
   end
 
   -- The first candidate of a layout that fits, without the fields that are not needed for that.
   local function first(layout)
-    local list = candidates(clean, layout)
-    if not fits(layout, list[#list]) then return nil end
+    local list, least = candidates(clean, layout), nil
+    for i = #list, 1, -1 do
+      if least == nil then least = fits(layout, list[i]) end
+    end
+    if not least then return nil end
     for _, fields in ipairs(list) do
       if fits(layout, fields) then
         for _, name in ipairs(schema.keys(fields)) do
