@@ -61,6 +61,11 @@ describe("a layer warns of", function()
     assert.same({}, of(blocks.with({ "linear_up", "swiglu", "linear_down" }, alone)))
     assert.same({ "layer 'block': rms_norm reads the partial sums of linear_down: tensor_leave must precede it" },
       of(blocks.join(up, "linear_down", "rms_norm", blocks.leave)))
+    assert.same({ "layer 'block': rms_norm reads the partial sums of linear_down: tensor_leave must precede it" },
+      of(blocks.join(up, "linear_down", "rms_norm", "residual_add", blocks.leave)))
+    local parallel = blocks.join(blocks.enter, "linear_qkv", "flash_attention", "linear_proj", "rms_norm", up,
+      "linear_down", "residual_add", blocks.leave)
+    assert.same({}, of(parallel)) -- the norm of the MLP reads the layer's input
     assert.same({}, of(blocks.join(up, "linear_down", blocks.leave, "rms_norm")))
   end)
 

@@ -50,10 +50,16 @@ local function regions(ops, c, warn)
   end
 end
 
+-- Whether an entry adds up partial sums, or a residual stream. Before it, a norm reads the product before the norm.
+local function ends_branch(entry, before, product)
+  if not entry then return false end
+  return entry.collective == "tensor_leave" or before == product and entry.op and sums[operator.get(entry.op).name]
+end
+
 --- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products at once (parallel
---- blocks), but no norm may read a residual stream with partial sums, or be the last before their sum.
+--- blocks), but no norm may read a residual stream with partial sums, or a product before their sum.
 local function partial_sums(ops, c, warn)
-  local open, added = {}, false
+  local open, added, before = {}, false, nil
   local function close(experts_only)
     for i = #open, 1, -1 do
       if open[i].experts or not experts_only then table.remove(open, i) end
@@ -68,7 +74,7 @@ local function partial_sums(ops, c, warn)
     close()
   end
   for i, entry in ipairs(ops) do
-    local op, following = entry.op and operator.get(entry.op), ops[i + 1]
+    local op = entry.op and operator.get(entry.op)
     if entry.collective == "tensor_leave" or entry.collective and entry.group == "tp" then
       close()
     elseif entry.collective == "expert_leave" then
@@ -80,9 +86,10 @@ local function partial_sums(ops, c, warn)
       added = #open > 0
     elseif op and op.family == "norm" and added then
       report()
-    elseif op and op.family == "norm" and #open > 0 and following and following.collective == "tensor_leave" then
+    elseif op and op.family == "norm" and #open > 0 and ends_branch(ops[i + 1], before, open[#open]) then
       warn("%s reads the partial sums of %s: tensor_leave must precede it", op.name, open[#open].name)
     end
+    before = op
   end
   report()
 end
