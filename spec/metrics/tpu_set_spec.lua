@@ -131,6 +131,9 @@ describe("the TPU metrics on a hand-made trace", function()
       assert.near((4 << 20) / 500e-6 / 1e9, value(folder, "avg_comm_bandwidth_GBps"), 1e-9)
       assert.near(500e-6, value(folder, "total_comm_time_s"), 1e-12)
       assert.near(500e-6, value(folder, "avg_comm_kernel_time_s"), 1e-12)
+      assert.same({ 1, 1, 1, 1 }, { value(folder, "num_comm_kernels"), overlap.num_comm_kernels,
+        value(folder, "num_comm_kernels_w_size_and_time"),
+        select(2, value(folder, "avg_comm_kernel_time_s")).num_comm_kernels })
       local core = assert(maker.metric(folder, "tpu_device_time")).cores["/device:TPU:0"]
       assert.near(0.5, core.collectives["all-gather|4194304"].ms, 1e-12)
       assert.equal(1, #view:warnings()) -- unknown_rank

@@ -6,7 +6,7 @@ return {
   name = "avg_comm_kernel_time_s",
   summary = "mean duration of a communication kernel",
   definition = [[Sum of the durations of the communication rows over their number: over all devices together, and
-per device.]],
+per device. An asynchronous collective on TPU counts once, from its start to its end.]],
   needs = "device rows with communication",
   units = { avg_comm_kernel_time_s = "s" },
   args = require("ett.trace.collective").args,

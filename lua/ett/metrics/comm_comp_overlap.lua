@@ -17,7 +17,7 @@ are means, ratios are those of the sums. A ratio over 0 is n/a.]],
       local C, K = lane:comm(), lane:compute()
       local c, k, x = C:measure(), K:measure(), (C & K):measure()
       sums.comm, sums.comp, sums.overlap = sums.comm + c, sums.comp + k, sums.overlap + x
-      sums.comm_kernels = sums.comm_kernels + #lane:rows("comm")
+      sums.comm_kernels = sums.comm_kernels + select(2, lane:comm_sum())
       sums.comp_kernels = sums.comp_kernels + #lane:rows("compute")
       ranks[lane.key] = {
         comm_time_ms = view:ms(c), comp_time_ms = view:ms(k), overlap_time_ms = view:ms(x),

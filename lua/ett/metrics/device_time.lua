@@ -34,6 +34,7 @@ return {
   summary = "span, busy, idle, communication, compute, copies and their overlap for each device",
   definition = [[Per device, intervals united: communication C, compute K, copies M, busy = |C u K u M|, idle =
 span - busy, overlap = |C n K|, exposed = |C| - |C n K|. *_sum_us add durations without uniting them.
+kernels, comm_kernels, comm_by_kernel_type and device_ops count rows: an asynchronous collective on TPU has two.
 top_kernel_share: largest total of one kernel name over the total of all kernels. bad and neg: numbers of
 unreadable rows and of rows of negative duration. gaps_gt_1ms_us: idle time in gaps of more than 1 ms.]],
   needs = "device rows; a process without them is listed with kernels = 0",

@@ -222,17 +222,18 @@ function Lane:comm_ticks(keep)
   return united == sum and device_ticks or united
 end
 
---- Sum of the durations of the collectives that start in the window, not united.
+--- Sum of the durations of the collectives that start in the window, not united, and their number.
+---@return integer ticks, integer count
 function Lane:comm_sum()
   local rows, found = self:rows "comm", self:asynchronous()
-  if not found then return rows:total() end
-  local sum, columns = 0, stats.columns(rows, { "row", "dur" })
+  if not found then return rows:total(), #rows end
+  local sum, count, columns = 0, 0, stats.columns(rows, { "row", "dur" })
   for i, row in ipairs(columns.row) do
     local place = found.place[row]
     local pair = found.at[place]
-    sum = sum + (pair and pair.stop - pair.ts or found.inner[place] and 0 or columns.dur[i])
+    if not found.inner[place] then sum, count = sum + (pair and pair.stop - pair.ts or columns.dur[i]), count + 1 end
   end
-  return sum
+  return sum, count
 end
 
 --- FLOPs stated by the rows (TPU model_flops); nil if no row states any.
