@@ -71,3 +71,9 @@ ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp
 $ ett compare --model llama layers=8 hidden=1024 heads=8 vocab=32000 dgx_h100 seq=1024 micro_batches=4
 ett: compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', got 1
 ?2
+
+$ ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k tp=1 tp=2 micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8192 seq=8k micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k micro_batches=2 | tail -1; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k tp=1 tp=2 micro_batches=2 --json | grep 8Ki
+note: seq = 8000; 8Ki is 8192
+note: seq = 8000; 8Ki is 8192
+note: seq = 8000; 8Ki is 8192
+    "seq = 8000; 8Ki is 8192"

@@ -73,3 +73,12 @@ ett: compare: 'layers' is given twice
 $ ett optimize dp=1 dp=2
 ett: optimize: 'dp' is given twice
 ?2
+
+$ ett sweep --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=4k,8k micro_batches=2 | sed -n 2,3p
+note: seq = 4000; 4Ki is 4096
+note: seq = 8000; 8Ki is 8192
+
+$ ett sweep --model llama layers=2,4 hidden=1024 heads=8 vocab=32000 seq=8k micro_batches=2 | grep -c note:; ett sweep --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=4096 tp=1,2 micro_batches=2 | grep -c note:; ett sweep --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=8k tp=1,2 micro_batches=2 --json | grep -c 8Ki
+1
+0
+1

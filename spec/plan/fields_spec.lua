@@ -38,10 +38,11 @@ describe("the fields of a plan", function()
   it("compares lengths that are multiples of 1000 with powers of 2", function()
     local decimals = require("ett.plan.fields").decimals
     for seq, said in pairs { [8000] = "8Ki is 8192", [128000] = "128Ki is 131072", [1000000] = "1Mi is 1048576" } do
-      assert.same({ ("seq = %d; %s"):format(seq, said) }, decimals({ seq = seq }, {}))
+      assert.same({ ("seq = %d; %s"):format(seq, said) }, decimals({ seq }, {}))
     end
-    for _, seq in ipairs { 8192, 131072, 500, 1001 } do assert.same({}, decimals({ seq = seq }, {})) end
-    assert.same({ "window = 4000; 4Ki is 4096" }, decimals({ seq = 8192 }, { window = 4000 }))
+    for _, seq in ipairs { 8192, 131072, 500, 1001 } do assert.same({}, decimals({ seq }, {})) end
+    assert.same({ "window = 4000; 4Ki is 4096" }, decimals({ 8192 }, { window = 4000 }))
+    assert.same({ "seq = 8000; 8Ki is 8192", "seq = 4000; 4Ki is 4096" }, decimals({ 8000, 8192, 4000, 8000 }, {}))
   end)
 
   it("a new field needs one declaration: it is checked, shown in help, swept and part of the program's key", function()

@@ -286,18 +286,19 @@ function fields.left_open(given, p, stack)
 end
 
 --- "seq = 8000; 8Ki is 8192" for each number of tokens that is a multiple of 1000: `k` is 1000, often 1024 is meant.
+---@param seqs integer[] values of seq
 ---@param hyper table hyper-parameters of the model
-function fields.decimals(p, hyper)
-  local found = {}
-  for _, given in ipairs { { "seq", p.seq }, { "window", hyper.window } } do
-    local name, value = given[1], given[2]
-    if value and value % 1000 == 0 then
-      local mega = value % 1000000 == 0
-      local number = value // (mega and 1000000 or 1000)
-      found[#found + 1] = ("%s = %d; %d%s is %d"):format(name, value, number, mega and "Mi" or "Ki",
-        number << (mega and 20 or 10))
-    end
+function fields.decimals(seqs, hyper)
+  local found, seen = {}, {}
+  local function add(name, value)
+    if not value or value % 1000 ~= 0 or seen[name .. value] then return end
+    local mega = value % 1000000 == 0
+    local number = value // (mega and 1000000 or 1000)
+    found[#found + 1], seen[name .. value] = ("%s = %d; %d%s is %d"):format(name, value, number, mega and "Mi" or "Ki",
+      number << (mega and 20 or 10)), true
   end
+  for _, seq in ipairs(seqs) do add("seq", seq) end
+  add("window", hyper.window)
   return found
 end
 

@@ -296,6 +296,7 @@ function report.sweep(s, limit)
   local lines = { ("%s on %s: %d plans evaluated, %d refused, best by %s"):format(s.model, s.cluster, s.evaluated,
     s.refused, s.objective) }
   if s.refusal then lines[2] = "first refusal: " .. s.refusal end
+  for _, note in ipairs(s.notes) do lines[#lines + 1] = "note: " .. note end
   lines[#lines + 1] = ""
   if s.nothing_fits then table.insert(lines, 1, s.nothing_fits) end
   local header = {}

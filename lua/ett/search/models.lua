@@ -34,6 +34,9 @@ local function add(result, s, model, values)
   result.evaluated, result.refused = result.evaluated + s.evaluated, result.refused + s.refused
   result.refusal = result.refusal or s.refusal
   result.unfit[#result.unfit + 1] = s.nothing_fits
+  for _, note in ipairs(s.notes) do
+    if not result.noted[note] then result.notes[#result.notes + 1], result.noted[note] = note, true end
+  end
   local own = merged(values, { parameters = architecture.parameters(model) })
   for _, row in ipairs(getmetatable(s.rows).__json(s.rows)) do
     result.rows[#result.rows + 1] = merged(row, own)
@@ -60,7 +63,7 @@ end
 ---@return table
 function models.sweep(given, sweep_of)
   local names, sweeps = schema.keys(given.hyper), 0
-  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {} }
+  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {} }
   local last, meta
   for _, values in ipairs(combinations(names, given.hyper)) do
     local ok, model = pcall(given.model, values)
@@ -83,6 +86,7 @@ function models.sweep(given, sweep_of)
   return setmetatable({ cluster = last.cluster, model = last.model, fields = fields, objective = last.objective,
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,
     nothing_fits = #result.unfit == sweeps and result.unfit[1] or nil,
+    notes = result.notes,
     rows = setmetatable(result.rows, { __json = function(rows) return table.move(rows, 1, #rows, 1, {}) end }),
     base = last.base }, meta)
 end

@@ -5,6 +5,7 @@
 --   c.lines[1].name, c.lines[1].difference_seconds
 local by = require "ett.base.by"
 local estimate = require "ett.step.estimate"
+local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local tables = require "ett.report.table"
 
@@ -104,6 +105,7 @@ function pair.new(a, b)
       difference_seconds = (q and q.seconds or 0.0) - (p and p.seconds or 0.0), why = reason(p, q) }
   end
   self.memory = memory_of(x, y)
+  self.notes = plan_fields.decimals({ x.plan.seq, y.plan.seq }, x.model.hyper)
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end
@@ -133,6 +135,7 @@ function pair.text(c)
       ("%+.2f"):format(line.difference_bytes / 1e9), "" }
   end
   for _, line in ipairs(tables.lines(rows, "lrrrl")) do lines[#lines + 1] = line end
+  for _, note in ipairs(c.notes) do lines[#lines + 1] = "note: " .. note end
   return table.concat(lines, "\n")
 end
 

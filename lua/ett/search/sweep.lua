@@ -388,7 +388,7 @@ function sweep.new(given)
   add_outlook(run, base)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
-    rows = run.rows, base = base }, Sweep)
+    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
 end
 
 function Sweep.__tostring(self)
@@ -396,8 +396,8 @@ function Sweep.__tostring(self)
 end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
-    refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits, rows = self.rows,
-    plan = self.base }
+    refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits,
+    notes = self.notes[1] and self.notes, rows = self.rows, plan = self.base }
 end
 
 return setmetatable(sweep, { __call = function(_, given) return sweep.new(given) end })

@@ -167,7 +167,7 @@ local function add_best(lines, s)
     lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Name the software that will "
       .. "run it: stack=NAME"
   end
-  local decimals = require("ett.plan.fields").decimals(e.plan, e.model.hyper)
+  local decimals = require("ett.plan.fields").decimals({ e.plan.seq }, e.model.hyper)
   for _, line in ipairs(decimals) do lines[#lines + 1] = "  " .. line end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes
   if free < memory_error then

@@ -360,7 +360,7 @@ local function notes_of(model, p, times, operators)
     notes[#notes + 1] = ("operator times are samples of '%s', accepted for the device '%s'"):format(own.accepted,
       device.name)
   end
-  for _, text in ipairs(plan_fields.decimals(p, model.hyper)) do notes[#notes + 1] = text end
+  for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
   return notes
 end
 

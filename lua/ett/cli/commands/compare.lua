@@ -80,7 +80,7 @@ local function compare_sides(opts, sides, words)
   end
   local c = pair.new(list[1], list[2])
   local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory,
-    fits = { a = c.a.fits, b = c.b.fits } }
+    fits = { a = c.a.fits, b = c.b.fits }, notes = c.notes[1] and c.notes }
   if not require "ett.cli.print_value"(opts, value) then
     print(require("ett.base.pretty").plain(pair.text(c)))
   end
@@ -134,6 +134,8 @@ return {
       for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
     else
       print_table(result)
+      local notes = require("ett.plan.fields").decimals({ result.plan.seq }, result.hyper)
+      for _, note in ipairs(notes) do print("note: " .. note) end
     end
   end,
 }
