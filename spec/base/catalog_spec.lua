@@ -102,6 +102,23 @@ describe("ett.catalog", function()
     end)
   end)
 
+  it("lists no aliases of another operator beside its copy", function()
+    folders.within(function(folder)
+      require("lfs").mkdir(folder .. "/operators")
+      folders.write(folder .. "/operators/again.lua", [[
+local op = {}
+for key, value in pairs(require("ett").operator.get "rms_norm") do op[key] = value end
+op.name, op.summary = "again", "s"
+return op]])
+      find.set_folders { folder }
+      local listed = {}
+      for _, entry in ipairs(catalog.list "operators") do listed[entry.name] = entry end
+      find.set_folders(nil)
+      assert.same({ "s", {}, { "rmsnorm" } },
+        { listed.again.summary, listed.again.aliases or {}, listed.rms_norm.aliases })
+    end)
+  end)
+
   it("names the nearest kind", function()
     local ok, why = pcall(catalog.list, "oprators")
     assert.is_false(ok)

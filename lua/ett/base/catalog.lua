@@ -90,7 +90,8 @@ local function describe(kind, entry)
     described.fault = fault_of(value)
     if described.fault then return described end
     described.summary = value.summary or described.summary
-    described.aliases = value.aliases and #value.aliases > 0 and value.aliases or nil
+    local copied = value.path and value.path ~= entry.path -- a loaded operator's table, with its aliases
+    described.aliases = value.aliases and #value.aliases > 0 and not copied and value.aliases or nil
     described.source = type(value.source) == "string" and value.source or nil
   end
   return described
