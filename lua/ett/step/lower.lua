@@ -197,7 +197,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     dropped_bytes = dropped,
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
     -- sail-sg/zero-bubble-pipeline-parallelism). These gradients take the place of other stored bytes: norm inputs,
-    -- queries, keys, values, gates. So a layer holds all but what the attention's core makes.
+    -- queries, keys, values, gates. So a layer holds all bytes but those of the attention's core.
     late_bytes = activation - (item.module == "core_attn" and dropped or 0),
     forward_share = 1 / frozen.flops(item),
     flops = product[op.family] and frozen.flops(item) * (item.model_flops or op.flops(s, "forward"))
