@@ -85,6 +85,10 @@ describe("a layer warns of", function()
       .. "added twice" }
     assert.same(twice, of(blocks.join(blocks.enter, mlp, blocks.leave, blocks.leave)))
     assert.same({}, of(blocks.join(blocks.enter, mlp, blocks.leave, blocks.enter, mlp, blocks.leave)))
+    assert.same({ "layer 'block': tensor_leave follows linear_up, but no product with partial sums is between them" },
+      of { blocks.enter, "linear_up", "swiglu", blocks.leave })
+    assert.same({}, of { { op = "linear_up", with = { tp = 1 } }, "swiglu", blocks.leave })
+    assert.same({}, of { "embedding", blocks.leave, blocks.enter, "lm_head" })
   end)
 
   it("the same of products whose files state no region: tensor ranks split their outputs or inputs", function()

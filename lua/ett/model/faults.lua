@@ -32,20 +32,33 @@ local function region_of(op, entry, c)
   return inputs == 1 and outputs == own.tp and "enter" or inputs == own.tp and outputs == 1 and "leave" or nil
 end
 
---- Warnings of column-parallel products outside a tensor-parallel region, and of regions that close twice.
+-- Whether an operator may leave partial sums. What a user's operator leaves is known only from its region.
+local function may_leave_sums(op, region)
+  return region == "leave" or op.family == "embedding" or op.experts or not region and not find.is_installed(op.path)
+end
+
+--- Warnings of column-parallel products outside a tensor-parallel region, of regions that close twice, and of regions
+--- whose ranks have nothing to add.
 local function regions(ops, c, warn)
-  local inside, closed = false, false
+  local inside, closed, split, summed = false, false, nil, false
   for _, entry in ipairs(ops) do
     local op = entry.op and operator.get(entry.op)
+    local region = op and region_of(op, entry, c)
     if entry.collective == "tensor_enter" or entry.collective and entry.group == "tp" then
       inside = true
     elseif entry.collective == "tensor_leave" then
       if closed then warn "tensor_leave follows tensor_leave without an operator between them: sums are added twice" end
-      inside = false
-    elseif op and not (op.experts or inside) and region_of(op, entry, c) == "enter"
-      and architecture.overlay(c, entry.with).tp > 1 then
-      warn("no tensor_enter precedes %s, so the gradient of its input is not added over tp ranks", op.name)
+      if split and not summed then
+        warn("tensor_leave follows %s, but no product with partial sums is between them", split.name)
+      end
+      inside, split, summed = false, nil, false
+    elseif op and not op.experts and region == "enter" and architecture.overlay(c, entry.with).tp > 1 then
+      if not inside then
+        warn("no tensor_enter precedes %s, so the gradient of its input is not added over tp ranks", op.name)
+      end
+      split = op
     end
+    summed = summed or op and may_leave_sums(op, region) or false
     closed = entry.collective == "tensor_leave" or closed and not op
   end
 end
