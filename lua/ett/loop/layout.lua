@@ -48,7 +48,7 @@ local function read_card(view, found)
   read("dtype", precision and dtype_bytes[precision] and precision)
 end
 
---- The fields without what only `set` needs.
+--- The fields without the marks that only `set` reads.
 local function finished(found)
   for _, each in pairs(found) do each.of_card, each.differs = nil, nil end
   return found

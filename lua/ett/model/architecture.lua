@@ -211,7 +211,7 @@ function architecture.fields(source)
   return hyper_parameters.fields_with(own), own
 end
 
--- Whether a user's operator with a backward pass leaves open what it stores for it.
+-- Whether a user's operator with a backward pass does not state its stored bytes.
 local function stores_nothing(op)
   return not (op.activation_bytes or op.family == "optimizer" or find.is_installed(op.path)) and #op.passes > 1
 end

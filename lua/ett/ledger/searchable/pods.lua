@@ -7,7 +7,7 @@ local searchable = { parameters = pods.parameters, bandwidth = "device_network",
   sensitivities = { { "device_network", 1.1 }, { "device_memory", 1.1 }, { "device_flops", 1.1 },
     { "batch_scale", 2 }, { "devices", 1.1 } } }
 
---- What the model counts as a device. The content of a pod is unknown if its rates are given.
+--- The unit that the model counts as a device. The content of a pod is unknown if its rates are given.
 function searchable.unit(fixed)
   for _, name in ipairs { "device_flops", "device_memory" } do
     if fixed[name] and fixed[name] ~= pods.parameters[name] then return { name = "pods" } end
