@@ -136,8 +136,8 @@ local function activations(ops, c, warn)
   end
 end
 
---- Warnings of operators that read more values of a token than the one before gives, such as an MLP of which only one
---- entry changes `ffn`. Fewer are a part. The output width of a user's operator is unknown.
+--- Warnings of operators that read more values of a token than the one before gives: in an MLP, perhaps only one
+--- entry changes `ffn`. Fewer values are a part. The output width of a user's operator is unknown.
 local function widths(ops, c, warn)
   local function shape_of(entry, family)
     local op = entry and entry.op and operator.get(entry.op)

@@ -1,8 +1,8 @@
 --- Layers from a plain list of operator names (an encoder_function_list).
 --
--- An operator file declares whether a tensor-parallel region opens before or closes after it, or ranks add its results
--- (`region`), whether it holds experts, and whether selective recomputation recomputes it. An all-to-all exchange
--- encloses the experts.
+-- The `region` of an operator file says whether a tensor-parallel region opens before it or closes after it, or ranks
+-- add its results. The file also says whether it holds experts, and whether selective recomputation recomputes it. An
+-- all-to-all exchange encloses the experts.
 local blocks = require "ett.model.blocks"
 local error_module = require "ett.base.error"
 local mixers = require "ett.model.mixers"

@@ -247,8 +247,8 @@ local function add_gathers(state, stage)
   end
 end
 
---- Bytes of activations that a micro-batch stores in a slice, of the slice's weights on a rank, and of their gradients
---- (under ZeRO-2 and 3 of those that the rank keeps).
+--- Bytes of activations that a micro-batch stores in a slice, and of the slice's weights and gradients on a rank.
+--- Under ZeRO-2 and 3 only the gradients that the rank keeps count.
 local function bytes_of_slice(state, layers)
   local p, lowered, sharing = state.e.plan, state.on.lowered, state.sharing
   local activations, parameters, gradients = 0.0, 0.0, 0.0
