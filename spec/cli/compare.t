@@ -77,3 +77,8 @@ note: seq = 8000; 8Ki is 8192
 note: seq = 8000; 8Ki is 8192
 note: seq = 8000; 8Ki is 8192
     "seq = 8000; 8Ki is 8192"
+
+$ ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 tp=2 tp=16 micro_batches=2; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2 dgx_h10x dgx_h100
+ett: side B: plan: tp = 16 must divide heads = 8...
+ett: side A: unknown cluster 'dgx_h10x'; did you mean 'dgx_h100'?
+?1

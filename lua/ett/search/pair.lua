@@ -4,6 +4,7 @@
 --     { model = model, cluster = "dgx_b200", plan = plan })
 --   c.lines[1].name, c.lines[1].difference_seconds
 local by = require "ett.base.by"
+local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
@@ -80,7 +81,8 @@ end
 ---@param a table arguments of ett.estimate
 ---@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference }
 function pair.new(a, b)
-  local x, y = estimate.new(a), estimate.new(b)
+  local x = error_module.wrap("side A", estimate.new, a)
+  local y = error_module.wrap("side B", estimate.new, b)
   local self = { a = x, b = y, fields = {}, totals = {}, lines = {} }
   local names = {}
   for _, plan in ipairs { x.plan, y.plan } do for name in pairs(plan) do names[name] = true end end
