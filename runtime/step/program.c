@@ -299,6 +299,11 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   fill_layer_bytes(&s, &p->kinds[k]);
   s.layer_trained = s.dense_parameters + s.expert_parameters;
   s.layer_parameters = s.layer_trained + s.frozen_dense + s.frozen_expert;
+  if (p->kinds[k].forward_only) {
+    s.idle_layers = 1;
+    s.idle_dense = s.dense_parameters + s.frozen_dense;
+    s.idle_expert = s.expert_parameters + s.frozen_expert;
+  }
   s.boundary = p->kinds[k].boundary;
   if (p->gather > 0) {
     size_t i = (size_t)p->gather - 1;
@@ -353,6 +358,9 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->expert_parameters += n * of->expert_parameters;
   to->frozen_dense += n * of->frozen_dense;
   to->frozen_expert += n * of->frozen_expert;
+  to->idle_layers += n * of->idle_layers;
+  to->idle_dense += n * of->idle_dense;
+  to->idle_expert += n * of->idle_expert;
   to->quantised_bytes += n * of->quantised_bytes;
   to->flops += n * of->flops;
   if (of->boundary > 0)

@@ -81,7 +81,7 @@ typedef struct ett_layer_kind {
   double boundary;    /* output of a slice that ends with this layer, as a multiple of
                          boundary_bytes; 0: as before the layer */
   double half_bytes;  /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
-  int forward_only;   /* no backward pass, so nothing is recomputed */
+  int forward_only;   /* no backward pass, so nothing is recomputed or gathered again */
 } ett_layer_kind;
 
 /* Sums over one layer of a kind, or over a slice. */
@@ -101,6 +101,8 @@ typedef struct ett_layer_sums {
   } repeated[ETT_RECOMPUTES - ETT_RECOMPUTE_FULL];
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert;
+  /* Layers without a backward pass: their number and their weights. */
+  double idle_layers, idle_dense, idle_expert;
   double quantised_bytes;
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double late_bytes; /* held from a split backward pass to its weight gradients */

@@ -258,11 +258,21 @@ double ett_step_busy(const ett_evaluation *e, const ett_step_arrays *a, int slot
   return seconds;
 }
 
+/* Weights of a slot that a pass reads. PyTorch FSDP gathers again only for layers whose
+ * outputs need gradients (_fsdp_state.py, _register_pre_backward_hook). */
+static double dense_read(const ett_layer_sums *s, int backward) {
+  return s->dense_parameters + s->frozen_dense - (backward ? s->idle_dense : 0);
+}
+
+static double expert_read(const ett_layer_sums *s, int backward) {
+  return s->expert_parameters + s->frozen_expert - (backward ? s->idle_expert : 0);
+}
+
 /* Weights of a slot that arrive from the host for a pass: under ZeRO-3 the rank's shard.
  */
-static double arriving_weights(const ett_evaluation *e, const ett_layer_sums *s) {
-  double dense = s->dense_parameters + s->frozen_dense;
-  double expert = s->expert_parameters + s->frozen_expert;
+static double arriving_weights(const ett_evaluation *e, const ett_layer_sums *s,
+                               int backward) {
+  double dense = dense_read(s, backward), expert = expert_read(s, backward);
   if (e->plan->zero < ETT_ZERO_PARAMETERS)
     return dense + expert;
   return dense / (double)e->dense.degree + expert / (double)e->expert.degree;
@@ -285,12 +295,15 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_layer_sums *s = &a->sums[v];
   ett_step_stage *stage = &a->stage[v % p->pp];
   double out = p->offload_activations * s->activation_bytes[p->recompute];
-  double in = p->offload_weights * p->weight_bytes * arriving_weights(e, s);
+  double weights = p->offload_weights * p->weight_bytes;
+  double in = weights * arriving_weights(e, s, 0);
+  double in_again = weights * arriving_weights(e, s, 1);
   double gradients = p->offload_gradients * p->gradient_bytes * leaving_gradients(e, s);
   int rank = v % p->pp;
   double forward = ett_messages_beside_host(e, rank, a->forward[v], out > in ? out : in);
-  double backward = ett_messages_beside_host(e, rank, a->backward[v],
-                                             out + in > gradients ? out + in : gradients);
+  double returning = out + in_again;
+  double backward = ett_messages_beside_host(
+      e, rank, a->backward[v], returning > gradients ? returning : gradients);
   stage->offload_seconds +=
       a->runs[v] * (forward - a->forward[v] + backward - a->backward[v]);
   a->forward[v] = forward;
@@ -351,16 +364,14 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
         a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
         a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
       }
-    if (p->zero == ETT_ZERO_PARAMETERS) {
+    for (int again = 0; p->zero == ETT_ZERO_PARAMETERS && again <= p->reshard; again++) {
+      double *pass = again ? a->backward : a->forward;
+      int64_t layers = a->layers[v] - (again ? (int64_t)s->idle_layers : 0);
       ett_parts_ask(e, v % p->pp, v % p->pp);
       double gather =
-          ett_messages_gather(e, s->dense_parameters + s->frozen_dense,
-                              s->expert_parameters + s->frozen_expert, a->layers[v]);
-      a->forward[v] = ett_messages_with_gathers(e, a->forward[v], a->forward_busy, v,
-                                                gather, a->layers[v]);
-      if (p->reshard)
-        a->backward[v] = ett_messages_with_gathers(e, a->backward[v], a->backward_busy, v,
-                                                   gather, a->layers[v]);
+          ett_messages_gather(e, dense_read(s, again), expert_read(s, again), layers);
+      pass[v] = ett_messages_with_gathers(
+          e, pass[v], again ? a->backward_busy : a->forward_busy, v, gather, layers);
     }
     wait_for_host(e, a, v);
   }

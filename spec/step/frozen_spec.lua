@@ -142,6 +142,37 @@ describe("frozen layers", function()
     assert.is_true(e.stages[2].backward_seconds > 0)
     assert.equal(0, e.stages[1].parameters)
   end)
+
+  it("need no weights in the backward pass: no gather, no transfer from the host", function()
+    local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
+    local cluster = random_plans.with(random_plans.flat, { host = { bandwidth = 1e12, source = "made up" } })
+    --- Bytes of weights, drawn in units of a kind, and those by which a backward pass lasts longer.
+    local function read(fields, kind)
+      local p = { seq = tokens, micro_batches = 2, accumulate_gradients = false }
+      for name, value in pairs(fields) do p[name] = value end
+      local e = estimate.new { model = model(), plan = p, cluster = cluster, profile = bytes_alone, units = true }
+      local drawn, stage, lane = 0.0, timeline.of(e).stages[1], p.zero == 3 and "weights" or "from host"
+      for _, m in ipairs(stage.messages) do
+        for _, u in ipairs(m.lane == lane and stage.units or {}) do
+          local at = m.start + m.seconds / 2
+          if u.kind == kind and u.start < at and at < u.start + u.seconds then drawn = drawn + m.bytes end
+        end
+      end
+      return drawn / 2, e.stages[1].micro_batch_backward_seconds * 1e12
+    end
+    for _, count in ipairs { 0, 4, layers } do
+      local all = layers * (in_products + 2 * hidden) + hidden + 2 * padded
+      local trained = all - (count > 0 and count * (in_products + 2 * hidden) + padded or 0)
+      for _, how in ipairs { { zero = 3, dp = 4 }, { offload_weights = 1 } } do
+        how.frozen_layers = count
+        assert.near(2 * all, read(how, "F"), 16)
+        local drawn, waits = read(how, "B")
+        assert.near(2 * trained, drawn, 16)
+        assert.near(2 * trained, waits, 16)
+      end
+      assert.near(0, select(2, read({ zero = 3, dp = 4, reshard = false, frozen_layers = count }, "B")), 1e-3)
+    end
+  end)
 end)
 
 describe("a frozen embedding", function()

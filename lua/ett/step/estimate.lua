@@ -152,10 +152,11 @@ end
 ---@param waits number seconds by which gathers lengthen the stage's passes
 local function gathered_beside(p, stage, gathers, share, waits)
   if not (p.overlap_parameters and p.prefetch > 0) then return 0.0 end
-  local passes, sum = p.micro_batches * p.pp * p.vp / #gathers * (p.reshard and 2 or 1), 0.0
+  local passes, sum = p.micro_batches * p.pp * p.vp / #gathers, 0.0
   for slot = stage, #gathers, p.pp do
-    local whole = gathers[slot].seconds
-    sum = sum + passes * (whole + share * (whole - whole / math.max(1, gathers[slot].layers)))
+    for _, own in ipairs { gathers[slot].F, gathers[slot].B } do
+      sum = sum + passes * (own.seconds + share * (own.seconds - own.seconds / math.max(1, own.layers)))
+    end
   end
   return math.max(0.0, sum - waits)
 end

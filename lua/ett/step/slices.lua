@@ -69,27 +69,34 @@ local function demand_of(demands, bytes, ranks, parts)
   return found
 end
 
---- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices): { { seconds, bytes, degree,
---- members }, …, layers = number of layers, seconds = of all layers }.
+-- The gathers of the weights of some layers.
+local function gathers_of(p, sharing, lowered, stage, demands, layers)
+  local sums = slices.shared_parameters(sharing, lowered, layers)
+  local gathers = { layers = #layers, seconds = 0.0 }
+  local function add(parameters, ranks, members)
+    local bytes = parameters * schema.wide_bytes(p.dtype) / #layers
+    local d = parameters > 0 and demand_of(demands, bytes, ranks, stage.parts)
+    if not d then return end
+    gathers[#gathers + 1] = { seconds = d.seconds, bytes = d.bytes, degree = ranks, members = members }
+    gathers.seconds = gathers.seconds + #layers * d.seconds
+  end
+  add(sums.dense + sums.frozen_dense, sharing.dense_shard, "data")
+  add(sums.expert + sums.frozen_expert, sharing.expert_shard, "expert data")
+  return gathers
+end
+
+--- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices) and kind of unit: `F`, and `B` under
+--- reshard. { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers }.
 ---@param result table of program:evaluate
 function slices.gathers(p, lowered, result)
   local list, sharing, layers = {}, slices.sharing(p), {}
   for part, own in ipairs(lowered.parts) do layers[part] = slices.layers(p, own.kinds) end
   for slot, slice in ipairs(schedules.slices(p)) do
-    local stage = result.stages[(slot - 1) % p.pp + 1]
-    local own = layers[stage.part or 1][slice]
-    local sums = slices.shared_parameters(sharing, lowered.parts[stage.part or 1], own)
-    local gathers = { layers = #own, seconds = 0.0 }
-    local function add(parameters, ranks, members)
-      local bytes = parameters * schema.wide_bytes(p.dtype) / #own
-      local d = parameters > 0 and demand_of(result.demands, bytes, ranks, stage.parts)
-      if not d then return end
-      gathers[#gathers + 1] = { seconds = d.seconds, bytes = d.bytes, degree = ranks, members = members }
-      gathers.seconds = gathers.seconds + #own * d.seconds
-    end
-    add(sums.dense + sums.frozen_dense, sharing.dense_shard, "data")
-    add(sums.expert + sums.frozen_expert, sharing.expert_shard, "expert data")
-    list[slot] = gathers
+    local stage, again = result.stages[(slot - 1) % p.pp + 1], {}
+    local part = stage.part or 1
+    for _, kind in ipairs(layers[part][slice]) do again[#again + 1] = not kind.forward_only and kind or nil end
+    local function of(own) return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own) end
+    list[slot] = { F = of(layers[part][slice]), B = p.reshard and of(again) or nil }
   end
   return list
 end

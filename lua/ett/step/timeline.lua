@@ -234,8 +234,9 @@ end
 local function add_gathers(state, stage)
   local e = state.e
   for _, unit in ipairs(e.gathers and stage.units or {}) do
-    if unit.kind == "F" or unit.kind == "B" and e.plan.reshard then
-      local at, gathers = unit.start, e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number]
+    local gathers = e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number][unit.kind]
+    if gathers then
+      local at = unit.start
       for _ = 1, gathers.layers do
         for _, g in ipairs(gathers) do
           put(stage, "all_gather", "weights", at, g.seconds, { group = "dp", members = g.members, degree = g.degree,
@@ -247,11 +248,11 @@ local function add_gathers(state, stage)
   end
 end
 
---- Bytes of activations that a micro-batch stores in a slice, and of the slice's weights and gradients on a rank.
---- Under ZeRO-2 and 3 only the gradients that the rank keeps count.
+--- Bytes of activations that a micro-batch stores in a slice, of the weights on a rank that a unit F or B reads, and of
+--- gradients. Under ZeRO-2 and 3 only the gradients that the rank keeps count.
 local function bytes_of_slice(state, layers)
   local p, lowered, sharing = state.e.plan, state.on.lowered, state.sharing
-  local activations, parameters, gradients = 0.0, 0.0, 0.0
+  local activations, forward, backward, gradients = 0.0, 0.0, 0.0, 0.0
   local function held(from, dense, expert)
     if p.zero < from then return dense + expert end
     return dense / sharing.dense_shard + expert / sharing.expert_shard
@@ -262,15 +263,16 @@ local function bytes_of_slice(state, layers)
       local o = lowered.operations[index]
       none = none + n * o.activation_bytes
       selective = selective + n * (o.activation_bytes - (o.selective and o.dropped_bytes or 0))
-      parameters = parameters
-        + n * held(3, o.dense_parameters + o.frozen_dense, o.expert_parameters + o.frozen_expert)
+      local read = n * held(3, o.dense_parameters + o.frozen_dense, o.expert_parameters + o.frozen_expert)
+      forward, backward = forward + read, backward + (kind.forward_only and 0.0 or read)
       gradients = gradients + n * held(2, o.dense_parameters, o.expert_parameters)
     end
     local by = { none = none, selective = selective, full = kind.input_bytes,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
   end
-  return { activations = activations, weights = parameters * schema.wide_bytes(p.dtype),
+  local width = schema.wide_bytes(p.dtype)
+  return { activations = activations, weights = { F = forward * width, B = backward * width },
     gradients = gradients * schema.dtype_bytes[p.gradient_dtype] }
 end
 
@@ -301,7 +303,7 @@ local function add_host(state, stage)
     if unit.kind ~= "W" then
       pass(unit.kind == "F" and "to host" or "from host", "activations", unit.start,
         p.offload_activations * bytes.activations, unit.micro_batch)
-      pass("from host", "weights", unit.start, p.offload_weights * bytes.weights, unit.micro_batch)
+      pass("from host", "weights", unit.start, p.offload_weights * bytes.weights[unit.kind], unit.micro_batch)
     end
     if unit.kind == "B" then
       pass("to host", "gradients", unit.start, p.offload_gradients * bytes.gradients, unit.micro_batch)
