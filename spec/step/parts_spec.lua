@@ -56,6 +56,25 @@ describe("clusters of unlike nodes", function()
     end
   end)
 
+  it("warn of a host's memory that is too small for the stages on it", function()
+    local cluster = cluster_module.get(both { { cluster = "dgx_a100", nodes = 1 },
+      { cluster = "dgx_a100_40gb", nodes = 1 } })
+    local large = model_module.new("llama", { layers = 32, hidden = 16384, heads = 128, ffn = 65536, vocab = 32000 })
+    local function warning(split, on)
+      local e = estimate.new { cluster = on, model = large,
+        plan = { seq = 512, micro_batches = 4, tp = 8, pp = 2, split = split, offload_optimizer = 1 } }
+      for _, text in ipairs(e.warnings) do if text:find("host's memory", 1, true) then return e.stages, text end end
+      return e.stages
+    end
+    local stages, text = warning({ 24, 8 }, cluster) -- the first stage is on dgx_a100, with 250 GB
+    assert.is_true(stages[1].host_bytes > 125e9 and stages[1].host_bytes < 250e9 and stages[2].host_bytes < 125e9)
+    assert.is_nil(text)
+    stages, text = warning({ 4, 28 }, cluster)
+    assert.equal(("%.2f GB of a device in its host's memory: a device of dgx_a100_40gb has 125.00 there"):format(
+      stages[2].host_bytes / 1e9), text)
+    assert.equal(text, select(2, warning({ 4, 28 }, "dgx_a100_40gb")))
+  end)
+
   it("place stages as the rank map does", function()
     local function devices(plan)
       local list = {}

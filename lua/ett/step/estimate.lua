@@ -304,22 +304,29 @@ local function foreign_stage(p, stack)
     stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
--- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there".
-local function short_host(e, cluster)
-  for _, part in ipairs(cluster.parts or { cluster }) do
-    local most = part.host and part.host.memory_bytes
-    if most and e.host_bytes > most then
-      return ("%.2f GB of a device in its host's memory: a device of %s has %.2f there"):format(e.host_bytes / 1e9,
-        part.name, most / 1e9)
+-- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there": of the stage with the most bytes
+-- among those that are too large for a part that they are on.
+local function short_host(stages, cluster)
+  local text, bytes = nil, 0.0
+  for _, s in ipairs(stages) do
+    for k, part in ipairs(cluster.parts or { cluster }) do
+      local most = (not cluster.parts or s.parts >> k - 1 & 1 == 1) and part.host and part.host.memory_bytes
+      if most and s.host_bytes > math.max(most, bytes) then
+        bytes = s.host_bytes
+        text = ("%.2f GB of a device in its host's memory: a device of %s has %.2f there"):format(bytes / 1e9,
+          part.name, most / 1e9)
+      end
     end
   end
+  return text
 end
 
-local function warnings_of(e, cluster, lowered, model)
+---@param host string? of short_host
+local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   list[#list + 1] = fast_network(e, cluster)
-  list[#list + 1] = short_host(e, cluster)
+  list[#list + 1] = host
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
@@ -477,6 +484,7 @@ function estimate.new(given)
     lowered = given.units and lowered or nil, gathers = given.units and gathers or nil,
     host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)
+  local host = short_host(e.stages, cluster) -- parts.add removes the parts of stages
   parts.add(e, cluster)
   memory.add(e, lowered.stack)
   if model.hyper.experts then
@@ -487,7 +495,7 @@ function estimate.new(given)
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
   add_outlook(e, cluster, given.tokens, lowered, result)
-  e.warnings = warnings_of(e, cluster, lowered, model)
+  e.warnings = warnings_of(e, cluster, lowered, model, host)
   e.notes = notes_of(model, p, times, e.operators)
   return e
 end
