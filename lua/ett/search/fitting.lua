@@ -142,8 +142,8 @@ function fitting.change(model, cluster, times, plan)
   return table.concat(words, " "), e.memory_bytes, all > devices and all or nil
 end
 
---- "with zero=1 it would fit, in 68.24 GB", "with tp=8 it would fit on 8 devices, in 61.20 GB", or the advice to take
---- more devices.
+--- "with zero=1 it would fit, in 68.24 GB", or "with tp=8 it would fit on 8 devices, in 61.20 GB". If nothing fits: the
+--- advice to take more devices.
 function fitting.sentence(model, cluster, times, plan)
   local words, bytes, devices = fitting.change(model, cluster, times, plan)
   return words and ("with %s it would fit%s, in %.2f GB"):format(words, devices and (" on %d devices"):format(devices)
