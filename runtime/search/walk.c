@@ -233,6 +233,12 @@ static double least_memory(walk *w, int zero, double bytes) {
   return bytes;
 }
 
+/* Whether passes move weights or gradients to or from the host: under the higher ZeRO
+ * stages only a shard, which can take less time than a lower stage. */
+static int moves_shards(const walk *w) {
+  return w->plan.offload_weights > 0 || w->plan.offload_gradients > 0;
+}
+
 /* Whether the memory of the ZeRO stage with the least, or the time of the pipeline alone,
  * excludes all plans of one kind of recomputation. *seconds: otherwise their lower bound.
  * *all: all later kinds are excluded, too. */
@@ -263,16 +269,23 @@ static int settled(walk *w, int *all, double *seconds) {
   if (w->limits->exhaustive)
     return 0;
   double threshold = ett_search_threshold(w->limits, bytes);
+  double least = o.pipeline_seconds;
+  w->untimed |= o.untimed;
   if (most == ETT_ZERO_PARAMETERS) { /* its gathers may be absent or hidden */
-    for (int z = most; z >= 0; z = zero_below(w, z))
-      w->plan.zero = (ett_zero)z;
     for (int p = 0; p < w->axes->parameters; p++)
       w->plan.overlap_parameters |= w->axes->overlap_parameters[p];
-    if (outline(w, 1, &o) <= 0)
-      return 0;
+    least = INFINITY;
+    for (int z = most; z >= 0; z = zero_below(w, z)) {
+      if (!moves_shards(w) && zero_below(w, z) >= 0)
+        continue;
+      w->plan.zero = (ett_zero)z;
+      if (outline(w, 1, &o) <= 0)
+        return 0;
+      w->untimed |= o.untimed;
+      least = o.pipeline_seconds < least ? o.pipeline_seconds : least;
+    }
   }
-  w->untimed |= o.untimed;
-  *seconds = o.pipeline_seconds * (1 - rounding);
+  *seconds = least * (1 - rounding);
   if (*seconds <= threshold)
     return 0;
   /* The others repeat work; but they may move fewer activations to the host. */

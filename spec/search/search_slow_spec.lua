@@ -49,6 +49,16 @@ describe("a search", function()
     assert.same(small(given).rows, bounded.rows)
   end)
 
+  it("keeps the ZeRO stages that move a shard to or from the host, where lower stages move all", function()
+    for _, name in ipairs { "offload_gradients", "offload_weights" } do
+      local given = { keep = 12, plan = { seq = 1024, global_batch = 32, cp = 1, [name] = 1 },
+        vary = { zero = { 0, 1, 2, 3 }, schedule = { "1f1b", "zb_v" }, recompute = { "none" } } }
+      local bounded = small(given)
+      given.exhaustive = true
+      assert.same(small(given).rows, bounded.rows)
+    end
+  end)
+
   it("bounds programs of experts where nodes are no multiple of the groups", function()
     local given = { model = require("ett.model").new("mixtral", { layers = 8, hidden = 512, heads = 8, vocab = 1000,
       ffn = 1024, experts = 8, top_k = 2 }), cluster = "gb200_nvl72", times = false, devices = 64, keep = 20,
