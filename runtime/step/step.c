@@ -289,25 +289,27 @@ static double leaving_gradients(const ett_evaluation *e, const ett_layer_sums *s
 
 /* Lengthens the passes of a slot by waits for the host. Activations leave in the forward
  * pass and return in the backward pass; weights arrive for both; gradients leave in the
- * backward pass. */
-static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v) {
+ * backward pass, or beside the weight gradients of a split one. */
+static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int v,
+                          int split) {
   const ett_step_plan *p = e->plan;
   const ett_layer_sums *s = &a->sums[v];
-  ett_step_stage *stage = &a->stage[v % p->pp];
-  double out = p->offload_activations * s->activation_bytes[p->recompute];
-  double weights = p->offload_weights * p->weight_bytes;
-  double in = weights * arriving_weights(e, s, 0);
-  double in_again = weights * arriving_weights(e, s, 1);
-  double gradients = p->offload_gradients * p->gradient_bytes * leaving_gradients(e, s);
   int rank = v % p->pp;
-  double forward = ett_messages_beside_host(e, rank, a->forward[v], out > in ? out : in);
-  double returning = out + in_again;
-  double backward = ett_messages_beside_host(
-      e, rank, a->backward[v], returning > gradients ? returning : gradients);
-  stage->offload_seconds +=
-      a->runs[v] * (forward - a->forward[v] + backward - a->backward[v]);
-  a->forward[v] = forward;
-  a->backward[v] = backward;
+  double share = p->offload_weights * p->weight_bytes;
+  double out = p->offload_activations * s->activation_bytes[p->recompute];
+  double in = share * arriving_weights(e, s, 0);
+  double back = out + share * arriving_weights(e, s, 1);
+  double gradients = p->offload_gradients * p->gradient_bytes * leaving_gradients(e, s);
+  const struct {
+    double *pass, bytes;
+  } waits[] = {{&a->forward[v], out > in ? out : in},
+               {&a->backward[v], split || back > gradients ? back : gradients},
+               {&a->weight[v], split ? gradients : 0}};
+  for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+    double seconds = ett_messages_beside_host(e, rank, *waits[i].pass, waits[i].bytes);
+    a->stage[rank].offload_seconds += a->runs[v] * (seconds - *waits[i].pass);
+    *waits[i].pass = seconds;
+  }
 }
 
 /* Copies the times of the previous slot, except for the destination of its sends. */
@@ -373,7 +375,7 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
       pass[v] = ett_messages_with_gathers(
           e, pass[v], again ? a->backward_busy : a->forward_busy, v, gather, layers);
     }
-    wait_for_host(e, a, v);
+    wait_for_host(e, a, v, split);
   }
 }
 

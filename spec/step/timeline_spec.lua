@@ -257,10 +257,11 @@ describe("the link to the host", function()
   end)
 
   it("carries the transfers that units and the update wait for", function()
-    local bound = { unit = 0, update = 0 }
+    local bound = { unit = 0, update = 0, W = 0 }
     for recompute, schedule in pairs { none = "1f1b", selective = "zb_h1", half = "chimera", full = "1f1b" } do
       local e = make(dense, { pp = 4, dp = 2, micro_batches = 4, zero = 1, schedule = schedule, recompute = recompute,
-        offload_activations = 0.8, offload_weights = 0.1, offload_optimizer = 1 })
+        offload_activations = 0.8, offload_weights = 0.1, offload_optimizer = 1,
+        offload_gradients = schedule == "zb_h1" and 0.5 or 0 })
       for s, stage in ipairs(timeline.of(e).stages) do
         local update
         for _, m in ipairs(stage.messages) do if m.lane == "update" then update = m end end
@@ -275,9 +276,10 @@ describe("the link to the host", function()
         for _, unit in ipairs(stage.units) do
           local pass = 0.0
           for _, part in ipairs(unit.parts) do pass = pass + (part.resource ~= "wait" and part.seconds or 0.0) end
-          local host = unit.kind ~= "W" and carried(unit.micro_batch, unit.start, unit.seconds) or 0.0
+          local host = carried(unit.micro_batch, unit.start, unit.seconds)
           assert.near(unit.seconds, math.max(pass, host), 1e-12)
           bound.unit = bound.unit + (host > pass and 1 or 0)
+          bound.W = bound.W + (unit.kind == "W" and host > pass and 1 or 0) -- gradients
         end
         -- The host reads and writes the states (24 bytes), reads gradients (4) and writes weights (2).
         local weights = 0.0
@@ -291,7 +293,7 @@ describe("the link to the host", function()
         assert.near(e.stages[s].optimizer_seconds, update.seconds, 1e-12)
       end
     end
-    assert.is_true(bound.unit > 30 and bound.update == 16)
+    assert.is_true(bound.unit > 30 and bound.update == 16 and bound.W > 8)
   end)
 
   it("has separate copy streams in the trace, and none without offloading", function()

@@ -284,8 +284,8 @@ local function updated_weights(state, stage)
 end
 
 --- Transfers over the host link, beside the units and the update that wait for them (runtime/step): activations leave
---- in forward passes and return in backward passes, weights arrive for both, and gradients leave in backward passes. In
---- the update the host sends the weights that it updates. Gradients move to where their weights are updated.
+--- in forward passes and return in backward passes, weights arrive for both. Gradients leave in the units that make
+--- them. In the update the host sends the weights that it updates. Gradients move to where their weights are updated.
 local function add_host(state, stage)
   local e = state.e
   local p, s, bandwidth = e.plan, e.stages[stage.number], e.host_bandwidth[e.stages[stage.number].part or 1]
@@ -305,7 +305,7 @@ local function add_host(state, stage)
         p.offload_activations * bytes.activations, unit.micro_batch)
       pass("from host", "weights", unit.start, p.offload_weights * bytes.weights[unit.kind], unit.micro_batch)
     end
-    if unit.kind == "B" then
+    if unit.kind ~= "F" and unit.work ~= "input" then
       pass("to host", "gradients", unit.start, p.offload_gradients * bytes.gradients, unit.micro_batch)
     end
   end
