@@ -461,7 +461,7 @@ function estimate.new(given)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
   end
-  local peak = parts.peak(cluster, p, devices)
+  local peak, host = parts.peak(cluster, p, devices), short_host(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
@@ -484,7 +484,6 @@ function estimate.new(given)
     lowered = given.units and lowered or nil, gathers = given.units and gathers or nil,
     host_bandwidth = given.units and host_bandwidth(c_plan, p) or nil,
   }, Estimate)
-  local host = short_host(e.stages, cluster) -- parts.add removes the parts of stages
   parts.add(e, cluster)
   memory.add(e, lowered.stack)
   if model.hyper.experts then
