@@ -175,6 +175,21 @@ describe("frozen layers", function()
   end)
 end)
 
+describe("gradients under ZeRO-3", function()
+  it("are reduced by layer, without the frozen layers", function()
+    local each = { operator = bytes_alone.operator, collective = function(_, kind)
+      local seconds = kind == "reduce_scatter" and 1.0 or 0.0
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    end }
+    for _, count in ipairs { 0, 2, layers } do
+      local trained = layers - count + (count > 0 and 1 or 2) -- with the head, and the embedding
+      for _, stage in ipairs(of({ zero = 3, dp = 4, frozen_layers = count }, each).stages) do
+        assert.equal(2 * trained, stage.gradient_seconds)
+      end
+    end
+  end)
+end)
+
 describe("a frozen embedding", function()
   local padded = require("ett.operator.shapes").padded_vocab(vocab, 1) * hidden
   local function run(hyper, fields, profile)
