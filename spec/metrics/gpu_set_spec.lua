@@ -574,6 +574,31 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("launch_stats: a CUDA graph is one launch", function()
+    local r = maker.new{ rank = 0 }
+    for graph = 0, 1 do
+      local at = 1000 * graph
+      r:host("cuda_runtime", "cudaGraphLaunch", at, 200, { args = { correlation = 50 + graph } })
+      for i = 0, 9 do -- the kernels last 9 * 80 + 70 = 790 us
+        r:kernel("gemm", at + 90 + 10 * graph + 80 * i, 70, { stream = 7 + i % 2, args = { correlation = 50 + graph } })
+      end
+    end
+    r:kernel("alone", 1990, 5, { launch = { ts = 1980, dur = 8 } })
+    r:kernel("no call", 2100, 5)
+    maker.with({ r }, function(folder)
+      local found = assert(maker.metric(folder, "launch_stats")).ranks["0"]
+      assert.equal(22, found.rows)
+      assert.equal(3, found.launched)
+      assert.equal(1, found.without_launch)
+      assert.equal(1, found.short_rows) -- the kernel of 5 us; no graph, though each kernel is shorter than the call
+      near((90 + 100 + 10) / 3, found.mean_delay_us)
+      near(100, found.max_delay_us)
+      near((200 + 200 + 8) / 3, found.mean_launch_call_us)
+      assert.equal(1, found.max_queue)
+      near((880 + 890 + 15) / 1995, found.mean_queue) -- to the last kernel's end
+    end)
+  end)
+
   it("launch_stats: a kernel that ends before its launch call does not shorten the queue of others", function()
     local r = maker.new{ rank = 0 }
     r:kernel("early", 100, 20, { launch = { ts = 180, dur = 5 } }) -- a device clock behind the host's

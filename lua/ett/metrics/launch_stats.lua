@@ -21,10 +21,11 @@ end
 return {
   name = "launch_stats",
   summary = "launch calls, delay from launch to start, and the length of the device's queue",
-  definition = [[Per device, rows joined to their launch call by correlation. delay = start of the row - start of the
-call (value at position floor(p n)); launch_call_us is the duration of the call on the host. Queue: rows launched and
-not ended, maximum and mean over time; a row that ends before its call starts is not counted. short_rows: rows shorter
-than their launch call, so that the host is the limit.]],
+  definition = [[Per device, rows joined to their launch call by correlation. The rows of one call, as of a CUDA graph,
+are one launch: it starts with the first and ends with the last. launched: launches; without_launch: rows without a
+call. delay = start of the launch on the device - start of the call (value at position floor(p n)); launch_call_us is
+the duration of the call on the host. Queue: launches that have not ended, maximum and mean over time; one that ends
+before its call starts is not counted. short_rows: launches shorter than their call, so that the host is the limit.]],
   needs = "device rows and launch calls (cuda_runtime, hip_runtime …) with correlation ids",
   units = { mean_delay_us = "us", p50_delay_us = "us", p95_delay_us = "us", max_queue = "count", mean_queue = "count" },
   compute = function(view)
@@ -40,7 +41,7 @@ than their launch call, so that the host is the limit.]],
       any = any + n
       local function us(ticks) return n > 0 and view:us(ticks) or stats.null end
       ranks[lane.key] = {
-        rows = #rows, launched = n, without_launch = #rows - n, short_rows = found.short_rows,
+        rows = #rows, launched = n, without_launch = #rows - found.rows, short_rows = found.short_rows,
         mean_delay_us = n > 0 and view:us(found.delay_sum / n) or stats.null, p50_delay_us = us(found.delay_p50),
         p95_delay_us = us(found.delay_p95), max_delay_us = us(found.delay_max),
         mean_launch_call_us = n > 0 and view:us(found.call_sum / n) or stats.null,

@@ -24,7 +24,8 @@ static int bulk_launches(lua_State *L) {
   ett_launch_stats s;
   ett_lua_check_memory(L,
                        ett_launch_stats_of(&s, t, rows->rows, calls->rows, rows->count));
-  lua_createtable(L, 0, 10);
+  lua_createtable(L, 0, 11);
+  ett_lua_set_integer(L, "rows", (int64_t)s.rows);
   ett_lua_set_integer(L, "launched", (int64_t)s.launched);
   ett_lua_set_integer(L, "short_rows", (int64_t)s.short_rows);
   ett_lua_set_number(L, "delay_sum", s.delay_sum);

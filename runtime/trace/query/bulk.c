@@ -57,28 +57,46 @@ static void walk_queue(ett_launch_stats *out, const int64_t *launches,
   out->queue_mean = last > from ? weighted / out->queue_ticks : NAN;
 }
 
+/* The rows of one launch call: those of keys[*k] and of the keys after it that name the
+ * same call. A CUDA graph has one call for many rows. Moves *k behind them. */
+static void span_of_launch(const ett_trace *t, const uint32_t *rows, const int64_t *keys,
+                           size_t count, size_t *k, int64_t *from, int64_t *to) {
+  const int64_t call = keys[*k] >> 32;
+  for (*from = INT64_MAX, *to = INT64_MIN; *k < count && keys[*k] >> 32 == call; (*k)++) {
+    const uint32_t row = rows[(uint32_t)keys[*k]];
+    const int64_t ts = ETT_ROW(t, ts, row), end = ts + ETT_ROW(t, dur, row);
+    *from = ts < *from ? ts : *from;
+    *to = end > *to ? end : *to;
+  }
+}
+
 int ett_launch_stats_of(ett_launch_stats *out, const ett_trace *t, const uint32_t *rows,
                         const uint32_t *calls, size_t n) {
   *out = (ett_launch_stats){.queue_mean = NAN};
   if (n == 0)
     return 0;
-  int64_t *delays = malloc(4 * n * sizeof *delays);
+  int64_t *delays = malloc(5 * n * sizeof *delays);
   if (!delays)
     return -1;
   int64_t *launches = delays + n, *ends = launches + n, *spare = ends + n;
+  int64_t *keys = spare + n; /* call and place in rows */
+  for (size_t i = 0; i < n; i++)
+    if (rows[i] != ETT_TRACE_NONE && calls[i] != ETT_TRACE_NONE)
+      keys[out->rows++] = (int64_t)((uint64_t)calls[i] << 32 | i);
+  if (out->rows > 0)
+    sort_ticks(keys, spare, out->rows);
   size_t m = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (rows[i] == ETT_TRACE_NONE || calls[i] == ETT_TRACE_NONE)
-      continue;
-    const int64_t ts = ETT_ROW(t, ts, rows[i]), dur = ETT_ROW(t, dur, rows[i]);
-    const int64_t call = ETT_ROW(t, ts, calls[i]), call_dur = ETT_ROW(t, dur, calls[i]);
-    delays[m] = ts - call;
+  for (size_t k = 0; k < out->rows; m++) {
+    const uint32_t first = calls[(uint32_t)keys[k]];
+    const int64_t call = ETT_ROW(t, ts, first), call_dur = ETT_ROW(t, dur, first);
+    int64_t from, to;
+    span_of_launch(t, rows, keys, out->rows, &k, &from, &to);
+    delays[m] = from - call;
     launches[m] = call;
-    ends[m] = ts + dur > call ? ts + dur : call; /* it was never in the queue */
-    out->delay_sum += (double)(ts - call);
+    ends[m] = to > call ? to : call; /* it was never in the queue */
+    out->delay_sum += (double)(from - call);
     out->call_sum += (double)call_dur;
-    out->short_rows += dur < call_dur;
-    m++;
+    out->short_rows += to - from < call_dur;
   }
   out->launched = m;
   if (m > 0) {
