@@ -116,6 +116,7 @@ describe("point-to-point", function()
   local kernel = "ncclDevKernel_SendRecv(ncclDevComm*, unsigned long, ncclWork*)"
 
   --- A pipeline of 3 stages: stage r sends to r + 1 and receives from r - 1, eight times; with args or ranges.
+  --- "peer": only the rank on the other side, as PyTorch writes it.
   local function stages(how)
     local out = {}
     for rank = 0, 2 do
@@ -126,6 +127,8 @@ describe("point-to-point", function()
           ["Group size"] = 3, ["Process Group Name"] = "pp" }
         if how == "args" then
           args["Src Rank"], args["Dst Rank"] = source, destination
+        elseif how == "peer" then
+          if sending then args["Dst Rank"] = destination else args["Src Rank"] = source end
         elseif how == "ranges" then
           r:host("user_annotation", sending and ("nccl:send %d->%d"):format(source, destination)
             or ("nccl:recv %d<-%d"):format(destination, source), start - 500, 50)
@@ -145,7 +148,7 @@ describe("point-to-point", function()
   end
 
   it("is paired by source and destination", function()
-    for _, how in ipairs{ "args", "ranges" } do
+    for _, how in ipairs{ "args", "ranges", "peer" } do
       maker.with(stages(how), function(folder)
         local lag = assert(maker.metric(folder, "straggler_lag"))
         assert.equal(2, lag.groups)

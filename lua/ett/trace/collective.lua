@@ -148,9 +148,13 @@ local function derived_size(lane, kind, a, b)
 end
 
 --- Source and destination of a send or receive, from its args or the range around it ("nccl:send 0->1",
---- "nccl:recv 1<-0"): "0>1", or nil.
-local function pair_of(around, source, destination)
+--- "nccl:recv 1<-0"): "0>1", or nil. PyTorch writes only the other rank, counted in the world (saveNcclMeta in
+--- torch/csrc/profiler/util.cpp); the trace's own rank is the second one.
+---@param own integer? the rank of the trace
+local function pair_of(kind, own, around, source, destination)
   source, destination = number(source), number(destination)
+  if kind == "send" then source = source or own end
+  if kind == "recv" then destination = destination or own end
   if around and not (source and destination) then
     source, destination = around:match("send (%d+)%->(%d+)")
     if not source then destination, source = around:match("recv (%d+)<%-(%d+)") end
@@ -180,7 +184,7 @@ local function describe(lane, values)
     group_ranks = ranks, group_size = stated_size(lane, arg("Group size"), ranks, group_name),
     group_description = arg("Process Group Description"),
     pair = (kind == "send" or kind == "recv" or kind == "send_recv")
-      and pair_of(around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
+      and pair_of(kind, lane.process.rank, around or nil, arg("Src Rank"), arg("Dst Rank")) or nil,
   }, arg("dtype")
 end
 
