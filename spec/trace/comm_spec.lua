@@ -17,6 +17,12 @@ describe("ett.trace.comm", function()
       "void at::native::vectorized_gather_kernel<16, long>(char*)", "scatter_gather_elementwise",
       "reduce_sum-dtype_Float",
       "Memcpy DtoD (Device -> Device)", "void broadcast_add_kernel<float>(float*)",
+      -- Kernels of these libraries that stay on one device, and others with such words.
+      "hybrid_ep::scan<256, 32>(bool*)", "EpDispatchCopyToStaging_bf16", "EpCombineQuantizeInputKernel_bf16",
+      "mori_ConvertDispatchOutputKernel(ConvertDispatchOutputArgs)", "moeA2APrepareDispatchKernel(int*, int*)",
+      "void aiter::local_device_load_rmsnorm_512n<half>()", "void flash::flash_fwd_splitkv_combine_kernel<float>()",
+      "void oneccl_allreduce_counter_pcie<half>", "triton_red_fused_all_reduce_add_0",
+      "flashinfer::trtllm_mnnvl_allreduce::rmsNormLamport<__nv_bfloat16>()", "void flux::a2a_transpose_gemm()",
     }
     for _, name in ipairs(yes) do assert.is_truthy(comm.library_of(name), name) end
     for _, name in ipairs(no) do assert.is_nil(comm.library_of(name), name) end
@@ -58,6 +64,30 @@ describe("ett.trace.comm", function()
     assert.equal("all_to_all", comm.kernel_type("void deep_ep::intranode::combine<__nv_bfloat16>(int)"))
     assert.equal("all_reduce", comm.kernel_type("void vllm::cross_device_reduce_2stage<half, 8>()"))
     assert.equal("other", comm.kernel_type("ncclKernel_Unheard"))
+    for name, kind in pairs{
+      ["c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int, int, unsigned long)"] = "barrier",
+      ["c10d::symmetric_memory::put_signal_kernel(unsigned int**, int, int, int)"] = "send",
+      ["c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int, int, int)"] = "recv",
+      ["void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8, half>()"] = "all_reduce",
+      ["void flashinfer::trtllm_mnnvl_allreduce::twoshotAllreduceKernel<(unsigned char)4, half>()"] = "all_reduce",
+      ["void tensorrt_llm::kernels::mnnvl::twoshot_allreduce_kernel<8, float>(float*)"] = "all_reduce",
+      ["tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<8>(int const*)"] = "all_to_all",
+      ["tensorrt_llm::kernels::moe_comm::moeA2ACombineKernel<8>(int const*)"] = "all_to_all",
+      ["void mori::moe::EpDispatchIntraNodeKernel<hip_bfloat16>(mori::moe::EpDispatchCombineArgs)"] = "all_to_all",
+      ["EpCombineInterNodeV1KernelLowLatency_bf16"] = "all_to_all", ["EpCombineSyncBarrier_bf16"] = "barrier",
+      ["void hybrid_ep::dispatch_kernel<half>(hybrid_ep::dispatch_kernel_param_t<half>)"] = "all_to_all",
+      ["void hybrid_ep::combine_kernel<8>()"] = "all_to_all", ["hybrid_ep::device_sync_kernel<8>"] = "barrier",
+      ["kuserbuffers_pushsend(int*, int*, int4*, int4*, int)"] = "send", ["kuserbuffers_pushrecv(int, int)"] = "recv",
+      ["kuserbuffers_pushsendrecv(int*, int*, int4*)"] = "send_recv",
+      ["void a2a_dispatch_send_kernel<true, 16>()"] = "all_to_all", ["a2a_combine_recv_kernel"] = "all_to_all",
+      ["void aiter::reduce_scatter_cross_device_store<__hip_bfloat16, 8>(aiter::RankData*)"] = "reduce_scatter",
+      ["oneccl_allreduce_pcie<half, Rt64_128_PCIE, RingTransmit>"] = "all_reduce",
+      ["oneccl_allgatherv_pcie<half>"] = "all_gather",
+    } do
+      assert.is_truthy(comm.library_of(name), name)
+      assert.equal(kind, comm.kernel_type(name), name)
+    end
+    assert.is_table(comm.words()) -- each pattern has a word, so names are searched quickly
   end)
 
   it("reads opcodes and shapes of HLO text, not names", function()
