@@ -142,6 +142,23 @@ describe("a replay", function()
     end
   end)
 
+  it("that changes nothing names the longest parts of the critical path", function()
+    local what_if = require "ett.loop.what_if"
+    local r = maker.new { rank = 0, world = 8 }
+    r:kernel("gemm", 0, 900, { launch = { ts = -20, dur = 5 } })
+    r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 300, { stream = 9, launch = { ts = -10, dur = 5 } })
+    r:kernel("norm", 900, 100, { launch = { ts = -5, dur = 4 } })
+    with_view({ r }, function(view)
+      local result = what_if.run(view, { "link*2" })
+      assert.equal(1, result.changes[1].ratio)
+      assert.equal("kernel: gemm", result.critical_path[1].name)
+      local text = table.concat(what_if.lines(result), "\n")
+      assert.matches("longest parts:\n[^\n]*%d %%  kernel: gemm", text)
+      text = table.concat(what_if.lines(what_if.run(view, { "gemm*0.5" })), "\n")
+      assert.is_nil(text:find("critical path", 1, true))
+    end)
+  end)
+
   it("refuses missing and unreadable files", function()
     local before = model({ compute = 10 }):recordings()
     for text, words in pairs { ["quux"] = "cannot read", ["link.no*2"] = "unknown", ["gemm*0"] = "above 0",

@@ -24,8 +24,18 @@ local function ratio_on(cluster)
   end
 end
 
+--- The longest parts of the unchanged run's critical path: { { name, share } }, at most three.
+local function longest_parts(g, plain)
+  local path, list = replay.critical_path(g, plain), {}
+  for i = 1, path.total_ticks > 0 and math.min(3, #path.parts) or 0 do
+    list[i] = { name = path.parts[i].name, share = path.parts[i].ticks / path.total_ticks }
+  end
+  return list
+end
+
 --- Replays a trace unchanged, with each change alone, and with all changes: { recorded_seconds, replayed_seconds,
---- events, changes = { { change, seconds, ratio, changed } } }. Seconds are the mean span of a device.
+--- events, changes = { { change, seconds, ratio, changed } }, critical_path = { { name, share } } }. Seconds are the
+--- mean span of a device.
 ---@param view table of ett.trace.view
 ---@param texts string[] of replay.change
 ---@param cluster table? for changes of a dimension's degree; default: the one with the trace's device
@@ -36,7 +46,7 @@ function what_if.run(view, texts, cluster)
   local _, recorded = replay.recorded(g)
   local plain = replay.run(g)
   local result = { recorded_seconds = view:s(recorded), replayed_seconds = view:s(plain.span_ticks), events = #g.time,
-    left_out = plain.left_out, changes = {} }
+    left_out = plain.left_out, changes = {}, critical_path = longest_parts(g, plain) }
   local function try(name, list)
     local changed, mine = 0, replay.graph(view)
     for _, text in ipairs(list) do changed = changed + replay.change(mine, view, text, options) end
@@ -52,11 +62,18 @@ end
 function what_if.lines(result)
   local lines = { ("recorded %.3f ms, replayed without a change %.3f ms (%d events); mean span of a device"):format(
     result.recorded_seconds * 1e3, result.replayed_seconds * 1e3, result.events) }
-  local width = 0
+  local width, none = 0, false
   for _, row in ipairs(result.changes) do width = math.max(width, #row.change) end
   for _, row in ipairs(result.changes) do
     lines[#lines + 1] = ("  %s%s  %10.3f ms  %+6.2f %%"):format(row.change, (" "):rep(width - #row.change),
       row.seconds * 1e3, 100 * (row.ratio - 1))
+    none = none or math.abs(row.ratio - 1) < 0.00005 -- shown as 0.00 %
+  end
+  if none and #result.critical_path > 0 then
+    lines[#lines + 1] = "  only a change on the critical path saves time; its longest parts:"
+    for _, part in ipairs(result.critical_path) do
+      lines[#lines + 1] = ("  %5.1f %%  %s"):format(100 * part.share, part.name)
+    end
   end
   return lines
 end
