@@ -232,6 +232,8 @@ describe("exposed_causes", function()
       local result = assert(maker.metric(folder, "exposed_causes"))
       assert.near(result.exposed_ms, result.waiting_ms + result.transfer_ms, 1e-9)
       assert.near(2 * 6 * 0.040, result.transfer_ms, 1e-9) -- two ranks, six sums of 40 us
+      -- A sum over the devices, where temporal_breakdown has the mean.
+      assert.near(result.exposed_ms, 2 * maker.metric(folder, "temporal_breakdown").exposed_comm_ms, 1e-9)
       assert.near(result.waiting_ms, result.ranks["1"].caused_ms, 1e-9)
       assert.matches("rank 1 accounts for 100 %% of the waiting", result.headline)
     end)

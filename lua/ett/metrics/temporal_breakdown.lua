@@ -5,11 +5,13 @@ local stats = require "ett.trace.stats"
 return {
   name = "temporal_breakdown",
   summary = "compute, exposed communication, copies and idle time with its cause, as shares of the span",
-  definition = [[The span of a device in parts that add up to it: compute |K|, exposed communication |C - K|,
-exposed copies |M - K - C|, idle. The row after a gap gives the cause: "host" if it was launched after the gap
-began, "device" if before (dependency, stream order), "unknown" if its launch was not recorded. Of rows that start
-together the one launched first. Idle time is not the pipeline's bubble: pipeline_bubble also counts rows outside a
-stage's passes, such as the update. idle_outside is window time before the first and after the last row.]],
+  definition = [[The span of a device in parts that add up to it: compute |K|, exposed communication |C - K|, exposed
+copies |M - K - C| (memory_ms, memory_share: the time of copies beside other rows does not count), idle. The fields
+outside ranks are means over the devices (ms) and shares of the sum of their spans. The row after a gap gives the cause:
+"host" if it was launched after the gap began, "device" if before (dependency, stream order), "unknown" if its launch
+was not recorded. Of rows that start together the one launched first. Idle time is not the pipeline's bubble:
+pipeline_bubble also counts rows outside a stage's passes, such as the update. idle_outside is window time before the
+first and after the last row.]],
   needs = "device rows; launches (cuda_runtime …) with correlation for the causes",
   units = { compute_ms = "ms", exposed_comm_ms = "ms", memory_ms = "ms", idle_ms = "ms" },
   compute = function(view)

@@ -32,11 +32,11 @@ if (parts) {
     part.style.cssText = "width:" + 100 * (r[field + "_share"] || 0) + "%;background:var(--" + name + ")";
     return part;
   }));
-  section("Where the time went", legend([["compute", "compute"], ["exposed communication", "comm"], ["copies", "memory"],
-    ["idle", "idle"]]), table([
+  section("Where the time went", legend([["compute", "compute"], ["exposed communication", "comm"],
+    ["exposed copies", "memory"], ["idle", "idle"]]), table([
     { key: "rank", title: "rank", as: rankName }, { key: "rank", title: "", as: split }, { key: "span_ms", title: "span ms" },
     { key: "compute_ms", title: "compute ms" }, { key: "exposed_comm_ms", title: "exposed comm ms" },
-    { key: "memory_ms", title: "copies ms" }, { key: "idle_ms", title: "idle ms" },
+    { key: "memory_ms", title: "exposed copies ms" }, { key: "idle_ms", title: "idle ms" },
     { key: "idle_host_ms", title: "idle: host late ms" }, { key: "idle_device_ms", title: "idle: device waits ms" },
     { key: "idle_share", title: "idle", as: v => percent(v) }], rows));
 }
