@@ -112,6 +112,49 @@ describe("a replay", function()
     end)
   end)
 
+  --- Five steps: a kernel of 1 ms, and a call that waits for it. `watched`: another thread queries an event meanwhile.
+  local function waiting(watched, second)
+    local r = maker.new {}
+    for i = 0, 4 do
+      local at = 1020 * i
+      r:kernel("gemm", at + 10, 1000, { launch = { ts = at, dur = 4 } })
+      r:host("cuda_runtime", "cudaDeviceSynchronize", at + 5, 1008)
+      if watched then r:host("cuda_runtime", "cudaEventQuery", at + 500, 2, { tid = 9 }) end
+    end
+    if second then -- another thread launches after the last wait of the first
+      r:kernel("norm", 5120, 100, { launch = { ts = 5110, dur = 4, tid = 2 } })
+    end
+    return { r }
+  end
+
+  it("keeps the threads of a host apart: a watchdog's calls hold up no other thread", function()
+    local function halved(...) return replayed(waiting(...), { "gemm*0.5" }) / span_of(waiting(...)) end
+    assert.near(0.508, halved(false), 0.001)
+    assert.equal(halved(false), halved(true))
+    with_view(waiting(true), function(view)
+      local path = replay.critical_path(replay.graph(view))
+      assert.equal("kernel: gemm", path.parts[1].name)
+    end)
+  end)
+
+  it("has a thread that launches kernels follow the thread that woke it", function()
+    local before = waiting(false, true)
+    assert.near(span_of(before) - 5 * 500000, replayed(before, { "gemm*0.5" }), 1000)
+  end)
+
+  it("ends a call after the calls inside it, whichever of the two waits", function()
+    for _, names in ipairs { { "cudaDeviceSynchronize", "cuCtxGetCurrent" }, { "read", "cudaDeviceSynchronize" } } do
+      local r = maker.new {}
+      for i = 0, 4 do
+        local at = 1020 * i
+        r:kernel("gemm", at + 10, 1000, { launch = { ts = at, dur = 4 } })
+        r:host("cuda_runtime", names[1], at + 5, 1010)
+        r:host("cuda_runtime", names[2], at + 6, names[2] == "cuCtxGetCurrent" and 1 or 1007)
+      end
+      assert.near(0.508, replayed({ r }, { "gemm*0.5" }) / span_of { r }, 0.001, names[1])
+    end
+  end)
+
   it("with a faster host is the run of that host", function()
     local given = { host = 40, compute = 5 }
     local before = model(given):recordings()

@@ -5,7 +5,7 @@
 --   device row start   end of the row before it on its stream; its launch; its awaited row on another stream
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
---   host call start    the call before it in the process, plus the host's own time
+--   host call start    the call before it on its thread, plus the host's own time; or the thread that woke this one
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
 -- Events of different recordings of a rank do not wait for each other.
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
@@ -76,26 +76,6 @@ local function last_before(list, at)
   return low
 end
 
---- Host calls of a process in one chain for each recording: { events by row number }.
-local function host_chain(self, rows, rank)
-  local columns = stats.columns(rows, { "row", "ts", "end", "name", "file" })
-  local calls, before = { list = {}, of_row = {} }, nil
-  for i, ts in ipairs(columns.ts) do
-    local start = self:event(ts, "host", columns.name[i], rank)
-    local recording = self.home[columns.file[i]]
-    if before and before.recording == recording then
-      -- Calls of two threads may overlap; then the second follows the start of the first.
-      local overlaps = before.stop_time > ts
-      self:follow(start, overlaps and before.start or before.stop, 0)
-    end
-    self:settle(start)
-    local stop = self:event(columns["end"][i], "call", columns.name[i], rank)
-    before = { start = start, stop = stop, stop_time = columns["end"][i], ts = ts, recording = recording }
-    calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = before, before
-  end
-  return calls
-end
-
 --- The device rows of a lane as starts and ends, by start.
 local function device_rows(self, lane)
   local rows, launch = lane:launches()
@@ -108,6 +88,73 @@ local function device_rows(self, lane)
       finish = self:event(columns["end"][i], "row", columns.name[i], lane.key) }
   end
   return list
+end
+
+--- Builds the device rows of all lanes in self.rows. Returns those of each process, by process index.
+local function device_rows_by_process(self, view)
+  local by_process = {}
+  for _, lane in ipairs(view:lanes()) do
+    local rows, all = device_rows(self, lane), by_process[lane.process.index] or {}
+    by_process[lane.process.index], self.rows[lane.key] = table.move(rows, 1, #rows, #all + 1, all), rows
+  end
+  return by_process
+end
+
+--- The thread of a call, and the calls before it: of its own thread the last to start (`before`) and the last to end
+--- (`widest`), of the other threads that launch device rows the last to start.
+local function place_of(threads, launching, recording, track)
+  local all = threads[recording] or { own = {} }
+  local own = all.own[track] or { track = track }
+  threads[recording], all.own[track] = all, own
+  if not launching[track] then return own end
+  local other = all.newest
+  if other and other.track == track then other = all.second end
+  if all.newest and all.newest ~= own then all.second = all.newest end
+  all.newest = own
+  return own, other and other.before
+end
+
+--- A call follows the calls of its own thread. If another thread that launches device rows made a call since the last
+--- of them, that thread may have started this one: the call follows it, too. Threads that launch nothing, such as
+--- watchdogs, hold up no other thread.
+local function link_call(self, call, own, other)
+  local before, widest = own.before, own.widest
+  -- A call inside another of its thread follows the start of that one.
+  if before then self:follow(call.start, before.stop_time > call.ts and before.start or before.stop) end
+  if widest and widest ~= before then
+    self:follow(call.start, widest.stop_time > call.ts and widest.start or widest.stop)
+  end
+  if other and not widest then
+    self:follow(call.start, other.stop_time > call.ts and other.start or other.stop)
+  elseif other and other.stop_time <= call.ts and other.stop_time > widest.stop_time then
+    self:follow(call.start, other.stop)
+  end
+  self:settle(call.start)
+end
+
+--- Host calls of a process in one chain for each thread of each recording: { list, of_row = { events by row number } }.
+---@param rows any a selection of calls, by start
+---@param on_device table[] the device rows of the process
+local function host_chains(self, rows, rank, on_device)
+  local columns = stats.columns(rows, { "row", "ts", "end", "name", "file", "track" })
+  local calls, threads, launched, launching = { list = {}, of_row = {} }, {}, {}, {}
+  for _, row in ipairs(on_device) do if row.call_row then launched[row.call_row] = true end end
+  for i, row in ipairs(columns.row) do if launched[row] then launching[columns.track[i]] = true end end
+  for i, ts in ipairs(columns.ts) do
+    local call = { ts = ts, stop_time = columns["end"][i], start = self:event(ts, "host", columns.name[i], rank) }
+    local own, other = place_of(threads, launching, self.home[columns.file[i]], columns.track[i])
+    link_call(self, call, own, other)
+    call.stop = self:event(call.stop_time, "call", columns.name[i], rank)
+    local widest = own.widest
+    if widest and widest.stop_time > ts and widest.stop_time >= call.stop_time then
+      self:follow(widest.stop, call.stop) -- the call inside ends first
+    else
+      own.widest = call
+    end
+    own.before = call
+    calls.list[#calls.list + 1], calls.of_row[columns.row[i]] = call, call
+  end
+  return calls
 end
 
 --- The minimum time from a call's start to its row's start: the launch latency.
@@ -236,20 +283,18 @@ function graph.build(view)
   if events > graph.most_events and not (view.options.step or view.options.window) then
     view:missing("the run has %d events, a replay takes %d: cut it with --step or --window", events, graph.most_events)
   end
+  local by_process = device_rows_by_process(self, view)
   for _, lane in ipairs(view:lanes()) do
-    local process = lane.process
+    local process, rows = lane.process, self.rows[lane.key]
     if not chains[process.index] then
-      local rows = runtime:where { file = process.files }
-      if lane.from then rows = rows:where { window = { lane.from, lane.to } } end
-      chains[process.index] = host_chain(self, rows:sort("ts"), process.key)
+      local called = runtime:where { file = process.files }
+      if lane.from then called = called:where { window = { lane.from, lane.to } } end
+      chains[process.index] = host_chains(self, called:sort("ts"), process.key, by_process[process.index])
     end
-    local calls, rows = chains[process.index], device_rows(self, lane)
-    link_rows(self, rows, calls)
-    calls.rows = calls.rows or {}
-    table.move(rows, 1, #rows, #calls.rows + 1, calls.rows)
-    self.rows[lane.key], self.lanes[#self.lanes + 1] = rows, lane
+    link_rows(self, rows, chains[process.index])
+    self.lanes[#self.lanes + 1] = lane
   end
-  for _, calls in pairs(chains) do link_waits(self, calls.rows or {}, calls) end
+  for index, calls in pairs(chains) do link_waits(self, by_process[index], calls) end
   if #self.lanes > 1 then link_collectives(self, view, self.rows) end
   return self
 end
