@@ -155,6 +155,39 @@ describe("a replay", function()
     end
   end)
 
+  it("knows the calls that wait, with CUPTI's versions in their names", function()
+    local function halved(name, busy)
+      local r = maker.new {}
+      for i = 0, 4 do
+        local at = 1020 * i
+        r:kernel("gemm", at + 10, 1000, { launch = { ts = at, dur = 4 } })
+        r:host("cuda_runtime", name, at + 5, 1008)
+      end
+      if busy then r:kernel("other", 9, 6000, { stream = 8, launch = { ts = -5, dur = 4 } }) end
+      r:kernel("last", 7000, 1, { launch = { ts = 6990, dur = 4 } })
+      return span_of { r } - replayed({ r }, { "gemm*0.5" })
+    end
+    for _, name in ipairs { "cudaStreamSynchronize_v3020", "cudaMemcpy_v3020", "cudaMemcpy_ptds_v7000", "hipMemcpyDtoH",
+      "cuMemcpyDtoH_v2", "cudaMemcpy2D_v3020", "synchronizeStream", "cudaFree", "cudaFree_v3020", "hipFree" } do
+      assert.near(2500000, halved(name), 1000, name)
+    end
+    for _, name in ipairs { "cudaMemcpyAsync_v3020", "cudaGetLastError", "cudaFreeAsync_v11020" } do
+      assert.equal(0, halved(name), name)
+    end
+    assert.equal(0, halved("cudaFree", true)) -- a kernel still ran: it did not wait
+  end)
+
+  it("ends a copy's call with the copy, also if its last part was staged and the call recorded twice", function()
+    local r = maker.new {}
+    for i = 0, 4 do
+      local at, link = 1020 * i, { correlation = 100 + i }
+      r:host("cuda_runtime", "cudaMemcpy", at, 985, { args = link })
+      r:host("cuda_runtime", "cudaMemcpy_v3020", at + 1, 983, { args = link })
+      r:kernel("Memcpy HtoD", at + 10, 1000, { cat = "gpu_memcpy", args = link })
+    end
+    assert.near(span_of { r } - 2500000, replayed({ r }, { "Memcpy*0.5" }), 20000)
+  end)
+
   it("with a faster host is the run of that host", function()
     local given = { host = 40, compute = 5 }
     local before = model(given):recordings()

@@ -62,8 +62,15 @@ function Graph:settle(n)
   self.delay[n] = latest and self.time[n] - latest or 0
 end
 
-local is_wait = remembered(function(name)
-  return name:find("Synchronize", 1, true) ~= nil or name:find("^%w+Memcpy$") ~= nil
+--- How a call waits for the device: "rows" (for the row before its end), "copy" (also for its own row), "idle" (it may
+--- wait until no row runs), or false. CUPTI adds versions to names: cudaMemcpy_v3020, cudaMemcpy_ptds_v7000.
+--- CUDA's page "API synchronization behavior": copies without Async wait, but one from pageable memory only until its
+--- last part is staged. cudaFree and cuMemFree "may perform implicit synchronization", hipFree does (their references).
+local wait_of = remembered(function(name)
+  local stem = name:gsub("_v%d+$", ""):gsub("_pt%l%l$", "")
+  if stem:find("ynchronize", 1, true) then return "rows" end -- MTIA's is lower case
+  if stem:find("^%l+Memcpy") then return not stem:find("Async", 1, true) and "copy" end
+  return (stem == "cudaFree" or stem == "hipFree" or stem == "cuMemFree") and "idle"
 end)
 
 --- The last index of a sorted list whose value is <= at; 0 if none.
@@ -147,6 +154,7 @@ local function host_chains(self, rows, rank, on_device)
     call.stop = self:event(call.stop_time, "call", columns.name[i], rank)
     local widest = own.widest
     if widest and widest.stop_time > ts and widest.stop_time >= call.stop_time then
+      call.outer = widest
       self:follow(widest.stop, call.stop) -- the call inside ends first
     else
       own.widest = call
@@ -214,13 +222,26 @@ local function link_rows(self, rows, calls)
   end
 end
 
---- Synchronisations end with the device row that they waited for.
+--- Calls that wait end with the device row that they waited for. A call that may wait did so if no row ran at its end.
 local function link_waits(self, rows, calls)
   local finished, ends = by_end(rows)
+  local starts, own = {}, {}
+  for i, row in ipairs(rows) do
+    starts[i] = row.ts
+    local call = row.call_row and calls.of_row[row.call_row]
+    if call then own[call] = row end
+  end
+  starts = stats.sorted(starts)
   for _, call in ipairs(calls.list) do
-    local waited = is_wait(self.name[call.start]) and finished[last_before(ends, call.stop_time)]
+    local wait, at = wait_of(self.name[call.start]), call.stop_time
+    local copy = own[call] or own[call.outer] -- Nsight records cudaMemcpy and, inside it, cudaMemcpy_v3020
+    local ended = wait and last_before(ends, at)
+    local waited = wait and (wait ~= "idle" or last_before(starts, at) == ended) and finished[ended]
     self:follow(call.stop, call.start)
     if waited and waited.stop > call.ts then self:follow(call.stop, waited.finish) end
+    if wait == "copy" and copy and copy.stop > at and at - copy.ts > copy.stop - at then
+      self:follow(call.stop, copy.finish, at - copy.stop) -- the last part was staged
+    end
     self:settle(call.stop)
   end
 end
