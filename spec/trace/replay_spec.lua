@@ -196,6 +196,22 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "host*0.5" }), 0.06 * wanted)
   end)
 
+  it("takes device clocks that run behind the host's", function()
+    local function halved(behind, change, wrong)
+      local r = maker.new {}
+      for i = 0, 9 do
+        r:kernel("gemm", 1000 * i + 8 - behind, 50, { launch = { ts = 1000 * i, dur = 5 } })
+        r:host("cuda_runtime", "cudaDeviceSynchronize", 1000 * i + 6, 55)
+      end
+      if wrong then r:kernel("gemm", 3000, 50, { stream = 8, launch = { ts = 9500, dur = 5 } }) end
+      return replayed({ r }, { change }) / span_of { r }
+    end
+    assert.near(0.533, halved(0, "host*0.5"), 0.001)
+    assert.near(halved(0, "host*0.5"), halved(80, "host*0.5"), 0.001)
+    assert.near(halved(0, "gemm*0.5"), halved(80, "gemm*0.5"), 0.001)
+    assert.near(halved(0, "host*0.5"), halved(0, "host*0.5", true), 0.001) -- a row 6.5 ms before "its" call
+  end)
+
   it("changes the collectives of a single rank's trace, which no other rank matches", function()
     local function trace(ranks)
       local r = maker.new { rank = 0, world = 64 }

@@ -5,8 +5,9 @@
 --   device row start   end of the row before it on its stream; its launch; its awaited row on another stream
 --   device row end     its start, plus its duration
 --   collective end     the starts on all ranks, plus the transfer
---   host call start    the call before it on its thread, plus the host's own time; or the thread that woke this one
+--   host call start    the call before it on its thread, or the thread that woke it; plus the own time of the host
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
+-- The clocks of host and device may differ by some microseconds. Then the times of calls are by the clock of the device.
 -- Events of different recordings of a rank do not wait for each other.
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
 --
@@ -87,10 +88,11 @@ end
 local function device_rows(self, lane)
   local rows, launch = lane:launches()
   local columns = stats.columns(rows, { "row", "ts", "end", "name", "stream", "file" })
-  local call_rows, list = (launch:columns { "row" }), {}
+  local call_rows, call_ts = launch:columns { "row", "ts" }
+  local list = {}
   for i, ts in ipairs(columns.ts) do
     list[i] = { ts = ts, stop = columns["end"][i], stream = columns.stream[i] or -1, call_row = call_rows[i] or nil,
-      row = columns.row[i], recording = self.home[columns.file[i]],
+      call_ts = call_ts[i] or nil, row = columns.row[i], recording = self.home[columns.file[i]],
       start = self:event(ts, "start", columns.name[i], lane.key),
       finish = self:event(columns["end"][i], "row", columns.name[i], lane.key) }
   end
@@ -139,17 +141,33 @@ local function link_call(self, call, own, other)
   self:settle(call.start)
 end
 
+--- How far the host's clock is ahead of the device's, at least, by recording: no row starts before its call.
+--- Rows that would need more than `most` have another call's id.
+local function clock_shifts(on_device, most)
+  local shift = {}
+  for _, row in ipairs(on_device) do
+    local early = row.call_ts and row.call_ts - row.ts or 0
+    if early > (shift[row.recording] or 0) and early <= most then shift[row.recording] = early end
+  end
+  return shift
+end
+
 --- Host calls of a process in one chain for each thread of each recording: { list, of_row = { events by row number } }.
 ---@param rows any a selection of calls, by start
 ---@param on_device table[] the device rows of the process
-local function host_chains(self, rows, rank, on_device)
+---@param most integer largest shift of the host's clock
+local function host_chains(self, rows, rank, on_device, most)
   local columns = stats.columns(rows, { "row", "ts", "end", "name", "file", "track" })
   local calls, threads, launched, launching = { list = {}, of_row = {} }, {}, {}, {}
   for _, row in ipairs(on_device) do if row.call_row then launched[row.call_row] = true end end
   for i, row in ipairs(columns.row) do if launched[row] then launching[columns.track[i]] = true end end
-  for i, ts in ipairs(columns.ts) do
-    local call = { ts = ts, stop_time = columns["end"][i], start = self:event(ts, "host", columns.name[i], rank) }
-    local own, other = place_of(threads, launching, self.home[columns.file[i]], columns.track[i])
+  local shift = clock_shifts(on_device, most)
+  for i, recorded in ipairs(columns.ts) do
+    local recording = self.home[columns.file[i]]
+    local early = shift[recording] or 0
+    local ts, stop_time = recorded - early, columns["end"][i] - early
+    local call = { ts = ts, stop_time = stop_time, start = self:event(ts, "host", columns.name[i], rank) }
+    local own, other = place_of(threads, launching, recording, columns.track[i])
     link_call(self, call, own, other)
     call.stop = self:event(call.stop_time, "call", columns.name[i], rank)
     local widest = own.widest
@@ -310,7 +328,8 @@ function graph.build(view)
     if not chains[process.index] then
       local called = runtime:where { file = process.files }
       if lane.from then called = called:where { window = { lane.from, lane.to } } end
-      chains[process.index] = host_chains(self, called:sort("ts"), process.key, by_process[process.index])
+      chains[process.index] = host_chains(self, called:sort("ts"), process.key, by_process[process.index],
+        view.trace.ticks_per_second // 1000)
     end
     link_rows(self, rows, chains[process.index])
     self.lanes[#self.lanes + 1] = lane
