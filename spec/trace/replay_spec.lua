@@ -284,6 +284,24 @@ describe("the critical path", function()
     end)
   end)
 
+  it("begins with the first device row: calls before it are not on it", function()
+    local r = maker.new {}
+    r:host("cuda_runtime", "cudaMalloc", -5000, 100)
+    r:host("cuda_runtime", "cudaGetDeviceCount", -1000, 10)
+    for i = 0, 4 do r:kernel("gemm", 100 * i + 10, 60, { launch = { ts = 100 * i, dur = 5 } }) end
+    with_view({ r }, function(view)
+      local g = replay.graph(view)
+      local path = replay.critical_path(g)
+      assert.equal(460000, path.total_ticks)
+      assert.equal(select(2, replay.recorded(g)), path.total_ticks)
+      local steps, ticks = replay.steps(g, path), 0
+      for _, step in ipairs(steps) do ticks = ticks + step.to - step.from end
+      assert.equal(path.total_ticks, ticks)
+      local _, first = next(g.rows)
+      assert.is_true(steps[#steps].from >= first[1].ts)
+    end)
+  end)
+
   it("is a lane of the page, in order and as long as itself", function()
     with_view(model({ tp = 2, host = 8, compute = 20 }):recordings(), function(view)
       local lane

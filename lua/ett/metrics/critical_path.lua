@@ -13,8 +13,8 @@ return {
   definition = [[Events are starts and ends of device rows and of host calls. Each event waited for the latest of these:
 the row before on its stream, its launch, the row of another stream that ended just before, the starts of its collective
 on all ranks, the host call before, the row that a synchronisation waited for. The path begins at the last end of a
-device row and leads back from each event to the one that it waited for. Time is booked on the event that waited. host:
-time between and in host calls.]],
+device row and leads back from each event to the one that it waited for, at most to the first device row of the rank.
+Time is booked on the event that waited. host: time between and in host calls.]],
   needs = "device rows",
   units = { total_ms = "ms", time_ms = "ms", share = "share" },
   args = args,

@@ -7,7 +7,7 @@
 --   collective end     the starts on all ranks, plus the transfer
 --   host call start    the call before it on its thread, or the thread that woke it; plus the own time of the host
 --   host call end      its start plus its duration; of a synchronisation: the device row that it waited for
--- The clocks of host and device may differ by some microseconds. Then the times of calls are by the clock of the device.
+-- The clocks of host and device may differ by some microseconds. Then calls have the times of the clock of the device.
 -- Events of different recordings of a rank do not wait for each other.
 -- The lags and delays reproduce the recorded times, so a replay without a change gives the recorded run.
 --

@@ -319,31 +319,43 @@ local function label(g, n)
   return "delay before kernels"
 end
 
---- The last end of a device row in each recording, the last first.
-local function last_ends(g, time)
-  local last, list = {}, {}
+--- The last end of a device row in each recording, the last first, and the first start in it by process.
+---@return table[] { { last = event, first = { [process key] = ticks } } }
+local function recordings_of(g, time)
+  local found, list = {}, {}
   for _, lane in ipairs(g.lanes) do
+    local process = lane.process.key
     for _, row in ipairs(g.rows[lane.key]) do
-      local r = row.recording
-      if not last[r] or time[row.finish] > time[last[r]] then last[r] = row.finish end
+      local each = found[row.recording]
+      if not each then
+        each = { last = row.finish, first = {} }
+        found[row.recording], list[#list + 1] = each, each
+      end
+      if time[row.finish] > time[each.last] then each.last = row.finish end
+      each.first[process] = math.min(each.first[process] or math.maxinteger, time[row.start])
     end
   end
-  for _, n in pairs(last) do list[#list + 1] = n end
-  table.sort(list, by(function(n) return -time[n] end))
+  table.sort(list, by(function(each) return -time[each.last] end))
   return list
 end
 
---- The critical path that ends with the last device row, of all recordings together: { total_ticks, parts = { { name,
---- ticks, count } } (longest first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), run }.
+--- The critical path that ends with the last device row, of all recordings together. It begins with the first device
+--- row of the rank that it leads to, so it has no host time before that row. { total_ticks, parts = { { name, ticks,
+--- count } } (longest first), ranks = { [rank] = ticks }, changes_of_rank, events (last first), from (their starts),
+--- run }.
 function replay.critical_path(g, run)
   run = run or replay.run(g)
-  local time, binding = run.time, run.binding
-  local parts, list, ranks, hops, total, events = {}, {}, {}, 0, 0, {}
-  for _, last in ipairs(last_ends(g, time)) do
-    local n = last
+  local time, binding, process = run.time, run.binding, {}
+  for _, lane in ipairs(g.lanes) do process[lane.key] = lane.process.key end
+  local parts, list, ranks, hops, total, events, starts = {}, {}, {}, 0, 0, {}, {}
+  for _, recording in ipairs(recordings_of(g, time)) do
+    local n = recording.last
     while n do
       local before, rank = binding[n], g.rank[n]
-      local ticks = before and time[n] - time[before] or 0
+      local from, at = before and time[before] or time[n], before and g.rank[before] or rank
+      local first = recording.first[process[at] or at]
+      if first and from <= first then from, before = math.min(first, time[n]), false end
+      local ticks = time[n] - from
       local name = label(g, n)
       local part = parts[name]
       if not part then
@@ -353,20 +365,20 @@ function replay.critical_path(g, run)
       part.ticks, part.count, total = part.ticks + ticks, part.count + 1, total + ticks
       ranks[rank] = (ranks[rank] or 0) + ticks
       if before and g.rank[before] ~= rank then hops = hops + 1 end
-      events[#events + 1], n = n, before
+      events[#events + 1], starts[#events + 1], n = n, from, before
     end
   end
   table.sort(list, by("-ticks", "name"))
-  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, events = events, run = run }
+  return { total_ticks = total, parts = list, ranks = ranks, changes_of_rank = hops, events = events, from = starts,
+    run = run }
 end
 
 --- The steps of a critical path that take time: { { name, kind, rank, from, to } }, last first.
 function replay.steps(g, path)
   local steps, time = {}, path.run.time
-  for _, n in ipairs(path.events) do
-    local before = path.run.binding[n]
-    if before and time[n] > time[before] then
-      steps[#steps + 1] = { name = label(g, n), kind = g.kind[n], rank = g.rank[n], from = time[before], to = time[n] }
+  for i, n in ipairs(path.events) do
+    if time[n] > path.from[i] then
+      steps[#steps + 1] = { name = label(g, n), kind = g.kind[n], rank = g.rank[n], from = path.from[i], to = time[n] }
     end
   end
   return steps
