@@ -38,12 +38,6 @@ function Graph:follow(n, of, lag)
   self.last_link[n] = link
 end
 
---- Event n follows event `of` only.
-function Graph:follow_only(n, of, lag)
-  self.last_link[n] = 0
-  self:follow(n, of, lag)
-end
-
 --- The earliest time of an event after its predecessors, and the predecessor that sets it; nil without predecessors.
 ---@param time integer[] of all events
 function Graph:ready(n, time)

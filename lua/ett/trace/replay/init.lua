@@ -227,28 +227,45 @@ local function scale_host(g, rank, factor)
   return changed
 end
 
---- The rank starts each matched collective as long after its previous one as the median of the other ranks.
-local function not_late(g, key)
-  local changed, before = 0, {}
-  for _, row in ipairs(g.rows[key] or {}) do
-    local each = row.collective
-    if each then
-      local last = before[each.group]
-      if last then
-        local others, own = {}, nil
-        for r, other in ipairs(each.rows) do
-          local gap = other.ts - last.rows[r].stop
-          if other == row then own = gap else others[#others + 1] = gap end
-        end
-        if #others > 0 and own and own > stats.median(others) then
-          g:follow_only(row.start, last.row.finish, stats.median(others))
-          g.delay[row.start] = 0
-          changed = changed + 1
-        end
-      end
-      before[each.group] = { rows = each.rows, row = row }
-    end
+--- The time of one rank on the path that leads to event n, back to `since`: { [event] = ticks }, and the sum. Transfers
+--- are not the rank's own time, and the path ends where the rank waited for another.
+local function own_time(g, run, n, since, lane)
+  local ticks, sum = {}, 0
+  while n and run.time[n] > since and (g.rank[n] == lane.key or g.rank[n] == lane.process.key) do
+    local own = math.min(g.delay[n], run.time[n] - since)
+    if own > 0 and g.kind[n] ~= "transfer" then ticks[n], sum = own, sum + own end
+    n = run.binding[n]
   end
+  return ticks, sum
+end
+
+--- How much longer a rank took before a matched collective, since the one before it, than the median of the others.
+local function excess_of(row, each, last)
+  local others, own = {}, nil
+  for r, other in ipairs(each.rows) do
+    local gap = other.ts - last.rows[r].stop
+    if other == row then own = gap else others[#others + 1] = gap end
+  end
+  return #others > 0 and own and own - stats.median(others) or 0
+end
+
+--- Cuts the rank's own time before each matched collective, on the host and in kernels, to the median of the other
+--- ranks. Time before collectives of several groups is cut once.
+local function not_late(g, key)
+  local run, lane, before, cut, changed = replay.run(g), nil, {}, {}, 0
+  for _, each in ipairs(g.lanes) do if each.key == key then lane = each end end
+  for _, row in ipairs(lane and g.rows[key] or {}) do
+    local each = row.collective
+    local last = each and before[each.group]
+    local excess = last and excess_of(row, each, last) or 0
+    if excess > 0 then
+      local ticks, sum = own_time(g, run, row.start, last.row.stop, lane)
+      for n, own in pairs(ticks) do cut[n] = math.max(cut[n] or 0, own * math.min(1, excess / sum)) end
+      changed = changed + (sum > 0 and 1 or 0)
+    end
+    if each then before[each.group] = { rows = each.rows, row = row } end
+  end
+  for n, ticks in pairs(cut) do g.delay[n] = g.delay[n] - ticks end
   return changed
 end
 
