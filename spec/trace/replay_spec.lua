@@ -117,8 +117,8 @@ describe("a replay", function()
     for rank = 0, 1 do
       local r, now = maker.new { rank = rank, world = 2 }, 0
       local function sum(group, stream, launched, to)
-        local fields = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float", ["Group size"] = 2,
-          ["Process Group Name"] = group, ["Process Group Description"] = group }
+        local fields = { ["Collective name"] = "allreduce", ["In msg nelems"] = 100, dtype = "Float",
+          ["Group size"] = 2, ["Process Group Name"] = group, ["Process Group Description"] = group }
         r:kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", launched + 5, to - launched - 5, { stream = stream,
           launch = { ts = launched, dur = 4 }, args = fields })
       end
