@@ -3,6 +3,7 @@
 -- a model, no more. Each count proves that the reader and the hyper-parameters agree with it, not that it is published.
 local architecture = require "ett.model.architecture"
 local estimate = require "ett.step.estimate"
+local faults = require "ett.model.faults"
 local json = require "ett.json"
 local model_module = require "ett.model"
 local published_count = require "published_count"
@@ -559,6 +560,14 @@ describe("a Hugging Face configuration", function()
     it(("of %s counts the parameters noted for it (%s, from memory)"):format(m.name, m.source), function()
       local count = architecture.parameters(built(m.config))
       assert.is_true(published_count.agrees(count, m.published), ("%d against %d"):format(count, m.published))
+    end)
+
+    it(("of %s has layers without a fault"):format(m.name), function()
+      local built_model = built(m.config)
+      for tp = 1, 2 do
+        local c = architecture.configuration(built_model.hyper, { tp = tp, ep = 1, micro_batch = 1, seq = 2048 })
+        assert.same({}, faults(built_model, c))
+      end
     end)
 
     it(("of %s can be estimated"):format(m.name), function()

@@ -25,8 +25,9 @@ describe("a bundled model", function()
   for _, name in ipairs(find.names "lua/models") do
     it(name .. " has no warning", function()
       local model = model_module.new(name)
-      for etp = 1, 2 do
-        assert.same({}, warnings(model, { tp = 2, ep = 1, etp = etp, micro_batch = 1, seq = 2048 }))
+      for _, degrees in ipairs { { 1, 1 }, { 2, 1 }, { 2, 2 } } do
+        local tp, etp = table.unpack(degrees)
+        assert.same({}, warnings(model, { tp = tp, ep = 1, etp = etp, micro_batch = 1, seq = 2048 }))
       end
     end)
   end
@@ -127,6 +128,12 @@ return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):
     assert.same({ "layer 'block': swiglu gives 1024 values of a token on a tensor rank, but linear_down reads 1536" },
       mlp(nil, narrow, nil))
     assert.same({}, mlp(nil, nil, narrow)) -- a part
+    local function beside(width) -- the other input of the gated activation is not a product's
+      return of { { op = "linear_side", with = { side_out = width } }, { op = "swiglu", with = { ffn = 256, tp = 1 } } }
+    end
+    assert.same({}, beside(256))
+    assert.same({ "layer 'block': linear_side gives 128 values of a token on a tensor rank, but swiglu reads 256" },
+      beside(128))
   end)
 
   it("a field of 'with' that no one knows and the operator does not read", function()

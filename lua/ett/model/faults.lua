@@ -137,7 +137,8 @@ local function activations(ops, c, warn)
 end
 
 --- Warnings of operators that read more values of a token than the one before gives: in an MLP, perhaps only one
---- entry changes `ffn`. Fewer values are a part. The output width of a user's operator is unknown.
+--- entry changes `ffn`. Fewer values are a part. The output width of a user's operator is unknown. A product outside
+--- tensor-parallel regions may give one of the two inputs of a gated activation (the gate of per-layer inputs).
 local function widths(ops, c, warn)
   local function shape_of(entry, family)
     local op = entry and entry.op and operator.get(entry.op)
@@ -154,7 +155,8 @@ local function widths(ops, c, warn)
     if s.width then
       local before, first = shape_of(ops[i - 1], "gemm")
       local after, second = shape_of(ops[i + 1], "gemm")
-      compare(first and first.name, before.out_features, op.name, s.width * (op.gated and 2 or 1))
+      local inputs = op.gated and first and first.region and 2 or 1
+      compare(first and first.name, before.out_features, op.name, s.width * inputs)
       compare(op.name, s.width, second and second.name, after.in_features)
     end
   end
