@@ -181,6 +181,47 @@ selective_ac_option = "3"
     assert.same({ 1, 1, 6 }, { plan.offload_optimizer, plan.offload_weights, plan.optimizer_bytes })
   end)
 
+  it("has compiled kernels only if the model is among the compiled components", function()
+    local function stack_of(components)
+      local text = "[compile]\nenable = true\n%s[parallelism]\ndata_parallel_shard_degree = 8\n"
+      return (read("run.toml", text:format(components)).stack:gsub(":.*", ""))
+    end
+    assert.equal("torchtitan", stack_of "")
+    assert.equal("torchtitan", stack_of 'components = ["model", "loss"]\n')
+    assert.equal("fsdp_eager", stack_of 'components = ["loss"]\n')
+  end)
+
+  it("notes what is not modelled, and a model of another size", function()
+    local function notes_of(more, given)
+      local text = "[parallelism]\ndata_parallel_shard_degree = 8\n" .. more
+      return select(2, read("run.toml", text, nil, given))
+    end
+    assert.same({ "early_step_in_backward is not modelled: all gradients are held until the optimizer's step" },
+      notes_of "[optimizer]\nearly_step_in_backward = true\n")
+    assert.same({}, notes_of "[optimizer]\nearly_step_in_backward = false\n")
+    for _, section in ipairs { "float8", "quantize.linear.float8" } do
+      local float8 = ("[%s]\nenable_fsdp_float8_all_gather = %s\n[model]\nconverters = [%s]\n")
+      assert.same({ "enable_fsdp_float8_all_gather is not modelled: weights are gathered in 16 bits" },
+        notes_of(float8:format(section, "true", '"float8"')))
+      assert.same({}, notes_of(float8:format(section, "false", '"float8"')))
+      assert.same({}, notes_of(float8:format(section, "true", "")))
+    end
+    assert.same({ "the file's model is llama3 405B, but the given model has 8.03 billion parameters" },
+      notes_of "[model]\nname = 'llama3'\nflavor = '405B'\n")
+    assert.same({ "the file's model is qwen3 30B-A3B, but the given model has 8.03 billion parameters" },
+      notes_of "[model]\nname = 'qwen3'\nflavor = '30B-A3B'\n")
+    for _, flavor in ipairs { "8B", "debugmodel", "17bx16e" } do
+      assert.same({}, notes_of("[model]\nflavor = '" .. flavor .. "'\n"))
+    end
+  end)
+
+  it("leaves recomputation within a memory budget to a word", function()
+    local text = "[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = 'memory_budget'\n"
+      .. "memory_budget = 0.3\n"
+    local plan, notes = read("run.toml", text, nil, { recompute = "half" })
+    assert.same({ "half", 0 }, { plan.recompute, #notes })
+  end)
+
   it("is refused if half a replica is left over", function()
     local ok, why = pcall(read, "half.toml", "[parallelism]\ndata_parallel_replicate_degree = 3.5\n", nil, { dp = 8 })
     assert.is_false(ok)
@@ -208,6 +249,11 @@ selective_ac_option = "3"
       "fsdp_reshard_after_forward: unknown value 'maybe'; known are always, default, never",
     ["[parallelism]\ndata_parallel_shard_degree=2\ncontext_parallel_degree=2\ncontext_parallel_rotate_method='x'\n"] =
       "context_parallel_rotate_method: unknown value 'x'; known are allgather, alltoall",
+    ["[parallelism]\ndata_parallel_shard_degree=2\n[activation_checkpoint]\nmode='memory_budget'\n"] =
+      "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses what is repeated; give "
+      .. "recompute=none, half or full",
+    ["[parallelism]\ndata_parallel_shard_degree=2\n[activation_checkpoint]\nmode='some'\n"] =
+      "activation_checkpoint.mode: unknown value 'some'; known are full, none, selective",
     ["[parallelism]\npipeline_parallel_degree=2\ndata_parallel_shard_degree=2\npipeline_parallel_schedule='x'\n"] =
       "pipeline_parallel_schedule: unknown value 'x'; known are 1F1B, DualPipeV, GPipe, Interleaved1F1B, "
       .. "InterleavedZeroBubble, LoopedBFS, ZBVZeroBubble",

@@ -1,4 +1,5 @@
 --- A plan from torchtitan's configuration. Defaults are those of torchtitan/config/job_config.py.
+local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
 local export = require "ett.import.export.torchtitan"
 
@@ -141,13 +142,49 @@ local function set_pipeline(p, config, given, layers, note)
 end
 
 --- Selective checkpointing by operator, or of every second layer.
-local function set_recompute(p, config, note)
+local function set_recompute(p, config, given, note)
   local mode = config("activation_checkpoint", "mode", "selective")
   local option = config("activation_checkpoint", "selective_ac_option", "2")
-  p.recompute = mode == "selective" and "half" or mode
+  config("activation_checkpoint", "memory_budget", 0.5)
+  if given.recompute then return end
+  if mode == "memory_budget" then
+    error_module.raise("format", "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses what "
+      .. "is repeated; give recompute=none, half or full")
+  end
+  p.recompute = choice("activation_checkpoint.mode", { none = "none", half = "selective", full = "full" }, mode)
   if mode ~= "selective" or option == "op" then return end
   p.stack = p.stack .. ":half_products=false"
   if option ~= "2" then note("selective_ac_option = %s is modelled as 2: every second layer", option) end
+end
+
+--- Whether layers are compiled (models/llama3/infra/parallelize.py: model_compile_enabled).
+local function is_compiled(config)
+  local enabled, model = config("compile", "enable", config("training", "compile", false)), false
+  for _, name in ipairs(config("compile", "components", { "model", "loss" })) do model = model or name == "model" end
+  return enabled and model
+end
+
+-- The file's size of the model, as in "8B" or "30B-A3B", against the parameters of the given model.
+local function compare_flavor(config, model, note)
+  local flavor = config("model", "flavor", "")
+  local size = tonumber(flavor:match "^([%d%.]+)[Bb]$" or flavor:match "^([%d%.]+)[Bb]%-A[%d%.]+[Bb]$")
+  local count = architecture.parameters(model) / 1e9
+  if size and (count > 1.4 * size or count < size / 1.4) then
+    note("the file's model is %s %s, but the given model has %.3g billion parameters",
+      config("model", "name", "llama3"), flavor, count)
+  end
+end
+
+local function note_unmodelled(p, config, note)
+  if config("optimizer", "early_step_in_backward", false) then
+    note "early_step_in_backward is not modelled: all gradients are held until the optimizer's step"
+  end
+  if p.zero ~= 3 or p.dtype ~= "fp8" then return end
+  for _, section in ipairs { "float8", "quantize.linear.float8" } do
+    if config(section, "enable_fsdp_float8_all_gather", false) then
+      note "enable_fsdp_float8_all_gather is not modelled: weights are gathered in 16 bits"
+    end
+  end
 end
 
 ---@param config fun(section: string, name: string, default: any?): any
@@ -163,7 +200,7 @@ return function(config, given, model, note)
   end
   local p = { seq = config("training", "seq_len", 2048), tp = degree("tp", "tensor"), pp = degree("pp", "pipeline"),
     cp = degree("cp", "context"), ep = degree("ep", "expert"),
-    stack = config("compile", "enable", config("training", "compile", false)) and "torchtitan" or "fsdp_eager" }
+    stack = is_compiled(config) and "torchtitan" or "fsdp_eager" }
   p.sequence_parallel = p.tp > 1
   p.overlap_tensor = config("parallelism", "enable_async_tensor_parallel", false) and p.tp > 1 or nil
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
@@ -174,7 +211,9 @@ return function(config, given, model, note)
   unmix(p, config, note)
   set_states(p, config)
   set_pipeline(p, config, given, model.hyper.layers, note)
-  set_recompute(p, config, note)
+  set_recompute(p, config, given, note)
+  note_unmodelled(p, config, note)
+  compare_flavor(config, model, note)
   p.clip_gradients = config("training", "max_norm", 1.0) < math.huge
   return p
 end
