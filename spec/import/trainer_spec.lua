@@ -409,6 +409,70 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({}, notes)
   end)
 
+  it("takes AutoEP's ranks, and notes all that is not modelled", function()
+    local model = model_module.new "qwen3-30b-a3b"
+    local function of(text, given)
+      given = given or { dp = 8 }
+      given.stack = "transformers"
+      return read("ds.json", '{ "train_micro_batch_size_per_gpu": 1, ' .. text .. " }", model, given)
+    end
+    local experts = '"expert_parallel": { "enabled": %s, "autoep_size": 8, "preset_model": "qwen3_moe" }'
+    local plan, notes = of(experts:format "true")
+    assert.same({ 8, 0 }, { plan.ep, #notes })
+    assert.equal(4, of(experts:format "true", { dp = 8, ep = 4 }).ep)
+    assert.is_nil(of(experts:format "false").ep)
+    plan, notes = of [["sequence_parallel": { "enabled": true, "size": 4 }, "compile": { "deepcompile": true },
+      "fp8": { "enabled": true }, "amp": { "enabled": false }, "communication_data_type": "fp32",
+      "sparse_gradients": false, "_comment": "a run", "steps_per_print": 10, "scheduler": { "type": "WarmupLR" },
+      "bf16": { "enabled": true, "loss_scale": 0, "bf16_master_weights_and_grads": true },
+      "optimizer": { "type": "AdamW", "params": { "lr": "auto" } }]]
+    assert.is_nil(plan.cp)
+    assert.same({ "fields of bf16 that are not modelled: bf16_master_weights_and_grads",
+      "not modelled: communication_data_type, compile, fp8, sequence_parallel" }, notes)
+  end)
+
+  it("is read with the comments and commas that DeepSpeed allows", function()
+    local text = [[# a run
+{ // the batch
+  "train_micro_batch_size_per_gpu": 2, /* two, "not" 3,
+  */ "gradient_accumulation_steps": 4, # steps
+  "_comment": "no // comment, \"# either\\",
+  "zero_optimization": { "stage": 3, }, // the end }
+}
+]]
+    for _, name in ipairs { "ds.json", "ds.conf" } do
+      local plan = read(name, text, nil, { dp = 8 })
+      assert.same({ 2, 4, 3 }, { plan.micro_batch, plan.micro_batches, plan.zero })
+    end
+    assert.equal(512, read("run.conf", "# a run\n[training]\nseq_len = 512\n", nil, { dp = 8 }).seq)
+    local ok, why = pcall(read, "ds.json", '{ // one\n  "a": tru\n}')
+    assert.is_false(ok)
+    assert.matches("json:2:8:", tostring(why), 1, true)
+  end)
+
+  it("is refused if the program chooses the batch", function()
+    for text, name in pairs { ['"gradient_accumulation_steps": "auto"'] = "gradient_accumulation_steps",
+      ['"train_batch_size": "auto"'] = "train_batch_size" } do
+      local ok, why = pcall(read, "ds.json", "{ " .. text .. " }", nil, { dp = 8 })
+      assert.is_false(ok)
+      assert.equal(("%s/ds.json: %s is 'auto': give micro_batches=N or global_batch=N"):format(folder, name),
+        tostring(why))
+    end
+  end)
+
+  it("states no share of offloaded weights, which DeepSpeed refuses", function()
+    local model = model_module.new "llama3-8b"
+    local function exported(share)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1, dp = 8, micro_batches = 4,
+        zero = 3, offload_weights = share, overlap_parameters = true, overlap_gradients = true } }
+      local text, left_out = export.text("deepspeed", model, e.plan)
+      return require("ett.json").decode(text).zero_optimization.offload_param, left_out
+    end
+    assert.same({ { device = "cpu" }, {} }, { exported(1) })
+    assert.same({ { device = "cpu" }, { "offload_weights = 0.5: DeepSpeed moves all weights or none" } },
+      { exported(0.5) })
+  end)
+
   it("is refused where it is no configuration", function()
     for text, message in pairs { ["[1"] = ".", ["3"] = "must be an object",
       ['{ "fp16": 1 }'] = "'fp16' must be a table",

@@ -26,8 +26,13 @@ function deepspeed.write(_, p, leave_out)
   if p.recompute ~= "none" then
     config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
   end
-  for field, option in pairs { offload_optimizer = "offload_optimizer", offload_weights = "offload_param" } do
-    if p[field] > 0 then config.zero_optimization[option] = { device = "cpu", ratio = p[field] } end
+  -- zero/offload_config.py: offload_param has no ratio.
+  if p.offload_optimizer > 0 then
+    config.zero_optimization.offload_optimizer = { device = "cpu", ratio = p.offload_optimizer }
+  end
+  if p.offload_weights > 0 then config.zero_optimization.offload_param = { device = "cpu" } end
+  if p.offload_weights % 1 > 0 then
+    leave_out("offload_weights = %g: DeepSpeed moves all weights or none", p.offload_weights)
   end
   if p.offload_gradients ~= (p.zero > 1 and p.offload_optimizer or 0) then
     leave_out("offload_gradients = %g: DeepSpeed moves gradients with the optimizer's states, from stage 2 on",

@@ -9,7 +9,7 @@ local master_bytes = require("ett.import.export.deepspeed").master_bytes
 local function set_batches(p, config, given)
   local micro, micro_open = config("", "train_micro_batch_size_per_gpu")
   local steps, steps_open = config("", "gradient_accumulation_steps")
-  local stated = config("", "train_batch_size")
+  local stated, stated_open = config("", "train_batch_size")
   local whole = given.global_batch or stated
   micro, steps = given.micro_batch or micro, given.micro_batches or steps
   local each = 1.0 * (micro or 1) * (steps or 1)
@@ -27,6 +27,10 @@ local function set_batches(p, config, given)
   if whole and not given.micro_batches and (given.global_batch or not steps or given.dp) then
     p.global_batch, p.micro_batches = whole, nil
   end
+  if not (p.micro_batches or p.global_batch) and (steps_open or stated_open) then
+    error_module.raise("format", "%s is 'auto': give micro_batches=N or global_batch=N",
+      steps_open and "gradient_accumulation_steps" or "train_batch_size")
+  end
 end
 
 local function offloaded(config, name, note)
@@ -35,14 +39,17 @@ local function offloaded(config, name, note)
   if given.device ~= "cpu" then
     note("%s to %s is modelled as offloading to the host's memory", name, tostring(given.device))
   end
-  return tonumber(given.ratio) or 1
+  return name == "offload_optimizer" and tonumber(given.ratio) or 1 -- zero/offload_config.py
 end
 
---- Tensor ranks (AutoTP) and ranks that share a sequence (Ulysses). 0 and 1 switch them off.
+--- Tensor ranks (AutoTP), ranks that share a sequence (Ulysses) and expert ranks (AutoEP,
+--- module_inject/auto_ep_config.py). 0 and 1 switch them off.
 local function set_degrees(p, config, given)
   local tensor, sequence = config("tensor_parallel", "autotp_size", 0), config("", "sequence_parallel_size", 0)
   if tensor ~= 0 then p.tp = given.tp or tensor end
   if sequence ~= 0 then p.cp = given.cp or sequence end
+  local experts = config("expert_parallel", "autoep_size", 1)
+  if config("expert_parallel", "enabled", false) then p.ep = given.ep or experts end
   if sequence ~= 0 and p.cp > 1 then p.cp_method = given.cp_method or "ulysses" end
 end
 
@@ -85,7 +92,8 @@ return function(config, given, _, note)
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
-  if not given.recompute and next((config("", "activation_checkpointing", {}))) then
+  local checkpoints = config("", "activation_checkpointing", {})
+  if not given.recompute and next(checkpoints) then
     note "the file does not state which layers are recomputed; add recompute=full or half if the program does"
   end
   if not given.stack then

@@ -30,40 +30,103 @@ local function reader(document, seen)
   end
 end
 
--- Sections whose fields change the step. The fields in `without` do not change it, or the estimate always includes
--- them.
-local sections = { "activation_checkpoint", "parallelism", "zero_optimization" }
+-- Sections of torchtitan whose fields change the step. In DeepSpeed, any may.
+local sections = { torchtitan = { "activation_checkpoint", "parallelism" } }
+-- Fields and sections that do not change the step, or that the estimate always includes.
 local without = {}
 for name in ([[
   allgather_bucket_size allgather_partitions contiguous_gradients determinism_check disable_loss_parallel early_stop
   ignore_unused_parameters load_from_fp32_weights preserve_rng_state reduce_scatter round_robin_gradients
   stage3_gather_16bit_weights_on_model_save stage3_max_live_parameters stage3_max_reuse_distance
-  stage3_param_persistence_threshold stage3_prefetch_bucket_size sub_group_size]]):gmatch "%S+" do
+  stage3_param_persistence_threshold stage3_prefetch_bucket_size sub_group_size
+
+  aio autotuning checkpoint comet comms_config comms_logger csv_monitor dataloader_drop_last dump_state flops_profiler
+  gradient_predivide_factor log_level memory_breakdown monitor_config nebula prescale_gradients scheduler
+  steps_per_print tensorboard timers vocabulary_size wall_clock_breakdown wandb zero_allow_untested_optimizer
+  zero_force_ds_cpu_optimizer
+
+  auto_cast check_grad_overflow consecutive_hysteresis hysteresis immediate_grad_update initial_scale_power
+  legacy_fusion load_balance_coeff loss_scale loss_scale_window min_loss_scale params preset_model]])
+  :gmatch "%S+" do
   without[name] = true
 end
 
+--- Fields of a section that no reader asked for.
+local function unread(from, section, seen)
+  local list = {}
+  for _, name in ipairs(schema.keys(from)) do
+    local value = from[name]
+    local off = section == "" and (value == false or value == json.null or name:find "^[_/]"
+      or type(value) == "table" and (value.enabled == false or next(value) == nil))
+    if not (seen[section .. "." .. name] or without[name] or off) then list[#list + 1] = name end
+  end
+  return list
+end
+
+local function note_unread(document, kind, seen, note)
+  local read, others = {}, {}
+  for name in pairs(seen) do read[name:match "^(.*)%.[^%.]*$"] = true end
+  for _, section in ipairs(sections[kind] or schema.keys(document)) do
+    local from = document[section]
+    local list = read[section] and type(from) == "table" and unread(from, section, seen) or {}
+    if #list > 0 then note("fields of %s that are not modelled: %s", section, table.concat(list, ", ")) end
+  end
+  for _, name in ipairs(kind == "deepspeed" and unread(document, "", seen) or {}) do
+    if not read[name] then others[#others + 1] = name end
+  end
+  if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
+end
+
+--- Blanks the comments and the trailing commas of Hjson, which DeepSpeed reads (runtime/config.py: hjson.load).
+local function plain_json(text)
+  local parts, at, comma = {}, 1, nil
+  while at <= #text do
+    local from = text:find('["#/,%]}]', at) or #text + 1
+    local between, sign = text:sub(at, from - 1), text:sub(from, from)
+    parts[#parts + 1] = between
+    if between:find "%S" or sign == '"' then comma = nil end
+    at = text:match("^#[^\n]*()", from) or text:match("^//[^\n]*()", from) or text:match("^/%*.-%*/()", from)
+    if at then
+      parts[#parts + 1] = text:sub(from, at - 1):gsub("[^\n]", " ")
+    else
+      at = from + 1
+      if sign == '"' then
+        at = text:match('^[^"\\]*()', at)
+        while text:sub(at, at) == "\\" do at = text:match('^[^"\\]*()', at + 2) or #text + 1 end
+        at = at + 1
+      elseif comma and (sign == "]" or sign == "}") then
+        parts[comma] = " "
+      end
+      parts[#parts + 1] = text:sub(from, at - 1)
+      comma = sign == "," and #parts or nil
+    end
+  end
+  return table.concat(parts)
+end
+
+--- The trainer of a file: by its name, else by its first character behind comments.
+local function kind_of(path, text)
+  if path:find "%.toml$" then return "torchtitan" end
+  if path:find "%.json$" then return "deepspeed" end
+  return plain_json(text):find "^%s*{" and "deepspeed" or "torchtitan"
+end
+
 local function read(path, model, given)
-  local kind = path:find "%.toml$" and "torchtitan" or "deepspeed"
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
+  local kind = kind_of(path, text)
   local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
-    or error_module.must(json.decode(text))
+    or error_module.must(json.decode(plain_json(text)))
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note)
-  for _, section in ipairs(sections) do
-    local others = {}
-    for _, name in ipairs(type(document[section]) == "table" and schema.keys(document[section]) or {}) do
-      if not (seen[section .. "." .. name] or without[name]) then others[#others + 1] = name end
-    end
-    if #others > 0 then note("fields of %s that are not modelled: %s", section, table.concat(others, ", ")) end
-  end
+  note_unread(document, kind, seen, note)
   for name, value in pairs(given) do plan[name] = value end
   if given.micro_batches and not given.global_batch then plan.global_batch = nil end
   return plan, notes
 end
 
 --- The plan of a configuration.
----@param path string ends with .toml for torchtitan's
+---@param path string ends with .toml for torchtitan's, .json for DeepSpeed's; else the first character decides
 ---@param model table of ett.model
 ---@param given table? plan fields that override the file
 ---@return table plan, string[] notes

@@ -148,8 +148,8 @@ local function set_recompute(p, config, given, note)
   config("activation_checkpoint", "memory_budget", 0.5)
   if given.recompute then return end
   if mode == "memory_budget" then
-    error_module.raise("format", "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses what "
-      .. "is repeated; give recompute=none, half or full")
+    error_module.raise("format", "activation_checkpoint.mode = memory_budget is not modelled: the compiler chooses "
+      .. "what is repeated; give recompute=none, half or full")
   end
   p.recompute = choice("activation_checkpoint.mode", { none = "none", half = "selective", full = "full" }, mode)
   if mode ~= "selective" or option == "op" then return end
