@@ -77,7 +77,7 @@ local function note_unread(document, kind, seen, note)
   if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
 end
 
---- Blanks the comments and the trailing commas of Hjson, which DeepSpeed reads (runtime/config.py: hjson.load).
+--- Blanks the comments and the trailing commas of Hjson, which DeepSpeed reads (config.py: hjson.load).
 local function plain_json(text)
   local parts, at, comma = {}, 1, nil
   while at <= #text do
