@@ -715,6 +715,17 @@ describe("a Hugging Face configuration", function()
     assert.same({}, built(changed("qwen3-8b", {})).notes)
   end)
 
+  it("has the gate of Qwen3-Next's attention, which no field removes", function()
+    local function gated(value)
+      local m = built(changed("qwen3-next-80b-a3b", { attn_output_gate = value }))
+      return { architecture.parameters(m), m.notes[1] }
+    end
+    local count = architecture.parameters(built(changed("qwen3-next-80b-a3b", {})))
+    assert.same({ count, built(changed("qwen3-next-80b-a3b", {})).notes[1] }, gated(true))
+    assert.same({ count, "attn_output_gate = false: Transformers builds the gate in each case; attention_gate=false "
+      .. "removes it" }, gated(false))
+  end)
+
   it("notes dropout and multi-token prediction under each of their names", function()
     local m = built(changed("seed-oss-36b", { attention_dropout = 0.1, residual_dropout = 0.1 }))
     assert.same({ "without dropout (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of the "

@@ -151,8 +151,12 @@ local function pure(kind)
   end
 end
 
-local function qwen3_next(config, hyper)
+local function qwen3_next(config, hyper, notes)
   hyper.attention_bias = nil
+  if config.attn_output_gate == false then -- modeling_qwen3_5.py (Qwen3_5Attention) does not read it
+    notes[#notes + 1] = "attn_output_gate = false: Transformers builds the gate in each case; attention_gate=false "
+      .. "removes it"
+  end
   hyper.linear_key_heads = number(config.linear_num_key_heads) or 16
   hyper.linear_value_heads = number(config.linear_num_value_heads) or 32
   hyper.linear_key_dim = number(config.linear_key_head_dim)
