@@ -473,6 +473,25 @@ describe("a plan as DeepSpeed's JSON", function()
       { exported(0.5) })
   end)
 
+  it("has shares of offloaded states at stage 3 only", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "zero_optimization": { "stage": %d,
+      "offload_optimizer": { "device": "cpu", "ratio": 0.5 }, "offload_param": { "device": "cpu", "ratio": 0.5 } } }]]
+    local plan = read("ds.json", text:format(3), nil, { dp = 8 })
+    assert.same({ 0.5, 1 }, { plan.offload_optimizer, plan.offload_weights })
+    assert.equal(1, read("ds.json", text:format(2), nil, { dp = 8 }).offload_optimizer)
+    local model = model_module.new "llama3-8b"
+    local function exported(zero)
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1, dp = 8, micro_batches = 4,
+        zero = zero, offload_optimizer = 0.5, offload_gradients = zero > 1 and 0.5 or 0, overlap_gradients = true,
+        overlap_parameters = zero == 3 or nil } }
+      local written, left_out = export.text("deepspeed", model, e.plan)
+      return { require("ett.json").decode(written).zero_optimization.offload_optimizer, left_out }
+    end
+    assert.same({ { device = "cpu", ratio = 0.5 }, {} }, exported(3))
+    local left = { "offload_optimizer = 0.5: before stage 3 DeepSpeed moves all states or none" }
+    assert.same({ { device = "cpu" }, left }, exported(2))
+  end)
+
   it("is refused where it is no configuration", function()
     for text, message in pairs { ["[1"] = ".", ["3"] = "must be an object",
       ['{ "fp16": 1 }'] = "'fp16' must be a table",

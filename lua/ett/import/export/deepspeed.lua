@@ -26,9 +26,12 @@ function deepspeed.write(_, p, leave_out)
   if p.recompute ~= "none" then
     config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
   end
-  -- zero/offload_config.py: offload_param has no ratio.
+  -- zero/offload_config.py: offload_param has no ratio, and that of the optimizer is for stage 3.
   if p.offload_optimizer > 0 then
-    config.zero_optimization.offload_optimizer = { device = "cpu", ratio = p.offload_optimizer }
+    config.zero_optimization.offload_optimizer = { device = "cpu", ratio = p.zero == 3 and p.offload_optimizer or nil }
+  end
+  if p.zero < 3 and p.offload_optimizer % 1 > 0 then
+    leave_out("offload_optimizer = %g: before stage 3 DeepSpeed moves all states or none", p.offload_optimizer)
   end
   if p.offload_weights > 0 then config.zero_optimization.offload_param = { device = "cpu" } end
   if p.offload_weights % 1 > 0 then

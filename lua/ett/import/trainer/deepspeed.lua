@@ -33,13 +33,14 @@ local function set_batches(p, config, given)
   end
 end
 
-local function offloaded(config, name, note)
+-- `share`: whether DeepSpeed reads the section's ratio. It does for the optimizer at stage 3 (zero/offload_config.py).
+local function offloaded(config, name, note, share)
   local given = config("zero_optimization", name, {})
   if (given.device or "none") == "none" then return nil end
   if given.device ~= "cpu" then
     note("%s to %s is modelled as offloading to the host's memory", name, tostring(given.device))
   end
-  return name == "offload_optimizer" and tonumber(given.ratio) or 1 -- zero/offload_config.py
+  return share and tonumber(given.ratio) or 1
 end
 
 --- Tensor ranks (AutoTP), ranks that share a sequence (Ulysses) and expert ranks (AutoEP,
@@ -89,7 +90,7 @@ return function(config, given, _, note)
   p.overlap_gradients = overlaps
   if p.zero == 3 then p.overlap_parameters = overlaps end
   p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000) * (dtype_bytes[p.gradient_dtype] or 2)
-  if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note) end
+  if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note, p.zero == 3) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
   local checkpoints = config("", "activation_checkpointing", {})
