@@ -125,7 +125,7 @@ ARGS=(
 )
 # python old.py --wrong 1 \
 FP="--bf16"
-x.py ${ARGS[@]}]=])
+x.py ${ARGS[@]} $FP]=])
   end)
 
   it("count under comparisons with patterns of names", function()
@@ -181,11 +181,11 @@ case "$SIZE" in
   "800M"|tiny) LAYERS=48 ;;
   8?)
     LAYERS=56
-    if [ $LAYERS -gt 50 ]; then MORE="--bf16"; fi
+    MORE=; if [ $LAYERS -gt 50 ]; then MORE="--bf16"; fi
     ;;
   *) LAYERS=1; echo "case (of no size)" ;;
 esac
-torchrun x.py --num-layers $LAYERS --swiglu]=]
+torchrun x.py $MORE --num-layers $LAYERS --swiglu]=]
     assert.equal("num-layers=48 swiglu=", flags("SIZE=tiny\n" .. text))
     assert.equal("bf16= num-layers=56 swiglu=", flags("SIZE=8B\n" .. text))
     assert.equal("num-layers=1 swiglu=", flags("SIZE=70B\n" .. text))
@@ -212,7 +212,7 @@ torchrun x.py --num-layers $L]=]
   end)
 
   it("are not in here-documents, unless these start a program of Python", function()
-    assert.equal("nnodes=2,x.py num-layers=24 hidden-size=64 bf16=", flags [=[
+    assert.equal("nnodes=2,train_x.py num-layers=24 hidden-size=64 bf16=", flags [=[
 usage() {
 cat <<EOF
 Don't run this without GPUs. Options: --layers N
@@ -223,12 +223,59 @@ cat <<'JSON' > ds.json
 JSON
 LAYERS=24
 srun bash <<-SCRIPT
-	torchrun --nnodes 2 x.py --num-layers $LAYERS
+	torchrun --nnodes 2 train_x.py --num-layers $LAYERS
 	SCRIPT
 cat <<< "it's"
 (( N << SHIFT ))
-torchrun y.py --hidden-size 64 --bf16]=])
+torchrun train_y.py --hidden-size 64 --bf16]=])
     assert.equal("bf16=", flags "cat <<EOF\nx.py --bf16")
+  end)
+
+  it("are those that the training command gets, also through other variables and arrays", function()
+    local text = [=[
+UNUSED="--recompute-granularity full --tp-comm-overlap"
+SPARE=(
+  --fp8-format hybrid
+)
+python tools/preprocess.py --seq-length 1024 --num-layers 4
+WIDTH="--hidden-size 64"
+MODEL=(
+  --num-layers 2
+  $WIDTH
+)
+CMD="torchrun --nnodes 2 pretrain_gpt.py ${MODEL[@]} \$MORE"
+MORE="--bf16"
+mkdir -p x && eval $CMD
+torchrun tools/eval.py --micro-batch-size 32 --fp16 --num-layers 4]=]
+    local list, _, note = script.flags(text)
+    local names = {}
+    for i, flag in ipairs(list) do names[i] = flag.name .. "=" .. table.concat(flag.values, ",") end
+    table.sort(names)
+    assert.same({ "bf16=", "hidden-size=64", "nnodes=2,pretrain_gpt.py,${MODEL[@]},$MORE", "num-layers=2" }, names)
+    assert.equal("the training command does not use the flags of UNUSED, SPARE", note)
+    assert.equal("num-layers=2", flags "python a.py --bf16 && torchrun b.py --num-layers 2")
+    assert.equal("num-gpus=8 num-layers=2",
+      flags "ray start --num-gpus 8\nray job submit -- python3 train.py --num-layers 2\npython eval.py --fp16")
+  end)
+
+  it("are those of all commands and variables if the training command is not clear", function()
+    local unclear = "the training command of the script is not clear; the flags of all commands and variables count"
+    for text, wanted in pairs {
+      ["A='--bf16'\nrun() {\ntorchrun pretrain_gpt.py --num-layers 2 $@\n}\nrun $A"] = "bf16= num-layers=2",
+      ["A='--bf16'\nsource more.sh\npython train.py $MORE --num-layers 2"] = "bf16= num-layers=2",
+      ["A='--bf16'\nNAME=A\npython train.py ${!NAME} --num-layers 2"] = "bf16= num-layers=2",
+      ["A='--num-layers 2'\nexport A\npython train.py --bf16"] = "num-layers=2 bf16=",
+      ["python a.py --num-layers 2\npython b.py --num-layers 3"] = "num-layers=2 num-layers=3",
+    } do
+      assert.equal(wanted, flags(text))
+      local _, _, note = script.flags(text)
+      if wanted ~= "num-layers=2 num-layers=3" then assert.equal(unclear, note) end
+    end
+    for _, text in ipairs { "A='--bf16'\nB=(--num-layers 2)", "--num-layers 2\n--bf16" } do
+      local list, _, note = script.flags(text)
+      assert.equal(2, #list)
+      assert.is_nil(note)
+    end
   end)
 
   it("are in here-documents that the script or a shell reads", function()

@@ -379,7 +379,8 @@ local function program_of(text)
   end
 end
 
---- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, stack = of ett's own export }.
+--- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
+--- scripts, stack = of ett's own export }.
 local function read_flags(path)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
@@ -387,11 +388,12 @@ local function read_flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
   end
   local job = job_of(text)
-  local list, unknown = script.flags(text, variables_of(job))
+  local list, unknown, note = script.flags(text, variables_of(job))
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, job)
   local program, name = program_of(text)
-  return list, { mamba = is_mamba(name, program), unknown = unknown, stack = add_export(list, text) }
+  return list, { mamba = is_mamba(name, program), unknown = unknown, note = note,
+    stack = add_export(list, text) }
 end
 
 --- Notes the conditions of a script that depend on values outside it.
@@ -409,6 +411,7 @@ local function read(path, plan, hyper)
   local args = arguments_of(list)
   args.mamba, args.nemo = file.mamba, file.nemo
   note_conditions(args, file.unknown)
+  if file.note then args:note("%s", file.note) end
   for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end

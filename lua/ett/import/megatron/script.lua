@@ -6,6 +6,7 @@
 -- arrays, case, if-blocks that compare texts (* and ?) or numbers, && and ||, lines like [ TEST ] && COMMAND, and
 -- here-documents. Other conditions count as true, and are returned. The output of commands is unknown. Other shell
 -- syntax is kept as text.
+local command = require "ett.import.megatron.command"
 local table_at = require "ett.base.table_at"
 
 local script = {}
@@ -243,6 +244,9 @@ local function with_lists_of_loops(text)
   end))
 end
 
+-- Words between two commands of a line.
+local separators = { ["&&"] = true, ["||"] = true, ["|"] = true, ["&"] = true }
+
 --- Reads a script's tokens one by one: the open if- and case-blocks, variables, active words.
 local Reader = {}
 Reader.__index = Reader
@@ -271,8 +275,13 @@ end
 --- Adds a word. owner: the variable that it is a value of, if any.
 function Reader:add(text, owner)
   if text:match "^%-%-%a" then self:note_conditions() end
-  local word = { text = text, owner = owner }
+  local word = { text = text, owner = owner, array = self.array, command = self.command }
+  if not owner and not self.array and self.command then
+    table.insert(self.command.words, word)
+  end
   self.words[#self.words + 1] = word
+  local holder = owner or self.array
+  if holder then table.insert(table_at(self.words_of, holder), word) end
   if owner then table.insert(table_at(self.owned, owner), word) end
 end
 
@@ -283,8 +292,9 @@ function Reader:assign(name, value, raw)
   self:note_conditions()
   if not kept then
     for _, word in ipairs(self.owned[name] or {}) do word.text = nil end
-    self.owned[name] = nil
+    self.owned[name], self.uses_of[name] = nil, nil
   end
+  command.add_uses(table_at(self.uses_of, name), raw)
   self.variables[name] = value:match "%-%-%a" and "" or value
   if not value:match "%-%-%a" then return end
   for part in value:gmatch "%S+" do self:add(part, name) end
@@ -366,6 +376,33 @@ function Reader:end_line()
   if self.chains[1] and self.chains[#self.chains].line then table.remove(self.chains) end
 end
 
+--- Notes to which command or array the words from this token on belong, and which variables they name.
+---@param start boolean whether the token begins a command
+function Reader:place(token, text, start)
+  if token == "(" then
+    self.array = self.assigned
+  elseif token == ")" then
+    self.functions = self.functions or self.opened and not self.array
+    self.array = nil
+  end
+  self.opened = token == "("
+  local name = start and not self.array and text and text:match "^([%a_][%w_]*)%+?="
+  self.assigned = name and text:match "=$" and name
+  if not text or name then return end
+  if start and not self.array then
+    self.sources = self.sources or text == "."
+    self.command = not text:match "^%-" and { words = {}, uses = {}, whole = {} } or nil
+    self.commands[#self.commands + 1] = self.command
+  elseif separators[text] and not self.array then
+    self.command = { words = {}, uses = {}, whole = {} }
+    self.commands[#self.commands + 1] = self.command
+  end
+  local own = not self.array and self.command
+  command.add_uses(own and own.uses or table_at(self.uses_of, self.array or ""), token.text)
+  local whole = own and not self:awaits() and token.text:match "^%${?([%a_][%w_]*)%f[^%w_]"
+  if whole then own.whole[whole] = true end
+end
+
 --- Whether the word before is a flag, of which a quoted text may be the value.
 function Reader:awaits()
   local last = self.words[#self.words]
@@ -388,9 +425,11 @@ end
 -- Commands whose words are variables.
 local declares = { export = true, declare = true, typeset = true, readonly = true, ["local"] = true }
 
---- The active words, expanded, in order, and the conditions that are unknown. NAME=VALUE sets variables.
-local function words_of(tokens, variables)
-  local reader = setmetatable({ words = {}, owned = {}, unknown = {}, chains = {}, variables = variables }, Reader)
+--- Reads the active words, expanded, in order, the conditions that are unknown, and to whom the words belong.
+--- NAME=VALUE sets variables.
+local function read_words(tokens, variables)
+  local reader = setmetatable({ words = {}, owned = {}, unknown = {}, chains = {}, variables = variables,
+    commands = {}, words_of = {}, uses_of = {} }, Reader)
   local start, skips_line, declaring = true, false, false
   for _, token in ipairs(tokens) do
     local text = type(token) == "table"
@@ -401,27 +440,30 @@ local function words_of(tokens, variables)
     else
       start = start or part == "command"
       if skips_line then
-        skips_line = token ~= "\n" and token ~= ";;"
+        skips_line = token ~= "\n" and token ~= ";;" and not separators[text]
       elseif start and other_commands[text] then
-        skips_line = true
+        skips_line, reader.sources = true, reader.sources or text == "source"
       elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
+        reader:place(token, text, start)
         if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
       end
       declaring = start and declares[text] or declaring and text ~= nil
       start = token == "\n" or token == ";;" or token == ")" or declaring or text == "then" or text == "else"
+        or separators[text] and not reader.condition
       if token == "\n" then reader:end_line() end
     end
   end
-  return reader.words, reader.unknown
+  return reader
 end
 
---- All flags in order: { name =, values = { text, … } }, and the conditions that count as true though they are unknown.
+--- The flags of the training command in order: { name =, values = { text, … } }; all flags if it is not clear. Also the
+--- conditions that count as true though they are unknown, and a note about flags that the command does not get.
 ---@param variables table<string, string>? those set before the script runs; changed
----@return table[] flags, string[] unknown
+---@return table[] flags, string[] unknown, string? note
 function script.flags(text, variables)
   local flags, current, owner = {}, nil, nil
-  local words, unknown = words_of(tokens_of(with_lists_of_loops(text)), variables or {})
-  for _, entry in ipairs(words) do
+  local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {})
+  for _, entry in ipairs(found.words) do
     if entry == "\n" then
       if current and #current.values > 0 then current = nil end
     elseif entry.text then -- else replaced by a later value of its variable
@@ -430,14 +472,15 @@ function script.flags(text, variables)
       local name, value = word:match "^%-%-([%w_%-]+)=(.*)$"
       name = name or word:match "^%-%-([%a][%w_%-]*)$"
       if name then
-        current = { name = name:gsub("_", "-"), values = { value } }
+        current = { name = name:gsub("_", "-"), values = { value }, word = entry }
         flags[#flags + 1] = current
       elseif current then
         current.values[#current.values + 1] = word:gsub("^['\"]", ""):gsub("['\"]$", "")
       end
     end
   end
-  return flags, unknown
+  local kept, note = command.flags(flags, found)
+  return kept, found.unknown, note
 end
 
 return script
