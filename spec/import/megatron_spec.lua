@@ -1094,6 +1094,19 @@ optimizer:
     end
   end)
 
+  it("has fields in the section of mixed precision that replace those of other sections", function()
+    local own = "mixed_precision: {bf16: true, fp8: %s, fp8_recipe: blockwise}\n"
+    local model = text .. "fp8_recipe: delayed\nfp8: %s\n"
+    for fp8, wanted in pairs { hybrid = "fp8_block", null = "bf16" } do
+      local other = fp8 == "null" and "hybrid" or "null"
+      local run = read(own:format(fp8) .. model:format(other), { dp = 8 }, nil, ".yaml")
+      assert.equal(wanted, run.plan.dtype)
+    end
+    local named = "mixed_precision: bf16_with_fp8_subchannel_scaling_mixed\n" .. model:format "null"
+    assert.equal("fp8_block", read(named, { dp = 8 }, nil, ".yaml").plan.dtype)
+    assert.equal("fp8", read(model:format "hybrid", { dp = 8 }, nil, ".yaml").plan.dtype)
+  end)
+
   it("widens a gated MLP to four times the hidden width, unlike Megatron-LM's command line", function()
     local flags = "ARGS: { --num-layers: 4, --hidden-size: 256, --num-attention-heads: 4, --swiglu: true, "
       .. "--vocab-size: 1000, --seq-length: 128 }\n"

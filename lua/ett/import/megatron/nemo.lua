@@ -87,6 +87,23 @@ local function leaves(config, into)
   return into
 end
 
+-- Fields that a recipe of mixed precision, given by its name, sets in the model.
+local of_recipe = { bf16 = true, fp16 = true, fp8 = true, fp8_recipe = true, fp4 = true, fp4_recipe = true }
+
+--- The leaves of a configuration. Fields of Megatron-Bridge's section mixed_precision replace those of the same name in
+--- other sections (training/mixed_precision.py: update_config_with_precision_overrides).
+local function effective_leaves(config)
+  local precision, others = config.mixed_precision, {}
+  if type(precision) ~= "table" and type(precision) ~= "string" then return leaves(config, {}) end
+  local replaced = type(precision) == "table" and precision or of_recipe
+  for key, section in pairs(config) do if section ~= precision then others[key] = section end end
+  local kept = {}
+  for _, leaf in ipairs(leaves(others, {})) do
+    if replaced[leaf.key] == nil then kept[#kept + 1] = leaf end
+  end
+  return leaves({ mixed_precision = precision }, kept)
+end
+
 --- Converts a key to flags: a list of { name, text or nil }; nil if it is a plain flag.
 local special = {
   precision = function(value)
@@ -203,7 +220,7 @@ function nemo.flags(path)
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
   local list, distributed, sharded, whole, strategy = {}, false, false, false, nil
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
-  local all = leaves(config, {})
+  local all = effective_leaves(config)
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
     whole = whole or key ~= leaf.key
