@@ -615,6 +615,14 @@ model:
     assert.same({ 2, "megatron" }, { p.zero, p.stack })
     p = of("  fsdp: True\n  fsdp_sharding_strategy: full\n").plan
     assert.same({ 3, "megatron_fsdp" }, { p.zero, p.stack })
+    local function reduced(precision, value, fsdp)
+      local lines = ("  fsdp: %s\n  fsdp_grad_reduce_dtype: %s\n"):format(fsdp or "True", value)
+      local file = common:gsub("precision: bf16", "precision: " .. precision) .. lines
+      return read(file, nil, { vocab = 1000 }, ".yaml").plan.gradient_dtype
+    end
+    assert.same({ "bf16", "fp32", "bf16", "fp32", "fp16" }, { reduced("bf16", "bf16"), reduced("bf16", "32"),
+      reduced("bf16", "null"), reduced("16-mixed", "32"), reduced("16-mixed", "16") })
+    assert.equal("fp32", reduced("bf16", "bf16", "False"))
     local h = of("  mcore_customization_config: { new_decoder_architecture: false, parallel_attention: true }\n")
       .model.hyper
     assert.same({ true, true }, { h.parallel_block, h.shared_norm })

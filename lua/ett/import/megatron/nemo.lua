@@ -43,7 +43,7 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   target_class onnx_safe data_type variable_seq_lengths do_layer_norm_weight_decay batch_p2p_comm ffn_dropout
   enable_model_summary rope_scaling _target_ activation_func masked_softmax_fusion autocast_dtype pipeline_dtype
   params_dtype fp8_param_dtype gc_interval grad_allreduce_chunk_size_mb contiguous_grad_buffer contiguous_param_buffer
-  TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_grad_reduce_dtype fsdp_sharded_checkpoint
+  TEST_TYPE METRICS scale_positional_embedding target nemo_version fsdp_sharded_checkpoint
   torch_distributed_checkpoint path_to_cache skip_getting_attention_mask_from_dataset
   enable_megatron_core_experimental throughput_window_size
   seconds_to_sleep max_time split_matrix check_for_nan_in_grad gradient_reduce_div_fusion preserve_fp32_weights
@@ -218,7 +218,7 @@ end
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
-  local list, distributed, sharded, whole, strategy = {}, false, false, false, nil
+  local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
   for _, leaf in ipairs(all) do
@@ -237,6 +237,8 @@ function nemo.flags(path)
       sharded = value == true
     elseif key == "fsdp_sharding_strategy" then
       strategy = text
+    elseif key == "fsdp_grad_reduce_dtype" then
+      reduced = value == null and "" or text
     elseif text:find("${", 1, true) then
       add(name, text) -- an unresolved reference: an error if its value is needed
     elseif value == "" or value == null or value == false and not special[key] then
@@ -254,6 +256,8 @@ function nemo.flags(path)
   if distributed then add "use-distributed-optimizer" end
   if sharded then
     add "use-megatron-fsdp"
+    -- Without a type, NeMo's NLPFSDPStrategy reduces gradients in that of the weights.
+    if reduced:find "32" then add "accumulate-allreduce-grads-in-fp32" else add "grad-reduce-in-bf16" end
     add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
   end
   return list, model_name(config), whole
