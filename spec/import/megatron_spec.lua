@@ -377,6 +377,14 @@ describe("Megatron-LM's flags", function()
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)
 
+  it("may have a layout of stages with the backslashes of a shell", function()
+    local run = read("MODEL_ARGS:\n  --num-layers: 14\n  --hidden-size: 64\n  --num-attention-heads: 2\n"
+      .. "  --seq-length: 32\n  --vocab-size: 100\n  --pipeline-model-parallel-size: 4\n"
+      .. "  --pipeline-model-parallel-layout: Et*2\\\\|\\\\(tt\\\\|\\\\)*5t\\\\|tmL # a comment\n", { dp = 1 }, nil, ".yaml")
+    assert.same({ 2, 2, 2, 2, 2, 2, 1, 1 }, run.plan.split)
+    assert.equal(2, run.plan.vp)
+  end)
+
   it("have Megatron-LM's defaults", function()
     local run = read(small .. "--swiglu --nproc-per-node 8 --nnodes 2 --tensor-model-parallel-size 2")
     local h, p = run.model.hyper, run.plan
