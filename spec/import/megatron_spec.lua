@@ -377,10 +377,27 @@ describe("Megatron-LM's flags", function()
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)
 
+  it("store half of the master weights next to bf16, unless Megatron-Core makes them itself", function()
+    local function bytes(flags) return read(small .. flags, { dp = 2 }).plan.optimizer_bytes end
+    local aware = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 "
+    assert.same({ 6, 8, 8, 6, 8, 6, 8, 8, 10 }, { bytes("--bf16 " .. aware), bytes("--fp16 " .. aware),
+      bytes("--bf16 --no-store-param-remainders " .. aware), bytes("--bf16 --main-params-dtype fp16 " .. aware),
+      bytes("--bf16 --fp8-recipe tensorwise " .. aware), bytes("--bf16 --fp8-format hybrid " .. aware),
+      bytes("--bf16 --fp8-format hybrid --fp8-recipe mxfp8 " .. aware),
+      bytes("--bf16 --optimizer-cpu-offload " .. aware), bytes "--bf16 --use-precision-aware-optimizer" })
+    local file = "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 2, seq_length: 32, vocab_size: 100}\n"
+      .. "optimizer: {bf16: true, use_precision_aware_optimizer: true, exp_avg_dtype: torch.bfloat16, "
+      .. "exp_avg_sq_dtype: torch.bfloat16, store_param_remainders: %s}\n"
+    local function of(stored) return read(file:format(stored), { dp = 2 }, nil, ".yaml").plan.optimizer_bytes end
+    assert.same({ 6, 8 }, { of "true", of "false" })
+    local whole = file:format "true" .. "mixed_precision: bf16_mixed\n" -- its fp8_recipe is tensorwise
+    assert.equal(8, read(whole, { dp = 2 }, nil, ".yaml").plan.optimizer_bytes)
+  end)
+
   it("may have a layout of stages with the backslashes of a shell", function()
     local run = read("MODEL_ARGS:\n  --num-layers: 14\n  --hidden-size: 64\n  --num-attention-heads: 2\n"
       .. "  --seq-length: 32\n  --vocab-size: 100\n  --pipeline-model-parallel-size: 4\n"
-      .. "  --pipeline-model-parallel-layout: Et*2\\\\|\\\\(tt\\\\|\\\\)*5t\\\\|tmL # a comment\n", { dp = 1 }, nil, ".yaml")
+      .. "  --pipeline-model-parallel-layout: Et*2\\\\|\\\\(tt\\\\|\\\\)*5t\\\\|tmL # note\n", { dp = 1 }, nil, ".yaml")
     assert.same({ 2, 2, 2, 2, 2, 2, 1, 1 }, run.plan.split)
     assert.equal(2, run.plan.vp)
   end)
@@ -723,7 +740,7 @@ describe("a plan as Megatron-LM's flags", function()
         accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
       if moe and pick { true, false } then plan.capacity_factor, plan.pad_to_capacity = 1.5, pick { true, false } end
-      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or pick { 8, 12 }
+      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or plan.dtype == "bf16" and pick { 6, 8, 12 } or pick { 8, 12 }
       if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
       if pp > 1 and pick { true, false } then
         plan.schedule, plan.vp, plan.overlap_sends = "interleaved", 24 // pp >= 6 and 2 or 1, pick { true, false }
@@ -827,11 +844,11 @@ describe("a plan as Megatron-LM's flags", function()
 
   it("lists the settings without a flag", function()
     local e = estimate.new { model = model_module.new "gemma2-2b", cluster = "dgx_h100",
-      plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 6, serial_sends = true } }
+      plan = { seq = 2048, pp = 2, micro_batches = 4, schedule = "gpipe", optimizer_bytes = 4, serial_sends = true } }
     local text, left_out = export.text("megatron", model_module.new "gemma2-2b", e.plan)
     assert.same({ "activation = 'geglu': Megatron-LM's quick-geglu is written",
       "post_norms: not exported", "schedule = 'gpipe': Megatron-LM has no flag for it",
-      "optimizer_bytes = 6: the flags mean Adam's 12 bytes", "serial_sends = true: this format has no field for it" },
+      "optimizer_bytes = 4: the flags mean Adam's 12 bytes", "serial_sends = true: this format has no field for it" },
       left_out)
     assert.equal("# not stated here: activation = 'geglu': Megatron-LM's quick-geglu is written",
       text:match "^[^\n]*")

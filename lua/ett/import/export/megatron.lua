@@ -173,9 +173,11 @@ local function precision(p, add, leave_out)
     leave_out("bucket_bytes = %g: Megatron-LM has one bucket if gradients do not overlap", p.bucket_bytes)
   end
   local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
-  if p.optimizer_bytes == 8 and usual == 12 then
+  -- Next to weights in bf16, this optimizer stores 2 bytes of a master weight.
+  local short = not fp8 and p.dtype ~= "fp16" and (p.offload_optimizer or 0) == 0
+  if usual == 12 and (p.optimizer_bytes == 8 or short and p.optimizer_bytes == 6) then
     add("use-precision-aware-optimizer", true)
-    add("exp-avg-dtype", "bf16")
+    if not (short and p.optimizer_bytes == 8) then add("exp-avg-dtype", "bf16") end
     add("exp-avg-sq-dtype", "bf16")
   elseif p.optimizer_bytes ~= usual then
     leave_out("optimizer_bytes = %g: the flags mean Adam's %d bytes", p.optimizer_bytes, usual)

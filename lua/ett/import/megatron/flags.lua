@@ -40,7 +40,7 @@ flags.switches = set [[
   overlap-moe-expert-parallel-comm sequence-parallel recompute-activations use-distributed-optimizer
   overlap-grad-reduce overlap-param-gather use-megatron-fsdp use-custom-fsdp use-torch-fsdp2 bf16 fp16
   accumulate-allreduce-grads-in-fp32 grad-reduce-in-bf16 no-gradient-accumulation-fusion tp-comm-overlap
-  no-overlap-p2p-communication use-precision-aware-optimizer is-hybrid-model
+  no-overlap-p2p-communication use-precision-aware-optimizer no-store-param-remainders is-hybrid-model
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
@@ -80,7 +80,7 @@ flags.without_effect = set [[
   moe-router-score-function moe-router-enable-expert-bias moe-router-bias-update-rate moe-router-topk-scaling-factor
   overlap-p2p-communication
   moe-router-pre-softmax moe-router-force-load-balancing moe-per-layer-logging moe-extended-tp mtp-loss-scaling-factor
-  moe-token-drop-policy
+  moe-token-drop-policy store-param-remainders
   rotary-base rotary-scaling-factor rotary-interleaved rotary-seq-len-interpolation-factor use-rope-scaling
   rope-scaling-factor mscale mscale-all-dim original-max-position-embeddings beta-fast beta-slow no-rope-freq
   weight-decay start-weight-decay end-weight-decay weight-decay-incr-style sgd-momentum loss-scale

@@ -49,7 +49,7 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   seconds_to_sleep max_time split_matrix check_for_nan_in_grad gradient_reduce_div_fusion preserve_fp32_weights
   use_gloo_process_groups cpu_offloading_activations cpu_offloading_weights cuda_graph_warmup_steps high_freq_factor
   low_freq_factor old_context_len scale_factor parallel_output deallocate_pipeline_outputs moe_deepep_num_sms
-  decoupled_weight_decay pin_cpu_grads pin_cpu_params store_param_remainders use_mamba_mem_eff_path]])
+  decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path]])
   :gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
@@ -133,16 +133,18 @@ local special = {
   gated_linear_unit = function(value) return value == true and { { "swiglu" } } or {} end,
   mixed_precision = function(value) -- such as bf16_with_fp8_current_scaling_mixed (Megatron-Bridge, NeMo 2)
     local text = tostring(value)
-    local list = { { text:match "fp16" and "fp16" or "bf16" } }
+    -- The recipe of Bridge's MixedPrecisionConfig, which also the optimizer gets.
+    local list = { { text:match "fp16" and "fp16" or "bf16" }, { "fp8-recipe", "tensorwise" } }
     if text:match "nvfp4" then
-      list[2] = { "fp4-format", "e2m1" }
+      list[3] = { "fp4-format", "e2m1" }
     elseif text:match "fp8" then
       local recipe = text:match "mxfp8" or text:match "subchannel" and "blockwise" or text:match "current"
         and "tensorwise" or "delayed"
-      list[2], list[3] = { "fp8-format", "hybrid" }, { "fp8-recipe", recipe }
+      list[3], list[2] = { "fp8-format", "hybrid" }, { "fp8-recipe", recipe }
     end
     return list
   end,
+  store_param_remainders = function(value) return value == false and { { "no-store-param-remainders" } } or {} end,
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
 

@@ -16,6 +16,15 @@ local function set_precision(p, args)
   end
 end
 
+--- Whether the optimizer stores the lower 16 bits of fp32 master weights next to weights in bf16. Megatron-Core's
+--- optimizer_config.py does so by default, unless it makes the master weights itself: with a recipe of fp8 other than
+--- delayed, also if nothing is in fp8. Master weights on the host and of fp8 weights count with 32 bits.
+local function stores_remainders(args)
+  return args:has "use-precision-aware-optimizer" and args:has "bf16" and not args:has "no-store-param-remainders"
+    and args:text("fp8-recipe", "delayed") == "delayed" and args:text("main-params-dtype", "fp32") == "fp32"
+    and not args:has "optimizer-cpu-offload" and not args:has "fp8-param-gather"
+end
+
 --- Bytes of optimizer state per parameter: master weight and moments.
 local function optimizer_bytes(args, dtype)
   local forks = args:text("optimizer", ""):lower():find("adam", 1, true) -- adamw, fusedadamw
@@ -28,7 +37,7 @@ local function optimizer_bytes(args, dtype)
   local first = args:choice("exp-avg-dtype", "fp32", widths)
   local second = args:choice("exp-avg-sq-dtype", "fp32", widths)
   if args:has "use-precision-aware-optimizer" and master > 0 then
-    master = args:choice("main-params-dtype", "fp32", widths)
+    master = stores_remainders(args) and 2 or args:choice("main-params-dtype", "fp32", widths)
   end
   return master + first + second
 end
