@@ -573,6 +573,18 @@ describe("Megatron-LM's flags", function()
     assert.same({ 2, 64, 8, 4 }, { run.plan.tp, run.plan.seq, run.model.hyper.layers, run.plan.micro_batches })
   end)
 
+  it("that state virtual stages can be given as the word vp", function()
+    local text = small .. "--pipeline-model-parallel-size 2 "
+    for _, flag in ipairs { "--num-virtual-stages-per-pipeline-rank $V", "--num-layers-per-virtual-pipeline-stage ${V}",
+      "--num-virtual-stages-per-pipeline-rank 1" } do
+      local plan = read(text .. flag, { dp = 1, vp = 2 }).plan
+      assert.same({ 2, "interleaved" }, { plan.vp, plan.schedule })
+      if flag:find("$", 1, true) then assert.matches("or give vp=N", message(text .. flag, { dp = 1 }), 1, true) end
+    end
+    local plan = read(text .. "--num-layers-per-virtual-pipeline-stage 1", { dp = 1, vp = 1 }).plan
+    assert.same({ 1, "1f1b" }, { plan.vp, plan.schedule })
+  end)
+
   it("may have the values true and false", function()
     local plan = read(small .. "--tensor_model_parallel_size 2 --sequence_parallel true --bf16 false --fp16 true",
       { dp = 1 }).plan

@@ -26,14 +26,15 @@ Arguments.__index = Arguments
 function Arguments:has(name) return self.given[name] ~= nil end
 
 -- ett fields that replace a flag: if the field is given, the flag's value is not needed.
-local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel-size", cp = "context-parallel-size",
+local words = { tp = "tensor-model-parallel-size", pp = "pipeline-model-parallel-size",
+  vp = "num-virtual-stages-per-pipeline-rank", cp = "context-parallel-size",
   ep = "expert-model-parallel-size", etp = "expert-tensor-parallel-size", seq = "seq-length",
   micro_batch = "micro-batch-size", global_batch = "global-batch-size", layers = "num-layers", hidden = "hidden-size",
   heads = "num-attention-heads", ffn = "ffn-hidden-size", vocab = "vocab-size", experts = "num-experts",
   top_k = "moe-router-topk", moe_ffn = "moe-ffn-hidden-size" }
 local word_of = {}
 for word, flag in pairs(words) do word_of[flag] = word end
-word_of["moe-layer-freq"] = "first_dense_layers"
+word_of["moe-layer-freq"], word_of["num-layers-per-virtual-pipeline-stage"] = "first_dense_layers", "vp"
 for _, flag in ipairs { "nproc-per-node", "nnodes", "num-gpus", "num-nodes", "world-size" } do word_of[flag] = "dp" end
 
 function Arguments:text(name, default)
@@ -418,6 +419,7 @@ local function read(path, plan, hyper)
   if hyper and (hyper.first_dense_layers or hyper.moe_every or hyper.dense_layers) then
     args.given["moe-layer-freq"] = nil
   end
+  if plan and plan.vp then args.given["num-layers-per-virtual-pipeline-stage"] = nil end
   if hyper and hyper.window_every then args.given["window-attn-skip-freq"] = nil end
   local own, architecture = hyper_of(args)
   own = merged(own, hyper)
