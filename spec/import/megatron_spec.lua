@@ -573,6 +573,20 @@ describe("Megatron-LM's flags", function()
     assert.same({ 2, 64, 8, 4 }, { run.plan.tp, run.plan.seq, run.model.hyper.layers, run.plan.micro_batches })
   end)
 
+  it("that leave the place of uneven layers open are named", function()
+    local function notes(flags, plan)
+      local run = read(small:gsub("layers 4", "layers 10") .. "--pipeline-model-parallel-size 4 " .. flags, plan)
+      return table.concat(run.model.notes, "\n"):match "10 layers do not divide into %d+ slices" or ""
+    end
+    assert.equal("10 layers do not divide into 4 slices", notes("", { dp = 1 }))
+    assert.equal("10 layers do not divide into 8 slices", notes("--num-virtual-stages-per-pipeline-rank 2", { dp = 1 }))
+    assert.equal("", notes("", { dp = 1, pp = 2 }))
+    assert.equal("", notes("", { dp = 1, split = { 3, 3, 2, 2 } }))
+    assert.equal("", notes("--decoder-last-pipeline-num-layers 1", { dp = 1 }))
+    local both = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
+    assert.equal("", notes(both, { dp = 1 }))
+  end)
+
   it("that state virtual stages can be given as the word vp", function()
     local text = small .. "--pipeline-model-parallel-size 2 "
     for _, flag in ipairs { "--num-virtual-stages-per-pipeline-rank $V", "--num-layers-per-virtual-pipeline-stage ${V}",

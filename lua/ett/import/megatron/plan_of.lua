@@ -143,6 +143,15 @@ local function set_pipeline(p, args, layers)
   p.split = p.pp > 1 and slices or split_of(p, args, layers)
 end
 
+--- Notes layers that the file leaves to ett to place. Megatron-Core refuses such numbers (get_num_layers_to_build).
+local function note_uneven(args, p, layers)
+  local slices = p.pp * p.vp
+  if p.pp > 1 and not p.split and not args:has "deepspeed" and slices > 0 and layers % slices ~= 0 then
+    args:note("%s layers do not divide into %s slices, which Megatron-LM refuses without a layout; ett places them as "
+      .. "evenly as it can, or by split=N,N,...", layers, slices)
+  end
+end
+
 --- Tokens that an expert takes at most, and whether its input is padded to them.
 local function set_capacity(p, args, has_experts)
   local capacity = args:number "moe-expert-capacity-factor"
@@ -278,5 +287,6 @@ return function(args, hyper, given, stack)
   if stack == nil then stack = stack_of(args, p, sharded) end
   p.stack = stack or nil
   for name, value in pairs(given) do p[name] = value end
+  note_uneven(args, p, hyper.layers)
   return p
 end
