@@ -278,6 +278,24 @@ torchrun tools/eval.py --micro-batch-size 32 --fp16 --num-layers 4]=]
     end
   end)
 
+  it("take comparisons and conditions in arithmetic", function()
+    local arithmetic = require "ett.import.megatron.arithmetic"
+    for text, wanted in pairs { ["(8 > 1) ? 8 / 2 : 1"] = 4, ["1>1?1:0"] = 0, ["2 * (3 + 4) % 5 - -1"] = 5,
+      ["-7 / 2"] = -3,
+      ["-7 % 2"] = -1, ["1 == 1 && 2 != 2 || !0"] = 1, ["0 ? 1 : 0 ? 2 : 3"] = 3, ["8 >= 8"] = 1, ["10 - 2 - 3"] = 5,
+      ["((((2))))"] = 2 } do
+      assert.equal(wanted, arithmetic(text))
+    end
+    for _, text in ipairs { "", "1 +", "N > 1", "1 / 0", "1 ? 2", "(1", "1 & 1", "1 2", ("("):rep(1000),
+      "99999999999999999999" } do
+      assert.is_nil(arithmetic(text))
+    end
+    assert.equal("num-layers=7 bf16=", flags [=[
+TP=1; X=$(( ($TP > 1) ? 1 : 0 )); Y=$(( (TP+1) * ((2)) + $(( TP + 2 )) ))
+if [ $X -eq 1 ]; then A="--swiglu"; fi
+torchrun x.py $A --num-layers $Y --bf16]=])
+  end)
+
   it("are in here-documents that the script or a shell reads", function()
     assert.equal("num-layers=24 hidden-size=64 bf16=", flags [=[
 read -r -d '' ARGS <<'EOF'

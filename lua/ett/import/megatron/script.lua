@@ -6,17 +6,18 @@
 -- arrays, case, if-blocks that compare texts (* and ?) or numbers, && and ||, lines like [ TEST ] && COMMAND, and
 -- here-documents. Other conditions count as true, and are returned. The output of commands is unknown. Other shell
 -- syntax is kept as text.
+local arithmetic = require "ett.import.megatron.arithmetic"
 local command = require "ett.import.megatron.command"
 local table_at = require "ett.base.table_at"
 
 local script = {}
 
---- Integer arithmetic of $((…)): digits, + - * / % and parentheses only.
-local function arithmetic(text)
-  if not text:match "^[%d%s%+%-%*/%%%(%)]+$" then return nil end
-  local chunk = load("return " .. text:gsub("/", "//"), "=arithmetic", "t", {})
-  local ok, value = pcall(chunk or error)
-  return ok and math.type(value) == "integer" and tostring(value) or nil
+--- Replaces $((…)) where its value is known.
+local function computed(text, variables)
+  return (text:gsub("%$%((%b())%)", function(inside)
+    local value = arithmetic((computed(inside, variables):gsub("[%a_][%w_]*", variables)))
+    return value and ("%d"):format(value)
+  end))
 end
 
 --- Expands variables. With `sets`, ${NAME:=default} sets them.
@@ -29,9 +30,7 @@ local function expand(text, variables, sets)
   end)
   text = text:gsub("%$%{([%a_][%w_]*)%}", variables)
   text = text:gsub("%$([%a_][%w_]*)", variables)
-  return (text:gsub("%$%(%((.-)%)%)", function(inside)
-    return arithmetic((inside:gsub("[%a_][%w_]*", variables)))
-  end))
+  return computed(text, variables)
 end
 
 --- Reads a quoted text, $(…) or `…` that begins at `at`: returns its content, its kind and the position after it.
