@@ -254,6 +254,7 @@ torchrun tools/eval.py --micro-batch-size 32 --fp16 --num-layers 4]=]
     assert.same({ "bf16=", "hidden-size=64", "nnodes=2,pretrain_gpt.py,${MODEL[@]},$MORE", "num-layers=2" }, names)
     assert.equal("the training command does not use the flags of UNUSED, SPARE", note)
     assert.equal("num-layers=2", flags "python a.py --bf16 && torchrun b.py --num-layers 2")
+    assert.equal("num-layers=2", flags "A=0 python a.py --bf16\nB=0 train.py --num-layers 2\nB=1 python c.py --fp16")
     assert.equal("num-gpus=8 num-layers=2",
       flags "ray start --num-gpus 8\nray job submit -- python3 train.py --num-layers 2\npython eval.py --fp16")
   end)

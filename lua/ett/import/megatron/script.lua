@@ -387,15 +387,13 @@ function Reader:place(token, text, start)
   self.opened = token == "("
   local name = start and not self.array and text and text:match "^([%a_][%w_]*)%+?="
   self.assigned = name and text:match "=$" and name
-  if not text or name then return end
-  if start and not self.array then
+  if not text then return end
+  if (start or separators[text]) and not self.array then
     self.sources = self.sources or text == "."
     self.command = not text:match "^%-" and { words = {}, uses = {}, whole = {} } or nil
     self.commands[#self.commands + 1] = self.command
-  elseif separators[text] and not self.array then
-    self.command = { words = {}, uses = {}, whole = {} }
-    self.commands[#self.commands + 1] = self.command
   end
+  if name then return end -- also the environment of the command behind it
   local own = not self.array and self.command
   command.add_uses(own and own.uses or table_at(self.uses_of, self.array or ""), token.text)
   local whole = own and not self:awaits() and token.text:match "^%${?([%a_][%w_]*)%f[^%w_]"
