@@ -487,8 +487,8 @@ local function with_batch(p, model, cluster, known)
   return words
 end
 
---- Valid plans on the same number of devices: those with another global batch, if only that must change, else at most
---- three with other degrees, nearest first (sum of |log2| of the changes).
+--- Valid plans on the same number of devices. If another global batch is enough, those with the next batches. Else at
+--- most three with other degrees, nearest first (sum of |log2| of the changes).
 function rules.nearest(p, model, cluster)
   local devices, passing, known = p.pp * p.tp * p.cp * p.dp, {}, schedules.memo()
   local with = with_batch(p, model, cluster, known)

@@ -283,8 +283,8 @@ local function updated_weights(state, stage)
   return math.ceil((stage.parameters - stage.expert_parameters) / dense + stage.expert_parameters / expert)
 end
 
---- Transfers over the host link, beside the units and the update that wait for them (runtime/step): activations leave
---- in forward passes and return in backward passes, weights arrive for both. Gradients leave in the units that make
+--- Transfers over the host link, beside the units and the update that wait for them (runtime/step). Activations leave
+--- in forward passes and return in backward passes. Weights arrive for both. Gradients leave in the units that make
 --- them. In the update the host sends the weights that it updates. Gradients move to where their weights are updated.
 local function add_host(state, stage)
   local e = state.e

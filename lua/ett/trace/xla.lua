@@ -94,10 +94,18 @@ end
 ---@field first integer place of the first half in `rows`
 ---@field last integer place of the last half
 
---- The asynchronous collectives among communication rows of a device: { rows = (in order of start), place = { [row] =
---- its place }, at = { [place of first half] = ett.XlaPair }, of_last = { [place of last half] = ett.XlaPair }, inner =
---- { [place] = whether the row is a later half of a pair }, spans = interval set of the pairs, alone = number of halves
---- without their other half, half = { [place] = true for each of these } }.
+---@class ett.XlaPairs
+---@field rows any the communication rows of a device in order of start; a place is a number in them
+---@field place table<integer, integer> places by row
+---@field at table<integer, ett.XlaPair> pairs by the place of their first half
+---@field of_last table<integer, ett.XlaPair> pairs by the place of their last half
+---@field inner table<integer, true> places of later halves of pairs
+---@field spans any interval set of the pairs
+---@field half table<integer, true> places of halves without their other half
+---@field alone integer number of these
+
+--- The asynchronous collectives among communication rows of a device.
+---@return ett.XlaPairs
 function xla.pairs(rows)
   local sorted = rows:sort "ts"
   local c = stats.columns(sorted, { "row", "track", "ts", "end", "name", "hlo_category", "long_name" })

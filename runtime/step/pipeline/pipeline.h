@@ -178,10 +178,9 @@ ett_pipeline_bounds ett_pipeline_closed(const ett_pipeline *pipeline);
 
 /* Peak of the bytes of micro-batches in flight on a rank. Independent of times. Per slot
  * and micro-batch: held[slot] from its forward to its backward. If the backward is split,
- * late[slot] from its input gradient to its weight gradient; else late is not read.
- * again: further bytes during a backward; a split one turns them into late bytes. For
- * planned orders an upper bound: any of the forwards held may wait for its weight
- * gradient.
+ * late[slot] from its input gradient to its weight gradient. Else late is not read.
+ * again: further bytes during a backward. A split one turns them into late bytes. Planned
+ * orders have an upper bound: any forward that is held may wait for its weight gradient.
  *
  * A pair of 1f1b or interleaved runs layer by layer, the forward's first layer beside the
  * backward's last, and each backward frees its layer (Megatron-Core, TransformerModel-

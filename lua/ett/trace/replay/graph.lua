@@ -59,8 +59,8 @@ end
 
 --- How a call waits for the device: "rows" (for the row before its end), "copy" (also for its own row), "idle" (it may
 --- wait until no row runs), or false. CUPTI adds versions to names: cudaMemcpy_v3020, cudaMemcpy_ptds_v7000.
---- CUDA's page "API synchronization behavior": copies without Async wait, but one from pageable memory only until its
---- last part is staged. cudaFree and cuMemFree "may perform implicit synchronization", hipFree does (their references).
+--- CUDA's page "API synchronization behavior": copies without Async wait. A copy from pageable memory waits only until
+--- its last part is staged. cudaFree and cuMemFree may synchronise, hipFree does (their references).
 local wait_of = remembered(function(name)
   local stem = name:gsub("_v%d+$", ""):gsub("_pt%l%l$", "")
   if stem:find("ynchronize", 1, true) then return "rows" end -- MTIA's is lower case
@@ -103,8 +103,8 @@ local function device_rows_by_process(self, view)
   return by_process
 end
 
---- The thread of a call, and the calls before it: of its own thread the last to start (`before`) and the last to end
---- (`widest`), of the other threads that launch device rows the last to start.
+--- The thread of a call, and the calls before it. Of its own thread: the last to start (`before`) and the last to end
+--- (`widest`). Of the other threads that launch device rows: the last to start.
 local function place_of(threads, launching, recording, track)
   local all = threads[recording] or { own = {} }
   local own = all.own[track] or { track = track }
