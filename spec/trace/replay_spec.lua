@@ -96,7 +96,7 @@ describe("a replay", function()
     assert.near(wanted, replayed(before, { "tp=2->4" }, { ratio = function() return 0.25 end }), 0.01 * wanted)
   end)
 
-  --- A run whose rank 2 is late in its GELU, by `late` us in these passes, replayed without the lateness: spans of ranks.
+  --- Replays a run without the lateness of rank 2, whose GELU is late by `late` us in these passes: spans of ranks.
   local function punctual(passes, late)
     local given = { tp = 4, host = 8, compute = 20 }
     local wanted, spans = span_of(model(given):recordings()), nil
