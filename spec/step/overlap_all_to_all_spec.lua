@@ -148,6 +148,25 @@ describe("all-to-alls", function()
     near(busy - 8, units[2].seconds, "a pair of one layer, all of its all-to-alls hidden")
   end)
 
+  it("save no time where the host's launches bind", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 2048, heads = 16, kv_heads = 4, vocab = 32000,
+      experts = 16, top_k = 4, moe_ffn = 1024, shared_ffn = 8192 })
+    local function seconds(how, seq, recompute)
+      return estimate.new { model = model, cluster = "dgx_h100", plan = { seq = seq, dp = 16, ep = 16,
+        micro_batches = 8, stack = "megatron_moe", overlap_all_to_all = how, recompute = recompute } }.step_seconds
+    end
+    for _, recompute in ipairs { "none", "full" } do
+      local last = 0
+      for _, seq in ipairs { 128, 1024, 2048, 3072 } do
+        local step = seconds("shared_experts", seq, recompute)
+        assert.near(seconds("none", seq, recompute), step, 1e-6 * step)
+        assert.is_true(step > last)
+        last = step
+      end
+    end
+    assert.is_true(seconds("shared_experts", 8192) < 0.9 * seconds("none", 8192))
+  end)
+
   it("are swept with the digits of single estimates", function()
     local model, p = mixture(8), profile(1.7, 0.2)
     local base = { seq = 1024, micro_batches = 8, dp = 4 }

@@ -428,18 +428,28 @@ local function exchange_communication_share(stack)
   return stack.exchange_communication_share or stack.communication_share
 end
 
+--- Seconds of all-to-alls that hide behind shared experts in one pass, as in runtime/step/program.c.
+local function hidden_by_shared(pass, share)
+  local each = (1 - share) * (pass.exchange or 0) / 2
+  return math.min(each, pass.beside_dispatch or 0) + math.min(each, pass.beside_combine or 0)
+end
+
+local function seconds_outside(pass)
+  return (pass.outside or 0) + (pass.beside_dispatch or 0) + (pass.beside_combine or 0)
+end
+
 --- Exposed all-to-all seconds of a pair of micro-batches, as computed by `hide` of runtime/step/program.c.
 local function exposed_exchange(by_role, share)
   local forward, backward = by_role.forward, by_role.backward
   local f, b = (1 - share) * (forward.exchange or 0) / 2, (1 - share) * (backward.exchange or 0) / 2
-  local outside_forward, outside_backward = forward.outside or 0, backward.outside or 0
+  local outside_forward, outside_backward = seconds_outside(forward), seconds_outside(backward)
   return (forward.exchange or 0) + (backward.exchange or 0) - math.min(f, backward.expert or 0)
     - math.min(f, outside_backward) - math.min(b, outside_forward) - math.min(b, forward.expert or 0)
 end
 
 --- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
---- is the excess of the layer's launch time over its device time. A pair of micro-batches (overlap_all_to_all =
---- "batch") is launched together.
+--- is the excess of the layer's launch time over its device time without hidden all-to-alls. A pair of micro-batches
+--- (overlap_all_to_all = "batch") is launched together.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local slower = in_step.host[state.times.cluster.device.host] or 1
@@ -452,8 +462,7 @@ local function add_host_wait(state, uses)
     local o = state.operations[index]
     for pass in pairs(device) do
       local seconds, of = o[pass] and n * o[pass].seconds or 0.0, by_role[pass]
-      local role = o.role:find "^beside" and "outside" or o.role
-      of[role] = (of[role] or 0.0) + seconds
+      of[o.role] = (of[o.role] or 0.0) + seconds
       device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
     end
     -- An operator with `joins` has no host cost of its own: the other operator's includes it.
@@ -464,10 +473,14 @@ local function add_host_wait(state, uses)
     host.backward = host.backward + (o.backward and launches * launched or 0.0)
   end
   local hidden = stack.blocking and 0 or 1
+  local share = exchange_communication_share(stack)
+  if p.overlap_all_to_all == "shared_experts" then
+    for pass in pairs(device) do device[pass] = device[pass] - hidden_by_shared(by_role[pass], share) end
+  end
   local function waits(times) -- if launches take `times` as long
     if batch and hidden == 1 then
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
-        - exposed_exchange(by_role, exchange_communication_share(stack))
+        - exposed_exchange(by_role, share)
       return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
     end
     return math.max(0.0, times * host.forward - hidden * device.forward),
