@@ -323,6 +323,16 @@ return op]]
       built("'silent', 'stored', 'once', 'silent', 'residual_add'").notes)
   end)
 
+  it("has a note of learned positions without a number of rows", function()
+    local given = { layers = 1, hidden = 64, heads = 4, vocab = 100 }
+    assert.same({ "position: learned positions need max_positions; without it their table is not counted" },
+      architecture.new("gpt", given).notes)
+    given.max_positions = 32
+    assert.same({}, architecture.new("gpt", given).notes)
+    given.max_positions, given.position = nil, "rope"
+    assert.same({}, architecture.new("gpt", given).notes)
+  end)
+
   it("is told that --path finds an operator beside its file", function()
     write("mine", [[return function(h)
       return { layers = { { name = "block", count = h.layers, ops = { "own_sum" } } } } end]])

@@ -114,6 +114,20 @@ describe("the chunks of a causal sequence", function()
     end
   end)
 
+  it("take as long as the undivided sequence, or longer", function()
+    local devices = require("ett.profile.cluster").get "dgx_h100"
+    local function device_seconds(cp)
+      local e = estimate.new { model = model_module.new("llama", { layers = 2, hidden = 4096, heads = 64, kv_heads = 8,
+        ffn = 8192, vocab = 32000 }), cluster = devices, plan = { seq = 4096, micro_batches = 4, cp = cp } }
+      for _, line in ipairs(e.operators) do if line.name == "flash_attention" then return cp * line.seconds end end
+    end
+    local one = device_seconds(1)
+    for _, cp in ipairs { 2, 4, 8 } do
+      assert.is_true(device_seconds(cp) > 0.99 * one)
+      assert.is_true(device_seconds(cp) < 1.2 * one)
+    end
+  end)
+
   it("do not change the model's FLOPs", function()
     rate = 1e10
     local one = estimate.new(given { cp = 1 }).model_flops_per_step
@@ -147,5 +161,11 @@ describe("cp_method", function()
       message { seq = 4096, cp = 32, micro_batches = 1, cp_method = "ulysses" }, 1, true)
     assert.matches("'cp_method' must be one of all_gather, ring, ulysses, got 'rings'; did you mean 'ring'?",
       message { seq = 4096, cp = 2, micro_batches = 1, cp_method = "rings" }, 1, true)
+    assert.matches("2 * cp = 4 must divide seq = 4098: a rank holds two chunks (cp_balanced = false: one)",
+      message { seq = 4098, cp = 2, micro_batches = 1 }, 1, true)
+    for _, plan in ipairs { { cp_balanced = false }, { cp_method = "ulysses" } } do
+      plan.seq, plan.cp, plan.micro_batches = 4098, 2, 1
+      assert.equal(2, plan_module.new(plan, model_module.new("llama", hyper)).cp)
+    end
   end)
 end)

@@ -250,7 +250,11 @@ function architecture.new(source, hyper)
   local rules, place = hyper_parameters.fields_with(loaded.own), schema.place(loaded.build, loaded.path)
   check_with(clean, rules, place .. ": hyper-parameters after 'build'")
   local layers = check_built(built, place, rules, loaded.path)
-  return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes_of(layers) }
+  local notes = notes_of(layers)
+  if clean.position == "learned" and not (clean.max_positions or names) then
+    table.insert(notes, 1, "position: learned positions need max_positions; without it their table is not counted")
+  end
+  return { name = loaded.name, architecture = loaded.name, hyper = clean, layers = layers, notes = notes }
 end
 
 --- One layer's dimensions on one device of a plan: the `c` of operator files. It has every hyper-parameter.

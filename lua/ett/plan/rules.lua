@@ -107,6 +107,10 @@ local function context_ranks(p, add, context)
   local hyper, cp = context.hyper, p.cp
   if cp == 1 then return end
   divides(add, "cp", cp, "seq", p.seq)
+  if p.cp_balanced and p.cp_method ~= "ulysses" and hyper.causal ~= false and p.seq % cp == 0
+    and p.seq % (2 * cp) ~= 0 then
+    add("2 * cp = %d must divide seq = %d: a rank holds two chunks (cp_balanced = false: one)", 2 * cp, p.seq)
+  end
   if has_scans(hyper) then
     add("cp = %d: ett has no context parallelism of state-space and linear-attention layers; the nearest is 1", cp)
   end

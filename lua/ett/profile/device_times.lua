@@ -212,15 +212,13 @@ local function attention(self, op, shape, pass)
   local s = op.kernel_shape(shape)
   local x = { batch = shape.batch, heads = shape.heads, seq_q = shape.seq_q, seq_k = shape.seq_k,
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
-    window = shape.window or 0 }
+    window = shape.window or 0, shards = shape.shards }
   local dtype = self.stack.attention_dtype
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
   local seconds = training.seconds(self.device, laws.laws, dtype, pass, x)
     or training.seconds(self.device, laws.laws, "bf16", pass, x)
   if not seconds then return nil end
-  -- Each context-parallel rank holds one early and one late chunk of the sequence: half of all pairs.
-  if shape.shards and s.causal then seconds = seconds * op.flops(shape, pass) / training.flops(x, pass) end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
   seconds = seconds * ((training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim))
