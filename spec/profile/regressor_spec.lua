@@ -102,6 +102,46 @@ describe("ett.regressor", function()
       why({ max_depth = 3 }, "robust_linear"))
   end)
 
+  fits("times attention under masks that were not sampled", function()
+    local function seconds_of(d) -- a causal square has half of all pairs
+      return 6e-6 + 4 * d[1] * d[2] * d[4] * d[5] * d[6] * (d[7] == 0 and 1 or d[7] / 2) / 1.8e14
+    end
+    for sampled = 0, 1 do
+      local squares, times = {}, {}
+      for i = 1, 120 do
+        local heads, seq = 8 * (1 + i % 4), 512 * (1 + i % 8)
+        squares[i] = { 1 + i % 3, heads, heads, seq, seq, i % 2 == 0 and 64 or 128, sampled }
+        times[i] = seconds_of(squares[i])
+      end
+      local model = regressor.fit { family = "attention", rows = squares, seconds = times }
+      for _, mask in ipairs { 1 - sampled, 1.75 } do
+        local d = { 2, 16, 16, mask > 1 and 512 or 2048, 2048, 64, mask }
+        local answer = model:predict(d)
+        assert.near(seconds_of(d), answer.value, 0.03 * seconds_of(d))
+        assert.equal("extrapolated", answer.provenance)
+        assert.near(mask > 1 and math.log(sampled == 1 and 1.75 or 2.75, 2) or 1, answer.outside, 1e-9)
+        assert.is_true(answer.high < 1.5 * answer.low, ("%g to %g"):format(answer.low, answer.high))
+      end
+      for _, mask in ipairs { -1, 3 } do
+        local ok, why = pcall(model.predict, model, { 2, 16, 16, 2048, 2048, 64, mask })
+        assert.is_false(ok)
+        assert.matches(("the mask of family 'attention' must be 0 to 2, got %d"):format(mask), tostring(why), 1, true)
+      end
+    end
+  end)
+
+  fits("takes a flag that was not sampled as one doubling", function()
+    for flag = 0, 1 do
+      local given, times = {}, {}
+      for i = 1, 60 do
+        given[i] = { 1e9 * (1 + i % 10), 1e6 * (1 + i % 7), flag }
+        times[i] = 5e-6 + given[i][1] / 1e13
+      end
+      local model = regressor.fit { family = "wave", rows = given, seconds = times }
+      assert.equal(1, model:predict({ 5e9, 3e6, 1 - flag }).outside)
+    end
+  end)
+
   fits("loads what it saved, and refuses damaged files", function()
     local r = regressor.fit { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local path = os.tmpname()
@@ -245,6 +285,17 @@ describe("ett.profile.samples", function()
       local pool, family, dims = samples.dims(op, op.shape(c))
       assert.are.same({ "gemm", "gemm", 4 }, { pool, family, #dims })
     end
+  end)
+
+  it("counts the pairs that a causal mask leaves to a rank", function()
+    local op = operator.get "flash_attention"
+    local function mask(seq_q, causal, shards)
+      local _, family, dims = samples.dims(op, { batch = 1, heads = 8, kv_heads = 8, seq_q = seq_q, seq_k = 4096,
+        head_dim = 64, causal = causal, shards = shards })
+      assert.equal("attention", family)
+      return dims[7]
+    end
+    assert.same({ 1, 1.75, 1, 0, 0 }, { mask(4096, 1), mask(1024, 1), mask(1024, 1, 4), mask(1024, 0), mask(4096, 0) })
   end)
 
   it("distinguishes routers by number of experts, and token moves by number of choices", function()

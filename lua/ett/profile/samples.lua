@@ -22,8 +22,9 @@ function samples.dims(op, s)
   if family == "gemm" or family == "bmm" then
     return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
   elseif family == "attention" then
-    return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim,
-      k.causal == false and 0 or 1 }
+    -- A causal mask is aligned at the bottom right, unless each context-parallel rank (shards) holds half of all pairs.
+    local mask = k.causal == false and 0 or s.shards and 1 or 2 - k.seq_q / k.seq_k
+    return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim, mask }
   elseif family == "embedding" then
     return op.name, "embedding", { k.rows, k.cols, k.vocab, k.whole_vocab or k.vocab }
   elseif family == "optimizer" then

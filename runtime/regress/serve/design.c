@@ -48,6 +48,9 @@ int ett_design_row_check(const ett_design *design, const double *dims, ett_err *
                          "dimension %d of family '%s' must be a positive number, got %g",
                          i + 1, names[design->family], dims[i]);
   }
+  if (design->family == ETT_FAMILY_ATTENTION && !(dims[6] >= 0 && dims[6] <= 2))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "the mask of family 'attention' must be 0 to 2, got %g", dims[6]);
   return 0;
 }
 
@@ -149,8 +152,8 @@ static void gemm_row(const ett_design *d, const double *x, row *r) {
 static void attention_row(const ett_design *d, const double *x, row *r) {
   double b = x[0], h = x[1], lq = x[3], lk = x[4], dim = x[5], sms = d->multiprocessors;
   double bh = b * h;
-  /* Work under a causal mask, which samplers measure; twice as much without a mask. */
-  double area = lq * lk * (x[6] != 0 ? 1 : 2), reach = area / lq;
+  /* Twice the pairs that the mask leaves. Without a mask, 0, these are all. */
+  double area = lq * lk * (x[6] != 0 ? x[6] : 2), reach = area / lq;
   double by32 = blocks(dim, 32) * 32, by64 = blocks(dim, 64) * 64;
   double power = exp2(ceil(log2(dim)));
   double kernel = dim <= 96 ? by32 : dim <= 128 ? 128 : fmin(by32, fmax(256, dim));

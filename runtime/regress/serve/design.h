@@ -5,7 +5,8 @@
  * (dims) are doubles that hold whole numbers:
  *   raw         any count: features are the dims themselves, no base but a constant
  *   gemm        batch, m, n, k
- *   attention   batch, heads, kv_heads, seq_q, seq_k, head_dim, causal (0 or 1)
+ *   attention   batch, heads, kv_heads, seq_q, seq_k, head_dim, mask: 0 without one, else
+ *               the pairs that it leaves over half of seq_q * seq_k (1: causal, square)
  *   rowwise     rows, cols, aux (a length inside rows, or 1)
  *   embedding   rows, cols, vocabulary of this rank, of all ranks together
  *   optimizer   params, tensors, layers, hidden
@@ -63,7 +64,7 @@ int ett_design_check(const ett_design *design, ett_err *err);
 int ett_design_columns(const ett_design *design);
 int ett_design_features(const ett_design *design);
 
-/* Checks that dims are finite and positive; causal may be 0. Returns 0 or -1. */
+/* Checks that dims are finite and positive; the mask may be 0. Returns 0 or -1. */
 int ett_design_row_check(const ett_design *design, const double *dims, ett_err *err);
 
 /* Fills columns[0 .. ett_design_columns) and features[0 .. ett_design_features). */

@@ -288,6 +288,15 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
   return n % 2 ? near[n / 2] : 0.5 * (near[n / 2 - 1] + near[n / 2]);
 }
 
+/* How far x lies outside [least, most], for ranges that a ratio cannot measure: the
+ * distance in widths of the range, or for a range of one value in units. A flag that was
+ * not sampled counts as one doubling. */
+static double steps_outside(double distance, double least, double most) {
+  double width = most - least;
+  double unit = width > 0 ? width : most != 0 ? fmin(1, fabs(most)) : 1;
+  return log2(1 + distance / unit);
+}
+
 /* log2 of the largest ratio by which a dimension leaves the samples' range. Excludes the
  * vocabulary of all ranks; includes this rank's share of it. */
 static double how_far(const ett_model *model, const double *dims) {
@@ -295,13 +304,11 @@ static double how_far(const ett_model *model, const double *dims) {
   double far = 0, size = ett_design_size(&model->design, dims);
   int ranged = model->design.dims - (model->design.family == ETT_FAMILY_EMBEDDING);
   for (int i = 0; i < ranged; i++) {
-    double x = dims[i], width = f->most[i] - f->least[i];
-    if (x > f->most[i])
-      far = fmax(far, f->most[i] > 0 ? log2(x / f->most[i])
-                                     : log2(1 + (x - f->most[i]) / fmax(width, 1e-9)));
-    else if (x < f->least[i])
-      far = fmax(far, x > 0 ? log2(f->least[i] / x)
-                            : log2(1 + (f->least[i] - x) / fmax(width, 1e-9)));
+    double x = dims[i], least = f->least[i], most = f->most[i];
+    if (x > most)
+      far = fmax(far, most > 0 ? log2(x / most) : steps_outside(x - most, least, most));
+    else if (x < least)
+      far = fmax(far, x > 0 ? log2(least / x) : steps_outside(least - x, least, most));
   }
   if (size > f->size_most * 1.0001)
     far = fmax(far, log2(size / f->size_most));
