@@ -98,6 +98,43 @@ describe("ett.profile.surface", function()
     assert.is_true(model:facts().error_mean == model:facts().error_mean)
   end)
 
+  it("knows the start time of a call below its samples", function()
+    local given = made(60, 11, 0.04)
+    for i = 1, 60 do
+      local rows, cols = given.rows[3 * i - 2], given.rows[3 * i - 1]
+      given.seconds[i] = given.seconds[i] + 2e-6
+      assert.is_true(rows >= 32 and cols >= 64)
+    end
+    local model = surface.fit(given)
+    for _, d in ipairs { { 16, 64, 1 }, { 8, 32, 1 }, { 4, 8, 1 } } do
+      local truth = 2.3e-6 + 2e-10 * d[1] * d[2] + 1e-9 * d[1]
+      local answer = model:predict(d)
+      assert.equal("extrapolated", answer.provenance)
+      assert.near(truth, answer.value, 0.15 * truth) -- times in proportion to the work: 1.7 to 36 times too short
+    end
+  end)
+
+  it("times attention under masks that were not sampled", function()
+    local function seconds_of(d) return 6e-6 + 2e-11 * d[1] * d[2] * d[4] * d[5] * d[6] * (d[7] == 0 and 2 or d[7]) end
+    for sampled = 0, 1 do
+      local given = { family = "attention", dims = 7, rows = {}, seconds = {} }
+      for i = 1, 60 do
+        local heads, seq = 4 * (1 + i % 4), 128 * (1 + i % 8)
+        local d = { 1 + i % 3, heads, heads, seq, seq, i % 2 == 0 and 64 or 128, sampled }
+        table.move(d, 1, 7, #given.rows + 1, given.rows)
+        given.seconds[i] = seconds_of(d)
+      end
+      local model = surface.fit(given)
+      for _, mask in ipairs { 1 - sampled, 1.75 } do
+        local d = { 2, 8, 8, mask > 1 and 128 or 512, 512, 64, mask }
+        local answer = model:predict(d)
+        assert.near(seconds_of(d), answer.value, 0.05 * seconds_of(d))
+        assert.near(mask > 1 and math.log(sampled == 1 and 1.75 or 3.5, 2) or 1, answer.outside, 1e-9)
+        assert.is_true(answer.high < 1.5 * answer.low, ("%g to %g"):format(answer.low, answer.high))
+      end
+    end
+  end)
+
   it("drops no outlier if only rows of one kernel would remain", function()
     local two = { family = "rowwise", dims = 3, rows = {}, seconds = {} }
     for i = 1, 11 do

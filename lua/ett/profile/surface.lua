@@ -20,7 +20,7 @@ Surface.__index = Surface
 regressor_surface.most_rows = 600
 
 --- Increase this when fits may change; it is part of the key of a cached fit.
-regressor_surface.version = "5"
+regressor_surface.version = "6"
 
 -- Fewer folds for large tables, whose fits are slow.
 local function folds_of(rows) return rows <= 200 and 10 or 5 end
@@ -30,10 +30,11 @@ local doubtful = 16.0
 local gate_ratio, gate_deviations = 3, 8
 
 -- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples), with assumed constants for small
--- kernels. Times are divided by this work; the surface learns the difference.
+-- kernels. Times are divided by this work and the start (start_of); the surface learns the difference. Without a mask
+-- (0) attention computes twice the pairs of a causal one.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
-  attention = function(d) return 1.0 * d[1] * d[2] * d[4] * d[5] * (d[6] + 8) end,
+  attention = function(d) return d[1] * d[2] * d[4] * d[5] * (d[6] + 8) * (d[7] ~= 0 and d[7] or 2.0) end,
   rowwise = function(d) return d[1] * (d[2] + 16.0) end,
   embedding = function(d) return d[1] * (d[2] + 16.0) end,
   optimizer = function(d) return d[1] + 1000.0 end,
@@ -43,11 +44,12 @@ local work = {
 local function work_of(family) return work[family] or function() return 1.0 end end
 
 -- Coordinates of the surface: logarithms of the dimensions. The rows of rope and softmax are a multiple of the third
--- dimension and are divided by it. The number of elements is one more coordinate: cache effects depend on it.
+-- dimension and are divided by it. The number of elements is one more coordinate: cache effects depend on it. Zero, a
+-- flag, lies one doubling below one.
 local function logarithms(d, family)
   local x = {}
   local count = family == "embedding" and 3 or #d -- the vocabulary of all ranks does not change the kernel
-  for i = 1, count do x[i] = math.log(math.max(d[i], 1e-9)) end
+  for i = 1, count do x[i] = math.log(d[i] > 0 and d[i] or 0.5) end
   local rows, width = x[1], x[2]
   if family == "rowwise" and #d == 3 then x[1] = x[1] - x[3] end
   if family == "rowwise" or family == "embedding" then x[#x + 1] = rows + width end
@@ -67,19 +69,51 @@ function regressor_surface.suits(path)
   return found
 end
 
--- The points of some rows in the form of ett.sample.
-local function points_of(data, rows)
-  local x, y, doubt = {}, {}, data.doubt and {}
-  for k, i in ipairs(rows) do
-    table.move(data.x, (i - 1) * data.width + 1, i * data.width, #x + 1, x)
-    y[k] = data.y[i]
-    if doubt then doubt[k] = data.doubt[i] end
-  end
-  return { x = x, y = y, doubt = doubt, width = data.width }
+-- Mean distance of log(time / (work + start)) from its median, over some rows.
+local function unevenness(data, rows, start)
+  local y, sum = {}, 0.0
+  for k, i in ipairs(rows) do y[k] = data.time[i] - math.log(data.work[i] + start) end
+  local middle = median(y)
+  for _, value in ipairs(y) do sum = sum + math.abs(value - middle) end
+  return sum / #y
 end
 
-local function surface_through(data, rows)
-  local points = points_of(data, rows)
+-- The fixed time of a call in units of work: the value that makes the times of some rows most even, found by factors
+-- of two, then to 4 %. It decides predictions below the samples; inside their range the surface corrects it.
+local function start_of(data, rows)
+  local least, most = math.huge, 0.0
+  for _, i in ipairs(rows) do least, most = math.min(least, data.work[i]), math.max(most, data.work[i]) end
+  local best, lowest, step = 0.0, unevenness(data, rows, 0.0) * (1 - 1e-9), 2.0
+  local function try(start)
+    local value = unevenness(data, rows, start)
+    if value < lowest then best, lowest = start, value end
+  end
+  local start = least / 64
+  while start <= 16 * most do
+    try(start)
+    start = 2 * start
+  end
+  while best > 0 and step > 1.04 do
+    step = math.sqrt(step)
+    local middle = best
+    try(middle / step)
+    try(middle * step)
+  end
+  return best
+end
+
+-- The points of some rows in the form of ett.sample, and their start.
+local function points_of(data, rows)
+  local x, y, doubt, start = {}, {}, data.doubt and {}, start_of(data, rows)
+  for k, i in ipairs(rows) do
+    table.move(data.x, (i - 1) * data.width + 1, i * data.width, #x + 1, x)
+    y[k] = data.time[i] - math.log(data.work[i] + start)
+    if doubt then doubt[k] = data.doubt[i] end
+  end
+  return { x = x, y = y, doubt = doubt, width = data.width, start = start }
+end
+
+local function surface_through(points)
   local surface, err = sample.surface(points.x, points.width, points.y, nil, points.doubt)
   if not surface then error(err, 0) end
   return surface
@@ -118,12 +152,13 @@ local function held_out(data, rows)
     local train, test = {}, {}
     for _, i in ipairs(rows) do table.insert(fold[i] == f and test or train, i) end
     if #test > 0 and #train >= 2 then
-      local surface = surface_through(data, train)
+      local points = points_of(data, train)
+      local surface = surface_through(points)
       local _, noise = surface:scales()
       for _, i in ipairs(test) do
         local x = table.move(data.x, (i - 1) * data.width + 1, i * data.width, 1, {})
         local mean, deviation = deviation_at(surface, x, noise)
-        residual[i] = mean - data.y[i]
+        residual[i] = mean + math.log(data.work[i] + points.start) - data.time[i]
         score[i] = math.abs(residual[i]) / deviation
       end
       surface:close()
@@ -169,8 +204,10 @@ end
 local function wrap(data, surface, quantile, held)
   local _, noise = surface:scales()
   local low, high = range_of(data)
-  return setmetatable({ data = data, surface = surface, of = work_of(held.family), low = low, high = high,
-    noise = noise, quantile = quantile, held = held }, Surface)
+  local work_at, start = work_of(held.family), data.start
+  local function of(d) return work_at(d) + start end
+  return setmetatable({ data = data, surface = surface, of = of, low = low, high = high, noise = noise,
+    quantile = quantile, held = held }, Surface)
 end
 
 --- Fits a surface. given: { family, dims, rows (flat), seconds } as for ett.regressor, and disturbed = { [row] = true
@@ -179,13 +216,13 @@ end
 function regressor_surface.fit(given)
   local n, width = #given.seconds, given.dims
   local of = work_of(given.family)
-  local data, all, size = { x = {}, y = {} }, {}, {}
+  local data, all, size = { x = {}, work = {}, time = {} }, {}, {}
   for i = 1, n do
     local d = table.move(given.rows, (i - 1) * width + 1, i * width, 1, {})
     local features = logarithms(d, given.family)
     data.width = #features
     table.move(features, 1, #features, #data.x + 1, data.x)
-    data.y[i], size[i], all[i] = math.log(given.seconds[i] / of(d)), d[1], i
+    data.work[i], data.time[i], size[i], all[i] = of(d), math.log(given.seconds[i]), d[1], i
   end
   if given.disturbed and next(given.disturbed) then
     data.doubt = {}
@@ -213,7 +250,8 @@ function regressor_surface.fit(given)
   local facts = { kind = "surface", family = given.family, dims = width, rows = #kept, dropped = #dropped,
     size_least = math.min(table.unpack(size)), size_most = math.max(table.unpack(size)),
     error_mean = sum / #errors, error_median = median(errors) }
-  return wrap(points_of(data, kept), surface_through(data, kept), conformal(score, kept), facts), outliers
+  local points = points_of(data, kept)
+  return wrap(points, surface_through(points), conformal(score, kept), facts), outliers
 end
 
 --- Predicts from dimensions: value, its 90 % interval, provenance, how far outside the samples (in factors of two).
@@ -258,12 +296,12 @@ function Surface:__tostring()
   return ("surface of %s: %d rows"):format(self.held.family or "raw", self.held.rows)
 end
 
-local format = "ett surface 3"
+local format = "ett surface 4"
 
 --- A surface as one line of text: hash, points and scales.
 function Surface:text()
   local text = require("ett.json").encode { x = self.data.x, y = self.data.y, doubt = self.data.doubt,
-    scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
+    start = self.data.start, scales = (self.surface:scales()), quantile = self.quantile, held = self.held }
   return ("%s %s %s"):format(format, files.hash(text), text)
 end
 
@@ -281,7 +319,8 @@ function regressor_surface.from_text(text, name)
   local width = #said.x // #said.y
   surface, why = sample.surface(said.x, width, said.y, said.scales, said.doubt)
   if not surface then return nil, why end
-  return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width }, surface, said.quantile, said.held)
+  return wrap({ x = said.x, y = said.y, doubt = said.doubt, width = width, start = said.start }, surface,
+    said.quantile, said.held)
 end
 
 --- Writes a surface file atomically.
