@@ -47,6 +47,67 @@ describe("ett.regressor", function()
     assert.is_true(math.abs(far.value / truth_far - 1) < 0.06, far.value / truth_far)
   end)
 
+  fits("reports the error of rows that the base did not see, either", function()
+    local nine, times = {}, {}
+    for i = 1, 9 do nine[i], times[i] = { 1e6 * i }, (20e-6 + 7e-6 * i) * (1 + 0.2 * ((i * 5) % 3 - 1)) end
+    for _, kind in ipairs { "alpha_beta", "robust_linear" } do
+      local sum = 0.0
+      for out = 1, 9 do
+        local given, seconds_of = {}, {}
+        for i = 1, 9 do
+          if i ~= out then given[#given + 1], seconds_of[#seconds_of + 1] = nine[i], times[i] end
+        end
+        local other = regressor.fit { kind = kind, family = "alpha_beta", rows = given, seconds = seconds_of }
+        sum = sum + math.abs(other:predict(nine[out]).value / times[out] - 1) / 9
+      end
+      local model = regressor.fit { kind = kind, family = "alpha_beta", rows = nine, seconds = times }
+      assert.near(sum, model:facts().error_mean, 1e-9)
+    end
+  end)
+
+  -- Products of which nothing but noise is left above the base: about 9 % log-normal.
+  local function noisy(n, seed)
+    local given, times, state = {}, {}, seed
+    local function uniform()
+      state = (state * 1103515245 + 12345) % 2147483648
+      return state / 2147483648
+    end
+    for i = 1, n do
+      given[i] = { 1 }
+      for j = 2, 4 do given[i][j] = 64 * (1 + math.floor(255 * uniform())) end
+      local noise = uniform() + uniform() + uniform() + uniform() - 2
+      times[i] = (5e-6 + 2.0 * given[i][2] * given[i][3] * given[i][4] / 2.5e14) * math.exp(0.15 * noise)
+    end
+    return given, times
+  end
+
+  local function new_rows(n, rounds)
+    local covered, asked, found, said = 0, 0, 0.0, 0.0
+    for seed = 1, 8 do
+      local given, times = noisy(n, 1000 * seed)
+      local model = regressor.fit { family = "gemm", rows = given, seconds = times, rounds = rounds }
+      said = said + model:facts().error_mean / 8
+      local fresh, truth = noisy(200, 1000 * seed + 7)
+      for i, t in ipairs(truth) do
+        local answer = model:predict(fresh[i])
+        asked, found = asked + 1, found + math.abs(answer.value / t - 1) / 1600
+        if answer.low <= t and t <= answer.high then covered = covered + 1 end
+      end
+    end
+    return covered / asked, found, said
+  end
+
+  fits("covers 90 % of new rows where only noise is left", function()
+    local covered = new_rows(150, 30)
+    assert.is_true(covered > 0.87 and covered < 0.95, covered)
+  end)
+
+  fits("reports the error of new rows for a table of few rows, and covers them", function()
+    local covered, found, said = new_rows(12)
+    assert.is_true(said > 0.8 * found and said < 1.5 * found, ("said %.4f, found %.4f"):format(said, found))
+    assert.is_true(covered > 0.9, covered)
+  end)
+
   fits("gives the same bytes twice, with any number of threads", function()
     local given = { family = "gemm", rows = rows, seconds = seconds, rounds = 20 }
     local a = regressor.fit(given):bytes()

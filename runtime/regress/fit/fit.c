@@ -32,7 +32,7 @@ static int gate(ett_work *w, const double *least, unsigned char *kinds, ett_err 
   double limit = fmax(log(w->config->gate_ratio), 8 * spread);
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
-    double twins = ett_work_group_median(w, from, to, w->scratch);
+    double twins = ett_work_group_median(w, w->target, from, to, w->scratch);
     for (size_t i = from; i < to && to - from >= 3; i++) {
       size_t row = w->order[i];
       double off = fabs(w->target[row] - twins);
@@ -146,7 +146,7 @@ static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
     kernel[count] = w->kernel[w->order[from]];
-    residual[count++] = ett_work_group_median(w, from, to, w->scratch);
+    residual[count++] = ett_work_group_median(w, w->target, from, to, w->scratch);
   }
   parts->twins = (uint32_t)count;
   parts->twin_kernel = kernel;
@@ -157,16 +157,16 @@ static int collect_twins(const ett_work *w, ett_model *parts, ett_err *err) {
 /* Prepares the trainings of trees: one on every row, which takes longest, one for each
  * fold, and with `probing` one on the rows up to the size `limit`. Returns their number.
  */
-static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
+static int make_tasks(const ett_work *w, const double *fold_x, bool probing, double limit,
                       ett_fit_task *tasks) {
   int count = 0;
   if (!w->config->trees)
     return 0;
-  ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, 0);
-  for (int i = 0; i < folds; i++)
-    ett_fit_task_make(&tasks[count++], w, i, 0);
+  ett_fit_task_make(&tasks[count++], w, ETT_FIT_WHOLE, NULL, 0);
+  for (int i = 0; i < w->folds; i++)
+    ett_fit_task_make(&tasks[count++], w, i, fold_x + i * w->columns, 0);
   if (probing) {
-    ett_fit_task_make(&tasks[count], w, ETT_FIT_BELOW, limit);
+    ett_fit_task_make(&tasks[count], w, ETT_FIT_BELOW, NULL, limit);
     tasks[count++].config.rounds = (w->config->boost.rounds + 1) / 2;
   }
   return count;
@@ -174,16 +174,17 @@ static int make_tasks(const ett_work *w, int folds, bool probing, double limit,
 
 /* Computes held-out corrections. They decide the share of the trees and the weight of
  * twins or neighbours. */
-static int weigh(ett_work *w, const ett_fit_task *tasks, int folds, ett_model_facts *f,
-                 ett_err *err) {
+static int weigh(ett_work *w, const ett_fit_task *tasks, const double *fold_x,
+                 ett_model_facts *f, ett_err *err) {
+  bool trees = w->config->trees;
   f->shrink = 1;
-  for (size_t i = 0; folds && i < w->rows; i++)
-    w->held_out[i] = (double)ett_forest_predict(&tasks[ett_fit_fold_of(w, i)].forest,
+  for (size_t i = 0; trees && i < w->rows; i++)
+    w->held_out[i] = (double)ett_forest_predict(&tasks[w->fold[i]].forest,
                                                 w->feature + i * (size_t)w->features);
-  if (folds && w->config->base)
+  if (trees && w->config->base)
     f->shrink = ett_fit_share(w, w->held_out);
   if (w->config->twins && ett_design_ordered(w->design) && w->rows >= 20 &&
-      ett_fit_neighbours(w, f, err) != 0)
+      ett_fit_neighbours(w, fold_x, f, err) != 0)
     return -1;
   if (w->config->twins && f->neighbours == 0)
     f->twin_weight = ett_fit_twin_weight(w, f->shrink);
@@ -219,8 +220,8 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
   const ett_fit_config *config = w->config;
   ett_model parts = {0};
   ett_model_facts *f = &parts.facts;
-  ett_fit_task tasks[ETT_MODEL_FORESTS + 1];
-  int folds = config->trees ? config->folds : 0, status = -1;
+  ett_fit_task tasks[ETT_FIT_FOLDS + 2];
+  int status = -1, count = 0;
   size_t n = w->rows, above = 0;
   memcpy(w->scratch, w->size, n * sizeof *w->scratch);
   double limit = ett_work_quantile(w->scratch, n, 0.8);
@@ -231,26 +232,32 @@ static int fit_kept(ett_work *w, size_t dropped, ett_model *model, ett_err *err)
     return -1;
   if (ett_work_base(w, w->weight, err) != 0)
     return -1;
-  int count = make_tasks(w, folds, probing, limit, tasks);
+  double *fold_x = malloc((size_t)(w->folds * w->columns) * sizeof *fold_x);
+  if (!fold_x)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
+  if (ett_fit_fold_bases(w, fold_x, err) != 0)
+    goto done;
+  count = make_tasks(w, fold_x, probing, limit, tasks);
   f->log_target = config->log_target;
   f->has_base = config->base;
   f->rows = (double)n;
   f->dropped = (double)dropped;
   if ((count && ett_fit_tasks_run(tasks, count, config->threads, err) != 0) ||
-      weigh(w, tasks + 1, folds, f, err) != 0 || collect_twins(w, &parts, err) != 0 ||
+      weigh(w, tasks + 1, fold_x, f, err) != 0 || collect_twins(w, &parts, err) != 0 ||
       ett_fit_calibrate(w, &parts, err) != 0)
     goto done;
   f->shrink_outside = f->shrink;
   f->width_outside = 1.5 * f->width_inside;
   if (probing &&
-      ett_fit_outside(w, folds ? &tasks[folds + 1] : NULL, limit, &parts, err) != 0)
+      ett_fit_outside(w, count ? &tasks[count - 1] : NULL, limit, &parts, err) != 0)
     goto done;
-  status = assemble(w, folds ? tasks : NULL, &parts, model, err);
+  status = assemble(w, count ? tasks : NULL, &parts, model, err);
 done:
   for (int i = 0; i < count; i++)
     ett_forest_free(&tasks[i].forest);
   ett_forest_free(&parts.difficulty);
   free((void *)parts.twin_kernel);
+  free(fold_x);
   return status;
 }
 
@@ -261,9 +268,9 @@ static int check(const ett_design *design, const double *dims, const double *sec
   if (rows < 2)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a fit takes at least 2 rows, got %zu",
                        rows);
-  if (config->trees && (config->folds < 2 || config->folds > 8))
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "folds must be 2 to 8, got %d",
-                       config->folds);
+  if (config->folds < 2 || config->folds > ETT_FIT_FOLDS)
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "folds must be 2 to %d, got %d",
+                       ETT_FIT_FOLDS, config->folds);
   if (!config->trees && !config->base)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "a fit takes a base, trees or both");
   for (size_t i = 0; i < rows; i++) {
@@ -295,7 +302,8 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu rows", rows);
   if (ett_work_make(&w, rows, err) != 0)
     goto done;
-  ett_work_fill(&w, dims, seconds, NULL, rows);
+  if (ett_work_fill(&w, dims, seconds, NULL, rows, err) != 0)
+    goto done;
   if (gate(&w, least_seconds, marks, err) != 0)
     goto done;
   for (size_t i = 0; i < rows; i++)
@@ -309,9 +317,9 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
   if (dropped) {
     ett_work_drop(&w);
     w = empty;
-    if (ett_work_make(&w, rows - dropped, err) != 0)
+    if (ett_work_make(&w, rows - dropped, err) != 0 ||
+        ett_work_fill(&w, dims, seconds, marks, rows, err) != 0)
       goto done;
-    ett_work_fill(&w, dims, seconds, marks, rows);
   }
   bool first = true;
   for (size_t i = 0; i < rows; i++) {

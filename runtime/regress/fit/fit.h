@@ -16,11 +16,13 @@ typedef enum ett_outlier {
   ETT_OUTLIER_MODE        /* far from both its neighbours and the base */
 } ett_outlier;
 
+#define ETT_FIT_FOLDS 10
+
 typedef struct {
   bool base, trees, log_target, gate;
   bool twins; /* use measurements of the same kernel, or of its neighbours */
   ett_nnls_loss loss;
-  int folds; /* 2 .. 8 */
+  int folds; /* 2 .. ETT_FIT_FOLDS; fewer if there are fewer kernels */
   int threads;
   double gate_ratio;     /* least error factor of a dropped row: 3 */
   int difficulty_rounds; /* trees that predict the size of residuals: 40 */

@@ -5,8 +5,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-int ett_fit_fold_of(const ett_work *w, size_t row) {
-  return (int)(ett_mix64(w->kernel[row]) % (uint64_t)w->config->folds);
+int ett_fit_fold_bases(ett_work *w, double *x, ett_err *err) {
+  size_t n = w->rows, p = (size_t)w->columns;
+  double *column = malloc(n * (p + 2) * sizeof *column);
+  int status = 0;
+  if (!column)
+    return ett_err_set(err, ETT_ERR_MEMORY, "no memory for a fit of %zu rows", n);
+  double *seconds = column + n * p, *weight = seconds + n;
+  for (int fold = 0; fold < w->folds && status == 0; fold++, x += p) {
+    size_t kept = 0;
+    for (size_t i = 0; i < n && w->config->base; i++) {
+      if (w->fold[i] == fold)
+        continue;
+      memcpy(column + kept * p, w->column + i * p, p * sizeof *column);
+      weight[kept] = w->weight[i];
+      seconds[kept++] = w->seconds[i];
+    }
+    memcpy(x, w->x, p * sizeof *x); /* the only fold holds out every row */
+    if (kept)
+      status = ett_nnls_fit(column, seconds, weight, kept, w->columns, w->config->loss, x,
+                            err);
+    for (size_t i = 0; i < n && status == 0; i++)
+      if (w->fold[i] == fold)
+        w->held_target[i] = ett_work_target_of(w, i, x);
+  }
+  free(column);
+  return status;
 }
 
 static bool held(const ett_fit_task *t, size_t row) {
@@ -14,7 +38,7 @@ static bool held(const ett_fit_task *t, size_t row) {
     return false;
   if (t->fold == ETT_FIT_BELOW)
     return t->w->size[row] > t->size_limit;
-  return ett_fit_fold_of(t->w, row) == t->fold;
+  return t->w->fold[row] == t->fold;
 }
 
 static void train(ett_fit_task *t) {
@@ -31,7 +55,9 @@ static void train(ett_fit_task *t) {
     if (held(t, i))
       continue;
     memcpy(features + n * f, w->feature + i * f, f * sizeof *features);
-    labels[n++] = (float)w->target[i];
+    labels[n++] = t->label
+                      ? t->label[i]
+                      : (float)(t->x ? ett_work_target_of(w, i, t->x) : w->target[i]);
   }
   if (n == 0) {
     t->status = 0; /* without rows: an empty forest, no correction */
@@ -39,7 +65,7 @@ static void train(ett_fit_task *t) {
     return;
   }
   double mean = 0; /* the logarithm of time / base is near 0 */
-  if (!w->config->log_target || !w->config->base) {
+  if (t->label || !w->config->log_target || !w->config->base) {
     for (size_t i = 0; i < n; i++)
       mean += (double)labels[i];
     mean /= (double)n;
@@ -86,10 +112,12 @@ int ett_fit_tasks_run(ett_fit_task *tasks, int count, int threads, ett_err *err)
   return 0;
 }
 
-void ett_fit_task_make(ett_fit_task *t, const ett_work *w, int fold, double size_limit) {
+void ett_fit_task_make(ett_fit_task *t, const ett_work *w, int fold, const double *x,
+                       double size_limit) {
   memset(t, 0, sizeof *t);
   t->w = w;
   t->fold = fold;
+  t->x = x;
   t->size_limit = size_limit;
   t->config = w->config->boost;
   int n = t->config.parameters;

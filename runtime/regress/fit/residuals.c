@@ -10,7 +10,7 @@ double ett_fit_share(const ett_work *w, const double *correction) {
   for (int s = 0; s < 5; s++) {
     double total = 0;
     for (size_t i = 0; i < w->rows; i++)
-      total += ett_work_cost(w, shares[s] * correction[i] - w->target[i], i);
+      total += ett_work_cost(w, shares[s] * correction[i] - w->held_target[i], i);
     if (total < least * (1 - 1e-9)) {
       least = total;
       best = shares[s];
@@ -25,10 +25,10 @@ double ett_fit_twin_weight(ett_work *w, double shrink) {
   size_t n = w->rows, having = 0;
   for (size_t from = 0, to; from < n; from = to) {
     to = ett_work_group_end(w, from);
-    ett_work_group_median(w, from, to, w->scratch);
+    ett_work_group_median(w, w->held_target, from, to, w->scratch);
     for (size_t i = from; i < to && to - from > 1; i++) {
       size_t row = w->order[i];
-      w->loo[row] = ett_work_median_without(w->scratch, to - from, w->target[row]);
+      w->loo[row] = ett_work_median_without(w->scratch, to - from, w->held_target[row]);
       w->has_twin[row] = 1;
       having++;
     }
@@ -41,7 +41,7 @@ double ett_fit_twin_weight(ett_work *w, double shrink) {
     for (size_t i = 0; i < n; i++)
       if (w->has_twin[i])
         total += ett_work_cost(
-            w, (1 - a) * shrink * w->held_out[i] + a * w->loo[i] - w->target[i], i);
+            w, (1 - a) * shrink * w->held_out[i] + a * w->loo[i] - w->held_target[i], i);
     if (total < least * (1 - 1e-9)) {
       least = total;
       best = a;
@@ -50,25 +50,44 @@ double ett_fit_twin_weight(ett_work *w, double shrink) {
   return best;
 }
 
+/* Medians of every size's targets over each fold's base: w->folds times `room`. Returns
+ * the number of sizes. */
+static size_t fold_medians(ett_work *w, const double *fold_x, double *median,
+                           size_t room) {
+  size_t n = w->rows, groups = 0;
+  double *target = w->loo; /* not in use yet */
+  for (int fold = 0; fold < w->folds; fold++, median += room) {
+    for (size_t i = 0; i < n; i++)
+      target[i] = ett_work_target_of(w, i, fold_x + fold * w->columns);
+    groups = 0;
+    for (size_t from = 0, to; from < n; from = to) {
+      to = ett_work_group_end(w, from);
+      median[groups++] = ett_work_group_median(w, target, from, to, w->scratch);
+    }
+  }
+  return groups;
+}
+
 /* For kernels on a line: chooses the number of nearest sizes and their weight by
  * leave-one-size-out error. Sizes measured one after another share their drift. */
-int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
+int ett_fit_neighbours(ett_work *w, const double *fold_x, ett_model_facts *f,
+                       ett_err *err) {
   static const size_t counts[] = {2, 3, 4, 6, 10, 20};
-  size_t n = w->rows, groups = 0;
+  size_t n = w->rows, room = n + 1;
   double *median =
-      malloc((n + 1) * (1 + sizeof counts / sizeof *counts) * sizeof *median);
+      malloc(room * ((size_t)w->folds + sizeof counts / sizeof *counts) * sizeof *median);
   if (!median)
     return ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu neighbours", n);
-  for (size_t from = 0, to; from < n; from = to) {
-    to = ett_work_group_end(w, from);
-    median[groups++] = ett_work_group_median(w, from, to, w->scratch);
-  }
+  size_t groups = fold_medians(w, fold_x, median, room);
   double least = INFINITY;
   const double *best = median;
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-    double *near = median + (n + 1) * (c + 1), total[5] = {0};
-    for (size_t g = 0; g < groups; g++)
-      near[g] = ett_model_neighbours(median, groups, g, counts[c], g);
+    double *near = median + room * ((size_t)w->folds + c), total[5] = {0};
+    for (size_t from = 0, to, g = 0; from < n; from = to, g++) {
+      to = ett_work_group_end(w, from);
+      near[g] = ett_model_neighbours(median + room * w->fold[w->order[from]], groups, g,
+                                     counts[c], g);
+    }
     for (size_t from = 0, to, g = 0; from < n; from = to, g++) {
       to = ett_work_group_end(w, from);
       for (size_t i = from; i < to; i++) {
@@ -76,7 +95,7 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
         for (int s = 0; s <= 4; s++)
           total[s] += ett_work_cost(w,
                                     (1 - s / 4.0) * f->shrink * w->held_out[row] +
-                                        s / 4.0 * near[g] - w->target[row],
+                                        s / 4.0 * near[g] - w->held_target[row],
                                     row);
       }
     }
@@ -101,30 +120,43 @@ int ett_fit_neighbours(ett_work *w, ett_model_facts *f, ett_err *err) {
   return 0;
 }
 
-/* Fits a small forest to log |residual|, the expected size of an error. */
-static int fit_difficulty(const ett_work *w, const double *residual, ett_forest *out,
-                          ett_err *err) {
-  ett_boost_config small = {.rounds = w->config->difficulty_rounds,
-                            .parameters = 7,
-                            .parameter = {{"max_depth", "4"},
-                                          {"eta", "0.1"},
-                                          {"subsample", "0.8"},
-                                          {"colsample_bytree", "0.8"},
-                                          {"min_child_weight", "20"},
-                                          {"lambda", "5"},
-                                          {"tree_method", "hist"}}};
-  double mean = 0, least = w->config->log_target ? 1e-4 : 0;
+/* Fills difficulty[]: each row's expected residual, by a small forest that did not see
+ * its fold. A forest knows the residuals that it was trained on; divided by them, they
+ * would look smaller than those of new rows. *out, for new rows, sees every row. */
+static int fit_difficulty(const ett_work *w, const double *residual, double floor,
+                          double *difficulty, ett_forest *out, ett_err *err) {
+  const ett_boost_config small = {.rounds = w->config->difficulty_rounds,
+                                  .parameters = 7,
+                                  .parameter = {{"max_depth", "4"},
+                                                {"eta", "0.1"},
+                                                {"subsample", "0.8"},
+                                                {"colsample_bytree", "0.8"},
+                                                {"min_child_weight", "20"},
+                                                {"lambda", "5"},
+                                                {"tree_method", "hist"}}};
+  size_t n = w->rows;
+  double least = w->config->log_target ? 1e-4 : 0;
   if (least == 0) {
-    for (size_t i = 0; i < w->rows; i++)
+    for (size_t i = 0; i < n; i++)
       least += fabs(residual[i]);
-    least = fmax(least / (double)w->rows * 1e-3, 1e-300);
+    least = fmax(least / (double)n * 1e-3, 1e-300);
   }
-  for (size_t i = 0; i < w->rows; i++) {
+  for (size_t i = 0; i < n; i++)
     w->label[i] = (float)log(fmax(fabs(residual[i]), least));
-    mean += (double)w->label[i];
-  }
-  return ett_boost_train(w->feature, w->label, w->rows, w->features,
-                         mean / (double)w->rows, &small, out, err);
+  ett_fit_task tasks[ETT_FIT_FOLDS + 1] = {0};
+  for (int t = 0; t <= w->folds; t++)
+    tasks[t] = (ett_fit_task){
+        .w = w, .fold = t ? t - 1 : ETT_FIT_WHOLE, .label = w->label, .config = small};
+  int status = ett_fit_tasks_run(tasks, w->folds + 1, w->config->threads, err);
+  const ett_fit_task *others = tasks + (w->folds > 1); /* one fold holds out every row */
+  for (size_t i = 0; i < n && status == 0; i++)
+    difficulty[i] =
+        floor + exp((double)ett_forest_predict(&others[w->fold[i]].forest,
+                                               w->feature + i * (size_t)w->features));
+  *out = tasks[0].forest;
+  for (int t = 1; t <= w->folds; t++)
+    ett_forest_free(&tasks[t].forest);
+  return status;
 }
 
 static double level_of(size_t n) {
@@ -139,9 +171,9 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
   for (size_t i = 0; i < n; i++) { /* held_out becomes the residual */
     double correction = f->shrink * w->held_out[i];
     w->loo[i] = w->has_twin[i] ? (1 - f->twin_weight) * correction +
-                                     f->twin_weight * w->loo[i] - w->target[i]
+                                     f->twin_weight * w->loo[i] - w->held_target[i]
                                : 0;
-    residual[i] = correction - w->target[i];
+    residual[i] = correction - w->held_target[i];
   }
   double total = 0;
   for (size_t i = 0; i < n; i++)
@@ -152,19 +184,17 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     w->scratch[i] = fabs(residual[i]);
   f->floor = fmax(0.3 * ett_work_quantile(w->scratch, n, 0.5),
                   w->config->log_target ? 1e-5 : 1e-300);
-  if (w->config->trees && n >= 50 &&
-      fit_difficulty(w, residual, &m->difficulty, err) != 0)
-    return -1;
   double *scaled = w->scratch, *scaled_twins = w->scratch + n;
+  double *difficulty = w->base; /* the base is no longer needed */
+  for (size_t i = 0; i < n; i++)
+    difficulty[i] = f->floor;
+  if (w->config->trees && n >= 50 &&
+      fit_difficulty(w, residual, f->floor, difficulty, &m->difficulty, err) != 0)
+    return -1;
   for (size_t i = 0; i < n; i++) {
-    double difficulty = f->floor;
-    if (m->difficulty.trees)
-      difficulty += exp((double)ett_forest_predict(&m->difficulty,
-                                                   w->feature + i * (size_t)w->features));
-    w->base[i] = difficulty; /* the base is no longer needed */
-    scaled[i] = fabs(residual[i]) / difficulty;
+    scaled[i] = fabs(residual[i]) / difficulty[i];
     if (w->has_twin[i])
-      scaled_twins[twins++] = fabs(w->loo[i]) / difficulty;
+      scaled_twins[twins++] = fabs(w->loo[i]) / difficulty[i];
   }
   f->width_inside = ett_work_quantile(scaled, n, level_of(n));
   f->width_twin = twins > 50 ? ett_work_quantile(scaled_twins, twins, level_of(twins))
