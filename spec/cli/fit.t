@@ -56,11 +56,11 @@ ett: s/A100_gelu_fp16.csv: line 3: not UTF-8 at byte 48 (0xff)
 # needs ett.regress_fit
 $ mkdir s; for op in gelu softmax; do printf 'mp,b,h,l,dim,F_dur(us),B_dur(us)\n1,4,8,512,1024,5,9\n' > s/Nine_${op}_fp16.csv; done; ett fit s --fresh
 model ...
-gelu fp16 backward ...fewer than the 8 rows that a fit needs
-gelu fp16 forward ...fewer than the 8 rows that a fit needs
-softmax fp16 backward ...fewer than the 8 rows that a fit needs
-softmax fp16 forward ...fewer than the 8 rows that a fit needs
-ett: fit: no table could be fitted: s/Nine_gelu_fp16.csv (fewer than the 8 rows that a fit needs), s/Nine_softmax_fp16.csv (fewer than the 8 rows that a fit needs); measure more shapes
+gelu fp16 backward ...fewer than the 8 shapes that a fit needs
+gelu fp16 forward ...fewer than the 8 shapes that a fit needs
+softmax fp16 backward ...fewer than the 8 shapes that a fit needs
+softmax fp16 forward ...fewer than the 8 shapes that a fit needs
+ett: fit: no table could be fitted: s/Nine_gelu_fp16.csv (fewer than the 8 shapes that a fit needs), s/Nine_softmax_fp16.csv (fewer than the 8 shapes that a fit needs); measure more shapes
 ?1
 
 # On a device with kernel tables a few rows scale these.

@@ -122,10 +122,27 @@ describe("ett.profile.scale", function()
     assert.near(2, scale.answer(points, { 1, 1 }, base).seconds, 1e-3)
     assert.near(8, scale.answer(points, { 4, 1 }, base).seconds, 1e-3)
     assert.near(4, scale.answer(points, { 2, 1 }, base).seconds, 1e-6)
+    assert.near(2.06, scale.answer(points, { 1, 1 }, base).high_seconds, 1e-3)
     assert.same({ 0.75, 3.0 }, (function()
       local errors = scale.errors(points)
       for i, e in ipairs(errors) do errors[i] = math.floor(e * 1e6 + 0.5) / 1e6 end
       return errors
     end)())
+  end)
+
+  it("covers repeats of a shape that disagree", function()
+    local points = scale.joined({ { dims = { 1, 1 }, factor = 2 }, { dims = { 4, 1 }, factor = 8 },
+      { dims = { 1, 1 }, factor = 4 } }, "factor")
+    assert.same({ { dims = { 1, 1 }, factor = 3, rows = 2, spread = 0.5 },
+      { dims = { 4, 1 }, factor = 8, rows = 1, spread = 0 } }, points)
+    local answer = scale.answer(points, { 1, 1 }, { seconds = 1 })
+    assert.equal("measured", answer.provenance)
+    assert.near(3, answer.seconds, 1e-3)
+    assert.is_true(answer.low_seconds <= 2.001 and answer.high_seconds >= 4, answer.high_seconds)
+    assert.matches("^3 samples", answer.detail)
+    points = { points[1] }
+    answer = scale.answer(points, { 2, 1 }, { seconds = 1 })
+    assert.equal("calibrated", answer.provenance)
+    assert.near(4.5, answer.high_seconds, 1e-3)
   end)
 end)

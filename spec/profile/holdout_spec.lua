@@ -122,8 +122,8 @@ describe("ett.holdout", function()
         assert.is_true(r.error == r.error and r.coverage >= 0)
       end
     end
-    assert.equal("1 row; at least 8 are needed: measure more shapes", seen["gelu random"])
-    assert.equal("no row is held out", seen["RoPE extrapolation"])
+    assert.equal("1 shape; at least 8 are needed: measure more shapes", seen["gelu random"])
+    assert.equal("1 shape (40 rows); at least 8 are needed: measure more shapes", seen["RoPE extrapolation"])
   end)
 
   fits("pools a table with a pass that others lack; precisions stay separate", function()

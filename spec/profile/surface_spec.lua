@@ -148,18 +148,19 @@ describe("ett.profile.surface", function()
     assert.is_string(model:text())
   end)
 
-  it("is not used for a table of one kernel", function()
+  it("needs 8 shapes, whatever their repeats", function()
     local path = os.tmpname()
     assert(ett_io.write(path, "# ett: samples\n# backend: cpu\n"))
     local data = { gpu = "cpu", family = "rowwise", dims = 3, rows = {}, seconds = {}, pass = "forward",
       entry = { path = path } }
-    for i = 1, 9 do
-      table.move({ 64, 128, 1 }, 1, 3, #data.rows + 1, data.rows)
+    for i = 1, 20 do
+      table.move({ 64 + i % 7, 128, 1 }, 1, 3, #data.rows + 1, data.rows)
       data.seconds[i] = 1e-5 * (1 + 1e-2 * i)
     end
     local choose = require("ett.profile.fit").choose
-    assert.equal("regressor", choose(data).kind)
-    data.rows[4] = 65
+    assert.same({ nil, "7 shapes (20 rows); at least 8 are needed: measure more shapes", n = 2 },
+      table.pack(choose(data)))
+    data.rows[1] = 1000
     assert.equal("surface", choose(data).kind)
     os.remove(path)
   end)

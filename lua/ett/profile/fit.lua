@@ -12,24 +12,31 @@ local regressor_surface = require "ett.profile.surface"
 
 local profile_fit = {}
 
---- A pool with fewer rows gets no model.
+--- A pool with fewer different shapes gets no model. Repeats of a shape say nothing about others.
 profile_fit.least_rows = 8
 
--- Whether the rows hold several shapes. The held-out error of a surface needs at least two.
-local function several_kernels(data)
-  for i = data.dims + 1, #data.rows do if data.rows[i] ~= data.rows[i - data.dims] then return true end end
-  return false
+--- What a pool lacks for a model: "3 shapes (10 rows)"; nil if it has enough shapes.
+---@return string?
+function profile_fit.shortage(data)
+  local seen, shapes, rows = {}, 0, #data.seconds
+  for i = 1, rows do
+    local shape = table.concat(data.rows, " ", (i - 1) * data.dims + 1, i * data.dims)
+    if not seen[shape] then
+      seen[shape], shapes = true, shapes + 1
+      if shapes == profile_fit.least_rows then return nil end
+    end
+  end
+  return ("%d shape%s%s"):format(shapes, shapes == 1 and "" or "s", rows > shapes and (" (%d rows)"):format(rows) or "")
 end
 
 --- The choice for a pool: { kind = "surface" | "regressor", void = reason? }, or nil and why there is no model.
 ---@return table|nil, string?
 function profile_fit.choose(data)
-  if #data.seconds < profile_fit.least_rows then
-    return nil, ("%d row%s; at least %d are needed: measure more shapes"):format(#data.seconds,
-      #data.seconds == 1 and "" or "s", profile_fit.least_rows)
+  local lacking = profile_fit.shortage(data)
+  if lacking then
+    return nil, ("%s; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_rows)
   end
-  local surface = #data.seconds <= regressor_surface.most_rows and several_kernels(data)
-    and regressor_surface.suits(data.entry.path)
+  local surface = #data.seconds <= regressor_surface.most_rows and regressor_surface.suits(data.entry.path)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }
 end
 

@@ -126,9 +126,9 @@ local function evaluate(members, tests, pass, options, group, blocked, points)
   local train = rows_of(members, pass, group, function(m, i)
     return not tests[m][i] and not (blocked and blocked[members[m].kernels[i]])
   end, options.threads)
-  if #train.seconds < profile_fit.least_rows then
-    return nil, ("%d rows to fit; at least %d are needed: measure more shapes"):format(#train.seconds,
-      profile_fit.least_rows)
+  local lacking = profile_fit.shortage(train)
+  if lacking then
+    return nil, ("%s to fit; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_rows)
   end
   local model, outliers = profile_fit.fit(choice, train, options.fit)
   add_points(points, model, rows_of(members, pass, group, function(m, i) return tests[m][i] end), members, group,

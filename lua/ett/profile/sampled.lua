@@ -160,7 +160,7 @@ function Profile:model(key, entries, pass, group)
 end
 
 --- The samples of a pool too small to fit, relative to the device's kernel tables, or to a roofline if it has none:
---- { dims, factor } of each row. Nil if there are no samples, or enough for a fit.
+--- ett.profile.scale's points, with `factor`. Nil if there are no samples, or enough for a fit.
 ---@return table[]|nil points
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
@@ -169,13 +169,13 @@ function Profile:few(entries, dtype, pass)
     self.tables = self.tables or device_times.new(device):at_burst()
   end
   local data, points = self:data(entries, pass), {}
-  if not data or #data.seconds >= profile_fit().least_rows then return nil end
+  if not data or not profile_fit().shortage(data) then return nil end
   for i, shape in ipairs(data.shapes) do
     local base = scale().base(self.tables, data.origins[i].entry.operator, shape, dtype, pass)
     points[i] = { dims = table.move(data.rows, (i - 1) * data.dims + 1, i * data.dims, 1, {}),
       factor = data.seconds[i] / base.seconds }
   end
-  return points
+  return scale().joined(points, "factor")
 end
 
 -- Answers from the samples of a small pool; without kernel tables for the sampled shapes alone.
@@ -423,10 +423,11 @@ local function few_collectives(self, kind, topology, dtype)
     points[i] = { dims = { count * share * schema.dtype_bytes[data.origins[i].entry.dtype] },
       seconds = data.seconds[i] }
   end
-  return #points > 0 and #points < profile_fit().least_rows and points
+  return #points > 0 and profile_fit().shortage(data) and scale().joined(points, "seconds")
 end
 
---- The samples of a collective at a topology if they are too few for a fit: { dims = { bytes }, seconds }; else nil.
+--- The samples of a collective at a topology if they are too few for a fit: ett.profile.scale's points of bytes, with
+--- `seconds`; else nil.
 function Profile:few_collectives(kind, topology, dtype)
   if not self.scales then return nil end -- a profile of coefficient files
   kind, dtype = collective_names.kind(kind), dtype_key(dtype or "fp16")

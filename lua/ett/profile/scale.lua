@@ -1,5 +1,7 @@
---- Corrects the device's kernel model with a few samples. Each sample has a factor: measured over modelled seconds. The
---- answer is the model's time times the mean factor, weighted by inverse squared distance (Shepard 1968).
+--- Corrects the device's kernel model with a few samples. Each sampled shape has a factor: measured over modelled
+--- seconds. The answer is the model's time times the mean factor, weighted by inverse squared distance (Shepard 1968).
+local median = require "ett.base.median"
+
 local scale = {}
 
 --- Squared distance (in log2 of the dimensions) below which a shape counts as sampled.
@@ -18,28 +20,53 @@ function scale.base(tables, op, shape, dtype, pass)
     op.bytes(shape, dtype, pass) / bytes_per_second) }
 end
 
+--- Joins the samples of one shape: the median of a field, the number of `rows`, and their `spread`: the largest ratio
+--- of a sample to the median, or of the median to a sample, less one.
+---@param points table[] { dims, [field] }
+---@return table[] points
+function scale.joined(points, field)
+  local at, list = {}, {}
+  for _, point in ipairs(points) do
+    local shape = table.concat(point.dims, " ")
+    if not at[shape] then
+      at[shape] = {}
+      list[#list + 1] = { dims = point.dims, values = at[shape] }
+    end
+    table.insert(at[shape], point[field])
+  end
+  for i, point in ipairs(list) do
+    local values = point.values
+    local middle, least, most = median(values), math.min(table.unpack(values)), math.max(table.unpack(values))
+    list[i] = { dims = point.dims, [field] = middle, rows = #values,
+      spread = math.max(most / middle, middle / least) - 1 }
+  end
+  return list
+end
+
 local function distance(a, b)
   local sum = 0.0
   for i, x in ipairs(a) do sum = sum + math.log(math.max(x, 1e-9) / math.max(b[i], 1e-9), 2) ^ 2 end
   return sum
 end
 
---- Mean log factor of the points, weighted by inverse squared distance to `dims`; the squared distance of the nearest.
+--- Mean factor of the points, weighted by inverse squared distance to `dims`; the squared distance of the nearest
+--- point, and that point.
 ---@param points table[] { dims, factor }
 ---@param without integer? index of the point to leave out
 local function factor_at(points, dims, without)
-  local sum, weight, nearest = 0.0, 0.0, math.huge
+  local sum, weight, nearest, closest = 0.0, 0.0, math.huge, nil
   for i, point in ipairs(points) do
     if i ~= without then
       local d = distance(dims, point.dims)
       local w = 1 / (d + same)
-      sum, weight, nearest = sum + w * math.log(point.factor), weight + w, math.min(nearest, d)
+      sum, weight = sum + w * math.log(point.factor), weight + w
+      if d < nearest then nearest, closest = d, point end
     end
   end
-  return math.exp(sum / weight), nearest
+  return math.exp(sum / weight), nearest, closest
 end
 
---- Leave-one-out relative errors of the samples; empty for a single sample.
+--- Leave-one-out relative errors of the sampled shapes; empty for a single shape.
 function scale.errors(points)
   local list = {}
   if #points > 1 then
@@ -52,18 +79,22 @@ function scale.errors(points)
 end
 
 --- An answer (ett.profile) for a shape.
----@param points table[] { dims, factor: measured over the model's seconds }
+---@param points table[] of scale.joined: { dims, factor: measured over the model's seconds, rows?, spread? }
 ---@param dims number[] dimensions of the shape
 ---@param base table the model's answer for the shape
 function scale.answer(points, dims, base)
-  local factor, nearest = factor_at(points, dims)
-  local errors, exact = scale.errors(points), nearest <= same
-  local spread = exact and least_spread or math.max(least_spread, #errors > 0 and errors[#errors] or assumed_spread)
+  local factor, nearest, closest = factor_at(points, dims)
+  local errors, exact, rows = scale.errors(points), nearest <= same, 0
+  local spread = exact and (closest.spread or 0.0) or #errors > 0 and errors[#errors] or assumed_spread
+  for _, point in ipairs(points) do
+    rows = rows + (point.rows or 1)
+    if not exact then spread = math.max(spread, point.spread or 0.0) end
+  end
+  spread = math.max(least_spread, spread)
   local seconds = base.seconds * factor
   return { seconds = seconds, low_seconds = seconds / (1 + spread), high_seconds = seconds * (1 + spread),
     provenance = exact and "measured" or "calibrated",
-    detail = ("%d sample%s on the device's own model, %.2f times it"):format(#points, #points == 1 and "" or "s",
-      factor) }
+    detail = ("%d sample%s on the device's own model, %.2f times it"):format(rows, rows == 1 and "" or "s", factor) }
 end
 
 return scale

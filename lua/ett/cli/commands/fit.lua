@@ -89,13 +89,14 @@ local function fit_device(folder, path, gpu, opts, found)
       local few = not void and few_of()
       if few then
         local errors = entries[1].operator and require("ett.profile.scale").errors(few) or {}
-        row.kind, row.rows, row.dropped_rows = "scale", #few, 0
+        row.kind, row.rows, row.dropped_rows = "scale", 0, 0
+        for _, point in ipairs(few) do row.rows = row.rows + point.rows end
         row.held_out_median_error = errors[(#errors + 1) // 2]
         found.rows[#found.rows + 1] = row
         return
       end
       row.fault = void and "void: " .. void
-        or ("fewer than the %d rows that a fit needs"):format(require("ett.profile.fit").least_rows)
+        or ("fewer than the %d shapes that a fit needs"):format(require("ett.profile.fit").least_rows)
       faulty[row] = entries
     end
     found.rows[#found.rows + 1] = row
