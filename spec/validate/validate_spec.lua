@@ -150,8 +150,52 @@ describe("ett validate", function()
       least = progress
     end })
     require("ett.base.folder").remove(folder)
-    assert.is_true(turns >= 9 * 4 * 2, tostring(turns)) -- nine tables of four shapes, two visits of each
+    assert.is_true(turns >= 9 * 8 * 2, tostring(turns)) -- nine tables of eight shapes, two visits of each
     assert.is_true(least > 0.9)
+  end)
+
+  it("samples enough shapes of every operator for a model, at every scale", function()
+    local campaigns, least = require "ett.validate.campaign", require("ett.profile.fit").least_rows
+    for _, scale in ipairs { 0.001, 0.2, 1 } do
+      for _, given in ipairs { campaigns.cpu(scale, 4 << 20), campaigns.cuda(validate.sizes.cuda, scale, "bf16") } do
+        for _, entry in ipairs(given.samples) do
+          assert(entry.count >= least, ("%s has %d shapes at scale %g"):format(entry.operator, entry.count, scale))
+        end
+      end
+    end
+    assert.equal(least, campaigns.scaled(0.001)(24)) -- sizes of PyTorch: norms have one row a size
+  end)
+
+  it("names the operators that it predicts without samples", function()
+    local lacking = constant(1e-3)
+    local all = lacking.operator
+    function lacking.operator(self, name) return name ~= "gelu" and all(self) or nil end
+    local view = require("ett.validate.cuda").view(lacking, { alone_seconds = 0.0, chained_seconds = 0.0,
+      launch_seconds = 0.0 }, "fp32")
+    package.loaded["ett.validate.stand_in"] = { open = function()
+      return { close = function() end, view = function() return view, { collectives = {} } end,
+        trainer = function()
+          return function() return { step_seconds = 1.0, first_loss = 2.0, last_loss = 1.0, records = {} } end
+        end }
+    end }
+    local folder = require("ett.base.folder").temporary()
+    local given = { backend = "stand_in", out = folder, layouts = { "1x1" }, on_row = function() end,
+      sizes = { { 2, 64, 4, 512, 4, 1, 64 }, { 4, 64, 4, 512, 4, 1, 64 } } }
+    local found = validate.run(given).groups[1]
+    assert.same({ "no samples of gelu: assumed from the device's rates" }, found.warnings)
+    lacking.operator = all
+    assert.same({}, validate.run(given).groups[1].warnings)
+    require("ett.base.folder").remove(folder)
+    package.loaded["ett.validate.stand_in"] = nil
+    local command, run, write, lines = require "ett.cli.commands.validate", validate.run, print, {}
+    validate.run = function() return { groups = { found } } end
+    rawset(_G, "print", function(text) lines[#lines + 1] = text end)
+    local ok, raised = pcall(command.run, { backend = "cpu", layouts = { "1x1" }, configurations = 2, out = "unused" },
+      {})
+    rawset(_G, "print", write)
+    validate.run = run
+    assert(ok, tostring(raised))
+    assert.equal("# 1x1: " .. found.warnings[1], lines[1])
   end)
 
   it("samples a GPU over the range of its configurations, with the same limits", function()
@@ -227,7 +271,8 @@ describe("ett validate", function()
       validate.run = function(options)
         assert.equal(scale, options.scale)
         local rows_of_group = { { disturbed = true } }
-        return { groups = { { layout = "1x1", rows = rows_of_group, collectives = {}, median_error = 0.1 } } }
+        return { groups = { { layout = "1x1", rows = rows_of_group, collectives = {}, warnings = {},
+          median_error = 0.1 } } }
       end
       rawset(_G, "print", function(text) lines[#lines + 1] = text end)
       local ok, raised = pcall(command.run, { backend = "cpu", layouts = { "1x1" }, configurations = 1, out = "unused",

@@ -3,6 +3,7 @@
 local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local json = require "ett.json"
+local profile_fit = require "ett.profile.fit"
 local schema = require "ett.base.schema"
 
 local validate_campaign = {}
@@ -44,8 +45,11 @@ local function design(operator, count, shapes, where)
   return one
 end
 
---- A function that scales numbers of shapes.
-local function scaled(scale) return function(count) return math.max(4, math.floor(count * scale)) end end
+--- A function that scales numbers of shapes. A table with fewer rows than a model needs would predict nothing.
+function validate_campaign.scaled(scale)
+  return function(count) return math.max(profile_fit.least_rows, math.floor(count * scale + 0.5)) end
+end
+local scaled = validate_campaign.scaled
 
 --- The campaign on CPUs.
 ---@param scale number factor of the number of shapes; below 1 also of the number and the time of visits

@@ -85,10 +85,11 @@ local function estimate(case, view, cluster)
   local hyper = merged({ layers = h.layers, hidden = h.hidden, heads = h.heads, vocab = h.vocab, position = "rope",
     tied_embeddings = false, bias = false, vocab_multiple = 1 }, view.hyper)
   local model = require("ett.model").new("gpt", hyper)
-  return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = {
-    dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches, seq = p.seq,
-    dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b", clip_gradients = false,
-    accumulate_gradients = view.plan.accumulate_gradients } }
+  local plan = { dp = p.dp, tp = p.tp, pp = p.pp, micro_batch = p.micro_batch, micro_batches = p.micro_batches,
+    seq = p.seq, dtype = view.plan.dtype, gradient_dtype = "fp32", zero = 0, schedule = "1f1b",
+    accumulate_gradients = view.plan.accumulate_gradients }
+  if p.pp > 1 then plan.clip_gradients = false end -- has no effect on a single stage
+  return require("ett.step.estimate").new { model = model, cluster = cluster, profile = view, plan = plan }
 end
 
 --- Predicts a case with ett.step.estimate: first without collectives, to find the computation before each of them, then
@@ -168,12 +169,17 @@ local function row_of(name, configuration, case, predicted, measured, view)
 end
 
 local function prove(backend, layout, sizes, options)
-  local predictions = {}
+  local predictions, seen = {}, {}
   local view, group = backend:view(layout)
+  group.warnings = {}
   local cluster = validate.cluster(options.out, validate.layouts[layout.name], backend.device)
   for i, case in ipairs(layout.cases) do
-    predictions[i] = { step_seconds = validate.predict(case, view, cluster).step_seconds + view.launch_seconds,
-      stretch = view.stretch }
+    local e = validate.predict(case, view, cluster)
+    predictions[i] = { step_seconds = e.step_seconds + view.launch_seconds, stretch = view.stretch }
+    for _, text in ipairs(e.warnings) do
+      if not seen[text] then group.warnings[#group.warnings + 1] = text end
+      seen[text] = true
+    end
   end
   local train = backend:trainer(layout)
   group.layout, group.ranks, group.rows = layout.name, layout.ranks, {}

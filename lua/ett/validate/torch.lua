@@ -277,7 +277,7 @@ function Backend.close() end
 function validate_torch.open(options)
   local python, why = require("ett.base.find").load("samplers", "torch").interpreter()
   if not python then error_module.raise("missing", "validate: %s", why) end
-  local count = math.max(4, math.floor(24 * options.scale + 0.5))
+  local count = require("ett.validate.campaign").scaled(options.scale)(24)
   return setmetatable({ out = options.out, cluster = options.cluster, python = python, steps = options.steps,
     sampled = sampled_sizes(options.sizes, count), on_stage = options.on_stage or function() end }, Backend)
 end

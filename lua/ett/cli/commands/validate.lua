@@ -33,6 +33,7 @@ local function print_group(group, scale)
     disturbed = disturbed + (row.disturbed and 1 or 0)
     if row.changed then print(("# %s: configuration %d has %s"):format(group.layout, i, row.changed)) end
   end
+  for _, text in ipairs(group.warnings) do print(("# %s: %s"):format(group.layout, text)) end
   if group.fields_read then
     print(("# %s: %d of %d fields of the sampled models and plans were inferred correctly from the traces"):format(
       group.layout, group.fields_right, group.fields_read))
