@@ -14,6 +14,8 @@ function op.shape(c)
     gates = c.head_gate and heads or nil }
 end
 
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.width, gates = s.gates or s.width } end
+
 -- Forward reads both operands; backward also reads the gradient, and writes two gradients.
 function op.bytes(s, dtype, pass)
   local gates, backward = s.gates or s.width, pass == "backward"
@@ -25,7 +27,7 @@ function op.activation_bytes(s, dtype)
   return (s.tokens + 0.0) * memory.width(dtype) * (s.width + (s.gates or s.width))
 end
 
-memory.define(op, { columns = "width", forward = { reads = 2, writes = 1, flops = 5 },
+memory.define(op, { forward = { reads = 2, writes = 1, flops = 5 },
   backward = { reads = 3, writes = 2, flops = 8 },
   saved = 2 })
 

@@ -15,6 +15,8 @@ function op.shape(c)
     bias = shapes.bias(c, "qkv_bias", "attention_bias") or 0 }
 end
 
+function op.kernel_shape(s) return { rows = s.tokens, cols = s.width, projected = s.projected } end
+
 -- Elements read and written per token, as in Megatron-LM (megatron/core/tensor_parallel/layers.py,
 -- megatron/model/transformer.py). Forward: the bias is added after the product; the output is transposed from heads to
 -- tokens. Backward: the gradient is transposed back, and the gradients of queries, keys and values are concatenated.
@@ -25,5 +27,5 @@ local function moved(s, pass)
 end
 
 function op.bytes(s, dtype, pass) return (s.tokens + 0.0) * moved(s, pass) * memory.width(dtype) end
-return memory.define(op, { columns = "width", forward = { reads = 4, writes = 4, flops = 3 },
+return memory.define(op, { forward = { reads = 4, writes = 4, flops = 3 },
   backward = { reads = 4, writes = 4, flops = 0 } })

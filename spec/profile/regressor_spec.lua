@@ -370,6 +370,14 @@ describe("ett.profile.samples", function()
     end
   end)
 
+  it("gives positive FLOPs and bytes to kernels that compute or move nothing", function()
+    local op = operator.check({ name = "wait", summary = "waits", schema = { tokens = "count", turns = "count" },
+      shape = function(s) return s end, flops = function() return 0.0 end, bytes = function() return 0.0 end,
+      kernel_shape = function(s) return { rows = s.tokens, cols = 1, turns = s.turns } end }, "wait.lua")
+    local _, family, dims = samples.dims(op, { tokens = 8, turns = 3 })
+    assert.same({ "wave", { 1.0, 1.0, 1, 8, 3 } }, { family, dims })
+  end)
+
   it("reports the rows and passes of a table that were measured under noise", function()
     local folder = os.tmpname()
     os.remove(folder)

@@ -160,8 +160,138 @@ describe("ett.profile", function()
       assert.truthy(tostring(err):find("linear1", 1, true), tostring(err))
       assert.truthy(tostring(err):find(case[2], 1, true), tostring(err))
     end
+    -- Values that the operator refuses, too.
+    local gelu = bad .. "/operator/NVIDIAA100-SXM4-80GB_gelu_fp16.csv"
+    write(gelu, "# a comment\ntokens,width,F_dur(us)\n64,64,4\n128.5,64,4\n")
+    local ok, err = pcall(function()
+      profile.open(bad, none):operator("gelu", { tokens = 8, width = 8 }, "fp16", "forward")
+    end)
+    assert.is_false(ok)
+    assert.equal(gelu .. ":4: gelu: field 'tokens' must be a positive integer, got 128.5", tostring(err))
     assert.has_error(function() profile.open(bad .. "/nccl/none") end)
     os.execute(("rm -r '%s'"):format(bad))
+  end)
+
+  -- A folder with one table of an operator on an A100: lists of each column, and the microseconds of a row.
+  local function table_of(name, columns, axes, microseconds)
+    local made, lines = os.tmpname(), { table.concat(columns, ",") .. ",F_dur(us),B_dur(us)" }
+    os.remove(made)
+    assert(ett_io.make_folder(made))
+    local row = {}
+    local function add(i)
+      if i > #columns then
+        local cells = {}
+        for k, column in ipairs(columns) do cells[k] = row[column] end
+        local us = microseconds(row)
+        lines[#lines + 1] = ("%s,%.4f,%.4f"):format(table.concat(cells, ","), us, 2 * us)
+        return
+      end
+      for _, value in ipairs(axes[i]) do
+        row[columns[i]] = value
+        add(i + 1)
+      end
+    end
+    add(1)
+    write(("%s/NVIDIAA100-SXM4-80GB_%s_bf16.csv"):format(made, name), table.concat(lines, "\n") .. "\n")
+    return made
+  end
+
+  local tokens, widths = { 1024, 2048, 4096, 6144, 8192 }, { 1024, 2048, 3072, 4096 }
+  local function near(expected, answer, least)
+    local off = math.abs(answer.seconds * 1e6 / expected - 1)
+    assert(off < least, ("%.2f us instead of %.2f"):format(answer.seconds * 1e6, expected))
+  end
+
+  fits("predicts by every number of a kernel_shape, beside rows and columns", function()
+    local function us(s) return 4 + s.tokens * s.channels * (8 / 1.5e6 + s.state / 2e6) end
+    local made = table_of("selective_scan", { "tokens", "channels", "state" }, { tokens, widths, { 8, 16, 64, 256 } },
+      us)
+    local p = profile.open(made, none)
+    local function answer(state)
+      return p:operator("selective_scan", { tokens = 4096, channels = 2048, state = state }, "bf16", "forward")
+    end
+    for _, state in ipairs { 8, 16, 64, 256 } do
+      near(us { tokens = 4096, channels = 2048, state = state }, answer(state), 0.05)
+    end
+    assert.equal("interpolated", answer(32).provenance)
+    assert.equal(0, #(next(p:report()) and select(2, next(p:report())) or {}))
+    os.execute(("rm -r '%s'"):format(made))
+  end)
+
+  fits("predicts partial rotations, from tables with and without them", function()
+    local function us(s) return 4 + s.seq * s.batch * 2 * s.heads * s.rotary_dim * 4 / 1.5e6 end
+    local function made_of(list)
+      return table_of("rope", { "batch", "seq", "heads", "kv_heads", "head_dim", "rotary_dim" },
+        { { 1, 2, 4 }, { 1024, 2048, 4096 }, { 16 }, { 16 }, { 128 }, list }, us)
+    end
+    local function answer(p, rotary_dim)
+      local s = { batch = 2, seq = 4096, heads = 16, kv_heads = 16, head_dim = 128, rotary_dim = rotary_dim }
+      return p:operator("rope", s, "bf16", "forward"), us(s)
+    end
+    local both, whole = made_of { 32, 128 }, made_of { 128 }
+    local p = profile.open(both, none)
+    for _, rotary_dim in ipairs { 32, 128 } do
+      local one, expected = answer(p, rotary_dim)
+      near(expected, one, 0.05)
+      assert.equal("measured", one.provenance)
+    end
+    p = profile.open(whole, none)
+    assert.equal("measured", answer(p, 128).provenance)
+    local partial, expected = answer(p, 64)
+    assert.equal("extrapolated", partial.provenance)
+    near(expected, partial, 0.2)
+    -- The same elements as of a sampled head, but of another kernel.
+    local s = { batch = 2, seq = 4096, heads = 16, kv_heads = 16, head_dim = 256, rotary_dim = 128 }
+    assert.equal("interpolated", p:operator("rope", s, "bf16", "forward").provenance)
+    -- Tables of both kinds, fp16 and bf16, are one pool.
+    assert(os.rename(whole .. "/NVIDIAA100-SXM4-80GB_rope_bf16.csv", both .. "/NVIDIAA100-SXM4-80GB_rope_fp16.csv"))
+    local one, time = answer(profile.open(both, none), 32)
+    near(time, one, 0.05)
+    os.execute(("rm -r '%s' '%s'"):format(both, whole))
+  end)
+
+  it("scales the few samples of a partial rotation by themselves", function()
+    local function us(s) return s.seq * s.rotary_dim / 1e3 end
+    local made = table_of("rope", { "batch", "seq", "heads", "kv_heads", "head_dim", "rotary_dim" },
+      { { 1 }, { 1024, 4096 }, { 16 }, { 16 }, { 128 }, { 128 } }, us)
+    local p = profile.open(made, none)
+    local s = { batch = 1, seq = 4096, heads = 16, kv_heads = 16, head_dim = 128, rotary_dim = 128 }
+    assert.equal("measured", p:operator("rope", s, "bf16", "forward").provenance)
+    for _, other in ipairs { { 128, 64 }, { 256, 128 } } do
+      s.head_dim, s.rotary_dim = table.unpack(other)
+      assert.not_equal("measured", p:operator("rope", s, "bf16", "forward").provenance)
+    end
+    os.execute(("rm -r '%s'"):format(made))
+  end)
+
+  it("names the row whose kernel_shape has other numbers than the first", function()
+    local samples = require "ett.profile.samples"
+    local op = operator.check({ name = "odd", summary = "odd", schema = { tokens = "count", rank = "count" },
+      shape = function(s) return s end, flops = function(s) return 2.0 * s.tokens end,
+      bytes = function(s) return 2.0 * s.tokens end,
+      kernel_shape = function(s)
+        return { m = s.tokens, rank = s.rank > 8 and s.rank or nil, few = s.rank < 8 and 1 or nil }
+      end }, "odd.lua")
+    local made = os.tmpname()
+    local function read(rows)
+      write(made, "tokens,rank,F_dur(us)\n" .. rows)
+      return samples.read { path = made, gpu = "a", name = "odd", dtype = "bf16", operator = op }
+    end
+    assert.equal(4, assert(read "16,16,4\n32,64,5\n").dims)
+    for rows, expected in pairs { ["16,16,4\n32,8,5\n"] = "m for this row, and m, rank for the first",
+      ["16,16,4\n32,4,5\n"] = "few, m for this row, and m, rank for the first" } do -- as many numbers
+      local out, err = read(rows)
+      assert.is_nil(out)
+      assert.equal(("%s:3: operator 'odd': kernel_shape returns the numbers %s; return the same fields for every shape")
+        :format(made, expected), tostring(err))
+    end
+    local first, second = assert(read "16,16,4\n"), assert(read "16,8,4\n") -- of fp16 and bf16
+    first.path = "first"
+    local ok, err = pcall(samples.data, { first, second }, "forward")
+    assert.is_false(ok)
+    assert.equal(("operator 'odd': kernel_shape returns 1 numbers for the rows of %s, and 2 for those of first; return "
+      .. "the same fields for every shape"):format(made), tostring(err))
+    os.remove(made)
   end)
 
   fits("reads columns in any order", function()

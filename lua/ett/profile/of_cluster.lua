@@ -313,7 +313,7 @@ function Profile:updates_compiled(op, dtype)
     if bytes(params) ~= params * bytes(1) then return nil end
   end
   local model = unless_missing(own.operator_compiled, own, op.name, dtype, "update")
-  return model and model:facts().dims == 4
+  return model and model:facts().family == "optimizer"
     and { model = model, bytes = bytes(1), bandwidth = self.cluster.device.memory_bandwidth } or nil
 end
 

@@ -160,7 +160,7 @@ function Profile:model(key, entries, pass, group)
 end
 
 --- The samples of a pool too small to fit, relative to the device's kernel tables, or to a roofline if it has none:
---- ett.profile.scale's points, with `factor`. Nil if there are no samples, or enough for a fit.
+--- ett.profile.scale's points, with `factor`, and their `family`. Nil if there are no samples, or enough for a fit.
 ---@return table[]|nil points
 function Profile:few(entries, dtype, pass)
   local device = physics.device_of(self.gpu)
@@ -168,14 +168,25 @@ function Profile:few(entries, dtype, pass)
   if device_times and not device_times.lacking(device) then
     self.tables = self.tables or device_times.new(device):at_burst()
   end
-  local data, points = self:data(entries, pass), {}
+  local data = self:data(entries, pass)
   if not data or not profile_fit().shortage(data) then return nil end
+  local points = {}
   for i, shape in ipairs(data.shapes) do
     local base = scale().base(self.tables, data.origins[i].entry.operator, shape, dtype, pass)
     points[i] = { dims = table.move(data.rows, (i - 1) * data.dims + 1, i * data.dims, 1, {}),
       factor = data.seconds[i] / base.seconds }
   end
-  return scale().joined(points, "factor")
+  points = scale().joined(points, "factor")
+  points.family = data.family
+  return points
+end
+
+-- The dimensions of a shape in the form of some samples, and whether they leave out a number of the shape; nil if the
+-- shape has other dimensions.
+local function dims_as(op, shape, family, count)
+  local _, own, dims, partial = samples.dims(op, shape, family == "wave")
+  if own ~= family or #dims ~= count then return nil end
+  return dims, partial
 end
 
 -- Answers from the samples of a small pool; without kernel tables for the sampled shapes alone.
@@ -188,8 +199,10 @@ local function scaled(self, op, shape, dtype, pass, entries)
     self.scales[id] = known
   end
   if not known then return nil end
-  local _, _, dims = samples.dims(op, shape)
+  local dims, partial = dims_as(op, shape, known.family, #known[1].dims)
+  if not dims then return nil end
   local answer = scale().answer(known, dims, scale().base(self.tables, op, shape, dtype, pass))
+  if partial and answer.provenance == "measured" then answer.provenance = "calibrated" end
   if self.tables then return answer end
   answer.detail = "a sample of this shape"
   return answer.provenance == "measured" and answer or nil
@@ -267,9 +280,10 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local facts = model:facts()
   local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
   return function(shape)
-    local _, _, dims = samples.dims(op, shape)
-    if #dims ~= facts.dims then return nil end
+    local dims, partial = dims_as(op, shape, facts.family, facts.dims)
+    if not dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
+    if partial and provenance == "measured" then provenance = "interpolated" end
     local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
       detail = words_of(detail, provenance, outside), outside = outside }
     if op.family == "embedding" and facts.most and dims[4] > facts.most[4] then

@@ -6,6 +6,7 @@
 local collective = require "ett.operator.collective"
 local csv = require "ett.csv"
 local error_module = require "ett.base.error"
+local merged = require "ett.base.merged"
 local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 
@@ -13,34 +14,65 @@ local function sample_table() return require "ett.samples.table" end -- not need
 
 local samples = {}
 
+local function set(text)
+  local names = {}
+  for name in text:gmatch "%S+" do names[name] = true end
+  return names
+end
+
+-- Numbers of a kernel_shape that the dimensions of a family include. With other numbers the family is `wave`.
+local included = { embedding = set "rows cols vocab whole_vocab", optimizer = set "params tensors layers hidden",
+  rope = set "rows cols heads head_dim", rowwise = set "rows cols seq_q" }
+
+-- Sorted names of the numbers of a kernel_shape.
+local function numbers_of(k)
+  local names = {}
+  for _, name in ipairs(schema.keys(k)) do
+    if type(k[name]) == "number" then names[#names + 1] = name end
+  end
+  return names
+end
+
+local function has_others(k, family)
+  for name, value in pairs(k) do
+    if type(value) == "number" and not included[family][name] then return true end
+  end
+  return false
+end
+
 --- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool: operators that run the same
 --- kernel share a pool.
+---@param as_wave boolean? in the form of the family `wave`
 ---@return string pool, string family, number[] dims
-function samples.dims(op, s)
+---@return boolean|nil partial whether the dimensions leave out a number of the shape
+---@return string[]|nil names of the numbers of the family `wave`
+function samples.dims(op, s, as_wave)
   local k = op.kernel_shape(s)
-  local family = op.family
+  local family = as_wave and "wave" or op.family
   if family == "gemm" or family == "bmm" then
     return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
   elseif family == "attention" then
     -- A causal mask is aligned at the bottom right, unless each context-parallel rank (shards) holds half of all pairs.
     local mask = k.causal == false and 0 or s.shards and 1 or 2 - k.seq_q / k.seq_k
     return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim, mask }
-  elseif family == "embedding" then
+  elseif family == "embedding" and k.vocab and not has_others(k, family) then
     return op.name, "embedding", { k.rows, k.cols, k.vocab, k.whole_vocab or k.vocab }
-  elseif family == "optimizer" then
+  elseif family == "optimizer" and not has_others(k, family) then
     local layers = math.max(1, s.layers or 1)
     return op.name, "optimizer", { s.params, s.tensors or 12 * layers, layers,
       s.hidden or math.max(1, math.floor(math.sqrt(s.params / (12 * layers)))) }
-  elseif family == "rope" and k.heads then
-    return op.name, "rowwise", { k.rows * k.heads, k.head_dim, k.rows }
-  elseif k.rows and k.cols and family ~= "router" then -- whose time also depends on the number of experts
+  elseif family == "rope" and k.heads and not has_others(k, family) then
+    local rotated = k.cols and k.cols // k.heads or k.head_dim -- elements of a head
+    return op.name, "rowwise", { k.rows * k.heads, rotated, k.rows }, rotated ~= k.head_dim
+  elseif family ~= "wave" and family ~= "router" -- whose time also depends on the number of experts
+    and k.rows and k.cols and not has_others(k, "rowwise") then
     return op.name, "rowwise", { k.rows, k.cols, k.seq_q or 1 }
   end
-  local dims = { op.flops(s, "forward"), op.bytes(s, "fp16", "forward") }
-  for _, name in ipairs(schema.keys(k)) do
-    if type(k[name]) == "number" and #dims < 16 then dims[#dims + 1] = k[name] end
-  end
-  return op.name, "wave", dims
+  -- The family takes logarithms of FLOPs and bytes, and of their ratio.
+  local dims, names = { math.max(1.0, op.flops(s, "forward")), math.max(1.0, op.bytes(s, "fp16", "forward")) },
+    numbers_of(k)
+  for i = 1, math.min(#names, 14) do dims[i + 2] = k[names[i]] end
+  return op.name, "wave", dims, nil, names
 end
 
 --- The pool of an operator; it does not depend on the shape.
@@ -140,7 +172,48 @@ local function shape_columns(t, op)
   end
 end
 
-local function read_operator(t, entry)
+-- Calls each(row) for every row of a table. An error names the row's file and line.
+---@param lines integer[] of the file, by row
+local function each_row(lines, path, each)
+  local at
+  local ok, raised = xpcall(function()
+    for row = 1, #lines do
+      at = row
+      each(row)
+    end
+  end, error_module.traced)
+  if ok then return true end
+  return nil, error_module.label(raised, ("%s:%d"):format(path, lines[at]))
+end
+
+-- Checks that the kernel_shape of a row has the numbers of the first row: else their dimensions would not be the same.
+local function check_same(op, first, shape, family, names)
+  if not first.family then first.family, first.names, first.shape = family, names, shape end
+  local same = family == first.family and #(names or {}) == #(first.names or {})
+  for i = 1, same and names and #names or 0 do same = same and names[i] == first.names[i] end
+  if same then return end
+  local function words(s) return table.concat(numbers_of(op.kernel_shape(s)), ", ") end
+  error_module.raise("model", "operator '%s': kernel_shape returns the numbers %s for this row, and %s for the first; "
+    .. "return the same fields for every shape", op.name, words(shape), words(first.shape))
+end
+
+-- The dimensions of a table's shapes.
+---@param as_wave boolean? of ett.profile.samples.dims
+local function read_dims(lines, entry, shapes, as_wave)
+  local op, flat, first, partial, pool, dims = entry.operator, {}, {}, false, nil, 1
+  local ok, err = each_row(lines, entry.path, function(row)
+    local family, own, left_out, names
+    pool, family, own, left_out, names = samples.dims(op, shapes[row], as_wave)
+    check_same(op, first, shapes[row], family, names)
+    dims, partial = #own, partial or left_out
+    table.move(own, 1, dims, #flat + 1, flat)
+  end)
+  if not ok then return nil, err end
+  if partial then return read_dims(lines, entry, shapes, true) end
+  return { pool = pool, family = first.family, dims = dims, rows = flat, shapes = shapes, lines = lines }
+end
+
+local function read_operator(t, entry, lines)
   local op = entry.operator
   local names, shape_of = shape_columns(t, op)
   if not names then return faulty("%s: operator '%s' finds no column of its shape", entry.path, op.name) end
@@ -150,21 +223,13 @@ local function read_operator(t, entry)
     if not values then return nil, err end
     columns[i] = values
   end
-  local flat, n, row = {}, 0, {}
-  local pool, family, dims
-  local shapes = {}
-  for i = 1, t:rows() do
-    for c = 1, width do row[names[c]] = columns[c][i] end
-    local seen
-    shapes[i] = shape_of(row)
-    pool, family, seen = samples.dims(op, shapes[i])
-    dims = #seen
-    for d = 1, dims do
-      n = n + 1
-      flat[n] = seen[d]
-    end
-  end
-  return { pool = pool, family = family, dims = dims or 1, rows = flat, shapes = shapes }
+  local shapes, fields = {}, {}
+  local ok, err = each_row(lines, entry.path, function(row)
+    for c = 1, width do fields[names[c]] = columns[c][row] end
+    shapes[row] = shape_of(fields)
+  end)
+  if not ok then return nil, err end
+  return read_dims(lines, entry, shapes)
 end
 
 -- Rows of collectives hold a number of elements; `group` is the topology in files with several.
@@ -204,8 +269,10 @@ function samples.read(entry)
       table.concat(t:names(), ", "))
   end
   if t:rows() == 0 then return faulty("%s: no rows", entry.path) end
+  local lines = {}
+  for r = 1, t:rows() do lines[r] = t:line(r) end
   local out
-  if entry.operator then out, err = read_operator(t, entry) else out, err = read_collective(t, entry) end
+  if entry.operator then out, err = read_operator(t, entry, lines) else out, err = read_collective(t, entry) end
   if not out then return nil, err end
   out.passes, out.by_pass, out.entry = {}, {}, entry
   for i, column in ipairs(times) do
@@ -216,12 +283,11 @@ function samples.read(entry)
     out.passes[i] = { pass = column.pass, seconds = seconds, disturbed = {} }
     out.by_pass[column.pass] = seconds
   end
-  out.count, out.path, out.lines = t:rows(), entry.path, {}
+  out.count, out.path, out.lines = t:rows(), entry.path, lines
   local reasons = {}
   for r in pairs(held.marks) do reasons[held.at[r]] = sample_table().disturbed(held, r) end
   for r = 1, out.count do
-    out.lines[r] = t:line(r)
-    local reason = reasons[out.lines[r]]
+    local reason = reasons[lines[r]]
     for _, p in ipairs(reason and out.passes or {}) do
       p.disturbed[r] = reason:find(p.pass .. ": ", 1, true) and true or nil
     end
@@ -230,17 +296,33 @@ function samples.read(entry)
   return out
 end
 
---- The rows of a pool's files in one pass, in the form of ett.profile.fit; nil if no file has the pass. Files whose
---- dimensions differ from the first are left out.
+-- Brings the files of an operator into the same form: if one of them is of the family `wave`, all are.
+local function same_form(files)
+  local wave = false
+  for _, file in ipairs(files) do wave = wave or file.family == "wave" end
+  for i, file in ipairs(wave and files or {}) do
+    if file.family ~= "wave" then
+      files[i] = merged(file, error_module.must(read_dims(file.lines, file.entry, file.shapes, true)))
+    end
+    if files[i].dims ~= files[1].dims then
+      error_module.raise("model", "operator '%s': kernel_shape returns %d numbers for the rows of %s, and %d for those "
+        .. "of %s; return the same fields for every shape", file.entry.operator.name, files[i].dims - 2, file.path,
+        files[1].dims - 2, files[1].path)
+    end
+  end
+end
+
+--- The rows of a pool's files in one pass, in the form of ett.profile.fit; nil if no file has the pass.
 ---@param files table[] of samples.read
 ---@param group string? of files with several topologies: only its rows
 ---@param wanted (fun(file: integer, row: integer): boolean)? which rows; default: all
 ---@return table|nil with origins = { { file = number in `files`, row = } }, by row
 function samples.data(files, pass, group, wanted)
   local data
+  same_form(files)
   for f, file in ipairs(files) do
     for _, p in ipairs(file.passes) do
-      if p.pass == pass and (not data or data.dims == file.dims) then
+      if p.pass == pass then
         local entry = file.entry
         data = data or { gpu = entry.gpu, family = file.family, dims = file.dims, rows = {}, seconds = {}, pass = pass,
           entry = entry, group = group, origins = {}, disturbed = {}, shapes = entry.operator and {} }
