@@ -57,6 +57,21 @@ describe("a sample table", function()
     assert.same({ 5, 6, 7, 8 }, (sample_table.numbers(t, 2)))
   end)
 
+  it("may begin with a byte-order mark", function()
+    local text = head:gsub("# device", "# backend: cpu\n# device")
+    for _, mark in ipairs { "", "\xEF\xBB\xBF" } do
+      local t = read(mark .. text .. "1,2,3,4\n")
+      assert.same({ true, "D", text .. "1,2,3,4\n" }, { t.ett, t.last.device, t.text })
+      assert.equal("cpu", sample_table.back_end(path))
+      assert.is_true(require("ett.profile.surface").suits(path))
+      read(mark .. text)
+      assert.is_true(sample_table.is_begun(path))
+    end
+    read "rows,cols\n# backend: cpu\n"
+    assert.is_nil(sample_table.back_end(path))
+    assert.is_nil(sample_table.back_end "/nowhere/x.csv")
+  end)
+
   it("is begun as long as it has no row", function()
     read(head .. "#! failed: all: wrong: x\n")
     assert.is_true(sample_table.is_begun(path))

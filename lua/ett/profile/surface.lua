@@ -58,15 +58,8 @@ end
 
 --- Whether the CPU or MPI back end of `ett sample` wrote a table.
 function regressor_surface.suits(path)
-  local file = io.open(path, "r")
-  if not file then return false end
-  local found = false
-  for line in file:lines() do
-    if line:sub(1, 1) ~= "#" then break end
-    found = found or line:match("^# backend: (%a+)") == "cpu" or line:match("^# backend: (%a+)") == "mpi"
-  end
-  file:close()
-  return found
+  local back_end = require("ett.samples.table").back_end(path)
+  return back_end == "cpu" or back_end == "mpi"
 end
 
 -- Mean distance of log(time / (work + start)) from its median, over some rows.

@@ -83,6 +83,9 @@ local function names_of(line)
   return names
 end
 
+-- A text without the byte-order mark that spreadsheets write.
+local function unmarked(text) return text and text:sub(1, 3) == "\xEF\xBB\xBF" and text:sub(4) or text end
+
 --- Reads a table. numbers() checks the rows.
 ---@return table|nil { path, text (of the file), ett (whether ett wrote it), header = { { name=, text=, at= }, … },
 --- first, last (header name -> its first and its last text), columns, rows (lines), at (line number by row), marks
@@ -92,6 +95,7 @@ function sample_table.read(path)
   local text, err = nil, sample_table.no_file(path)
   if not err then text, err = ett_io.read(path) end
   if not text then return nil, err end
+  text = unmarked(text)
   local t = { path = path, text = text, ett = text:sub(1, 6) == "# ett:", header = {}, first = {}, last = {}, rows = {},
     at = {}, marks = {}, failed = {} }
   local at, marks = 0, nil
@@ -116,10 +120,24 @@ function sample_table.read(path)
   return t
 end
 
+--- The back end of `ett sample` that wrote a table, from its header; nil for other files.
+---@return string|nil
+function sample_table.back_end(path)
+  local file = io.open(path, "r")
+  local line = file and unmarked(file:read("l"))
+  local found
+  while line and line:sub(1, 1) == "#" do
+    found = found or line:match("^# backend: (%a+)")
+    line = file:read("l")
+  end
+  if file then file:close() end
+  return found
+end
+
 --- Whether a table of ett has no row yet: it is new, or every shape failed.
 function sample_table.is_begun(path)
   local file = io.open(path, "r")
-  local line = file and file:read("l")
+  local line = file and unmarked(file:read("l"))
   local begun, lines = line and line:sub(1, 6) == "# ett:", 0 -- the names of the columns are one line
   while begun and line do
     if line ~= "" and line:sub(1, 1) ~= "#" then lines = lines + 1 end
