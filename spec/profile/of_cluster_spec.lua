@@ -112,6 +112,26 @@ describe("scaling", function()
     assert.equal("fake", a.detail)
   end)
 
+  it("warns of samples far slower than the device, whose unit may be wrong", function()
+    local estimate, model = require "ett.step.estimate", require("ett.model").new("gpt", { layers = 1, hidden = 4096,
+      heads = 32, vocab = 32000 })
+    local function warnings(factor, name)
+      local p = open("perlmutter", fake(function(op, s, dtype, pass)
+        return (op.name == name and factor or 1) * (3e-6 + half_rate(op, s, dtype, pass))
+      end))
+      local e = estimate.new { model = model, cluster = "perlmutter", profile = p,
+        plan = { micro_batch = 8, micro_batches = 1, seq = 2048 } }
+      return e.warnings
+    end
+    assert.same({}, warnings(1, "gelu"))
+    assert.same({}, warnings(100, "gelu"))
+    local found = warnings(1000, "gelu") -- nanoseconds
+    assert.equal(1, #found)
+    assert.matches("^the samples of gelu %(forward%) give 1.1 s, %d%d%d%d times the 0%.000%d+ s that the device '[^']+'"
+      .. " needs; times in sample tables must be in microseconds$", found[1])
+    assert.matches("^the samples of linear_up %(forward%)", warnings(1000, "linear_up")[1])
+  end)
+
   it("times operators without samples at the bandwidth of residual_add, marked assumed", function()
     local p = open("perlmutter", fake(function(op, s, dtype, pass)
       return op.name == "residual_add" and op.bytes(s, dtype, pass) / 1e12 or nil

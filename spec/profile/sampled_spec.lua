@@ -153,6 +153,8 @@ describe("ett.profile", function()
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n", "no rows" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,10", "linear1" },
       { "mp,b,l,dim,F_dur(us),B_dur(us)\n1,1,1024,20\xff48,4,3\n", "UTF-8" },
+      { "mp,b,l,dim,F_dur(ms),B_dur(us)\n1,1,1024,2048,4,3\n", "column 'F_dur(ms)': times are read in microseconds" },
+      { "mp,b,l,dim,F_dur,B_dur(us)\n1,1,1024,2048,4,3\n", "column 'F_dur': times are read in microseconds" },
     } do
       write(file, case[1])
       local ok, err = pcall(ask, profile.open(bad, none), "linear1")
@@ -216,6 +218,31 @@ describe("ett.profile", function()
     assert.equal("interpolated", answer(32).provenance)
     assert.equal(0, #(next(p:report()) and select(2, next(p:report())) or {}))
     os.execute(("rm -r '%s'"):format(made))
+  end)
+
+  fits("warns where the fit dropped a slower mode of a kernel, also from the cache", function()
+    local cache = require "ett.profile.cache"
+    local real, kept = cache.folder, os.tmpname()
+    os.remove(kept)
+    cache.folder = function() return kept end
+    local function warning(counts)
+      return ("gelu fp16 forward: the fit dropped %s samples as outliers; they may be a slower mode of the kernel, "
+        .. "which the times leave out: `ett fit` lists them"):format(counts)
+    end
+    for multiple, expected in pairs { [512] = warning "12 of 144", [4096] = false } do -- of the tokens that are slow
+      local made = table_of("gelu", { "tokens", "width" }, { { 512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168,
+        8192, 10240, 12288 }, { 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096 } }, function(s)
+          local us = 4 + s.tokens * s.width * 4 / 1.5e6
+          return s.width == 1792 and s.tokens % multiple == 0 and 8 * us or us
+        end)
+      for _ = 1, 2 do
+        local answer = profile.open(made):operator("gelu", { tokens = 4096, width = 1024 }, "fp16", "forward")
+        assert.equal(expected or nil, answer.caution)
+      end
+      os.execute(("rm -r '%s'"):format(made))
+    end
+    cache.folder = real
+    os.execute(("rm -rf '%s'"):format(kept))
   end)
 
   fits("predicts partial rotations, from tables with and without them", function()

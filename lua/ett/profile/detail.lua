@@ -2,7 +2,7 @@
 --- messages have `model` (of communication) and `sharing` of links with other groups: "placed", computed from the
 --- placement of the group; "together", sampled with all sends at once; nil, one group alone. Facts of an answer are
 --- fields beside its text: `outside` (log2 of the ratio to the nearest sampled size), `scaled_from` (another cluster),
---- `limited` (to the device's peak rates).
+--- `limited` (to the device's peak rates), `caution` (a warning about the samples).
 --
 -- A search computes thousands of answers and shows a few, so a detail may stay a format with its arguments,
 -- { format, … }, until it is read. The arguments may be details too.

@@ -71,7 +71,8 @@ local function widened(answer, factor, spread, how)
     low_seconds = (answer.low_seconds or answer.seconds) * factor * (1 - spread),
     high_seconds = (answer.high_seconds or answer.seconds) * factor * (1 + spread),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
-    limited = answer.limited, detail = answer.detail and { "%s; %s", how, answer.detail } or how }
+    limited = answer.limited, caution = answer.caution,
+    detail = answer.detail and { "%s; %s", how, answer.detail } or how }
 end
 
 --- Bandwidth of a large residual addition, bytes/s.
@@ -154,10 +155,27 @@ local function own_times(self, op, dtype, pass)
   return own and function(shape) return ask(own, op.name, shape, dtype, pass) end
 end
 
+-- Times above both limits get a warning: nanoseconds are a thousand times too long.
+local slow_ratio, slow_seconds = 300, 1e-3
+
+-- A warning if a sampled time is far above the time that the device needs: it is probably in the wrong unit; else nil.
+-- Far from the samples a time may be constant (as in `checked`).
+local function too_slow(self, op, shape, dtype, pass, answer)
+  local seconds = answer.seconds
+  if seconds < slow_seconds then return nil end
+  local needed = unless_missing(assumed.operator, self.cluster, op, shape, dtype, pass)
+  local least = needed and needed.seconds or math.huge
+  if seconds < slow_ratio * least * 4 ^ math.max(0, answer.outside or 0) then return nil end
+  return ("the samples of %s (%s) give %.3g s, %.0f times the %.3g s that the device '%s' needs; times in sample "
+    .. "tables must be in microseconds"):format(op.name, pass, seconds, seconds / least, least,
+    self.cluster.device.name)
+end
+
 -- A checked answer of the cluster's own samples; true if it is within the limits of the device; then also its FLOPs.
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
+  answer.caution = too_slow(self, op, shape, dtype, pass, answer) or answer.caution
   if not (op.least_bytes or self.own.accepted)
     and seconds >= op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth then
     local flops = peak and op.flops(shape, pass)
@@ -228,7 +246,8 @@ local function possible(self, op, shape, dtype, pass, answer)
   return { seconds = least, low_seconds = least,
     high_seconds = math.max(answer.high_seconds or least, limited_high * least),
     provenance = answer.provenance == "assumed" and "assumed" or "calibrated", scaled_from = answer.scaled_from,
-    limited = true, detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
+    limited = true, caution = answer.caution,
+    detail = { "limited to the device's peak rates; %s", answer.detail or "" } }
 end
 
 -- Time under a data type of fewer than 16 bits without samples of it. Linear layers: the 16-bit time scaled by the

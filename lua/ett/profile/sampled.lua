@@ -246,9 +246,24 @@ local function from_twin(answer, factor, pass, twin, void, whose)
   local spread = sampled.assumed_scaled_spread
   return { seconds = answer.seconds * factor, low_seconds = answer.low_seconds * factor * (1 - spread),
     high_seconds = answer.high_seconds * factor * (1 + spread),
-    provenance = answer.provenance == "assumed" and "assumed" or "calibrated",
+    provenance = answer.provenance == "assumed" and "assumed" or "calibrated", caution = answer.caution,
     detail = { "%s samples are void, %s; %.2f times %s, as %s; %s", pass, void, factor, twin, whose,
       answer.detail or "" } }
+end
+
+--- Share of a model's rows above which dropped outliers get a warning.
+local most_dropped = 0.05
+
+-- A warning if the fit dropped many rows as outliers: they may be another mode of the kernel, not noise; else nil.
+local function caution(self, id, rows)
+  local stamp, count = self.stamps and self.stamps[id], 0
+  for _, row in ipairs(stamp and cache().load_outliers(stamp) or self.outliers[id] or {}) do
+    -- A row below the device's limits is wrong, and row 0 is a table's.
+    if row.row > 0 and not row.reason:find "^faster" then count = count + 1 end
+  end
+  if count <= most_dropped * (rows + count) then return nil end
+  return ("%s: the fit dropped %d of %d samples as outliers; they may be a slower mode of the kernel, which the times "
+    .. "leave out: `ett fit` lists them"):format(id, count, rows + count)
 end
 
 --- Timer of an operator in one pass; nil if the operator was not sampled. Times of a void pass are those of the other
@@ -279,13 +294,14 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   end
   local facts = model:facts()
   local detail, origin = ("%s, %d samples"):format(samples.pool(op), facts.rows), self.origin
+  local warning = caution(self, key .. " " .. pass, facts.rows)
   return function(shape)
     local dims, partial = dims_as(op, shape, facts.family, facts.dims)
     if not dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
     if partial and provenance == "measured" then provenance = "interpolated" end
     local answer = { seconds = value, low_seconds = low, high_seconds = high, provenance = origin(provenance),
-      detail = words_of(detail, provenance, outside), outside = outside }
+      detail = words_of(detail, provenance, outside), outside = outside, caution = warning }
     if op.family == "embedding" and facts.most and dims[4] > facts.most[4] then
       answer.sampled_vocab = facts.most[4] -- the largest
     end

@@ -146,9 +146,16 @@ local function time_columns(t, entry)
   local found = {}
   for _, name in ipairs(t:names()) do
     local pass = sample_table().pass_of[name]
-    if pass then found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass } end
+    if pass then
+      found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass }
+    elseif name:lower():find "^[fb]?_?dur[%s%(_%[]*%a*[%)%]]?$" then
+      return faulty("%s: column '%s': times are read in microseconds, from 'F_dur(us)', 'B_dur(us)' or 'dur(us)'; "
+        .. "convert the column, or rename it to leave it out", entry.path, name)
+    end
   end
-  return found
+  if #found > 0 then return found end
+  return faulty("%s: expected a column of times ('F_dur(us)', 'B_dur(us)' or 'dur(us)'), found %s", entry.path,
+    table.concat(t:names(), ", "))
 end
 
 --- The columns of a table that hold a shape, and the function from a row to the shape: op.sample_row
@@ -263,11 +270,9 @@ function samples.read(entry)
   local t
   t, err = csv.decode(held.text, { name = entry.path })
   if not t then return nil, err end
-  local times = time_columns(t, entry)
-  if #times == 0 then
-    return faulty("%s: expected a column of times ('F_dur(us)', 'B_dur(us)' or 'dur(us)'), found %s", entry.path,
-      table.concat(t:names(), ", "))
-  end
+  local times
+  times, err = time_columns(t, entry)
+  if not times then return nil, err end
   if t:rows() == 0 then return faulty("%s: no rows", entry.path) end
   local lines = {}
   for r = 1, t:rows() do lines[r] = t:line(r) end

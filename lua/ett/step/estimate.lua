@@ -75,6 +75,7 @@ local function source_of(line, answer, seconds)
     line.times_outside, line.most_outside = 2 ^ answer.outside, seconds -- of the longest extrapolated time
   end
   line.scaled_from, line.limited = line.scaled_from or answer.scaled_from, line.limited or answer.limited
+  line.caution = line.caution or answer.caution
   line.detail = line.detail or detail.text(answer.detail)
 end
 
@@ -267,6 +268,15 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
+--- Adds the warnings about samples that the times come from.
+local function add_cautions(list, e)
+  local seen = {}
+  for _, line in ipairs(e.operators) do
+    if line.caution and not seen[line.caution] then list[#list + 1] = line.caution end
+    seen[line.caution or ""] = true
+  end
+end
+
 local inside_nodes = { tp = true, cp = true, ep = true }
 
 -- "groups of 32 devices (ep) cross nodes of 72": groups that fit into a node whose size is not a multiple of theirs.
@@ -329,6 +339,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   list[#list + 1] = host
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = too_fast(e, cluster.device)
+  add_cautions(list, e)
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
     list[#list + 1] = ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false "
       .. "removes the slowdown"):format(stack.name)
