@@ -214,6 +214,26 @@ describe("collectives", function()
     function sane.collective(_, _, bytes) return { seconds = bytes / 2e10, provenance = "measured", detail = "own" } end
     assert.equal("own", open("vista", sane):collective("all_gather", 1e9, topology, "fp16").detail)
   end)
+
+  it("of reduce_scatter come from few samples of all_gather, as from many", function()
+    local folder = require("ett.base.folder").temporary()
+    local lines, topology = { "shape,dur(us)" }, { nodes = 1, gpus_per_node = 4 }
+    for i, elements in ipairs { 4096, 262144, 16777216, 268435456 } do -- of one rank
+      lines[i + 1] = ("%d,%.3f"):format(elements, 15 + 6.0 * elements / 200e3)
+    end
+    require("ett.base.folder").write(folder .. "/NVIDIAA100-SXM4-80GB_all_gather_fp16_1_4.csv",
+      table.concat(lines, "\n") .. "\n")
+    local p = open("perlmutter", require("ett.profile").from_samples({ folder }, { cache = false }))
+    for _, elements in ipairs { 4096, 50000, 262144, 16777216 } do
+      local gather = p:collective("all_gather", 8.0 * elements, topology, "bf16")
+      local reduce = p:collective("reduce_scatter", 8.0 * elements, topology, "bf16")
+      assert.near(1, reduce.seconds / gather.seconds, 1e-9)
+      assert.equal(gather.provenance, reduce.provenance)
+      assert.equal("reduce_scatter as all_gather, " .. gather.detail, reduce.detail)
+      assert.is_true(elements == 50000 or math.abs(reduce.seconds * 1e6 - 15 - 6.0 * elements / 200e3) < 0.01)
+    end
+    require("ett.base.folder").remove(folder)
+  end)
 end)
 
 describe("assumptions without samples", function()

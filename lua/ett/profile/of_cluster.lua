@@ -346,7 +346,9 @@ local function few_timer(self, kind, topology, dtype, links_seconds)
   if not points then return nil end
   for _, point in ipairs(points) do point.factor = point.seconds / links_seconds(point.dims[1]) end
   return function(bytes)
-    return require("ett.profile.scale").answer(points, { bytes }, { seconds = links_seconds(bytes) })
+    local answer = require("ett.profile.scale").answer(points, { bytes }, { seconds = links_seconds(bytes) })
+    if points.as then answer.detail = { "%s as %s, %s", kind, points.as, answer.detail } end
+    return answer
   end
 end
 

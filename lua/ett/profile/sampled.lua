@@ -457,12 +457,19 @@ local function few_collectives(self, kind, topology, dtype)
 end
 
 --- The samples of a collective at a topology if they are too few for a fit: ett.profile.scale's points of bytes, with
---- `seconds`; else nil.
+--- `seconds`; else nil. Without samples of reduce_scatter those of all_gather, and `as` = "all_gather".
 function Profile:few_collectives(kind, topology, dtype)
   if not self.scales then return nil end -- a profile of coefficient files
   kind, dtype = collective_names.kind(kind), dtype_key(dtype or "fp16")
   local id = ("%s %s"):format(topology_key(kind, topology.nodes, topology.gpus_per_node), dtype)
-  if self.scales[id] == nil then self.scales[id] = few_collectives(self, kind, topology, dtype) end
+  if self.scales[id] == nil then
+    local points = few_collectives(self, kind, topology, dtype)
+    if not points and kind == "reduce_scatter" then -- as in collective_timer
+      points = few_collectives(self, "all_gather", topology, dtype)
+      if points then points.as = "all_gather" end
+    end
+    self.scales[id] = points or false
+  end
   return self.scales[id] or nil
 end
 
