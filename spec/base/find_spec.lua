@@ -38,6 +38,33 @@ describe("ett.find", function()
     assert.is_truthy(seen.room and seen.swiglu)
   end)
 
+  it("never takes the running script for a description of the same name", function()
+    local script, other = write("gelu.lua", "return 1"), write("swiglu.lua", "return 2")
+    find.set_script_folder(folder, script)
+    assert.equal(host.root .. "/operators/gelu.lua", find.path("operators", "gelu"))
+    assert.equal(other, find.path("operators", "swiglu"))
+    find.set_script_folder(folder)
+    assert.equal(script, find.path("operators", "gelu"))
+    -- As the commands do: a script and a campaign.
+    local read = "return require('ett.operator').get 'rope'"
+    local path = write("rope.lua", "print(require('ett.operator').get('rope').summary)")
+    local pipe = io.popen(("'%s/bin/ett' run '%s' 2>&1"):format(host.prefix, path))
+    assert.equal("rotary position embedding", pipe:read "l")
+    pipe:close()
+    path = write("layer_norm.lua", [[assert(require("ett.operator").get("layer_norm").schema)
+      return { name = "few", samples = { { operator = "layer_norm",
+        shapes = { tokens = { 8 }, hidden = { 8 } } } } }]])
+    assert.equal(path, require("ett.sampling.campaign").load(path).path)
+    -- A file under a root that needs itself: one sentence.
+    find.set_script_folder(folder)
+    path = write("operators/altup.lua", read:gsub("rope", "altup"))
+    local fault = message(require("ett.operator").get, "altup")
+    assert.equal(("altup.lua: %s: asks for 'altup' while it is loaded, which is this file; rename the file")
+      :format(path), fault)
+    write("operators/altup.lua", "error 'first'") -- a failed load may be repeated
+    assert.matches("first", message(require("ett.operator").get, "altup"))
+  end)
+
   it("takes no file at the top of the user's folder for a part of a plan that nobody named", function()
     find.set_script_folder(folder)
     for kind, name in pairs { ["lua/stacks"] = "plain", ["lua/collectives"] = "ring", ["lua/schedules"] = "gpipe" } do

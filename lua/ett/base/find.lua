@@ -8,7 +8,7 @@ local error_module = require "ett.base.error"
 local host = require "ett.host"
 
 local find = {}
-local script_folder
+local script_folder, script_path
 local given_folders = {} -- folders of --path
 
 --- Kinds of description files: kind -> folder under the roots.
@@ -53,8 +53,9 @@ local function roots_changed()
 end
 
 --- Sets the folder of the running script; its files are found first.
-function find.set_script_folder(folder)
-  script_folder = folder
+---@param path string? of the script itself, which describes nothing
+function find.set_script_folder(folder, path)
+  script_folder, script_path = folder, path
   roots_changed()
 end
 
@@ -119,7 +120,7 @@ function find.path(kind, name)
   local at_top
   for _, root in ipairs(find.roots()) do
     for i, path in ipairs(candidates(root, kind, name)) do
-      local found = readable(path)
+      local found = path ~= script_path and readable(path)
       if found and not (i == 4 and kept[kind]) then return path end
       at_top = at_top or found and path or nil
     end
@@ -266,14 +267,27 @@ function find.protect_globals()
   setmetatable(_G, meta)
 end
 
+local running = {} -- paths of files that are being loaded
+
+local function finish(path, ok, ...)
+  running[path] = nil
+  if ok then return ... end
+  error(..., 0)
+end
+
 --- Loads and runs a Lua file (text only, never bytecode) in its environment; returns its value.
 function find.load_file(path)
+  if running[path] then
+    error_module.raise("model", "%s: asks for '%s' while it is loaded, which is this file; rename the file", path,
+      find.name_of(path))
+  end
   local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
     why = tostring(why)
     error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
   end
-  return error_module.wrap(find.label(path), chunk)
+  running[path] = true
+  return finish(path, pcall(error_module.wrap, find.label(path), chunk))
 end
 
 --- Loads another file of a description's folder, such as `check` of "samplers/cpu". Only files at the full path under a

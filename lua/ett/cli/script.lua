@@ -169,7 +169,7 @@ function script.run(path, words, opts)
   if not attributes then error_module.raise("missing", "cannot read '%s': no such file", path) end
   if attributes.mode == "directory" then error_module.raise("io", "cannot read '%s': it is a folder", path) end
   local full = absolute(path)
-  find.set_script_folder(full:match("^(.*)/[^/]*$"))
+  find.set_script_folder(full:match("^(.*)/[^/]*$"), full)
   find.protect_globals()
   local chunk, why = loadfile(path, "t", find.environment(full))
   if not chunk then

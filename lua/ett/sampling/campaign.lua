@@ -293,9 +293,9 @@ function campaign.load(path)
     if document == nil then error_module.raise("format", "%s: %s", path, tostring(why)) end
     loaded = campaign.of_document(document, path)
   else
-    local folder = path:match("^(.*)/[^/]*$") or "."
-    if not path:find("samplers/campaigns", 1, true) then find.set_script_folder(folder) end
-    loaded = campaign.resolve(find.load_file(path), path:match("([^/]+)$"))
+    local folder, name = path:match("^(.*)/[^/]*$") or ".", path:match("([^/]+)$")
+    if not path:find("samplers/campaigns", 1, true) then find.set_script_folder(folder, folder .. "/" .. name) end
+    loaded = campaign.resolve(find.load_file(path), name)
   end
   loaded.path = path
   loaded.fingerprint = campaign.fingerprint(text)
