@@ -270,6 +270,10 @@ describe("ett.profile", function()
     -- The same elements as of a sampled head, but of another kernel.
     local s = { batch = 2, seq = 4096, heads = 16, kv_heads = 16, head_dim = 256, rotary_dim = 128 }
     assert.equal("interpolated", p:operator("rope", s, "bf16", "forward").provenance)
+    -- Coefficient files: the kernels of GPT-NeoX also copy the rest of each head.
+    p = coefficients.open(require("ett.host").root .. "/clusters/perlmutter/profile")
+    assert.equal(answer(p, 128).seconds, answer(p, 32).seconds)
+    assert.equal("calibrated", answer(p, 32).provenance)
     -- Tables of both kinds, fp16 and bf16, are one pool.
     assert(os.rename(whole .. "/NVIDIAA100-SXM4-80GB_rope_bf16.csv", both .. "/NVIDIAA100-SXM4-80GB_rope_fp16.csv"))
     local one, time = answer(profile.open(both, none), 32)

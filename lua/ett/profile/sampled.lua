@@ -297,6 +297,9 @@ function Profile:operator_timer(name, dtype, pass, ratio)
   local warning = caution(self, key .. " " .. pass, facts.rows)
   return function(shape)
     local dims, partial = dims_as(op, shape, facts.family, facts.dims)
+    if partial and self.whole_heads then
+      dims = dims_as(op, merged(shape, { rotary_dim = shape.head_dim }), facts.family, facts.dims)
+    end
     if not dims then return nil end
     local value, low, high, provenance, outside = model:values(dims)
     if partial and provenance == "measured" then provenance = "interpolated" end
