@@ -67,6 +67,28 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
   return seconds + ett_messages_ask(e, &message);
 }
 
+int ett_messages_whole(const ett_evaluation *e) {
+  return e->program->whole_stages && e->plan->pp > 1 &&
+         e->plan->zero == ETT_ZERO_PARAMETERS;
+}
+
+int ett_messages_reduces_every(const ett_evaluation *e) {
+  return e->plan->zero >= ETT_ZERO_GRADIENTS && !ett_messages_whole(e);
+}
+
+double ett_messages_gathered(const ett_evaluation *e, double trained, double frozen) {
+  return e->plan->zero == ETT_ZERO_PARAMETERS ? trained + frozen : trained;
+}
+
+int ett_messages_gathers_every(const ett_evaluation *e, int backward) {
+  int whole = ett_messages_whole(e);
+  if (e->plan->zero < ETT_ZERO_PARAMETERS)
+    return 0;
+  /* Whole weights stay from a backward pass to the end of the next forward pass: of the
+   * two, only one gathers. */
+  return backward ? e->plan->reshard && !whole : e->plan->reshard || !whole;
+}
+
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes) {
   double host = bytes > 0 ? bytes / ett_parts_host_bandwidth(e, rank) : 0;

@@ -137,6 +137,20 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes);
 
+/* Whether the weights and gradients of a stage stay whole between its micro-batches
+ * (whole_stages of the program). Gradients are then reduced after the last one. */
+int ett_messages_whole(const ett_evaluation *e);
+
+/* Whether gradients are reduced after each micro-batch: ZeRO-2 and 3. */
+int ett_messages_reduces_every(const ett_evaluation *e);
+
+/* Weights of those that are gathered once a step: frozen ones only if they are sharded.
+ */
+double ett_messages_gathered(const ett_evaluation *e, double trained, double frozen);
+
+/* Whether weights are gathered for each forward or each backward pass: ZeRO-3. */
+int ett_messages_gathers_every(const ett_evaluation *e, int backward);
+
 /* Seconds of a pass of a stage while its data move to or from the host. */
 double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
                                 double bytes);

@@ -52,7 +52,7 @@ static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
     return 0;
   find_gradients(a, &some, &both);
   if (some && (both || e->program->communication_share > 0 ||
-               (p->zero >= ETT_ZERO_GRADIENTS && p->micro_batches > 1)))
+               (ett_messages_reduces_every(e) && p->micro_batches > 1)))
     return 1;
   for (int l = 0; some && l < e->lanes; l++)
     if (e->collective[l] > 0 && (passes_use(e, a, l) || sends_use(e, a, l)))
@@ -64,16 +64,11 @@ static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
 static int gathers_share(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   double seconds = 0;
-  if (!p->overlap_parameters || p->zero == ETT_ZERO_NONE ||
-      p->zero == ETT_ZERO_PARAMETERS)
+  if (!p->overlap_parameters)
     return 0;
   for (int rank = 0; rank < p->pp; rank++)
     seconds += a->stage[rank].gather_seconds;
   return seconds > 0 && (p->pp > 1 || e->program->communication_share > 0);
-}
-
-static double parameters_of(const ett_layer_sums *s) {
-  return s->dense_parameters + s->expert_parameters;
 }
 
 /* Fills the seconds of passes on lanes that carry no weights or gradients, and each
@@ -86,8 +81,13 @@ static void fill_arrays(const ett_evaluation *e, const ett_step_arrays *a) {
         a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
       }
     const ett_step_stage *stage = &a->stage[v % e->plan->pp];
-    double all = stage->dense_parameters + stage->expert_parameters;
-    a->gather[v] = all > 0 ? stage->gather_seconds * parameters_of(&a->sums[v]) / all : 0;
+    const ett_layer_sums *s = &a->sums[v];
+    double own = ett_messages_gathered(e, s->dense_parameters + s->expert_parameters,
+                                       s->frozen_dense + s->frozen_expert);
+    double all =
+        ett_messages_gathered(e, stage->dense_parameters + stage->expert_parameters,
+                              stage->frozen_dense + stage->frozen_expert);
+    a->gather[v] = all > 0 ? stage->gather_seconds * own / all : 0;
   }
 }
 
@@ -115,7 +115,7 @@ void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a) {
   e->links = (ett_links){.lanes = e->lanes,
                          .send_lane = a->send_lane,
                          .gradients = p->overlap_gradients ? a->gradients : NULL,
-                         .reduces_every = p->zero >= ETT_ZERO_GRADIENTS,
+                         .reduces_every = ett_messages_reduces_every(e),
                          .gather = gathers ? a->gather : NULL,
                          .share = e->program->communication_share};
   for (int l = 0; l < e->lanes; l++) {

@@ -296,10 +296,11 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
   const ett_layer_sums *s = &a->sums[v];
   int rank = v % p->pp;
   double share = p->offload_weights * p->weight_bytes;
+  double leaving = ett_messages_whole(e) ? 0 : leaving_gradients(e, s);
   double out = p->offload_activations * s->activation_bytes[p->recompute];
   double in = share * arriving_weights(e, s, 0);
   double back = out + share * arriving_weights(e, s, 1);
-  double gradients = p->offload_gradients * p->gradient_bytes * leaving_gradients(e, s);
+  double gradients = p->offload_gradients * p->gradient_bytes * leaving;
   const struct {
     double *pass, bytes;
   } waits[] = {{&a->forward[v], out > in ? out : in},
@@ -366,7 +367,9 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
         a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
         a->backward_busy[l][v] = ett_step_busy(e, a, v, 1, l);
       }
-    for (int again = 0; p->zero == ETT_ZERO_PARAMETERS && again <= p->reshard; again++) {
+    for (int again = 0; again < 2; again++) {
+      if (!ett_messages_gathers_every(e, again))
+        continue;
       double *pass = again ? a->backward : a->forward;
       int64_t layers = a->layers[v] - (again ? (int64_t)s->idle_layers : 0);
       ett_parts_ask(e, v % p->pp, v % p->pp);
@@ -425,13 +428,15 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
  * with equal contents. */
 typedef struct stage_memory {
   double weight, gradient, optimizer, temporary; /* bytes */
+  double reduced;        /* bytes of gradients after their reduction */
   double working[2];     /* of the operator with the highest peak, with and without weight
                             gradients */
   double again;          /* of the recomputed layer, or of the layer of a pair */
   double layer;          /* the rank's weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
   int communicators;     /* communicators of a rank */
-  int sharded, loses; /* gradients are shared by data ranks; the loss is on this stage */
+  int apart;             /* the new gradients of a layer lie apart from the stored ones */
+  int loses;             /* the loss is on this stage */
 } stage_memory;
 
 /* Moves bytes to host memory. Two layers stay on the device: the one that computes and
@@ -440,17 +445,18 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
                          const stage_memory *m) {
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
-    double *bytes, share, kept;
-  } moves[] = {
-      {&s->activation_bytes, p->offload_activations, 2 * s->activation_bytes / layers},
-      {&s->weight_bytes, p->offload_weights, 2 * m->layer},
-      {&s->gradient_bytes, p->offload_gradients, 2 * s->gradient_bytes / layers},
-      {&s->optimizer_bytes, p->offload_optimizer, 0}};
-  double gradients = p->offload_gradients * s->gradient_bytes;
+    double *bytes, whole, share, kept;
+  } moves[] = {{&s->activation_bytes, s->activation_bytes, p->offload_activations,
+                2 * s->activation_bytes / layers},
+               {&s->weight_bytes, s->weight_bytes, p->offload_weights, 2 * m->layer},
+               {&s->gradient_bytes, m->reduced, p->offload_gradients,
+                m->gradient > m->reduced ? m->reduced : 2 * m->reduced / layers},
+               {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
+  double gradients = p->offload_gradients * m->reduced;
   double updated = p->offload_optimizer * m->fp32_gradients;
   for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
-    double moved = moves[i].share * *moves[i].bytes;
-    double kept = moves[i].kept < *moves[i].bytes ? moves[i].kept : *moves[i].bytes;
+    double moved = moves[i].share * moves[i].whole;
+    double kept = moves[i].kept < moves[i].whole ? moves[i].kept : moves[i].whole;
     s->host_bytes += moved;
     *moves[i].bytes -= moved - moves[i].share * kept;
   }
@@ -465,21 +471,25 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                     int rank) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[rank];
-  stage_memory m = {.communicators = communicators_of(e), .sharded = e->dense.degree > 1};
+  stage_memory m = {.communicators = communicators_of(e)};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
-  int in_states = e->program->master_shards && m.sharded && has_master(p);
+  int stays = ett_messages_whole(e), sharded = e->dense.degree > 1;
+  int in_states = e->program->master_shards && sharded && has_master(p);
   m.weight =
       (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
                                             s->frozen_expert / expert_data
                                       : weights) *
           p->weight_bytes +
       s->quantised_bytes;
-  m.gradient = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
+  m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
+  m.gradient = stays ? whole * p->gradient_bytes : m.reduced;
+  m.apart = stays ? p->gradient_bytes > p->weight_bytes
+                  : p->zero >= ETT_ZERO_GRADIENTS && sharded;
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
@@ -495,15 +505,18 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     m.loses |= sums->loss_bytes > 0;
   }
   /* Layers are gathered whole; with overlap, the next ones are prefetched. A layer's
-   * gradient is whole until it is reduced (PyTorch FSDP). */
+   * gradient is whole until it is reduced, or in 16 bits until it is added to the whole
+   * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    m.temporary =
-        smaller(trained * p->gradient_bytes, whole * p->gradient_bytes - m.gradient);
+    m.temporary = stays ? m.apart * trained * p->weight_bytes
+                        : smaller(trained * p->gradient_bytes,
+                                  whole * p->gradient_bytes - m.gradient);
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
     double others = weights * p->weight_bytes - m.weight; /* shards of the other ranks */
-    m.temporary +=
-        p->reshard ? smaller(gathered * layer * p->weight_bytes, others) : others;
+    m.temporary += p->reshard && !stays
+                       ? smaller(gathered * layer * p->weight_bytes, others)
+                       : others;
   }
   m.layer = layer * p->weight_bytes;
   if (p->zero >= ETT_ZERO_PARAMETERS && weights > 0) /* temporary holds whole layers */
@@ -526,7 +539,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
       a->in_flight[v] += a->sums[v].boundary * e->program->output_bytes;
     a->late[v] = a->sums[v].late_bytes;
   }
-  double working = m->working[p->zero >= ETT_ZERO_GRADIENTS && m->sharded];
+  double working = m->working[m->apart];
   double again = m->again;
   if (p->recompute >= ETT_RECOMPUTE_FULL) { /* part of the peak of the backward pass */
     again = smaller(again, working);

@@ -20,7 +20,8 @@ double ett_update_share(const ett_step_plan *p) {
 static double seconds_on_host(const ett_evaluation *e, int rank, double updated) {
   const ett_step_plan *p = e->plan;
   double on_host = p->offload_optimizer * updated;
-  double moved = (p->offload_gradients - p->offload_optimizer) * updated *
+  double there = ett_messages_whole(e) ? 0 : p->offload_gradients;
+  double moved = (there - p->offload_optimizer) * updated *
                  p->gradient_bytes; /* above 0: gradients return */
   double to = moved < 0 ? -moved : 0;
   double from = on_host * p->weight_bytes + (moved > 0 ? moved : 0);
@@ -73,9 +74,11 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   double on_host = seconds_on_host(e, rank, update.amount);
   s->optimizer_seconds =
       on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
-  if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS)
-    s->gather_seconds =
-        ett_messages_gather(e, s->dense_parameters, s->expert_parameters, s->layers);
+  if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS ||
+      (ett_messages_whole(e) && !p->reshard))
+    s->gather_seconds = ett_messages_gather(
+        e, ett_messages_gathered(e, s->dense_parameters, s->frozen_dense),
+        ett_messages_gathered(e, s->expert_parameters, s->frozen_expert), s->layers);
 }
 
 /* The slot of a rank whose last backward follows that of slot v (v = -1: the first slot
@@ -106,7 +109,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
                         double pipeline) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[0];
-  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
   double total = 0, first = 0, busy[ETT_LANES] = {0}, own_busy[ETT_LANES] = {0};
   for (int v = 0; v < a->slots; v += p->pp) {
     const ett_slice_gradients *g = &a->gradients[v];
@@ -117,8 +120,10 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
   }
   if (s->gather_seconds > 0) { /* of the first slot, behind its first forward */
     const ett_layer_sums *own = &a->sums[0];
-    double part = (own->dense_parameters + own->expert_parameters) /
-                  (s->dense_parameters + s->expert_parameters);
+    double part = ett_messages_gathered(e, own->dense_parameters + own->expert_parameters,
+                                        own->frozen_dense + own->frozen_expert) /
+                  ett_messages_gathered(e, s->dense_parameters + s->expert_parameters,
+                                        s->frozen_dense + s->frozen_expert);
     for (int l = 0; l < e->lanes; l++)
       own_busy[l] = e->collective[l] > 0 ? a->forward_busy[l][0] : 0;
     first = p->overlap_parameters
@@ -170,7 +175,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                     const ett_pipeline_result *ends) {
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
-  double times = p->zero >= ETT_ZERO_GRADIENTS ? (double)p->micro_batches : 1;
+  double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
   double finish = finish_of(a, p->pp, rank, ends), total = 0;
   double forward_busy[ETT_LANES] = {0};
   s->forward_seconds -= ends->hidden_forward[rank];

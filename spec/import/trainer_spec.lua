@@ -32,8 +32,9 @@ describe("a plan as torchtitan's TOML", function()
       local plan = { seq = pick { 2048, 8192 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, zero = zero,
         cp = zero == 3 and pick { 1, 2 } or 1, ep = moe and zero == 3 and pick { 1, 8 } or 1,
         micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 }, dtype = pick { "bf16", "bf16", "fp8", "fp32" },
-        gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" }, overlap_gradients = true,
-        overlap_parameters = zero == 3 or nil, stack = pick { "torchtitan", "torchtitan:half_products=false" } }
+        gradient_dtype = pick { "fp32", "bf16" }, recompute = pick { "none", "half", "full" },
+        overlap_gradients = zero == 0 or pp == 1, overlap_parameters = zero == 3 or nil,
+        stack = pick { "torchtitan", "torchtitan:half_products=false" } }
       if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "fsdp_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end

@@ -28,6 +28,8 @@ describe("plan", function()
         .. (p.overlap_sends and "sends" or "")
     end
     assert.equal("gradients weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager" })
+    assert.equal("weights ", overlapped { pp = 2, dp = 4, zero = 3, stack = "fsdp_eager" })
+    assert.equal("gradients ", overlapped { pp = 2, dp = 4, stack = "torchtitan" })
     assert.equal("weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager", overlap_gradients = false })
     assert.equal("weights ", overlapped { dp = 4, zero = 3, stack = "fsdp_eager:overlap_gradients=false" })
     assert.equal("gradients ", overlapped { dp = 4, stack = "torchtitan" })

@@ -143,6 +143,31 @@ describe("the memory of an estimate", function()
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 4 } > 0)
   end)
 
+  it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
+    local function stage(more, stack)
+      local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }
+      for name, value in pairs(more or {}) do plan[name] = value end
+      return run(plan, stack or "torchtitan").stages[1]
+    end
+    local layer = h * (h + 2048) + h * h + 3 * h * f + 2 * h
+    local largest = math.max(layer, 128256.0 * h)
+    for _, reshard in ipairs { true, false } do
+      local s = stage { reshard = reshard }
+      assert.near(4 * s.parameters, s.gradient_bytes, 1)
+      assert.near(2 * s.parameters + 2 * largest, s.temporary_bytes, 1) -- gathered; 16-bit gradients of a layer
+      s = stage { reshard = reshard, gradient_dtype = "bf16" } -- gradients are added where they are
+      assert.near(2 * s.parameters, s.gradient_bytes, 1)
+      assert.near(2 * s.parameters, s.temporary_bytes, 1)
+    end
+    local s = stage { offload_gradients = 1 } -- reduced ones alone move
+    assert.near(4 * s.parameters, s.gradient_bytes, 1)
+    assert.near(4 * s.parameters / 2, s.host_bytes, 1)
+    for _, case in ipairs { { { zero = 3, pp = 1 } }, { { zero = 2 } }, { {}, "maxtext" }, { {}, "megatron_fsdp" } } do
+      s = stage(case[1], case[2])
+      assert.near(4 * s.parameters / 2, s.gradient_bytes, 1)
+    end
+  end)
+
   it("holds quantised weights as the stack does, with transposed copies if products need them", function()
     local products = 12 * (h * (h + 2048) + h * h + 3 * h * f) / t
     local function weights(cluster, dtype, how, plan)

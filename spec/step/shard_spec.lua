@@ -3,6 +3,7 @@ local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local sweep = require "ett.search.sweep"
+local timeline = require "ett.step.timeline"
 
 local model = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 1024 })
 local layer, head = 4.0 * 512 * 512 + 3 * 512 * 1024 + 2 * 512, 1024.0 * 512
@@ -89,6 +90,41 @@ describe("weights under ZeRO-3", function()
     assert.near(2 * gathered(once), gathered(twice), 1e-9)
     assert.near(2 * parameters, once.stages[1].weight_bytes + once.stages[1].temporary_bytes
       - 4 * math.max(layer, head + 512), 8)
+  end)
+
+  it("and gradients of stages move once a step under FSDP2, whatever the number of micro-batches", function()
+    local function step(more, stack)
+      local plan = { zero = 3, pp = 2, dp = 8, stack = stack or "fsdp_eager", overlap_gradients = false,
+        overlap_parameters = false }
+      for name, value in pairs(more) do plan[name] = value end
+      return run(plan)
+    end
+    local function passes(s) return s.micro_batch_forward_seconds + s.micro_batch_backward_seconds end
+    for _, count in ipairs { 1, 4 } do
+      local plain = step({ zero = 1, micro_batches = count }).stages[1]
+      local s = step({ reshard = false, micro_batches = count }).stages[1]
+      assert.near(4 * s.parameters * 100e-9, s.gradient_seconds, 1e-9)
+      assert.near(2 * s.parameters * 1e-9, s.gather_seconds, 1e-9)
+      assert.near(s.gather_seconds, s.gather_exposed_seconds, 1e-9)
+      assert.near(passes(plain), passes(s), 1e-9)
+      -- Weights stay from a backward pass to the next forward pass.
+      s = step({ reshard = true, micro_batches = count }).stages[1]
+      assert.near(4 * s.parameters * 100e-9, s.gradient_seconds, 1e-9)
+      assert.equal(0, s.gather_seconds)
+      assert.near(passes(plain) + 2 * s.parameters * 1e-9, passes(s), 1e-9)
+      s = step({ reshard = true, micro_batches = count }, "maxtext").stages[1]
+      assert.near(count * 4 * s.parameters * 100e-9, s.gradient_seconds, 1e-9)
+      assert.near(passes(plain) + 2 * 2 * s.parameters * 1e-9, passes(s), 1e-9)
+    end
+    local what = given { zero = 3, pp = 2, dp = 8, stack = "fsdp_eager", reshard = false, micro_batches = 4 }
+    what.units = true
+    local e, moved = estimate.new(what), {}
+    for _, m in ipairs(timeline.of(e).stages[1].messages) do moved[m.name] = (moved[m.name] or 0) + (m.bytes or 0) end
+    assert.near(4 * e.stages[1].parameters, moved.reduce_scatter, 1)
+    assert.near(2 * e.stages[1].parameters, moved.all_gather, 1)
+    -- Frozen weights are gathered, too.
+    local s = step({ reshard = false, lora_rank = 4 }).stages[1]
+    assert.near(2 * (s.parameters + s.frozen_parameters) * 1e-9, s.gather_seconds, 1e-9)
   end)
 
   it("are gathered `prefetch` layers ahead, and without overlap for prefetch 0", function()

@@ -268,6 +268,9 @@ function fields.accumulates(p, stack)
   return p.accumulate_gradients
 end
 
+--- Whether the weights and gradients of a stage stay whole between its micro-batches, as ett_messages_whole tells.
+function fields.stay_whole(p, stack) return stack.whole_stages and p.pp > 1 and p.zero == 3 end
+
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan
 ---@param stack table the stack in use

@@ -163,7 +163,7 @@ local function gathered_beside(p, stage, gathers, share, waits)
 end
 
 --- Lines of the messages of the plan: sends between stages, gradients, weights.
----@param gathers table? of ett.step.slices, under ZeRO-3
+---@param gathers table? of ett.step.slices
 local function message_lines(result, p, times, width, lowered, gathers)
   local pp = p.pp
   local sums = {}
@@ -457,7 +457,7 @@ function estimate.new(given)
     table.insert(line.kind == "collective" and collectives or computed, line)
   end
   local exchange_exposed, exchange_hidden = expose_exchange(collectives, result, p)
-  local gathers = p.zero == 3 and slices.gathers(p, lowered, result) or nil
+  local gathers = slices.gathers(p, lowered, result)
   local messages, sums, update_provenance = message_lines(result, p, times, model.hyper.hidden, lowered, gathers)
   table.move(messages, 1, #messages, #collectives + 1, collectives)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,

@@ -1,4 +1,5 @@
 --- The layers of each slice of the model, and the messages of their weights.
+local plan_fields = require "ett.plan.fields"
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 local step_core = require "ett.step"
@@ -86,17 +87,19 @@ local function gathers_of(p, sharing, lowered, stage, demands, layers)
 end
 
 --- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices) and kind of unit: `F`, and `B` under
---- reshard. { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers }.
+--- reshard, unless weights stay whole. nil: passes gather nothing.
+--- { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers }.
 ---@param result table of program:evaluate
 function slices.gathers(p, lowered, result)
-  local list, sharing, layers = {}, slices.sharing(p), {}
+  local list, sharing, layers, whole = {}, slices.sharing(p), {}, plan_fields.stay_whole(p, lowered.stack)
+  if p.zero < 3 or whole and not p.reshard then return nil end
   for part, own in ipairs(lowered.parts) do layers[part] = slices.layers(p, own.kinds) end
   for slot, slice in ipairs(schedules.slices(p)) do
     local stage, again = result.stages[(slot - 1) % p.pp + 1], {}
     local part = stage.part or 1
     for _, kind in ipairs(layers[part][slice]) do again[#again + 1] = not kind.forward_only and kind or nil end
     local function of(own) return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own) end
-    list[slot] = { F = of(layers[part][slice]), B = p.reshard and of(again) or nil }
+    list[slot] = { F = of(layers[part][slice]), B = p.reshard and not whole and of(again) or nil }
   end
   return list
 end

@@ -12,6 +12,7 @@
 -- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
+local plan_fields = require "ett.plan.fields"
 local ranks = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
 local schedules = require "ett.plan.schedules"
@@ -191,13 +192,15 @@ end
 
 --- Bytes of the messages of a stage's gradients in a step, and of its gathers after the update.
 local function bytes_of_messages(state, stage)
-  local p, trained = state.e.plan, 0.0
+  local p, trained, frozen = state.e.plan, 0.0, 0.0
   for slot = stage.number, #state.slices, p.pp do
     local sums = slices.shared_parameters(state.sharing, state.on.lowered, state.on.layers[state.slices[slot]])
     trained = trained + sums.dense + sums.expert
+    if p.zero == 3 then frozen = frozen + sums.frozen_dense + sums.frozen_expert end
   end
-  return (p.zero >= 2 and p.micro_batches / state.sharing.copies or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
-    trained * schema.wide_bytes(p.dtype)
+  local every = p.zero >= 2 and not state.whole
+  return (every and p.micro_batches / state.sharing.copies or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
+    (trained + frozen) * schema.wide_bytes(p.dtype)
 end
 
 --- Gradients, the update and weights: from the event engine if it has them. Otherwise the overlapped part is placed at
@@ -305,14 +308,15 @@ local function add_host(state, stage)
         p.offload_activations * bytes.activations, unit.micro_batch)
       pass("from host", "weights", unit.start, p.offload_weights * bytes.weights[unit.kind], unit.micro_batch)
     end
-    if unit.kind ~= "F" and unit.work ~= "input" then
+    if unit.kind ~= "F" and unit.work ~= "input" and not state.whole then
       pass("to host", "gradients", unit.start, p.offload_gradients * bytes.gradients, unit.micro_batch)
     end
   end
   local weights, update = updated_weights(state, s), nil
   for _, m in ipairs(stage.messages) do update = m.lane == "update" and m.start or update end
   if not update then return end
-  local moved = (p.offload_optimizer - p.offload_gradients) * weights * schema.dtype_bytes[p.gradient_dtype]
+  local there = state.whole and 0 or p.offload_gradients
+  local moved = (p.offload_optimizer - there) * weights * schema.dtype_bytes[p.gradient_dtype]
   pass("to host", "gradients", update, moved)
   pass("from host", "gradients", update, -moved)
   pass("from host", "weights", update, p.offload_optimizer * weights * schema.wide_bytes(p.dtype))
@@ -352,7 +356,7 @@ local function parts_in(state, unit, slice, share)
   if not state.laid[key] then
     local plain = plain_parts(state, unit, slice)
     state.laid[key] = lay(plain, unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
-      state.e.plan.zero == 3 and "gathers of weights" or state.on.lowered.gather and "gathers of messages" or "waits")
+      state.e.gathers and "gathers of weights" or state.on.lowered.gather and "gathers of messages" or "waits")
   end
   return state.laid[key]
 end
@@ -409,7 +413,7 @@ end
 --- The timeline of an estimate made with units = true.
 function timeline.of(e)
   local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
-    laid = {} }, {}
+    laid = {}, whole = plan_fields.stay_whole(e.plan, e.lowered.stack) }, {}
   for k, lowered in ipairs(e.lowered.parts) do
     local layers = slices.layers(e.plan, lowered.kinds)
     of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers), sent = sent_bytes(lowered, layers) }

@@ -100,10 +100,12 @@ function torchtitan.write(model, p, leave_out)
   if p.zero == 0 and p.cp > 1 then leave_out "zero = 0: torchtitan shards the weights over cp ranks" end
   if p.shard and p.shard % p.cp > 0 then leave_out("shard = %d: torchtitan's is a multiple of cp", p.shard) end
   if p.zero == 1 or p.zero == 2 then
-    leave_out("zero = %d: torchtitan also shards the weights, and gathers them for each micro-batch", p.zero)
+    leave_out("zero = %d: torchtitan also shards the weights%s", p.zero,
+      p.pp == 1 and ", and gathers them for each micro-batch" or "")
   end
-  if p.zero == 3 and not (p.overlap_gradients and p.overlap_parameters) then
-    leave_out "overlap_gradients or overlap_parameters = false: FSDP overlaps both"
+  if p.zero == 3 and not (p.overlap_gradients == (p.pp == 1) and p.overlap_parameters) then
+    leave_out("overlap_gradients or overlap_parameters: FSDP overlaps %s",
+      p.pp > 1 and "weights, and no gradients of stages" or "both")
   end
   if p.split then leave_out "split" end
   return lines

@@ -74,8 +74,8 @@ local function set_states(p, config)
   end
 end
 
---- Replicas: DDP, FSDP or both. FSDP overlaps its messages; without resharding the weights of a micro-batch stay whole
---- from its forward to its backward pass.
+--- Replicas: DDP, FSDP or both. FSDP overlaps its messages, but for the gradients of pipeline stages. Without
+--- resharding, weights stay whole from the forward to the backward pass of a micro-batch, of stages for the step.
 local function set_replicas(p, config, given)
   local replicate = config("parallelism", "data_parallel_replicate_degree", 1)
   local shard = config("parallelism", "data_parallel_shard_degree", -1)
@@ -91,7 +91,6 @@ local function set_replicas(p, config, given)
     error_module.raise("format", "data_parallel_shard_degree must be above 0 or -1, got %s", tostring(shard))
   end
   p.dp = given.dp or replicate * shard
-  p.overlap_gradients = p.dp > 1
   if shard * p.cp > 1 then
     local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
       config("parallelism", "fsdp_reshard_after_forward", "default"))
@@ -99,6 +98,7 @@ local function set_replicas(p, config, given)
     p.reshard = reshard == "always" or reshard == "default" and p.pp == 1
     if replicate > 1 and shard < p.dp then p.shard = shard * p.cp end
   end
+  p.overlap_gradients = p.dp > 1 and not (p.zero == 3 and p.pp > 1)
 end
 
 -- Layers by which the first and the last stage count as fuller than they are: embedding and head; default 1.
