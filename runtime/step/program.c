@@ -195,6 +195,12 @@ static void keep_most(double *most, double value) {
     *most = value;
 }
 
+void ett_keep_two(double most[2], double value) {
+  double other = value < most[0] ? value : most[0];
+  keep_most(&most[0], value);
+  keep_most(&most[1], other);
+}
+
 /* Whether a kind of layer can be recomputed: not embedding and head, and no layer without
  * a backward pass. */
 static int is_repeated(const ett_layer_kind *kind) {
@@ -372,6 +378,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   for (int r = 0; r < ETT_RECOMPUTES; r++) {
     to->recompute[r] += n * of->recompute[r];
     to->activation_bytes[r] += n * of->activation_bytes[r];
+    for (int i = 0; i < 2 && i < n; i++)
+      ett_keep_two(to->largest_bytes[r], of->activation_bytes[r]);
     /* The activations of a layer are freed before the backward pass of the layer before.
      */
     for (int w = 0; w < 2; w++) {

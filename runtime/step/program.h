@@ -110,6 +110,8 @@ typedef struct ett_layer_sums {
   /* By ett_recompute: all activations of the largest single layer; beyond what it holds
    * if it is recomputed. */
   double layer_bytes[ETT_RECOMPUTES];
+  /* By ett_recompute: held by the two layers that hold most. */
+  double largest_bytes[ETT_RECOMPUTES][2];
   /* By ett_recompute, with and without the bytes of weight gradients: peak of a backward
    * pass beyond all activations of the slice, recomputed ones included. */
   double working_bytes[ETT_RECOMPUTES][2];
@@ -188,6 +190,9 @@ void ett_split_even(int64_t layers, int slices, int64_t *split);
  * number). layers[slice]: layers of all places. */
 int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err);
+
+/* Keeps the two largest of these values and another one, the largest first. */
+void ett_keep_two(double most[2], double value);
 
 /* Recomputes the sums with one operation at another end of its interval. */
 void ett_program_vary(ett_program *program, size_t operation, ett_variation variation);

@@ -429,6 +429,7 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
 typedef struct stage_memory {
   double weight, gradient, optimizer, temporary; /* bytes */
   double reduced;        /* bytes of gradients after their reduction */
+  double largest[2];     /* activations of one micro-batch in the two largest layers */
   double working[2];     /* of the operator with the highest peak, with and without weight
                             gradients */
   double again;          /* of the recomputed layer, or of the layer of a pair */
@@ -440,14 +441,15 @@ typedef struct stage_memory {
 } stage_memory;
 
 /* Moves bytes to host memory. Two layers stay on the device: the one that computes and
- * the one in transfer. The host keeps fp32 gradients of the weights that it updates. */
-static void move_to_host(const ett_step_plan *p, ett_step_stage *s,
-                         const stage_memory *m) {
+ * the one in transfer, of one micro-batch. The host keeps fp32 gradients of the weights
+ * that it updates. stored: activations, without those of the recomputed layer. */
+static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_memory *m,
+                         double stored) {
   double layers = s->layers > 0 ? (double)s->layers : 1;
   const struct {
     double *bytes, whole, share, kept;
-  } moves[] = {{&s->activation_bytes, s->activation_bytes, p->offload_activations,
-                2 * s->activation_bytes / layers},
+  } moves[] = {{&s->activation_bytes, stored, p->offload_activations,
+                m->largest[0] + m->largest[1]},
                {&s->weight_bytes, s->weight_bytes, p->offload_weights, 2 * m->layer},
                {&s->gradient_bytes, m->reduced, p->offload_gradients,
                 m->gradient > m->reduced ? m->reduced : 2 * m->reduced / layers},
@@ -494,6 +496,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
     const ett_layer_sums *sums = &a->sums[v];
+    for (int i = 0; i < 2; i++)
+      ett_keep_two(m.largest, sums->largest_bytes[p->recompute][i]);
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
     double beside = sums->layer_bytes[p->recompute];
@@ -547,6 +551,10 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   }
   s->activation_bytes =
       ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, again);
+  double stored =
+      p->offload_activations > 0
+          ? ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->late, 0)
+          : 0;
   s->loss_bytes = 0;
   if (m->loses) {
     for (int v = rank; v < a->slots; v += p->pp)
@@ -554,7 +562,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
     s->loss_bytes =
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
-  move_to_host(p, s, m);
+  move_to_host(p, s, m, stored);
   fill_software(e, s, working, (1 - p->offload_optimizer) * m->fp32_gradients,
                 m->communicators);
 }

@@ -153,10 +153,39 @@ describe("offloading", function()
     assert.equal(0, s.optimizer_bytes)
     s = run({ offload_activations = 1 }).stages[1]
     assert.near(plain.activation_bytes, s.host_bytes, 1)
-    assert.near(2 / 10 * plain.activation_bytes, s.activation_bytes, 1) -- of eight layers, embedding and head
     s = run({ offload_weights = 1 }).stages[1]
     assert.near(2 * parameters, s.host_bytes, 1)
     assert.near(2 * 2 * layer, s.weight_bytes, 1)
+  end)
+
+  it("leaves two layers of one micro-batch on the device, and what recomputation repeats", function()
+    local function stage(number, plan)
+      return run(require("ett.base.merged")({ pp = 4, dp = 1, micro_batches = 8 }, plan)).stages[number]
+    end
+    for number = 1, 3 do
+      -- Two layers a stage; the embedding stores the numbers of its tokens.
+      local two = stage(2, { micro_batches = 1 }).activation_bytes
+      local s = stage(number, { offload_activations = 1 })
+      assert.near(two, s.activation_bytes, 1)
+      assert.near(stage(number, {}).activation_bytes, s.host_bytes, 1)
+      s = stage(number, { offload_activations = 0.25 })
+      assert.near(0.75 * stage(number, {}).activation_bytes + 0.25 * two, s.activation_bytes, 1)
+    end
+    local full, s = stage(2, { recompute = "full" }), stage(2, { recompute = "full", offload_activations = 1 })
+    local input = 2 * 512 * 512
+    assert.near(3 * 2 * input, s.host_bytes, 1) -- three micro-batches in flight
+    assert.near(2 * 2 * input, full.activation_bytes - s.activation_bytes, 1)
+    -- The last stage has two layers and the head, whose logits are smaller or larger than a layer.
+    for vocab, larger in pairs { [1024] = false, [32768] = true } do
+      local what = given { pp = 4, dp = 1 }
+      what.model = model_module.new("llama", require("ett.base.merged")(model.hyper, { vocab = vocab }))
+      local stages = estimate.new(what).stages
+      local one = stages[3].activation_bytes / 2 / 2 -- two micro-batches in flight
+      local head_bytes = stages[4].activation_bytes - 2 * one
+      what.plan.offload_activations = 1
+      assert.equal(larger, head_bytes > one)
+      assert.near(one + math.max(one, head_bytes), estimate.new(what).stages[4].activation_bytes, 1)
+    end
   end)
 
   it("transfers the rank's shard of the weights under ZeRO-3", function()
