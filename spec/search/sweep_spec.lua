@@ -81,7 +81,8 @@ describe("a sweep", function()
     for _, row in ipairs(s.rows) do
       local plan = { seq = 512, micro_batches = 4, dp = 8, stack = row.stack, zero = row.zero, pp = row.pp }
       local e = estimate.new { model = model, cluster = "perlmutter", profile = false, plan = plan }
-      assert.equal(row.stack == "torchtitan", e.plan.overlap_gradients)
+      -- Stages of FSDP2 reduce after the last backward pass.
+      assert.equal(row.stack == "torchtitan" and not (row.zero == 3 and row.pp == 2), e.plan.overlap_gradients)
       assert.equal(e.step_seconds, row.step_seconds)
     end
     assert.equal(12, #s.rows)
