@@ -2,6 +2,7 @@
 -- The three reductions over tensor ranks are collectives of the architecture (vocabulary_reduce).
 local doubles = require "ett.operator.doubles"
 local launch = require "ett.operator.launch"
+local width = require("ett.operator.memory").width
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "cross_entropy", aliases = { "parallel_cross_entropy" },
@@ -19,22 +20,27 @@ function op.bytes(s, _, pass)
   return (pass == "backward" and 14.0 or 38.0) * s.tokens * s.vocab
 end
 
---- Bytes of a fused kernel, which reads 16-bit logits and, backward, writes their gradient.
-function op.least_bytes(s, _, pass) return (pass == "backward" and 4.0 or 2.0) * s.tokens * s.vocab end
-
--- Stored bytes per logit: 16-bit logits of kernels that recompute the softmax, or fp32 probabilities.
-local stored = { fused = 2.0, compiled = 2.0, composer = 2.0, native = 4.0, megatron = 4.0, torch = 4.0 }
-
-function op.activation_bytes(s, _, stack)
-  return stored[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab
+--- Bytes of a fused kernel, which reads the logits and, backward, writes their gradient.
+function op.least_bytes(s, dtype, pass)
+  return (pass == "backward" and 2.0 or 1.0) * width(dtype) * s.tokens * s.vocab
 end
 
--- Temporary bytes per logit for the gradient: none (in place: Transformer Engine, Liger), 16 bits (flash-attn:
--- inplace_backward is off), or the fp32 gradients of PyTorch's nll_loss and log_softmax, which exist together.
-local beside = { fused = 0.0, compiled = 2.0, native = 2.0, composer = 2.0, megatron = 2.0, torch = 8.0 }
+-- Kernels that store fp32 probabilities. Others recompute the softmax from the logits.
+local stores_probabilities = { native = true, megatron = true, torch = true }
 
-function op.working_bytes(s, _, stack)
-  return beside[stack and stack.cross_entropy or "megatron"] * s.tokens * s.vocab
+function op.activation_bytes(s, dtype, stack)
+  local each = stores_probabilities[stack and stack.cross_entropy or "megatron"] and 4.0 or width(dtype)
+  return each * s.tokens * s.vocab
+end
+
+--- Temporary bytes for the gradient: none in place (Transformer Engine, Liger); a tensor of the logits' type
+--- (flash-attn: inplace_backward is off); or the fp32 gradients of PyTorch's nll_loss and log_softmax, which exist
+--- together. Megatron-LM's kernels write the gradient in place of the probabilities, and cast it to 16 bits.
+function op.working_bytes(s, dtype, stack)
+  local kernel, each = stack and stack.cross_entropy or "megatron", width(dtype)
+  if kernel == "fused" then return 0.0 end
+  if kernel == "torch" then return 8.0 * s.tokens * s.vocab end
+  return each == 4 and stores_probabilities[kernel] and 0.0 or (each + 0.0) * s.tokens * s.vocab
 end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.vocab } end

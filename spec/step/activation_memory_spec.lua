@@ -171,6 +171,24 @@ describe("products of 8 bits", function()
   end)
 end)
 
+describe("the loss", function()
+  local stacks, op = require "ett.operator.stack", require("ett.operator").get "cross_entropy"
+  local s = { tokens = 64, vocab = 1000 }
+
+  it("keeps logits in their own type, or fp32 probabilities, and their gradient beside them", function()
+    -- bytes of a logit: stored and temporary in bf16, then in fp32
+    for kernel, wanted in pairs { fused = { 2, 0, 4, 0 }, compiled = { 2, 2, 4, 4 }, composer = { 2, 2, 4, 4 },
+      native = { 4, 2, 4, 0 }, megatron = { 4, 2, 4, 0 }, torch = { 4, 8, 4, 8 } } do
+      local stack, got = stacks.get("plain:cross_entropy=" .. kernel), {}
+      for _, dtype in ipairs { "bf16", "fp32" } do
+        got[#got + 1] = op.activation_bytes(s, dtype, stack) / s.tokens / s.vocab
+        got[#got + 1] = op.working_bytes(s, dtype, stack) / s.tokens / s.vocab
+      end
+      assert.same(wanted, got, kernel)
+    end
+  end)
+end)
+
 describe("recompute = half", function()
   it("keeps the outputs of attention and of every second product under torchtitan, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }
