@@ -8,6 +8,11 @@ local function outputs(c)
   return d.rank + 2 * d.state
 end
 
-return gemm.linear({ name = "linear_ssm_x", aliases = { "x_proj" },
-  summary = "Mamba's projection to B, C and the step", region = "sum" },
+local function activation_bytes(s, dtype, stack)
+  return mixer.whole(s, stack) and 0 or gemm.activation_bytes(s, dtype)
+end
+
+return mixer.linear({ name = "linear_ssm_x", aliases = { "x_proj" },
+  summary = "Mamba's projection to B, C and the step", region = "sum",
+  activation_bytes = activation_bytes },
   { place = "inside", inputs = function(c) return mixer.dims(c, "mamba").inner end, outputs = outputs })

@@ -8,11 +8,11 @@ local op = { name = "selective_scan", family = "elementwise", summary = "Mamba's
 op.note = "timed by its bytes and instructions; no scan was measured"
 op.unmeasured = true
 
-op.schema = { tokens = "count", channels = "count", state = "count" }
+op.schema = { tokens = "count", channels = "count", state = "count", joint = "natural?" }
 
 function op.shape(c)
   local d = mixer.dims(c, "mamba")
-  return { tokens = mixer.tokens(c), channels = d.inner, state = d.state }
+  return { tokens = mixer.tokens(c), channels = d.inner, state = d.state, joint = mixer.joint(c) }
 end
 
 function op.kernel_shape(s) return { rows = s.tokens, cols = s.channels, state = s.state } end
@@ -41,9 +41,12 @@ end
 --- A per channel and state, D per channel.
 function op.parameters(s) return s.channels * s.state + s.channels end
 
---- Stores z, B, C and the time steps; linear_ssm_x stores x, the output of the convolution.
-function op.activation_bytes(s, dtype)
-  return memory.width(dtype) * s.tokens * (2.0 * s.channels + 2.0 * s.state)
+--- Stores z, B, C, the time steps and the output without the gate; linear_ssm_x stores x, the output of the
+--- convolution (selective_scan_interface, SelectiveScanFn). A function that spans the layer computes the time steps
+--- again, and stores B and C a second time (MambaInnerFn, checkpoint_lvl 1).
+function op.activation_bytes(s, dtype, stack)
+  local values = mixer.whole(s, stack) and 2.0 * s.channels + 4.0 * s.state or 3.0 * s.channels + 2.0 * s.state
+  return memory.width(dtype) * s.tokens * values
 end
 
 return op

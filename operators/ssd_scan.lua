@@ -16,14 +16,15 @@ op.note = "timed as products of its size; no scan was measured"
 op.unmeasured = true
 
 op.schema = { batch = "count", seq = "count", heads = "count", head_dim = "count", groups = "count", state = "count",
-  chunk = "count" }
+  chunk = "count", joint = "natural?" }
 
 op.constraints = { { "heads must be divisible by groups", function(s) return s.heads % s.groups == 0 end } }
 
 function op.shape(c)
   local d = mixer.dims(c, "mamba2")
   return { batch = c.micro_batch, seq = mixer.tokens(c) // c.micro_batch, heads = d.heads, head_dim = d.head_dim,
-    groups = d.groups, state = d.state, chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp", c.cp or 1)) }
+    groups = d.groups, state = d.state, joint = 1,
+    chunk = math.min(d.chunk, shapes.divide("seq", c.seq, "cp", c.cp or 1)) }
 end
 
 --- Backward runs each product twice, and recomputes C B' and the chunks' states (mamba_ssm, ssd_combined).
@@ -56,10 +57,13 @@ end
 --- Per head: A, D and the bias of the time step.
 function op.parameters(s) return 3 * s.heads end
 
---- Stores x, B, C and the time steps.
-function op.activation_bytes(s, dtype)
+--- Stores x, B, C and the time steps. A function that also spans the convolution stores its own output in place of x,
+--- B and C. If it spans the norm, too, the norm has counted this output (ssd_combined, MambaSplitConv1dScanCombinedFn).
+function op.activation_bytes(s, dtype, stack)
   local x, b = rows_of(s)
-  return memory.width(dtype) * s.batch * s.seq * (x + 2 * b + s.heads)
+  local joint = s.joint and stack and stack.mamba
+  local values = joint == "whole" and 0 or joint == "joint" and x or x + 2 * b
+  return memory.width(dtype) * s.batch * s.seq * (values + s.heads)
 end
 
 --- A product per chunk and head with the same FLOPs.

@@ -4,6 +4,6 @@ return {
   name = "cpu",
   summary = "a trainer on processors: no context of a driver, no buffers of NCCL",
   source = "assumed",
-  attention = "cudnn", norm = "fused", cross_entropy = "fused", graphs = true, launch_seconds = 0.0,
+  attention = "cudnn", norm = "fused", cross_entropy = "fused", mamba = "separate", graphs = true, launch_seconds = 0.0,
   context_bytes = 0, communicator_bytes = 0, workspace_bytes = 0,
 }

@@ -4,6 +4,7 @@ return {
   summary = "Megatron-LM with fully sharded data parallelism",
   source = "host costs fitted on published steps (ACCURACY.md), kernels assumed",
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
+  mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   overlap_gradients = true, overlap_parameters = true, -- arguments.py requires both for optim_grads_params
   launch_seconds = 6.3e-05, exchange = 1.87, moe_launches = 8.7, expert_seconds = 1.51e-05,

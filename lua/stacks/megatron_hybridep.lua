@@ -6,6 +6,7 @@ return {
   overlap_sends = true, -- arguments.py: unless --no-overlap-p2p-communication
   zero_stages = "0 1", sharding_stack = "megatron_fsdp", -- as in megatron.lua
   attention = "cudnn", grouped = "streams", norm = "fused", cross_entropy = "fused",
+  mamba = "joint", -- mamba_mixer.py, _ssm_training
   quantised_gathers = true, -- Transformer Engine quantises before it gathers
   launch_seconds = 6.3e-05, exchange = 1.01, moe_launches = 8.7, expert_seconds = 1.51e-05, batch_launches = 1.42,
   expert_bias = 11.3, clamped_mlp = 3.67, clamped_mlp_backward = 4.6, scaled_rope = 7.25, -- as in megatron.lua

@@ -140,6 +140,40 @@ describe("mixers", function()
     end
   end)
 
+  it("store what the stack's functions store", function()
+    -- Values of a token that one more layer stores, and backward over forward seconds of the convolution.
+    local function layer(kind, mamba, norms)
+      local function run(layers)
+        return estimate.new { model = model_module.new("hybrid", { layers = layers, hidden = 1024, vocab = 32000,
+          heads = 1, head_dim = 1, layer_types = { kind }, ssm_groups = kind == "mamba2" and 2 or nil,
+          ssm_norms = norms }),
+          cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1, stack = "plain:mamba=" .. mamba } }
+      end
+      local two, three = run(2), run(3)
+      for _, line in ipairs(three.operators) do
+        if line.name == "mixer_conv" then
+          return (three.stages[1].activation_bytes - two.stages[1].activation_bytes) / 2048,
+            line.backward_seconds / line.forward_seconds
+        end
+      end
+    end
+    local h, inner, bc, heads, rank = 1024, 2048, 2 * 2 * 128, 2048 // 64, 64
+    -- Input of the norm and of the first projection; then of the convolution; x, B, C, steps; the norm's two; the last.
+    local function near(values, conv, ...)
+      local got, ratio = layer(...)
+      assert.equal(values, got, table.concat({ ... }, " ", 1, 2))
+      assert.near(conv, ratio, 1e-9)
+    end
+    near(2 * h + (inner + bc) + (inner + bc + heads) + 2 * inner + inner, 1.5, "mamba2", "separate")
+    near(2 * h + (inner + bc) + (inner + heads) + 2 * inner + inner, 2.5, "mamba2", "joint")
+    near(2 * h + (2 * inner + bc + heads) + inner, 2.5, "mamba2", "whole") -- in_proj's output, the scan's output
+    -- Convolution's input and output, compressed steps, z, steps, B, C, the output before and after the gate.
+    near(2 * h + 2 * inner + rank + 2 * inner + 32 + 2 * inner, 1.5, "mamba", "separate")
+    near(2 * h + 2 * inner + (rank + 32) + 32 + inner, 2.5, "mamba", "whole") -- xz; x_dbl; B and C again; output
+    local normed = 2 * h + 2 * inner + rank + 2 * inner + 32 + 2 * inner + rank + 32
+    near(normed, 1.5, "mamba", "whole", true)
+  end)
+
   it("replace attention in every layer with `mixer`", function()
     local model = model_module.new("llama3-8b", { mixer = "mamba2" })
     local _, list = items_of(model, 2, { tp = 1, micro_batch = 1, seq = 64 })

@@ -5,6 +5,8 @@
 --
 --   mixer.dims(c, "mamba2").columns   -- of the input projection
 local error_module = require "ett.base.error"
+local gemm = require "ett.operator.gemm"
+local merged = require "ett.base.merged"
 local shapes = require "ett.operator.shapes"
 
 local mixer = {}
@@ -66,11 +68,33 @@ end
 mixer.kinds = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta, lightning = lightning,
   short_conv = short_conv }
 
+local function kind_of(c)
+  return c.mixer or c.linear_value_heads and "gated_delta" or c.ssm_dt_rank and "mamba" or "mamba2"
+end
+
 --- Dimensions of the configuration's mixer on one tensor rank. Without c.mixer the fields decide which mixer it is.
 ---@param kind string? the mixer that the calling operator belongs to
-function mixer.dims(c, kind)
-  kind = kind or c.mixer or c.linear_value_heads and "gated_delta" or c.ssm_dt_rank and "mamba" or "mamba2"
-  return mixer.kinds[kind](c)
+function mixer.dims(c, kind) return mixer.kinds[kind or kind_of(c)](c) end
+
+--- 1 if a stack may compute the mixer in one function: Mamba-2, and Mamba without inner norms (Jamba has them).
+function mixer.joint(c)
+  local kind = kind_of(c)
+  return (kind == "mamba2" or kind == "mamba" and not c.ssm_norms) and 1 or nil
+end
+
+--- Whether a stack's function spans the convolution, the scan, the norm and the output projection (mamba_ssm,
+--- MambaInnerFn and MambaSplitConv1dScanCombinedFn). Its backward pass repeats the convolution and the expansion of
+--- time steps.
+---@param s table a shape with mixer.joint
+function mixer.whole(s, stack) return s.joint ~= nil and stack ~= nil and stack.mamba == "whole" end
+
+--- A linear layer of a mixer, whose shape has mixer.joint.
+function mixer.linear(op, layer)
+  gemm.linear(op, layer)
+  local shape = op.shape
+  op.schema = merged(op.schema, { joint = "natural?" })
+  function op.shape(c) return merged(shape(c), { joint = mixer.joint(c) }) end
+  return op
 end
 
 --- 1 if the mixer's projections have biases, else nil.

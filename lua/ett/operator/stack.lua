@@ -15,6 +15,9 @@ stack_module.attention = { "cudnn", "flash4", "flash3", "flash2", "flash1", "fla
 stack_module.norm = { "fused", "fused_fp32", "cudnn", "compiled", "torch", "composite" }
 stack_module.cross_entropy = { "fused", "compiled", "native", "torch", "composer", "megatron" }
 stack_module.merge = { "te", "torch" }
+--- Functions of Mamba layers: one for the convolution and one for the scan, one for both, or one that also spans the
+--- norm and the output projection.
+stack_module.mamba = { "separate", "joint", "whole" }
 --- Where quantised weights stay allocated: nowhere, beside the 16-bit weights, in their place, or in their place
 --- without transposed copies.
 stack_module.quantised_weights = { "none", "beside", "only", "single" }
@@ -34,6 +37,8 @@ local fields = {
   cross_entropy = { "string", default = "fused", one_of = stack_module.cross_entropy },
   merge = { "string", default = "te", one_of = stack_module.merge,
     help = "kernels that merge attention to the blocks of other context-parallel ranks" },
+  mamba = { "string", default = "whole", one_of = stack_module.mamba,
+    help = "functions of Mamba layers: convolution and scan separate or joint, or the whole layer in one" },
   graphs = { "boolean", default = false, help = "the step is one CUDA graph: launches cost no time" },
   blocking = { "boolean", default = false, help = "the host waits for each kernel (CUDA_LAUNCH_BLOCKING=1)" },
   moe_launches = { "nonnegative", default = 0, most = 1e3,

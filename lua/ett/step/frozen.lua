@@ -116,7 +116,11 @@ function frozen.backward(times, item, p, key)
   if item.frozen and op.family == "gemm" then
     return times:operator(op, frozen.turned(s), p.dtype, "forward"), 1
   end
-  return times:operator(op, s, p.dtype, "backward", key), 2
+  local backward = times:operator(op, s, p.dtype, "backward", key)
+  if not (op.repeats and op.repeats(s, times.stack)) then return backward, 2 end
+  local again, both = times:operator(op, s, p.dtype, "forward", key), { source = backward }
+  for _, name in ipairs { "seconds", "low_seconds", "high_seconds" } do both[name] = backward[name] + again[name] end
+  return both, 3
 end
 
 --- Model FLOPs of an item as a multiple of its forward pass: plus one for the input gradient, plus one for the weight
