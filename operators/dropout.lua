@@ -9,15 +9,22 @@ local op = { name = "dropout", aliases = { "attention_dropout" }, family = "elem
 
 op.memory_bound = true -- training software draws four random numbers at a time (curand_uniform4)
 
-op.schema = { rows = "count", cols = "count" }
+op.schema = { rows = "count", cols = "count", mask = "natural?" }
 
---- Attention probabilities: batch * heads * seq rows of seq columns.
+--- Attention probabilities: batch * heads * seq rows of seq columns. stream: the residual stream, of which no later
+--- operator stores a copy.
 function op.shape(c)
+  if c.stream then return { rows = shapes.norm_tokens(c), cols = c.hidden, mask = 1 } end
   local heads, _, rows = shapes.attention(c)
   return { rows = c.micro_batch * heads * rows, cols = c.seq }
 end
 
 function op.kernel_shape(s) return { rows = s.rows, cols = s.cols } end
+
+--- Stores the mask, and the output for the product that reads it.
+function op.activation_bytes(s, dtype)
+  return s.rows * (s.cols + 0.0) * (s.mask and 1 or 1 + memory.width(dtype))
+end
 
 -- Random numbers dominate the forward pass: Philox 4x32-10 (Salmon et al. 2011) takes about 45 integer operations per
 -- element, with indexing, scaling and comparison. Each counts as two FLOPs, since integer operations issue at half the
@@ -27,7 +34,6 @@ memory.define(op, {
   backward = { reads = 1, writes = 1, flops = 2 },
   extra = function(s) return s.rows * (s.cols + 0.0) end,
   saved = 1,
-  saved_extra = function(s) return s.rows * (s.cols + 0.0) end,
 })
 
 op.cuda = dropout.cuda("dropout", [[

@@ -20,7 +20,8 @@ local first_token = { seq = 1, cp = 1, sequence_parallel = false }
 local function image(h)
   local embedding = { name = "embedding", place = "first", ops = { "patch_embedding",
     -- The learned positions, with one more row for the class token.
-    { op = "embedding", with = { vocab = (h.max_positions or 0) + 1, vocab_multiple = 1, tp = 1 } }, "residual_add" } }
+    { op = "embedding", with = { vocab = (h.max_positions or 0) + 1, vocab_multiple = 1, tp = 1 } }, "residual_add",
+    blocks.embedding_dropout(h) } }
   local layers = blocks.dense_layers(h)
   local head = { name = "head", place = "last", ops = blocks.join(h.norm, blocks.with(blocks.join(blocks.enter,
     { op = "lm_head", with = { head_bias = true } }, "cross_entropy", { collective = "vocabulary_reduce" }),

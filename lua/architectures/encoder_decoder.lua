@@ -58,8 +58,8 @@ function architecture.build(hyper)
   if hyper.gated_mlp == nil then hyper.gated_mlp = false end
   local embedding = blocks.embedding(hyper)
   -- The encoder's tokens are looked up in the same table.
-  table.move(blocks.with({ "shared_embedding", blocks.leave }, encoder_fields(hyper)), 1, 2, #embedding.ops + 1,
-    embedding.ops)
+  blocks.append(embedding.ops, blocks.with(blocks.join("shared_embedding", blocks.leave,
+    blocks.embedding_dropout(hyper)), encoder_fields(hyper)))
   local function encoder_tokens(c) return hyper.encoder_seq or c.seq end
   local function both(c) return encoder_tokens(c) + c.seq end
   embedding.sends = encoder_tokens

@@ -111,7 +111,10 @@ local function slices_of(h, p)
       one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
       layer = layer + 1
     end
-    if v == 1 then one.dense = one.dense + (rows + (h.max_positions or 0)) * h.hidden end
+    if v == 1 then -- tables; the mask of the embedding's dropout
+      one.dense = one.dense + (rows + (h.max_positions or 0)) * h.hidden
+      one.bytes = one.bytes + (h.dropout and s * h.hidden or 0)
+    end
     if v == count then -- final norm, head, 16-bit logits
       one.dense = one.dense + norm + (h.tied_embeddings and p.pp == 1 and 0 or rows * h.hidden)
       one.bytes = one.bytes + 4 * s * h.hidden + 2 * tokens * rows

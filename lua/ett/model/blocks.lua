@@ -322,7 +322,10 @@ function blocks.dense_layers(h)
     function(_, seen) return blocks.layer(seen, blocks.dense_feed(seen)) end)
 end
 
---- Embedding layer: lookup, learned positions, sum over tensor ranks, norm (Bloom).
+--- Dropout of embeddings (Megatron-LM, LanguageModelEmbedding), or nil.
+function blocks.embedding_dropout(h) return h.dropout and { op = "dropout", with = { stream = true } } or nil end
+
+--- Embedding layer: lookup, learned positions, sum over tensor ranks, norm (Bloom), dropout.
 function blocks.embedding(h)
   local positions
   if h.position == "learned" then
@@ -332,7 +335,7 @@ function blocks.embedding(h)
     positions = blocks.join(table_of, "residual_add")
   end
   return { name = "embedding", place = "first", ops = blocks.join("embedding", leave, positions,
-    h.embedding_norm and (h.norm or "layer_norm") or nil) }
+    h.embedding_norm and (h.norm or "layer_norm") or nil, blocks.embedding_dropout(h)) }
 end
 
 function blocks.head(h)
