@@ -2,6 +2,7 @@
 $ ett optimize --devices 776
 pods  used   H100    days    util    dollars  bound by  layout
  776   663  21216  404.37  0.5454  6.177e+08  compute   pp=221 dp=3 tp_hidden=1 tp_residual=1 microbatches=...
+price: device_dollars_per_hour = 96 (default)
 
 $ ett optimize --days 400 --json
 [
@@ -30,6 +31,7 @@ ett: unknown parameter 'layers'...
 $ ett optimize --model simple --cluster dgx_h100 --days 30 n_layers=48 d_model=8192 precision_bits=16
 ...
   ...compute   pp=...
+price: chip_dollars_per_hour = 6.88 (AWS p5.48xlarge, ...)
 
 $ ett optimize --model pods --cluster dgx_h100
 ett: optimize: --cluster needs --model simple
@@ -44,6 +46,7 @@ pods  used   H100     days    util    dollars  bound by  layout
  256 ...
  128 ...
   64    64   2048  2858.32 ...
+price: device_dollars_per_hour = 96 (default)
 
 $ ett optimize --devices 64,128 --pareto dayz
 ett: optimize: --pareto must be one or two of days, dollars, devices, got 'dayz'; did you mean 'days'?
@@ -62,6 +65,7 @@ $ ett optimize --utilization 0.5 --max-days 200
 least bandwidth: 4.4456e+10 bytes/s
 pods ...
 1024  1024  32768  200.00  0.7139 ...
+price: device_dollars_per_hour = 96 (default)
 
 $ ett optimize --days 400 --max-days 100
 ett: optimize: 400 days cannot be reached with at most 100000 pods of 32 H100 (3200000 H100)
@@ -71,20 +75,24 @@ ett: optimize: 400 days cannot be reached with at most 100000 pods of 32 H100 (3
 $ ett optimize --model simple --days 0.5 --devices 123457 --exact-devices --objective devices
 devices ...
   55296  55296  0.45 ...
+price: chip_dollars_per_hour = 3 (default)
 
 $ ett optimize --devices 64 --exact-devices --objective devices --real
 pods ...
   64    64  2048 ...
+price: device_dollars_per_hour = 96 (default)
 
 # The content of a pod is unknown if its rates are given.
 $ ett optimize --devices 64 device_flops=1e17
 pods  used     days ...
   64    64 ...
+price: device_dollars_per_hour = 96 (default)
 
 # Many pods for few days: far below their peak.
 $ ett optimize --days 210
  pods   used     H100    days    util    dollars  bound by  layout
 98787  98787  3161184  209.43  0.0071 ...
+price: device_dollars_per_hour = 96 (default)
 warning: below 5 % of the peak: 98787 pods (0.71 %)
 
 $ ett optimize --devices 64 --csv
@@ -116,7 +124,28 @@ pods x 1.1 ...
 $ ett optimize --devices 776 --gap 0.05
 pods ...
  776 ...(gap 0.0...)
+price: device_dollars_per_hour = 96 (default)
 
 # A given latency is that of a node's links, too.
 $ (for a in '' node_latency_seconds=1e-3; do ett optimize --model simple --cluster dgx_h100 --devices 64 latency_seconds=1e-3 $a; done) | tail -n +2 | sort | uniq -c | grep -c ' 2 .*pp='
 1
+
+# Dollars are at the price of the cluster, unless one is given.
+$ for a in 'dgx_b200' 'alps' 'dgx_b200 chip_dollars_per_hour=2'; do ett optimize --model simple --devices 64 --cluster $a; done | grep -v ^devices
+     64    64  168.99  0.5996  3.696e+06 ...
+price: chip_dollars_per_hour = 14.24 (AWS p6-b200.48xlarge, on demand, us-east-1, 2026: 113.93 $/h)
+     64    64  384.45  0.5996  1.772e+06 ...
+price: chip_dollars_per_hour = 3 (assumed: the cluster 'alps' has no price)
+     64    64  168.99  0.5996  5.192e+05 ...
+price: chip_dollars_per_hour = 2 (given)
+
+$ ett optimize --model simple --cluster dgx_b200 --devices 64 --max-dollars 1e6
+ett: optimize: no layout of at most 64 devices meets the limits of model 'simple'
+?1
+
+$ ett optimize --model simple --cluster dgx_b200 --devices 64 --json
+[
+...
+    "price_per_device_hour": 14.24,
+    "price_source": "AWS...
+...

@@ -3,9 +3,10 @@ local cluster_module = require "ett.profile.cluster"
 
 local links = {}
 
---- Rates of a cluster: { name, flops = FLOP/s of 8-bit matmuls, memory = bytes/s, capacity = bytes, node_chips,
---- node_network, network = bytes/s per chip (sum of both directions), node_latency_seconds, latency_seconds = of a hop,
---- intra, inter = { name, bytes_per_second (one direction), latency_seconds } }. The chips of a node share its network.
+--- Rates of a cluster: { name, cluster, flops = FLOP/s of 8-bit matmuls, memory = bytes/s, capacity = bytes,
+--- node_chips, node_network, network = bytes/s per chip (sum of both directions), node_latency_seconds,
+--- latency_seconds = of a hop, intra, inter = { name, bytes_per_second (one direction), latency_seconds },
+--- dollars_per_hour, price_source }. The chips of a node share its network.
 --- A cluster without a link between nodes has network 0.
 function links.chip(source)
   local cluster = cluster_module.get(source)
@@ -21,11 +22,13 @@ function links.chip(source)
   local network = inter and { latency_seconds = inter.latency or default.inter, name = inter.name or "inter",
     bytes_per_second = math.min(inter.bandwidth_per_gpu, inter.bandwidth_per_node / cluster.gpus_per_node) }
   return {
-    name = device.name, flops = 2 * half, memory = device.memory_bandwidth, capacity = device.memory_bytes,
+    name = device.name, cluster = cluster.name,
+    flops = 2 * half, memory = device.memory_bandwidth, capacity = device.memory_bytes,
     node_chips = cluster.gpus_per_node,
     node_network = 2 * (own or network).bytes_per_second, network = 2 * (network or own).bytes_per_second,
     node_latency_seconds = (own or network).latency_seconds, latency_seconds = (network or own).latency_seconds,
     intra = own, inter = network,
+    dollars_per_hour = cluster.price_per_gpu_hour, price_source = cluster.price_source,
   }
 end
 

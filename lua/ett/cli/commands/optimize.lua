@@ -111,7 +111,7 @@ local function too_many(results, unit)
   return #words > 0 and ("below %g %% of the peak: %s"):format(100 * low_utilization, table.concat(words, ", ")) or nil
 end
 
-local function print_table(results, unit)
+local function print_table(results, unit, price)
   local rows = { { unit.name, "used", "days", "util", "dollars", "bound by", "layout" } }
   if unit.devices then table.insert(rows[1], 3, unit.device) end
   for i, r in ipairs(results) do
@@ -121,6 +121,7 @@ local function print_table(results, unit)
     if unit.devices then table.insert(rows[i + 1], 3, ("%.8g"):format(r.devices_used * unit.devices)) end
   end
   print(tables.text(rows, unit.devices and "rrrrrrll" or "rrrrrll"))
+  print(("price: %s = %g (%s)"):format(price.parameter, price.dollars, price.source))
   local warning = too_many(results, unit)
   if warning then print("warning: " .. warning) end
   for _, r in ipairs(results) do
@@ -129,8 +130,8 @@ local function print_table(results, unit)
 end
 
 --- A result for JSON: finite numbers, units in the field names.
-local function plain(result)
-  local doc = {}
+local function plain(result, price)
+  local doc = { price_per_device_hour = price.dollars, price_source = price.source }
   for name, value in pairs(result) do
     if value ~= math.huge and value ~= -math.huge then doc[name] = value end
   end
@@ -149,10 +150,12 @@ local function plain(result)
   return doc
 end
 
-local function show(opts, results, unit)
+--- Shows results.
+---@param price table { parameter, dollars, source }
+local function show(opts, results, unit, price)
   if opts.json then
     local docs = {}
-    for i, result in ipairs(results) do docs[i] = plain(result) end
+    for i, result in ipairs(results) do docs[i] = plain(result, price) end
     io.write(require("ett.json").encode(docs, { indent = 2 }))
   elseif opts.csv then
     local rows = { { "devices", "devices_used", "days", "utilization", "dollars", "bound_by", "gap" } }
@@ -167,7 +170,7 @@ local function show(opts, results, unit)
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else
-    print_table(results, unit)
+    print_table(results, unit, price)
   end
 end
 
@@ -195,24 +198,29 @@ local function front_of(text)
   return front_fields[words[1]], front_fields[words[2]]
 end
 
---- Sets parameters of the simple model from a cluster's device and links, unless given. A given latency is also that of
---- a node, as in ett simple-transformer.
+--- Sets parameters of the simple model from a cluster's device, links and price, unless given. A given latency is also
+--- that of a node, as in ett simple-transformer.
+---@return table fixed
+---@return string source of the price
 local function on_cluster(opts, fixed)
+  local given = fixed[optimize.model(opts.model).price] and "given"
   if opts.model == "simple" and fixed.node_latency_seconds == nil then
     fixed.node_latency_seconds = fixed.latency_seconds
   end
-  if not opts.cluster then return fixed end
+  if not opts.cluster then return fixed, given or "default" end
   if opts.model ~= "simple" then
     error_module.raise("usage", "optimize: --cluster needs --model simple")
   end
   local chip = require("ett.ledger.links").chip(opts.cluster)
   local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,
     chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
-    latency_seconds = chip.latency_seconds, node_latency_seconds = chip.node_latency_seconds }
+    latency_seconds = chip.latency_seconds, node_latency_seconds = chip.node_latency_seconds,
+    chip_dollars_per_hour = chip.dollars_per_hour }
   for name, value in pairs(facts) do
     if fixed[name] == nil then fixed[name] = value end
   end
-  return fixed
+  return fixed, given or chip.dollars_per_hour and (chip.price_source or "of the cluster")
+    or ("assumed: the cluster '%s' has no price"):format(chip.cluster)
 end
 
 --- Search options with a progress line, and a function that ends the line and returns its arguments.
@@ -242,12 +250,15 @@ end
 local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
-  local fixed = on_cluster(opts, assignments(positional))
+  local fixed, source = on_cluster(opts, assignments(positional))
   -- --days finds the number of devices first, --exact-devices gives it. The fastest layout on that number is shown.
   local devices_known = opts.days or opts.exact_devices
   local objective = devices_known and opts.objective == "devices" and "days" or opts.objective
   local search = optimize.new { model = opts.model, objective = objective, fixed = fixed,
     limits = { days = opts.max_days, dollars = opts.max_dollars } }
+  local parameter = search.model.price
+  local price = { parameter = parameter, source = source, dollars = fixed[parameter]
+    or search.model.parameters[parameter] }
   local settings, done = watched({ gap = gap_of(opts), exact_devices = opts.exact_devices, real = opts.real },
     opts.quiet)
   if opts.days then
@@ -260,7 +271,7 @@ local function run(opts, positional)
         best.found and ("; the %s takes %.2f days"):format(layout, best.days) or "")
     end
     if not found.found then none(opts, search, found.devices) end
-    show(opts, { found }, search.unit)
+    show(opts, { found }, search.unit, price)
     return 0
   end
   local counts = device_counts(opts.devices or "1024")
@@ -273,7 +284,7 @@ local function run(opts, positional)
     end
     if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
-    show(opts, { best }, search.unit)
+    show(opts, { best }, search.unit, price)
     return 0
   end
   local results = done(search:sweep(counts, settings))
@@ -284,7 +295,7 @@ local function run(opts, positional)
       result.sensitivities = done(search:sensitivities(result.devices, settings, result))
     end
   end
-  show(opts, results, search.unit)
+  show(opts, results, search.unit, price)
   if opts.svg then
     for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do
       io.stderr:write(pretty.plain("wrote " .. path), "\n")
@@ -301,10 +312,12 @@ return {
   description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, "
     .. "unless a gap is printed.\n"
     .. "models: pods (a FLOP budget; its devices are pods of 32 H100), simple (the corrected simple-transformer,\n"
-    .. "with memory).",
+    .. "with memory).\n"
+    .. "prices: device_dollars_per_hour of a pod (pods, default 96), chip_dollars_per_hour of a device (simple,\n"
+    .. "default the cluster's, else 3).",
   options = {
     { "model", "NAME", "model to search", choices = optimize.models, default = "pods" },
-    { "cluster", "NAME", "cluster whose device and links the simple model runs on" },
+    { "cluster", "NAME", "cluster whose device, links and price the simple model takes" },
     { "devices", "N", "at most N devices or pods; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
     { "objective", "WHAT", "quantity to minimise", choices = optimize.objectives, default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },

@@ -3,6 +3,7 @@ local ledger = require "ett.ledger"
 local pods = require "ett.ledger.pods"
 
 local searchable = { parameters = pods.parameters, bandwidth = "device_network",
+  price = "device_dollars_per_hour",
   -- Quantities and factors of the sensitivities.
   sensitivities = { { "device_network", 1.1 }, { "device_memory", 1.1 }, { "device_flops", 1.1 },
     { "batch_scale", 2 }, { "devices", 1.1 } } }

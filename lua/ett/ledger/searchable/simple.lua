@@ -9,7 +9,7 @@ local simple = require "ett.ledger.simple_transformer"
 local searchable = {
   parameters = merged({ devices = 256, dataset_size = 0, chip_dollars_per_hour = 3 }, simple.parameters,
     simple.corrections),
-  bandwidth = "chip_network",
+  bandwidth = "chip_network", price = "chip_dollars_per_hour",
   -- Quantities and factors of the sensitivities. The batch must remain divisible.
   sensitivities = { { "chip_network", 1.1 }, { "node_network", 1.1 }, { "chip_memory", 1.1 }, { "chip_flops", 1.1 },
     { "batch_size", 2 }, { "devices", 2 } } }
