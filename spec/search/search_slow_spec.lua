@@ -320,6 +320,20 @@ describe("money, energy, days and memory", function()
     end)
   end
 
+  it("by kwh: the same rows without bounds where ranks have unequal work", function()
+    local experts = require("ett.model").new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024,
+      vocab = 32000, experts = 8, top_k = 2 })
+    for _, case in ipairs { { experts, { expert_skew = 1 } }, { model, { cp = 4, cp_balanced = false } } } do
+      local own = { seq = 4096, global_batch = 16, cp = 1, schedule = "1f1b" }
+      for name, value in pairs(case[2]) do own[name] = value end
+      local given = { model = case[1], plan = own, tokens = 1e11, objective = "kwh", keep = 5 }
+      local bounded = small(given)
+      given.exhaustive = true
+      assert.same(small(given).rows, bounded.rows)
+      assert.near(bounded.best.estimate.run_kwh, bounded.rows[1].kwh, 1e-9 * bounded.rows[1].kwh)
+    end
+  end)
+
   it("include devices that vary, with the digits of estimates", function()
     for _, given in ipairs { { jitter = 0.05 }, { slow_share = 0.02, slow_factor = 1.5 },
       { rank_slowdown = { 0.5, 0.5, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5 } } } do

@@ -114,6 +114,47 @@ describe("the energy of a step", function()
     end
   end)
 
+  it("is that of the mean rank: ranks with fewer tokens, or fewer pairs of a causal mask, wait", function()
+    local mixtral = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+      experts = 16, top_k = 2 })
+    local device = { name = "D", peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9, memory_bandwidth = 1e12,
+      power_watts = 500, power = { idle_watts = 100, compute_watts = 400, memory_watts = 0, source = "spec" } }
+    local profile = { operator = function(_, name, shape, _, pass) -- half the peak rate
+      local seconds = pass == "update" and 0.0 or 2 * require("ett.operator").get(name).flops(shape, pass) / 1e14
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    end, collective = function()
+      return { seconds = 1e-4, low_seconds = 1e-4, high_seconds = 1e-4, provenance = "measured" }
+    end }
+    local function joules(of, plan)
+      local full = { seq = 4096, micro_batches = 4, accumulate_gradients = false }
+      for k, v in pairs(plan) do full[k] = v end
+      local e = estimate.new { model = of, profile = profile, plan = full, cluster = { name = "flat", path = "spec",
+        gpus_per_node = 8, device = device } }
+      return (e.device_watts - 100) * e.step_seconds, e
+    end
+    local function experts(more)
+      more.dp, more.ep = 8, 8
+      return joules(mixtral, more)
+    end
+    local even, balanced = experts {}
+    local skewed, e = experts { expert_skew = 1 }
+    assert.is_true(e.step_seconds > 1.5 * balanced.step_seconds)
+    assert.near(even, skewed, 1e-3 * even) -- tokens are whole numbers
+    -- Dropped copies take no energy, padding does.
+    local half = experts { capacity_factor = 0.5 }
+    local dropped, less = experts { expert_skew = 1, capacity_factor = 1 }
+    assert.is_true(less.dropped_tokens_percent > 20)
+    assert.near(even - 2 * (even - half) * less.dropped_tokens_percent / 100, dropped, 1e-3 * even)
+    assert.near(even, experts { expert_skew = 1, capacity_factor = 1, pad_to_capacity = true }, 1e-9 * even)
+    for _, plan in ipairs { { cp = 8 }, { cp = 4, recompute = "full", lora_rank = 8 } } do
+      even, balanced = joules(model, plan)
+      plan.cp_balanced = false
+      skewed, e = joules(model, plan)
+      assert.is_true(e.step_seconds > 1.1 * balanced.step_seconds)
+      assert.near(even, skewed, 1e-9 * even)
+    end
+  end)
+
   it("has idle power in the seconds by which the mean step of unlike devices is longer", function()
     local busy = { idle_watts = 100, compute_watts = 1000, memory_watts = 400, source = "spec" }
     for _, unlike in ipairs { { slow_share = 1, slow_factor = 3 }, { rank_slowdown = { 1, 2, 1, 1 } },

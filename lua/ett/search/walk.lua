@@ -291,7 +291,7 @@ local function survey(self, parts, rows, queue)
     unsettled(self, left, function() return "refused" end)
     return nil
   end
-  local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, p.dtype)
+  local joules = self.given.wants_energy and energy.least_joules(lowered, cluster.device, self.model, p)
   if not self.limits.exhaustive then
     local passes = search_core.passes(lowered.program)
     left = unsettled(self, left, function(part)

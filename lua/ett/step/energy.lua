@@ -1,9 +1,13 @@
 --- Power of a device by its work, energy of a step, carbon dioxide.
 --
 -- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
--- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates.
+-- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates. The devices of
+-- a step do the work of the mean rank: one with less work than the busiest waits for it.
+local architecture = require "ett.model.architecture"
 local device_module = require "ett.profile.device"
+local expert_spread = require "ett.step.expert_spread"
 local frozen = require "ett.step.frozen"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local energy = {}
@@ -48,18 +52,45 @@ local function watts_of(power, device, o, dtype, pass, seconds)
     + power.memory_watts * math.min(1, v))
 end
 
+-- Work of an operator in a shape, to compare with its other shapes.
+local function size_of(op, shape, dtype)
+  local flops = op.flops(shape, "forward")
+  return flops > 0 and flops or op.bytes(shape, dtype, "forward")
+end
+
+--- The work of the mean rank as a share of the busiest rank's, which sets the times: { [operation] = share }, 1 for
+--- operations not in it. Ranks with skewed experts, or with the causal mask of contiguous chunks of a sequence
+--- (cp_balanced = false), have unequal work.
+---@param own table lowered model of one kind of devices
+---@return table
+function energy.mean_shares(model, p, own)
+  local shares, c = {}, own.configuration
+  local _, _, load = expert_spread.load(model.hyper, p)
+  if load == c.expert_load and (p.cp == 1 or p.cp_balanced) then return shares end
+  local mean = merged(c, { expert_load = load, cp_balanced = true })
+  for k, layer in ipairs(frozen.layers(model.layers, p)) do
+    for i, item in ipairs(frozen.items(architecture.operations(layer, mean), layer.frozen, p)) do
+      local o = own.operations[own.kinds[k].order[i][1]]
+      if o.operator and not shares[o] then
+        shares[o] = size_of(o.operator, item.shape, p.dtype) / size_of(o.operator, o.shape, p.dtype)
+      end
+    end
+  end
+  return shares
+end
+
 --- Joules of one micro-batch through all stages, above idle power and without recomputation: a lower bound.
 ---@param lowered table from ett.step.lower
-function energy.least_joules(lowered, device, dtype)
-  local power, joules = energy.of_device(device), 0.0
+function energy.least_joules(lowered, device, model, p)
+  local power, joules, shares = energy.of_device(device), 0.0, energy.mean_shares(model, p, lowered)
   for _, kind in ipairs(lowered.kinds) do
     for index, o in ipairs(lowered.operations) do
       local uses = kind.uses[index] or 0
       for _, pass in ipairs { "forward", "backward" } do
         local seconds = o.operator and o[pass] and o[pass].seconds or 0
         if uses > 0 and seconds > 0 then
-          joules = joules + kind.count * uses * seconds
-            * (watts_of(power, device, o, dtype, pass, seconds) - power.idle_watts)
+          joules = joules + kind.count * uses * (shares[o] or 1) * seconds
+            * (watts_of(power, device, o, p.dtype, pass, seconds) - power.idle_watts)
         end
       end
     end

@@ -384,17 +384,19 @@ local function notes_of(model, p, times, operators)
 end
 
 --- Adds values of the whole cluster and run: variation, energy, goodput, money.
-local function add_outlook(e, cluster, tokens, lowered, result)
+local function add_outlook(e, cluster, tokens, lowered, result, model)
   local p, computing, moving = e.plan, 0.0, 0.0
   for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
   for _, line in ipairs(e.collectives) do if line.group ~= "dp" then moving = moving + line.seconds end end
   variation.add(e, computing / (computing + moving))
   energy.add(e, cluster, function(part)
+    local own = lowered.parts[part]
+    local shares = energy.mean_shares(model, p, own)
     return function(visit)
-      for k, kind in ipairs(lowered.parts[part].kinds) do
+      for k, kind in ipairs(own.kinds) do
         local per_stage = layer_runs(result, p, part, k, kind)
-        for index, o in ipairs(lowered.parts[part].operations) do -- fixed order: reproducible digits
-          local runs = per_stage * (kind.uses[index] or 0)
+        for index, o in ipairs(own.operations) do -- fixed order: reproducible digits
+          local runs = per_stage * (kind.uses[index] or 0) * (shares[o] or 1)
           visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index)), runs)
         end
       end
@@ -504,7 +506,7 @@ function estimate.new(given)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  add_outlook(e, cluster, given.tokens, lowered, result)
+  add_outlook(e, cluster, given.tokens, lowered, result, model)
   e.warnings = warnings_of(e, cluster, lowered, model, host)
   e.notes = notes_of(model, p, times, e.operators)
   return e

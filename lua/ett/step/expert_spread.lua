@@ -90,14 +90,16 @@ end
 --- pad_to_capacity every expert computes its full capacity (GShard, arXiv 2006.16668).
 ---@param h table experts, top_k
 ---@param p table ep, expert_skew, expert_shares, capacity_factor, pad_to_capacity
----@return number load of the busiest rank as a multiple of the mean, number share of copies that are kept
+---@return number load of the busiest rank as a multiple of the mean, number share of copies that are kept, number load
+--- of the mean rank, with its padding
 function expert_spread.load(h, p)
   local experts, ranks = h.experts, p.ep
-  if not experts then return 1.0, 1.0 end
+  if not experts then return 1.0, 1.0, 1.0 end
   local measured, most = p.expert_shares, p.capacity_factor and p.capacity_factor / experts or 1.0
   if not measured and p.expert_skew == 0 then -- uniform
     local kept = math.min(1.0, most * experts)
-    return p.pad_to_capacity and p.capacity_factor or kept, kept
+    local load = p.pad_to_capacity and p.capacity_factor or kept
+    return load, kept, load
   end
   local shares = measured or power_law(experts, h.top_k, p.expert_skew)
   local loads, dropped, busiest = {}, 0.0, 0.0
@@ -108,7 +110,7 @@ function expert_spread.load(h, p)
     dropped = dropped + (shares[i] - taken)
   end
   for rank = 0, ranks - 1 do busiest = math.max(busiest, loads[rank]) end
-  return busiest * ranks, 1.0 - dropped
+  return busiest * ranks, 1.0 - dropped, p.pad_to_capacity and p.capacity_factor or 1.0 - dropped
 end
 
 return expert_spread
