@@ -249,10 +249,10 @@ describe("ett.profile", function()
     local function us(s) return 4 + s.seq * s.batch * 2 * s.heads * s.rotary_dim * 4 / 1.5e6 end
     local function made_of(list)
       return table_of("rope", { "batch", "seq", "heads", "kv_heads", "head_dim", "rotary_dim" },
-        { { 1, 2, 4 }, { 1024, 2048, 4096 }, { 16 }, { 16 }, { 128 }, list }, us)
+        { { 1, 2, 4 }, { 1024, 3072, 5120 }, { 16 }, { 16 }, { 128 }, list }, us)
     end
     local function answer(p, rotary_dim)
-      local s = { batch = 2, seq = 4096, heads = 16, kv_heads = 16, head_dim = 128, rotary_dim = rotary_dim }
+      local s = { batch = 2, seq = 3072, heads = 16, kv_heads = 16, head_dim = 128, rotary_dim = rotary_dim }
       return p:operator("rope", s, "bf16", "forward"), us(s)
     end
     local both, whole = made_of { 32, 128 }, made_of { 128 }
@@ -268,7 +268,7 @@ describe("ett.profile", function()
     assert.equal("extrapolated", partial.provenance)
     near(expected, partial, 0.2)
     -- The same elements as of a sampled head, but of another kernel.
-    local s = { batch = 2, seq = 4096, heads = 16, kv_heads = 16, head_dim = 256, rotary_dim = 128 }
+    local s = { batch = 2, seq = 3072, heads = 16, kv_heads = 16, head_dim = 256, rotary_dim = 128 }
     assert.equal("interpolated", p:operator("rope", s, "bf16", "forward").provenance)
     -- Coefficient files: the kernels of GPT-NeoX also copy the rest of each head.
     p = coefficients.open(require("ett.host").root .. "/clusters/perlmutter/profile")
