@@ -9,6 +9,6 @@ return {
   name = "gemma4-31b", summary = "Gemma 4 31B", source = "google/gemma-4-31B, config.json; 30.7B (from memory)",
   architecture = "gemma3n", parameters = 30.7e9,
   hyper = { layers = 60, hidden = 5376, heads = 32, kv_heads = 16, head_dim = 256, ffn = 21504, vocab = 262144,
-    window = 1024, qk_norm = true, value_norm = true, layer_fields = fields,
+    window = 1024, qk_norm = true, value_norm = true, logit_softcap = true, layer_fields = fields,
     layer_types = { window, window, window, window, window, "full_attention" } },
 }

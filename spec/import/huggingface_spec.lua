@@ -726,6 +726,18 @@ describe("a Hugging Face configuration", function()
       .. "removes it" }, gated(false))
   end)
 
+  it("has soft caps where its configuration or its class states them", function()
+    local function caps(name, logits, scores)
+      local m = built(changed(name, { final_logit_softcapping = logits, attn_logit_softcapping = scores }))
+      assert.same({}, m.notes)
+      return { m.hyper.logit_softcap or false, m.hyper.attention_softcap or false }
+    end
+    assert.same({ true, true }, caps("gemma2-9b"))
+    assert.same({ true, false }, caps("gemma2-9b", 30.0, json.null))
+    assert.same({ false, false }, caps("qwen3-8b"))
+    assert.same({ true, false }, caps("qwen3-8b", 30.0))
+  end)
+
   it("notes dropout and multi-token prediction under each of their names", function()
     local m = built(changed("seed-oss-36b", { attention_dropout = 0.1, residual_dropout = 0.1 }))
     assert.same({ "without dropout (attention_dropout = 0.1, residual_dropout = 0.1); dropout=true adds that of the "

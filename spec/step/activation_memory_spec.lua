@@ -189,6 +189,38 @@ describe("the loss", function()
   end)
 end)
 
+describe("a soft cap", function()
+  local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+
+  -- Bytes that the model stores beyond those of the same model without the caps, and whether a step lists the operator.
+  local function more(stack, hyper, plan)
+    local function run(capped)
+      local own = { layers = 2, logit_softcap = capped, attention_softcap = capped }
+      for _, fields in ipairs { h, hyper } do
+        for key, value in pairs(fields) do own[key] = value end
+      end
+      local all = { seq = 1024, micro_batches = 1, stack = stack }
+      for key, value in pairs(plan or {}) do all[key] = value end
+      return estimate.new { model = model_module.new("llama", own), cluster = "dgx_h100", plan = all }
+    end
+    local e, found = run(true), false
+    for _, line in ipairs(e.operators) do found = found or line.name == "softcap" end
+    return e.stages[1].activation_bytes - run(nil).stages[1].activation_bytes, found
+  end
+
+  it("stores the result of tanh beside the logits, unless the loss has it inside", function()
+    assert.same({ 2.0 * 1024 * 32000, true }, { more("transformers", {}) })
+    assert.same({ 2.0 * 1024 * 16000, true }, { more("transformers", {}, { tp = 2 }) })
+    for _, stack in ipairs { "plain", "torchtitan" } do assert.same({ 0.0, false }, { more(stack, {}) }, stack) end
+  end)
+
+  it("stores it beside the scores of attention that is not fused, and runs again with them", function()
+    local scores = 2.0 * 2 * 16 * 1024 * 1024
+    assert.equal(scores, (more("plain", { attention = "unfused" })))
+    assert.equal(0.0, (more("plain", { attention = "unfused" }, { recompute = "selective" })))
+  end)
+end)
+
 describe("recompute = half", function()
   it("keeps the outputs of attention and of every second product under torchtitan, by hand", function()
     local h = { hidden = 1024, heads = 16, kv_heads = 4, ffn = 2816, vocab = 32000 }

@@ -323,6 +323,15 @@ local function add_notes(config, hyper, notes)
   end
 end
 
+local softcaps = { logit_softcap = "final_logit_softcapping", attention_softcap = "attn_logit_softcapping" }
+
+local function read_softcaps(config, hyper)
+  for name, key in pairs(softcaps) do
+    local cap = config[key]
+    if cap ~= nil then hyper[name] = type(cap) == "number" and cap > 0 or nil end
+  end
+end
+
 --- Hyper-parameters and architecture of a Hugging Face configuration.
 ---@param config table the decoded config.json
 ---@param label string its file, for messages
@@ -357,6 +366,7 @@ function huggingface.hyper(config, label)
   if hyper.rotary_fraction == 1 then hyper.rotary_fraction = nil end
   read_window(config, hyper)
   read_nope(config, hyper, known.nope)
+  read_softcaps(config, hyper)
   add_notes(config, hyper, notes)
   local others = unread()
   if #others > 0 then

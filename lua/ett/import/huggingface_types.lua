@@ -59,7 +59,8 @@ end }
 --- Gemma: tied embeddings. Gemma 2 and 3 also have norms after each block, and alternate local and global layers.
 add("gemma", "llama", { tied_embeddings = true })
 add("vaultgemma", "llama", { tied_embeddings = true, window_every = 2 })
-add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2 })
+add("gemma2", "llama", { tied_embeddings = true, post_norms = true, window_every = 2, logit_softcap = true,
+  attention_softcap = true })
 add("gemma3_text", "llama", { tied_embeddings = true, post_norms = true, qk_norm = true, window_every = 6 })
 
 --- Layer norms; otherwise as llama.

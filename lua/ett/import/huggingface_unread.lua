@@ -11,7 +11,7 @@ local harmless = {}
 for pattern in ([[
     _token_id$ _token_ids$ token_index$ ^architectures$ ^auto_map$ dtype$ ^_ ^transformers_ init_ _init _std$ eps$
     epsilon$ theta ^rope_ ^rotary ^use_rotary position base_freq dropout pdrop drop_path ^use_cache$ loss ^aux_
-    _coef$ softcap scal multiplier _alpha _beta alpha$ beta$ norm_topk ^norm_ renormalize scoring ^score topk_method
+    _coef$ scal multiplier _alpha _beta alpha$ beta$ norm_topk ^norm_ renormalize scoring ^score topk_method
     ^output_ ^return_ ^pretraining_tp$ label2id id2label ^task_specific problem_type ^num_labels$ jitter z_loss
     ^logit ^lm_head logits clip max_seq model_max_length ^seq_length$ max_length ^max_window context router_dtype
     router_bias expert_bias ^routed_ ^moe_router ^router_ ^use_moe$ ^use_moe_router fp32 ^use_flash flash_attn

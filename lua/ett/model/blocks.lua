@@ -61,7 +61,8 @@ function blocks.attention_core(h, with)
   if (h.attention or "flash") == "flash" then return { exchange, core "flash_attention" } end
   local softmax = h.attention == "fused_softmax" and { core "masked_softmax" }
     or { core "fill_mask", core "softmax" }
-  return blocks.join(exchange, core "bmm_qk", softmax, h.dropout and core "dropout" or nil, core "bmm_pv",
+  local cap = h.attention_softcap and { op = "softcap", selective = true, with = { scores = true } } or nil
+  return blocks.join(exchange, core "bmm_qk", cap, softmax, h.dropout and core "dropout" or nil, core "bmm_pv",
     "head_copies")
 end
 
@@ -340,7 +341,7 @@ end
 
 function blocks.head(h)
   return { name = "head", place = "last", ops = blocks.join(h.norm or "layer_norm", enter_head, "lm_head",
-    "cross_entropy", { collective = "vocabulary_reduce" }) }
+    h.logit_softcap and "softcap" or nil, "cross_entropy", { collective = "vocabulary_reduce" }) }
 end
 
 --- Multi-token prediction (DeepSeek-V3, section 2.2): norms of the residual stream and of the next token's embedding, a

@@ -532,6 +532,16 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
+--- The items without operators whose work is inside another kernel of the stack.
+local function separate(items, stack)
+  local list = {}
+  for _, item in ipairs(items) do
+    local op = stack and item.operator
+    if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
+  end
+  return list
+end
+
 -- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
 -- consecutive plans of a search often agree in item_fields.
 local function items_of(model, p, times)
@@ -546,7 +556,7 @@ local function items_of(model, p, times)
   for i, layer in ipairs(layers) do
     local shared = table_at(of_ops, layer.frozen or "")
     if not shared[layer.ops] then
-      shared[layer.ops] = frozen.items(architecture.operations(layer, c), layer.frozen, p)
+      shared[layer.ops] = separate(frozen.items(architecture.operations(layer, c), layer.frozen, p), times.stack)
       if times.stack and times.stack.stops_early then mark_last(shared[layer.ops]) end
     end
     items[i] = shared[layer.ops]
