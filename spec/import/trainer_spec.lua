@@ -292,7 +292,7 @@ describe("a plan as DeepSpeed's JSON", function()
       if zero == 3 then plan.overlap_parameters = plan.overlap_gradients end
       if zero > 0 then plan.offload_optimizer = pick { 0, 1 } end
       if zero > 1 then plan.offload_gradients = plan.offload_optimizer end
-      if zero == 3 then plan.offload_weights = pick { 0, 1 } end
+      if zero == 3 then plan.offload_weights, plan.shard = pick { 0, 1 }, pick { 4, 8 } end
       if zero == 0 and dtype == "fp32" then plan.optimizer_bytes = 8 end
       local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
       if ok then
@@ -459,6 +459,24 @@ describe("a plan as DeepSpeed's JSON", function()
       assert.equal(("%s/ds.json: %s is 'auto': give micro_batches=N or global_batch=N"):format(folder, name),
         tostring(why))
     end
+  end)
+
+  it("has MiCS as shards of stage 3", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "zero_optimization": { "stage": %d, "mics_shard_size": %d,
+      "mics_hierarchical_params_gather": %s } }]]
+    local function shard(...)
+      local plan, notes = read("ds.json", text:format(...), nil, { dp = 64, stack = "transformers", micro_batches = 1 })
+      return { plan.shard or 0, notes[1] }
+    end
+    assert.same({ 8 }, shard(3, 8, "false"))
+    assert.same({ 0 }, shard(3, -1, "false"))
+    assert.same({ 8, "mics_hierarchical_params_gather is modelled as a gather by the cluster's collectives" },
+      shard(3, 8, "true"))
+    assert.same({ 0, "mics_shard_size = 8 has no effect at stage 2" }, shard(2, 8, "false"))
+    local e = estimate.new { model = model_module.new "llama3-8b", cluster = "dgx_h100", plan = { seq = 1, dp = 16,
+      zero = 1, shard = 8, micro_batches = 4 } }
+    local _, left_out = export.text("deepspeed", model_module.new "llama3-8b", e.plan)
+    assert.equal("shard = 8: DeepSpeed's MiCS is for stage 3", left_out[1])
   end)
 
   it("states no share of offloaded weights, which DeepSpeed refuses", function()

@@ -8,7 +8,7 @@ local deepspeed = {}
 function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 0 or 4 end
 
 deepspeed.states = [[
-  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp schedule recompute zero micro_batches global_batch
+  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches global_batch
   clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
   offload_gradients offload_optimizer offload_weights optimizer_bytes]]
 
@@ -25,6 +25,13 @@ function deepspeed.write(_, p, leave_out)
   }
   if p.recompute ~= "none" then
     config.activation_checkpointing = { partition_activations = false, contiguous_memory_optimization = false }
+  end
+  if p.shard and p.shard < p.dp * p.cp then
+    if p.zero == 3 then
+      config.zero_optimization.mics_shard_size = p.shard
+    else
+      leave_out("shard = %d: DeepSpeed's MiCS is for stage 3", p.shard)
+    end
   end
   -- zero/offload_config.py: offload_param has no ratio, and that of the optimizer is for stage 3.
   if p.offload_optimizer > 0 then

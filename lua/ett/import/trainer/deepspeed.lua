@@ -66,6 +66,16 @@ local function set_precision(p, config, given, note)
   p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype == "bf16" and p.zero == 0 and "fp32" or p.dtype)
 end
 
+--- Shards over fewer ranks than the data-parallel group, at stage 3 (engine.py, _configure_zero_optimizer).
+local function set_shard(p, config, note)
+  local shard = config("zero_optimization", "mics_shard_size", -1)
+  local hierarchical = config("zero_optimization", "mics_hierarchical_params_gather", false)
+  if shard <= 0 then return end
+  if p.zero ~= 3 then return note("mics_shard_size = %s has no effect at stage %d", tostring(shard), p.zero) end
+  p.shard = shard
+  if hierarchical then note "mics_hierarchical_params_gather is modelled as a gather by the cluster's collectives" end
+end
+
 -- Optimizers with one state of fp32 beside the master weight; others have Adam's two.
 local one_state = { adagrad = true, lion = true, muon = true, sgd = true }
 
@@ -85,6 +95,7 @@ return function(config, given, _, note)
   set_precision(p, config, given, note)
   set_states(p, config, note)
   set_degrees(p, config, given)
+  set_shard(p, config, note)
   set_batches(p, config, given)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
