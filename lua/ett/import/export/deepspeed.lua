@@ -8,8 +8,8 @@ local deepspeed = {}
 function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 0 or 4 end
 
 deepspeed.states = [[
-  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches global_batch
-  clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
+  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches
+  global_batch clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
   offload_gradients offload_optimizer offload_weights optimizer_bytes]]
 
 function deepspeed.write(_, p, leave_out)
