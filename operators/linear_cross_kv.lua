@@ -1,5 +1,5 @@
 --- Keys and values of cross-attention from the encoder's output, column-parallel over tensor ranks. All decoder layers
---- share that output, so no layer stores a copy.
+--- of a stage share that output (`shares` of a layer), so no layer stores a copy.
 local gemm = require "ett.operator.gemm"
 local shapes = require "ett.operator.shapes"
 

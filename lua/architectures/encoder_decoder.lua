@@ -41,12 +41,13 @@ local function decoder_layer(h, first)
     blocks.residual(h))
 end
 
---- reads: tokens that a layer after the first reads; `before` reads them, too.
-local function stack(layers, name, count, ops_of, sends, reads, before)
+--- reads: tokens that a layer after the first reads; `before` reads them, too. shares: tokens that a stage holds once.
+local function stack(layers, name, count, ops_of, sends, reads, before, shares)
   layers[#layers + 1] = { name = "first " .. name, ops = blocks.join(before, ops_of(true)), sends = sends,
-    reads = before and sends or reads }
+    reads = before and sends or reads, shares = shares }
   if count > 1 then
-    layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false), sends = sends, reads = reads }
+    layers[#layers + 1] = { name = name, count = count - 1, ops = ops_of(false), sends = sends, reads = reads,
+      shares = shares }
   end
 end
 
@@ -66,9 +67,10 @@ function architecture.build(hyper)
   local layers = { embedding }
   stack(layers, "encoder", hyper.encoder_layers or hyper.layers, function(first) return encoder_layer(hyper, first) end,
     encoder_tokens, encoder_tokens)
-  -- All decoder layers share the encoder's output, so none holds it as its input.
+  -- All decoder layers of a stage share the encoder's output, so none holds it as its input.
   stack(layers, "decoder", hyper.layers, function(first) return decoder_layer(hyper, first) end, both,
-    function(c) return c.seq end, blocks.with({ hyper.norm }, encoder_fields(hyper))) -- the encoder's last norm
+    function(c) return c.seq end, blocks.with({ hyper.norm }, encoder_fields(hyper)), -- the encoder's last norm
+    encoder_tokens)
   layers[#layers + 1] = blocks.head(hyper)
   return { layers = layers }
 end

@@ -92,6 +92,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
                          (long long)kind->count);
     if (check_amount("input_bytes", kind->input_bytes, err) != 0 ||
         check_amount("half_bytes", kind->half_bytes, err) != 0 ||
+        check_amount("shared_bytes", kind->shared_bytes, err) != 0 ||
         check_amount("boundary", kind->boundary, err) != 0)
       return -1;
   }
@@ -311,6 +312,7 @@ static ett_layer_sums sums_of(const ett_program *p, size_t k) {
     s.idle_expert = s.expert_parameters + s.frozen_expert;
   }
   s.boundary = p->kinds[k].boundary;
+  s.shared_bytes = p->kinds[k].shared_bytes;
   if (p->gather > 0) {
     size_t i = (size_t)p->gather - 1;
     s.gather_forward = pick(p->operations[i].forward, variation_of(p, i));
@@ -387,6 +389,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
       keep_most(&to->working_bytes[r][w], of->working_bytes[r][w]);
     }
   }
+  keep_most(&to->shared_bytes, of->shared_bytes);
   keep_most(&to->layer_parameters, of->layer_parameters);
   keep_most(&to->layer_trained, of->layer_trained);
   for (int r = 0; r < ETT_RECOMPUTES; r++)
@@ -432,8 +435,12 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
       alike = whole ? v : -1;
     }
   }
-  for (v = 0; v < slices; v++) /* slices without layers forward their input */
-    if (sums[v].boundary == 0)
+  for (v = 0; v < slices; v++) {
+    if (sums[v].boundary == 0) /* slices without layers forward their input */
       sums[v].boundary = v > 0 ? sums[v - 1].boundary : 1;
+    sums[v].late_bytes += sums[v].shared_bytes;
+    for (int r = 0; r < ETT_RECOMPUTES; r++)
+      sums[v].activation_bytes[r] += sums[v].shared_bytes;
+  }
   return 0;
 }

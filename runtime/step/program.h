@@ -76,12 +76,13 @@ typedef struct ett_operation {
 
 typedef struct ett_layer_kind {
   ett_place place;
-  int64_t count;      /* consecutive layers of this kind */
-  double input_bytes; /* held by a fully recomputed layer */
-  double boundary;    /* output of a slice that ends with this layer, as a multiple of
-                         boundary_bytes; 0: as before the layer */
-  double half_bytes;  /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
-  int forward_only;   /* no backward pass, so nothing is recomputed or gathered again */
+  int64_t count;       /* consecutive layers of this kind */
+  double input_bytes;  /* held by a fully recomputed layer */
+  double boundary;     /* output of a slice that ends with this layer, as a multiple of
+                          boundary_bytes; 0: as before the layer */
+  double half_bytes;   /* held under ETT_RECOMPUTE_HALF; 0: the mean of none and full */
+  double shared_bytes; /* held once by a slice with layers of this kind */
+  int forward_only;    /* no backward pass, so nothing is recomputed or gathered again */
 } ett_layer_kind;
 
 /* Sums over one layer of a kind, or over a slice. */
@@ -105,8 +106,9 @@ typedef struct ett_layer_sums {
   double idle_layers, idle_dense, idle_expert;
   double quantised_bytes;
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
-  double late_bytes; /* held from a split backward pass to its weight gradients */
-  double loss_bytes; /* share of the logits */
+  double late_bytes;   /* held from a split backward pass to its weight gradients */
+  double loss_bytes;   /* share of the logits */
+  double shared_bytes; /* of a slice: part of activation_bytes and late_bytes */
   /* By ett_recompute: all activations of the largest single layer; beyond what it holds
    * if it is recomputed. */
   double layer_bytes[ETT_RECOMPUTES];

@@ -304,6 +304,27 @@ describe("a recomputed layer", function()
     assert.equal(long + short, bytes["first decoder"]) -- the encoder's stream before its last norm, too
   end)
 
+  it("of a decoder shares the encoder's output with the others of its stage, in each micro-batch in flight", function()
+    local long = 4096
+    for _, recompute in ipairs { "none", "selective", "half", "full" } do
+      for _, parallel in ipairs { false, true } do
+        local model = model_module.new("encoder_decoder", { encoder_layers = 4, layers = 4, encoder_seq = long,
+          hidden = hidden, heads = 16, ffn = 4096, vocab = 32000 })
+        local function stages()
+          return estimate.new { model = model, cluster = "dgx_h100", profile = false, plan = { seq = 512, pp = 4,
+            micro_batch = 2, micro_batches = 8, recompute = recompute, tp = 2, sequence_parallel = parallel,
+            stack = "plain" } }.stages
+        end
+        local shared = stages()
+        for _, layer in ipairs(model.layers) do layer.shares = nil end
+        local output = 2 * 2 * long * hidden / (parallel and 2 or 1)
+        for i, stage in ipairs(stages()) do
+          assert.equal(i > 2 and (5 - i) * output or 0, shared[i].activation_bytes - stage.activation_bytes, recompute)
+        end
+      end
+    end
+  end)
+
   it("holds all residual streams, and its own embedding", function()
     for _, streams in ipairs { 1, 4 } do
       local e = run("gemma3n", { layers = 3, altup_streams = streams, per_layer_width = 256 },

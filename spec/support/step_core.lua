@@ -32,7 +32,8 @@ function step_core.program(given)
       flops = 0, selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do
-    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, forward_only = false })
+    all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, shared_bytes = 0,
+      forward_only = false })
   end
   return core.program(all)
 end

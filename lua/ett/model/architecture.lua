@@ -143,7 +143,8 @@ local function with_exchange(entries)
 end
 
 local layer_fields = { name = "string", count = { "count", default = 1 }, ops = "list", sends = "function?",
-  reads = "function?", place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
+  reads = "function?", shares = "function?",
+  place = { "string", default = "middle", one_of = { "first", "middle", "last" } } }
 
 --- Checks the result of a build function and makes every entry a table.
 local function check_built(built, label, rules, path)
@@ -168,7 +169,7 @@ local function check_built(built, label, rules, path)
       known[layer.ops] = with_exchange(with_moves(ops))
     end
     clean.ops = known[layer.ops]
-    for _, field in ipairs { "sends", "reads" } do
+    for _, field in ipairs { "sends", "reads", "shares" } do
       clean[field] = clean[field]
         and schema.returning(clean[field], "nonnegative", ("layer %d (%s): %s"):format(i, clean.name, field), path)
     end

@@ -623,6 +623,7 @@ local function describe(model, p, times, placed)
     kinds[i] = { name = layer.name, place = place, count = layer.count,
       input_bytes = layer.frozen == "layer" and 0 or input,
       half_bytes = run.half_uses and not layer.frozen and input + run.half_bytes or 0, half_uses = run.half_uses,
+      shared_bytes = layer.shares and layer.frozen ~= "layer" and layer.shares(c) / c.seq * shared or 0,
       boundary = boundary, forward_only = layer.frozen == "layer",
       uses = run.uses, order = run.order }
   end

@@ -255,7 +255,7 @@ end
 --- gradients. Under ZeRO-2 and 3 only the gradients that the rank keeps count.
 local function bytes_of_slice(state, layers)
   local p, lowered, sharing = state.e.plan, state.on.lowered, state.sharing
-  local activations, forward, backward, gradients = 0.0, 0.0, 0.0, 0.0
+  local activations, shared, forward, backward, gradients = 0.0, 0.0, 0.0, 0.0, 0.0
   local function held(from, dense, expert)
     if p.zero < from then return dense + expert end
     return dense / sharing.dense_shard + expert / sharing.expert_shard
@@ -273,9 +273,10 @@ local function bytes_of_slice(state, layers)
     local by = { none = none, selective = selective, full = kind.input_bytes,
       half = kind.half_bytes > 0 and kind.half_bytes or (none + kind.input_bytes) / 2 }
     activations = activations + (kind.place == "middle" and by[p.recompute] or none)
+    shared = math.max(shared, kind.shared_bytes)
   end
   local width = schema.wide_bytes(p.dtype)
-  return { activations = activations, weights = { F = forward * width, B = backward * width },
+  return { activations = activations + shared, weights = { F = forward * width, B = backward * width },
     gradients = gradients * schema.dtype_bytes[p.gradient_dtype] }
 end
 
