@@ -8,9 +8,12 @@ local shapes = require "ett.operator.shapes"
 local op = { name = "cross_entropy", aliases = { "parallel_cross_entropy" },
   family = "cross_entropy", summary = "cross entropy, vocabulary-parallel" }
 
-op.schema = { tokens = "count", vocab = "count" }
+-- split: several tensor ranks share the vocabulary.
+op.schema = { tokens = "count", vocab = "count", split = "natural?" }
 
-function op.shape(c) return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c) } end
+function op.shape(c)
+  return { tokens = shapes.tokens(c), vocab = shapes.local_vocab(c), split = c.tp > 1 and 1 or nil }
+end
 
 function op.flops(s, pass) return (pass == "backward" and 3.0 or 6.0) * s.tokens * s.vocab end
 
@@ -35,11 +38,13 @@ end
 
 --- Temporary bytes for the gradient: none in place (Transformer Engine, Liger); a tensor of the logits' type
 --- (flash-attn: inplace_backward is off); or the fp32 gradients of PyTorch's nll_loss and log_softmax, which exist
---- together. Megatron-LM's kernels write the gradient in place of the probabilities, and cast it to 16 bits.
+--- together. Of a split vocabulary PyTorch holds three fp32 tensors beside the result of log_softmax
+--- (torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward: grad_input, exp(x) and their sum).
+--- Megatron-LM's kernels write the gradient in place of the probabilities, and cast it to 16 bits.
 function op.working_bytes(s, dtype, stack)
   local kernel, each = stack and stack.cross_entropy or "megatron", width(dtype)
   if kernel == "fused" then return 0.0 end
-  if kernel == "torch" then return 8.0 * s.tokens * s.vocab end
+  if kernel == "torch" then return (s.split and 12.0 or 8.0) * s.tokens * s.vocab end
   return each == 4 and stores_probabilities[kernel] and 0.0 or (each + 0.0) * s.tokens * s.vocab
 end
 

@@ -187,6 +187,18 @@ describe("the loss", function()
       assert.same(wanted, got, kernel)
     end
   end)
+
+  it("holds a third fp32 tensor for its gradient if PyTorch splits the vocabulary", function()
+    local c = { tp = 8, micro_batch = 2, seq = 32, vocab = 8192, vocab_multiple = 1 }
+    for tp, bytes in pairs { [1] = 8, [8] = 12 } do
+      c.tp = tp
+      local split = op.shape(c)
+      assert.equal(64, split.tokens)
+      assert.equal(8192 // tp, split.vocab)
+      assert.equal(bytes * 64 * 8192 // tp, op.working_bytes(split, "bf16", stacks.get "transformers"))
+      assert.equal(2 * 64 * 8192 // tp, op.working_bytes(split, "bf16", stacks.get "torchtitan"))
+    end
+  end)
 end)
 
 describe("a soft cap", function()
