@@ -392,10 +392,15 @@ static int communicators_of(const ett_evaluation *e) {
          ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* the world group */
 }
 
-/* Whether the states hold fp32 weights. States of at most 4 bytes are two moments of 8 or
- * 16 bits: the optimizer updates the 16-bit weights with 16-bit gradients. */
-static int has_master(const ett_step_plan *p) {
+/* Whether the update is in fp32. States of at most 4 bytes are two moments of 8 or 16
+ * bits: the optimizer updates 16-bit weights with 16-bit gradients. */
+static int updates_in_fp32(const ett_step_plan *p) {
   return p->optimizer_bytes > (double)sizeof(float);
+}
+
+/* Whether the states hold fp32 weights: next to weights of fewer bits. */
+static int has_master(const ett_step_plan *p) {
+  return updates_in_fp32(p) && p->weight_bytes < (int32_t)sizeof(float);
 }
 
 /* Fills the memory of the software, and the total. fp32_gradients: gradients of the
@@ -405,7 +410,7 @@ static void fill_software(const ett_evaluation *e, ett_step_stage *s, double wor
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
-  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && has_master(e->plan) &&
+  if (e->plan->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(e->plan) &&
       fp32_gradients > passing)
     s->update_bytes = fp32_gradients - passing;
   s->cached_bytes = program->cached_bytes;

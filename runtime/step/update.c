@@ -8,8 +8,6 @@ double ett_update_share(const ett_step_plan *p) {
   /* The weight (written, in fp32 also read), its gradient, the gradient's norm and
    * clipping (12, in_step.update_bytes). */
   double usual = master ? 12 : 8, beside = master ? 2 + 4 + 12 : 8 + 4 + 12;
-  if (!master && p->optimizer_bytes > usual)
-    return 1; /* 12 bytes mean the same states: there is no master weight */
   return (beside + 2 * p->optimizer_bytes) / (beside + 2 * usual);
 }
 

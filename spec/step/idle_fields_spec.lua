@@ -68,6 +68,7 @@ describe("fields of the software that a plan leaves open", function()
     end
     assert.equal("gradient_dtype fp32, accumulate_gradients true, stack plain, recompute none, optimizer_bytes 12",
       open(dense, {}))
+    assert.matches("optimizer_bytes 8", open(dense, { dtype = "fp32" }), 1, true)
     assert.equal("overlap_all_to_all none, stack plain, schedule 1f1b, overlap_gradients false, overlap_sends false",
       open(mixture, { dp = 2, ep = 2, pp = 2, gradient_dtype = "bf16", accumulate_gradients = false, zero = 0,
         recompute = "full", optimizer_bytes = 12, deduplicate_tokens = false }))

@@ -143,6 +143,32 @@ describe("the memory of an estimate", function()
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 4 } > 0)
   end)
 
+  it("has 16 bytes a parameter in fp32 as in 16 bits: there is no second fp32 weight", function()
+    for _, stack in ipairs { "plain", "megatron", "torchtitan", "fsdp_eager", "maxtext", "megatron_fsdp" } do
+      local plan = { tp = 1, sequence_parallel = false, zero = 3, dtype = "fp32" }
+      local e = run(plan, stack)
+      local s = e.stages[1]
+      assert.same({ 4, 4, 8 }, { math.floor(2 * s.weight_bytes / s.parameters + 0.5),
+        math.floor(2 * s.gradient_bytes / s.parameters + 0.5), math.floor(2 * s.optimizer_bytes / s.parameters + 0.5) })
+      assert.equal(8, e.plan.optimizer_bytes)
+    end
+    local full = { zero = 0, dtype = "fp32", failures_per_device_day = 1e-3 }
+    local e = run(full)
+    assert.near(12 * e.stages[1].parameters * t / e.devices, e.checkpoint_bytes, 1)
+    assert.near(e.step_seconds, run(require("ett.base.merged")(full, { optimizer_bytes = 8 })).step_seconds, 1e-12)
+    local s = run({ zero = 0, dtype = "fp32", offload_optimizer = 1 }).stages[1]
+    assert.near((8 + 4) * s.parameters, s.host_bytes, 1) -- two moments, and the gradients of the update
+    local rows = require("ett.search.sweep").new { model = model_module.new("llama", hyper), cluster = "dgx_b200",
+      plan = { seq = 4096, tp = t, dp = 2, micro_batches = 4 }, over = { dtype = { "bf16", "fp32", "fp8" } } }.rows
+    for _, row in ipairs(rows) do
+      local swept = estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_b200",
+        plan = { seq = 4096, tp = t, dp = 2, micro_batches = 4, dtype = row.dtype } }
+      assert.equal(swept.memory_bytes, row.memory_bytes)
+      assert.equal(swept.step_seconds, row.step_seconds)
+    end
+    assert.equal(3, #rows)
+  end)
+
   it("has whole weights and gradients of stages under FSDP2, from the first backward pass to the last", function()
     local function stage(more, stack)
       local plan = { tp = 1, sequence_parallel = false, pp = 2, zero = 3, optimizer_bytes = 12 }

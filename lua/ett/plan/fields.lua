@@ -44,6 +44,9 @@ local failures = { "a rate of failures (failures_per_device_day)", function(_, c
 local power = { "devices of known power", function(_, context) return context.power end }
 local busiest = { "ep above 1 or a capacity_factor", function(p) return p.ep > 1 or p.capacity_factor ~= nil end }
 
+-- Two fp32 moments, and an fp32 weight if the weight itself has fewer bits.
+local function adam_bytes(p) return schema.wide_bytes(p.dtype) < 4 and 12 or 8 end
+
 local fields = {
   recompute_modules = { "core_attn" }, known_modules = { "core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act" },
   -- Default products with adapters: all of attention and of a dense MLP (Dettmers et al. 2023, arXiv 2305.14314).
@@ -171,9 +174,9 @@ local fields = {
       help = "micro-batches a step (or give global_batch)" },
     { "global_batch", "count", optional = true, most = 1 << 58, also = "gbs batch train_batch",
       help = "sequences a step over all replicas" },
-    { "optimizer_bytes", "nonnegative", software = true, default = 12, most = 1024,
-      c = true, -- Adam: fp32 weight and two moments
-      help = "optimizer state of one parameter, master weight included" },
+    { "optimizer_bytes", "nonnegative", software = true, optional = true, most = 1024,
+      c = { "optimizer_bytes", function(bytes, p) return bytes or adam_bytes(p) end },
+      help = "optimizer state of one parameter, master weight included (default Adam's: 12, next to fp32 weights 8)" },
     { "bucket_bytes", "positive", default = 500e6, least = 1, c = true,
       needs = { copies .. " and zero below 3", function(p) return replicated(p) and p.zero < 3 end },
       help = "bytes of one gradient or weight message" },
@@ -244,7 +247,7 @@ function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
-fields.replicated = replicated
+fields.replicated, fields.adam_bytes = replicated, adam_bytes
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, failures =, power = }: booleans

@@ -74,21 +74,24 @@ function plan.open_overlaps(given)
   return names
 end
 
---- The value of a field that a plan leaves open: the stack's, if it states the overlap and that has an effect.
+--- The value of a field that a plan leaves open: the stack's, if it states the overlap and that has an effect. Bytes of
+--- optimizer states follow the data type.
 ---@param p table the other fields
 ---@param field table of ett.plan.fields
 function plan.default(p, field)
   local name, where = field[1], overlaps[field[1]]
   local stack = where and p.stack and stacks.get(p.stack)
+  if name == "optimizer_bytes" then return fields.adam_bytes(p) end
   if stack and stack[name] and field.needs[2](p) and (where == true or where(p, stack)) then return true end
   return field.default
 end
 
 --- A copy of a clean plan, to be changed: an overlap with its default value that was not given is open again, so that
---- it follows the changed fields.
+--- it follows the changed fields; so are bytes of optimizer states that were not given.
 ---@param given table? the fields that the user gave
 function plan.reopened(p, given)
   local q = merged(p)
+  if (given or {}).optimizer_bytes == nil and q.optimizer_bytes == fields.adam_bytes(p) then q.optimizer_bytes = nil end
   for _, name in ipairs(plan.open_overlaps(given or {})) do
     if q[name] == plan.default(p, fields.list[fields.position[name]]) then q[name] = nil end
   end
@@ -115,6 +118,7 @@ function plan.violations(given, model, cluster)
   for _, name in ipairs(plan.open_overlaps(given)) do
     clean[name] = plan.default(clean, fields.list[fields.position[name]])
   end
+  clean.optimizer_bytes = clean.optimizer_bytes or fields.adam_bytes(clean)
   local broken, near = plan_rules.broken(clean, model, cluster), {}
   table.move(broken, 1, #broken, #found + 1, found)
   if #broken > 0 then

@@ -4,6 +4,7 @@
 -- since its last checkpoint. Failures also occur during checkpoints and restarts. The expected time of w seconds of
 -- work and a checkpoint of d is M e^(R/M) (e^((w+d)/M) - 1), with M seconds between failures and restarts of R seconds
 -- (Daly 2006, Future Generation Computer Systems 22, equation 20).
+local fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 local slices = require "ett.step.slices"
 
@@ -60,7 +61,7 @@ function goodput.of(p, cluster, devices, parameters)
   local rate = p.failures_per_device_day or own.per_device_day
   local between = rate and 86400 / (rate * devices)
   if not between or between > longest_between then return nil end
-  local bytes = parameters * (schema.wide_bytes(p.dtype) + p.optimizer_bytes)
+  local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
   local write = bytes / p.checkpoint_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
   local work = p.checkpoint_seconds or goodput.interval(write, between)
