@@ -917,19 +917,25 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   return e->failed ? -1 : 0;
 }
 
-/* Memory of the fullest stage in bytes. */
+/* Memory of the fullest stage in bytes: on parts, the one with the largest share of its
+ * limit. */
 static double fill_memories(const ett_evaluation *e, const ett_step_arrays *a,
                             const ett_pipeline *pipeline) {
-  double most = 0;
+  double most = 0, bytes = 0;
   stage_memory m = {0};
   for (int rank = 0; rank < e->plan->pp; rank++) {
     if (!a->alike[rank])
       m = stage_memory_of(e, a, rank);
     fill_memory(e, a, pipeline, rank, &m);
-    if (a->stage[rank].memory_bytes > most)
-      most = a->stage[rank].memory_bytes;
+    const ett_step_stage *s = &a->stage[rank];
+    double share = s->memory_limit_bytes > 0 ? s->memory_bytes / s->memory_limit_bytes
+                                             : s->memory_bytes;
+    if (share > most) {
+      most = share;
+      bytes = s->memory_bytes;
+    }
   }
-  return most;
+  return bytes;
 }
 
 /* Work of the busiest rank, less all hideable time. */

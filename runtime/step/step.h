@@ -119,7 +119,8 @@ typedef struct ett_step_result {
   double bubble_fraction;  /* share of the pipeline that is idle (no computing, no sends),
                               averaged over stages */
   double flops;            /* model FLOPs of one rank's pipeline, all micro-batches */
-  double memory_bytes;     /* of the fullest stage */
+  double memory_bytes;     /* of the fullest stage; parts: the one that fills its devices
+                              most */
   int fits;                /* whether every stage fits; 1 without parts */
   /* Per part and kind of layer: runs of layers in a step, one per micro-batch, on stages
    * of the part. NULL without parts. */

@@ -111,15 +111,20 @@ describe("clusters of unlike nodes", function()
       { cluster = cluster_parts.kind("small", 1e14, 5e11, 4e9, 2e10), nodes = 4 } }
     local s = sweep.new { model = large, cluster = tight, plan = { seq = 2048, global_batch = 16, zero = 1 },
       over = { pp = { 1, 2, 4 }, dp = { 1, 2, 4, 8 }, rank_order = { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } } }
-    local fits = { [true] = 0, [false] = 0 }
+    local fits, larger = { [true] = 0, [false] = 0 }, 0
     for _, row in ipairs(s.rows) do
       local e = estimate.new { model = large, cluster = tight, plan = { seq = 2048, global_batch = 16, zero = 1,
         pp = row.pp, dp = row.dp, rank_order = row.rank_order } }
       assert.equal(e.step_seconds, row.step_seconds)
       assert.equal(e.fits, row.fits)
+      -- The stage with the largest share of its devices' memory, not the one with most bytes.
+      assert.equal(e.memory_bytes, row.memory_bytes)
+      local most = 0
+      for _, stage in ipairs(e.stages) do most = math.max(most, stage.memory_bytes) end
+      larger = larger + (most > e.memory_bytes and 1 or 0)
       fits[row.fits] = fits[row.fits] + 1
     end
-    assert.is_true(fits[true] > 0 and fits[false] > 0)
+    assert.is_true(fits[true] > 0 and fits[false] > 0 and larger > 0)
   end)
 
   it("average prices, failures and power over the devices in use", function()
