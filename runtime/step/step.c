@@ -403,8 +403,25 @@ static int has_master(const ett_step_plan *p) {
   return updates_in_fp32(p) && p->weight_bytes < (int32_t)sizeof(float);
 }
 
-/* Fills the memory of the software, and the total. fp32_gradients: gradients of the
- * weights that the rank updates. */
+/* Whether reduced gradients have the type of the sharded weights, whatever they have in
+ * messages: PyTorch FSDP (foreach_reduce; _cast_grad_to_param_dtype). */
+static int casts_gradients(const ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  return e->program->master_shards && p->zero >= ETT_ZERO_GRADIENTS &&
+         e->dense.degree > 1 && updates_in_fp32(p);
+}
+
+/* Bytes of a reduced gradient. States of 6 bytes are a weight and two moments of 16 bits.
+ */
+static double reduced_gradient(const ett_evaluation *e) {
+  const ett_step_plan *p = e->plan;
+  if (!casts_gradients(e))
+    return p->gradient_bytes;
+  return has_master(p) && p->optimizer_bytes <= 6 ? 2 : sizeof(float);
+}
+
+/* Fills the memory of the software, and the total. fp32_gradients: copies of gradients of
+ * the weights that the rank updates. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
                           double fp32_gradients, int communicators) {
   const ett_program *program = e->program;
@@ -442,6 +459,7 @@ typedef struct stage_memory {
   double fp32_gradients; /* of the weights that the rank updates */
   int communicators;     /* communicators of a rank */
   int apart;             /* the new gradients of a layer lie apart from the stored ones */
+  int stays;             /* gradients stay whole until the last backward pass */
   int loses;             /* the loss is on this stage */
 } stage_memory;
 
@@ -457,7 +475,7 @@ static void move_to_host(const ett_step_plan *p, ett_step_stage *s, const stage_
                 m->largest[0] + m->largest[1]},
                {&s->weight_bytes, s->weight_bytes, p->offload_weights, 2 * m->layer},
                {&s->gradient_bytes, m->reduced, p->offload_gradients,
-                m->gradient > m->reduced ? m->reduced : 2 * m->reduced / layers},
+                m->stays ? m->reduced : 2 * m->reduced / layers},
                {&s->optimizer_bytes, s->optimizer_bytes, p->offload_optimizer, 0}};
   double gradients = p->offload_gradients * m->reduced;
   double updated = p->offload_optimizer * m->fp32_gradients;
@@ -478,14 +496,14 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                     int rank) {
   const ett_step_plan *p = e->plan;
   const ett_step_stage *s = &a->stage[rank];
-  stage_memory m = {.communicators = communicators_of(e)};
+  stage_memory m = {.communicators = communicators_of(e), .stays = ett_messages_whole(e)};
   double data = (double)e->dense.degree, expert_data = (double)e->expert.degree;
   double whole = s->dense_parameters + s->expert_parameters;
   double shard = s->dense_parameters / data + s->expert_parameters / expert_data;
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
-  int stays = ett_messages_whole(e), sharded = e->dense.degree > 1;
+  int sharded = e->dense.degree > 1;
   int in_states = e->program->master_shards && sharded && has_master(p);
   m.weight =
       (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
@@ -493,10 +511,10 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
                                       : weights) *
           p->weight_bytes +
       s->quantised_bytes;
-  m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * p->gradient_bytes;
-  m.gradient = stays ? whole * p->gradient_bytes : m.reduced;
-  m.apart = stays ? p->gradient_bytes > p->weight_bytes
-                  : p->zero >= ETT_ZERO_GRADIENTS && sharded;
+  m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
+  m.gradient = m.stays ? whole * p->gradient_bytes : m.reduced;
+  m.apart = m.stays ? p->gradient_bytes > p->weight_bytes
+                    : p->zero >= ETT_ZERO_GRADIENTS && sharded;
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {
@@ -518,12 +536,12 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
    * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
   double gathered = p->overlap_parameters ? 1 + (double)p->prefetch : 1;
   if (p->zero >= ETT_ZERO_GRADIENTS && (data > 1 || expert_data > 1))
-    m.temporary = stays ? m.apart * trained * p->weight_bytes
-                        : smaller(trained * p->gradient_bytes,
-                                  whole * p->gradient_bytes - m.gradient);
+    m.temporary = m.stays ? m.apart * trained * p->weight_bytes
+                          : smaller(trained * p->gradient_bytes,
+                                    (whole - shard) * p->gradient_bytes);
   if (p->zero >= ETT_ZERO_PARAMETERS && (data > 1 || expert_data > 1)) {
     double others = weights * p->weight_bytes - m.weight; /* shards of the other ranks */
-    m.temporary += p->reshard && !stays
+    m.temporary += p->reshard && !m.stays
                        ? smaller(gathered * layer * p->weight_bytes, others)
                        : others;
   }
@@ -568,8 +586,8 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
         ett_pipeline_peak_in_flight(pipeline, rank, a->in_flight, a->in_flight, 0);
   }
   move_to_host(p, s, m, stored);
-  fill_software(e, s, working, (1 - p->offload_optimizer) * m->fp32_gradients,
-                m->communicators);
+  double copied = casts_gradients(e) ? 0 : (1 - p->offload_optimizer) * m->fp32_gradients;
+  fill_software(e, s, working, copied, m->communicators);
 }
 
 /* Seconds of the messages that a stage sends; with serial sends also of those that it

@@ -143,6 +143,22 @@ describe("the memory of an estimate", function()
     assert.is_true(weights { tp = 1, sequence_parallel = false, zero = 3, optimizer_bytes = 4 } > 0)
   end)
 
+  it("has reduced gradients in the type of the sharded weights under FSDP, whatever messages have", function()
+    local function gradient(plan, stack)
+      plan.tp, plan.sequence_parallel, plan.zero = 1, false, plan.zero or 3
+      local s = run(plan, stack).stages[1]
+      assert.equal(stack == "megatron_fsdp" and s.update_bytes or 0, s.update_bytes) -- no copies
+      return math.floor(2 * s.gradient_bytes / s.parameters + 0.5)
+    end
+    for _, stack in ipairs { "fsdp_eager", "torchtitan", "llm_foundry", "maxtext" } do
+      assert.equal(4, gradient({ gradient_dtype = "bf16" }, stack))
+      assert.equal(4, gradient({ gradient_dtype = "bf16", dtype = "fp32" }, stack))
+      assert.equal(2, gradient({ gradient_dtype = "fp32", optimizer_bytes = 6 }, stack)) -- all in 16 bits
+      assert.equal(2, gradient({ gradient_dtype = "bf16", optimizer_bytes = 4 }, stack)) -- 8-bit moments
+    end
+    assert.equal(2, gradient({ gradient_dtype = "bf16" }, "megatron_fsdp"))
+  end)
+
   it("has 16 bytes a parameter in fp32 as in 16 bits: there is no second fp32 weight", function()
     for _, stack in ipairs { "plain", "megatron", "torchtitan", "fsdp_eager", "maxtext", "megatron_fsdp" } do
       local plan = { tp = 1, sequence_parallel = false, zero = 3, dtype = "fp32" }

@@ -93,7 +93,7 @@ local fields = {
       help = "type of weights and activations",
       c = { "weight_bytes", schema.wide_bytes } },
     { "gradient_dtype", "training_dtype", software = true, default = "fp32", program = true,
-      help = "type of stored and reduced gradients",
+      help = "type of reduced gradients, and of stored ones unless the stack shards fp32 weights (FSDP)",
       c = { "gradient_bytes", function(dtype) return schema.dtype_bytes[dtype] end } },
     { "accumulate_gradients", "boolean", software = true, optional = true, program = true,
       help = "a separate kernel adds up gradients (false: the weight-gradient products do; default: as in the stack)" },
