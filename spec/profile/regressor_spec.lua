@@ -65,6 +65,29 @@ describe("ett.regressor", function()
     end
   end)
 
+  fits("calls a time measured if it is that of the shape's own samples", function()
+    local given, times, middle = {}, {}, {}
+    for i = 1, 60 do -- each shape has its own factor, which no feature tells
+      local d = { 1, 256 * (1 + i * 7 % 13), 256 * (1 + i * 11 % 17), 256 * (1 + i * 5 % 7) }
+      local own = 5e-6 + 2.0 * d[2] * d[3] * d[4] / 2e14 * (1 + 0.8 * ((i * 37) % 19) / 19)
+      for k = 1, 3 do given[#given + 1], times[#times + 1] = d, own * (1 + 0.01 * (k - 2)) end
+      middle[i] = own
+    end
+    local repeated = regressor.fit { family = "gemm", rows = given, seconds = times }
+    local single, once = {}, {}
+    for i = 1, 60 do single[i], once[i] = given[3 * i], times[3 * i] end
+    local unique, furthest = regressor.fit { family = "gemm", rows = single, seconds = once }, 0.0
+    for i = 1, 60 do
+      local answer = repeated:predict(single[i])
+      assert.equal("measured", answer.provenance)
+      assert.near(middle[i], answer.value, 1e-6 * middle[i])
+      answer = unique:predict(single[i])
+      assert.equal("interpolated", answer.provenance)
+      furthest = math.max(furthest, math.abs(answer.value / once[i] - 1))
+    end
+    assert.is_true(furthest > 0.03, furthest) -- such an answer is not the sample
+  end)
+
   -- Products of which nothing but noise is left above the base: about 9 % log-normal.
   local function noisy(n, seed)
     local given, times, state = {}, {}, seed

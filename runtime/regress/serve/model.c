@@ -389,7 +389,7 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
   } else if (outside > 0) {
     factor = f->width_outside * (1 + outside);
   }
-  if (measured)
+  if (measured && f->twin_weight >= 0.5)
     out->provenance = ETT_MEASURED;
   double difficulty = f->floor;
   if (model->difficulty.trees)

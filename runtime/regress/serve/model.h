@@ -17,7 +17,7 @@
 #define ETT_MODEL_NEIGHBOURS 32
 
 typedef enum ett_provenance {
-  ETT_MEASURED,     /* this kernel was sampled */
+  ETT_MEASURED,     /* this kernel was sampled, and its samples weigh half or more */
   ETT_INTERPOLATED, /* inside the range of the samples in every dimension */
   ETT_EXTRAPOLATED
 } ett_provenance;
