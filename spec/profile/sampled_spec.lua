@@ -1,6 +1,7 @@
 local calibrate = require "ett.profile.calibrate"
 local coefficients = require "ett.profile.coefficients"
 local ett_io = require "ett.io"
+local find = require "ett.base.find"
 local operator = require "ett.operator"
 local profile = require "ett.profile"
 local fits = require("needs").fitting(it, pending)
@@ -334,6 +335,59 @@ describe("ett.profile", function()
     assert.are.equal(ask(profile.open(path, none), "linear1").seconds,
       ask(profile.open(other, none), "linear1").seconds)
     os.execute(("rm -r '%s'"):format(other))
+  end)
+
+  -- A folder with an operator of a user, a module that it requires, and a table of it in the folder "samples".
+  local function own_operator(name, files_of)
+    local root = os.tmpname()
+    os.remove(root)
+    assert(ett_io.make_folder(root .. "/operators"))
+    assert(ett_io.make_folder(root .. "/samples"))
+    for file, text in pairs(files_of) do write(root .. "/" .. file, text) end
+    local lines = { "tokens,width,F_dur(us)" }
+    for i = 1, 40 do
+      local tokens, width = 256 * (1 + i % 8), 512 * (1 + i % 5)
+      lines[#lines + 1] = ("%d,%d,%.4f"):format(tokens, width, 3 + 2e-6 * tokens * width)
+    end
+    write(("%s/samples/A100_%s_fp16.csv"):format(root, name), table.concat(lines, "\n") .. "\n")
+    find.set_folders { root }
+    return root
+  end
+
+  local function own_head(name, family)
+    return ('local op = { name = "%s", family = "%s", summary = "made up",'):format(name, family or "elementwise") .. [[
+  schema = { tokens = "count", width = "count" } }
+function op.shape(c) return { tokens = c.micro_batch * c.seq, width = c.hidden } end
+]]
+  end
+
+  fits("fits an operator of 0 FLOPs, and names the operator of a fault", function()
+    local root = own_operator("zcopy", { ["operators/zcopy.lua"] = own_head "zcopy" .. [[
+function op.flops() return 0 end
+function op.bytes(s) return 4.0 * s.tokens * s.width end
+return op]] })
+    local answer = profile.open(root .. "/samples", none):operator("zcopy", { tokens = 1024, width = 1536 }, "fp16",
+      "forward")
+    assert.near(3e-6 + 2e-12 * 1024 * 1536, answer.seconds, 2e-7)
+    assert.equal("interpolated", answer.provenance)
+    local far = profile.open(root .. "/samples", none):operator("zcopy", { tokens = 4096, width = 2560 }, "fp16",
+      "forward")
+    assert.near(1, far.outside, 1e-9)
+    os.execute(("rm -r '%s'"):format(root))
+    root = own_operator("zseen", { ["operators/zseen.lua"] = own_head("zseen", "attention") .. [[
+function op.flops(s) return 2.0 * s.tokens end
+function op.bytes(s) return 4.0 * s.tokens end
+function op.kernel_shape(s)
+  return { batch = 1, heads = 1, seq_q = s.tokens, seq_k = 64, head_dim = 64, causal = true }
+end
+return op]] })
+    local ok, why = pcall(function()
+      return profile.open(root .. "/samples", none):operator("zseen", { tokens = 64, width = 512 }, "fp16", "forward")
+    end)
+    find.set_folders {}
+    os.execute(("rm -r '%s'"):format(root))
+    assert.is_false(ok)
+    assert.matches("^samples of zseen fp16 forward: the mask", tostring(why))
   end)
 
   describe("cache", function()

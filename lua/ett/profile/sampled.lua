@@ -128,7 +128,7 @@ local function fit(self, id, entries, pass, group, stamp)
     if stamp then cache().save_void(stamp, whole) end
     return false
   end
-  local model, outliers = profile_fit().fit(choice, data)
+  local model, outliers = error_module.wrap("samples of " .. id, profile_fit().fit, choice, data)
   table.move(sampled.locate(outliers, data.origins), 1, #outliers, #whole + 1, whole)
   if #whole > 0 then self.outliers[id] = whole end
   if stamp then cache().save(stamp, model, whole) end

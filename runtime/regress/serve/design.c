@@ -40,13 +40,19 @@ int ett_design_check(const ett_design *design, ett_err *err) {
 
 int ett_design_row_check(const ett_design *design, const double *dims, ett_err *err) {
   for (int i = 0; i < design->dims; i++) {
-    bool free_value = design->family == ETT_FAMILY_RAW ||
-                      (design->family == ETT_FAMILY_WAVE && i >= 2) ||
+    bool wave = design->family == ETT_FAMILY_WAVE;
+    bool free_value = design->family == ETT_FAMILY_RAW || (wave && i >= 2) ||
                       (design->family == ETT_FAMILY_ATTENTION && i == 6);
-    if (!isfinite(dims[i]) || fabs(dims[i]) > 1e30 || (!free_value && !(dims[i] > 0)))
+    bool may_be_zero = wave && i < 2; /* FLOPs of a copy */
+    if (!isfinite(dims[i]) || fabs(dims[i]) > 1e30 ||
+        (!free_value && !(dims[i] > 0) && !(may_be_zero && dims[i] == 0)))
       return ett_err_set(err, ETT_ERR_ARGUMENT,
-                         "dimension %d of family '%s' must be a positive number, got %g",
-                         i + 1, names[design->family], dims[i]);
+                         "dimension %d of family '%s' must be a %s number, got %g", i + 1,
+                         names[design->family],
+                         free_value    ? "finite"
+                         : may_be_zero ? "nonnegative"
+                                       : "positive",
+                         dims[i]);
   }
   if (design->family == ETT_FAMILY_ATTENTION && !(dims[6] >= 0 && dims[6] <= 2))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -257,10 +263,15 @@ static void collective_row(const ett_design *d, const double *x, row *r) {
   }
 }
 
+static double log_or_zero(double x) {
+  return x > 0 ? log(x) : 0;
+}
+
 static void wave_row(const ett_design *d, const double *x, row *r) {
   column(r, 1), column(r, x[0]), column(r, x[1]);
   hinges(r, x[1], 20, 32, 0);
-  feature(r, log(x[0])), feature(r, log(x[1])), feature(r, log(x[0] / x[1]));
+  feature(r, log_or_zero(x[0])), feature(r, log_or_zero(x[1]));
+  feature(r, x[0] > 0 && x[1] > 0 ? log(x[0] / x[1]) : 0);
   for (int i = 2; i < d->dims; i++) {
     feature(r, x[i]);
     feature(r, alignment(x[i], 10));
@@ -326,6 +337,8 @@ double ett_design_size(const ett_design *design, const double *dims) {
       product *= fmax(fabs(x[i]), 1e-300);
     return product;
   }
+  case ETT_FAMILY_WAVE:
+    return x[0] > 0 ? x[0] : x[1];
   default:
     return x[0];
   }

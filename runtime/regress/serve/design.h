@@ -12,7 +12,8 @@
  *   optimizer   params, tensors, layers, hidden
  *   collective  elements
  *   alpha_beta  elements; base columns 1 and elements alone
- *   wave        flops, bytes, then any features: for operators of unknown physics
+ *   wave        flops, bytes (either may be 0), then any features: for operators of
+ *               unknown physics
  *
  * Columns are nonnegative, and a time is a nonnegative combination of them: a launch
  * constant, FLOPs, FLOPs quantised to whole tiles and whole waves of tiles over the
@@ -64,7 +65,8 @@ int ett_design_check(const ett_design *design, ett_err *err);
 int ett_design_columns(const ett_design *design);
 int ett_design_features(const ett_design *design);
 
-/* Checks that dims are finite and positive; the mask may be 0. Returns 0 or -1. */
+/* Checks that dims are finite and positive, or 0 where the list above says so. Returns 0
+ * or -1. */
 int ett_design_row_check(const ett_design *design, const double *dims, ett_err *err);
 
 /* Fills columns[0 .. ett_design_columns) and features[0 .. ett_design_features). */
