@@ -437,6 +437,24 @@ return op]] })
       os.execute(("rm -r '%s'"):format(other))
     end)
 
+    fits("has different keys for different modules of an operator", function()
+      local function key(factor)
+        local root = own_operator("zhelped", { ["zhelper.lua"] = ("return { factor = %d }"):format(factor),
+          ["zbetween.lua"] = "return { helper = function() return require('zhelper') end }",
+          ["operators/zhelped.lua"] = 'local between = require "zbetween"\n' .. own_head "zhelped" .. [[
+function op.flops(s) return 2.0 * s.tokens end
+function op.bytes(s) return between.helper().factor * 4.0 * s.tokens end
+return op]] })
+        local paths = { root .. "/samples/A100_zhelped_fp16.csv" }
+        local found = cache.key(paths, { { operator = { path = root .. "/operators/zhelped.lua" } } }, "forward")
+        find.set_folders {}
+        os.execute(("rm -r '%s'"):format(root))
+        return found
+      end
+      assert.equal(key(1), key(1))
+      assert.are_not.equal(key(1), key(3))
+    end)
+
     fits("sees that a table changed in the same process", function()
       local own = folder()
       local file = own .. "/operator/NVIDIAA100-SXM4-80GB_linear1_fp16.csv"

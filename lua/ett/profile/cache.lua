@@ -1,9 +1,10 @@
 --- The cache of fitted models: $XDG_CACHE_HOME/ett/models, else ~/.cache/ett/models.
 --
 -- The file name of a model is the hash of all inputs of the fit: the bytes of the sample files, the code that turns
--- rows into dimensions, the version of the regressor. A cached model is therefore never stale. Each file begins with
--- its key. Files are written atomically, so processes may write the same file at once. An unreadable model is fitted
--- again; a model that cannot be written is reported once.
+-- rows into dimensions, the version of the regressor. Of a user's operator this code is its file and the modules that
+-- it names in `require "…"`. Modules with computed names, and files that the operator reads, are not seen. Each file
+-- begins with its key. Files are written atomically, so processes may write the same file at once. An unreadable model
+-- is fitted again; a model that cannot be written is reported once.
 local dialect = require "ett.operator.dialect"
 local files = require "ett.io"
 local find = require "ett.base.find"
@@ -43,14 +44,28 @@ local function hash_of(path)
   return hash
 end
 
+-- Adds the hashes of a Lua file and of the modules that it names, and that those name. `code` has ett's own.
+local function add_sources(pieces, path, seen)
+  if seen[path] then return end
+  seen[path] = true
+  local text, err = files.read(path)
+  if not text then error(err, 0) end
+  pieces[#pieces + 1] = files.hash(text)
+  for name in text:gmatch "require%s*%(?%s*[\"']([%w_.%-]+)[\"']" do
+    local module = not name:find "^ett%." and package.searchpath(name, package.path)
+    if module then add_sources(pieces, module, seen) end
+  end
+end
+
 --- The cache key of a model.
 ---@param paths string[] sample files, in the order of their rows
----@param entries table[]|nil entries whose operator files are hashed too
+---@param entries table[]|nil entries whose operator files, and the modules that these name, are hashed too
 function cache.key(paths, entries, ...)
   local pieces = { code() }
   for _, path in ipairs(paths) do pieces[#pieces + 1] = hash_of(path) end
+  local seen = {}
   for _, entry in ipairs(entries or {}) do
-    if entry.operator and entry.operator.path then pieces[#pieces + 1] = hash_of(entry.operator.path) end
+    if entry.operator and entry.operator.path then add_sources(pieces, entry.operator.path, seen) end
   end
   for i = 1, select("#", ...) do pieces[#pieces + 1] = tostring((select(i, ...))) end
   return files.hash(table.unpack(pieces))
