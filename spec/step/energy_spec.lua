@@ -168,11 +168,11 @@ describe("the energy of a step", function()
     end
   end)
 
-  it("has the PUE and the grid of the parts, averaged over the devices in use", function()
-    local function kind(pue, grams)
-      local cluster = cluster_parts.kind("kind", 1e15, 1e12, 80e9, 4e10)
+  describe("on parts", function()
+    local function kind(pue, grams, flops, bandwidth, nodes)
+      local cluster = cluster_parts.kind("kind", flops or 1e15, bandwidth or 1e12, 80e9, 4e10)
       cluster.device.power_watts = 500
-      cluster.power = { pue = pue, grams_co2_per_kwh = grams, source = "spec" }
+      cluster.power = { pue = pue, grams_co2_per_kwh = grams, node_watts = nodes, source = "spec" }
       return cluster
     end
     local function of(cluster, plan)
@@ -181,25 +181,51 @@ describe("the energy of a step", function()
       local e = estimate.new { model = model, cluster = cluster, plan = full }
       return e.pue, 1e3 * e.co2_kg_per_step / e.kwh_per_step, e
     end
-    local function of_parts(first, second, plan)
-      return of({ name = "both", summary = "both", source = "spec", parts = { { cluster = first, nodes = 1 },
+    local function of_parts(first, second, plan, nodes)
+      return of({ name = "both", summary = "both", source = "spec", parts = { { cluster = first, nodes = nodes or 1 },
         { cluster = second, nodes = 3 } }, links = { inter = { bandwidth_per_gpu = 4e10, bandwidth_per_node = 4e10,
         latency = 1e-6, source = "spec" } } }, plan)
     end
-    local pue, grams, e = of_parts(kind(1.1, 50), kind(1.1, 50), { dp = 4 })
-    assert.near(1.1, pue, 1e-12)
-    assert.near(50, grams, 1e-9)
-    local _, _, alone = of(kind(1.1, 50), { dp = 4 })
-    assert.near(alone.kwh_per_step, e.kwh_per_step, 1e-9 * e.kwh_per_step)
-    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4 })
-    assert.near((1.1 + 3 * 1.5) / 4, pue, 1e-12)
-    assert.near((50 + 3 * 480) / 4, grams, 1e-9)
-    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 1 }) -- on the first part alone
-    assert.near(1.1, pue, 1e-12)
-    assert.near(50, grams, 1e-9)
-    pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4, pue = 1.2, grams_co2_per_kwh = 20 })
-    assert.near(1.2, pue, 1e-12)
-    assert.near(20, grams, 1e-9)
+
+    it("has the PUE and the grid of the parts in use", function()
+      local pue, grams, e = of_parts(kind(1.1, 50), kind(1.1, 50), { dp = 4 })
+      assert.near(1.1, pue, 1e-12)
+      assert.near(50, grams, 1e-9)
+      local _, _, alone = of(kind(1.1, 50), { dp = 4 })
+      assert.near(alone.kwh_per_step, e.kwh_per_step, 1e-9 * e.kwh_per_step)
+      pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4 }) -- equal devices: equal shares of the energy
+      assert.near((1.1 + 3 * 1.5) / 4, pue, 1e-12)
+      assert.near((50 * 1.1 + 3 * 480 * 1.5) / (1.1 + 3 * 1.5), grams, 1e-9)
+      pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 1 }) -- on the first part alone
+      assert.near(1.1, pue, 1e-12)
+      assert.near(50, grams, 1e-9)
+      pue, grams = of_parts(kind(1.1, 50), kind(1.5, nil), { dp = 4, pue = 1.2, grams_co2_per_kwh = 20 })
+      assert.near(1.2, pue, 1e-12)
+      assert.near(20, grams, 1e-9)
+    end)
+
+    it("is the sum over the parts, each with the kernels of its own devices", function()
+      local fast, slow = kind(1.1, 50, 1e15, 2e12, 300), kind(2.0, 800, 1e14, 5e11, 100)
+      for _, plan in ipairs { { dp = 4 }, { dp = 2, pp = 2, rank_order = "tp-cp-ep-pp-dp" },
+        { dp = 4, pp = 1, rank_map = { 3, 1, 0, 2 } }, { dp = 2, pp = 2, rank_map = { 0, 2, 3, 1 } },
+        { dp = 2, pp = 2, rank_map = { 2, 1, 3, 0 }, schedule = "chimera" } } do
+        local _, _, both = of_parts(fast, slow, plan, 2)
+        local kwh, co2, watts = 0.0, 0.0, 0.0
+        for _, cluster in ipairs { fast, slow } do
+          local _, _, alone = of(cluster, plan)
+          local idle = energy.of_device(cluster.device).idle_watts
+          local joules = (alone.device_watts - idle) * alone.step_seconds
+          local own = idle + joules / both.step_seconds
+          local share = (own + cluster.power.node_watts) * cluster.power.pue * 2 * both.step_seconds / 3.6e6
+          kwh, co2, watts = kwh + share, co2 + share * cluster.power.grams_co2_per_kwh / 1e3, watts + own / 2
+        end
+        assert.near(watts, both.device_watts, 5e-4 * watts) -- updates have a constant part
+        assert.near(kwh, both.kwh_per_step, 5e-4 * kwh)
+        assert.near(co2, both.co2_kg_per_step, 5e-4 * co2)
+        assert.near((both.device_watts + both.overhead_watts) * both.pue * 4 * both.step_seconds / 3.6e6,
+          both.kwh_per_step, 1e-12 * kwh)
+      end
+    end)
   end)
 
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()

@@ -100,8 +100,8 @@ end
 
 --- Joules of a device in a step, above idle power, averaged over pipeline stages.
 ---@param runs function(visit) calls visit(operation, forward runs, backward runs) for every operation
----@param share number fraction of the devices that are of this kind
-local function joules_above_idle(power, device, e, runs, share)
+---@param update number seconds of optimizer kernels, averaged over all devices
+local function joules_above_idle(power, device, e, runs, update)
   local sums = { forward = 0.0, backward = 0.0 }
   runs(function(o, forward, backward)
     if not o.operator then return end
@@ -114,10 +114,24 @@ local function joules_above_idle(power, device, e, runs, share)
       end
     end
   end)
-  local update = 0.0 -- memory-bound
-  for _, s in ipairs(e.stages) do update = update + s.optimizer_kernel_seconds / #e.stages end
   local streaming = math.min(power.memory_watts, power.limit_watts - power.idle_watts)
-  return sums.forward + sums.backward + share * update * streaming
+  return sums.forward + sums.backward + update * streaming
+end
+
+--- The share of the devices that are on a part, and the seconds of their optimizer kernels, averaged over all devices.
+--- The kernels are memory-bound, and the seconds of a stage those of its slowest part.
+---@param shares table? of ett.step.parts.shares
+local function of_part(e, cluster, shares, k)
+  local share, update = 0.0, 0.0
+  for s, stage in ipairs(e.stages) do
+    local own, ratio = shares and shares[s][k] or 1, 1
+    if shares then
+      local slowest, device = cluster.parts[stage.part].device, cluster.parts[k].device
+      ratio = slowest.memory_bandwidth / device.memory_bandwidth
+    end
+    share, update = share + own / #e.stages, update + own * ratio * stage.optimizer_kernel_seconds / #e.stages
+  end
+  return share, update
 end
 
 --- What the power of a device and its facility depends on besides work; nil if the device's power is unknown.
@@ -134,26 +148,28 @@ function energy.setting(p, cluster)
 end
 
 --- Adds power and energy to an estimate; does nothing for a device without power_watts. If devices vary, the figures
---- are those of the mean step: its additional seconds are waits.
+--- are those of the mean step: its additional seconds are waits. The PUE of parts is the mean over their energy.
 ---@param runs function(part) -> function as above
----@param counts integer[]? devices of each part of the cluster
-function energy.add(e, cluster, runs, counts)
-  local step, source = e.varied_mean_seconds or e.step_seconds, nil
-  local watts, overhead, pue, grams = 0.0, 0.0, 0.0, 0.0
+---@param shares table? of ett.step.parts.shares
+function energy.add(e, cluster, runs, shares)
+  local step, source, last_pue = e.varied_mean_seconds or e.step_seconds, nil, nil
+  local watts, overhead, facility, grams = 0.0, 0.0, 0.0, 0.0
   for k, part in ipairs(cluster.parts or { cluster }) do
-    local share = counts and counts[k] / e.devices or 1
+    local share, update = of_part(e, cluster, shares, k)
     if share > 0 then
-      local power, node_watts, own_pue, own_grams = energy.setting(e.plan, part)
+      local power, node_watts, pue, own_grams = energy.setting(e.plan, part)
       if not power then return end
-      local joules = joules_above_idle(power, part.device, e, runs(k), share)
-      watts, overhead = watts + share * power.idle_watts + joules / step, overhead + share * node_watts
-      pue, grams = pue + share * own_pue, grams + share * own_grams
-      source = source or power.source
+      local own = share * power.idle_watts + joules_above_idle(power, part.device, e, runs(k), update) / step
+      watts, overhead = watts + own, overhead + share * node_watts
+      local all = (own + share * node_watts) * pue
+      facility, grams = facility + all, grams + all * own_grams
+      source, last_pue = source or power.source, pue
     end
   end
-  e.device_watts, e.overhead_watts, e.pue, e.power_source = watts, overhead, pue, source
-  e.kwh_per_step = (watts + overhead) * pue * e.devices * step / 3.6e6
-  e.co2_kg_per_step = e.kwh_per_step * grams / 1e3
+  e.device_watts, e.overhead_watts, e.power_source = watts, overhead, source
+  e.pue = shares and facility / (watts + overhead) or last_pue
+  e.kwh_per_step = facility * e.devices * step / 3.6e6
+  e.co2_kg_per_step = grams * e.devices * step / 3.6e9
 end
 
 return energy

@@ -389,19 +389,21 @@ local function add_outlook(e, cluster, tokens, lowered, result, model)
   for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
   for _, line in ipairs(e.collectives) do if line.group ~= "dp" then moving = moving + line.seconds end end
   variation.add(e, computing / (computing + moving))
+  local placed = parts.shares(cluster, p, e.devices)
+  local part_runs = placed and parts.runs(placed, p, lowered.kinds)
   energy.add(e, cluster, function(part)
     local own = lowered.parts[part]
     local shares = energy.mean_shares(model, p, own)
     return function(visit)
       for k, kind in ipairs(own.kinds) do
-        local per_stage = layer_runs(result, p, part, k, kind)
+        local per_stage = part_runs and part_runs[part][k] / p.pp or layer_runs(result, p, part, k, kind)
         for index, o in ipairs(own.operations) do -- fixed order: reproducible digits
           local runs = per_stage * (kind.uses[index] or 0) * (shares[o] or 1)
           visit(o, runs * (1 + lower.repeats(p.recompute, o, kind, index)), runs)
         end
       end
     end
-  end, parts.counts(cluster, e.devices))
+  end, placed)
   local mean = parts.outlook(cluster, e.devices)
   goodput.add(e, mean)
   cost.add(e, mean, tokens)

@@ -1,10 +1,52 @@
 --- Estimates on a cluster with parts: placement of stages, and averages of price, failures and power.
 local counts_of = require("ett.profile.network.parts").counts
+local ranks = require "ett.plan.ranks"
+local schedules = require "ett.plan.schedules"
+local slices = require "ett.step.slices"
 
 local parts = {}
 
---- Devices of each part among the first `devices`; nil if the cluster has no parts.
-function parts.counts(cluster, devices) return cluster.parts and counts_of(cluster, devices) end
+--- The share of every stage's devices that is on each part: { { share, … }, … }; nil if the cluster has no parts.
+function parts.shares(cluster, p, devices)
+  if not cluster.parts then return nil end
+  local stride, each, list, first = ranks.stride(p, "pp"), p.pp / devices, {}, 0
+  for s = 1, p.pp do list[s] = {} end
+  -- Ranks below `rank` on stage s.
+  local function below(rank, s)
+    return rank // (stride * p.pp) * stride + math.max(0, math.min(stride, rank % (stride * p.pp) - (s - 1) * stride))
+  end
+  for k, count in ipairs(counts_of(cluster, devices)) do
+    for s = 1, p.pp do list[s][k] = p.rank_map and 0 or (below(first + count, s) - below(first, s)) * each end
+    for rank = 0, p.rank_map and devices - 1 or -1 do
+      local device, s = p.rank_map[rank + 1], rank // stride % p.pp + 1
+      if first <= device and device < first + count then list[s][k] = list[s][k] + each end
+    end
+    first = first + count
+  end
+  return list
+end
+
+--- Runs of every kind of layer in a step on the devices of each part: { { runs, … }, … }, summed over stages. The slots
+--- of a two-way schedule run equal numbers of micro-batches.
+---@param shares table of parts.shares
+---@param kinds table of a lowered program
+function parts.runs(shares, p, kinds)
+  local list, layers, index = {}, slices.layers(p, kinds), {}
+  for k, kind in ipairs(kinds) do index[kind] = k end
+  for part in ipairs(shares[1]) do
+    list[part] = {}
+    for k in ipairs(kinds) do list[part][k] = 0.0 end
+  end
+  local each = p.micro_batches / schedules.ways(p.schedule)
+  for slot, slice in ipairs(schedules.slices(p)) do
+    for part, share in ipairs(shares[(slot - 1) % p.pp + 1]) do
+      for _, kind in ipairs(share > 0 and layers[slice] or {}) do
+        list[part][index[kind]] = list[part][index[kind]] + share * each
+      end
+    end
+  end
+  return list
+end
 
 --- Names of the devices of the parts in `bits`.
 local function names(cluster, bits)
