@@ -47,6 +47,34 @@ describe("two plans side by side", function()
     assert.same({ 0.0, 0.0 }, { totals.bubble_percent.a, totals.bubble_percent.b })
   end)
 
+  it("state that only one run contains failures, and totals of one side alone", function()
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local p = { seq = 1024, global_batch = 64, dp = 8, tokens = 1e9 }
+    local function compared(a, b, plan)
+      local c = pair.new(side(plan or p, model, a), side(plan or p, model, b))
+      local totals = {}
+      for _, total in ipairs(c.totals) do totals[total.name] = total end
+      return totals, c
+    end
+    local totals, c = compared("dgx_h100", "dgx_b200") -- dgx_b200 has no rate
+    assert.equal(1, #c.notes)
+    assert.matches("^the run of A contains failures, checkpoints and restarts, that of B leaves them out", c.notes[1])
+    assert.same({ c.a.goodput_percent, nil, nil },
+      { totals.goodput_percent.a, totals.goodput_percent.b, totals.goodput_percent.percent })
+    assert.matches("\ngoodput_percent +[%d.]+ +%- *\n", pair.text(c))
+    assert.matches("\nnote: the run of A", pair.text(c))
+    totals, c = compared("dgx_b200", "dgx_h100")
+    assert.matches("^the run of B contains", c.notes[1])
+    assert.same({ nil, c.b.goodput_percent }, { totals.goodput_percent.a, totals.goodput_percent.b })
+    for _, alike in ipairs { { "dgx_h100", "llama3_24k" }, { "dgx_b200", "dgx_b300" },
+      { "dgx_h100", "dgx_b200", random_plans.with(p, { failures_per_device_day = 1e-3 }) },
+      { "dgx_h100", "dgx_b200", { seq = 1024, global_batch = 64, dp = 8 } } } do
+      totals, c = compared(table.unpack(alike))
+      assert.same({}, c.notes, alike[2])
+    end
+    assert.is_nil(totals.run_seconds)
+  end)
+
   it("list fields that hold lists", function()
     local model, p = random_plans.llama(6), { seq = 1024, pp = 2, micro_batches = 4 }
     local c = pair.new(side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"),

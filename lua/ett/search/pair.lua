@@ -77,9 +77,19 @@ local function memory_of(x, y)
   return list
 end
 
+--- A note if the run of one side contains failures and that of the other leaves them out; else nil.
+local function unlike_runs(x, y)
+  local function without(e) return not (e.goodput_percent or e.plan.failures_per_device_day) end
+  if not (x.run_seconds and y.run_seconds) or without(x) == without(y) then return nil end
+  local names = without(x) and { "B", "A" } or { "A", "B" }
+  return ("the run of %s contains failures, checkpoints and restarts, that of %s leaves them out, because their rate "
+    .. "is unknown; failures_per_device_day=N sets it"):format(table.unpack(names))
+end
+
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
----@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference }
+---@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference,
+--- notes }; a total that one side lacks has only the other's value
 function pair.new(a, b)
   local x = error_module.wrap("side A", estimate.new, a)
   local y = error_module.wrap("side B", estimate.new, b)
@@ -94,9 +104,9 @@ function pair.new(a, b)
     end
   end
   for _, name in ipairs(totals) do
-    if x[name] and y[name] then
+    if x[name] or y[name] then
       self.totals[#self.totals + 1] = { name = name, a = x[name], b = y[name],
-        percent = x[name] ~= 0 and 100 * (y[name] / x[name] - 1) or nil }
+        percent = x[name] and y[name] and x[name] ~= 0 and 100 * (y[name] / x[name] - 1) or nil }
     end
   end
   local left, right, all = lines_of(x), lines_of(y), {}
@@ -108,6 +118,7 @@ function pair.new(a, b)
   end
   self.memory = memory_of(x, y)
   self.notes = plan_fields.decimals({ x.plan.seq, y.plan.seq }, x.model.hyper)
+  self.notes[#self.notes + 1] = unlike_runs(x, y)
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end
@@ -118,8 +129,8 @@ function pair.text(c)
   for _, t in ipairs(c.totals) do
     local name, unit = t.name, 1
     if name == "memory_bytes" then name, unit = "memory GB", 1e9 end
-    rows[#rows + 1] = { name, ("%.6g"):format(t.a / unit), ("%.6g"):format(t.b / unit),
-      t.percent and ("%+.1f %%"):format(t.percent) or "", "" }
+    local function value(own) return own and ("%.6g"):format(own / unit) or "-" end
+    rows[#rows + 1] = { name, value(t.a), value(t.b), t.percent and ("%+.1f %%"):format(t.percent) or "", "" }
     if name == "memory GB" then
       rows[#rows + 1] = { "fits", c.a.fits and "yes" or "no", c.b.fits and "yes" or "no", "", "" }
     end
