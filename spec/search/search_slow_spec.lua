@@ -334,6 +334,21 @@ describe("money, energy, days and memory", function()
     end
   end)
 
+  it("have the checkpoints of whole steps and short runs, with the digits of estimates", function()
+    local own = { failures_per_device_day = 0.5, restart_seconds = 60, checkpoint_bandwidth = 1e8 }
+    for name, value in pairs(plan) do own[name] = value end
+    for _, case in ipairs { { 1, 1e11 }, { 1e4, 1e7 }, { false, 1e6 } } do
+      own.checkpoint_seconds = case[1] or nil
+      local given = { plan = own, tokens = case[2], objective = "days", keep = 5 }
+      local bounded = small(given)
+      given.exhaustive = true
+      assert.same(small(given).rows, bounded.rows)
+      local row, e = bounded.rows[1], bounded.best.estimate
+      assert.near(e.run_seconds / 86400, row.days, 1e-9 * row.days)
+      assert.near(e.goodput_percent, row.goodput_percent, 1e-9 * e.goodput_percent)
+    end
+  end)
+
   it("include devices that vary, with the digits of estimates", function()
     for _, given in ipairs { { jitter = 0.05 }, { slow_share = 0.02, slow_factor = 1.5 },
       { rank_slowdown = { 0.5, 0.5, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5 } } } do

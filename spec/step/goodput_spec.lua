@@ -54,6 +54,60 @@ describe("goodput", function()
     end
   end)
 
+  it("has checkpoints after whole steps, and one at the end of a run shorter than their interval", function()
+    local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
+    local function run(plan)
+      local full = { seq = 1024, dp = 8, micro_batches = 4, failures_per_device_day = 1, restart_seconds = 60,
+        checkpoint_bandwidth = 1e9, tokens = 1e12 }
+      for k, v in pairs(plan) do full[k] = v end
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = full }
+      local text
+      for _, warning in ipairs(e.warnings) do text = warning:match "^checkpoint_seconds.*" or text end
+      local function share(work)
+        return 100 * goodput.share(work, e.checkpoint_write_seconds, e.failure_interval_seconds, 60)
+      end
+      return e, share, text
+    end
+    local e, share, text = run { micro_batches = 400, checkpoint_seconds = 1 }
+    assert.is_true(e.step_seconds > 1 and share(e.step_seconds) > share(1) + 1)
+    assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
+    assert.equal(e.step_seconds, e.checkpoint_interval_seconds)
+    assert.equal(("checkpoint_seconds = 1: a checkpoint follows each step of %.4g s"):format(e.step_seconds), text)
+    e, share, text = run { micro_batches = 400, checkpoint_seconds = 1, jitter = 0.2 }
+    assert.near(share(e.varied_mean_seconds), e.goodput_percent, 1e-9)
+    assert.matches("each step", text)
+    e, share, text = run { micro_batches = 400, checkpoint_bandwidth = 1e16 } -- Daly's interval is below the step
+    assert.is_true(goodput.interval(e.checkpoint_write_seconds, e.failure_interval_seconds) < e.step_seconds)
+    assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
+    assert.is_nil(text)
+    for _, given in ipairs { 1e6, false } do -- a run of some seconds
+      e, share, text = run { tokens = 3e7, checkpoint_seconds = given or nil }
+      local work = e.run_steps * e.step_seconds
+      assert.near(share(work), e.goodput_percent, 1e-9)
+      assert.is_true(e.run_steps > 500 and work < 30)
+      assert.equal(given and ("checkpoint_seconds = 1e+06: the run has %.4g s of work and one checkpoint, at its end")
+        :format(work) or nil, text)
+    end
+    e, share, text = run { checkpoint_seconds = 1000 }
+    assert.near(share(1000), e.goodput_percent, 1e-9)
+    assert.is_nil(text)
+  end)
+
+  it("is at most that without a step, for any step, interval and length of the run", function()
+    local worst = 1.0
+    for i = 1, 300 do
+      local function pick(n, most) return most ^ ((i * n % 301) / 301) end
+      local p = { failures_per_device_day = pick(2, 1e-4), restart_seconds = pick(3, 1e4), checkpoint_bandwidth = 1e9,
+        checkpoint_seconds = i % 3 > 0 and pick(5, 1e6) or nil, dtype = "bf16", optimizer_bytes = 12 }
+      local parameters = pick(7, 1e11)
+      local bound = goodput.of(p, {}, 64, parameters).goodput_percent
+      local own = goodput.of(p, {}, 64, parameters, pick(11, 1e4), i % 2 == 0 and math.ceil(pick(13, 1e5)) or nil)
+      assert.is_true(own.goodput_percent <= bound * (1 + 1e-9), i)
+      if bound > 1 then worst = math.min(worst, 1 - own.goodput_percent / bound) end
+    end
+    assert.is_true(worst < 1e-3) -- close to the bound in some cases
+  end)
+
   it("is zero where no run ends: no days and dollars, in estimates and searches", function()
     local model = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, vocab = 32000 })
     local plan = { seq = 1024, dp = 8, global_batch = 8, failures_per_device_day = 1, restart_seconds = 1e7 }

@@ -88,7 +88,7 @@ function objective.prepare(setting, given)
   local best = goodput.of(p, cluster, setting.devices, written / setting.devices)
   setting.varies = least_varied(p) ~= nil
   setting.least_varied = least_varied(p) or 1.0
-  setting.most_goodput = best and best.goodput_percent
+  setting.most_goodput = best and math.min(100, (1 + 1e-9) * best.goodput_percent)
   local power, node_watts, pue = energy.setting(p, cluster)
   if power then
     setting.pue, setting.idle_kw = pue, (power.idle_watts + node_watts) * pue * setting.devices / 1e3
@@ -121,11 +121,14 @@ end
 ---@param estimate_of function(row) an estimate; called only for energy and for devices that vary
 function objective.measure(row, setting, given, estimate_of)
   local tokens, step = setting.tokens_per_step, row.step_seconds
-  local useful = goodput.of(setting.plan, setting.cluster, setting.devices, row.shard_parameters)
-  row.shard_parameters, row.goodput_percent = nil, useful and useful.goodput_percent
+  local parameters = row.shard_parameters
+  row.shard_parameters = nil
   row.tokens_per_second = tokens / step
   row.tokens_per_second_per_device = tokens / step / setting.devices
-  local mean = setting.varies and (setting.price or given.tokens) and estimate_of(row).varied_mean_seconds or step
+  local needed = setting.varies and (setting.price or given.tokens or setting.most_goodput)
+  local mean = needed and estimate_of(row).varied_mean_seconds or step
+  local useful = goodput.of(setting.plan, setting.cluster, setting.devices, parameters, mean, setting.steps)
+  row.goodput_percent = useful and useful.goodput_percent
   local price
   if setting.price then
     price = cost.of_devices(setting.price, setting.devices, mean)

@@ -31,7 +31,6 @@ function cost.add(e, cluster, tokens)
     e.price_per_billion_tokens = e.price_per_step / e.tokens_per_step * 1e9
   end
   e.price_source = e.price_source or cluster.price_source
-  tokens = tokens or e.plan.tokens
   if not tokens then return end
   e.run_tokens, e.run_steps = tokens, cost.steps(tokens, e.tokens_per_step)
   local function of_run(amount) return amount and cost.of_run(e.run_steps, amount, e.goodput_percent) end

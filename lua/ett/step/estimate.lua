@@ -338,6 +338,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   list[#list + 1] = fast_network(e, cluster)
   list[#list + 1] = host
   list[#list + 1] = foreign_stage(e.plan, stack)
+  list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)
   add_cautions(list, e)
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
@@ -405,7 +406,8 @@ local function add_outlook(e, cluster, tokens, lowered, result, model)
     end
   end, placed)
   local mean = parts.outlook(cluster, e.devices)
-  goodput.add(e, mean)
+  tokens = tokens or p.tokens
+  goodput.add(e, mean, tokens and cost.steps(tokens, e.tokens_per_step))
   cost.add(e, mean, tokens)
 end
 

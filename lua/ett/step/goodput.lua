@@ -25,6 +25,17 @@ function goodput.interval(write, between)
   return math.sqrt(2 * write * between) * (1 + root / 3 + root * root / 9) - write
 end
 
+--- Seconds of work between checkpoints with the largest share: the root of e^((w+d)/M) (1 - w/M) = 1, where the
+--- derivative of the share is 0.
+local function optimum(write, between)
+  local low, high = 0.0, 1.0
+  for _ = 1, 60 do
+    local middle = (low + high) / 2
+    if (1 - middle) * math.exp(middle + write / between) > 1 then low = middle else high = middle end
+  end
+  return high * between
+end
+
 -- A run with a smaller share never ends: a day of work takes 2700 years.
 local least_share = 1e-6
 
@@ -53,10 +64,13 @@ local function shard_parameters(e)
 end
 
 --- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
---- rate is unknown.
+--- rate is unknown. Checkpoints follow whole steps, so their interval is at least one step, and at most the run: the
+--- last checkpoint is at its end.
+---@param step number? mean seconds of a step; nil: the largest goodput of any step and checkpoint_seconds
+---@param steps integer? steps of the run
 ---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,
 --- goodput_percent }
-function goodput.of(p, cluster, devices, parameters)
+function goodput.of(p, cluster, devices, parameters, step, steps)
   local own = cluster.failures or {}
   local rate = p.failures_per_device_day or own.per_device_day
   local between = rate and 86400 / (rate * devices)
@@ -64,14 +78,28 @@ function goodput.of(p, cluster, devices, parameters)
   local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
   local write = bytes / p.checkpoint_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
-  local work = p.checkpoint_seconds or goodput.interval(write, between)
+  local work = step and math.max(p.checkpoint_seconds or goodput.interval(write, between), step)
+    or optimum(write, between)
+  if steps then work = math.min(work, steps * step) end
   return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,
     failure_interval_seconds = between, goodput_percent = 100 * goodput.share(work, write, between, restart) }
 end
 
 --- Adds goodput to an estimate; does nothing if the failure rate is unknown.
-function goodput.add(e, cluster)
-  for name, value in pairs(goodput.of(e.plan, cluster, e.devices, shard_parameters(e)) or {}) do e[name] = value end
+---@param steps integer? of the run
+function goodput.add(e, cluster, steps)
+  local step, parameters = e.varied_mean_seconds or e.step_seconds, shard_parameters(e)
+  local own = goodput.of(e.plan, cluster, e.devices, parameters, step, steps)
+  for name, value in pairs(own or {}) do e[name] = value end
+end
+
+--- A warning if the interval of an estimate's checkpoints is not the plan's; else nil.
+function goodput.warning(e)
+  local given, used = e.plan.checkpoint_seconds, e.checkpoint_interval_seconds
+  if not (given and used) or given == used then return nil end
+  return ("checkpoint_seconds = %g: %s"):format(given, given < used
+    and ("a checkpoint follows each step of %.4g s"):format(used)
+    or ("the run has %.4g s of work and one checkpoint, at its end"):format(used))
 end
 
 return goodput
