@@ -303,11 +303,11 @@ ett: predict: unknown option '--devices'; a plan has pp x tp x cp x dp devices; 
 
 $ ett predict --model llama3-8b --cluster dgx_h100 seq=8192 tp=8 micro_batches=4 --tokens 1e6 | grep -A1 '^run'
 run         1 M tokens in 0.00 days [0.00, 0.00] at 90 % (31 steps)
-            USD ..., 0.0000... MWh, 0.0000... t CO2
+            USD ..., 0.0003... MWh, 0.0001... t CO2
 
 $ for c in dgx_h100 dgx_b200; do ett predict --model llama3-8b --cluster $c seq=8192 tp=8 micro_batches=4 --tokens 1e9 | grep -A1 '^run'; done
 run         1 B tokens in 0.23 days [0.17, 0.33] at 90 % (30518 steps)
-            USD 299.95 [225.47, 436.55], 0.05673 MWh, 0.0272 t CO2
+            USD 300.89 [226.18, 437.92], 0.05691 MWh, 0.0273 t CO2
 run         1 B tokens in ... days without failures [0.11, 0.24] at 90 % (30518 steps)
             USD ..., ... MWh, ... t CO2
 
