@@ -70,4 +70,26 @@ describe("the probability that a plan is faster", function()
       assert.is_true(math.abs(drawn[1] - sure.chance(one, other)) < 0.02)
     end
   end)
+
+  it("agrees with random draws of the errors of two devices", function()
+    for _, case in ipairs { { 1.03, 0.12, 0.02 }, { 1.2, 0.1, 0.1 }, { 1.5, 0.7, 0.2 }, { 0.7, 0.3, 0.4 } } do
+      local one, other = plan(1, 0.1, "a"), plan(case[1], case[2], "b")
+      other.place, other.spread = "y", case[3]
+      assert.near(sure.best({ one, other }, 20000)[1], sure.chance(one, other), 0.01)
+    end
+  end)
+
+  it("lists the rows of other devices that are not clearly worse", function()
+    local rows = {}
+    for i, device in ipairs { "x", "x", "y" } do rows[i] = { values = { 0.8 + 0.2 * i }, device = device } end
+    local function estimate_of(row)
+      return { device = row.device, plan = { tp = 8, pp = 1, cp = 1, dp = 1, ep = 1 }, step_seconds = row.values[1],
+        low_seconds = 0.8 * row.values[1], high_seconds = 1.2 * row.values[1], operators = {}, collectives = {},
+        idle_seconds = row.values[1] }
+    end
+    local s = sure.rows(rows, estimate_of)
+    assert.equal(1, #s.alike) -- row 2 is 20 % slower on the same device, row 3 40 % on another
+    assert.equal(3, s.alike[1].row)
+    assert.is_true(s.alike[1].beats_best_percent > 10 and rows[3].best_percent > 10)
+  end)
 end)

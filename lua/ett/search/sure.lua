@@ -5,7 +5,8 @@
 -- device's errors of the parts, and n the plan's own error. Plans with equal kernel shapes (the same program) share
 -- nearly all of n. The error of the difference of two plans then has a t distribution with two degrees of freedom and
 -- the scale sqrt(own^2 + shared^2 |w - w'|^2), with `same` instead of `own` for one program. Two degrees of freedom,
--- because errors of published steps have heavy tails.
+-- because errors of published steps have heavy tails. Plans on two devices have separate errors: |w|^2 + |w'|^2 in
+-- place of |w - w'|^2, and the squared errors of the devices, from the intervals of their steps.
 --
 -- The constants are maximum-likelihood estimates on a grid, from which plan was faster in pairs of published steps.
 -- The plans of a pair have one source, model, cluster, number of GPUs and batch. A source is weighted by the square
@@ -33,22 +34,26 @@ function sure.program(e)
   return table.concat(words, " ")
 end
 
---- The difference of two plans: the log of b's seconds over a's, the squared distance of their shares, and whether they
---- have the same program.
----@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program }
+--- The difference of two plans: the log of b's seconds over a's, the squared distance of their shares, the squared
+--- errors of their devices, and whether they have the same program.
+---@param a table { seconds, parts = seconds by part, whole = their sum, program = sure.program, place, spread = device
+--- and its error, needed only if devices differ }
 function sure.difference(a, b)
-  local apart = 0.0
+  local apart, unlike = 0.0, a.place ~= b.place
   for _, name in ipairs(explain.part_order) do
-    apart = apart + (a.parts[name] / a.whole - b.parts[name] / b.whole) ^ 2
+    local x, y = a.parts[name] / a.whole, b.parts[name] / b.whole
+    apart = apart + (unlike and x * x + y * y or (x - y) ^ 2)
   end
-  return { log = math.log(b.seconds / a.seconds), apart = apart, same = a.program == b.program }
+  return { log = math.log(b.seconds / a.seconds), apart = apart, same = a.program == b.program,
+    devices = unlike and a.spread ^ 2 + b.spread ^ 2 or 0.0 }
 end
 
 --- The probability that the sign of a difference is right.
 ---@param constants table { own, same, shared }
 function sure.of(difference, constants)
   local own = difference.same and constants.same or constants.own
-  local x = difference.log / math.sqrt(own * own + constants.shared * constants.shared * difference.apart)
+  local x = difference.log / math.sqrt(own * own + constants.shared * constants.shared * difference.apart
+    + difference.devices)
   return 0.5 + x / (2 * math.sqrt(2 + x * x))
 end
 
@@ -56,7 +61,7 @@ end
 function sure.chance(a, b) return sure.of(sure.difference(a, b), sure) end
 
 --- The probability of each plan in a list to be the best.
----@param plans table[] { value = smaller is better, parts, whole, program, place = index of its device, spread = its
+---@param plans table[] { value = smaller is better, parts, whole, program, place = its device, spread = its
 --- device's error, if devices differ }
 function sure.best(plans, draws)
   local numbers, spread_of, place_of, spreads, program_of, programs = {}, {}, {}, {}, {}, 0
