@@ -17,7 +17,7 @@ ett: calibrate: '/nowhere' is not a folder
 # Nothing is written where nothing can be fitted, and what is no folder is said before the fits.
 
 $ mkdir s; printf 'mp,b,l,dim,F_dur(us)\n1,4,512,1024,5\n' > s/A100_gelu_fp16.csv; ett calibrate perlmutter s --into out --source us; ls out; : > file; ett calibrate perlmutter s --into file --source us
-ett: s: nothing to calibrate: forward 1 row; at least 8 are needed: measure more shapes
+ett: s: nothing to calibrate: forward 1 shape; at least 8 are needed: measure more shapes
 ls: ...
 ett: calibrate: 'file' is a file, not a folder to write into
 ?1

@@ -159,9 +159,11 @@ describe("a narrow terminal", function()
 end)
 
 describe("a long fit", function()
-  needs.fitting(it, pending)("of many rows of one kernel takes no square of their number", function()
+  needs.fitting(it, pending)("of many rows of few kernels takes no square of their number", function()
     local rows = { "mp,b,l,dim,F_dur(us),B_dur(us)" }
-    for i = 1, 20000 do rows[i + 1] = ("1,1,512,256,%g,%g"):format(5 + i % 7 / 10, 9 + i % 5 / 10) end
+    for i = 1, 20000 do -- the first of the eight shapes that a fit needs has all rows but seven
+      rows[i + 1] = ("1,1,%d,256,%g,%g"):format(512 * math.max(1, i - 19992), 5 + i % 7 / 10, 9 + i % 5 / 10)
+    end
     command.write(folder, "D_gelu_fp16.csv", table.concat(rows, "\n") .. "\n")
     local output, status = command.ett(folder, "fit D_gelu_fp16.csv --fresh") -- took two minutes
     assert.equal(0, status, output)

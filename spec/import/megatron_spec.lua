@@ -27,6 +27,7 @@ local function message(...)
 end
 
 local small = "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
+  .. "--max-position-embeddings 128 "
 
 describe("flags of a script", function()
   local function flags(text)
@@ -509,7 +510,8 @@ describe("Megatron-LM's flags", function()
 
   it("notes conditions on values outside the file", function()
     local text = "if [ $1 = big ]; then\nWIDTH=256\nfi\nx.py --num-layers 4 --hidden-size $WIDTH "
-      .. "--num-attention-heads 4 --vocab-size 1000 --seq-length 128 --nproc-per-node 1"
+      .. "--num-attention-heads 4 --vocab-size 1000 --seq-length 128 --nproc-per-node 1 "
+      .. "--max-position-embeddings 128"
     assert.same({ "conditions on values outside the file, taken as true: [ $1 = big ]" }, read(text).model.notes)
   end)
 

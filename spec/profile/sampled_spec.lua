@@ -261,10 +261,10 @@ describe("ett.profile", function()
     for _, rotary_dim in ipairs { 32, 128 } do
       local one, expected = answer(p, rotary_dim)
       near(expected, one, 0.05)
-      assert.equal("measured", one.provenance)
+      assert.equal("interpolated", one.provenance)
     end
     p = profile.open(whole, none)
-    assert.equal("measured", answer(p, 128).provenance)
+    assert.equal("interpolated", answer(p, 128).provenance)
     local partial, expected = answer(p, 64)
     assert.equal("extrapolated", partial.provenance)
     near(expected, partial, 0.2)
