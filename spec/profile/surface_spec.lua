@@ -114,6 +114,22 @@ describe("ett.profile.surface", function()
     end
   end)
 
+  it("takes no start from kernels that are slow for other reasons", function()
+    local given = made(40, 12, 0.0)
+    local function seconds_of(rows, cols) -- small ones are slower
+      return 2e-10 * rows * cols * (rows * cols > 3e4 and 1 or 1.5) + 1e-9 * rows
+    end
+    for i = 1, 40 do
+      local noise = (regress.mix(i) >> 11) / 2.0 ^ 53 - 0.5
+      given.seconds[i] = seconds_of(given.rows[3 * i - 2], given.rows[3 * i - 1]) * (1 + 0.06 * noise)
+    end
+    local model = surface.fit(given)
+    for _, d in ipairs { { 32, 32, 1 }, { 16, 64, 1 } } do
+      local truth = seconds_of(d[1], d[2])
+      assert.near(truth, model:predict(d).value, 0.2 * truth)
+    end
+  end)
+
   it("times attention under masks that were not sampled", function()
     local function seconds_of(d) return 6e-6 + 2e-11 * d[1] * d[2] * d[4] * d[5] * d[6] * (d[7] == 0 and 2 or d[7]) end
     for sampled = 0, 1 do

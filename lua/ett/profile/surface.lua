@@ -62,24 +62,28 @@ function regressor_surface.suits(path)
   return back_end == "cpu" or back_end == "mpi"
 end
 
--- Mean distance of log(time / (work + start)) from its median, over some rows.
+-- Mean distance of log(time / (work + start)) from its median, over some rows, and that median.
 local function unevenness(data, rows, start)
   local y, sum = {}, 0.0
   for k, i in ipairs(rows) do y[k] = data.time[i] - math.log(data.work[i] + start) end
   local middle = median(y)
   for _, value in ipairs(y) do sum = sum + math.abs(value - middle) end
-  return sum / #y
+  return sum / #y, middle
 end
 
 -- The fixed time of a call in units of work: the value that makes the times of some rows most even, found by factors
--- of two, then to 4 %. It decides predictions below the samples; inside their range the surface corrects it.
+-- of two, then to 4 %. It is at most the shortest time. It decides predictions below the samples; inside their range
+-- the surface corrects it.
 local function start_of(data, rows)
-  local least, most = math.huge, 0.0
-  for _, i in ipairs(rows) do least, most = math.min(least, data.work[i]), math.max(most, data.work[i]) end
+  local least, most, shortest = math.huge, 0.0, math.huge
+  for _, i in ipairs(rows) do
+    least, most = math.min(least, data.work[i]), math.max(most, data.work[i])
+    shortest = math.min(shortest, data.time[i])
+  end
   local best, lowest, step = 0.0, unevenness(data, rows, 0.0) * (1 - 1e-9), 2.0
   local function try(start)
-    local value = unevenness(data, rows, start)
-    if value < lowest then best, lowest = start, value end
+    local value, middle = unevenness(data, rows, start)
+    if value < lowest and middle + math.log(start) <= shortest then best, lowest = start, value end
   end
   local start = least / 64
   while start <= 16 * most do
@@ -95,9 +99,9 @@ local function start_of(data, rows)
   return best
 end
 
--- The points of some rows in the form of ett.sample, and their start.
+-- The points of some rows in the form of ett.sample, and their start: 0 unless data.starts.
 local function points_of(data, rows)
-  local x, y, doubt, start = {}, {}, data.doubt and {}, start_of(data, rows)
+  local x, y, doubt, start = {}, {}, data.doubt and {}, data.starts and start_of(data, rows) or 0.0
   for k, i in ipairs(rows) do
     table.move(data.x, (i - 1) * data.width + 1, i * data.width, #x + 1, x)
     y[k] = data.time[i] - math.log(data.work[i] + start)
@@ -110,6 +114,33 @@ local function surface_through(points)
   local surface, err = sample.surface(points.x, points.width, points.y, nil, points.doubt)
   if not surface then error(err, 0) end
   return surface
+end
+
+-- Median distance of the logarithms of some rows' times from a surface through others.
+local function error_below(data, rows, others)
+  local points, off = points_of(data, others), {}
+  local surface = surface_through(points)
+  for k, i in ipairs(rows) do
+    local x = table.move(data.x, (i - 1) * data.width + 1, i * data.width, 1, {})
+    off[k] = math.abs(surface:predict(x) + math.log(data.work[i] + points.start) - data.time[i])
+  end
+  surface:close()
+  return median(off)
+end
+
+-- Whether a start predicts the smallest fifth of the rows clearly better from the others than times in proportion to
+-- the work do. The limit was chosen on made-up tables of eight laws. Their mean error at half the smallest sample is
+-- 0.22 (logarithm), 0.44 without a start. A limit of 0.9 makes it 0.20, but gives more tables a start that have none.
+local function needs_start(data, rows)
+  local sorted, small, large = table.move(rows, 1, #rows, 1, {}), {}, {}
+  table.sort(sorted, function(a, b) return data.work[a] < data.work[b] end)
+  local limit = data.work[sorted[math.max(1, #rows // 5)]]
+  for _, i in ipairs(rows) do table.insert(data.work[i] <= limit and small or large, i) end
+  if #large < 2 then return false end
+  data.starts = false
+  local without = error_below(data, small, large)
+  data.starts = true
+  return error_below(data, small, large) < 0.7 * without
 end
 
 -- The fold of each row. Equal points share a fold; points are shuffled with a fixed seed and dealt to the folds in
@@ -221,6 +252,7 @@ function regressor_surface.fit(given)
     data.doubt = {}
     for i = 1, n do data.doubt[i] = given.disturbed[i] and doubtful or 1.0 end
   end
+  data.starts = needs_start(data, all)
   local residual, score = held_out(data, all)
   local dropped, kept = outliers_of(all, residual)
   if #dropped > 0 then -- without the outliers
