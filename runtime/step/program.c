@@ -65,6 +65,7 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"working_bytes", o->working_bytes},
                  {"weight_working_bytes", o->weight_working_bytes},
                  {"weight_share", o->weight_share},
+                 {"cached_bytes", o->cached_bytes},
                  {"beside_seconds", o->beside_seconds},
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
@@ -77,6 +78,10 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
   if (status == 0 && !isfinite(o->quantised_bytes))
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'quantised_bytes' must be a finite number");
+  if (status == 0 && (o->cached_shape < 0 || o->cached_shape > ETT_CACHED_SHAPES))
+    return ett_err_set(err, ETT_ERR_ARGUMENT,
+                       "field 'cached_shape' must be 0 to %d, got %d", ETT_CACHED_SHAPES,
+                       o->cached_shape);
   if (status == 0 && o->weight_share > 1)
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "field 'weight_share' must be at most 1, got %g", o->weight_share);
@@ -102,8 +107,7 @@ int ett_program_check(const ett_program *p, ett_err *err) {
   const struct {
     const char *name;
     double value;
-  } amounts[] = {{"cached_bytes", p->cached_bytes},
-                 {"workspace_bytes", p->workspace_bytes},
+  } amounts[] = {{"workspace_bytes", p->workspace_bytes},
                  {"context_bytes", p->context_bytes},
                  {"communicator_bytes", p->communicator_bytes},
                  {"output_bytes", p->output_bytes},
@@ -264,6 +268,8 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->frozen_dense += n * o->frozen_dense;
   s->frozen_expert += n * o->frozen_expert;
   s->quantised_bytes += n * o->quantised_bytes;
+  if (o->cached_shape > 0)
+    s->cached_shapes |= UINT64_C(1) << (o->cached_shape - 1);
   s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
   s->activation_bytes[ETT_RECOMPUTE_SELECTIVE] +=
       n * (o->activation_bytes - (o->selective ? o->dropped_bytes : 0));
@@ -326,6 +332,18 @@ void ett_program_finish(ett_program *p) {
   p->edition = ++editions;
   for (size_t k = 0; k < p->kind_count; k++)
     p->sums[k] = sums_of(p, k);
+  memset(p->cached_bytes, 0, sizeof p->cached_bytes);
+  for (size_t i = 0; i < p->operation_count; i++)
+    if (p->operations[i].cached_shape > 0)
+      p->cached_bytes[p->operations[i].cached_shape - 1] += p->operations[i].cached_bytes;
+}
+
+double ett_program_cached(const ett_program *p, uint64_t shapes) {
+  double bytes = 0;
+  for (int i = 0; i < ETT_CACHED_SHAPES; i++)
+    if (shapes >> i & 1)
+      bytes += p->cached_bytes[i];
+  return bytes;
 }
 
 void ett_program_vary(ett_program *p, size_t operation, ett_variation variation) {
@@ -370,6 +388,7 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->idle_dense += n * of->idle_dense;
   to->idle_expert += n * of->idle_expert;
   to->quantised_bytes += n * of->quantised_bytes;
+  to->cached_shapes |= of->cached_shapes;
   to->flops += n * of->flops;
   if (of->boundary > 0)
     to->boundary = of->boundary;

@@ -51,6 +51,9 @@ typedef enum ett_exchange_overlap {
 /* Lanes: the links of each tier (comm/placement.h). */
 enum { ETT_LANES = ETT_TIERS_MOST };
 
+/* Most shapes of cached weight gradients. Further ones share the last number. */
+enum { ETT_CACHED_SHAPES = 64 };
+
 typedef struct ett_operation {
   ett_demand_time forward, backward; /* of one run */
   double lanes[ETT_LANES];  /* share of its seconds in which it occupies each lane */
@@ -66,6 +69,10 @@ typedef struct ett_operation {
                         not */
   double working_bytes;        /* allocated only during its backward pass */
   double weight_working_bytes; /* further bytes of its weight gradient */
+  /* Weight gradient that the software keeps allocated once for all weights of a shape:
+   * the shape's number, 0 for none, and the bytes, in one operation of the shape. */
+  int cached_shape;
+  double cached_bytes;
   double weight_share; /* share of the backward pass that only weight gradients need */
   double flops;        /* model FLOPs, forward and backward */
   int loss;            /* holds the logits */
@@ -105,6 +112,7 @@ typedef struct ett_layer_sums {
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
   double quantised_bytes;
+  uint64_t cached_shapes;                  /* bit of each cached_shape */
   double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
   double late_bytes;   /* held from a split backward pass to its weight gradients */
   double loss_bytes;   /* share of the logits */
@@ -144,9 +152,9 @@ typedef struct ett_program {
   int element_bytes; /* size of an element in messages */
   int gather; /* index + 1 of the operation that gathers a slice's input over the tensor
                  group, once per micro-batch; 0: none */
-  /* Memory of the software on every device: cached weight gradients; workspaces of
-   * libraries; context of the driver; buffers of one communicator. */
-  double cached_bytes, workspace_bytes, context_bytes, communicator_bytes;
+  /* Memory of the software on every device: workspaces of libraries; context of the
+   * driver; buffers of one communicator. */
+  double workspace_bytes, context_bytes, communicator_bytes;
   double output_bytes; /* output of a slice with boundary 1, held until its gradient
                           arrives */
   int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
@@ -161,8 +169,9 @@ typedef struct ett_program {
                                  computing */
   double exchange_communication_share; /* the same of experts' all-to-alls */
   /* Set by ett_program_finish and ett_program_vary: */
-  ett_layer_sums *sums; /* per kind */
-  uint64_t edition;     /* changes with the sums; unique over all programs */
+  ett_layer_sums *sums;                   /* per kind */
+  double cached_bytes[ETT_CACHED_SHAPES]; /* by cached_shape - 1 */
+  uint64_t edition; /* changes with the sums; unique over all programs */
   size_t varied;
   ett_variation variation;
   /* The same model on the devices of the cluster's next part, owned; NULL for the last
@@ -192,6 +201,9 @@ void ett_split_even(int64_t layers, int slices, int64_t *split);
  * number). layers[slice]: layers of all places. */
 int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err);
+
+/* Bytes of the cached weight gradients of these shapes. */
+double ett_program_cached(const ett_program *program, uint64_t shapes);
 
 /* Keeps the two largest of these values and another one, the largest first. */
 void ett_keep_two(double most[2], double value);

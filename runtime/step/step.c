@@ -421,16 +421,16 @@ static double reduced_gradient(const ett_evaluation *e) {
 }
 
 /* Fills the memory of the software, and the total. fp32_gradients: copies of gradients of
- * the weights that the rank updates. */
+ * the weights that the rank updates. cached: weight gradients that stay allocated. */
 static void fill_software(const ett_evaluation *e, ett_step_stage *s, double working,
-                          double fp32_gradients, int communicators) {
+                          double fp32_gradients, double cached, int communicators) {
   const ett_program *program = e->program;
   s->working_bytes = working;
   double passing = s->activation_bytes + s->temporary_bytes + working;
   if (e->plan->gradient_bytes < (int32_t)sizeof(float) && updates_in_fp32(e->plan) &&
       fp32_gradients > passing)
     s->update_bytes = fp32_gradients - passing;
-  s->cached_bytes = program->cached_bytes;
+  s->cached_bytes = cached;
   /* Software that keeps both kinds of gradients supports no sharded ones (DeepSpeed,
    * pipe/engine.py: "only bf16 + z1 are supported"). */
   if (e->plan->gradient_bytes > e->plan->weight_bytes && e->plan->zero < 2)
@@ -457,6 +457,7 @@ typedef struct stage_memory {
   double again;          /* of the recomputed layer, or of the layer of a pair */
   double layer;          /* the rank's weights of the largest layer */
   double fp32_gradients; /* of the weights that the rank updates */
+  double cached;         /* weight gradients that stay allocated */
   int communicators;     /* communicators of a rank */
   int apart;             /* the new gradients of a layer lie apart from the stored ones */
   int stays;             /* gradients stay whole until the last backward pass */
@@ -504,6 +505,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
   int sharded = e->dense.degree > 1;
+  uint64_t shapes = 0;
   int in_states = e->program->master_shards && sharded && has_master(p);
   m.weight =
       (p->zero >= ETT_ZERO_PARAMETERS ? (in_states ? 0 : shard) + s->frozen_dense / data +
@@ -521,6 +523,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
     const ett_layer_sums *sums = &a->sums[v];
     for (int i = 0; i < 2; i++)
       ett_keep_two(m.largest, sums->largest_bytes[p->recompute][i]);
+    shapes |= sums->cached_shapes;
     layer = sums->layer_parameters > layer ? sums->layer_parameters : layer;
     trained = sums->layer_trained > trained ? sums->layer_trained : trained;
     double beside = sums->layer_bytes[p->recompute];
@@ -531,6 +534,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
         m.working[w] = sums->working_bytes[p->recompute][w];
     m.loses |= sums->loss_bytes > 0;
   }
+  m.cached = ett_program_cached(e->program, shapes);
   /* Layers are gathered whole; with overlap, the next ones are prefetched. A layer's
    * gradient is whole until it is reduced, or in 16 bits until it is added to the whole
    * stored ones (PyTorch FSDP, to_accumulated_grad_if_needed). */
@@ -587,7 +591,7 @@ static void fill_memory(const ett_evaluation *e, const ett_step_arrays *a,
   }
   move_to_host(p, s, m, stored);
   double copied = casts_gradients(e) ? 0 : (1 - p->offload_optimizer) * m->fp32_gradients;
-  fill_software(e, s, working, copied, m->communicators);
+  fill_software(e, s, working, copied, m->cached, m->communicators);
 }
 
 /* Seconds of the messages that a stage sends; with serial sends also of those that it

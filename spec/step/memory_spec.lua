@@ -24,20 +24,20 @@ local function walked(layers)
 end
 
 --- Activations and work of a program on one stage.
-local function held_by(operations, kinds, recompute)
+local function held_by(operations, kinds, recompute, pp)
   local program <close> = step_core.program { operations = operations, kinds = kinds }
   local demands <close> = step_core.demands()
   local workspace <close> = step_core.workspace()
   local function result()
-    return program:evaluate(step_core.plan { seq = 1, clip_gradients = false, recompute = recompute }, demands,
-      workspace, false)
+    return program:evaluate(step_core.plan { seq = 1, clip_gradients = false, recompute = recompute, pp = pp },
+      demands, workspace, false)
   end
   local r = result()
   if not r then
     for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 0.0, 0.0, 0.0) end
     r = result()
   end
-  return r.stages[1].activation_bytes + r.stages[1].working_bytes
+  return r.stages[1].activation_bytes + r.stages[1].working_bytes, r.stages
 end
 
 describe("the passes of a stage", function()
@@ -250,6 +250,37 @@ describe("the memory of an estimate", function()
       assert.near(bytes[1] * logits, s.loss_bytes, 1, stack)
       local head = 2 * 128256 * h + 2 * 8192 * h -- the head's gradients of weight and input
       assert.near(math.max(bytes[2] * logits, head), s.working_bytes, 1, stack)
+    end
+  end)
+
+  it("has the cached weight gradients of the shapes on its stage, each once", function()
+    local function cached(pp)
+      local e = estimate.new { cluster = "dgx_h100", model = model_module.new("mixtral", { layers = 8, hidden = 1024,
+        heads = 16, kv_heads = 8, ffn = 4096, moe_ffn = 512, vocab = 32000, experts = 8, top_k = 2,
+        first_dense_layers = 2 }), plan = { seq = 1024, pp = pp, micro_batches = 4, stack = "megatron_moe" } }
+      local list = {}
+      for i, stage in ipairs(e.stages) do list[i] = stage.cached_bytes end
+      return list
+    end
+    local attention, dense = 2 * (1024 * (1024 + 2 * 512) + 1024 * 1024), 2 * 3 * 1024 * 4096
+    local whole, stages = cached(1)[1], cached(4)
+    assert.near(attention + dense, stages[1], 1)
+    assert.same({ stages[2], stages[2] }, { stages[3], stages[4] })
+    assert.near(whole, stages[2] + dense, 1)
+    assert.is_true(stages[2] > attention)
+    -- 64 numbers: shapes of the last one are counted together.
+    local operations = { { cached_shape = 1, cached_bytes = 10 }, { cached_shape = 2, cached_bytes = 5 },
+      { cached_shape = 2 }, { cached_shape = 64, cached_bytes = 7 }, { cached_shape = 64, cached_bytes = 8 } }
+    local kinds = { { place = "middle", count = 2, uses = { [1] = 1 } },
+      { place = "middle", count = 2, uses = { [2] = 3, [3] = 1 } },
+      { place = "middle", count = 2, uses = { [1] = 2, [4] = 1 } } }
+    local _, held = held_by(operations, kinds, "none", 3)
+    assert.same({ 10, 5, 25 }, { held[1].cached_bytes, held[2].cached_bytes, held[3].cached_bytes })
+    assert.equal(30, select(2, held_by(operations, kinds))[1].cached_bytes)
+    for _, number in ipairs { -1, 65 } do
+      operations[1].cached_shape = number
+      assert.has_error(function() held_by(operations, kinds) end,
+        ("operation '?': field 'cached_shape' must be 0 to 64, got %d"):format(number))
     end
   end)
 

@@ -21,15 +21,17 @@ end
 --- A program.
 function step_core.program(given)
   local all = filled(given, { boundary_bytes = 0, tied_embedding_bytes = 0, tied_frozen = false, element_bytes = 2,
-    gather = 0, lanes = 2, cached_bytes = 0, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0,
-    output_bytes = 0, master_shards = false, whole_stages = false, kept_gradient_bytes = 0, allocator_share = 0, communication_share = 0,
+    gather = 0, lanes = 2, workspace_bytes = 0, context_bytes = 0, communicator_bytes = 0,
+    output_bytes = 0, master_shards = false, whole_stages = false, kept_gradient_bytes = 0, allocator_share = 0,
+    communication_share = 0,
     exchange_communication_share = given.communication_share or 0 })
   all.operations, all.kinds = {}, {}
   for i, operation in ipairs(given.operations) do
     all.operations[i] = filled(operation, { dense_parameters = 0, expert_parameters = 0,
       frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0, activation_bytes = 0, dropped_bytes = 0,
       late_bytes = operation.activation_bytes or 0, working_bytes = 0, weight_working_bytes = 0, weight_share = 0,
-      flops = 0, selective = false, loss = false, never_again = false, role = "outside", beside_seconds = 0 })
+      cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false, never_again = false,
+      role = "outside", beside_seconds = 0 })
   end
   for i, kind in ipairs(given.kinds) do
     all.kinds[i] = filled(kind, { input_bytes = 0, boundary = 1, half_bytes = 0, shared_bytes = 0,

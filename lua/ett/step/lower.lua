@@ -31,8 +31,8 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 -- Default fields of an operation. C uses the same defaults.
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
-  weight_share = 0, flops = 0, selective = false, loss = false, never_again = false, role = "outside",
-  beside_seconds = 0 }
+  weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
+  never_again = false, role = "outside", beside_seconds = 0 }
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
 --- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
@@ -67,12 +67,17 @@ local function add(state, operation)
   return index
 end
 
---- Bytes of a cached weight-gradient buffer; 0 if a weight of the same shape already has one.
+-- Most numbers of shapes (ETT_CACHED_SHAPES of runtime/step/program.h).
+local cached_shapes = 64
+
+--- The weight-gradient buffer of a shape, which all weights of that shape on a device share: its number, and its bytes
+--- where the shape is new.
 local function cached_gradient(state, s, bytes)
   local id = ("%s %s"):format(s.out_features, s.in_features)
-  if state.cached[id] then return 0.0 end
-  state.cached[id] = true
-  return bytes / (s.batch or 1) -- experts share one buffer
+  if state.cached[id] then return state.cached[id], 0.0 end
+  state.cached_count = math.min(state.cached_count + 1, cached_shapes)
+  state.cached[id] = state.cached_count
+  return state.cached_count, bytes / (s.batch or 1) -- experts share one buffer
 end
 
 --- The data type in which an item stores its input. The checkpoint of an MLP stores its input in 16 bits.
@@ -243,12 +248,14 @@ local function add_operator(state, items, k, place)
     local parameters = parameters_of(state, op, s)
     local gradient = (op.family == "gemm" or op.family == "embedding") and not item.frozen
       and (parameters + 0.0) * state.width or 0
+    local shape, bytes
     if stack and stack.cached_gradients and not fields.accumulates(p, stack) and op.family == "gemm"
       and place == "middle" and not item.frozen then
-      state.cached_bytes = state.cached_bytes + cached_gradient(state, s, gradient)
+      shape, bytes = cached_gradient(state, s, gradient)
       gradient = 0
     end
     operation = operation_of(state, item, item.key, role_of(item, p), parameters, gradient, read)
+    operation.cached_shape, operation.cached_bytes = shape, bytes
     if known then known[id] = operation end
   end
   index = add(state, operation)
@@ -601,7 +608,7 @@ local function describe(model, p, times, placed)
   local state = { plan = p, configuration = c, times = times,
     ranks = placed, index = {}, operations = {},
     topologies = {}, send_topologies = {}, known = known,
-    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_bytes = 0.0,
+    tied = model.hyper.tied_embeddings or false, hidden = model.hyper.hidden, cached = {}, cached_count = 0,
     again = {}, width = schema.wide_bytes(p.dtype), software = software_of(times) }
   local again = p.recompute_modules or fields.recompute_modules
   for _, module in ipairs(again) do state.again[module] = true end
@@ -638,7 +645,7 @@ local function describe(model, p, times, placed)
   local description = {
     operations = state.operations, kinds = kinds, tied_embedding_bytes = tied_embedding_bytes,
     tied_frozen = layers[1].frozen ~= nil, element_bytes = width, gather = gather,
-    cached_bytes = state.cached_bytes, workspace_bytes = software.workspace_bytes,
+    workspace_bytes = software.workspace_bytes,
     context_bytes = software.context_bytes, communicator_bytes = software.communicator_bytes,
     lanes = placed.rates and #placed.tiers // 2 or 2, kept_gradient_bytes = software.keeps_gradients and width or 0,
     output_bytes = software.keeps_outputs and shared or 0, master_shards = software.master_shards,
