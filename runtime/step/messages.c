@@ -72,6 +72,10 @@ int ett_messages_whole(const ett_evaluation *e) {
          e->plan->zero == ETT_ZERO_PARAMETERS;
 }
 
+int ett_messages_overlaps_gradients(const ett_evaluation *e) {
+  return e->plan->overlap_gradients && !ett_messages_whole(e);
+}
+
 int ett_messages_reduces_every(const ett_evaluation *e) {
   return e->plan->zero >= ETT_ZERO_GRADIENTS && !ett_messages_whole(e);
 }

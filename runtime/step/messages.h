@@ -141,6 +141,9 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
  * (whole_stages of the program). Gradients are then reduced after the last one. */
 int ett_messages_whole(const ett_evaluation *e);
 
+/* Whether buckets of gradients are reduced while the last backward pass runs. */
+int ett_messages_overlaps_gradients(const ett_evaluation *e);
+
 /* Whether gradients are reduced after each micro-batch: ZeRO-2 and 3. */
 int ett_messages_reduces_every(const ett_evaluation *e);
 

@@ -48,7 +48,7 @@ static void find_gradients(const ett_step_arrays *a, int *some, int *both) {
 static int reductions_share(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   int some, both;
-  if (!p->overlap_gradients)
+  if (!ett_messages_overlaps_gradients(e))
     return 0;
   find_gradients(a, &some, &both);
   if (some && (both || e->program->communication_share > 0 ||
@@ -110,20 +110,20 @@ static void fill_sends(ett_evaluation *e, const ett_step_arrays *a) {
 }
 
 void ett_shares_prepare(ett_evaluation *e, const ett_step_arrays *a) {
-  const ett_step_plan *p = e->plan;
   int gathers = gathers_share(e, a);
-  e->links = (ett_links){.lanes = e->lanes,
-                         .send_lane = a->send_lane,
-                         .gradients = p->overlap_gradients ? a->gradients : NULL,
-                         .reduces_every = ett_messages_reduces_every(e),
-                         .gather = gathers ? a->gather : NULL,
-                         .share = e->program->communication_share};
+  e->links =
+      (ett_links){.lanes = e->lanes,
+                  .send_lane = a->send_lane,
+                  .gradients = ett_messages_overlaps_gradients(e) ? a->gradients : NULL,
+                  .reduces_every = ett_messages_reduces_every(e),
+                  .gather = gathers ? a->gather : NULL,
+                  .share = e->program->communication_share};
   for (int l = 0; l < e->lanes; l++) {
     e->links.collective[l] = e->collective[l];
     e->links.forward_busy[l] = a->forward_busy[l];
     e->links.backward_busy[l] = a->backward_busy[l];
   }
-  if (e->plan->overlap_sends || e->plan->overlap_gradients || gathers)
+  if (e->plan->overlap_sends || ett_messages_overlaps_gradients(e) || gathers)
     fill_sends(e, a);
   e->shares = gathers || sends_share(e, a) || reductions_share(e, a);
   if (e->shares)

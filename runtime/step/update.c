@@ -129,7 +129,7 @@ double ett_update_least(const ett_evaluation *e, const ett_step_arrays *a,
                                  ett_messages_room(e, a->forward[0], own_busy))
                 : s->gather_seconds;
   }
-  if (!p->overlap_gradients)
+  if (!ett_messages_overlaps_gradients(e))
     return pipeline + total * times + s->optimizer_seconds + first;
   /* The last message starts after the last backward. Each lane carries its messages. */
   const ett_slice_gradients *g = &a->gradients[0];
@@ -181,7 +181,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   s->all_to_all_overlapped_seconds +=
       ends->hidden_forward[rank] + ends->hidden_backward[rank];
   s->pipeline_seconds = finish;
-  if (a->alike[rank] && !p->overlap_gradients && !e->links.gather) {
+  if (a->alike[rank] && !ett_messages_overlaps_gradients(e) && !e->links.gather) {
     s->gradient_seconds = s[-1].gradient_seconds;
     s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
     s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
@@ -197,7 +197,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
         forward_busy[l] += a->forward_busy[l][v];
   }
   s->gradient_seconds = s->gradient_exposed_seconds = total * times;
-  if (p->overlap_gradients) {
+  if (ett_messages_overlaps_gradients(e)) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;
     if (s->gradient_seconds <

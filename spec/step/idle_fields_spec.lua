@@ -40,6 +40,8 @@ local cases = {
   { "zero", 1, { tp = 2 }, { dp = 2 } },
   { "zero", 1, { pp = 2 }, { pp = 2, schedule = "chimera" } },
   { "overlap_gradients", true, { pp = 2 }, { pp = 2, schedule = "chimera", bucket_bytes = 1e4 } },
+  { "overlap_gradients", true, { pp = 2, dp = 4, zero = 3, stack = "torchtitan" },
+    { pp = 2, dp = 4, zero = 3, stack = "maxtext", overlap_gradients = false } },
   { "prefetch", 4, { dp = 4, zero = 3 }, z3 },
   { "reshard", false, { dp = 4, zero = 2 }, z3 },
   { "bucket_bytes", 1e4, { dp = 4, zero = 3 }, { dp = 4, zero = 1, overlap_gradients = true } },

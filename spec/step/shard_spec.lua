@@ -107,6 +107,8 @@ describe("weights under ZeRO-3", function()
       assert.near(2 * s.parameters * 1e-9, s.gather_seconds, 1e-9)
       assert.near(s.gather_seconds, s.gather_exposed_seconds, 1e-9)
       assert.near(passes(plain), passes(s), 1e-9)
+      local beside = step({ reshard = false, micro_batches = count, overlap_gradients = true }).stages[1]
+      assert.equal(s.gradient_exposed_seconds, beside.gradient_exposed_seconds) -- after the last backward pass
       -- Weights stay from a backward pass to the next forward pass.
       s = step({ reshard = true, micro_batches = count }).stages[1]
       assert.near(4 * s.parameters * 100e-9, s.gradient_seconds, 1e-9)

@@ -14,6 +14,7 @@
 --- are evaluated before the next program is lowered.
 local ranks_module = require "ett.plan.ranks"
 local schema = require "ett.base.schema"
+local stacks = require "ett.operator.stack"
 local schedules = require "ett.plan.schedules"
 local built_in = schedules.built_in
 
@@ -39,6 +40,11 @@ local function replicated(p)
 end
 local copies = "several ranks with the same weights (dp * cp above 1, or a schedule of several ways)"
 local function sharded(p) return p.zero > 0 and replicated(p) end
+-- Whether the weights and gradients of a stage stay whole between its micro-batches, as ett_messages_whole tells. Such
+-- gradients are reduced after the last backward pass (PyTorch, _PipelineStageBase._post_backward).
+local function stay_whole(p)
+  return p.pp > 1 and p.zero == 3 and p.stack ~= nil and stacks.get(p.stack).whole_stages
+end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
 local power = { "devices of known power", function(_, context) return context.power end }
@@ -184,7 +190,9 @@ local fields = {
       needs = { "zero of at least 1 and " .. copies, sharded },
       help = "ZeRO-1 all-reduces gradients instead of reduce-scattering them (DeepSpeed pipelines)" },
     { "overlap_gradients", "boolean", software = true, default = false,
-      c = true, needs = { copies, replicated }, also = "overlap_grad_reduce",
+      c = true, also = "overlap_grad_reduce",
+      needs = { copies .. ", and no stages of FSDP2 with zero = 3",
+        function(p) return replicated(p) and not stay_whole(p) end },
       help = "gradient buckets are reduced during the last backward pass (default: as in the stack)" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
       needs = { "zero of at least 1 and " .. copies, sharded }, also = "overlap_param_gather",
@@ -247,7 +255,7 @@ function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1
 end
 
-fields.replicated, fields.adam_bytes = replicated, adam_bytes
+fields.replicated, fields.stay_whole, fields.adam_bytes = replicated, stay_whole, adam_bytes
 
 --- Messages on fields of a clean plan that differ from their default but have no effect.
 ---@param context table { experts =, failures =, power = }: booleans
@@ -270,9 +278,6 @@ function fields.accumulates(p, stack)
   if p.accumulate_gradients == nil then return not stack.fused_accumulation end
   return p.accumulate_gradients
 end
-
---- Whether the weights and gradients of a stage stay whole between its micro-batches, as ett_messages_whole tells.
-function fields.stay_whole(p, stack) return stack.whole_stages and p.pp > 1 and p.zero == 3 end
 
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan

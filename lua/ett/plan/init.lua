@@ -57,10 +57,8 @@ end
 
 plan.check_fields = check_fields
 
--- Overlaps that a stack states, and where. Whole gradients of a stage are reduced after its last backward pass
--- (PyTorch, _PipelineStageBase._post_backward).
-local overlaps = { overlap_parameters = true,
-  overlap_gradients = function(p, stack) return not fields.stay_whole(p, stack) end,
+-- Overlaps that a stack states, and where.
+local overlaps = { overlap_gradients = true, overlap_parameters = true,
   overlap_sends = function(p) return p.schedule == "interleaved" end }
 
 --- Names of the overlaps that a plan leaves open.
@@ -82,7 +80,7 @@ function plan.default(p, field)
   local name, where = field[1], overlaps[field[1]]
   local stack = where and p.stack and stacks.get(p.stack)
   if name == "optimizer_bytes" then return fields.adam_bytes(p) end
-  if stack and stack[name] and field.needs[2](p) and (where == true or where(p, stack)) then return true end
+  if stack and stack[name] and field.needs[2](p) and (where == true or where(p)) then return true end
   return field.default
 end
 

@@ -85,9 +85,10 @@ local function row_of(self, found, part, chunk)
   for name, value in pairs(setting.own) do row[name] = value end
   for _, name in ipairs(searched.part) do row[name] = part[name] end
   row.schedule, row.vp = chunk.schedule, chunk.vp
+  local p = setmetatable({ stack = setting.plan.stack }, { __index = row })
   for _, name in ipairs(searched.walked) do
     local field = fields.list[fields.position[name]]
-    if field.needs and not field.needs[2](row) and self.space.fixed[name] == nil then row[name] = field.default end
+    if field.needs and not field.needs[2](p) and self.space.fixed[name] == nil then row[name] = field.default end
   end
   if not self.model.hyper.experts then row.ep, row.etp, row.overlap_all_to_all = 1, nil, "none" end
   for i, name in ipairs(searched.fields) do

@@ -91,7 +91,7 @@ end
 --- { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers }.
 ---@param result table of program:evaluate
 function slices.gathers(p, lowered, result)
-  local list, sharing, layers, whole = {}, slices.sharing(p), {}, plan_fields.stay_whole(p, lowered.stack)
+  local list, sharing, layers, whole = {}, slices.sharing(p), {}, plan_fields.stay_whole(p)
   if p.zero < 3 or whole and not p.reshard then return nil end
   for part, own in ipairs(lowered.parts) do layers[part] = slices.layers(p, own.kinds) end
   for slot, slice in ipairs(schedules.slices(p)) do

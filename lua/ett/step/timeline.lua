@@ -414,7 +414,7 @@ end
 --- The timeline of an estimate made with units = true.
 function timeline.of(e)
   local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
-    laid = {}, whole = plan_fields.stay_whole(e.plan, e.lowered.stack) }, {}
+    laid = {}, whole = plan_fields.stay_whole(e.plan) }, {}
   for k, lowered in ipairs(e.lowered.parts) do
     local layers = slices.layers(e.plan, lowered.kinds)
     of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers), sent = sent_bytes(lowered, layers) }
