@@ -2,6 +2,33 @@
 local estimate = require "ett.step.estimate"
 local search = require "ett.search.search"
 
+describe("the bottleneck of a plan", function()
+  local model = require("ett.model").new("llama", { layers = 4, hidden = 4096, heads = 32, vocab = 1024 })
+  local function best(plan)
+    plan.seq, plan.global_batch = plan.seq or 512, plan.global_batch or 16
+    plan.micro_batch, plan.cp = 1, 1
+    return search.new({ model = model, cluster = "dgx_h100", devices = math.max(8, plan.tp), plan = plan }).best
+  end
+
+  it("is the host where launches hold up a network that has more of the step", function()
+    local x = best { tp = 16, pp = 1, stack = "megatron", sequence_parallel = true, recompute = "full",
+      seq = 4096 }
+    assert.equal("host", x.binds)
+    assert.is_true(x.parts.network > 2 * x.parts.host)
+    local gain = {}
+    for _, own in ipairs(x.gains) do gain[own.part] = own.gain end
+    assert.is_true(gain.host > 0.05 and gain.network < 0.01 and gain.compute < 0.01)
+  end)
+
+  it("is the part with the largest share where nothing waits, and the bubble with the largest", function()
+    local x = best { tp = 1, pp = 1, seq = 8192, global_batch = 64 }
+    assert.equal("compute", x.binds)
+    for _, seconds in pairs(x.parts) do assert.is_true(seconds <= x.parts.compute) end
+    x = best { tp = 1, pp = 4, dp = 2, seq = 8192, global_batch = 2, schedule = "1f1b" }
+    assert.equal("bubble", x.binds)
+  end)
+end)
+
 describe("the neighbours of a plan", function()
   it("follow the overlaps of the stack, as ett predict does with their words", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 1000 })

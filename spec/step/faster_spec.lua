@@ -2,8 +2,10 @@
 local cluster_module = require "ett.profile.cluster"
 local estimate = require "ett.step.estimate"
 local faster = require "ett.step.faster"
+local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local times_module = require "ett.step.times"
+local what_if = require "ett.step.what_if"
 
 --- The step's seconds, and with the part 10 % faster; the seconds of collectives in `group`.
 local function seconds(model, cluster, plan, part, group)
@@ -23,6 +25,43 @@ describe("a faster part", function()
     local whole, less, exchange = seconds(model, cluster_module.get "dgx_h100", plan, "node", "ep")
     assert.is_true(exchange > 0)
     assert.is_true(whole - less > 0.9 * exchange * (1 - 1 / faster.gain), whole - less)
+  end)
+
+  it("launches kernels, moves offloaded bytes and updates faster on the host", function()
+    local model, cluster = model_module.new("mixtral-8x7b", { layers = 4 }), cluster_module.get "dgx_h100"
+    local function gain(plan, on)
+      plan.seq, plan.micro_batches = plan.seq or 128, 4
+      local given = { model = model, cluster = on or cluster, plan = plan, times = times_module.new(on or cluster) }
+      local e = estimate.new(given)
+      for _, own in ipairs(what_if.gains(given, e.step_seconds)) do
+        if own.part == "host" then return own.step_seconds, e end
+      end
+    end
+    for _, plan in ipairs { { dp = 8, ep = 8 }, { dp = 2, tp = 8, zero = 1 } } do
+      plan.stack = "megatron"
+      local less, e = gain(plan)
+      local stack = require("ett.operator.stack").get "megatron"
+      assert.is_true(less < 0.95 * e.step_seconds)
+      plan.stack = ("megatron:launch_seconds=%.17g:expert_seconds=%.17g"):format(stack.launch_seconds / 1.1,
+        stack.expert_seconds / 1.1)
+      assert.near(estimate.new({ model = model, cluster = cluster, plan = plan }).step_seconds, less, 1e-9 * less)
+    end
+    local host = merged(cluster.host, { bandwidth = 1.1 * cluster.host.bandwidth,
+      memory_bandwidth = 1.1 * cluster.host.memory_bandwidth })
+    local function both(on)
+      return cluster_module.get { name = "two", summary = "spec", source = "spec",
+        parts = { { cluster = on, nodes = 1 }, { cluster = "dgx_a100", nodes = 1 } },
+        links = { inter = cluster.links.inter } }
+    end
+    for _, plan in ipairs { { dp = 8, zero = 1, offload_optimizer = 1 },
+      { dp = 8, offload_activations = 1, seq = 4096 } } do
+      local less, e = gain(plan)
+      assert.is_true(less < 0.99 * e.step_seconds)
+      local on = merged(cluster, { host = host })
+      assert.near(estimate.new({ model = model, cluster = on, plan = plan }).step_seconds, less, 1e-9 * less)
+      assert.near(less, (gain(plan, both(cluster))), 1e-9 * less) -- a part, alone in use
+    end
+    assert.equal(gain { dp = 8 }, select(2, gain { dp = 8 }).step_seconds)
   end)
 
   it("shortens messages between the parts of a cluster with the network", function()

@@ -40,11 +40,14 @@ end
 
 local part_order = { "compute", "memory", "node", "network", "host", "bubble" }
 
---- The resource with the largest share of the step.
-function explain.binds(parts)
-  local best
+--- The bottleneck: the part with the largest gain, because devices and links also work while they wait for launches.
+--- The bubble, which no rate shortens, if it has the largest share of the step.
+---@param gains table[] of ett.step.what_if.gains
+local function binds(parts, gains)
+  local best, most = nil, { gain = 0.0 }
   for _, name in ipairs(part_order) do if not best or parts[name] > parts[best] then best = name end end
-  return best
+  for _, own in ipairs(gains) do if own.gain > most.gain then most = own end end
+  return best == "bubble" and best or most.part or best
 end
 
 local function next_values(list, value)
@@ -134,8 +137,8 @@ function explain.new(row, given)
   local e = explain.estimate(row, given)
   local parts = explain.parts(e)
   local asked = { model = given.model, cluster = setting.cluster, plan = plan, times = times }
-  return { estimate = e, parts = parts, binds = explain.binds(parts),
-    gains = what_if.gains(asked, e.step_seconds, given.share),
+  local gains = what_if.gains(asked, e.step_seconds, given.share)
+  return { estimate = e, parts = parts, binds = binds(parts, gains), gains = gains,
     neighbours = neighbours(asked, e, setting.memory_limit_bytes, given.share) }
 end
 

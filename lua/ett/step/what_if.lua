@@ -27,7 +27,7 @@ end
 function what_if.gains(what, step_seconds, shared)
   return share.each(shared, #faster.parts, function(i)
     local part = faster.parts[i]
-    local e = estimate.new { model = what.model, cluster = what.cluster, plan = what.plan,
+    local e = estimate.new { model = what.model, cluster = faster.cluster(what.cluster, part), plan = what.plan,
       times = faster.times(what.times, part), interval = false }
     return { part = part, step_seconds = e.step_seconds, gain = 1 - e.step_seconds / step_seconds }
   end)

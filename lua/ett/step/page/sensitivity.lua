@@ -9,7 +9,8 @@ local what_if = require "ett.step.what_if"
 local sensitivity = {}
 
 local part_names = { compute = "matrix products and attention", node = "links inside a node",
-  memory = "other operators, which memory bandwidth bounds", network = "network between nodes" }
+  memory = "other operators, which memory bandwidth bounds", network = "network between nodes",
+  host = "the host, which launches kernels and holds offloaded bytes," }
 
 --- The changes of a plan to evaluate: { { text, { field = value } } }.
 local function changes(p)
