@@ -323,3 +323,12 @@ ett: llama: encoder_function_list: entry 2: unknown operator 'my_operator'; `--p
 ett: plan: field 'schedule': unknown schedule 'my_schedule'; `--path .` finds my_schedule.lua; field 'stack': unknown stack 'my_stack'; `--path .` finds my_stack.lua
 ett: plan: field 'stack': unknown stack 'my_stacks'; known are ...
 ?1
+
+# Price and energy are those of the devices in use; a part of one node is often sold alone.
+$ for d in 4 8 12 16; do ett predict --model llama2-7b --cluster dgx_h100 seq=512 dp=$d micro_batches=4 | grep '^note'; done
+note: price and energy are of 12 of the 16 devices of 2 nodes, which may be billed and powered whole
+?1
+
+$ for c in dgx_b200 aws_p4d; do ett predict --model llama2-7b --cluster $c seq=512 dp=9 micro_batches=4 | grep '^note'; done
+note: price and energy are of 9 of the 16 devices of 2 nodes, which may be billed and powered whole
+note: the energy is of 9 of the 16 devices of 2 nodes, which may be billed and powered whole

@@ -215,6 +215,22 @@ local function add_failures(lines, s, limit)
     table.concat(names, ", "))
 end
 
+--- The numbers of devices among the shown rows whose dollars and energy leave out the rest of the last node.
+local function add_unfilled(lines, s, limit)
+  local counts = {}
+  for i = 1, math.min(limit, #s.rows) do
+    local row = s.rows[i]
+    local node = s.clusters[row.cluster].gpus_per_node
+    if (row.dollars or row.kwh) and row.devices > node and row.devices % node > 0 then
+      counts[("%d of %d"):format(row.devices, math.ceil(row.devices / node) * node)] = true
+    end
+  end
+  local names = require("ett.base.schema").keys(counts)
+  if #names == 0 then return end
+  lines[#lines + 1] = ("dollars and energy leave out the other devices of the last node: %s devices"):format(
+    table.concat(names, ", "))
+end
+
 --- Counts of excluded and evaluated plans, as text. They depend on the order, and thus on the number of ranks.
 function text.effort(s)
   local e = s.effort
@@ -252,6 +268,7 @@ function text.result(s, options)
   local limit = options.limit or 10
   for _, line in ipairs(text.rows(s, limit, width)) do lines[#lines + 1] = line end
   add_failures(lines, s, limit)
+  add_unfilled(lines, s, limit)
   if s.sure then
     lines[#lines + 1] = ""
     for _, line in ipairs(sure.sentences(s.sure, "row")) do lines[#lines + 1] = line end

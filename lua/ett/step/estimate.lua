@@ -358,8 +358,20 @@ local function warnings_of(e, cluster, lowered, model, host)
   return table.move(idle, 1, #idle, #list + 1, list)
 end
 
+-- "price and energy are of 12 of the 16 devices of 2 nodes" if the last of several nodes is not full; else nil.
+-- A part of one node is often sold alone.
+local function unfilled(e, cluster)
+  local node, price = cluster.gpus_per_node, e.price_per_step and "price"
+  local nodes = math.ceil(e.devices / node)
+  if nodes == 1 or e.devices == nodes * node or not (price or e.kwh_per_step) then return nil end
+  local what = price and e.kwh_per_step and "price and energy are" or price and "the price is" or "the energy is"
+  return ("%s of %d of the %d devices of %d nodes, which may be billed and powered whole"):format(what, e.devices,
+    nodes * node, nodes)
+end
+
 --- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
-local function notes_of(model, p, times, operators)
+local function notes_of(e, cluster, model, times)
+  local p, operators = e.plan, e.operators
   local notes = model.notes and table.move(model.notes, 1, #model.notes, 1, {}) or {}
   local profile, device = times.profile, times.cluster.device
   local own = profile and profile.own
@@ -381,6 +393,7 @@ local function notes_of(model, p, times, operators)
       device.name)
   end
   for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
+  notes[#notes + 1] = unfilled(e, cluster)
   return notes
 end
 
@@ -512,7 +525,7 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, given.tokens, lowered, result, model)
   e.warnings = warnings_of(e, cluster, lowered, model, host)
-  e.notes = notes_of(model, p, times, e.operators)
+  e.notes = notes_of(e, cluster, model, times)
   return e
 end
 
