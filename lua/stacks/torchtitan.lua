@@ -8,7 +8,8 @@ return {
   zero_stages = "3", -- with tensor ranks; DDP alone runs without (parallelize_llama: apply_ddp)
   attention = "flash2", norm = "compiled", cross_entropy = "compiled", launch_seconds = 12e-6,
   sharded = true, stops_early = true, master_shards = true,
-  whole_stages = true, -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync
+  -- torch/distributed/pipelining/stage.py: backward_maybe_with_nosync; fwd_cache of forward_one_chunk
+  whole_stages = true, keeps_outputs = true,
   half_products = true, -- activation_checkpoint.py: _apply_op_sac
   keeps_inputs = true, -- torchao (float8_linear.py, matmul_with_hp_or_float8_args)
   communication_share = 0.319,

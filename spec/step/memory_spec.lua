@@ -298,6 +298,13 @@ describe("the memory of an estimate", function()
     local plain, deepspeed = run(plan, "megatron_2021").stages[1], run(plan, "megatron_deepspeed").stages[1]
     assert.near(2 * plain.parameters, deepspeed.cached_bytes - plain.cached_bytes, 1)
     assert.near(2 * 2 * tokens * h, deepspeed.activation_bytes - plain.activation_bytes, 1) -- two in flight
+    local function held(stack, stage)
+      return run({ pp = 2, dp = 2, zero = 3, sequence_parallel = true }, stack).stages[stage].activation_bytes
+    end
+    for _, stack in ipairs { "torchtitan", "fsdp_eager" } do -- a slice of the sequence on each tensor rank
+      assert.near(2 * 2 * tokens * h / t, held(stack, 1) - held(stack .. ":keeps_outputs=false", 1), 1)
+      assert.equal(held(stack, 2), held(stack .. ":keeps_outputs=false", 2))
+    end
     for _, zero in ipairs { 2, 3 } do -- which shard gradients
       plan.zero = zero
       assert.equal(run(plan, "megatron_2021").stages[1].cached_bytes,
