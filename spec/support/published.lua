@@ -534,6 +534,8 @@ function published.stack(row)
   end
   -- NeMo Automodel's rows state Transformer Engine's kernels; nanotron has flash-attn's rotation (models/llama.py).
   if row.framework == "nemo-automodel" or row.framework == "nanotron" then stack.rope = 1.0 end
+  -- Its sends save no tensor for the backward pass (SendTensorToPipelineBuffer of pipeline_parallel/functional.py).
+  if row.framework == "nanotron" then stack.keeps_outputs = false end
   if row.framework == "nemo-automodel" then stack.gated_mlp = 1.0 end
   local left = launches_left(row)
   -- Experts padded to a capacity are in the graph of their layer.
