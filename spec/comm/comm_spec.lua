@@ -44,6 +44,20 @@ describe("ett.comm", function()
     assert.equal("ring", estimate("all_reduce", 1e9, 2, 8).model)
   end)
 
+  it("counts the steps of a ring as NCCL's tuner", function()
+    local intra, net = 3e-6, 10e-6 -- src/graph/tuning.cc: nsteps and nInterSteps of each function
+    for _, case in ipairs { { 2, 1, 1, 1 }, { 4, 1, 3, 3 }, { 2, 8, 15, 1 }, { 16, 8, 127, 15 }, { 1, 8, 7, 0 } } do
+      local nodes, inside, steps, outside = table.unpack(case)
+      for _, kind in ipairs { "all_gather", "reduce_scatter" } do
+        assert.near(8.4e-6 + (steps - outside) * intra + outside * net, estimate(kind, 1e-3, nodes, inside).seconds,
+          1e-12, kind)
+      end
+    end
+    local ring = { name = "ring", gpus_per_node = 8, links = cluster.links, collectives = { all_reduce = { "ring" } } }
+    assert.near(8.4e-6 + 10 * net, estimate("all_reduce", 1e-3, 5, 1, nil, ring).seconds, 1e-12)
+    assert.near(8.4e-6 + 26 * intra + 4 * net, estimate("all_reduce", 1e-3, 2, 8, nil, ring).seconds, 1e-12)
+  end)
+
   it("shares a node's cards between the groups on it", function()
     local alone = estimate("all_reduce", 1e10, 4, 1, 1)
     local shared = estimate("all_reduce", 1e10, 4, 1, 8)
