@@ -13,6 +13,16 @@ local function log2(n)
   return steps
 end
 
+-- Bytes that the busiest of n units sends in an all_reduce, for each byte of the buffer. Each of the two trees carries
+-- half of the buffer, up and down. Of four units or more, one has a parent and two children in a tree, and a parent in
+-- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree); a unit of a ring sends 2 (n - 1) / n.
+local function busiest(n) return n > 3 and 2.0 or n / 2 end
+
+local function moved(r, tier)
+  local flat = comm.factor(r.kind, tier.hierarchical and tier.below or r.ranks)
+  return r.kind == "all_reduce" and math.max(busiest(tier.below), not tier.hierarchical and flat or 0.0) or flat
+end
+
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
   local rounds = r.kind == "all_reduce" and 2 or 1
@@ -25,8 +35,7 @@ local function timer(r)
       end
     elseif tier.used then
       latency = latency + log2(tier.branches) * tier.latency
-      law[#law + 1] = { moved = comm.factor(r.kind, tier.hierarchical and tier.below or r.ranks),
-        bandwidth = efficiency * tier.bandwidth }
+      law[#law + 1] = { moved = moved(r, tier), bandwidth = efficiency * tier.bandwidth }
     end
   end
   law.start = r.base_latency + rounds * latency

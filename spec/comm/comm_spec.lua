@@ -58,6 +58,34 @@ describe("ett.comm", function()
     assert.near(8.4e-6 + 26 * intra + 4 * net, estimate("all_reduce", 1e-3, 2, 8, nil, ring).seconds, 1e-12)
   end)
 
+  it("counts the bytes of the busiest node of NCCL's two trees", function()
+    -- Parent and children of node `rank` of `n` in a tree whose leaves are the even ranks (src/graph/trees.cc).
+    local function degree(n, rank)
+      local count, level = 0, 0
+      while rank >> level & 1 == 1 and 1 << level < n do level = level + 1 end
+      if level > 0 then count = rank == n - 1 and 1 or 2 end
+      return count + (1 << level + 1 <= n and 1 or 0)
+    end
+    local slow = { bandwidth_per_gpu = 5e9, bandwidth_per_node = 40e9, latency = 10e-6 }
+    for _, hierarchical in ipairs { true, false } do
+      slow.hierarchical = hierarchical
+      local tree = { name = "tree", gpus_per_node = 8, collectives = { all_reduce = { "tree" } },
+        links = { intra = cluster.links.intra, inter = slow } }
+      for nodes = 2, 33 do
+        local most = 0
+        for rank = 0, nodes - 1 do
+          local other = nodes % 2 == 1 and (rank - 1 + nodes) % nodes or nodes - 1 - rank
+          most = math.max(most, degree(nodes, rank) + degree(nodes, other))
+        end
+        local moved = hierarchical and most / 2 or math.max(most / 2, comm.factor("all_reduce", 8 * nodes))
+        assert.near(1, estimate("all_reduce", 1e12, nodes, 8, nil, tree).seconds / (moved * 1e12 / (0.92 * 40e9)), 1e-4,
+          ("%d nodes"):format(nodes))
+        assert.near(1, estimate("all_reduce", 1e12, nodes, 1, nil, tree).seconds / (most / 2 * 1e12 / (0.92 * 5e9)),
+          1e-4, ("%d ranks"):format(nodes))
+      end
+    end
+  end)
+
   it("shares a node's cards between the groups on it", function()
     local alone = estimate("all_reduce", 1e10, 4, 1, 1)
     local shared = estimate("all_reduce", 1e10, 4, 1, 8)
