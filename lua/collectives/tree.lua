@@ -15,13 +15,10 @@ end
 
 -- Bytes that the busiest of n units sends in an all_reduce, for each byte of the buffer. Each of the two trees carries
 -- half of the buffer, up and down. Of four units or more, one has a parent and two children in a tree, and a parent in
--- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree); a unit of a ring sends 2 (n - 1) / n.
-local function busiest(n) return n > 3 and 2.0 or n / 2 end
-
-local function moved(r, tier)
-  local flat = comm.factor(r.kind, tier.hierarchical and tier.below or r.ranks)
-  return r.kind == "all_reduce" and math.max(busiest(tier.below), not tier.hierarchical and flat or 0.0) or flat
-end
+-- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree). Of three, the busiest sends 1.5; NCCL's tuner takes 2.0 from
+-- three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s by
+-- default, and a tree 486 if it is asked for (NVIDIA/nccl issue 1801).
+local function busiest(n) return n > 2 and 2.0 or 1.0 end
 
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
@@ -35,7 +32,8 @@ local function timer(r)
       end
     elseif tier.used then
       latency = latency + log2(tier.branches) * tier.latency
-      law[#law + 1] = { moved = moved(r, tier), bandwidth = efficiency * tier.bandwidth }
+      law[#law + 1] = { moved = rounds == 2 and busiest(tier.below) or comm.factor(r.kind, r.ranks),
+        bandwidth = efficiency * tier.bandwidth }
     end
   end
   law.start = r.base_latency + rounds * latency
