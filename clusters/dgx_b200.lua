@@ -14,8 +14,8 @@ return {
   price_per_gpu_hour = 14.24,
   price_source = "AWS p6-b200.48xlarge, on demand, us-east-1, 2026: 113.93 $/h",
   links = {
-    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
-      source = "all_reduce on 8 B200, 32 KiB to 16 GiB: " .. network,
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9, ring_bandwidth = 760e9,
+      source = "all_reduce on 8 B200, 32 KiB to 16 GiB: " .. network .. "; rings: NVIDIA/nccl issue 2035",
       curves = { [8] = {
         32768, 1.2e9, 65536, 2.17e9, 131072, 4.86e9, 262144, 9.54e9, 524288, 18.71e9, 1048576, 36.06e9,
         2097152, 63.09e9, 4194304, 76.48e9, 8388608, 126.49e9, 16777216, 254.96e9, 33554432, 325.97e9,

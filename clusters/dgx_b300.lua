@@ -9,8 +9,9 @@ return {
   price_per_gpu_hour = 17.80,
   price_source = "AWS p6-b300.48xlarge, on demand, us-east-1, 2026: 142.42 $/h",
   links = {
-    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
-      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9, ring_bandwidth = 760e9,
+      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md"
+        .. "; rings: NVIDIA/nccl issue 2035",
       curves = "dgx_b200" },
     inter = { name = "8x InfiniBand XDR800", hierarchical = true,
       bandwidth_per_gpu = 96e9, bandwidth_per_node = 768e9,

@@ -18,8 +18,9 @@ return {
       .. "assumed" },
   power = { node_watts = 2800, source = "8.4 kW at most in training, eight devices of 700 W (arXiv 2412.08602)" },
   links = {
-    intra = { name = "NVLink 4 and NVSwitch", bandwidth = 480e9, send_bandwidth = 396.4e9,
-      source = "all_reduce on 8 H100: NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md; sends: " .. network,
+    intra = { name = "NVLink 4 and NVSwitch", bandwidth = 480e9, send_bandwidth = 396.4e9, ring_bandwidth = 370e9,
+      source = "all_reduce on 8 H100: NVIDIA/dgxc-benchmarking v25.10.02 nccl/README.md; sends: " .. network
+        .. "; rings: NVIDIA/nccl-tests issue 212",
       curves = { [8] = { 32768, 2.97e9, 131072, 11.53e9, 524288, 44.41e9, 1048576, 67.04e9, 2097152, 86.94e9,
         4194304, 135.44e9, 8388608, 176.77e9, 16777216, 237.21e9, 33554432, 294.69e9, 67108864, 361.67e9,
         134217728, 400.53e9, 268435456, 422.25e9, 536870912, 436.79e9, 1073741824, 466.33e9,

@@ -15,8 +15,9 @@ return {
   price_source = "AWS p5en.48xlarge, on demand, us-east-1, 2026: 63.296 $/h",
   power = { node_watts = 2800, source = "that of dgx_h100" },
   links = {
-    intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9,
-      source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking v25.10.02",
+    intra = { name = "NVLink 4 and NVSwitch", bandwidth = 482e9, send_bandwidth = 396.4e9, ring_bandwidth = 370e9,
+      source = "all_reduce and sends on 8 H200: " .. network .. "; curve of 8 H100: NVIDIA/dgxc-benchmarking "
+        .. "v25.10.02; rings: NVIDIA/nccl-tests issue 212",
       curves = "dgx_h100" },
     inter = { name = "8x InfiniBand NDR400", hierarchical = true,
       bandwidth_per_gpu = 48.2e9, bandwidth_per_node = 385.6e9,

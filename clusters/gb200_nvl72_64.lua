@@ -10,8 +10,9 @@ return {
     .. "(transcribed in api-evangelist/coreweave@27bcc25 plans)",
   device = "gb200",
   links = {
-    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
-      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9, ring_bandwidth = 760e9,
+      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md"
+        .. "; rings: NVIDIA/nccl issue 2035",
       curves = "dgx_b200" },
     inter = { name = "InfiniBand NDR400, one card a GPU", hierarchical = true,
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 3072e9,

@@ -9,8 +9,9 @@ return {
   host = { name = "NVLink-C2C", bandwidth = 205e9, memory_bandwidth = 256e9, memory_bytes = 236e9,
     source = "memory of a Grace CPU, 512 GB/s for two GPUs, at 80 %, assumed; 17 TB for 72 (GB200 NVL72's datasheet)" },
   links = {
-    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
-      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9, ring_bandwidth = 760e9,
+      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md"
+        .. "; rings: NVIDIA/nccl issue 2035",
       curves = "dgx_b200" },
     inter = { name = "InfiniBand XDR800, one card a GPU", hierarchical = true,
       bandwidth_per_gpu = 96e9, bandwidth_per_node = 6912e9,

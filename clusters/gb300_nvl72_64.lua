@@ -8,8 +8,9 @@ return {
   price_source = "unset: CoreWeave states none, 20 September 2026 (api-evangelist/coreweave@27bcc25 plans)",
   device = "gb300",
   links = {
-    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9,
-      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md",
+    intra = { name = "NVLink 5 and NVSwitch", bandwidth = 845e9, ring_bandwidth = 760e9,
+      source = "all_reduce on 8 B200: stas00/ml-engineering@744d01e network/README.md"
+        .. "; rings: NVIDIA/nccl issue 2035",
       curves = "dgx_b200" },
     inter = { name = "InfiniBand XDR800, one card a GPU", hierarchical = true,
       bandwidth_per_gpu = 96e9, bandwidth_per_node = 6144e9,

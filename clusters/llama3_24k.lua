@@ -11,7 +11,7 @@ return {
   failures = { per_device_day = 4.74e-4, restart_seconds = 600,
     source = "419 unexpected interruptions in 54 days of 16,384 H100 (arXiv 2407.21783, 3.3.4); restarts assumed" },
   tiers = {
-    { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",
+    { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, ring_bandwidth = 370e9, curves = "dgx_h100",
       source = "NVLink 4 and NVSwitch, as dgx_h100" },
     { name = "rack", size = 16, bandwidth = 48.2e9, hierarchical = true,
       source = "two servers on one switch; " .. card },

@@ -13,7 +13,8 @@ return {
     memory_bandwidth = 89.6e9, memory_bytes = 250e9,
     source = "63 GB/s at 80 %, assumed; as dgx_b200" },
   tiers = {
-    { name = "node", size = 8, bandwidth = 845e9, curves = "dgx_b200", source = "NVLink 5 and NVSwitch, as dgx_b200" },
+    { name = "node", size = 8, bandwidth = 845e9, ring_bandwidth = 760e9, curves = "dgx_b200",
+      source = "NVLink 5 and NVSwitch, as dgx_b200" },
     { name = "scalable unit", size = 256, bandwidth = 48.2e9, rails = 8, hierarchical = true,
       source = card .. "one leaf switch a rail; " .. architecture },
     { name = "spine", size = 2048, bandwidth = 48.2e9, hierarchical = true, source = card .. architecture },

@@ -13,7 +13,7 @@ return {
     source = "63 GB/s at 80 %, assumed; as dgx_h100" },
   nodes = 127, -- the fabric manager has one place
   tiers = {
-    { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, curves = "dgx_h100",
+    { name = "node", size = 8, bandwidth = 480e9, send_bandwidth = 396.4e9, ring_bandwidth = 370e9, curves = "dgx_h100",
       source = "NVLink 4 and NVSwitch, as dgx_h100" },
     { name = "scalable unit", size = 256, bandwidth = 48.2e9, rails = 8, hierarchical = true,
       source = card .. "one leaf switch a rail; " .. architecture },

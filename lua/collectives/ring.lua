@@ -12,20 +12,29 @@ local function outermost(r)
   end
 end
 
+-- Adds the streams of a tier. Inside a node, a ring reaches less than in-switch reduction, whose bandwidth and curve an
+-- all_reduce of the node has: NVLink 4 carries 370 GB/s of a ring, against 480 (NVIDIA/nccl-tests issue 212).
+local function add(law, r, tier, alone)
+  law[#law + 1] = { moved = r.factor, bandwidth = not tier.curve and tier.bandwidth or nil, curve = tier.curve }
+  if alone then return end
+  if tier.ring_bandwidth then law[#law + 1] = { moved = r.factor, bandwidth = tier.ring_bandwidth } end
+  if tier.ring_curve then law[#law + 1] = { moved = r.factor, curve = tier.ring_curve } end
+end
+
 local function timer(r)
-  if r.curve then return { { moved = r.factor, curve = r.curve } } end
-  local rounds, last = r.kind == "all_reduce" and 2 or 1, once[r.kind] and outermost(r)
+  local last = outermost(r)
+  local rounds, alone = r.kind == "all_reduce" and 2 or 1, r.kind == "all_reduce" and not last
+  if r.curve and (alone or last) then return { { moved = r.factor, curve = r.curve } } end
   local outer, latency, law = 0, 0.0, {}
   for k, tier in ipairs(r.tiers) do
-    if tier.used then
-      law[#law + 1] = { moved = r.factor, bandwidth = not tier.curve and tier.bandwidth or nil, curve = tier.curve }
-    end
+    if tier.used then add(law, r, tier, alone) end
     if k > 1 then
-      local steps = rounds * tier.steps - (k == last and 1 or 0)
+      local steps = rounds * tier.steps - (k == last and once[r.kind] and 1 or 0)
       outer, latency = outer + steps, latency + steps * tier.latency
     end
   end
-  law.start = r.base_latency + latency + math.max(0, rounds * (r.ranks - 1) - outer) * r.tiers[1].latency
+  latency = latency + math.max(0, rounds * (r.ranks - 1) - outer) * r.tiers[1].latency
+  law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
   return law
 end
 

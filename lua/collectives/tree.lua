@@ -15,20 +15,24 @@ end
 
 -- Bytes that the busiest of n units sends in an all_reduce, for each byte of the buffer. Each of the two trees carries
 -- half of the buffer, up and down. Of four units or more, one has a parent and two children in a tree, and a parent in
--- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree). Of three, the busiest sends 1.5; NCCL's tuner takes 2.0 from
--- three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s by
+-- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree). Of three, the busiest sends 1.5; NCCL's tuner takes 2.0
+-- from three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s by
 -- default, and a tree 486 if it is asked for (NVIDIA/nccl issue 1801).
 local function busiest(n) return n > 2 and 2.0 or 1.0 end
 
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
   local rounds = r.kind == "all_reduce" and 2 or 1
-  local latency, law = 0.0, {}
+  local latency, law, in_switch = 0.0, {}, false
+  for _, tier in ipairs(r.tiers) do in_switch = in_switch or tier.used and tier.hierarchical end
   for k, tier in ipairs(r.tiers) do
     if k == 1 then
       latency = latency + (tier.inside - 1) * tier.latency
       if tier.used then
         law[1] = { moved = rounds, bandwidth = efficiency * (tier.curve and 1 or tier.bandwidth), curve = tier.curve }
+        if tier.ring_bandwidth and not in_switch then
+          law[2] = { moved = rounds, bandwidth = efficiency * tier.ring_bandwidth }
+        end
       end
     elseif tier.used then
       latency = latency + log2(tier.branches) * tier.latency

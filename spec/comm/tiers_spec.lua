@@ -25,7 +25,7 @@ local function pods(changes, more)
   for k, fields in pairs(changes or {}) do
     for name, value in pairs(fields) do tiers[k][name] = value end
   end
-  local c = { name = "pods", summary = "three tiers", source = "spec", device = "h100_sxm", tiers = tiers }
+  local c = { name = "pods", summary = "three tiers", source = "spec", device = "mi300x", tiers = tiers }
   for name, value in pairs(more or {}) do c[name] = value end
   return cluster_module.get(c)
 end
@@ -68,7 +68,7 @@ describe("a cluster of tiers", function()
       local unit, up, flag = card * pick { 1, 2, size }, pick { nil, 3e10, 4e9 }, pick { true, false }
       local short = { name = "s", gpus_per_node = size, links = { intra = { bandwidth = node },
         inter = { bandwidth_per_gpu = card, bandwidth_per_node = unit, send_bandwidth = up, hierarchical = flag } } }
-      local long = cluster_module.get { name = "s", summary = "x", source = "x", device = "h100_sxm", tiers = {
+      local long = cluster_module.get { name = "s", summary = "x", source = "x", device = "mi300x", tiers = {
         { name = "node", size = size, bandwidth = node, source = "x" },
         { name = "network", bandwidth = card, unit_bandwidth = unit, send_bandwidth = up, hierarchical = flag,
           source = "x" } } }

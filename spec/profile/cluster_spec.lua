@@ -42,18 +42,38 @@ describe("bundled clusters", function()
     end
   end)
 
-  it("have at most 1.25 times the rate over four nodes that a ring reaches inside one, which it also passes", function()
+  it("gather over nodes at most as fast as inside one, whose links a ring passes, too", function()
     for _, name in ipairs(cluster_module.names()) do
       local cluster = cluster_module.get(name)
       local profile, n = require("ett.profile.of_cluster").open(cluster), cluster.gpus_per_node
       for _, kind in ipairs(n > 1 and { "all_gather", "reduce_scatter" } or {}) do
-        local function rate(nodes)
-          local answer = profile:collective(kind, 5e8, { nodes = nodes, gpus_per_node = n }, "bf16")
-          return (1 - 1 / (nodes * n)) * 5e8 / answer.seconds
+        local function rate(nodes, bytes)
+          local answer = profile:collective(kind, bytes, { nodes = nodes, gpus_per_node = n }, "bf16")
+          return (1 - 1 / (nodes * n)) * bytes / answer.seconds
         end
-        assert.is_true(rate(4) < 1.25 * rate(1), ("%s %s: %.3g and %.3g"):format(name, kind, rate(4), rate(1)))
+        for _, bytes in ipairs { 1e7, 1e8, 5e8, 2e9, 16e9 } do
+          assert.is_true(rate(2, bytes) <= 1.02 * rate(1, bytes),
+            ("%s %s %g: %.4g and %.4g"):format(name, kind, bytes, rate(2, bytes), rate(1, bytes)))
+        end
       end
     end
+  end)
+
+  it("reach the published rates of rings over NVLink", function()
+    local function rate(name, kind, nodes, bytes)
+      local profile = require("ett.profile.of_cluster").open(cluster_module.get(name))
+      local answer = profile:collective(kind, bytes, { nodes = nodes, gpus_per_node = 8 }, "bf16")
+      return require("ett.comm").factor(kind, 8 * nodes) * bytes / answer.seconds / 1e9
+    end
+    -- reduce_scatter inside 8 H100 by rings, 1 to 8 GiB: NVIDIA/nccl issue 1047; over 4 nodes: issue 1229
+    for gib, measured in pairs { [1] = 349.4, [2] = 354.8, [4] = 357.8, [8] = 362.2 } do
+      assert.near(measured, rate("dgx_h100", "reduce_scatter", 1, gib * 2 ^ 30), 0.025 * measured)
+    end
+    assert.near(360, rate("dgx_h100", "reduce_scatter", 4, 2 ^ 33), 9)
+    -- all_reduce by rings over 4 to 16 nodes of B300: issue 2035
+    for _, nodes in ipairs { 4, 8, 16 } do assert.near(760, rate("dgx_b300", "all_reduce", nodes, 2 ^ 34), 38) end
+    -- NVLink 4 carries 450 GB/s one way, and effectively 370: nccl-tests issue 212
+    assert.is_true(rate("dgx_h100", "broadcast", 1, 2 ^ 34) <= 370)
   end)
 
   it("send through the links of a pair and of a group where every pair has links of its own", function()

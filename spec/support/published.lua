@@ -82,6 +82,7 @@ local function bundled(name)
   if share then
     intra.bandwidth, intra.curves = share * intra.bandwidth, nil
     intra.send_bandwidth = intra.send_bandwidth and share * intra.send_bandwidth
+    intra.ring_bandwidth = intra.ring_bandwidth and share * intra.ring_bandwidth
   end
   return cluster
 end

@@ -302,13 +302,14 @@ end
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s that the group reaches over its links
-function DeviceTimes:collective(kind, bytes, gpus, bandwidth)
+---@param rate number? bytes/s of a large ring
+function DeviceTimes:collective(kind, bytes, gpus, bandwidth, rate)
   local curves = self.curves
   if curves == nil then
     curves = kernels.collectives(self.device) or false
     self.curves = curves
   end
-  local seconds = curves and collectives.seconds(curves, kind, bytes, gpus)
+  local seconds = curves and collectives.seconds(curves, kind, bytes, gpus, rate)
   if not seconds then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   if not bandwidth or bytes * share / seconds > bandwidth then return nil end

@@ -379,6 +379,9 @@ local function within_links(by_links, over_links, answer)
     outside = answer.outside, detail = { "limited by the links' time; %s", answer.detail or "" } }
 end
 
+-- Kinds that only rings serve inside a node.
+local gathers = { all_gather = true, reduce_scatter = true }
+
 -- Timer from links and kernel tables, for collectives without samples.
 local function unsampled_timer(self, kind, topology, links)
   local intra, named = self.cluster.links.intra, self.cluster.collectives
@@ -387,10 +390,11 @@ local function unsampled_timer(self, kind, topology, links)
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
   local bandwidth = tables and collectives.inside_node(self.cluster, kind, topology.gpus_per_node)
+  local of_rings = gathers[kind] and intra.ring_bandwidth
   return function(bytes)
     local by_links = curves and links(bytes)
     if by_links and by_links.provenance == "calibrated" then return by_links end
-    return tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth) or links(bytes)
+    return tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, of_rings) or links(bytes)
   end
 end
 

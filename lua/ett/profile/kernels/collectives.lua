@@ -50,13 +50,12 @@ local function nearest(by_gpus, gpus)
   return by_gpus[best], best
 end
 
--- Seconds per byte above the largest size.
-local function last_slope(curve)
+-- Seconds per byte above the largest size. at_rate: those at the rate of the links, or nil.
+local function last_slope(curve, at_rate)
   local last = #curve - 1
   local mean = curve[last + 1] / curve[last]
-  if last < 3 then return mean end
-  local slope = (curve[last + 1] - curve[last - 1]) / (curve[last] - curve[last - 2])
-  return math.max(least_slope * mean, math.min(slope, mean))
+  local slope = last < 3 and mean or (curve[last + 1] - curve[last - 1]) / (curve[last] - curve[last - 2])
+  return math.max(least_slope * mean, math.min(slope, mean, at_rate or mean))
 end
 
 --- Seconds of a collective, or nil without a curve of its kind.
@@ -64,7 +63,8 @@ end
 ---@param kind string
 ---@param bytes number of the whole buffer
 ---@param gpus integer
-function collectives.seconds(curves, kind, bytes, gpus)
+---@param rate number? bus bandwidth of very large messages, where it is known; a curve that ends below continues at it
+function collectives.seconds(curves, kind, bytes, gpus, rate)
   if not curves[kind] or gpus < 2 then return nil end
   local curve, n = nearest(curves[kind], gpus)
   local last = #curve - 1
@@ -72,7 +72,7 @@ function collectives.seconds(curves, kind, bytes, gpus)
   if bytes <= curve[1] then
     seconds = curve[2]
   elseif bytes >= curve[last] then
-    seconds = curve[last + 1] + last_slope(curve) * (bytes - curve[last])
+    seconds = curve[last + 1] + last_slope(curve, rate and share(kind, n) / rate) * (bytes - curve[last])
   else
     local i = 3
     while curve[i] < bytes do i = i + 2 end
@@ -80,6 +80,21 @@ function collectives.seconds(curves, kind, bytes, gpus)
     seconds = curve[i - 1] * (1 - t) + curve[i + 1] * t
   end
   return seconds * share(kind, gpus) / share(kind, n)
+end
+
+--- Bus bandwidths of the curve of the nearest number of GPUs, also above its largest size: { bytes, bytes/s, … }. nil:
+--- there is no curve of the kind.
+---@param rate number? as in collectives.seconds
+function collectives.bandwidths(curves, kind, gpus, rate)
+  if not curves[kind] then return nil end
+  local curve, n = nearest(curves[kind], gpus)
+  local list, bytes = {}, curve[#curve - 1]
+  for i = 1, #curve, 2 do list[i], list[i + 1] = curve[i], curve[i] * share(kind, n) / curve[i + 1] end
+  for _ = 1, 8 do
+    bytes = 4 * bytes
+    list[#list + 1], list[#list + 2] = bytes, bytes * share(kind, n) / collectives.seconds(curves, kind, bytes, n, rate)
+  end
+  return list
 end
 
 return collectives

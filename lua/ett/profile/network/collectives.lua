@@ -5,6 +5,8 @@
 local comm = require "ett.comm"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local kernel_curves = require "ett.profile.kernels.collectives"
+local kernels = require "ett.profile.kernels"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
 local tiers_module = require "ett.profile.network.tiers"
@@ -104,6 +106,20 @@ function collectives.curve(curves, ranks, kind)
   return best
 end
 
+local device_curves = setmetatable({}, { __mode = "k" })
+
+-- Bus bandwidths of a ring over n devices inside a node, by the tables of the device; nil without tables, or if the
+-- cluster has a curve of the kind. An all_reduce's own table may hold in-switch reduction; its ring is as fast as a
+-- gather's.
+local function ring_curve(cluster, tier, kind, n)
+  local device = cluster.device
+  if not (rings[kind] and device and device.folder) or tier.curves and tier.curves[kind] then return nil end
+  if device_curves[device] == nil then device_curves[device] = kernels.collectives(device) or false end
+  local found = device_curves[device]
+  return found and kernel_curves.bandwidths(found, kind == "reduce_scatter" and kind or "all_gather", n,
+    tier.ring_bandwidth) or nil
+end
+
 local function hops(units) return units > 1 and units or 0 end
 
 -- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, and the largest
@@ -197,6 +213,8 @@ local function tiers_of(cluster, kind, topology)
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
       most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
+      ring_bandwidth = tier.ring_bandwidth,
+      ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
@@ -269,7 +287,7 @@ local function view_of(model, value, own)
   return setmetatable({}, { __metatable = false, __index = function(_, key)
     local field = value[key]
     if key == "curve" or key == "measured" then own.by_curve = true end
-    if type(field) ~= "table" or key == "curve" then return field end
+    if type(field) ~= "table" or key == "curve" or key == "ring_curve" then return field end
     tables[key] = tables[key] or view_of(model, field, own)
     return tables[key]
   end, __newindex = function(_, key)

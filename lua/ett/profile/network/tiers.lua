@@ -29,7 +29,7 @@ local latency = { "nonnegative", optional = true, most = 10 }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
-    send_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
+    send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
     curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
     latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
@@ -41,7 +41,8 @@ local fields = {
   bandwidth = { "any", optional = true },
   unit_bandwidth = maybe_rate, rails = { "count", optional = true, most = 1 << 20 },
   oversubscription = { "positive", default = 1, least = 1, most = 1e4 }, latency = latency, message_latency = latency,
-  send_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate, hierarchical = "boolean?", reduces = "boolean?",
+  send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate,
+  hierarchical = "boolean?", reduces = "boolean?",
   through = "boolean?", mesh = "boolean?", torus = "list?", curves = { "text_or_table", optional = true },
 }
 
@@ -188,6 +189,7 @@ local function short_form(cluster)
   return {
     { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
       unit_send = intra.bandwidth, unit_receive = intra.bandwidth, send_bandwidth = intra.send_bandwidth,
+      ring_bandwidth = intra.ring_bandwidth,
       latency = intra.latency or default.intra,
       unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, torus = intra.torus, curves = intra.curves,
       card = 1, through = false },
@@ -232,7 +234,8 @@ function tiers.links(list, node)
   local intra, inter = list[node], list[node + 1]
   return {
     intra = { name = intra.name, bandwidth = math.min(intra.send, intra.receive), latency = intra.latency,
-      send_bandwidth = intra.send_bandwidth, curves = intra.curves, source = intra.source },
+      send_bandwidth = intra.send_bandwidth, ring_bandwidth = intra.ring_bandwidth, curves = intra.curves,
+      source = intra.source },
     inter = inter and { name = inter.name, bandwidth_per_gpu = math.min(inter.send, inter.receive),
       bandwidth_per_node = math.min(inter.unit_send, inter.unit_receive), latency = inter.latency,
       send_bandwidth = inter.send_bandwidth,
