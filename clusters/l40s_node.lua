@@ -14,7 +14,7 @@ return {
       curves = { [2] = { 65536, 5.2e9, 1048576, 14e9, 8388608, 19.6e9, 536870912, 20.1e9 },
         [4] = { 65536, 2.9e9, 524288, 4.8e9, 8388608, 5.1e9, 536870912, 5.2e9 },
         [8] = { 65536, 0.70e9, 1048576, 2.1e9, 8388608, 1.5e9, 536870912, 1.45e9 } } },
-    inter = { name = "2x 200 Gbit/s", hierarchical = true,
+    inter = { name = "2x 200 Gbit/s",
       bandwidth_per_gpu = 5e9, bandwidth_per_node = 42e9,
       source = "assumed: 2x 25 GB/s at 85 %" },
   },

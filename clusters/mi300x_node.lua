@@ -12,7 +12,7 @@ return {
     intra = { name = "Infinity Fabric, every pair linked", bandwidth = 330e9, mesh = true,
       source = "assumed: 448 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %; a link of "
         .. "64 GB/s between each two GPUs, of which about 48 are usable: rocm.blogs.amd.com, mi300x-rccl-xgmi" },
-    inter = { name = "8x 400 Gbit/s", hierarchical = true,
+    inter = { name = "8x 400 Gbit/s",
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,
       source = "8x 50 GB/s, stas00/ml-engineering@744d01e network/README.md" },
   },

@@ -10,7 +10,7 @@ return {
   links = {
     intra = { name = "Infinity Fabric, every pair linked", bandwidth = 395e9, mesh = true,
       source = "assumed: 535.5 GB/s a GPU one way (stas00/ml-engineering@744d01e network/README.md) at 74 %" },
-    inter = { name = "8x 400 Gbit/s", hierarchical = true,
+    inter = { name = "8x 400 Gbit/s",
       bandwidth_per_gpu = 48e9, bandwidth_per_node = 384e9,
       source = "8x 50 GB/s, stas00/ml-engineering@744d01e network/README.md" },
   },

@@ -1,11 +1,16 @@
 --- Tree: chains inside the innermost units, double binary trees between them.
 --
 -- Fewer steps than a ring, at 0.92 of its bandwidth (NVIDIA/nccl src/graph/tuning.cc). Inside the innermost unit each
--- byte travels once each way. On a tier whose units reduce first (`hierarchical`: NCCL's NVLSTree) a unit counts as one
--- rank: two nodes of eight H100 reach 338 GB/s with 200 GB/s of cards (all_reduce on GCP a3mega).
+-- byte travels once each way. Where switches inside the unit reduce (`hierarchical`: NCCL's NVLSTree), no chain passes
+-- its ranks: two nodes of eight H100 reach 338 GB/s with 200 GB/s of cards (all_reduce on GCP a3mega).
 local comm = require "ett.comm"
 
 local efficiency = 0.92
+
+-- Seconds of starting an all_reduce with in-switch reduction, for any number of ranks (NVIDIA/nccl src/graph/tuning.cc:
+-- hwLat NVLink of NVLSTree; its baseLat is 0). Two nodes of H20 take 47.6 us for 8 bytes (NVIDIA/nccl issue 1244), of
+-- which the network's two steps are 28.
+local in_switch_start = 23e-6
 
 local function log2(n)
   local steps = 0
@@ -20,27 +25,46 @@ end
 -- default, and a tree 486 if it is asked for (NVIDIA/nccl issue 1801).
 local function busiest(n) return n > 2 and 2.0 or 1.0 end
 
+-- Without in-switch reduction, two nodes send at least the bytes of a ring over all ranks. By the trees it is half of
+-- them, but by default two nodes of eight A100 reach the rate of their cards: 86 GB/s of 100 (NVIDIA/nccl-tests issue
+-- 175), 85 to 96 (issue 119).
+local function moved(r, tier, in_switch)
+  local flat = comm.factor(r.kind, r.ranks)
+  if r.kind ~= "all_reduce" then return flat end
+  return in_switch and busiest(tier.below) or math.max(busiest(tier.below), flat)
+end
+
+local function reduces_in_switch(r)
+  for _, tier in ipairs(r.tiers) do
+    if tier.used and tier.hierarchical then return r.kind == "all_reduce" end
+  end
+  return false
+end
+
+-- Streams of the links inside the innermost unit.
+local function inside(r, tier, in_switch)
+  local rounds = r.kind == "all_reduce" and 2 or 1
+  local law = { { moved = rounds, bandwidth = efficiency * (tier.curve and 1 or tier.bandwidth), curve = tier.curve } }
+  if tier.ring_bandwidth and not in_switch then
+    law[2] = { moved = rounds, bandwidth = efficiency * tier.ring_bandwidth }
+  end
+  return law
+end
+
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
-  local rounds = r.kind == "all_reduce" and 2 or 1
-  local latency, law, in_switch = 0.0, {}, false
-  for _, tier in ipairs(r.tiers) do in_switch = in_switch or tier.used and tier.hierarchical end
-  for k, tier in ipairs(r.tiers) do
-    if k == 1 then
-      latency = latency + (tier.inside - 1) * tier.latency
-      if tier.used then
-        law[1] = { moved = rounds, bandwidth = efficiency * (tier.curve and 1 or tier.bandwidth), curve = tier.curve }
-        if tier.ring_bandwidth and not in_switch then
-          law[2] = { moved = rounds, bandwidth = efficiency * tier.ring_bandwidth }
-        end
-      end
-    elseif tier.used then
-      latency = latency + log2(tier.branches) * tier.latency
-      law[#law + 1] = { moved = rounds == 2 and busiest(tier.below) or comm.factor(r.kind, r.ranks),
-        bandwidth = efficiency * tier.bandwidth }
+  local rounds, in_switch, first = r.kind == "all_reduce" and 2 or 1, reduces_in_switch(r), r.tiers[1]
+  local law, steps = first.used and inside(r, first, in_switch) or {}, 0.0
+  for k = 2, #r.tiers do
+    local tier = r.tiers[k]
+    if tier.used then
+      steps = steps + log2(tier.branches) * tier.latency
+      law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth }
     end
   end
-  law.start = r.base_latency + rounds * latency
+  local start = r.base_latency + rounds * (first.inside - 1) * first.latency
+  if in_switch and first.inside > 1 then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
+  law.start = start + rounds * steps
   return law
 end
 

@@ -77,12 +77,33 @@ describe("ett.comm", function()
           local other = nodes % 2 == 1 and (rank - 1 + nodes) % nodes or nodes - 1 - rank
           most = math.max(most, degree(nodes, rank) + degree(nodes, other))
         end
-        local moved = (nodes == 3 and 2.0 or most / 2) * 1e12 -- the tuner halves the rate from three nodes on
-        assert.near(1, estimate("all_reduce", 1e12, nodes, 8, nil, tree).seconds / (moved / (0.92 * 40e9)), 1e-4,
+        local moved = nodes == 3 and 2.0 or most / 2 -- the tuner halves the rate from three nodes on
+        local eight = hierarchical and moved or math.max(moved, comm.factor("all_reduce", 8 * nodes))
+        assert.near(1, estimate("all_reduce", 1e12, nodes, 8, nil, tree).seconds / (eight * 1e12 / (0.92 * 40e9)), 1e-4,
           ("%d nodes"):format(nodes))
-        assert.near(1, estimate("all_reduce", 1e12, nodes, 1, nil, tree).seconds / (moved / (0.92 * 5e9)), 1e-4,
+        assert.near(1, estimate("all_reduce", 1e12, nodes, 1, nil, tree).seconds / (moved * 1e12 / (0.92 * 5e9)), 1e-4,
           ("%d ranks"):format(nodes))
       end
+    end
+  end)
+
+  it("starts trees with in-switch reduction in the same time for any number of ranks in a node", function()
+    for _, inside in ipairs { 8, 64 } do
+      local node = { name = "domain", gpus_per_node = inside, collectives = { all_reduce = { "tree" } },
+        links = { intra = cluster.links.intra, inter = { bandwidth_per_gpu = 25e9, bandwidth_per_node = inside * 25e9,
+          latency = 14e-6, hierarchical = true } } }
+      -- src/graph/tuning.cc: intraLat + 2 log2(nNodes) interLat
+      for nodes, levels in pairs { [2] = 1, [8] = 3, [16] = 4 } do
+        assert.near(23e-6 + 2 * levels * 14e-6, estimate("all_reduce", 1e-3, nodes, inside, nil, node).seconds, 1e-12)
+      end
+      node.links.inter.hierarchical = false
+      assert.near(8.4e-6 + 2 * (inside - 1) * 3e-6 + 28e-6, estimate("all_reduce", 1e-3, 2, inside, nil, node).seconds,
+        1e-12)
+    end
+    -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244
+    local dgx = require("ett.profile.cluster").get "dgx_h100"
+    for bytes, us in pairs { [8] = 47.6, [1024] = 46.6 } do
+      assert.near(us, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6, 0.15 * us)
     end
   end)
 
