@@ -62,6 +62,26 @@ describe("curves of collectives", function()
     assert.near(318e9, 7 / 8 * 512e6 / profile:collective("all_to_all", 512e6, node, "bf16").seconds, 16e9)
   end)
 
+  it("of a faster node meet the links of a cluster without a jump", function()
+    for _, bandwidth in ipairs { 300e9, 100e9, 50e9, 20e9 } do
+      local cluster = require("ett.profile.cluster").get { name = "slow", summary = "x", source = "x",
+        gpus_per_node = 8, device = "h100_sxm", links = { intra = { bandwidth = bandwidth, source = "x" } } }
+      local profile = require("ett.profile.of_cluster").open(cluster)
+      for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all" } do
+        for _, n in ipairs { 2, 4, 8 } do
+          local time = profile:collective_timer(kind, { nodes = 1, gpus_per_node = n }, "bf16")
+          local last = time(4096).seconds
+          for step = 1, 21 * 16 do
+            local seconds = time(4096 * 2 ^ (step / 16)).seconds
+            assert.is_true(seconds < 1.15 * last, ("%s of %d, %g: %g to %g us"):format(kind, n, 4096 * 2 ^ (step / 16),
+              last * 1e6, seconds * 1e6))
+            last = seconds
+          end
+        end
+      end
+    end
+  end)
+
   it("of a faster node never exceed the links of a cluster, nor those of a pair in a mesh", function()
     local clusters = require "ett.profile.cluster"
     for name, most in pairs { dgx_a800 = function() return 156.6e9 end, dgx_h800 = function() return 160e9 end,

@@ -26,6 +26,9 @@ local stream_start = 2e-6
 -- Assumed 90 % intervals of streaming kernels and of collectives timed by a curve, relative to the time.
 local stream_low, stream_high, curve_low, curve_high = 0.85, 1.25, 0.85, 1.15
 
+-- The same of collectives at the rate of links, as in ett.profile.cluster.
+local links_low, links_high = 0.7, 1.3
+
 -- Assumed, as in ett.profile.assumed: the factor from the time of arithmetic to each end of its interval.
 local computing_spread = 1.6
 
@@ -297,8 +300,8 @@ local function alone(self, name, shape, dtype, pass)
     provenance = "assumed", detail = "no measured kernel; " .. found.detail }
 end
 
---- Time of a collective inside a node; nil if its bus bandwidth exceeds that of the links: the curves may come from a
---- faster node.
+--- Time of a collective inside a node; nil without a curve of the kind or without links. The curves may come from a
+--- node with faster links: then the time is the curve's start plus the bytes at the rate of the links (`by_links`).
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s that the group reaches over its links
@@ -310,9 +313,14 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth, rate)
     self.curves = curves
   end
   local seconds = curves and collectives.seconds(curves, kind, bytes, gpus, rate)
-  if not seconds then return nil end
+  if not seconds or not bandwidth then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
-  if not bandwidth or bytes * share / seconds > bandwidth then return nil end
+  local over_links = collectives.seconds(curves, kind, 0, gpus) + bytes * share / bandwidth
+  if over_links > seconds then
+    return { seconds = over_links, low_seconds = over_links * links_low, high_seconds = over_links * links_high,
+      provenance = "assumed", by_links = true, model = "curve",
+      detail = { "measured start, %.1f GB/s of the links", bandwidth / 1e9 } }
+  end
   return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
     provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
 end

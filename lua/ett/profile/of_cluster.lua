@@ -392,9 +392,10 @@ local function unsampled_timer(self, kind, topology, links)
   local bandwidth = tables and collectives.inside_node(self.cluster, kind, topology.gpus_per_node)
   local of_rings = gathers[kind] and intra.ring_bandwidth
   return function(bytes)
-    local by_links = curves and links(bytes)
+    local by_tables = tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, of_rings)
+    local by_links = (curves or not by_tables or by_tables.by_links) and links(bytes)
     if by_links and by_links.provenance == "calibrated" then return by_links end
-    return tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, of_rings) or links(bytes)
+    return by_tables or by_links
   end
 end
 
