@@ -12,7 +12,7 @@ return {
   links = {
     intra = { name = "NVLink 3 and NVSwitch", bandwidth = 234.89e9, send_bandwidth = 195e9, curves = "dgx_a100",
       source = "as dgx_a100" },
-    inter = { name = "4x 100 Gbit/s EFA", bandwidth_per_gpu = 5.3e9, bandwidth_per_node = 42.5e9,
+    inter = { name = "4x 100 Gbit/s EFA", bandwidth_per_gpu = 10.6e9, bandwidth_per_node = 42.5e9,
       source = "50 GB/s a node at the 85 % of dgx_a100; assumed for EFA" },
   },
 }

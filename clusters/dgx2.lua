@@ -12,7 +12,7 @@ return {
   links = {
     intra = { name = "NVLink 2 and NVSwitch", bandwidth = 117e9, send_bandwidth = 97e9,
       source = "half of dgx_a100: 150 of 300 GB/s one way" },
-    inter = { name = "8x InfiniBand EDR100", bandwidth_per_gpu = 5.3e9, bandwidth_per_node = 85e9,
+    inter = { name = "8x InfiniBand EDR100", bandwidth_per_gpu = 10.6e9, bandwidth_per_node = 85e9,
       source = "8x 12.5 GB/s at the 85 % of dgx_a100" },
   },
 }

@@ -9,7 +9,7 @@ return {
   links = {
     intra = { name = "Infinity Fabric", bandwidth = 75e9, send_bandwidth = 37.5e9,
       source = "50 GB/s one way a link between modules, two rings, at 75 %; assumed" },
-    inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 10.6e9, bandwidth_per_node = 85e9,
+    inter = { name = "4x Slingshot-11 of 200 Gbit/s", bandwidth_per_gpu = 21.2e9, bandwidth_per_node = 85e9,
       source = "4x 25 GB/s at the 85 % of dgx_a100; assumed" },
   },
 }

@@ -15,7 +15,7 @@ return {
         [4] = { 65536, 2.9e9, 524288, 4.8e9, 8388608, 5.1e9, 536870912, 5.2e9 },
         [8] = { 65536, 0.70e9, 1048576, 2.1e9, 8388608, 1.5e9, 536870912, 1.45e9 } } },
     inter = { name = "2x 200 Gbit/s",
-      bandwidth_per_gpu = 5e9, bandwidth_per_node = 42e9,
+      bandwidth_per_gpu = 21e9, bandwidth_per_node = 42e9,
       source = "assumed: 2x 25 GB/s at 85 %" },
   },
 }

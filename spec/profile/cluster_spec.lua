@@ -76,6 +76,25 @@ describe("bundled clusters", function()
     assert.is_true(rate("dgx_h100", "broadcast", 1, 2 ^ 34) <= 370)
   end)
 
+  it("give a lone rank the whole card that its neighbours share", function()
+    local collectives = require "ett.profile.network.collectives"
+    -- Gbit/s of a card, cards of a node, at the share of the line rate that the cluster's file states
+    for name, case in pairs { l40s_node = { 200, 2 }, dgx2 = { 100, 8 }, aws_p4d = { 100, 4 }, frontier = { 200, 4 },
+      alps = { 200, 4 }, dgx_a100 = { 200, 8 } } do
+      local cluster, card = cluster_module.get(name), 0.85 * case[1] / 8 * 1e9
+      for kind, moved in pairs { all_reduce = 1, all_gather = 1 / 2, send_recv = 1 } do
+        local function rate(groups)
+          local answer = collectives.time(cluster, kind, 1e11,
+            { nodes = 2, gpus_per_node = 1, groups_per_node = groups })
+          return moved * 1e11 / answer.seconds
+        end
+        local n, where = cluster.gpus_per_node, name .. " " .. kind
+        assert.near(card, rate(1), 0.015 * card, where)
+        assert.near(case[2] * card, n * rate(n), 0.015 * case[2] * card, where)
+      end
+    end
+  end)
+
   it("send through the links of a pair and of a group where every pair has links of its own", function()
     -- 7 links of 47 GB/s: two devices use one of them, four use three (rocm.blogs.amd.com, mi300x-rccl-xgmi).
     local cluster = cluster_module.get "mi300x_node"
