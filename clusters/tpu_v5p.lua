@@ -12,7 +12,8 @@ return {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 540e9, torus = { 4, 4, 4 },
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s a link one way; gathers use both directions "
         .. "of all axes" },
-    inter = { name = "ICI torus", bandwidth_per_gpu = 540e9, bandwidth_per_node = 8640e9,
-      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face" },
+    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 540e9, bandwidth_per_node = 8640e9,
+      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face; a "
+        .. "step through 64 chips takes four hops" },
   },
 }

@@ -33,7 +33,8 @@ local function timer(r)
       outer, latency = outer + steps, latency + steps * tier.latency
     end
   end
-  latency = latency + math.max(0, rounds * (r.ranks - 1) - outer) * r.tiers[1].latency
+  local hops = r.tiers[1].hops -- of a torus, whose axes work at the same time
+  latency = latency + (hops and rounds * hops or math.max(0, rounds * (r.ranks - 1) - outer)) * r.tiers[1].latency
   law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
   return law
 end

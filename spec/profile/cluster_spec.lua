@@ -129,6 +129,26 @@ describe("bundled clusters", function()
     return most
   end
 
+  it("take one microsecond a hop of a torus, on all axes at the same time", function()
+    -- jax-ml/scaling-book, sharding.md: T_min times the sum of |X_i| / 2; 128 kB over a line of 4 chips take 8 us
+    for _, case in ipairs { { "tpu_v5e", 4, 3 }, { "tpu_v6e", 16, 8 }, { "tpu_v6e", 64, 8 + 3 }, { "tpu_v6e", 256, 16 },
+      { "tpu_v5p", 8, 2 + 1 }, { "tpu_v5p", 64, 6 } } do
+      local name, ranks, hops = table.unpack(case)
+      for kind, rounds in pairs { all_gather = 1, reduce_scatter = 1, all_reduce = 2 } do
+        local answer = cluster_module.collective(cluster_module.get(name), kind, 1,
+          { nodes = 1, gpus_per_node = ranks })
+        assert.near(5e-6 + rounds * hops * 1e-6, answer.seconds, 1e-9, ("%s %s %d"):format(name, kind, ranks))
+      end
+    end
+    local small = cluster_module.collective(cluster_module.get "tpu_v5e", "all_gather", 131072,
+      { nodes = 1, gpus_per_node = 4 })
+    assert.near(8e-6, small.seconds, 3e-6)
+    local c = cluster_module.get { name = "box", summary = "x", source = "x", gpus_per_node = 64, device = "tpu_v5p",
+      links = { intra = { bandwidth = 540e9, torus = { 8, 4, 2 }, latency = 3e-6, source = "x" } } }
+    local own = cluster_module.collective(c, "all_gather", 1, { nodes = 1, gpus_per_node = 64 })
+    assert.near(5e-6 + (4 + 2 + 1) * 3e-6, own.seconds, 1e-9)
+  end)
+
   it("use both directions of all axes of a torus that a group fills", function()
     local cluster = cluster_module.get "tpu_v5p" -- 4 x 4 x 4, links of 90 GB/s
     for ranks, case in pairs { [2] = { 1, 2 }, [4] = { 2, 4 }, [8] = { 3, 4 }, [16] = { 4, 4 }, [64] = { 6, 4 } } do

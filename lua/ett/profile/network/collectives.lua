@@ -122,21 +122,23 @@ end
 
 local function hops(units) return units > 1 and units or 0 end
 
--- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, and the largest
--- load of a link in an all-to-all, in buffers of a rank. A full axis is a ring: two links, and a load of an eighth of
--- its length. A part of an axis is a line: one link, and a quarter. Source of the links: jax-ml/scaling-book,
--- sharding.md; the loads are those of uniform traffic.
+-- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, the largest
+-- load of a link in an all-to-all, in buffers of a rank, and the hops between its most distant ranks. A full axis is a
+-- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
+-- link, a quarter, and one hop less than its length. Source of links and hops: jax-ml/scaling-book, sharding.md; the loads are those of
+-- uniform traffic.
 local function on_torus(axes, ranks)
-  local links, load, left = 0, 0.0, ranks
+  local links, load, far, left = 0, 0.0, 0, ranks
   for _, length in ipairs(axes) do
     local own = math.min(length, left)
     if own > 1 then
       local ring = own == length and length > 2
       links, load = links + (ring and 2 or 1), math.max(load, own / (ring and 8 or 4))
+      far = far + (ring and own // 2 or own - 1)
     end
     left = (left + own - 1) // own
   end
-  return links, load
+  return links, load, far
 end
 
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
@@ -214,6 +216,7 @@ local function tiers_of(cluster, kind, topology)
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
       most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
       ring_bandwidth = tier.ring_bandwidth,
+      hops = tier.torus and select(3, on_torus(tier.torus, inside)) or nil,
       ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
@@ -231,10 +234,10 @@ end
 local function empty_request(cluster, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local tiers = tiers_of(cluster, kind, topology)
-  local curves = tiers.curves
+  local curves, default = tiers.curves, tiers_module.default_latency
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
-    base_latency = tiers_module.default_latency.base, tiers = tiers.list,
+    base_latency = tiers.list[1].hops and default.torus_base or default.base, tiers = tiers.list,
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }
 end
