@@ -198,8 +198,15 @@ describe("a user's cluster", function()
       device = { name = "x", source = "y", peak_flops = { bf16 = 1e14 }, memory_bytes = 8e10, memory_bandwidth = 1e12 },
       links = { intra = { bandwidth = 5e10, source = "z" } } }
   end
-  it("may be a table", function()
-    assert.equal("mine", cluster_module.get(valid()).name)
+  it("may be a table, which is checked once", function()
+    local c = valid()
+    c.device = "h100_sxm"
+    local checked = cluster_module.get(c)
+    assert.equal("mine", checked.name)
+    assert.equal(checked, cluster_module.get(checked))
+    local e = require("ett.step.estimate").new { model = require("ett.model").new "llama3-8b", cluster = checked,
+      plan = { seq = 4096, tp = 2, micro_batches = 1 } }
+    assert.is_true(e.step_seconds > 0)
   end)
   it("uses the measured curve with the nearest number of ranks (by ratio)", function()
     local c = valid()

@@ -72,7 +72,7 @@ local function check_tiers(clean, label)
   clean.links = tiers.links(clean.tiers, clean.node_tier)
 end
 
-local checked = setmetatable({}, { __mode = "k" }) -- checked clusters, with derived fields: tiers, parts, path
+local checked = setmetatable({}, { __mode = "k" }) -- checked clusters: their device has its methods, their tiers rates
 
 --- Checks the table that a cluster file returned, and fills its defaults. Raises on wrong or unknown fields.
 function cluster_module.check(given, label)
@@ -106,7 +106,7 @@ function cluster_module.check(given, label)
   if type(profile) == "table" and not (profile.folder or profile.base or profile.borrow) then
     error_module.raise("model", "%s: field 'profile' must have 'folder', 'base' or 'borrow'", label)
   end
-  if clean.tiers then checked[clean] = true end
+  checked[clean] = true
   return clean
 end
 

@@ -125,8 +125,8 @@ local function hops(units) return units > 1 and units or 0 end
 -- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, the largest
 -- load of a link in an all-to-all, in buffers of a rank, and the hops between its most distant ranks. A full axis is a
 -- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
--- link, a quarter, and one hop less than its length. Source of links and hops: jax-ml/scaling-book, sharding.md; the loads are those of
--- uniform traffic.
+-- link, a quarter, and one hop less than its length. Source of links and hops: jax-ml/scaling-book, sharding.md; the
+-- loads are those of uniform traffic.
 local function on_torus(axes, ranks)
   local links, load, far, left = 0, 0.0, 0, ranks
   for _, length in ipairs(axes) do
