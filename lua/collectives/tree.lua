@@ -62,7 +62,7 @@ local function timer(r)
       law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth }
     end
   end
-  local start = r.base_latency + rounds * (first.inside - 1) * first.latency
+  local start = r.base_latency + rounds * (first.hops or first.inside - 1) * first.latency
   if in_switch and first.inside > 1 then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
   law.start = start + rounds * steps
   return law

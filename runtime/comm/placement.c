@@ -88,6 +88,33 @@ static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p)
   return 1;
 }
 
+/* Sets `along` and `apart` of an aligned group on the innermost tier's torus. */
+static void place_on_torus(const ett_ranks *r, ett_rank_group g, ett_placement_tier *t) {
+  int64_t at = 1, found = 1; /* devices of the axes before; ranks on them */
+  for (int j = 0; j < r->tiers.axes; j++) {
+    int64_t end = at * r->tiers.axis[j], along = 1, last = at;
+    for (int i = 0; i < 2; i++) {
+      int64_t low = g.axis[i].stride, high = g.axis[i].degree * low;
+      low = low > at ? low : at;
+      high = high < end ? high : end;
+      if (g.axis[i].degree == 1 || low >= high)
+        continue;
+      along *= high / low;
+      last = high > last ? high : last;
+    }
+    if (last % (at * along) != 0)
+      break;
+    t->along[j] = (int32_t)along;
+    t->apart[j] = (int32_t)(last / at / along);
+    found *= along;
+    at = end;
+  }
+  if (found != group_inside(r, g, r->tiers.size[0])) {
+    memset(t->along, 0, sizeof t->along);
+    memset(t->apart, 0, sizeof t->apart);
+  }
+}
+
 static int64_t common_multiple(int64_t a, int64_t b, int64_t most) {
   int64_t x = a, y = b;
   while (y != 0) {
@@ -253,8 +280,10 @@ int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
                     ett_err *err) {
   *p = (ett_placement){
       .ranks = (int32_t)g.degree, .tiers = r->tiers.count, .node = r->tiers.node};
-  if (!r->map && place_aligned(r, g, p))
+  if (!r->map && place_aligned(r, g, p)) {
+    place_on_torus(r, g, &p->tier[0]);
     return 0;
+  }
   memset(p->tier, 0, sizeof p->tier);
   int64_t devices = period(r, block_of(g));
   counts c;

@@ -15,6 +15,7 @@
 
 #define ETT_TIERS_MOST 8
 #define ETT_TIER_ALL INT64_MAX /* size of a tier that joins every device */
+#define ETT_TORUS_MOST 4       /* axes of a torus */
 
 /* More ranks than these are placed only where their groups align with units. */
 #define ETT_RANKS_MOST ((int64_t)1 << 26)
@@ -31,6 +32,10 @@ typedef struct ett_tiers {
     double card, unit, send, unit_send;
     int through; /* messages to outer tiers pass these links too */
   } rates[ETT_TIERS_MOST];
+  /* Lengths of the axes of a torus of the innermost tier's devices, which are numbered
+   * along the first axis first. */
+  int axes;
+  int64_t axis[ETT_TORUS_MOST];
 } ett_tiers;
 
 typedef struct ett_ranks {
@@ -59,6 +64,9 @@ typedef struct ett_placement_tier {
   int32_t sharing;  /* the most groups on one card */
   int32_t inside;   /* the most ranks of any group in one lower unit */
   int32_t branches; /* the most lower units of any group in one unit of this tier */
+  /* On each axis of a torus, the ranks of a group and the steps from one to the next, so
+   * that `apart` groups share the links of the axis. 0: no torus, or not regular. */
+  int32_t along[ETT_TORUS_MOST], apart[ETT_TORUS_MOST];
 } ett_placement_tier;
 
 typedef struct ett_placement {

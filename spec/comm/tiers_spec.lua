@@ -182,6 +182,71 @@ describe("a cluster of tiers", function()
   end)
 end)
 
+local function box(axes, changes)
+  local c = { name = "box", summary = "a torus", source = "spec", gpus_per_node = 64, device = "tpu_v5p", links = {
+    intra = { bandwidth = 540e9, latency = 0, torus = axes, source = "spec" },
+    inter = { bandwidth_per_gpu = 1e12, bandwidth_per_node = 64e12, source = "spec" } } }
+  for name, value in pairs(changes or {}) do c[name] = value end
+  return cluster_module.get(c)
+end
+
+describe("a group on a torus", function()
+  -- Positions of devices on one axis, without repetition, ascending.
+  local function positions(devices, at, length)
+    local seen, list = {}, {}
+    for _, device in ipairs(devices) do
+      local x = device % 64 // at % length
+      if not seen[x] then list[#list + 1] = x end
+      seen[x] = true
+    end
+    table.sort(list)
+    return list
+  end
+
+  it("lies on the axes that its ranks reach: 200 random layouts, rank by rank", function()
+    local pick, tried = random_plans.generator(7), 0
+    local orders = { "tp-cp-ep-dp-pp", "dp-tp-cp-ep-pp", "pp-dp-tp-cp-ep", "cp-tp-ep-dp-pp" }
+    for _ = 1, 200 do
+      local axes = pick { { 2, 4, 8 }, { 8, 4, 2 }, { 4, 4, 4 }, { 16, 4 }, { 64 } }
+      local order, p = pick(orders), { tp = pick { 1, 2, 4, 8 }, cp = pick { 1, 2, 4 }, dp = pick { 2, 4, 8, 16 },
+        pp = pick { 1, 2 }, ep = 1 }
+      p.etp, p.rank_order = p.tp, order
+      for _, name in ipairs { "tp", "cp", "dp", "data" } do
+        local own = place(box(axes), name, { tp = p.tp, cp = p.cp, dp = p.dp, pp = p.pp, order = order }).tiers[1]
+        local at = 1
+        for j, length in ipairs(axes) do
+          for _, devices in ipairs(rank_map.members(p, nil, name)) do
+            local first = {}
+            for _, device in ipairs(devices) do
+              if device // 64 == devices[1] // 64 then first[#first + 1] = device end
+            end
+            local list = positions(first, at, length)
+            assert.equal(#list, own.along[j], ("%s of %s on axis %d"):format(name, order, j))
+            for i = 2, name == "data" and 1 or #list do assert.equal(own.apart[j], list[i] - list[i - 1]) end
+          end
+          at, tried = at * length, tried + 1
+        end
+      end
+    end
+    assert.is_true(tried > 1000)
+  end)
+
+  it("uses the links of its own axes, and shares those of interleaved groups", function()
+    local function links(axes, group, layout)
+      return big * 2 * 7 / 8 / seconds(box(axes), "all_reduce", big, group, layout) / 90e9
+    end
+    near(1 + 2, links({ 2, 4, 8 }, "tp", { tp = 8, dp = 8 })) -- axes of 2 and 4
+    near(2, links({ 2, 4, 8 }, "data", { tp = 8, dp = 8 })) -- the axis of 8
+    near(2, links({ 8, 4, 2 }, "tp", { tp = 8, dp = 8 }))
+    near(2 + 1, links({ 8, 4, 2 }, "data", { tp = 8, dp = 8 }))
+    local line = box({ 64 }, { links = { intra = { bandwidth = 180e9, torus = { 64 }, source = "spec" } } })
+    near(big * 2 * 7 / 8 / (2 / 8 * 90e9), seconds(line, "all_reduce", big, "data", { tp = 8, dp = 8 }))
+    assert.near(5e-6 + 2 * 32e-6, seconds(line, "all_reduce", 1, "data", { tp = 8, dp = 8 }), 1e-9)
+    -- Each message passes 8 links a hop of its group, which has an eighth of the load of each.
+    near(big * 64 / 8 / 90e9, seconds(line, "all_to_all", big, "ep", { tp = 8, dp = 8, ep = 8, etp = 8 }))
+  end)
+end)
+
 --- Bytes that groups move out of all units together, at least: of kind -> function(buffer, units, ranks, ranks inside).
 local least_bytes = {
   all_reduce = function(b, u) return 2 * b * (u - 1) end,

@@ -16,6 +16,18 @@ static int demands_new(lua_State *L) {
   return *box ? 1 : luaL_error(L, "not enough memory");
 }
 
+/* Sets a list of counts on the axes of a torus, up to the first 0. */
+static void set_axes(lua_State *L, const char *name, const int32_t *counts) {
+  if (counts[0] == 0)
+    return;
+  lua_createtable(L, ETT_TORUS_MOST, 0);
+  for (int j = 0; j < ETT_TORUS_MOST && counts[j] > 0; j++) {
+    lua_pushinteger(L, counts[j]);
+    lua_rawseti(L, -2, j + 1);
+  }
+  lua_setfield(L, -2, name);
+}
+
 void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
   ett_lua_set_integer(L, "ranks", place->ranks);
   ett_lua_set_integer(L, "nodes", ett_place_nodes(place));
@@ -32,6 +44,8 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
     ett_lua_set_integer(L, "sharing", t->sharing);
     ett_lua_set_integer(L, "inside", t->inside);
     ett_lua_set_integer(L, "branches", t->branches);
+    set_axes(L, "along", t->along);
+    set_axes(L, "apart", t->apart);
     lua_rawseti(L, -2, k + 1);
   }
   lua_setfield(L, -2, "tiers");

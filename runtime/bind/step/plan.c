@@ -158,6 +158,20 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   }
 }
 
+/* Reads the lengths of the axes of the innermost tier's torus; nil: it is none. */
+static void get_torus(lua_State *L, int index, ett_step_plan *plan) {
+  ett_tiers *t = &plan->tiers;
+  if (lua_getfield(L, index, "torus") == LUA_TNIL)
+    return;
+  luaL_checktype(L, -1, LUA_TTABLE);
+  size_t count = lua_rawlen(L, -1);
+  for (size_t j = 0; count <= ETT_TORUS_MOST && j < count; j++) {
+    lua_rawgeti(L, -1, (lua_Integer)j + 1);
+    t->axis[t->axes++] = lua_tointeger(L, -1);
+    lua_pop(L, 1);
+  }
+}
+
 /* Reads the rates of tiers: a flat list of five numbers each; nil: they are unknown. */
 static void get_rates(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
@@ -220,6 +234,7 @@ void ett_step_lua_plan(lua_State *L, int index, ett_step_plan *plan) {
   luaL_argcheck(L, plan->zero <= ETT_ZERO_PARAMETERS, index, "zero must be 0 to 3");
   get_split(L, index, plan);
   get_tiers(L, index, plan);
+  get_torus(L, index, plan);
   get_rates(L, index, plan);
   get_parts(L, index, plan);
   plan->host_bandwidth = ett_lua_number_field(L, index, "host_bandwidth", 0);
@@ -361,6 +376,7 @@ static void get_places(lua_State *L, ett_step_plan *plan) {
   ett_err err;
   get_degrees(L, plan);
   get_tiers(L, 1, plan);
+  get_torus(L, 1, plan);
   get_rates(L, 1, plan);
   get_parts(L, 1, plan);
   get_map(L, 1, plan);
@@ -409,8 +425,8 @@ static void set_lanes(lua_State *L, const ett_tiers *tiers, const ett_placement 
 }
 
 /* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
- * most=, groups=, cards=, sharing=, inside=, branches= }, … } } of a group named as in
- * ett_group_kind_of, or of the sends between stages, "pp". */
+ * most=, groups=, cards=, sharing=, inside=, branches= [, along=, apart=] }, … } } of a
+ * group named as in ett_group_kind_of, or of the sends between stages, "pp". */
 static int place(lua_State *L) {
   ett_step_plan plan = {0};
   get_places(L, &plan);

@@ -127,14 +127,19 @@ local function hops(units) return units > 1 and units or 0 end
 -- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
 -- link, a quarter, and one hop less than its length. Source of links and hops: jax-ml/scaling-book, sharding.md; the
 -- loads are those of uniform traffic.
-local function on_torus(axes, ranks)
+--
+-- Ranks `apart` steps from each other share the links of an axis with the groups between them, and pass as many hops.
+-- Without a known place (`along`, `apart` of runtime/comm/placement.h) a group fills the axes from the first.
+local function on_torus(axes, ranks, place)
   local links, load, far, left = 0, 0.0, 0, ranks
-  for _, length in ipairs(axes) do
-    local own = math.min(length, left)
+  for j, length in ipairs(axes) do
+    local own, apart = math.min(length, left), 1
+    if place.along then own, apart = place.along[j], place.apart[j] end
     if own > 1 then
-      local ring = own == length and length > 2
-      links, load = links + (ring and 2 or 1), math.max(load, own / (ring and 8 or 4))
-      far = far + (ring and own // 2 or own - 1)
+      local whole = own * apart
+      local ring = whole == length and length > 2
+      links, load = links + (ring and 2 or 1) / apart, math.max(load, whole / (ring and 8 or 4))
+      far = far + (ring and whole // 2 or whole - apart)
     end
     left = (left + own - 1) // own
   end
@@ -144,14 +149,14 @@ end
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
 -- devices has links of its own, so a group uses those between its members, and a send those of one pair. A group uses
 -- these links although one of its nodes holds a single rank, if another holds several.
-local function reached(tier, kind, ranks)
+local function reached(tier, kind, ranks, place)
   ranks = math.max(2, ranks)
   if tier.mesh then
     local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
     return share, share
   elseif tier.torus then
     local all = 2 * #tier.torus
-    local links, load = on_torus(tier.torus, ranks)
+    local links, load = on_torus(tier.torus, ranks, place)
     return (kind == "send_recv" and 1 or links) / all, (1 - 1 / ranks) / load / all
   end
   return 1, 1
@@ -161,7 +166,7 @@ end
 function collectives.inside_node(cluster, kind, ranks)
   local list, node = tiers_module.of(cluster)
   local tier = list[node]
-  local of_rings, of_pairs = reached(tier, kind, ranks)
+  local of_rings, of_pairs = reached(tier, kind, ranks, {})
   return tier.send and (kind == "all_to_all" and of_pairs or of_rings) * math.min(tier.send, tier.receive)
 end
 
@@ -205,7 +210,7 @@ local function tiers_of(cluster, kind, topology)
     local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      local of_rings, of_pairs = reached(tier, kind, inside)
+      local of_rings, of_pairs = reached(tier, kind, inside, place)
       send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
       receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
       rank_bandwidth = of_pairs * of_rank(tier, place)
@@ -216,7 +221,7 @@ local function tiers_of(cluster, kind, topology)
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
       most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
       ring_bandwidth = tier.ring_bandwidth,
-      hops = tier.torus and select(3, on_torus(tier.torus, inside)) or nil,
+      hops = tier.torus and select(3, on_torus(tier.torus, inside, place)) or nil,
       ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }

@@ -270,8 +270,8 @@ function tiers.placement(cluster)
       rates[n + 5] = tier.through and 1 or 0
     end
   end
-  return { gpus_per_node = cluster.gpus_per_node, tiers = flat, rates = #list > 2 and rates or nil,
-    host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0, host_rate = tiers.host_rate(cluster) }
+  return { gpus_per_node = cluster.gpus_per_node, tiers = flat, torus = list[1].torus,
+    rates = #list > 2 and rates or nil, host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0, host_rate = tiers.host_rate(cluster) }
 end
 
 local uses = { all_to_all = "exchange", send_recv = "send" }
