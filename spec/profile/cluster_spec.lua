@@ -59,17 +59,25 @@ describe("bundled clusters", function()
     end
   end)
 
-  it("reach the published rates of rings over NVLink", function()
-    local function rate(name, kind, nodes, bytes)
+  it("reach the published rates of large messages over NVLink", function()
+    local function rate(name, kind, nodes, bytes, inside)
       local profile = require("ett.profile.of_cluster").open(cluster_module.get(name))
-      local answer = profile:collective(kind, bytes, { nodes = nodes, gpus_per_node = 8 }, "bf16")
-      return require("ett.comm").factor(kind, 8 * nodes) * bytes / answer.seconds / 1e9
+      local answer = profile:collective(kind, bytes, { nodes = nodes, gpus_per_node = inside or 8 }, "bf16")
+      return require("ett.comm").factor(kind, nodes * (inside or 8)) * bytes / answer.seconds / 1e9
     end
     -- reduce_scatter inside 8 H100 by rings, 1 to 8 GiB: NVIDIA/nccl issue 1047; over 4 nodes: issue 1229
     for gib, measured in pairs { [1] = 349.4, [2] = 354.8, [4] = 357.8, [8] = 362.2 } do
       assert.near(measured, rate("dgx_h100", "reduce_scatter", 1, gib * 2 ^ 30), 0.025 * measured)
     end
     assert.near(360, rate("dgx_h100", "reduce_scatter", 4, 2 ^ 33), 9)
+    -- all_reduce of 4 GiB inside 2 to 8 H100, by rings up to 4 and in-switch reduction above: issue 1455
+    for n, measured in pairs { [2] = 367, [3] = 367, [4] = 368, [5] = 420, [6] = 440, [7] = 460, [8] = 480 } do
+      assert.near(measured, rate("dgx_h100", "all_reduce", 1, 2 ^ 32, n), 0.04 * measured, n)
+    end
+    -- inside 72 GB200, 2 to 8 GiB: coreweave/nccl-tests pull request 43
+    for gib, measured in pairs { [2] = 757.8, [4] = 839.2, [8] = 834.6 } do
+      assert.near(measured, rate("gb200_nvl72", "all_reduce", 1, gib * 2 ^ 30, 72), 0.07 * measured, gib)
+    end
     -- all_reduce by rings over 4 to 16 nodes of B300: issue 2035
     for _, nodes in ipairs { 4, 8, 16 } do assert.near(760, rate("dgx_b300", "all_reduce", nodes, 2 ^ 34), 38) end
     -- NVLink 4 carries 450 GB/s one way, and effectively 370: nccl-tests issue 212

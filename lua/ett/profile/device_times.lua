@@ -305,14 +305,14 @@ end
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s that the group reaches over its links
----@param rate number? bytes/s of a large ring
-function DeviceTimes:collective(kind, bytes, gpus, bandwidth, rate)
+---@param large table? bandwidths of large messages (ett.profile.kernels.collectives)
+function DeviceTimes:collective(kind, bytes, gpus, bandwidth, large)
   local curves = self.curves
   if curves == nil then
     curves = kernels.collectives(self.device) or false
     self.curves = curves
   end
-  local seconds = curves and collectives.seconds(curves, kind, bytes, gpus, rate)
+  local seconds = curves and collectives.seconds(curves, kind, bytes, gpus, large)
   if not seconds or not bandwidth then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   local over_links = collectives.seconds(curves, kind, 0, gpus) + bytes * share / bandwidth

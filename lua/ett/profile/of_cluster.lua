@@ -379,8 +379,15 @@ local function within_links(by_links, over_links, answer)
     outside = answer.outside, detail = { "limited by the links' time; %s", answer.detail or "" } }
 end
 
--- Kinds that only rings serve inside a node.
-local gathers = { all_gather = true, reduce_scatter = true }
+-- Bus bandwidths of very large messages inside a node, as the cluster's links state them. A curve without a kind is one
+-- of all_reduce.
+local function of_large(intra)
+  local large = { rings = intra.ring_bandwidth, all_reduce = {} }
+  for n, curve in pairs(intra.curves or {}) do
+    if math.type(n) == "integer" then large.all_reduce[n] = curve[#curve] end
+  end
+  return large
+end
 
 -- Timer from links and kernel tables, for collectives without samples.
 local function unsampled_timer(self, kind, topology, links)
@@ -390,9 +397,9 @@ local function unsampled_timer(self, kind, topology, links)
   local curves, tables = intra.curves and intra.curves[kind], topology.nodes == 1 and self.device_times
   if not (curves or tables) then return links end
   local bandwidth = tables and collectives.inside_node(self.cluster, kind, topology.gpus_per_node)
-  local of_rings = gathers[kind] and intra.ring_bandwidth
+  local large = tables and of_large(intra)
   return function(bytes)
-    local by_tables = tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, of_rings)
+    local by_tables = tables and tables:collective(kind, bytes, topology.gpus_per_node, bandwidth, large)
     local by_links = (curves or not by_tables or by_tables.by_links) and links(bytes)
     if by_links and by_links.provenance == "calibrated" then return by_links end
     return by_tables or by_links

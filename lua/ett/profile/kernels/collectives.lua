@@ -8,8 +8,6 @@ local table_at = require "ett.base.table_at"
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
   table = "collectives.csv", inputs = { "gpus", "bytes" }, texts = { "operation" } }
 
-local log = math.log
-
 -- Assumed: above the largest size of a curve, the bandwidth is at most twice that of the largest size.
 local least_slope = 0.5
 
@@ -40,12 +38,12 @@ function collectives.fit(rows)
   return curves
 end
 
--- The curve of the nearest number of GPUs, and that number.
+-- The curve of the next larger number of GPUs, else of the largest, and that number.
 local function nearest(by_gpus, gpus)
-  local best, distance
+  local best
   for n in pairs(by_gpus) do
-    local d = math.abs(log(n / gpus))
-    if not best or d < distance or d == distance and n > best then best, distance = n, d end
+    local fits = n >= gpus
+    if not best or fits and (best < gpus or n < best) or not fits and best < gpus and n > best then best = n end
   end
   return by_gpus[best], best
 end
@@ -58,41 +56,53 @@ local function last_slope(curve, at_rate)
   return math.max(least_slope * mean, math.min(slope, mean, at_rate or mean))
 end
 
+-- Bus bandwidth of very large messages, where the links tell it, else nil.
+local function large_rate(large, kind, n)
+  local own = kind == "all_reduce" and large.all_reduce and large.all_reduce[n]
+  return kind ~= "all_to_all" and math.max(large.rings or 0.0, own or 0.0) or 0.0
+end
+
 --- Seconds of a collective, or nil without a curve of its kind.
 ---@param curves table of collectives.fit
 ---@param kind string
 ---@param bytes number of the whole buffer
 ---@param gpus integer
----@param rate number? bus bandwidth of very large messages, where it is known; a curve that ends below continues at it
-function collectives.seconds(curves, kind, bytes, gpus, rate)
+---@param large table? bus bandwidths of very large messages, at which curves that end below continue: `rings`, of any
+---  ring, and `all_reduce`, by number of GPUs
+function collectives.seconds(curves, kind, bytes, gpus, large)
   if not curves[kind] or gpus < 2 then return nil end
   local curve, n = nearest(curves[kind], gpus)
   local last = #curve - 1
+  local rate = large and large_rate(large, kind, n) or 0.0
   local seconds
   if bytes <= curve[1] then
     seconds = curve[2]
   elseif bytes >= curve[last] then
-    seconds = curve[last + 1] + last_slope(curve, rate and share(kind, n) / rate) * (bytes - curve[last])
+    seconds = curve[last + 1] + last_slope(curve, rate > 0 and share(kind, n) / rate) * (bytes - curve[last])
   else
     local i = 3
     while curve[i] < bytes do i = i + 2 end
     local t = (bytes - curve[i - 2]) / (curve[i] - curve[i - 2])
     seconds = curve[i - 1] * (1 - t) + curve[i + 1] * t
   end
-  return seconds * share(kind, gpus) / share(kind, n)
+  -- Faster than a ring: switches reduce, and each GPU moves the buffer once for any number of GPUs.
+  local in_switch = kind == "all_reduce" and large and large.rings and gpus < n
+    and curve[last] * share(kind, n) / curve[last + 1] > large.rings
+  return in_switch and seconds or seconds * share(kind, gpus) / share(kind, n)
 end
 
---- Bus bandwidths of the curve of the nearest number of GPUs, also above its largest size: { bytes, bytes/s, … }. nil:
---- there is no curve of the kind.
----@param rate number? as in collectives.seconds
-function collectives.bandwidths(curves, kind, gpus, rate)
+--- Bus bandwidths of the curve of that number of GPUs, also above its largest size: { bytes, bytes/s, … }; nil without
+--- a curve of the kind.
+---@param large table? as in collectives.seconds
+function collectives.bandwidths(curves, kind, gpus, large)
   if not curves[kind] then return nil end
   local curve, n = nearest(curves[kind], gpus)
   local list, bytes = {}, curve[#curve - 1]
   for i = 1, #curve, 2 do list[i], list[i + 1] = curve[i], curve[i] * share(kind, n) / curve[i + 1] end
   for _ = 1, 8 do
     bytes = 4 * bytes
-    list[#list + 1], list[#list + 2] = bytes, bytes * share(kind, n) / collectives.seconds(curves, kind, bytes, n, rate)
+    local seconds = collectives.seconds(curves, kind, bytes, n, large)
+    list[#list + 1], list[#list + 2] = bytes, bytes * share(kind, n) / seconds
   end
   return list
 end

@@ -117,7 +117,7 @@ local function ring_curve(cluster, tier, kind, n)
   if device_curves[device] == nil then device_curves[device] = kernels.collectives(device) or false end
   local found = device_curves[device]
   return found and kernel_curves.bandwidths(found, kind == "reduce_scatter" and kind or "all_gather", n,
-    tier.ring_bandwidth) or nil
+    { rings = tier.ring_bandwidth }) or nil
 end
 
 local function hops(units) return units > 1 and units or 0 end

@@ -271,7 +271,8 @@ function tiers.placement(cluster)
     end
   end
   return { gpus_per_node = cluster.gpus_per_node, tiers = flat, torus = list[1].torus,
-    rates = #list > 2 and rates or nil, host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0, host_rate = tiers.host_rate(cluster) }
+    rates = #list > 2 and rates or nil,
+    host_bandwidth = cluster.host and cluster.host.bandwidth or 0.0, host_rate = tiers.host_rate(cluster) }
 end
 
 local uses = { all_to_all = "exchange", send_recv = "send" }
