@@ -231,7 +231,7 @@ describe("a cluster file", function()
     ["a.lua: device: peak_flops: field 'bf16' must be at least 1000000, got 1e-300"] = { peak = "1e-300" },
     ["a.lua: device: peak_flops: field 'bf16' must be a positive number, got inf"] = { peak = "1/0" },
     ["a.lua: device: field 'memory_bandwidth' must be at most 1e+17, got 1e+300"] = { memory = "1e300" },
-    ["a.lua: links: intra: field 'bandwidth' must be at least 1000 bytes/s, got 1e-300"] = { link = "1e-300" },
+    ["a.lua: links: intra: field 'bandwidth' must be at least 1000000 bytes/s, got 1e-300"] = { link = "1e-300" },
     ["a.lua: device: measured_flops: 'bf16' must be at most the peak 3e+14, got 4e+14"] =
       { device = "measured_flops = { bf16 = 4e14 }" },
     ["a.lua: links: intra: curves[-4]: the key must be a number of ranks of at least 2, or a collective's name"] =

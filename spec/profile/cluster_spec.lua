@@ -230,6 +230,34 @@ describe("a user's cluster", function()
       assert.equal("calibrated", answer.provenance)
     end
   end)
+  it("is doubted where its links contradict each other, and refused for latencies and rates in other units", function()
+    local tiers = require "ett.profile.network.tiers"
+    local function own(intra, inter)
+      local c = { name = "own", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm", links = {
+        intra = { bandwidth = 450e9, source = "x" },
+        inter = { bandwidth_per_gpu = 50e9, bandwidth_per_node = 400e9, source = "x" } } }
+      for name, value in pairs(intra) do c.links.intra[name] = value end
+      for name, value in pairs(inter) do c.links.inter[name] = value end
+      return c
+    end
+    local function doubt(...) return tiers.doubts(cluster_module.get(own(...)), true)[1] end
+    assert.is_nil(doubt({ curves = { [8] = { 1e6, 1e11, 1e9, 480e9 } } }, {}))
+    assert.matches("bandwidth_per_gpu = 6e+11 is above", doubt({}, { bandwidth_per_gpu = 600e9,
+      bandwidth_per_node = 4800e9 }), 1, true)
+    assert.matches("bandwidth_per_gpu = 4e+11 is more than network cards carry",
+      doubt({}, { bandwidth_per_gpu = 400e9 }), 1, true)
+    assert.matches("bandwidth_per_node = 2e+10 is below", doubt({}, { bandwidth_per_node = 20e9 }), 1, true)
+    for _, curves in ipairs { { [8] = { 1024, 1e12, 2048, 1e9 } }, { all_gather = { [8] = { 1024, 1e12 } } } } do
+      assert.matches("curves[8] reaches 1e+12", doubt({ curves = curves }, {}), 1, true)
+    end
+    for _, name in ipairs(cluster_module.names()) do
+      assert.same({}, tiers.doubts(cluster_module.get(name), true), name)
+    end
+    assert.matches("'latency' must be at most 0.5 seconds, got 3.4", message(cluster_module.get,
+      own({ latency = 3.4 }, {})), 1, true)
+    assert.matches("'bandwidth_per_gpu' must be at least 1000000 bytes/s, got 50000", message(cluster_module.get,
+      own({}, { bandwidth_per_gpu = 5e4 })), 1, true)
+  end)
   it("is refused for a mesh outside the innermost tier, and for a torus of another size", function()
     local c = valid()
     c.links.intra.torus = { 2, 2 }

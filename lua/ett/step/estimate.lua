@@ -297,16 +297,6 @@ local function crossing(e, cluster)
     require("ett.profile.cluster").get(whole).gpus_per_node, node, whole) or "")
 end
 
--- A warning if the network of a cluster is faster than the links inside its nodes; else nil.
-local function fast_network(e, cluster)
-  local links = cluster.links or {}
-  local inside, network = links.intra and links.intra.bandwidth, links.inter and links.inter.bandwidth_per_gpu
-  if not (inside and network and network > inside and 1 < cluster.gpus_per_node and cluster.gpus_per_node < e.devices)
-    then return nil end
-  return ("cluster '%s': links.inter.bandwidth_per_gpu = %g is above links.intra.bandwidth = %g; both are bytes/s, "
-    .. "and the first may be in bits/s"):format(cluster.name, network, inside)
-end
-
 -- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
 local function foreign_stage(p, stack)
   if p.zero == 0 or stacks.has_stage(stack, p.zero) or not plan_fields.replicated(p) then return nil end
@@ -335,7 +325,8 @@ end
 local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
-  list[#list + 1] = fast_network(e, cluster)
+  local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
+  for _, doubt in ipairs(network_tiers.doubts(cluster, outside)) do list[#list + 1] = doubt end
   list[#list + 1] = host
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = goodput.warning(e)

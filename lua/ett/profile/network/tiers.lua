@@ -24,11 +24,11 @@ tiers.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6, torus = 
 --- Largest number of tiers of a cluster (ETT_TIERS_MOST of runtime/comm/placement.h).
 tiers.most = 8
 
--- Plausible range: it catches values in wrong units.
-local least_rate, most_rate = 1e3, 1e17
+-- Plausible ranges: they catch values in wrong units. A curve has low rates at small sizes.
+local least_rate, most_rate, least_of_curve = 1e6, 1e17, 1e3
 local rate = { "positive", least = least_rate, most = most_rate, unit = "bytes/s" }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate, unit = "bytes/s" }
-local latency = { "nonnegative", optional = true, most = 10 }
+local latency = { "nonnegative", optional = true, most = 0.5, unit = "seconds" }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
@@ -69,7 +69,7 @@ local function check_curve(curve, at)
   end
   for i = 1, count do
     local value = curve[i]
-    local least = i % 2 == 1 and 1 or least_rate
+    local least = i % 2 == 1 and 1 or least_of_curve
     if type(value) ~= "number" or not (value >= least and value <= most_rate) then
       error_module.raise("model", "%s: number %d (%s) must be between %g and 1e17, got %s", at, i,
         i % 2 == 1 and "bytes" or "bytes/s", least, schema.describe(value))
@@ -183,6 +183,45 @@ function tiers.node(list, gpus_per_node)
   for k, tier in ipairs(list) do
     if tier.size == gpus_per_node then return k end
   end
+end
+
+-- No device has network cards of so many bytes/s: two of 800 Gbit/s.
+local fastest_cards = 200e9
+
+-- Largest plausible bandwidth of a card, and of a curve, over that of the links in a node. In-switch reduction moves
+-- half of a ring's bytes.
+local most_of_card, most_of_curve = 1.25, 2.0
+
+--- Sentences about links whose numbers contradict each other: they may be in other units.
+---@param outside boolean whether the network is used
+function tiers.doubts(cluster, outside)
+  local found, intra, inter = {}, (cluster.links or {}).intra, outside and (cluster.links or {}).inter
+  local function add(format, ...)
+    found[#found + 1] = ("cluster '%s': "):format(cluster.name) .. format:format(...)
+  end
+  local card = inter and inter.bandwidth_per_gpu
+  if card and intra and card > most_of_card * intra.bandwidth and cluster.gpus_per_node > 1 then
+    add("links.inter.bandwidth_per_gpu = %g is above links.intra.bandwidth = %g; both are bytes/s, and the first may "
+      .. "be in bits/s", card, intra.bandwidth)
+  elseif card and card >= fastest_cards and not intra.torus then
+    add("links.inter.bandwidth_per_gpu = %g is more than network cards carry; it is bytes/s one way, and may be in "
+      .. "bits/s", card)
+  end
+  if card and inter.bandwidth_per_node < card then
+    add("links.inter.bandwidth_per_node = %g is below bandwidth_per_gpu = %g: one device has more than its node",
+      inter.bandwidth_per_node, card)
+  end
+  for key, curve in pairs(intra and intra.curves or {}) do
+    for n, own in pairs(math.type(key) == "integer" and { [key] = curve } or curve) do
+      local most = 0.0
+      for i = 2, #own, 2 do most = math.max(most, own[i]) end
+      if most > most_of_curve * intra.bandwidth then
+        add("links.intra.curves[%d] reaches %g bytes/s, and links.intra.bandwidth is %g", n, most, intra.bandwidth)
+      end
+    end
+  end
+  table.sort(found)
+  return found
 end
 
 -- The two tiers of the short form: the links inside a node, and the network.
