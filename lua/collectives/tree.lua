@@ -22,7 +22,7 @@ end
 -- half of the buffer, up and down. Of four units or more, one has a parent and two children in a tree, and a parent in
 -- the other (NVIDIA/nccl src/graph/trees.cc, ncclGetDtree). Of three, the busiest sends 1.5; NCCL's tuner takes 2.0
 -- from three on and prefers the ring. On three units of eight GB200 with 400 GB/s of cards, a ring reaches 394 GB/s by
--- default, and a tree 486 if it is asked for (NVIDIA/nccl issue 1801).
+-- default, and a forced tree 486 (NVIDIA/nccl issue 1801).
 local function busiest(n) return n > 2 and 2.0 or 1.0 end
 
 -- Without in-switch reduction, two nodes send at least the bytes of a ring over all ranks. By the trees it is half of

@@ -112,7 +112,7 @@ local device_curves = setmetatable({}, { __mode = "k" })
 -- cluster has a curve of the kind. An all_reduce's own table may hold in-switch reduction; its ring is as fast as a
 -- gather's.
 local function ring_curve(cluster, tier, kind, n)
-  local device = cluster.device
+  local device = type(cluster.device) == "table" and cluster.device
   if not (rings[kind] and device and device.folder) or tier.curves and tier.curves[kind] then return nil end
   if device_curves[device] == nil then device_curves[device] = kernels.collectives(device) or false end
   local found = device_curves[device]
