@@ -16,6 +16,7 @@
 #define ETT_TIERS_MOST 8
 #define ETT_TIER_ALL INT64_MAX /* size of a tier that joins every device */
 #define ETT_TORUS_MOST 4       /* axes of a torus */
+#define ETT_AXIS_MOST 32768    /* devices of an axis */
 
 /* More ranks than these are placed only where their groups align with units. */
 #define ETT_RANKS_MOST ((int64_t)1 << 26)

@@ -119,12 +119,41 @@ static void refuses_what_cannot_be_placed(void **state) {
   assert_int_equal(err.code, ETT_ERR_LIMIT);
 }
 
+static void assert_on_torus(ett_axis axis, const int32_t along[3],
+                            const int32_t apart[3]) {
+  ett_ranks ranks = {.tiers = {.count = 2,
+                               .size = {64, ETT_TIER_ALL},
+                               .card = {1, 1},
+                               .axes = 3,
+                               .axis = {2, 4, 8}},
+                     .world = 128};
+  ett_placement place;
+  ett_err err;
+  assert_int_equal(ett_place_group(&ranks, ett_rank_group_of(axis), &place, &err), 0);
+  for (int j = 0; j < 3; j++) {
+    assert_int_equal(place.tier[0].along[j], along[j]);
+    assert_int_equal(place.tier[0].apart[j], apart[j]);
+  }
+}
+
+static void places_groups_on_a_torus(void **state) {
+  (void)state;
+  assert_on_torus((ett_axis){8, 1}, (int32_t[]){2, 4, 1}, (int32_t[]){1, 1, 1});
+  assert_on_torus((ett_axis){8, 8}, (int32_t[]){1, 1, 8}, (int32_t[]){1, 1, 1});
+  assert_on_torus((ett_axis){4, 4}, (int32_t[]){1, 2, 2}, (int32_t[]){1, 2, 1});
+  assert_on_torus((ett_axis){4, 16}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 2});
+  assert_on_torus((ett_axis){128, 1}, (int32_t[]){2, 4, 8}, (int32_t[]){1, 1, 1});
+  assert_on_torus((ett_axis){2, 64}, (int32_t[]){1, 1, 1}, (int32_t[]){1, 1, 1});
+  assert_on_torus((ett_axis){3, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(factors_are_those_of_nccl_tests),
       cmocka_unit_test(reads_curves),
       cmocka_unit_test(places_groups),
       cmocka_unit_test(places_copies),
+      cmocka_unit_test(places_groups_on_a_torus),
       cmocka_unit_test(refuses_what_cannot_be_placed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,6 +231,17 @@ describe("a group on a torus", function()
     assert.is_true(tried > 1000)
   end)
 
+  it("has no place on axes that are too many or too long, and none of length 0", function()
+    local function along(axes)
+      return step_core.place({ gpus_per_node = 64, tiers = { 64, 1 }, torus = axes, pp = 1, tp = 8, cp = 1, ep = 1,
+        etp = 8, dp = 8, rank_order = require("ett.plan.ranks").code "tp-cp-ep-dp-pp" }, "tp").tiers[1].along
+    end
+    assert.same({ 2, 4, 1 }, along { 2, 4, 8 })
+    assert.is_nil(along { 2, 2, 2, 2, 4 })
+    assert.is_nil(along { 1 << 40 })
+    assert.error_matches(function() along { 4, 0, 16 } end, "field 'torus' must hold positive integers")
+  end)
+
   it("uses the links of its own axes, and shares those of interleaved groups", function()
     local function links(axes, group, layout)
       return big * 2 * 7 / 8 / seconds(box(axes), "all_reduce", big, group, layout) / 90e9

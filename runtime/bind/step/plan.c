@@ -158,18 +158,24 @@ static void get_tiers(lua_State *L, int index, ett_step_plan *plan) {
   }
 }
 
-/* Reads the lengths of the axes of the innermost tier's torus; nil: it is none. */
+/* Reads the lengths of the axes of the innermost tier's torus; nil: it is none. Groups
+ * have no place on more or longer axes. */
 static void get_torus(lua_State *L, int index, ett_step_plan *plan) {
   ett_tiers *t = &plan->tiers;
   if (lua_getfield(L, index, "torus") == LUA_TNIL)
     return;
   luaL_checktype(L, -1, LUA_TTABLE);
   size_t count = lua_rawlen(L, -1);
-  for (size_t j = 0; count <= ETT_TORUS_MOST && j < count; j++) {
+  int fits = count <= ETT_TORUS_MOST;
+  for (size_t j = 0; fits && j < count; j++) {
     lua_rawgeti(L, -1, (lua_Integer)j + 1);
-    t->axis[t->axes++] = lua_tointeger(L, -1);
+    lua_Integer length = lua_tointeger(L, -1);
+    luaL_argcheck(L, length >= 1, index, "field 'torus' must hold positive integers");
+    t->axis[j] = length;
+    fits = length <= ETT_AXIS_MOST;
     lua_pop(L, 1);
   }
+  t->axes = fits ? (int)count : 0;
 }
 
 /* Reads the rates of tiers: a flat list of five numbers each; nil: they are unknown. */
