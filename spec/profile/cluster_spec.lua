@@ -74,9 +74,11 @@ describe("bundled clusters", function()
     for n, measured in pairs { [2] = 367, [3] = 367, [4] = 368, [5] = 420, [6] = 440, [7] = 460, [8] = 480 } do
       assert.near(measured, rate("dgx_h100", "all_reduce", 1, 2 ^ 32, n), 0.04 * measured, n)
     end
-    -- inside 72 GB200, 2 to 8 GiB: coreweave/nccl-tests pull request 43
+    -- inside 72 GB200, 2 to 8 GiB: coreweave/nccl-tests pull request 43; GB300 has the same links
     for gib, measured in pairs { [2] = 757.8, [4] = 839.2, [8] = 834.6 } do
-      assert.near(measured, rate("gb200_nvl72", "all_reduce", 1, gib * 2 ^ 30, 72), 0.07 * measured, gib)
+      for _, name in ipairs { "gb200_nvl72", "gb300_nvl72" } do
+        assert.near(measured, rate(name, "all_reduce", 1, gib * 2 ^ 30, 72), 0.07 * measured, name .. gib)
+      end
     end
     -- all_reduce by rings over 4 to 16 nodes of B300: issue 2035
     for _, nodes in ipairs { 4, 8, 16 } do assert.near(760, rate("dgx_b300", "all_reduce", nodes, 2 ^ 34), 38) end

@@ -56,10 +56,14 @@ local function last_slope(curve, at_rate)
   return math.max(least_slope * mean, math.min(slope, mean, at_rate or mean))
 end
 
--- Bus bandwidth of very large messages, where the links tell it, else nil.
-local function large_rate(large, kind, n)
-  local own = kind == "all_reduce" and large.all_reduce and large.all_reduce[n]
-  return kind ~= "all_to_all" and math.max(large.rings or 0.0, own or 0.0) or 0.0
+-- Bus bandwidth of very large messages, where the links tell it, else 0. Of all_reduce: that of the largest measured
+-- number of GPUs up to `most`.
+local function large_rate(large, kind, most)
+  local found = 0
+  for n in pairs(kind == "all_reduce" and large.all_reduce or {}) do
+    if n <= most and n > found then found = n end
+  end
+  return kind ~= "all_to_all" and math.max(large.rings or 0.0, found > 0 and large.all_reduce[found] or 0.0) or 0.0
 end
 
 --- Seconds of a collective, or nil without a curve of its kind.
@@ -73,7 +77,7 @@ function collectives.seconds(curves, kind, bytes, gpus, large)
   if not curves[kind] or gpus < 2 then return nil end
   local curve, n = nearest(curves[kind], gpus)
   local last = #curve - 1
-  local rate = large and large_rate(large, kind, n) or 0.0
+  local rate = large and large_rate(large, kind, math.max(n, gpus)) or 0.0
   local seconds
   if bytes <= curve[1] then
     seconds = curve[2]
