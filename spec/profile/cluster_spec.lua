@@ -232,6 +232,23 @@ describe("a user's cluster", function()
       assert.equal("calibrated", answer.provenance)
     end
   end)
+  it("has the rates of its own curves of gathers", function()
+    local c = { name = "own", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm", links = {
+      intra = { bandwidth = 480e9, ring_bandwidth = 370e9, source = "x", curves = {
+        all_gather = { [8] = { 1e6, 5e10, 1e9, 4e11 } }, all_reduce = { [8] = { 1e6, 5e10, 1e9, 4.7e11 } } } },
+      inter = { bandwidth_per_gpu = 96e9, bandwidth_per_node = 768e9, source = "x" } } }
+    c = cluster_module.get(c)
+    local function rate(kind, nodes)
+      local answer = cluster_module.collective(c, kind, 1e11, { nodes = nodes, gpus_per_node = 8 })
+      return require("ett.comm").factor(kind, 8 * nodes) * 1e11 / answer.seconds / 1e9
+    end
+    assert.near(400, rate("all_gather", 1), 1)
+    assert.near(470, rate("all_reduce", 1), 1)
+    assert.near(400, rate("all_gather", 2), 4)
+    assert.near(370, rate("reduce_scatter", 2), 4)
+    assert.near(370, rate("all_reduce", 4), 4)
+  end)
+
   it("is doubted where its links contradict each other, and refused for latencies and rates in other units", function()
     local tiers = require "ett.profile.network.tiers"
     local function own(intra, inter)

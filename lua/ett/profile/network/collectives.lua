@@ -108,12 +108,14 @@ end
 
 local device_curves = setmetatable({}, { __mode = "k" })
 
--- Bus bandwidths of a ring over n devices inside a node, by the tables of the device; nil without tables, or if the
--- cluster has a curve of the kind. An all_reduce's own table may hold in-switch reduction; its ring is as fast as a
--- gather's.
+-- Whether a curve of the tier tells the rate of the kind's rings. One of all_reduce may hold in-switch reduction.
+local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves and tier.curves[kind] ~= nil end
+
+-- Bus bandwidths of a ring over n devices inside a node, by the tables of the device; nil without tables. The ring of
+-- an all_reduce is as fast as a gather's.
 local function ring_curve(cluster, tier, kind, n)
   local device = type(cluster.device) == "table" and cluster.device
-  if not (rings[kind] and device and device.folder) or tier.curves and tier.curves[kind] then return nil end
+  if not (rings[kind] and device and device.folder) or has_ring(tier, kind) then return nil end
   if device_curves[device] == nil then device_curves[device] = kernels.collectives(device) or false end
   local found = device_curves[device]
   return found and kernel_curves.bandwidths(found, kind == "reduce_scatter" and kind or "all_gather", n,
@@ -220,7 +222,7 @@ local function tiers_of(cluster, kind, topology)
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
       most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
-      ring_bandwidth = tier.ring_bandwidth,
+      ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
       hops = tier.torus and select(3, on_torus(tier.torus, inside, place)) or nil,
       ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
