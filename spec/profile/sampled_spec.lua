@@ -346,8 +346,8 @@ describe("ett.profile", function()
     for file, text in pairs(files_of) do write(root .. "/" .. file, text) end
     local lines = { "tokens,width,F_dur(us)" }
     for i = 1, 40 do
-      local tokens, width = 256 * (1 + i % 8), 512 * (1 + i % 5)
-      lines[#lines + 1] = ("%d,%d,%.4f"):format(tokens, width, 3 + 2e-6 * tokens * width)
+      local rows, width = 256 * (1 + i % 8), 512 * (1 + i % 5)
+      lines[#lines + 1] = ("%d,%d,%.4f"):format(rows, width, 3 + 2e-6 * rows * width)
     end
     write(("%s/samples/A100_%s_fp16.csv"):format(root, name), table.concat(lines, "\n") .. "\n")
     find.set_folders { root }
