@@ -269,6 +269,10 @@ describe("a user's cluster", function()
     for _, curves in ipairs { { [8] = { 1024, 1e12, 2048, 1e9 } }, { all_gather = { [8] = { 1024, 1e12 } } } } do
       assert.matches("curves[8] reaches 1e+12", doubt({ curves = curves }, {}), 1, true)
     end
+    assert.matches("ring_bandwidth = 9e+11 is above", doubt({ ring_bandwidth = 900e9 }, {}), 1, true)
+    local lone = own({}, { bandwidth_per_gpu = 400e9 })
+    lone.gpus_per_node, lone.links.intra = 1, nil
+    assert.matches("bandwidth_per_gpu = 4e+11 is more", tiers.doubts(cluster_module.get(lone), true)[1], 1, true)
     for _, name in ipairs(cluster_module.names()) do
       assert.same({}, tiers.doubts(cluster_module.get(name), true), name)
     end

@@ -63,9 +63,12 @@ describe("curves of collectives", function()
   end)
 
   it("of a faster node meet the links of a cluster without a jump", function()
-    for _, bandwidth in ipairs { 300e9, 100e9, 50e9, 20e9 } do
-      local cluster = require("ett.profile.cluster").get { name = "slow", summary = "x", source = "x",
-        gpus_per_node = 8, device = "h100_sxm", links = { intra = { bandwidth = bandwidth, source = "x" } } }
+    local function own(bandwidth)
+      return { name = "slow", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm",
+        links = { intra = { bandwidth = bandwidth, source = "x" } } }
+    end
+    for _, of in ipairs { own(300e9), own(100e9), own(50e9), own(20e9), "dgx_b300" } do
+      local cluster = require("ett.profile.cluster").get(of)
       local profile = require("ett.profile.of_cluster").open(cluster)
       for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all" } do
         for _, n in ipairs { 2, 4, 8 } do

@@ -61,6 +61,11 @@ describe("a faster part", function()
       assert.near(estimate.new({ model = model, cluster = on, plan = plan }).step_seconds, less, 1e-9 * less)
       assert.near(less, (gain(plan, both(cluster))), 1e-9 * less) -- a part, alone in use
     end
+    -- A host of unknown memory bandwidth updates faster, too.
+    local assumed = cluster_module.get "dgx_b300"
+    assert.is_nil(assumed.host.memory_bandwidth)
+    local less, e = gain({ dp = 8, zero = 1, offload_optimizer = 1 }, assumed)
+    assert.is_true(less < 0.99 * e.step_seconds)
     assert.equal(gain { dp = 8 }, select(2, gain { dp = 8 }).step_seconds)
   end)
 

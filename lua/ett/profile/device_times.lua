@@ -301,7 +301,8 @@ local function alone(self, name, shape, dtype, pass)
 end
 
 --- Time of a collective inside a node; nil without a curve of the kind or without links. The curves may come from a
---- node with faster links: then the time is the curve's start plus the bytes at the rate of the links (`by_links`).
+--- node with faster links. Then the time is at least the curve's start plus the bytes at the rate of the links; where
+--- the curve exceeds that rate, the answer has `by_links`.
 ---@param kind string
 ---@param gpus integer
 ---@param bandwidth number? bytes/s that the group reaches over its links
@@ -316,11 +317,12 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth, large)
   if not seconds or not bandwidth then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   local over_links = collectives.seconds(curves, kind, 0, gpus) + bytes * share / bandwidth
-  if over_links > seconds then
+  if bytes * share / seconds > bandwidth then
     return { seconds = over_links, low_seconds = over_links * links_low, high_seconds = over_links * links_high,
       provenance = "assumed", by_links = true, model = "curve",
       detail = { "measured start, %.1f GB/s of the links", bandwidth / 1e9 } }
   end
+  seconds = math.max(seconds, over_links)
   return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
     provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
 end

@@ -69,12 +69,18 @@ function energy.mean_shares(model, p, own)
   if load == c.expert_load and (p.cp == 1 or p.cp_balanced) then return shares end
   local mean = merged(c, { expert_load = load, cp_balanced = true })
   for k, layer in ipairs(frozen.layers(model.layers, p)) do
-    for i, item in ipairs(frozen.items(architecture.operations(layer, mean), layer.frozen, p)) do
-      local o = own.operations[own.kinds[k].order[i][1]]
-      if o.operator and not shares[o] then
-        shares[o] = size_of(o.operator, item.shape, p.dtype) / size_of(o.operator, o.shape, p.dtype)
+    local order, at = own.kinds[k].order, 1
+    for _, item in ipairs(frozen.items(architecture.operations(layer, mean), layer.frozen, p)) do
+      local o = order[at] and own.operations[order[at][1]]
+      -- `order` lacks operators whose work is inside another kernel of the stack.
+      if o and o.operator == item.operator then
+        at = at + 1
+        if o.operator and not shares[o] then
+          shares[o] = size_of(o.operator, item.shape, p.dtype) / size_of(o.operator, o.shape, p.dtype)
+        end
       end
     end
+    assert(at == #order + 1, layer.name)
   end
   return shares
 end

@@ -1,5 +1,6 @@
 --- Times with a faster part of the machine, to measure the effect of 10 % more of a rate.
 local merged = require "ett.base.merged"
+local network_tiers = require "ett.profile.network.tiers"
 
 local faster = {}
 
@@ -33,7 +34,7 @@ function faster.cluster(cluster, part)
   local function of(own)
     local host = own.host
     return host and merged(own, { host = merged(host, { bandwidth = faster.gain * host.bandwidth,
-      memory_bandwidth = host.memory_bandwidth and faster.gain * host.memory_bandwidth }) }) or own
+      memory_bandwidth = faster.gain * (host.memory_bandwidth or network_tiers.host_memory_bandwidth) }) }) or own
   end
   local parts = {}
   for k, own in ipairs(cluster.parts or {}) do parts[k] = of(own) end

@@ -203,9 +203,12 @@ function tiers.doubts(cluster, outside)
   if card and intra and card > most_of_card * intra.bandwidth and cluster.gpus_per_node > 1 then
     add("links.inter.bandwidth_per_gpu = %g is above links.intra.bandwidth = %g; both are bytes/s, and the first may "
       .. "be in bits/s", card, intra.bandwidth)
-  elseif card and card >= fastest_cards and not intra.torus then
+  elseif card and card >= fastest_cards and not (intra and intra.torus) then
     add("links.inter.bandwidth_per_gpu = %g is more than network cards carry; it is bytes/s one way, and may be in "
       .. "bits/s", card)
+  end
+  if intra and (intra.ring_bandwidth or 0) > intra.bandwidth then
+    add("links.intra.ring_bandwidth = %g is above links.intra.bandwidth = %g", intra.ring_bandwidth, intra.bandwidth)
   end
   if card and inter.bandwidth_per_node < card then
     add("links.inter.bandwidth_per_node = %g is below bandwidth_per_gpu = %g: one device has more than its node",
@@ -286,13 +289,13 @@ function tiers.links(list, node)
   }
 end
 
--- A device's share of its host's memory bandwidth, if unknown: 16 channels of DDR4-3200 for eight devices; assumed.
-local default_memory_bandwidth = 50e9
+--- A device's share of its host's memory bandwidth, if unknown: 16 channels of DDR4-3200 for eight devices; assumed.
+tiers.host_memory_bandwidth = 50e9
 
 --- Bytes/s that a device's share of its host moves in an update; 0.0 without a host.
 function tiers.host_rate(cluster)
   local host = cluster.host
-  return host and in_step.host_memory_share * (host.memory_bandwidth or default_memory_bandwidth) or 0.0
+  return host and in_step.host_memory_share * (host.memory_bandwidth or tiers.host_memory_bandwidth) or 0.0
 end
 
 --- Sizes, cards and rates of the tiers in the form of the C plan. Two tiers need no rates: each is one lane.
