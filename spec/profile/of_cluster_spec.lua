@@ -228,9 +228,10 @@ describe("collectives", function()
       local gather = p:collective("all_gather", 8.0 * elements, topology, "bf16")
       local reduce = p:collective("reduce_scatter", 8.0 * elements, topology, "bf16")
       -- Between samples each kind has the shape of its own links' time.
-      assert.near(1, reduce.seconds / gather.seconds, elements == 50000 and 0.01 or 1e-9)
+      assert.near(1, reduce.seconds / gather.seconds, elements == 50000 and 0.01 or 1e-6)
       assert.equal(gather.provenance, reduce.provenance)
-      assert.equal("reduce_scatter as all_gather, " .. gather.detail, reduce.detail)
+      local function words(detail) return (detail:gsub(", [%d.]+ times it$", "")) end
+      assert.equal("reduce_scatter as all_gather, " .. words(gather.detail), words(reduce.detail))
       assert.is_true(elements == 50000 or math.abs(reduce.seconds * 1e6 - 15 - 6.0 * elements / 200e3) < 0.01)
     end
     require("ett.base.folder").remove(folder)

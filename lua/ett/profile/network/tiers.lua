@@ -185,7 +185,7 @@ function tiers.node(list, gpus_per_node)
   end
 end
 
--- No device has network cards of so many bytes/s: two of 800 Gbit/s.
+-- Bytes/s of two cards of 800 Gbit/s: no device has faster ones.
 local fastest_cards = 200e9
 
 -- Largest plausible bandwidth of a card, and of a curve, over that of the links in a node. In-switch reduction moves
