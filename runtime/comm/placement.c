@@ -88,11 +88,45 @@ static int place_aligned(const ett_ranks *r, ett_rank_group g, ett_placement *p)
   return 1;
 }
 
+typedef struct slice {
+  int64_t now[ETT_TORUS_MOST], best[ETT_TORUS_MOST], least; /* sum of the best lengths */
+} slice;
+
+/* Tries all lengths of axes from `axis` on for `left` devices, long first axes first. */
+static void try_lengths(const ett_tiers *t, int axis, int64_t left, int64_t sum,
+                        slice *s) {
+  if (sum >= s->least)
+    return;
+  if (axis == t->axes) {
+    if (left == 1) {
+      memcpy(s->best, s->now, sizeof s->best);
+      s->least = sum;
+    }
+    return;
+  }
+  for (int64_t n = left < t->axis[axis] ? left : t->axis[axis]; n >= 1; n--) {
+    s->now[axis] = n;
+    if (left % n == 0)
+      try_lengths(t, axis + 1, left / n, sum + n, s);
+  }
+}
+
+/* The lengths of the axes that `world` devices use: those of the torus, or of its slice
+ * with this number of devices whose lengths differ least, if it has one. */
+static slice slice_of(const ett_tiers *t, int64_t world) {
+  slice s = {.least = INT64_MAX};
+  memcpy(s.best, t->axis, sizeof s.best);
+  if (world < t->size[0])
+    try_lengths(t, 0, world, 0, &s);
+  return s;
+}
+
 /* Sets `along` and `apart` of an aligned group on the innermost tier's torus. */
 static void place_on_torus(const ett_ranks *r, ett_rank_group g, ett_placement_tier *t) {
   int64_t at = 1, found = 1; /* devices of the axes before; ranks on them */
+  const slice s = slice_of(&r->tiers, r->world);
   for (int j = 0; j < r->tiers.axes; j++) {
-    int64_t end = at * r->tiers.axis[j], along = 1, last = at;
+    int64_t end = at * s.best[j], along = 1, last = at;
     for (int i = 0; i < 2; i++) {
       int64_t low = g.axis[i].stride, high = g.axis[i].degree * low;
       low = low > at ? low : at;

@@ -119,14 +119,14 @@ static void refuses_what_cannot_be_placed(void **state) {
   assert_int_equal(err.code, ETT_ERR_LIMIT);
 }
 
-static void assert_on_torus(ett_axis axis, const int32_t along[3],
+static void assert_on_torus(int64_t world, ett_axis axis, const int32_t along[3],
                             const int32_t apart[3]) {
   ett_ranks ranks = {.tiers = {.count = 2,
                                .size = {64, ETT_TIER_ALL},
                                .card = {1, 1},
                                .axes = 3,
                                .axis = {2, 4, 8}},
-                     .world = 128};
+                     .world = world};
   ett_placement place;
   ett_err err;
   assert_int_equal(ett_place_group(&ranks, ett_rank_group_of(axis), &place, &err), 0);
@@ -138,13 +138,18 @@ static void assert_on_torus(ett_axis axis, const int32_t along[3],
 
 static void places_groups_on_a_torus(void **state) {
   (void)state;
-  assert_on_torus((ett_axis){8, 1}, (int32_t[]){2, 4, 1}, (int32_t[]){1, 1, 1});
-  assert_on_torus((ett_axis){8, 8}, (int32_t[]){1, 1, 8}, (int32_t[]){1, 1, 1});
-  assert_on_torus((ett_axis){4, 4}, (int32_t[]){1, 2, 2}, (int32_t[]){1, 2, 1});
-  assert_on_torus((ett_axis){4, 16}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 2});
-  assert_on_torus((ett_axis){128, 1}, (int32_t[]){2, 4, 8}, (int32_t[]){1, 1, 1});
-  assert_on_torus((ett_axis){2, 64}, (int32_t[]){1, 1, 1}, (int32_t[]){1, 1, 1});
-  assert_on_torus((ett_axis){3, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
+  assert_on_torus(128, (ett_axis){8, 1}, (int32_t[]){2, 4, 1}, (int32_t[]){1, 1, 1});
+  assert_on_torus(128, (ett_axis){8, 8}, (int32_t[]){1, 1, 8}, (int32_t[]){1, 1, 1});
+  assert_on_torus(128, (ett_axis){4, 4}, (int32_t[]){1, 2, 2}, (int32_t[]){1, 2, 1});
+  assert_on_torus(128, (ett_axis){4, 16}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 2});
+  assert_on_torus(128, (ett_axis){128, 1}, (int32_t[]){2, 4, 8}, (int32_t[]){1, 1, 1});
+  assert_on_torus(128, (ett_axis){2, 64}, (int32_t[]){1, 1, 1}, (int32_t[]){1, 1, 1});
+  assert_on_torus(128, (ett_axis){3, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
+  /* Slices of 2 x 2 x 2 and 2 x 4 x 4; none has 49 devices. */
+  assert_on_torus(8, (ett_axis){4, 1}, (int32_t[]){2, 2, 1}, (int32_t[]){1, 1, 1});
+  assert_on_torus(8, (ett_axis){2, 4}, (int32_t[]){1, 1, 2}, (int32_t[]){1, 1, 1});
+  assert_on_torus(32, (ett_axis){4, 8}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 1});
+  assert_on_torus(49, (ett_axis){7, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
 }
 
 int main(void) {
