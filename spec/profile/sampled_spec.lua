@@ -296,6 +296,38 @@ describe("ett.profile", function()
     os.execute(("rm -r '%s'"):format(made))
   end)
 
+  -- samples.read of a table with this text, of a made-up operator.
+  local function read_made(fields, text)
+    local base = { name = "odd", summary = "odd", shape = function(s) return s end,
+      flops = function() return 2.0 end, bytes = function() return 2.0 end }
+    for name, value in pairs(fields) do base[name] = value end
+    local made = os.tmpname()
+    write(made, text)
+    local out, err = require("ett.profile.samples").read { path = made, gpu = "a", name = "odd", dtype = "bf16",
+      operator = operator.check(base, "odd.lua") }
+    os.remove(made)
+    return out, err and tostring(err):gsub("^" .. made:gsub("%p", "%%%0"), "FILE")
+  end
+
+  it("takes only columns of times for times", function()
+    local function read(names, row)
+      return read_made({ schema = { tokens = "count" } }, ("tokens,%s\n256,%s\n"):format(names, row))
+    end
+    for _, name in ipairs { "dur_std", "duration", "dur_count", "F_dur_std", "durs", "F_dur_us_min", "W_dur(ms)" } do
+      local out = assert(read("F_dur(us)," .. name, "4,5"))
+      assert.equal(1, #out.passes)
+      assert.near(4e-6, out.by_pass.forward[1], 1e-15)
+    end
+    local out = assert(read("F_dur (us),B_dur  (us)", "4,5"))
+    assert.near(4e-6, out.by_pass.forward[1], 1e-15)
+    assert.near(5e-6, out.by_pass.backward[1], 1e-15)
+    for _, name in ipairs { "B_dur", "B_dur(ms)", "B_dur (ns)", "b_dur[s]", "B_dur_us", "B_dur seconds" } do
+      local faulty, err = read("F_dur(us)," .. name, "4,5")
+      assert.is_nil(faulty)
+      assert.truthy(err:find(("FILE: column '%s': times are read in microseconds"):format(name), 1, true), err)
+    end
+  end)
+
   it("names the row whose kernel_shape has other numbers than the first", function()
     local samples = require "ett.profile.samples"
     local op = operator.check({ name = "odd", summary = "odd", schema = { tokens = "count", rank = "count" },

@@ -142,13 +142,21 @@ end
 
 local function faulty(message, ...) return nil, error_module.new("format", message, ...) end
 
+local units = set "ns us ms s sec seconds"
+
+-- Whether a column's name is that of a time of a pass, without a unit or in any unit: "F_dur", "b_dur[ms]", "dur_ns".
+local function is_time(name)
+  local unit = name:lower():match "^[fb]?_?dur(.*)$"
+  return unit and (unit == "" or units[unit:match "^[%s%(_%[]+(%a+)[%)%]]?$"])
+end
+
 local function time_columns(t, entry)
   local found = {}
   for _, name in ipairs(t:names()) do
-    local pass = sample_table().pass_of[name]
+    local pass = sample_table().pass_of[name:gsub("%s+%(", "(")]
     if pass then
       found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass }
-    elseif name:lower():find "^[fb]?_?dur[%s%(_%[]*%a*[%)%]]?$" then
+    elseif is_time(name) then
       return faulty("%s: column '%s': times are read in microseconds, from 'F_dur(us)', 'B_dur(us)' or 'dur(us)'; "
         .. "convert the column, or rename it to leave it out", entry.path, name)
     end
