@@ -309,6 +309,58 @@ describe("ett.profile", function()
     return out, err and tostring(err):gsub("^" .. made:gsub("%p", "%%%0"), "FILE")
   end
 
+  it("counts the pairs that a mask of any attention leaves", function()
+    local function mask(queries, keys, causal)
+      local out = assert(read_made({ family = "attention", schema = { seq_q = "count", seq_k = "count" },
+        kernel_shape = function(s)
+          return { batch = 1, heads = 2, seq_q = s.seq_q, seq_k = s.seq_k, head_dim = 64, causal = causal }
+        end }, ("seq_q,seq_k,F_dur(us)\n%d,%d,4\n"):format(queries, keys)))
+      return out.rows[7]
+    end
+    for _, case in ipairs { { 1, 1 }, { 4, 4 }, { 3, 8 }, { 8, 3 }, { 8, 4 }, { 9, 1 } } do
+      local queries, keys = table.unpack(case)
+      local pairs_left = 0 -- aligned at the bottom right; the key on the diagonal counts as half a pair
+      for q = 1, queries do pairs_left = pairs_left + math.max(0, q - (queries - keys) - 0.5) end
+      assert.near(pairs_left / (queries * keys / 2), mask(queries, keys), 1e-12)
+      assert.equal(0, mask(queries, keys, false))
+    end
+  end)
+
+  it("names the dimension that the kernel_shape of a product or of attention lacks", function()
+    local text = "tokens,width,F_dur(us)\n256,512,5\n"
+    local function fields(family, kernel_shape)
+      return { family = family, schema = { tokens = "count", width = "count" }, kernel_shape = kernel_shape }
+    end
+    local function product(s) return { m = s.tokens, k = s.width } end
+    for _, case in ipairs { { "attention", product, "batch" }, { "gemm", product, "n" }, { "bmm", nil, "m" },
+      { "attention", function(s) return { batch = 1, heads = 1, head_dim = 8, seq_k = s.width } end, "seq_q" } } do
+      local out, err = read_made(fields(case[1], case[2]), text)
+      assert.is_nil(out)
+      assert.equal(("FILE:2: operator 'odd': kernel_shape must return the number '%s', which samples of the family "
+        .. "'%s' need"):format(case[3], case[1]), err)
+      -- Without samples of its own the operator has no dimensions, and its time is assumed.
+      local op = operator.check({ name = "odd", summary = "odd", family = case[1], schema = { tokens = "count" },
+        shape = function(s) return s end, flops = function() return 2.0 end, bytes = function() return 2.0 end,
+        kernel_shape = case[2] }, "odd.lua")
+      assert.is_nil((select(2, require("ett.profile.samples").dims(op, { tokens = 8, width = 8 }))))
+    end
+  end)
+
+  it("refuses a kernel_shape of more numbers than samples can have", function()
+    local function numbers(count)
+      return read_made({ schema = { tokens = "count" }, kernel_shape = function(s)
+        local k = { rank = s.tokens }
+        for i = 2, count do k["a" .. i] = i end
+        return k
+      end }, "tokens,F_dur(us)\n256,5\n")
+    end
+    assert.equal(16, assert(numbers(14)).dims)
+    local out, err = numbers(15)
+    assert.is_nil(out)
+    assert.equal("FILE:2: operator 'odd': kernel_shape returns 15 numbers, of which samples can have at most 14; "
+      .. "return fewer", err)
+  end)
+
   it("takes only columns of times for times", function()
     local function read(names, row)
       return read_made({ schema = { tokens = "count" } }, ("tokens,%s\n256,%s\n"):format(names, row))
@@ -410,7 +462,7 @@ return op]] })
 function op.flops(s) return 2.0 * s.tokens end
 function op.bytes(s) return 4.0 * s.tokens end
 function op.kernel_shape(s)
-  return { batch = 1, heads = 1, seq_q = s.tokens, seq_k = 64, head_dim = 64, causal = true }
+  return { batch = 1, heads = 1, seq_q = s.tokens, seq_k = 0, head_dim = 64, causal = true }
 end
 return op]] })
     local ok, why = pcall(function()
@@ -419,7 +471,7 @@ return op]] })
     find.set_folders {}
     os.execute(("rm -r '%s'"):format(root))
     assert.is_false(ok)
-    assert.matches("^samples of zseen fp16 forward: the mask", tostring(why))
+    assert.matches("^samples of zseen fp16 forward: dimension 5 of family 'attention' must be", tostring(why))
   end)
 
   describe("cache", function()

@@ -20,9 +20,23 @@ local function set(text)
   return names
 end
 
+-- Most numbers of a kernel_shape in the family `wave`: a surface has at most 16 dimensions (samplers/core/surface.c).
+local most_numbers = 14
+
 -- Numbers of a kernel_shape that the dimensions of a family include. With other numbers the family is `wave`.
 local included = { embedding = set "rows cols vocab whole_vocab", optimizer = set "params tensors layers hidden",
   rope = set "rows cols heads head_dim", rowwise = set "rows cols seq_q" }
+
+-- Dimensions that the kernel_shape of a family must have.
+local required = { gemm = { "m", "n", "k" }, bmm = { "m", "n", "k" },
+  attention = { "batch", "heads", "seq_q", "seq_k", "head_dim" } }
+
+-- The first required dimension that is missing, or nil.
+local function missing(k, family)
+  for _, name in ipairs(required[family] or {}) do
+    if type(k[name]) ~= "number" then return name end
+  end
+end
 
 -- Sorted names of the numbers of a kernel_shape.
 local function numbers_of(k)
@@ -43,17 +57,20 @@ end
 --- Kernel dimensions of an operator's shape (runtime/regress/serve/design.h), and the pool: operators that run the same
 --- kernel share a pool.
 ---@param as_wave boolean? in the form of the family `wave`
----@return string pool, string family, number[] dims
+---@return string pool, string|nil family, number[] dims; no family if the kernel_shape lacks a required dimension
 ---@return boolean|nil partial whether the dimensions leave out a number of the shape
 ---@return string[]|nil names of the numbers of the family `wave`
 function samples.dims(op, s, as_wave)
   local k = op.kernel_shape(s)
   local family = as_wave and "wave" or op.family
+  if missing(k, family) then return samples.pool(op), nil, {} end
   if family == "gemm" or family == "bmm" then
     return family, "gemm", { k.batch or 1, k.m, k.n, k.k }
   elseif family == "attention" then
     -- A causal mask is aligned at the bottom right, unless each context-parallel rank (shards) holds half of all pairs.
-    local mask = k.causal == false and 0 or s.shards and 1 or 2 - k.seq_q / k.seq_k
+    -- With more queries than keys the first queries have no key.
+    local causal = k.seq_q <= k.seq_k and 2 - k.seq_q / k.seq_k or k.seq_k / k.seq_q
+    local mask = k.causal == false and 0 or s.shards and 1 or causal
     return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim, mask }
   elseif family == "embedding" and k.vocab and not has_others(k, family) then
     return op.name, "embedding", { k.rows, k.cols, k.vocab, k.whole_vocab or k.vocab }
@@ -71,7 +88,7 @@ function samples.dims(op, s, as_wave)
   -- The family takes logarithms of FLOPs and bytes, and of their ratio.
   local dims, names = { math.max(1.0, op.flops(s, "forward")), math.max(1.0, op.bytes(s, "fp16", "forward")) },
     numbers_of(k)
-  for i = 1, math.min(#names, 14) do dims[i + 2] = k[names[i]] end
+  for i, name in ipairs(names) do dims[i + 2] = k[name] end
   return op.name, "wave", dims, nil, names
 end
 
@@ -201,6 +218,17 @@ local function each_row(lines, path, each)
   return nil, error_module.label(raised, ("%s:%d"):format(path, lines[at]))
 end
 
+-- Checks that the kernel_shape of a row gives dimensions.
+local function check_dims(op, shape, family, names)
+  if not family then
+    error_module.raise("model", "operator '%s': kernel_shape must return the number '%s', which samples of the family "
+      .. "'%s' need", op.name, missing(op.kernel_shape(shape), op.family), op.family)
+  elseif #(names or {}) > most_numbers then
+    error_module.raise("model", "operator '%s': kernel_shape returns %d numbers, of which samples can have at most %d; "
+      .. "return fewer", op.name, #names, most_numbers)
+  end
+end
+
 -- Checks that the kernel_shape of a row has the numbers of the first row: else their dimensions would not be the same.
 local function check_same(op, first, shape, family, names)
   if not first.family then first.family, first.names, first.shape = family, names, shape end
@@ -219,6 +247,7 @@ local function read_dims(lines, entry, shapes, as_wave)
   local ok, err = each_row(lines, entry.path, function(row)
     local family, own, left_out, names
     pool, family, own, left_out, names = samples.dims(op, shapes[row], as_wave)
+    check_dims(op, shapes[row], family, names)
     check_same(op, first, shapes[row], family, names)
     dims, partial = #own, partial or left_out
     table.move(own, 1, dims, #flat + 1, flat)
