@@ -65,6 +65,20 @@ describe("ett.find", function()
     assert.matches("first", message(require("ett.operator").get, "altup"))
   end)
 
+  it("names both files of a cycle", function()
+    find.set_script_folder(folder)
+    local read = "return require('ett.operator').get '%s'"
+    local first, last = write("operators/a1.lua", read:format "b1"), write("operators/c1.lua", read:format "a1")
+    write("operators/b1.lua", read:format "c1")
+    for _ = 1, 2 do -- a failed load may be repeated
+      assert.equal(("a1.lua: b1.lua: c1.lua: %s: is needed by %s, which it loads; let one of them do without the other")
+        :format(first, last), message(require("ett.operator").get, "a1"))
+    end
+    write("operators/c1.lua", read:format "c1")
+    assert.matches("c1.lua: asks for 'c1' while it is loaded, which is this file",
+      message(require("ett.operator").get, "a1"))
+  end)
+
   it("takes no file at the top of the user's folder for a part of a plan that nobody named", function()
     find.set_script_folder(folder)
     for kind, name in pairs { ["lua/stacks"] = "plain", ["lua/collectives"] = "ring", ["lua/schedules"] = "gpipe" } do

@@ -267,26 +267,30 @@ function find.protect_globals()
   setmetatable(_G, meta)
 end
 
-local running = {} -- paths of files that are being loaded
+local running = {} -- path of each file that is being loaded -> the file that asked for it, or "" for the first
+local innermost = "" -- the last of them
 
 local function finish(path, ok, ...)
-  running[path] = nil
+  innermost, running[path] = running[path], nil
   if ok then return ... end
   error(..., 0)
 end
 
 --- Loads and runs a Lua file (text only, never bytecode) in its environment; returns its value.
 function find.load_file(path)
-  if running[path] then
+  if path == innermost then
     error_module.raise("model", "%s: asks for '%s' while it is loaded, which is this file; rename the file", path,
       find.name_of(path))
+  elseif running[path] then
+    error_module.raise("model", "%s: is needed by %s, which it loads; let one of them do without the other", path,
+      innermost)
   end
   local chunk, why = loadfile(path, "t", find.environment(path))
   if not chunk then
     why = tostring(why)
     error_module.raise("model", "%s", why:find(path, 1, true) == 1 and why or ("%s: %s"):format(path, why))
   end
-  running[path] = true
+  running[path], innermost = innermost, path
   return finish(path, pcall(error_module.wrap, find.label(path), chunk))
 end
 
