@@ -30,8 +30,8 @@ local doubtful = 16.0
 local gate_ratio, gate_deviations = 3, 8
 
 -- FLOPs or elements of a kernel by family and dimensions (ett.profile.samples), with assumed constants for small
--- kernels. Times are divided by this work and the start (start_of); the surface learns the difference. Without a mask
--- (0) attention computes twice the pairs of a causal one.
+-- kernels. Times are divided by the sum of this work and the start (start_of); the surface learns the difference.
+-- Without a mask (0) attention computes twice the pairs of a causal one.
 local work = {
   gemm = function(d) return d[1] * d[2] * d[3] * d[4] + 64.0 * d[1] * (d[2] * d[4] + d[3] * d[4] + d[2] * d[3]) end,
   attention = function(d) return d[1] * d[2] * d[4] * d[5] * (d[6] + 8) * (d[7] ~= 0 and d[7] or 2.0) end,

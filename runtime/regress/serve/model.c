@@ -289,8 +289,8 @@ double ett_model_neighbours(const double *residual, size_t total, size_t at, siz
 }
 
 /* How far x lies outside [least, most], for ranges that a ratio cannot measure: the
- * distance in widths of the range, or for a range of one value in units. A flag that was
- * not sampled counts as one doubling. */
+ * distance in widths of the range, or for a range of one value in units. If all samples
+ * have the same flag, the other value counts as one doubling. */
 static double steps_outside(double distance, double least, double most) {
   double width = most - least;
   double unit = width > 0 ? width : most != 0 ? fmin(1, fabs(most)) : 1;
