@@ -155,7 +155,7 @@ describe("ett validate", function()
   end)
 
   it("samples enough shapes of every operator for a model, at every scale", function()
-    local campaigns, least = require "ett.validate.campaign", require("ett.profile.fit").least_rows
+    local campaigns, least = require "ett.validate.campaign", require("ett.profile.fit").least_shapes
     for _, scale in ipairs { 0.001, 0.2, 1 } do
       for _, given in ipairs { campaigns.cpu(scale, 4 << 20), campaigns.cuda(validate.sizes.cuda, scale, "bf16") } do
         for _, entry in ipairs(given.samples) do

@@ -13,7 +13,7 @@ local regressor_surface = require "ett.profile.surface"
 local profile_fit = {}
 
 --- A pool with fewer different shapes gets no model. Repeats of a shape say nothing about others.
-profile_fit.least_rows = 8
+profile_fit.least_shapes = 8
 
 --- What a pool lacks for a model: "3 shapes (10 rows)"; nil if it has enough shapes.
 ---@return string?
@@ -23,7 +23,7 @@ function profile_fit.shortage(data)
     local shape = table.concat(data.rows, " ", (i - 1) * data.dims + 1, i * data.dims)
     if not seen[shape] then
       seen[shape], shapes = true, shapes + 1
-      if shapes == profile_fit.least_rows then return nil end
+      if shapes == profile_fit.least_shapes then return nil end
     end
   end
   return ("%d shape%s%s"):format(shapes, shapes == 1 and "" or "s", rows > shapes and (" (%d rows)"):format(rows) or "")
@@ -34,7 +34,7 @@ end
 function profile_fit.choose(data)
   local lacking = profile_fit.shortage(data)
   if lacking then
-    return nil, ("%s; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_rows)
+    return nil, ("%s; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_shapes)
   end
   local surface = #data.seconds <= regressor_surface.most_rows and regressor_surface.suits(data.entry.path)
   return { kind = surface and "surface" or "regressor", void = physics.void(data) }

@@ -128,7 +128,7 @@ local function evaluate(members, tests, pass, options, group, blocked, points)
   end, options.threads)
   local lacking = profile_fit.shortage(train)
   if lacking then
-    return nil, ("%s to fit; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_rows)
+    return nil, ("%s to fit; at least %d are needed: measure more shapes"):format(lacking, profile_fit.least_shapes)
   end
   local model, outliers = profile_fit.fit(choice, train, options.fit)
   add_points(points, model, rows_of(members, pass, group, function(m, i) return tests[m][i] end), members, group,

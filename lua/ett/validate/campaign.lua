@@ -45,9 +45,9 @@ local function design(operator, count, shapes, where)
   return one
 end
 
---- A function that scales numbers of shapes. A table with fewer rows than a model needs would predict nothing.
+--- A function that scales numbers of shapes. A table with fewer shapes than a model needs would predict nothing.
 function validate_campaign.scaled(scale)
-  return function(count) return math.max(profile_fit.least_rows, math.floor(count * scale + 0.5)) end
+  return function(count) return math.max(profile_fit.least_shapes, math.floor(count * scale + 0.5)) end
 end
 local scaled = validate_campaign.scaled
 

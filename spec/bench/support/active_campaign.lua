@@ -62,7 +62,7 @@ function campaign.choose(one, target_error, stop, known)
     end
     chosen[#chosen + 1] = i
     chooser.add(one.target.shape(one.target.values(i)), results)
-    if stop and chooser.waiting() == 0 and #chosen >= profile_fit.least_rows and stop(chosen) then break end
+    if stop and chooser.waiting() == 0 and #chosen >= profile_fit.least_shapes and stop(chosen) then break end
   end
   return chosen, chooser
 end

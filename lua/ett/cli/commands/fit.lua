@@ -96,7 +96,7 @@ local function fit_device(folder, path, gpu, opts, found)
         return
       end
       row.fault = void and "void: " .. void
-        or ("fewer than the %d shapes that a fit needs"):format(require("ett.profile.fit").least_rows)
+        or ("fewer than the %d shapes that a fit needs"):format(require("ett.profile.fit").least_shapes)
       faulty[row] = entries
     end
     found.rows[#found.rows + 1] = row
@@ -223,7 +223,7 @@ return {
   description = "Fitted models are cached under $XDG_CACHE_HOME/ett by the content of their samples, and loaded when\n"
     .. "they exist. Errors are held-out errors of cross-validation. Rows dropped as outliers are listed\n"
     .. "by file, reason and line. A pass is void if most of its rows are faster than the device could be;\n"
-    .. "it gets no model. Tables with fewer than 8 rows only scale the kernel tables of their device, or\n"
+    .. "it gets no model. Tables with fewer than 8 shapes only scale the kernel tables of their device, or\n"
     .. "the times of the links. The exit status is 1 if no table could be fitted.\n\n"
     .. "--splits tests four splits of every file. They hold out a fifth of the rows, a fifth of the kernels,\n"
     .. "the largest sizes, and nine tenths of the rows. The same model is fitted to the rest.\n"
