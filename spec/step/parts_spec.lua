@@ -127,7 +127,7 @@ describe("clusters of unlike nodes", function()
     assert.is_true(fits[true] > 0 and fits[false] > 0 and larger > 0)
   end)
 
-  it("average prices, failures and power over the devices in use", function()
+  it("average prices, failures and the power of nodes over the devices in use", function()
     local function priced(price, failures, watts)
       local c = cluster_parts.kind("priced", 1e14, 1e12, 80e9, 1e10)
       c.price_per_gpu_hour, c.power = price, { node_watts = watts, source = "spec" }

@@ -1,4 +1,5 @@
---- Estimates on a cluster with parts: placement of stages, and averages of price, failures and power.
+--- Estimates on a cluster with parts: the shares of each stage's devices on the parts, the runs of layers on each part,
+--- and the averages of peak rate, price and failures. Power is averaged in ett.step.energy.
 local counts_of = require("ett.profile.network.parts").counts
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
