@@ -378,6 +378,10 @@ describe("ett.profile", function()
       assert.is_nil(faulty)
       assert.truthy(err:find(("FILE: column '%s': times are read in microseconds"):format(name), 1, true), err)
     end
+    for first, second in pairs { ["F_dur(us)"] = "F_dur (us)", dur = "dur(us)" } do -- rows would count twice
+      assert.equal(("FILE: columns '%s' and '%s' both hold the times of one pass; remove one"):format(first, second),
+        (select(2, read(first .. "," .. second, "4,5"))))
+    end
   end)
 
   it("names the row whose kernel_shape has other numbers than the first", function()

@@ -168,10 +168,14 @@ local function is_time(name)
 end
 
 local function time_columns(t, entry)
-  local found = {}
+  local found, column_of = {}, {}
   for _, name in ipairs(t:names()) do
     local pass = sample_table().pass_of[name:gsub("%s+%(", "(")]
-    if pass then
+    if pass and column_of[pass] then
+      return faulty("%s: columns '%s' and '%s' both hold the times of one pass; remove one", entry.path,
+        column_of[pass], name)
+    elseif pass then
+      column_of[pass] = name
       found[#found + 1] = { name = name, pass = entry.collective and "collective" or pass }
     elseif is_time(name) then
       return faulty("%s: column '%s': times are read in microseconds, from 'F_dur(us)', 'B_dur(us)' or 'dur(us)'; "
