@@ -43,7 +43,8 @@ describe("goodput", function()
       checkpoint_bandwidth = 1e7 }
     assert.near(86400 / (0.01 * 8), e.failure_interval_seconds, 1e-6)
     assert.near(e.stages[1].parameters * 14 / 8 / 1e7, e.checkpoint_write_seconds, 1e-6)
-    assert.near(100 * goodput.share(1000, e.checkpoint_write_seconds, e.failure_interval_seconds, 300),
+    local work = math.ceil(1000 / e.step_seconds) * e.step_seconds
+    assert.near(100 * goodput.share(work, e.checkpoint_write_seconds, e.failure_interval_seconds, 300),
       e.goodput_percent, 1e-9)
     assert.near(e.run_steps * e.step_seconds / e.goodput_percent * 100, e.run_seconds, 1e-6)
     assert.matches("goodput", tostring(e))
@@ -89,8 +90,26 @@ describe("goodput", function()
         :format(work) or nil, text)
     end
     e, share, text = run { checkpoint_seconds = 1000 }
-    assert.near(share(1000), e.goodput_percent, 1e-9)
+    assert.near(share(math.ceil(1000 / e.step_seconds) * e.step_seconds), e.goodput_percent, 1e-9)
     assert.is_nil(text)
+    local step = run({ micro_batches = 400 }).step_seconds
+    for _, case in ipairs { { 1.2, 2, true }, { 1.95, 2 }, { 3.0, 3 }, { 20.5, 21 } } do
+      local given, count, warned = table.unpack(case)
+      e, share, text = run { micro_batches = 400, checkpoint_seconds = given * step }
+      assert.near(count * step, e.checkpoint_interval_seconds, 1e-9 * step)
+      assert.near(share(count * step), e.goodput_percent, 1e-9)
+      assert.equal(warned and ("checkpoint_seconds = %g: a checkpoint follows every %d steps of %.4g s"):format(
+        given * step, count, step) or nil, text)
+    end
+    for _, wanted in ipairs { 1.4, 1.6, 2.45, 2.55 } do -- Daly's interval in steps
+      local write = 1.0 -- of a checkpoint, whose bandwidth follows
+      local between = e.failure_interval_seconds
+      for _ = 1, 60 do write = write * (wanted * step / goodput.interval(write, between)) ^ 2 end
+      e = run { micro_batches = 400,
+        checkpoint_bandwidth = e.plan.checkpoint_bandwidth * e.checkpoint_write_seconds / write }
+      assert.near(wanted * step, goodput.interval(e.checkpoint_write_seconds, between), 1e-6 * step)
+      assert.near(math.floor(wanted + 0.5) * step, e.checkpoint_interval_seconds, 1e-9 * step)
+    end
   end)
 
   it("is at most that without a step, for any step, interval and length of the run", function()

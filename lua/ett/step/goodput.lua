@@ -63,9 +63,15 @@ local function shard_parameters(e)
   return most
 end
 
+--- Seconds of work between checkpoints, which follow whole steps: the first multiple of the step that is not below
+--- `given`, else the multiple nearest to Daly's optimum, and at least one step.
+local function whole_steps(step, given, write, between)
+  if given then return math.ceil(given / step - 1e-9) * step end -- a multiple stays, whatever its last digits
+  return math.max(1.0, math.floor(goodput.interval(write, between) / step + 0.5)) * step
+end
+
 --- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
---- rate is unknown. Checkpoints follow whole steps, so their interval is at least one step, and at most the run: the
---- last checkpoint is at its end.
+--- rate is unknown. The interval of checkpoints is at most the run: the last one is at its end.
 ---@param step number? mean seconds of a step; nil: the largest goodput of any step and checkpoint_seconds
 ---@param steps integer? steps of the run
 ---@return table? { checkpoint_bytes, checkpoint_write_seconds, checkpoint_interval_seconds, failure_interval_seconds,
@@ -78,8 +84,7 @@ function goodput.of(p, cluster, devices, parameters, step, steps)
   local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
   local write = bytes / p.checkpoint_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
-  local work = step and math.max(p.checkpoint_seconds or goodput.interval(write, between), step)
-    or optimum(write, between)
+  local work = step and whole_steps(step, p.checkpoint_seconds, write, between) or optimum(write, between)
   if steps then work = math.min(work, steps * step) end
   return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,
     failure_interval_seconds = between, goodput_percent = 100 * goodput.share(work, write, between, restart) }
@@ -93,13 +98,19 @@ function goodput.add(e, cluster, steps)
   for name, value in pairs(own or {}) do e[name] = value end
 end
 
---- A warning if the interval of an estimate's checkpoints is not the plan's; else nil.
+-- Share of the plan's interval by which whole steps may lengthen it without a warning.
+local most_longer = 0.05
+
+--- A warning if the interval of an estimate's checkpoints is shorter than the plan's or much longer; else nil.
 function goodput.warning(e)
   local given, used = e.plan.checkpoint_seconds, e.checkpoint_interval_seconds
-  if not (given and used) or given == used then return nil end
-  return ("checkpoint_seconds = %g: %s"):format(given, given < used
-    and ("a checkpoint follows each step of %.4g s"):format(used)
-    or ("the run has %.4g s of work and one checkpoint, at its end"):format(used))
+  if not (given and used) or used >= given and used <= (1 + most_longer) * given then return nil end
+  local step = e.varied_mean_seconds or e.step_seconds
+  local count = math.floor(used / step + 0.5)
+  local which = count > 1 and ("every %d steps"):format(count) or "each step"
+  return ("checkpoint_seconds = %g: %s"):format(given, given > used
+    and ("the run has %.4g s of work and one checkpoint, at its end"):format(used)
+    or ("a checkpoint follows %s of %.4g s"):format(which, step))
 end
 
 return goodput
