@@ -160,11 +160,11 @@ local function show(opts, results, unit, price)
   elseif opts.csv then
     local rows = { { "devices", "devices_used", "days", "utilization", "dollars", "bound_by", "gap" } }
     table.move(order, 1, #order, 8, rows[1])
-    rows[1][8 + #order] = "unit"
+    table.move({ "unit", "price_per_device_hour", "price_source" }, 1, 3, 8 + #order, rows[1])
     for k, r in ipairs(results) do
       rows[k + 1] = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
       for i, name in ipairs(order) do rows[k + 1][7 + i] = r.layout[name] or "" end
-      rows[k + 1][8 + #order] = r.unit
+      table.move({ r.unit, price.dollars, price.source }, 1, 3, 8 + #order, rows[k + 1])
     end
     print(tables.csv(rows))
   elseif opts.quiet then
