@@ -67,6 +67,12 @@ describe("a faster part", function()
     local less, e = gain({ dp = 8, zero = 1, offload_optimizer = 1 }, assumed)
     assert.is_true(less < 0.99 * e.step_seconds)
     assert.equal(gain { dp = 8 }, select(2, gain { dp = 8 }).step_seconds)
+    -- The copy of a table is a checked cluster, without a path that it does not have.
+    for _, own in ipairs { both(cluster), cluster } do
+      local copy = faster.cluster(own, "host")
+      assert.equal(own.path, copy.path)
+      assert.equal(copy, cluster_module.get(copy))
+    end
   end)
 
   it("shortens messages between the parts of a cluster with the network", function()

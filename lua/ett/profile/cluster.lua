@@ -137,15 +137,20 @@ function cluster_module.get(source)
   return clean
 end
 
+--- A copy of a checked cluster with other fields, which are not checked.
+function cluster_module.changed(cluster, changes)
+  local copy = merged(cluster, changes)
+  checked[copy] = true
+  return copy
+end
+
 --- A copy of the cluster that accepts samples of another device (`--accept-device`).
 ---@param source string|table
 function cluster_module.accepting(source)
   local given = cluster_module.get(source)
-  local cluster, profile = merged(given), given.profile
+  local profile = given.profile
   if type(profile) == "string" then profile = { folder = profile } end
-  cluster.profile = profile and merged(profile, { accept_device = true })
-  checked[cluster] = true
-  return cluster
+  return cluster_module.changed(given, { profile = profile and merged(profile, { accept_device = true }) })
 end
 
 --- Assumed bytes/s of a streaming kernel: the probed bandwidth, or 80 % of the datasheet's bandwidth.

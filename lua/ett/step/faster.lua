@@ -1,4 +1,5 @@
 --- Times with a faster part of the machine, to measure the effect of 10 % more of a rate.
+local cluster_module = require "ett.profile.cluster"
 local merged = require "ett.base.merged"
 local network_tiers = require "ett.profile.network.tiers"
 
@@ -38,8 +39,7 @@ function faster.cluster(cluster, part)
   end
   local parts = {}
   for k, own in ipairs(cluster.parts or {}) do parts[k] = of(own) end
-  -- A table with a path is not checked again.
-  return merged(of(cluster), { parts = cluster.parts and parts, path = cluster.path or cluster.name })
+  return cluster_module.changed(of(cluster), { parts = cluster.parts and parts })
 end
 
 --- A view of times in which one part is faster.
