@@ -22,8 +22,7 @@ A node that is not full, and a run.
 $ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96 --seq 2048 --tokens 1e9 pp=1 tp=1 cp=1 zero=1 recompute=none schedule=1f1b 2>new.err | grep -E 'last node|tokens in|USD [0-9]'
   1 B tokens in ... days [..., ...] at 90 % (5087 steps)
   USD ...
-  the last node is not full: a node has 8 devices. Compare with 8 devices
-dollars and energy leave out the other devices of the last node: 12 of 16 devices
+  the last node is not full: a node has 8 devices. Dollars and energy leave out 4 of them. Compare with 8 devices
 
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024 --where 'tp == 2' --quiet
 seq=1024 tp=2 ...
@@ -148,7 +147,10 @@ dgx_h100 6.88
 2.50 in each row
 
 # Dollars and energy are those of the devices in use; the rest of the last node may be billed, too.
-$ for d in 8,12,20 4,8,16; do ett search --model llama2-7b --cluster dgx_h100 --global-batch 240 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --tokens 1e11 --vary devices=$d --each --objective dollars 2>/dev/null | grep 'last node'; done; ett search --model llama2-7b --cluster dgx_h100 --global-batch 48 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --devices 12 2>/dev/null | grep -c 'leave out'
+# The first row's number of devices stands beside its plan only.
+$ for d in 8,12,20 4,8,16 12,20; do ett search --model llama2-7b --cluster dgx_h100 --global-batch 240 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --tokens 1e11 --vary devices=$d --each --objective dollars 2>/dev/null | grep 'last node'; done; ett search --model llama2-7b --cluster dgx_h100 --global-batch 48 --seq 512 tp=1 pp=1 cp=1 zero=1 recompute=full --devices 12 2>/dev/null | grep -c 'leave out'
 dollars and energy leave out the other devices of the last node: 12 of 16, 20 of 24 devices
+  the last node is not full: a node has 8 devices. Dollars and energy leave out 4 of them. Compare with 8 devices
+dollars and energy leave out the other devices of the last node: 20 of 24 devices
 0
 ?1

@@ -147,6 +147,14 @@ local part_names = { compute = "computing (products and attention)", memory = "m
 -- Mean error of memory that programs reserved: torchtitan's and BigScience's rows (lua/ett/step/README.md).
 local memory_error = 0.05
 
+--- The devices of the last node that a row does not use; nil if it is full or the only one.
+local function unfilled(s, row)
+  local node = s.clusters[row.cluster].gpus_per_node
+  return row.devices > node and row.devices % node > 0 and node - row.devices % node or nil
+end
+
+local function has_cost(row) return row.dollars or row.kwh end
+
 local function add_best(lines, s)
   local x = s.best
   local e, parts, order = x.estimate, x.parts, require("ett.search.explain").part_order
@@ -157,11 +165,12 @@ local function add_best(lines, s)
     time_text(e.high_seconds), e.mfu_percent and (", MFU %.1f %%"):format(e.mfu_percent) or "", e.memory_bytes / 1e9,
     e.memory_limit_bytes / 1e9)
   for _, row in ipairs(report.run(e)) do lines[#lines + 1] = "  " .. row[2] end
-  local of_node = s.clusters[s.rows[1].cluster].gpus_per_node
-  local left = e.devices % of_node
-  if left > 0 and e.devices > of_node then
-    lines[#lines + 1] = ("  the last node is not full: a node has %d devices. Compare with %d devices"):format(
-      of_node, e.devices - left)
+  local row = s.rows[1]
+  local others = unfilled(s, row)
+  if others then
+    local node = s.clusters[row.cluster].gpus_per_node
+    lines[#lines + 1] = ("  the last node is not full: a node has %d devices%s. Compare with %d devices"):format(node,
+      has_cost(row) and (". Dollars and energy leave out %d of them"):format(others) or "", row.devices + others - node)
   end
   if not e.plan.stack then
     lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Name the software that will "
@@ -215,16 +224,16 @@ local function add_failures(lines, s, limit)
     table.concat(names, ", "))
 end
 
---- The numbers of devices among the shown rows whose dollars and energy leave out the rest of the last node.
+--- The numbers of devices among the shown rows whose dollars and energy leave out the rest of the last node. add_best
+--- says so for the number of the first row.
 local function add_unfilled(lines, s, limit)
   local counts = {}
-  for i = 1, math.min(limit, #s.rows) do
-    local row = s.rows[i]
-    local node = s.clusters[row.cluster].gpus_per_node
-    if (row.dollars or row.kwh) and row.devices > node and row.devices % node > 0 then
-      counts[("%d of %d"):format(row.devices, math.ceil(row.devices / node) * node)] = true
-    end
+  local function put(row, value)
+    local others = has_cost(row) and unfilled(s, row)
+    if others then counts[("%d of %d"):format(row.devices, row.devices + others)] = value end
   end
+  for i = 2, math.min(limit, #s.rows) do put(s.rows[i], true) end
+  put(s.rows[1], nil)
   local names = require("ett.base.schema").keys(counts)
   if #names == 0 then return end
   lines[#lines + 1] = ("dollars and energy leave out the other devices of the last node: %s devices"):format(
