@@ -1,6 +1,7 @@
 --- Two plans side by side: exchanged sides mirror each other, and every field that differs is listed.
 local pair = require "ett.search.pair"
 local random_plans = require "random_plans"
+local slow_samples = require "slow_samples"
 
 local function side(p, model, cluster) return { model = model, cluster = cluster, plan = p } end
 
@@ -73,6 +74,26 @@ describe("two plans side by side", function()
       assert.same({}, c.notes, alike[2])
     end
     assert.is_nil(totals.run_seconds)
+  end)
+
+  it("warn of the samples of either side", function()
+    local function notes(a, b)
+      local sides = {}
+      for i, own in ipairs { a, b } do
+        sides[i] = side({ seq = 2048, micro_batches = 1, dp = 1, tp = own.tp }, slow_samples.model(),
+          slow_samples.cluster)
+        sides[i].profile = own.slow and slow_samples.profile() or false
+      end
+      local c = pair.new(sides[1], sides[2])
+      for _, note in ipairs(c.notes) do assert.is_truthy(pair.text(c):find("\nnote: " .. note, 1, true)) end
+      for i, note in ipairs(c.notes) do c.notes[i] = note:match("^(.-)" .. slow_samples.warning:gsub("%p", "%%%0")) end
+      return c.notes
+    end
+    assert.same({}, notes({}, {}))
+    assert.same({ "A: " }, notes({ slow = true }, {}))
+    assert.same({ "B: " }, notes({}, { slow = true }))
+    assert.same({ "" }, notes({ slow = true }, { slow = true }))
+    assert.same({ "A: ", "B: " }, notes({ slow = true }, { slow = true, tp = 2 })) -- other times
   end)
 
   it("list fields that hold lists", function()

@@ -5,6 +5,7 @@ local floor = require "ett.search.floor"
 local lower = require "ett.step.lower"
 local plan_module = require "ett.plan"
 local search = require "ett.search.search"
+local slow_samples = require "slow_samples"
 local spaces = require "search_spaces"
 local step_core = require "ett.step"
 
@@ -480,6 +481,16 @@ describe("the table of a search", function()
   it("names a plan whose words give the same estimate, lists included", function()
     local s = small { plan = { seq = 1024, global_batch = 16, split = { 1, 3 }, pp = 2, vp = 1 } }
     says(s, " split=1,3")
+  end)
+
+  it("warns of the samples of the best plan", function()
+    local function lines(profile)
+      local s = small { model = slow_samples.model(), cluster = slow_samples.cluster, times = false, profile = profile }
+      return select(2, require("ett.search.text").result(s):gsub("\n  warning: "
+        .. slow_samples.warning:gsub("%p", "%%%0"), ""))
+    end
+    assert.equal(1, lines(slow_samples.profile()))
+    assert.equal(0, lines())
   end)
 
   it("lists the columns that do not fit a narrow terminal", function()

@@ -1,5 +1,6 @@
 --- Sweeps: what they refuse, and that one plan's fault stops no other.
 local estimate = require "ett.step.estimate"
+local slow_samples = require "slow_samples"
 local sweep = require "ett.search.sweep"
 
 local model = require("ett.model").new("llama", { layers = 8, hidden = 512, heads = 8, vocab = 1000 })
@@ -166,7 +167,10 @@ describe("a sweep", function()
     local s = sweep.new { model = model, cluster = "perlmutter", times = times, plan = plan,
       over = { dp = { 2, 4, 8, 16, 32, 64 }, pp = { 1, 2, 4 } } }
     assert.equal(18, #s.rows)
-    assert.equal(0, asked)
+    local by_sweep = asked -- for the warnings of the best row
+    plan.dp, plan.pp = s.rows[1].dp, s.rows[1].pp
+    estimate.new { model = model, cluster = "perlmutter", times = times, plan = plan, interval = false }
+    assert.equal(asked - by_sweep, by_sweep)
     times.of_demand = nil
     for _, row in ipairs(s.rows) do
       plan.dp, plan.pp = row.dp, row.pp
@@ -205,6 +209,35 @@ describe("a sweep", function()
     assert.same({ 4, 2 }, { #s.rows, s.refused })
     assert.matches("no 4 ranks", s.refusal)
     for _, row in ipairs(s.rows) do assert.not_equal(4, row.dp) end
+  end)
+end)
+
+describe("the warnings of a sweep", function()
+  it("are those about the samples of the best row", function()
+    local json, profile = require "ett.json", slow_samples.profile()
+    local function swept(given)
+      given.cluster, given.plan = slow_samples.cluster, { seq = 2048, micro_batches = 1 }
+      given.over = given.over or { tp = { 1, 2 }, micro_batch = { 1, 2 } }
+      return sweep.new(given)
+    end
+    local function wanted(row, own)
+      local e = estimate.new { model = own, cluster = slow_samples.cluster, profile = profile,
+        plan = { seq = 2048, micro_batches = 1, tp = row.tp, micro_batch = row.micro_batch } }
+      assert.equal(1, #e.warnings)
+      return e.warnings
+    end
+    local s = swept { model = slow_samples.model(), profile = profile }
+    assert.same(wanted(s.rows[1], slow_samples.model()), s.warnings)
+    assert.is_truthy(tostring(s):find("\nwarning: " .. slow_samples.warning, 1, true))
+    assert.same(s.warnings, json.decode(json.encode(s)).warnings)
+    s = swept { model = slow_samples.model, hyper = { hidden = { 8192, 4096 } }, profile = profile }
+    assert.equal(4096, s.rows[1].hidden)
+    assert.same(wanted(s.rows[1], slow_samples.model()), s.warnings)
+    s = swept { model = slow_samples.model(), profile = false }
+    assert.same({}, s.warnings)
+    assert.is_nil(json.decode(json.encode(s)).warnings)
+    -- No plan is left.
+    assert.same({}, swept({ model = slow_samples.model(), profile = profile, over = { tp = { 3 } } }).warnings)
   end)
 end)
 

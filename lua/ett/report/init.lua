@@ -297,6 +297,7 @@ function report.sweep(s, limit)
     s.refused, s.objective) }
   if s.refusal then lines[2] = "first refusal: " .. s.refusal end
   for _, note in ipairs(s.notes) do lines[#lines + 1] = "note: " .. note end
+  for _, text in ipairs(s.warnings) do lines[#lines + 1] = "warning: " .. text end
   lines[#lines + 1] = ""
   if s.nothing_fits then table.insert(lines, 1, s.nothing_fits) end
   local header = {}

@@ -38,8 +38,10 @@ local function add(result, s, model, values)
     if not result.noted[note] then result.notes[#result.notes + 1], result.noted[note] = note, true end
   end
   local own = merged(values, { parameters = architecture.parameters(model) })
-  for _, row in ipairs(getmetatable(s.rows).__json(s.rows)) do
-    result.rows[#result.rows + 1] = merged(row, own)
+  for i, row in ipairs(getmetatable(s.rows).__json(s.rows)) do
+    local whole = merged(row, own)
+    result.rows[#result.rows + 1] = whole
+    if i == 1 then result.warnings[whole] = s.warnings end
   end
 end
 
@@ -63,7 +65,8 @@ end
 ---@return table
 function models.sweep(given, sweep_of)
   local names, sweeps = schema.keys(given.hyper), 0
-  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {} }
+  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {},
+    warnings = {} } -- of the best row of each model
   local last, meta
   for _, values in ipairs(combinations(names, given.hyper)) do
     local ok, model = pcall(given.model, values)
@@ -86,7 +89,7 @@ function models.sweep(given, sweep_of)
   return setmetatable({ cluster = last.cluster, model = last.model, fields = fields, objective = last.objective,
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,
     nothing_fits = #result.unfit == sweeps and result.unfit[1] or nil,
-    notes = result.notes,
+    notes = result.notes, warnings = result.warnings[result.rows[1]] or {},
     rows = setmetatable(result.rows, { __json = function(rows) return table.move(rows, 1, #rows, 1, {}) end }),
     base = last.base }, meta)
 end

@@ -86,6 +86,17 @@ local function unlike_runs(x, y)
     .. "is unknown; failures_per_device_day=N sets it"):format(table.unpack(names))
 end
 
+--- Adds the warnings about the samples of both sides.
+local function add_cautions(list, x, y)
+  local whose, of_y = {}, estimate.cautions(y)
+  for _, text in ipairs(of_y) do whose[text] = "B: " end
+  for _, text in ipairs(estimate.cautions(x)) do
+    list[#list + 1] = (whose[text] and "" or "A: ") .. text
+    whose[text] = nil
+  end
+  for _, text in ipairs(of_y) do list[#list + 1] = whose[text] and whose[text] .. text end
+end
+
 --- Compares two estimates.
 ---@param a table arguments of ett.estimate
 ---@return table { a, b = estimates, fields = differing plan fields, totals, lines and memory sorted by difference,
@@ -119,6 +130,7 @@ function pair.new(a, b)
   self.memory = memory_of(x, y)
   self.notes = plan_fields.decimals({ x.plan.seq, y.plan.seq }, x.model.hyper)
   self.notes[#self.notes + 1] = unlike_runs(x, y)
+  add_cautions(self.notes, x, y)
   table.sort(self.lines, by(function(line) return -math.abs(line.difference_seconds) end, "name"))
   return self
 end

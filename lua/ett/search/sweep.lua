@@ -320,6 +320,13 @@ local function add_outlook(run, base)
   end
 end
 
+--- The warnings about samples of the best row.
+local function cautions_of(run, base)
+  local number = run.list:row(1, {})
+  return number and estimate.cautions(estimate.new { model = run.model, cluster = run.cluster, times = run.times,
+    plan = plan_of(run.axes, base, number), interval = false }) or {}
+end
+
 --- A message if no row fits: the least memory, and a change that would fit. nil if a row fits.
 local function nothing_fits(run, base)
   local _, any_fits, number, bytes = run.list:sum()
@@ -388,7 +395,8 @@ function sweep.new(given)
   add_outlook(run, base)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
-    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
+    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base,
+    warnings = cautions_of(run, base) }, Sweep)
 end
 
 function Sweep.__tostring(self)
@@ -397,7 +405,8 @@ end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
     refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits,
-    notes = self.notes[1] and self.notes, rows = self.rows, plan = self.base }
+    notes = self.notes[1] and self.notes, warnings = self.warnings[1] and self.warnings, rows = self.rows,
+    plan = self.base }
 end
 
 return setmetatable(sweep, { __call = function(_, given) return sweep.new(given) end })

@@ -176,6 +176,9 @@ local function add_best(lines, s)
     lines[#lines + 1] = "  no stack is named: kernels are fused and launches take no time. Name the software that will "
       .. "run it: stack=NAME"
   end
+  for _, caution in ipairs(require("ett.step.estimate").cautions(e)) do
+    lines[#lines + 1] = "  warning: " .. caution
+  end
   local decimals = require("ett.plan.fields").decimals({ e.plan.seq }, e.model.hyper)
   for _, line in ipairs(decimals) do lines[#lines + 1] = "  " .. line end
   local free = 1 - e.memory_bytes / e.memory_limit_bytes

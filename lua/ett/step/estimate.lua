@@ -268,13 +268,15 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
---- Adds the warnings about samples that the times come from.
-local function add_cautions(list, e)
-  local seen = {}
+--- The warnings about samples that an estimate's times come from.
+---@return string[]
+function estimate.cautions(e)
+  local list, seen = {}, {}
   for _, line in ipairs(e.operators) do
     if line.caution and not seen[line.caution] then list[#list + 1] = line.caution end
     seen[line.caution or ""] = true
   end
+  return list
 end
 
 local inside_nodes = { tp = true, cp = true, ep = true }
@@ -331,7 +333,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   list[#list + 1] = foreign_stage(e.plan, stack)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)
-  add_cautions(list, e)
+  for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
   if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
     list[#list + 1] = ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false "
       .. "removes the slowdown"):format(stack.name)
