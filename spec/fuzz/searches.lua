@@ -54,6 +54,7 @@ local free = { tp = 1, cp = 1, pp = 1, micro_batch = 1, ep = 1, recompute = 4, z
   overlap_gradients = 2, overlap_sends = 2 }
 local common = { tp = 1, pp = 1, cp = 1, micro_batch = 1, ep = 1, overlap_all_to_all = "none", schedule = "1f1b",
   vp = 1 }
+-- Intervals of checkpoints are below the best: above it, days need not grow with the step (lua/ett/search/README.md).
 local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "bf16", "fp16", "fp8", "fp32" },
   stack = { "plain", "megatron", "fsdp_eager" }, offload_activations = { 0, 0.5, 1 }, offload_optimizer = { 0, 1 },
   offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 }, reshard = bool,
@@ -62,7 +63,7 @@ local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "
   bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, accumulate_gradients = bool, lora_rank = { 8 },
   gradient_all_reduce = bool, clip_gradients = bool, late_validation = bool, frozen_layers = { 0, 2, 4 },
   optimizer_bytes = { 8, 12 }, interleave_group = { 4, 5, 8 }, failures_per_device_day = { 1e-4, 0.1 },
-  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_seconds = { 60, 600 },
+  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_seconds = { 1, 20 },
   slow_share = { 0.01 }, pue = { 1.1, 2 } }
 local for_experts = { expert_skew = { 0.5, 1 }, capacity_factor = { 0.8, 2 }, deduplicate_tokens = bool }
 local conditions = { "tp <= 2 or zero > 1", "schedule == 'gpipe' or micro_batch > 1", "micro_batches >= 2 * pp",

@@ -77,7 +77,7 @@ describe("goodput", function()
     e, share, text = run { micro_batches = 400, checkpoint_seconds = 1, jitter = 0.2 }
     assert.near(share(e.varied_mean_seconds), e.goodput_percent, 1e-9)
     assert.matches("each step", text)
-    e, share, text = run { micro_batches = 400, checkpoint_bandwidth = 1e16 } -- Daly's interval is below the step
+    e, share, text = run { micro_batches = 400, checkpoint_bandwidth = 1e16 } -- the best interval is below the step
     assert.is_true(goodput.interval(e.checkpoint_write_seconds, e.failure_interval_seconds) < e.step_seconds)
     assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
     assert.is_nil(text)
@@ -92,7 +92,7 @@ describe("goodput", function()
     e, share, text = run { checkpoint_seconds = 1000 }
     assert.near(share(math.ceil(1000 / e.step_seconds) * e.step_seconds), e.goodput_percent, 1e-9)
     assert.is_nil(text)
-    local step = run({ micro_batches = 400 }).step_seconds
+    local step, seen = run({ micro_batches = 400 }).step_seconds, {}
     for _, case in ipairs { { 1.2, 2, true }, { 1.95, 2 }, { 3.0, 3 }, { 20.5, 21 } } do
       local given, count, warned = table.unpack(case)
       e, share, text = run { micro_batches = 400, checkpoint_seconds = given * step }
@@ -101,15 +101,35 @@ describe("goodput", function()
       assert.equal(warned and ("checkpoint_seconds = %g: a checkpoint follows every %d steps of %.4g s"):format(
         given * step, count, step) or nil, text)
     end
-    for _, wanted in ipairs { 1.4, 1.6, 2.45, 2.55 } do -- Daly's interval in steps
+    for _, wanted in ipairs { 0.3, 1.3, 1.6, 2.4, 2.6 } do -- the best interval in steps
       local write = 1.0 -- of a checkpoint, whose bandwidth follows
       local between = e.failure_interval_seconds
       for _ = 1, 60 do write = write * (wanted * step / goodput.interval(write, between)) ^ 2 end
       e = run { micro_batches = 400,
         checkpoint_bandwidth = e.plan.checkpoint_bandwidth * e.checkpoint_write_seconds / write }
       assert.near(wanted * step, goodput.interval(e.checkpoint_write_seconds, between), 1e-6 * step)
-      assert.near(math.floor(wanted + 0.5) * step, e.checkpoint_interval_seconds, 1e-9 * step)
+      local best = 1
+      for k = 2, 4 do
+        local function of(count) return goodput.share(count * step, e.checkpoint_write_seconds, between, 60) end
+        if of(k) > of(best) then best = k end
+      end
+      seen[best] = true
+      assert.near(best * step, e.checkpoint_interval_seconds, 1e-9 * step)
     end
+    assert.same({ true, true, true }, seen)
+  end)
+
+  it("of its own interval never makes a run with a shorter step longer", function()
+    local p = { failures_per_device_day = 0.5, checkpoint_bandwidth = 1e9, dtype = "bf16", optimizer_bytes = 12 }
+    local before, counts = 0.0, {}
+    for i = 1, 400 do
+      local step = 20 * 1.01 ^ i
+      local own = goodput.of(p, {}, 64, 1e10, step)
+      counts[math.floor(own.checkpoint_interval_seconds / step + 0.5)] = true
+      assert.is_true(step / own.goodput_percent > before, i)
+      before = step / own.goodput_percent
+    end
+    assert.is_true(counts[1] and counts[2] and counts[3] and counts[8])
   end)
 
   it("is at most that without a step, for any step, interval and length of the run", function()

@@ -16,18 +16,11 @@ goodput.restart_seconds = 600
 -- Mean seconds between failures above which failures are ignored.
 local longest_between = 1e12
 
---- Optimal seconds of work between checkpoints (Daly 2006, equation 37).
+--- Seconds of work between checkpoints with the largest share: the root of e^((w+d)/M) (1 - w/M) = 1, where the
+--- derivative of the share is 0.
 ---@param write number seconds of a checkpoint
 ---@param between number mean seconds between failures
 function goodput.interval(write, between)
-  if write >= 2 * between then return between end
-  local root = math.sqrt(write / (2 * between))
-  return math.sqrt(2 * write * between) * (1 + root / 3 + root * root / 9) - write
-end
-
---- Seconds of work between checkpoints with the largest share: the root of e^((w+d)/M) (1 - w/M) = 1, where the
---- derivative of the share is 0.
-local function optimum(write, between)
   local low, high = 0.0, 1.0
   for _ = 1, 60 do
     local middle = (low + high) / 2
@@ -64,10 +57,12 @@ local function shard_parameters(e)
 end
 
 --- Seconds of work between checkpoints, which follow whole steps: the first multiple of the step that is not below
---- `given`, else the multiple nearest to Daly's optimum, and at least one step.
+--- `given`, else the multiple with the largest share. With the latter a shorter step never has a longer run.
 local function whole_steps(step, given, write, between)
   if given then return math.ceil(given / step - 1e-9) * step end -- a multiple stays, whatever its last digits
-  return math.max(1.0, math.floor(goodput.interval(write, between) / step + 0.5)) * step
+  local fewer = math.floor(goodput.interval(write, between) / step) * step
+  local function share(work) return goodput.share(work, write, between, 0.0) end
+  return fewer > 0 and share(fewer) > share(fewer + step) and fewer or fewer + step
 end
 
 --- Checkpoints, failures and goodput of a plan whose busiest device writes `parameters` parameters; nil if the failure
@@ -84,7 +79,7 @@ function goodput.of(p, cluster, devices, parameters, step, steps)
   local bytes = parameters * (schema.wide_bytes(p.dtype) + (p.optimizer_bytes or fields.adam_bytes(p)))
   local write = bytes / p.checkpoint_bandwidth
   local restart = p.restart_seconds or own.restart_seconds or goodput.restart_seconds
-  local work = step and whole_steps(step, p.checkpoint_seconds, write, between) or optimum(write, between)
+  local work = step and whole_steps(step, p.checkpoint_seconds, write, between) or goodput.interval(write, between)
   if steps then work = math.min(work, steps * step) end
   return { checkpoint_bytes = bytes, checkpoint_write_seconds = write, checkpoint_interval_seconds = work,
     failure_interval_seconds = between, goodput_percent = 100 * goodput.share(work, write, between, restart) }
