@@ -120,14 +120,19 @@ describe("goodput", function()
   end)
 
   it("of its own interval never makes a run with a shorter step longer", function()
-    local p = { failures_per_device_day = 0.5, checkpoint_bandwidth = 1e9, dtype = "bf16", optimizer_bytes = 12 }
-    local before, counts = 0.0, {}
-    for i = 1, 400 do
-      local step = 20 * 1.01 ^ i
-      local own = goodput.of(p, {}, 64, 1e10, step)
-      counts[math.floor(own.checkpoint_interval_seconds / step + 0.5)] = true
-      assert.is_true(step / own.goodput_percent > before, i)
-      before = step / own.goodput_percent
+    local counts = {}
+    for _, bandwidth in ipairs { 1e9, 1e8, 5e7, 2.5e7 } do -- a checkpoint takes up to twice the time between failures
+      local p = { failures_per_device_day = 0.5, checkpoint_bandwidth = bandwidth, dtype = "bf16",
+        optimizer_bytes = 12 }
+      local before = 0.0
+      for i = 1, 2000 do
+        local step = 20 * 1.003 ^ i
+        local own = goodput.of(p, {}, 64, 1e10, step)
+        if own.goodput_percent == 0 then break end
+        counts[math.floor(own.checkpoint_interval_seconds / step + 0.5)] = true
+        assert.is_true(step / own.goodput_percent > before, step)
+        before = step / own.goodput_percent
+      end
     end
     assert.is_true(counts[1] and counts[2] and counts[3] and counts[8])
   end)
