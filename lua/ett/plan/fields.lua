@@ -225,7 +225,7 @@ local fields = {
       help = "seconds from a failure to the first repeated step (default the cluster's, or 600)" },
     { "checkpoint_seconds", "positive", optional = true, least = 1, most = 1e9, after = true,
       needs = failures,
-      help = "seconds of work between checkpoints (default: the optimum of Daly 2006)" },
+      help = "seconds of work between checkpoints, rounded up to whole steps (default: the best)" },
     { "checkpoint_bandwidth", "positive", default = 122e6, least = 1, most = 1e17, after = true,
       needs = failures,
       help = "bytes/s of a device to storage (default 2 TB/s for 16,384 devices, Llama 3)" },
