@@ -69,7 +69,7 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
 
 int ett_messages_whole(const ett_evaluation *e) {
   return e->program->whole_stages && e->plan->pp > 1 &&
-         e->plan->zero == ETT_ZERO_PARAMETERS;
+         e->plan->zero >= ETT_ZERO_GRADIENTS;
 }
 
 int ett_messages_overlaps_gradients(const ett_evaluation *e) {

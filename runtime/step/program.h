@@ -159,8 +159,8 @@ typedef struct ett_program {
                           arrives */
   int master_shards;   /* ZeRO-3 shards the optimizer's fp32 weights; trained weights have
                           no shard of their own */
-  int whole_stages; /* of several stages, ZeRO-3 keeps whole weights and gradients until
-                       the last backward pass, and reduces once a step */
+  int whole_stages;    /* of several stages, ZeRO-2 and 3 keep whole weights and gradients
+                          until the last backward pass, and reduce once a step */
   double
       kept_gradient_bytes; /* gradient of one weight, held beside wider main gradients */
   double

@@ -204,7 +204,13 @@ describe("the memory of an estimate", function()
     local s = stage { offload_gradients = 1 } -- reduced ones alone move
     assert.near(4 * s.parameters, s.gradient_bytes, 1)
     assert.near(4 * s.parameters / 2, s.host_bytes, 1)
-    for _, case in ipairs { { { zero = 3, pp = 1 } }, { { zero = 2 } }, { {}, "maxtext" }, { {}, "megatron_fsdp" } } do
+    s = stage { zero = 2 } -- SHARD_GRAD_OP: as ZeRO-3 without reshard
+    assert.near(4 * s.parameters, s.gradient_bytes, 1)
+    assert.near(2 * s.parameters, s.weight_bytes, 1)
+    assert.near(2 * largest, s.temporary_bytes, 1)
+    assert.near(stage({ reshard = false }).allocated_bytes, s.allocated_bytes, 1)
+    for _, case in ipairs { { { zero = 3, pp = 1 } }, { { zero = 2 }, "plain" }, { {}, "maxtext" },
+      { {}, "megatron_fsdp" } } do
       s = stage(case[1], case[2])
       assert.near(4 * s.parameters / 2, s.gradient_bytes, 1)
     end

@@ -109,6 +109,10 @@ describe("weights under ZeRO-3", function()
       assert.near(passes(plain), passes(s), 1e-9)
       local beside = step({ reshard = false, micro_batches = count, overlap_gradients = true }).stages[1]
       assert.equal(s.gradient_exposed_seconds, beside.gradient_exposed_seconds) -- after the last backward pass
+      local two = step({ zero = 2, micro_batches = count, overlap_gradients = true }).stages[1] -- SHARD_GRAD_OP
+      for _, name in ipairs { "gradient_seconds", "gradient_exposed_seconds", "gather_seconds" } do
+        assert.near(s[name], two[name], 1e-9, name)
+      end
       -- Weights stay from a backward pass to the next forward pass.
       s = step({ reshard = true, micro_batches = count }).stages[1]
       assert.near(4 * s.parameters * 100e-9, s.gradient_seconds, 1e-9)

@@ -104,7 +104,7 @@ local fields = {
   master_shards = { "boolean", default = false,
     help = "ZeRO-3 shards the optimizer's fp32 weights, and casts them for each gather" },
   whole_stages = { "boolean", default = false,
-    help = "with pipeline stages, ZeRO-3 keeps whole weights and gradients until the last backward pass" },
+    help = "with pipeline stages, ZeRO-2 and 3 keep whole weights and gradients until the last backward pass" },
   keeps_outputs = { "boolean", default = false,
     help = "the output of a pipeline stage stays allocated until its gradient arrives" },
   workspace_bytes = { "nonnegative", default = 33.6e6, most = 1e12, help = "workspaces of libraries" },

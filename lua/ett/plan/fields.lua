@@ -43,7 +43,7 @@ local function sharded(p) return p.zero > 0 and replicated(p) end
 -- Whether the weights and gradients of a stage stay whole between its micro-batches, as ett_messages_whole tells. Such
 -- gradients are reduced after the last backward pass (PyTorch, _PipelineStageBase._post_backward).
 local function stay_whole(p)
-  return p.pp > 1 and p.zero == 3 and p.stack ~= nil and stacks.get(p.stack).whole_stages
+  return p.pp > 1 and p.zero >= 2 and p.stack ~= nil and stacks.get(p.stack).whole_stages
 end
 local function uneven(p) return p.expert_skew > 0 or p.expert_shares ~= nil end
 local failures = { "a rate of failures (failures_per_device_day)", function(_, context) return context.failures end }
@@ -191,7 +191,7 @@ local fields = {
       help = "ZeRO-1 all-reduces gradients instead of reduce-scattering them (DeepSpeed pipelines)" },
     { "overlap_gradients", "boolean", software = true, default = false,
       c = true, also = "overlap_grad_reduce",
-      needs = { copies .. ", and no stages of FSDP2 with zero = 3",
+      needs = { copies .. ", and no stages of FSDP2 with zero 2 or 3",
         function(p) return replicated(p) and not stay_whole(p) end },
       help = "gradient buckets are reduced during the last backward pass (default: as in the stack)" },
     { "overlap_parameters", "boolean", software = true, default = false, c = true,
