@@ -515,8 +515,8 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
   m.gradient = m.stays ? whole * p->gradient_bytes : m.reduced;
-  m.apart = m.stays ? p->gradient_bytes > p->weight_bytes
-                    : p->zero >= ETT_ZERO_GRADIENTS && sharded;
+  m.apart = sharded && (m.stays ? p->gradient_bytes > p->weight_bytes
+                                : p->zero >= ETT_ZERO_GRADIENTS);
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {

@@ -209,6 +209,7 @@ describe("the memory of an estimate", function()
     assert.near(2 * s.parameters, s.weight_bytes, 1)
     assert.near(2 * largest, s.temporary_bytes, 1)
     assert.near(stage({ reshard = false }).allocated_bytes, s.allocated_bytes, 1)
+    assert.equal(stage({ zero = 0, dp = 1 }).memory_bytes, stage({ zero = 3, dp = 1 }).memory_bytes) -- not sharded
     for _, case in ipairs { { { zero = 3, pp = 1 } }, { { zero = 2 }, "plain" }, { {}, "maxtext" },
       { {}, "megatron_fsdp" } } do
       s = stage(case[1], case[2])
