@@ -224,6 +224,7 @@ describe("a soft cap", function()
     assert.same({ 2.0 * 1024 * 32000, true }, { more("transformers", {}) })
     assert.same({ 2.0 * 1024 * 16000, true }, { more("transformers", {}, { tp = 2 }) })
     for _, stack in ipairs { "plain", "torchtitan" } do assert.same({ 0.0, false }, { more(stack, {}) }, stack) end
+    assert.same({ 0.0, false }, { more(nil, {}) }) -- a plan without a stack has that of `plain`
   end)
 
   it("stores it beside the scores of attention that is not fused, and runs again with them", function()

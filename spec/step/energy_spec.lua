@@ -43,7 +43,7 @@ describe("the power of a device", function()
     local schema = require "ett.base.schema"
     local peaks = { bf16 = 1e14, fp8 = 2e14 }
     local function with(measure, power)
-      return function(plan)
+      return function(plan, of)
         local device = { name = "D", peak_flops = peaks, memory_bytes = 80e9, memory_bandwidth = 1e12,
           power_watts = 500, power = power }
         local profile = { operator = function(_, name, shape, dtype, pass)
@@ -55,7 +55,7 @@ describe("the power of a device", function()
         end, collective = function() end }
         local full = { seq = 512, micro_batches = 4, accumulate_gradients = false }
         for k, v in pairs(plan) do full[k] = v end
-        return estimate.new { model = model, profile = profile, plan = full,
+        return estimate.new { model = of or model, profile = profile, plan = full,
           cluster = { name = "flat", path = "spec", gpus_per_node = 4, device = device } }.device_watts
       end
     end
@@ -160,6 +160,11 @@ describe("the energy of a step", function()
       assert.is_true(e.step_seconds > 1.1 * balanced.step_seconds)
       assert.near(even, skewed, 1e-9 * even)
     end
+    -- A soft cap inside the kernel of the loss is no operator of the step.
+    local capped = model_module.new("llama", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+      logit_softcap = true })
+    local same = { joules(capped, { cp = 8, cp_balanced = false, stack = "plain" }) }
+    assert.near(joules(model, { cp = 8, cp_balanced = false, stack = "plain" }), same[1], 1e-9 * same[1])
   end)
 
   it("has idle power in the seconds by which the mean step of unlike devices is longer", function()

@@ -3,10 +3,10 @@
 -- A computing device draws idle_watts + compute_watts u + memory_watts v, limited by its power limit. u is the share
 -- of its peak rate, v that of its memory bandwidth. It draws idle_watts while it waits or communicates. The devices of
 -- a step do the work of the mean rank: one with less work than the busiest waits for it.
-local architecture = require "ett.model.architecture"
 local device_module = require "ett.profile.device"
 local expert_spread = require "ett.step.expert_spread"
 local frozen = require "ett.step.frozen"
+local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
@@ -69,18 +69,12 @@ function energy.mean_shares(model, p, own)
   if load == c.expert_load and (p.cp == 1 or p.cp_balanced) then return shares end
   local mean = merged(c, { expert_load = load, cp_balanced = true })
   for k, layer in ipairs(frozen.layers(model.layers, p)) do
-    local order, at = own.kinds[k].order, 1
-    for _, item in ipairs(frozen.items(architecture.operations(layer, mean), layer.frozen, p)) do
-      local o = order[at] and own.operations[order[at][1]]
-      -- `order` lacks operators whose work is inside another kernel of the stack.
-      if o and o.operator == item.operator then
-        at = at + 1
-        if o.operator and not shares[o] then
-          shares[o] = size_of(o.operator, item.shape, p.dtype) / size_of(o.operator, o.shape, p.dtype)
-        end
+    for i, item in ipairs(lower.items(layer, mean, p, own.stack)) do
+      local o = own.operations[own.kinds[k].order[i][1]]
+      if o.operator and not shares[o] then
+        shares[o] = size_of(o.operator, item.shape, p.dtype) / size_of(o.operator, o.shape, p.dtype)
       end
     end
-    assert(at == #order + 1, layer.name)
   end
   return shares
 end

@@ -108,16 +108,17 @@ local function only_forward(item)
 end
 
 --- The backward pass of an item with frozen weights.
+---@param stack table the software
 ---@return table|nil answer of ett.step.times; nil: no backward pass
----@return integer launches of kernels; 1: of a frozen product
-function frozen.backward(times, item, p, key)
+---@return integer launches of kernels; 1: of a frozen product; 3: the forward pass runs again
+function frozen.backward(times, item, p, key, stack)
   local op, s = item.operator, item.shape
   if only_forward(item) or item.frozen and op.family == "embedding" then return nil, 0 end
   if item.frozen and op.family == "gemm" then
     return times:operator(op, frozen.turned(s), p.dtype, "forward"), 1
   end
   local backward = times:operator(op, s, p.dtype, "backward", key)
-  if not (op.repeats and op.repeats(s, times.stack)) then return backward, 2 end
+  if not (op.repeats and op.repeats(s, stack)) then return backward, 2 end
   local again, both = times:operator(op, s, p.dtype, "forward", key), { source = backward }
   for _, name in ipairs { "seconds", "low_seconds", "high_seconds" } do both[name] = backward[name] + again[name] end
   return both, 3

@@ -177,14 +177,21 @@ local function routed_share(item, c)
     or c.expert_kept / c.expert_load
 end
 
+--- The software that an operator's stored bytes depend on. Without a stack the loss stores fp32 probabilities, as
+--- Megatron-LM's does; all else is that of `plain`.
+local function stack_of(state, op)
+  if op.family == "cross_entropy" then return state.times.stack end
+  return state.software
+end
+
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
 ---@param read number? of read_bytes
 local function operation_of(state, item, key, role, parameters, gradient, read)
-  local op, p, s, c, stack = item.operator, state.plan, item.shape, state.configuration, state.times.stack
-  local forward = state.times:operator(op, s, p.dtype, "forward", key)
-  local backward, launches = frozen.backward(state.times, item, p, key)
+  local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
+  local stack, forward = stack_of(state, op), state.times:operator(op, s, p.dtype, "forward", key)
+  local backward, launches = frozen.backward(state.times, item, p, key, state.software)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
   local stored = stored_dtype(state, item)
   local activation = activation_bytes(op, item, s, stored, stack)
@@ -539,14 +546,22 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
---- The items without operators whose work is inside another kernel of the stack.
-local function separate(items, stack)
+--- The items of a layer under a configuration, without operators whose work is inside another kernel of the stack.
+---@param stack table the software
+function lower.items(layer, c, p, stack)
   local list = {}
-  for _, item in ipairs(items) do
-    local op = stack and item.operator
+  for _, item in ipairs(frozen.items(architecture.operations(layer, c), layer.frozen, p)) do
+    local op = item.operator
     if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
   end
   return list
+end
+
+-- The stack that runs a step; by default `plain`, read once.
+local function software_of(times)
+  if times.stack then return times.stack end
+  times.lowered.plain = times.lowered.plain or stacks.get()
+  return times.lowered.plain
 end
 
 -- The configuration of a plan, its layers, and the items of each layer. The last result is cached in `times`, because
@@ -558,13 +573,13 @@ local function items_of(model, p, times)
   if same then return before.configuration, before.layers, before.items end
   local c = architecture.configuration(model.hyper, p)
   c.expert_load, c.expert_kept = expert_spread.load(model.hyper, p)
-  local layers, items = frozen.layers(model.layers, p), {}
+  local layers, items, software = frozen.layers(model.layers, p), {}, software_of(times)
   local of_ops = {} -- items of layers that share a list of entries
   for i, layer in ipairs(layers) do
     local shared = table_at(of_ops, layer.frozen or "")
     if not shared[layer.ops] then
-      shared[layer.ops] = separate(frozen.items(architecture.operations(layer, c), layer.frozen, p), times.stack)
-      if times.stack and times.stack.stops_early then mark_last(shared[layer.ops]) end
+      shared[layer.ops] = lower.items(layer, c, p, software)
+      if software.stops_early then mark_last(shared[layer.ops]) end
     end
     items[i] = shared[layer.ops]
   end
@@ -572,13 +587,6 @@ local function items_of(model, p, times)
   for i, name in ipairs(item_fields) do now[i] = p[name] end
   times.lowered.before = now
   return c, layers, items
-end
-
--- The stack that runs a step; by default `plain`, read once.
-local function software_of(times)
-  if times.stack then return times.stack end
-  times.lowered.plain = times.lowered.plain or stacks.get()
-  return times.lowered.plain
 end
 
 -- The operations of one layer: `uses` maps an operation's index to its number of runs, `half_uses` to those that
