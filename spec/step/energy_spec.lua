@@ -67,6 +67,11 @@ describe("the power of a device", function()
       assert.near(300, by_flops(plan), 1e-6, i)
       assert.near(300, by_bytes(plan), 1e-6, i)
     end
+    -- Backward passes that repeat a forward pass.
+    local mamba = model_module.new("hybrid", { layers = 2, hidden = 512, vocab = 1024, heads = 1, head_dim = 1,
+      layer_types = { "mamba" } })
+    assert.near(300, by_flops({}, mamba), 1e-6)
+    assert.near(300, by_bytes({}, mamba), 1e-6)
   end)
 
   it("uses the H200's shares of the limit for a device without coefficients", function()

@@ -56,7 +56,7 @@ end
 
 describe("the source of a line", function()
   --- Forward passes are calibrated, backward ones extrapolated and `share` of a line's seconds.
-  local function sources(share)
+  local function sources(share, model, name)
     local p = profile()
     function p.operator(_, _, _, _, pass)
       local seconds = pass == "backward" and share or 1 - share
@@ -64,14 +64,24 @@ describe("the source of a line", function()
         provenance = pass == "backward" and "extrapolated" or "calibrated", outside = pass == "backward" and 2 or 0,
         scaled_from = pass == "backward" and "vista" or nil }
     end
-    local e = run({}, { profile = p })
+    local e = run({}, { profile = p, model = model })
     for _, line in ipairs(e.operators) do
-      if line.name == "rms_norm" then return line, tostring(e) end
+      if line.name == (name or "rms_norm") then return line, tostring(e) end
     end
   end
   it("is the least certain one with at least a twentieth of the line", function()
     assert.equal("calibrated", sources(0.04).provenance)
     assert.equal("extrapolated", sources(0.06).provenance)
+  end)
+  it("is that of the forward pass where a backward pass repeats it", function()
+    local mamba = model_module.new("hybrid", { layers = 2, hidden = 512, vocab = 1024, heads = 1, head_dim = 1,
+      layer_types = { "mamba2" } })
+    for share, word in pairs { [0.06] = "calibrated", [0.12] = "extrapolated" } do -- of 1.94 and 1.88
+      local line = sources(share, mamba, "mixer_conv")
+      assert.equal(word, line.provenance)
+      assert.near((2 - 2 * share) / share, line.provenance_seconds.calibrated / line.provenance_seconds.extrapolated,
+        1e-9)
+    end
   end)
   it("is printed as words", function() assert.equal("why forward", sources(0.5).detail) end)
   it("states facts of every pass, not only of the first", function()

@@ -41,7 +41,11 @@ local function work_of(o, dtype, pass)
   if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
     shape, pass = frozen.turned(shape), "forward"
   end
-  return op.flops(shape, pass), op.bytes(shape, dtype, pass), dtype
+  local flops, bytes = op.flops(shape, pass), op.bytes(shape, dtype, pass)
+  if pass == "backward" and o.backward_launches == 3 then -- the forward pass runs again
+    flops, bytes = flops + op.flops(shape, "forward"), bytes + op.bytes(shape, dtype, "forward")
+  end
+  return flops, bytes, dtype
 end
 
 local function watts_of(power, device, o, dtype, pass, seconds)

@@ -120,8 +120,9 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       line.recompute_seconds = line.recompute_seconds + again * forward
       line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
       line.order = math.min(line.order, k * 1000 + index)
-      source_of(line, o.forward, (1 + again) * forward)
-      source_of(line, o.backward, backward)
+      local repeated = o.backward_launches == 3 and forward or 0.0 -- a forward pass inside the backward pass
+      source_of(line, o.forward, (1 + again) * forward + repeated)
+      source_of(line, o.backward, backward - repeated)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end
       if o.overlapped then line.overlapped = true end
     end
