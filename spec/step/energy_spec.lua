@@ -146,12 +146,12 @@ describe("the energy of a step", function()
     assert.is_true(e.step_seconds > 1.5 * balanced.step_seconds)
     assert.near(even, skewed, 1e-3 * even) -- tokens are whole numbers
     -- A stack whose loss has the soft cap of the logits in its kernel lowers one operator fewer.
-    local capped = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+    local soft = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
       experts = 16, top_k = 2, logit_softcap = true })
     local alike = { stack = "megatron:graphs", dp = 8, ep = 8 }
-    local before = joules(capped, alike)
+    local before = joules(soft, alike)
     alike.expert_skew = 1
-    assert.near(before, joules(capped, alike), 1e-3 * before)
+    assert.near(before, joules(soft, alike), 1e-3 * before)
     -- Dropped copies take no energy, padding does.
     local half = experts { capacity_factor = 0.5 }
     local dropped, less = experts { expert_skew = 1, capacity_factor = 1 }
