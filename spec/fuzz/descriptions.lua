@@ -284,7 +284,8 @@ local function try(what, seed)
   -- A fault of a description's own function names the description.
   local places_ett = message:find("lua/ett/", 1, true) or message:find("stack traceback", 1, true)
     or message:find("spec/fuzz/", 1, true) or message:find("descriptions.lua:", 1, true)
-  if places_ett or #message > 4000 or object.kind == "internal" and not message:find "^[%w_%./%-]+:[%d ]" then
+  local named = message:find "^[%w_%./%-]+:[%d ]" or message:find "^layer '[^']*': fuzzed%d+: "
+  if places_ett or #message > 4000 or object.kind == "internal" and not named then
     return message:sub(1, 600)
   end
 end

@@ -284,9 +284,13 @@ describe("a sweep over hyper-parameters", function()
   end)
 
   it("needs a function of hyper-parameters, lists, and one model that can be built", function()
+    local hole = { 1, 2 }
+    hole[1] = nil -- its length is 2
     for sentence, more in pairs {
       ["argument 'model' must be a function"] = { model = model },
       ["hyper-parameter 'hidden' must be a non-empty list of values, got 512"] = { hyper = { hidden = 512 } },
+      ["hyper-parameter 'layers' must be a non-empty list of values, got a table"] = { hyper = { layers = hole } },
+      ["field 'tp' must be a non-empty list of values, got a table"] = { over = { tp = hole } },
       ["no model can be built: llama: heads = 8 must divide hidden = 516"] = { hyper = { layers = { 4 },
         hidden = { 516 } } },
     } do

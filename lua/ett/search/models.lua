@@ -16,7 +16,7 @@ local descending = { tokens_per_second = true, tokens_per_second_per_device = tr
 local function combinations(names, over)
   local list = { {} }
   for _, name in ipairs(names) do
-    if type(over[name]) ~= "table" or #over[name] == 0 then
+    if type(over[name]) ~= "table" or over[name][1] == nil then
       error_module.raise("model", "sweep: hyper-parameter '%s' must be a non-empty list of values, got %s", name,
         schema.describe(over[name]))
     end

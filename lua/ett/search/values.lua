@@ -85,7 +85,7 @@ function values.checked(who, name, list, more)
     error_module.raise("plan", "%s: unknown field '%s'%s", who, name,
       schema.suggestion(name, fields.schema, more or {}))
   end
-  if type(list) ~= "table" or #list == 0 then
+  if type(list) ~= "table" or list[1] == nil then -- a list that begins with a hole may have a length
     error_module.raise("plan", "%s: field '%s' must be a non-empty list of values, got %s", who, name,
       schema.describe(list))
   end
