@@ -111,8 +111,8 @@ static void try_lengths(const ett_tiers *t, int axis, int64_t left, int64_t sum,
   }
 }
 
-/* The lengths of the axes that `world` devices use: those of the torus, or of its slice
- * with this number of devices whose lengths differ least, if it has one. */
+/* The lengths of the axes that `world` devices use: those of the torus, or of the slice
+ * of this number of devices with the least sum of lengths, if there is one. */
 static slice slice_of(const ett_tiers *t, int64_t world) {
   slice s = {.least = INT64_MAX};
   memcpy(s.best, t->axis, sizeof s.best);

@@ -504,7 +504,7 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
   double weights = whole + s->frozen_dense + s->frozen_expert, layer = 0, trained = 0;
   int pairs =
       p->overlap_all_to_all == ETT_EXCHANGE_BATCH && !p->orders && p->micro_batches > 1;
-  int sharded = e->dense.degree > 1;
+  int sharded = e->dense.degree > 1; /* dense weights; experts may be without them */
   uint64_t shapes = 0;
   int in_states = e->program->master_shards && sharded && has_master(p);
   m.weight =
@@ -515,8 +515,9 @@ static stage_memory stage_memory_of(const ett_evaluation *e, const ett_step_arra
       s->quantised_bytes;
   m.reduced = (p->zero >= ETT_ZERO_GRADIENTS ? shard : whole) * reduced_gradient(e);
   m.gradient = m.stays ? whole * p->gradient_bytes : m.reduced;
-  m.apart = sharded && (m.stays ? p->gradient_bytes > p->weight_bytes
-                                : p->zero >= ETT_ZERO_GRADIENTS);
+  m.apart =
+      (data > 1 || expert_data > 1) &&
+      (m.stays ? p->gradient_bytes > p->weight_bytes : p->zero >= ETT_ZERO_GRADIENTS);
   m.optimizer = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * p->optimizer_bytes;
   m.fp32_gradients = (p->zero >= ETT_ZERO_OPTIMIZER ? shard : whole) * sizeof(float);
   for (int v = rank; v < a->slots; v += p->pp) {

@@ -373,7 +373,8 @@ describe("ett.profile", function()
     local out = assert(read("F_dur (us),B_dur  (us)", "4,5"))
     assert.near(4e-6, out.by_pass.forward[1], 1e-15)
     assert.near(5e-6, out.by_pass.backward[1], 1e-15)
-    for _, name in ipairs { "B_dur", "B_dur(ms)", "B_dur (ns)", "b_dur[s]", "B_dur_us", "B_dur seconds" } do
+    for _, name in ipairs { "B_dur", "B_dur(ms)", "B_dur (ns)", "b_dur[s]", "B_dur_us", "B_dur seconds",
+      "B_dur(msec)", "B_dur(usec)", "B_dur (nanoseconds)", "B_dur_msecs", "B_dur(min)" } do
       local faulty, err = read("F_dur(us)," .. name, "4,5")
       assert.is_nil(faulty)
       assert.truthy(err:find(("FILE: column '%s': times are read in microseconds"):format(name), 1, true), err)

@@ -545,6 +545,7 @@ describe("an impossible search", function()
     refused({ plan = { seq = 1024 } }, "missing field 'global_batch'")
     refused({ plan = { seq = 1024, global_batch = 64, tp = 2 }, vary = { tp = { 1 } } },
       "field 'tp' is both fixed and varied")
+    refused({ vary = { zero = { 0, 1, 1 } } }, "search: vary: field 'zero' has the value 1 twice")
   end)
 
   it("names the limits that exclude all plans, and the nearest valid plan", function()

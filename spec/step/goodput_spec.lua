@@ -74,6 +74,12 @@ describe("goodput", function()
     assert.near(share(e.step_seconds), e.goodput_percent, 1e-9)
     assert.equal(e.step_seconds, e.checkpoint_interval_seconds)
     assert.equal(("checkpoint_seconds = 1: a checkpoint follows each step of %.4g s"):format(e.step_seconds), text)
+    for k = 1, 40 do -- multiples in few digits are multiples
+      local rounded = tonumber(("%.14g"):format(k * e.step_seconds))
+      local own, _, warning = run { micro_batches = 400, checkpoint_seconds = rounded }
+      assert.near(k * e.step_seconds, own.checkpoint_interval_seconds, 1e-9 * rounded)
+      assert.is_nil(warning)
+    end
     e, share, text = run { micro_batches = 400, checkpoint_seconds = 1, jitter = 0.2 }
     assert.near(share(e.varied_mean_seconds), e.goodput_percent, 1e-9)
     assert.matches("each step", text)

@@ -210,6 +210,17 @@ describe("the memory of an estimate", function()
     assert.near(2 * largest, s.temporary_bytes, 1)
     assert.near(stage({ reshard = false }).allocated_bytes, s.allocated_bytes, 1)
     assert.equal(stage({ zero = 0, dp = 1 }).memory_bytes, stage({ zero = 3, dp = 1 }).memory_bytes) -- not sharded
+    -- Experts are sharded over the tensor ranks, dense weights are not.
+    local mixture = model_module.new("mixtral", { layers = 4, hidden = 512, heads = 8, ffn = 1024, vocab = 1024,
+      experts = 8, top_k = 2 })
+    local function temporary(zero, etp)
+      return estimate.new { model = mixture, cluster = "dgx_h100", profile = false, plan = { seq = 512, tp = 2,
+        etp = etp, pp = 2, micro_batches = 4, zero = zero, stack = "fsdp_eager", sequence_parallel = true,
+        gradient_dtype = "fp32" } }.stages[1].temporary_bytes
+    end
+    assert.is_true(temporary(2, 1) > 0)
+    assert.equal(0, temporary(1, 1))
+    assert.equal(0, temporary(2, 2))
     for _, case in ipairs { { { zero = 3, pp = 1 } }, { { zero = 2 }, "plain" }, { {}, "maxtext" },
       { {}, "megatron_fsdp" } } do
       s = stage(case[1], case[2])

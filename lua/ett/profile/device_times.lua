@@ -317,12 +317,11 @@ function DeviceTimes:collective(kind, bytes, gpus, bandwidth, large)
   if not seconds or not bandwidth then return nil end
   local share = (kind == "all_reduce" and 2 or 1) * (gpus - 1) / gpus
   local over_links = collectives.seconds(curves, kind, 0, gpus) + bytes * share / bandwidth
-  if bytes * share / seconds > bandwidth then
+  if over_links > seconds then
     return { seconds = over_links, low_seconds = over_links * links_low, high_seconds = over_links * links_high,
-      provenance = "assumed", by_links = true, model = "curve",
+      provenance = "assumed", by_links = bytes * share / seconds > bandwidth, model = "curve",
       detail = { "measured start, %.1f GB/s of the links", bandwidth / 1e9 } }
   end
-  seconds = math.max(seconds, over_links)
   return { seconds = seconds, low_seconds = seconds * curve_low, high_seconds = seconds * curve_high,
     provenance = "calibrated", detail = "measured curve inside a node", model = "curve" }
 end

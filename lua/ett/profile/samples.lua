@@ -159,12 +159,13 @@ end
 
 local function faulty(message, ...) return nil, error_module.new("format", message, ...) end
 
-local units = set "ns us ms s sec seconds"
+local units = set("ns us ms s nsec usec msec sec nsecs usecs msecs secs nanoseconds microseconds milliseconds second "
+  .. "seconds min minutes")
 
--- Whether a column's name is that of a time of a pass, without a unit or in any unit: "F_dur", "b_dur[ms]", "dur_ns".
+-- Whether a column's name is that of a time of a pass: "F_dur", "dur_ns". A word in brackets is a unit: "b_dur[msec]".
 local function is_time(name)
   local unit = name:lower():match "^[fb]?_?dur(.*)$"
-  return unit and (unit == "" or units[unit:match "^[%s%(_%[]+(%a+)[%)%]]?$"])
+  return unit and (unit == "" or unit:find "^%s*[%(%[]%s*%a+%s*[%)%]]$" or units[unit:match "^[%s_]+(%a+)$"])
 end
 
 local function time_columns(t, entry)

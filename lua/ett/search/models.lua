@@ -38,11 +38,18 @@ local function add(result, s, model, values)
     if not result.noted[note] then result.notes[#result.notes + 1], result.noted[note] = note, true end
   end
   local own = merged(values, { parameters = architecture.parameters(model) })
-  for i, row in ipairs(getmetatable(s.rows).__json(s.rows)) do
-    local whole = merged(row, own)
-    result.rows[#result.rows + 1] = whole
-    if i == 1 then result.warnings[whole] = s.warnings end
-  end
+  for _, row in ipairs(getmetatable(s.rows).__json(s.rows)) do result.rows[#result.rows + 1] = merged(row, own) end
+end
+
+--- The warnings of a row: those of a sweep of its plan alone.
+local function warnings_of(row, names, given, sweep_of)
+  local values, over = {}, {}
+  if not row then return {} end
+  for _, name in ipairs(names) do values[name] = row[name] end
+  for name in pairs(given.over) do over[name] = { row[name] } end
+  local alone = merged(given, { model = given.model(values), over = over })
+  alone.hyper = nil
+  return sweep_of(alone).warnings
 end
 
 --- Sorts the rows: plans that fit first, then by the objective, then in input order. Keeps the best.
@@ -61,12 +68,11 @@ end
 
 --- A sweep over the models of `given.hyper` and the plans of `given.over`. Values that make no model count as refused.
 ---@param given table of ett.search.sweep; `model` is a function of the hyper-parameters in `hyper`
----@param sweep_of fun(given: table): table sweeps the plans of one model
+---@param sweep_of fun(given: table, quiet: boolean?): table sweeps the plans of one model; quiet: without warnings
 ---@return table
 function models.sweep(given, sweep_of)
   local names, sweeps = schema.keys(given.hyper), 0
-  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {},
-    warnings = {} } -- of the best row of each model
+  local result = { evaluated = 0, refused = 0, rows = {}, unfit = {}, notes = {}, noted = {} }
   local last, meta
   for _, values in ipairs(combinations(names, given.hyper)) do
     local ok, model = pcall(given.model, values)
@@ -74,7 +80,7 @@ function models.sweep(given, sweep_of)
     if ok then
       local own = merged(given, { model = model })
       own.hyper = nil
-      last = sweep_of(own)
+      last = sweep_of(own, true)
       meta, sweeps = getmetatable(last), sweeps + 1
       add(result, last, model, values)
     else
@@ -89,7 +95,7 @@ function models.sweep(given, sweep_of)
   return setmetatable({ cluster = last.cluster, model = last.model, fields = fields, objective = last.objective,
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,
     nothing_fits = #result.unfit == sweeps and result.unfit[1] or nil,
-    notes = result.notes, warnings = result.warnings[result.rows[1]] or {},
+    notes = result.notes, warnings = warnings_of(result.rows[1], names, given, sweep_of),
     rows = setmetatable(result.rows, { __json = function(rows) return table.move(rows, 1, #rows, 1, {}) end }),
     base = last.base }, meta)
 end

@@ -58,6 +58,16 @@ local function chunk_counts(layers, pp)
   return list
 end
 
+local function refuse_doubles(name, list)
+  local seen = {}
+  for _, value in ipairs(list) do
+    if seen[value] then
+      error_module.raise("plan", "search: vary: field '%s' has the value %s twice", name, schema.describe(value))
+    end
+    seen[value] = true
+  end
+end
+
 --- The checked lists of the varied fields, and the checked plan with the others.
 local function checked(given)
   local lists, first = {}, merged(given.plan)
@@ -66,6 +76,7 @@ local function checked(given)
     if list == "all" then list = values_module.all(name, given, structural) end
     if list == values_module.default then goto next end
     local clean = values_module.checked("search: vary", name, list, structural)
+    refuse_doubles(name, clean)
     if given.plan[name] ~= nil then
       error_module.raise("usage", "search: field '%s' is both fixed and varied", name)
     end

@@ -350,7 +350,8 @@ end
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices: only plans on that number are kept;
 ---  keep: only that number of the best rows. With `hyper` = { field = list }, model is a function of those
 ---  hyper-parameters.
-function sweep.new(given)
+---@param quiet boolean? without warnings about samples
+function sweep.new(given, quiet)
   if type(given) == "table" and given.hyper ~= nil then
     schema.argument(given.hyper, "table", "ett.sweep", "hyper")
     schema.argument(given.model, "function", "ett.sweep", "model")
@@ -396,7 +397,7 @@ function sweep.new(given)
   return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
     notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base,
-    warnings = cautions_of(run, base) }, Sweep)
+    warnings = quiet and {} or cautions_of(run, base) }, Sweep)
 end
 
 function Sweep.__tostring(self)

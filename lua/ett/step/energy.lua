@@ -42,7 +42,7 @@ local function work_of(o, dtype, pass)
     shape, pass = frozen.turned(shape), "forward"
   end
   local flops, bytes = op.flops(shape, pass), op.bytes(shape, dtype, pass)
-  if pass == "backward" and o.backward_launches == 3 then -- the forward pass runs again
+  if pass == "backward" and o.backward_launches == frozen.launches_with_forward then
     flops, bytes = flops + op.flops(shape, "forward"), bytes + op.bytes(shape, dtype, "forward")
   end
   return flops, bytes, dtype

@@ -10,6 +10,7 @@ local architecture = require "ett.model.architecture"
 local cost = require "ett.step.cost"
 local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
+local frozen = require "ett.step.frozen"
 local goodput = require "ett.step.goodput"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
@@ -120,7 +121,7 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       line.recompute_seconds = line.recompute_seconds + again * forward
       line.runs_per_micro_batch = line.runs_per_micro_batch + count * uses
       line.order = math.min(line.order, k * 1000 + index)
-      local repeated = o.backward_launches == 3 and forward or 0.0 -- a forward pass inside the backward pass
+      local repeated = o.backward_launches == frozen.launches_with_forward and forward or 0.0
       source_of(line, o.forward, (1 + again) * forward + repeated)
       source_of(line, o.backward, backward - repeated)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end

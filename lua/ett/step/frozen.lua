@@ -107,10 +107,13 @@ local function only_forward(item)
   return true
 end
 
+--- Launches of a backward pass in which the forward pass runs again.
+frozen.launches_with_forward = 3
+
 --- The backward pass of an item with frozen weights.
 ---@param stack table the software
 ---@return table|nil answer of ett.step.times; nil: no backward pass
----@return integer launches of kernels; 1: of a frozen product; 3: the forward pass runs again
+---@return integer launches of kernels; 1: of a frozen product
 function frozen.backward(times, item, p, key, stack)
   local op, s = item.operator, item.shape
   if only_forward(item) or item.frozen and op.family == "embedding" then return nil, 0 end
@@ -121,7 +124,7 @@ function frozen.backward(times, item, p, key, stack)
   if not (op.repeats and op.repeats(s, stack)) then return backward, 2 end
   local again, both = times:operator(op, s, p.dtype, "forward", key), { source = backward }
   for _, name in ipairs { "seconds", "low_seconds", "high_seconds" } do both[name] = backward[name] + again[name] end
-  return both, 3
+  return both, frozen.launches_with_forward
 end
 
 --- Model FLOPs of an item as a multiple of its forward pass: plus one for the input gradient, plus one for the weight

@@ -57,7 +57,7 @@ local function shard_parameters(e)
 end
 
 --- Seconds of work between checkpoints, which follow whole steps: the first multiple of the step that is not below
---- `given`, else the multiple with the largest share. With the latter a shorter step never has a longer run.
+--- `given`, else the multiple with the largest share. Under the default a shorter step never has a longer run.
 local function whole_steps(step, given, write, between)
   if given then return math.ceil(given / step - 1e-9) * step end -- a multiple stays, whatever its last digits
   local fewer = math.floor(goodput.interval(write, between) / step) * step
@@ -99,7 +99,7 @@ local most_longer = 0.05
 --- A warning if the interval of an estimate's checkpoints is shorter than the plan's or much longer; else nil.
 function goodput.warning(e)
   local given, used = e.plan.checkpoint_seconds, e.checkpoint_interval_seconds
-  if not (given and used) or used >= given and used <= (1 + most_longer) * given then return nil end
+  if not (given and used) or used >= given * (1 - 1e-9) and used <= (1 + most_longer) * given then return nil end
   local step = e.varied_mean_seconds or e.step_seconds
   local count = math.floor(used / step + 0.5)
   local which = count > 1 and ("every %d steps"):format(count) or "each step"
