@@ -315,7 +315,8 @@ int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
   *p = (ett_placement){
       .ranks = (int32_t)g.degree, .tiers = r->tiers.count, .node = r->tiers.node};
   if (!r->map && place_aligned(r, g, p)) {
-    place_on_torus(r, g, &p->tier[0]);
+    if (r->tiers.axes > 0)
+      place_on_torus(r, g, &p->tier[0]);
     return 0;
   }
   memset(p->tier, 0, sizeof p->tier);

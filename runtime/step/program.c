@@ -340,9 +340,8 @@ void ett_program_finish(ett_program *p) {
 
 double ett_program_cached(const ett_program *p, uint64_t shapes) {
   double bytes = 0;
-  for (int i = 0; i < ETT_CACHED_SHAPES; i++)
-    if (shapes >> i & 1)
-      bytes += p->cached_bytes[i];
+  for (; shapes != 0; shapes &= shapes - 1)
+    bytes += p->cached_bytes[__builtin_ctzll(shapes)];
   return bytes;
 }
 

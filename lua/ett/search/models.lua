@@ -68,7 +68,7 @@ end
 
 --- A sweep over the models of `given.hyper` and the plans of `given.over`. Values that make no model count as refused.
 ---@param given table of ett.search.sweep; `model` is a function of the hyper-parameters in `hyper`
----@param sweep_of fun(given: table, quiet: boolean?): table sweeps the plans of one model; quiet: without warnings
+---@param sweep_of fun(given: table): table sweeps the plans of one model
 ---@return table
 function models.sweep(given, sweep_of)
   local names, sweeps = schema.keys(given.hyper), 0
@@ -80,7 +80,7 @@ function models.sweep(given, sweep_of)
     if ok then
       local own = merged(given, { model = model })
       own.hyper = nil
-      last = sweep_of(own, true)
+      last = sweep_of(own)
       meta, sweeps = getmetatable(last), sweeps + 1
       add(result, last, model, values)
     else

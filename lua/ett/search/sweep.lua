@@ -28,7 +28,7 @@ local values_module = require "ett.search.values"
 
 local sweep = {}
 local Sweep = { __name = "ett.sweep" }
-Sweep.__index = Sweep
+local cautions = setmetatable({}, { __mode = "k" }) -- of a sweep: the function that makes its warnings
 
 local objectives = { step_seconds = true, memory_bytes = true, tokens_per_second = true,
   tokens_per_second_per_device = true }
@@ -350,8 +350,7 @@ end
 ---  profile?, times?, keep?, progress? = function(done, combinations) }; devices: only plans on that number are kept;
 ---  keep: only that number of the best rows. With `hyper` = { field = list }, model is a function of those
 ---  hyper-parameters.
----@param quiet boolean? without warnings about samples
-function sweep.new(given, quiet)
+function sweep.new(given)
   if type(given) == "table" and given.hyper ~= nil then
     schema.argument(given.hyper, "table", "ett.sweep", "hyper")
     schema.argument(given.model, "function", "ett.sweep", "model")
@@ -394,10 +393,19 @@ function sweep.new(given, quiet)
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base)
   add_outlook(run, base)
-  return setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
+  local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
-    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base,
-    warnings = quiet and {} or cautions_of(run, base) }, Sweep)
+    notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
+  cautions[result] = function() return cautions_of(run, base) end
+  return result
+end
+
+-- `warnings` are made at their first use: they need an estimate, which takes as long as a hundred plans.
+function Sweep.__index(self, name)
+  if name ~= "warnings" then return Sweep[name] end
+  local list = cautions[self] and cautions[self]() or {}
+  rawset(self, "warnings", list)
+  return list
 end
 
 function Sweep.__tostring(self)
