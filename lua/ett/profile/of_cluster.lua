@@ -162,7 +162,6 @@ local slow_ratio, slow_seconds = 300, 1e-3
 -- Far from the samples a time may be constant (as in `checked`).
 local function too_slow(self, op, shape, dtype, pass, answer)
   local seconds = answer.seconds
-  if seconds < slow_seconds then return nil end
   local needed = unless_missing(assumed.operator, self.cluster, op, shape, dtype, pass)
   local least = needed and needed.seconds or math.huge
   if seconds < slow_ratio * least * 4 ^ math.max(0, answer.outside or 0) then return nil end
@@ -175,9 +174,11 @@ end
 local function own_answer(self, op, shape, dtype, pass, answer, peak)
   if answer.sampled_vocab then answer = with_table(self, op, shape, dtype, pass, answer) end
   local seconds = answer.seconds
-  answer.caution = too_slow(self, op, shape, dtype, pass, answer) or answer.caution
-  if not (op.least_bytes or self.own.accepted)
-    and seconds >= op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth then
+  local moved = op.bytes(shape, dtype, pass) / self.cluster.device.memory_bandwidth -- the device needs at least this
+  if seconds >= slow_seconds and seconds >= slow_ratio * moved then
+    answer.caution = too_slow(self, op, shape, dtype, pass, answer) or answer.caution
+  end
+  if not (op.least_bytes or self.own.accepted) and seconds >= moved then
     local flops = peak and op.flops(shape, pass)
     if not peak or seconds >= flops / peak then return answer, true, flops end
   end
