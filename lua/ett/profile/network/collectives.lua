@@ -9,6 +9,7 @@ local kernel_curves = require "ett.profile.kernels.collectives"
 local kernels = require "ett.profile.kernels"
 local names = require "ett.base.collective"
 local schema = require "ett.base.schema"
+local table_at = require "ett.base.table_at"
 local tiers_module = require "ett.profile.network.tiers"
 
 local huge, math_type = math.huge, math.type
@@ -116,10 +117,18 @@ local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves 
 local function ring_curve(cluster, tier, kind, n)
   local device = type(cluster.device) == "table" and cluster.device
   if not (rings[kind] and device and device.folder) or has_ring(tier, kind) then return nil end
-  if device_curves[device] == nil then device_curves[device] = kernels.collectives(device) or false end
+  if device_curves[device] == nil then
+    local tables = kernels.collectives(device)
+    device_curves[device] = tables and { tables = tables } or false
+  end
   local found = device_curves[device]
-  return found and kernel_curves.bandwidths(found, kind == "reduce_scatter" and kind or "all_gather", n,
-    { rings = tier.ring_bandwidth }) or nil
+  if not found then return nil end
+  local of = kind == "reduce_scatter" and kind or "all_gather"
+  local known = table_at(table_at(found, of), tier.ring_bandwidth or 0)
+  if known[n] == nil then
+    known[n] = kernel_curves.bandwidths(found.tables, of, n, { rings = tier.ring_bandwidth }) or false
+  end
+  return known[n] or nil
 end
 
 local function hops(units) return units > 1 and units or 0 end
