@@ -1,4 +1,4 @@
-/* Element-wise kinds: gelu, swiglu, add, copy, mask_fill, rope, adam, sleep. */
+/* Element-wise kinds: see the table `kinds`. */
 #include "samplers/cpu/vec.h"
 
 #include <time.h>

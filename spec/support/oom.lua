@@ -30,8 +30,8 @@ local function collect()
   return last
 end
 
-local function sweep(fn, most, stride)
-  for first = 1, most, stride do
+local function sweep(fn, most)
+  for first = 1, most do
     local counted, ok, result, err = testing.fail_from(first, fn)
     local failed = not ok and result or result == nil and err or nil
     if failed and not is_memory_error(failed) then
@@ -45,31 +45,25 @@ local function sweep(fn, most, stride)
   error(("still allocating after %d allocations"):format(most), 0)
 end
 
--- Runs fn with failing allocations in turn. If the number of held blocks differs afterwards, a failure may have
--- changed a cache: the failures are repeated, and this time no block may be added.
-local function survive(fn, most, stride)
-  fn() -- loads modules, fills caches
-  local before = collect()
-  local count = sweep(fn, most, stride)
-  local after = collect()
-  if after == before then return count end
-  sweep(fn, most, stride)
-  local again = collect()
-  if again > after then
-    error(("%d blocks leaked in %d runs with failed allocations"):format(again - after, count // stride), 0)
-  end
-  return count
-end
-
---- Runs fn as described above; returns the number of its allocations.
+--- Runs fn with each of its allocations failing in turn; returns their number. If the number of held blocks differs
+--- afterwards, a failure may have changed a cache: the failures are repeated, and this time no block may be added.
 ---@param fn fun(): any, any
 ---@param most integer? largest number of allocations to try (default 20000)
 ---@return integer
-function oom.every_allocation(fn, most) return survive(fn, most or 20000, 1) end
-
---- The same for every stride-th allocation only, for code with very many allocations.
----@param stride integer
-function oom.some_allocations(fn, stride) return survive(fn, 1 << 30, stride) end
+function oom.every_allocation(fn, most)
+  most = most or 20000
+  fn() -- loads modules, fills caches
+  local before = collect()
+  local count = sweep(fn, most)
+  local after = collect()
+  if after == before then return count end
+  sweep(fn, most)
+  local again = collect()
+  if again > after then
+    error(("%d blocks leaked in %d runs with failed allocations"):format(again - after, count), 0)
+  end
+  return count
+end
 
 --- Runs fn; every stride-th allocation, and all that follow it, fails in a child process. The child must end in a
 --- memory error or a result. With its Lua state closed, it must hold no more blocks than after a run without failures.

@@ -564,9 +564,10 @@ function published.stack(row)
   return stack
 end
 
---- First words of a row's source.
+--- A row's source: a repository without the files in it, or a paper.
+---@return string
 function published.source(row)
-  return (row.source:match("^[^%(,;]+") or row.source):gsub("%s+$", ""):sub(1, 44)
+  return ((row.source:match("^[^%(,;]+") or row.source):gsub(" docs/.*", ""):gsub(" images/.*", ""):gsub("%s+$", ""))
 end
 
 --- A 32-bit hash of an id (FNV-1a).

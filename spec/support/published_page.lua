@@ -73,8 +73,7 @@ memory of the software and were not checked against its code. The errors above a
 - Communication takes a third of a device from overlapped computing. This is fitted, with DeepSeek's 0.15 as prior. The
   all-to-alls of DeepEP and HybridEP keep 0.15, which was chosen after the errors of mixtures of experts were seen. The
   gradients and parameters of these stacks also had 0.15 at first, although NCCL moves them. They have the fitted share
-  since the errors of gpt-oss were examined. The error of its rows fell from 14.0 to 13.6 %, that of all mixtures from
-  9.8 to 9.7.
+  since the errors of gpt-oss were examined.
 - A device without a table uses the tables of devices with the same chip, if there are any. Their multiprocessors have
   the same rates (GB200 uses B200's tables). Tests that leave a device out of the tables support this. It was found from
   the errors of GB200's rows.
@@ -87,9 +86,6 @@ memory of the software and were not checked against its code. The errors above a
   chip (GB200 from B200). Before, GB200 was estimated as fast as GB300. TPUs use H200's formulas unchanged.
 - Sends overlap if a row says so; before, this field was not read. If a row of NeMo does not state it, the sends of its
   virtual stages overlap.
-- The factors were fitted again after these three changes. Mean errors fell: GB200 from 9.7 to 7.7 %, mixtures from 11.3
-  to 10.2, nvfp4 from 8.3 to 6.2, B300 from 14.2 to 13.7. Three rose: H200 from 4.9 to 7.4 %, fp8 from 7.5 to 7.9, LoRA
-  from 6.8 to 7.6.
 - NeMo and Megatron-Bridge rows that do not state it overlap gradients and parameters. Such rows of NeMo also reduce in
   bf16. NeMo's performance scripts do the same, and all but two rows that state it.
 - NVIDIA's fine-tuning packs SQuAD, so attention stays inside documents. Documents count as 512 tokens, more than

@@ -377,7 +377,7 @@ end
 return {
   name = "trace",
   finds = true,
-  summary = "metrics of recorded runs (PyTorch / Kineto, TPU, XPlane, Nsight Systems)",
+  summary = "metrics of recorded runs (PyTorch, TPU, Nsight Systems, rocprofv3, Perfetto, Chakra)",
   usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
     .. "                     [--json | --csv] [--html FILE]\n"
     .. "       ett trace --all DIR DIR ...     one row per trace\n"
