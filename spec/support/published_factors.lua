@@ -15,7 +15,7 @@ local function place(...)
   return { names = names, get = function() return t[field] end, set = function(v) t[field] = v end }
 end
 
--- A field of the named stacks.
+-- A field of the named stacks, and of those whose base they are.
 local overrides = {}
 local function of_stacks(field, ...)
   local stacks = { ... }
@@ -65,30 +65,23 @@ factors.list = {
   { "grouped.tpu", place("grouped", "tpu"), prior = 1.1, spread = 0.15, on = tpu },
   { "power_exponent", place("power_exponent"), prior = 0.5, spread = 0.3, on = on("^B[23]", "^GB", "96GB") },
   { "communication_share", of_stacks("communication_share", "megatron", "megatron_fsdp", "megatron_2021",
-    "megatron_moe", "megatron_hybridep", "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan",
-    "internevo"), prior = 0.15, spread = 0.5 },
+    "megatron_deepspeed", "fsdp_eager", "llm_foundry", "torchtitan", "internevo"), prior = 0.15, spread = 0.5 },
   { "apart", place("apart"), prior = 0.5, spread = 0.5, on = moe },
   { "attention.flash1_triton.ampere", attention("flash1_triton", "ampere"), prior = 1.6, spread = 0.3, on = ampere },
   { "attention.flash1.hopper", attention("flash1", "hopper"), prior = 3.5, spread = 0.2, on = hopper },
   { "attention.cudnn.hopper", attention("cudnn", "hopper"), prior = 1.0, spread = 0.10, on = hopper },
   { "attention.cudnn.blackwell", attention("cudnn", "blackwell"), prior = 1.1, spread = 0.15, on = blackwell },
   { "attention.cudnn.tpu", attention("cudnn", "tpu"), prior = 1.1, spread = 0.15, on = tpu },
-  { "launch_seconds, Megatron", of_stacks("launch_seconds", "megatron", "megatron_moe", "megatron_hybridep",
-    "megatron_fsdp"),
-    prior = 45e-6, spread = 0.4 },
+  { "launch_seconds, Megatron", of_stacks("launch_seconds", "megatron", "megatron_fsdp"), prior = 45e-6, spread = 0.4 },
   { "launch_seconds, FSDP", of_stacks("launch_seconds", "fsdp_eager", "llm_foundry", "internevo"), prior = 40e-6,
     spread = 0.4 },
-  { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_moe", "megatron_hybridep",
-    "megatron_fsdp", "fsdp_eager"), prior = 7,
+  { "moe_launches", of_stacks("moe_launches", "megatron", "megatron_fsdp", "fsdp_eager"), prior = 7,
     spread = 0.5, on = moe },
-  { "expert_seconds", of_stacks("expert_seconds", "megatron", "megatron_moe", "megatron_hybridep",
-    "megatron_fsdp"), prior = 12e-6,
-    spread = 0.5, on = moe },
-  { "batch_launches", of_stacks("batch_launches", "megatron", "megatron_moe", "megatron_hybridep"), prior = 1.4,
-    spread = 0.2, on = moe },
+  { "expert_seconds", of_stacks("expert_seconds", "megatron", "megatron_fsdp"), prior = 12e-6, spread = 0.5, on = moe },
+  { "batch_launches", of_stacks("batch_launches", "megatron"), prior = 1.4, spread = 0.2, on = moe },
   { "exchange", of_stacks("exchange", "megatron", "megatron_fsdp", "fsdp_eager"), prior = 1.5, spread = 0.4,
     on = moe },
-  { "exchange, DeepEP", of_stacks("exchange", "megatron_moe", "megatron_hybridep"), prior = 1.0, spread = 0.4,
+  { "exchange, DeepEP", of_stacks("exchange", "megatron_moe"), prior = 1.0, spread = 0.4,
     on = moe },
   { "sharded.ampere", place("sharded", "ampere"), prior = 1.1, spread = 0.06, on = ampere },
   { "sharded.hopper", place("sharded", "hopper"), prior = 1.15, spread = 0.08, on = hopper },
@@ -144,8 +137,13 @@ end
 
 --- Copies the fields of a stack that `apply` changed to its copy.
 function factors.onto(stack)
-  for field, value in pairs(overrides[stack.name] or {}) do
-    stack[field] = value
+  local names, base = { stack.name }, stack.base
+  while base do
+    table.insert(names, 1, base)
+    base = stack_module.get(base).base
+  end
+  for _, name in ipairs(names) do
+    for field, value in pairs(overrides[name] or {}) do stack[field] = value end
   end
   return stack
 end

@@ -4,6 +4,7 @@
 --   local graphed = require("ett.operator.stack").get "megatron:graphs:attention=flash2" -- with fields of its own
 --
 -- A stack names the kernels of attention, norms and loss, the overlaps, and the host time of launches.
+local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
@@ -24,6 +25,7 @@ stack_module.quantised_weights = { "none", "beside", "only", "single" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
+  base = { "string", optional = true, help = "the stack whose fields this file changes" },
   assumed = { "boolean", default = false,
     help = "no measured step of this software was compared: intervals are those of a plan without a stack" },
   attention = { "string", default = "cudnn", one_of = stack_module.attention },
@@ -133,11 +135,27 @@ function stack_module.capture(stack)
   stack.clamped_mlp, stack.clamped_mlp_backward = 1.0, 1.0
 end
 
+-- The fields of a stack's file over those of its bases. users: names of the stacks whose base led here.
+local function with_base(name, users)
+  local given, path = find.load("lua/stacks", name)
+  schema.check(given, fields, find.label(path))
+  if not given.base then return given end
+  users[name] = true
+  if users[given.base] then
+    error_module.raise("model", "%s: its base '%s' leads back to it", find.label(path), given.base)
+  end
+  local all = {}
+  for key, value in pairs(with_base(given.base, users)) do all[key] = value end
+  for key, value in pairs(given) do all[key] = value end
+  return all
+end
+
 --- The stack of a name, with the fields that follow the name. Raises an error with the nearest name if there is none.
 ---@param text string? nil: "plain"
 function stack_module.get(text)
   local name, own = parts(text or "plain")
-  local stack = find.described("lua/stacks", name, fields)
+  local stack, _, label = find.described("lua/stacks", name, fields)
+  if stack.base then stack = schema.check(with_base(name, {}), fields, label) end
   if next(own) == nil then return stack end
   if own.graphs and not stack.graphs then stack_module.capture(stack) end
   for key, value in pairs(own) do stack[key] = value end

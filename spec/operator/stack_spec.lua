@@ -1,0 +1,51 @@
+--- Stacks whose files change another stack.
+local find = require "ett.base.find"
+local folders = require "ett.base.folder"
+local stacks = require "ett.operator.stack"
+
+describe("a stack with a base", function()
+  local folder
+  before_each(function()
+    folder = folders.temporary()
+    folders.make(folder .. "/stacks")
+    find.set_folders { folder }
+  end)
+  after_each(function()
+    find.set_folders {}
+    folders.remove(folder)
+  end)
+
+  local function write(name, fields)
+    folders.write(("%s/stacks/%s.lua"):format(folder, name),
+      ("return { name = '%s', summary = 's', source = 's', %s }"):format(name, fields))
+  end
+
+  it("has the fields of its base but those that it states, false and defaults too", function()
+    local base = stacks.get "megatron"
+    write("one", "base = 'megatron', hides_sums = false, attention = 'flash2'")
+    write("two", "base = 'one', workspace_bytes = 33.6e6, attention = 'flash3'")
+    local two = stacks.get "two"
+    local own = { name = "two", base = "one", summary = "s", source = "s", hides_sums = false,
+      attention = "flash3", workspace_bytes = 33.6e6 }
+    for field, value in pairs(base) do
+      if own[field] == nil then assert.same(value, two[field], field) end
+    end
+    for field, value in pairs(own) do assert.same(value, two[field], field) end
+    assert.is_true(base.hides_sums)
+    assert.equal("flash2", stacks.get("two:attention=flash2").attention)
+  end)
+
+  it("is refused if its base leads back to it, is missing, or has a wrong field", function()
+    local function fault(name) return tostring(select(2, pcall(stacks.get, name))) end
+    write("one", "base = 'two'")
+    write("two", "base = 'one'")
+    write("self", "base = 'self'")
+    assert.matches("two.lua: its base 'one' leads back to it", fault "one", 1, true)
+    assert.matches("self.lua: its base 'self' leads back to it", fault "self", 1, true)
+    write("three", "base = 'megatrn'")
+    assert.matches("unknown stack 'megatrn'; did you mean 'megatron'", fault "three", 1, true)
+    write("four", "base = 'five'")
+    write("five", "attention = 'slow'")
+    assert.matches("five.lua: field 'attention'", fault "four", 1, true)
+  end)
+end)
