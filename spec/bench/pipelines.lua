@@ -3,19 +3,12 @@ package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support
 local schedules = require "ett.plan.schedules"
 local simulator = require "pipeline_simulator"
 local step_core = require "ett.step"
+local generator = require("random").integers
 
 local bench = { summary = "every bundled schedule against a simulator and papers; speed of the event engine" }
 
 local function row(measure, value, target, pass)
   return { measure = measure, value = value, target = target, pass = pass }
-end
-
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
 end
 
 --- Random pipelines whose makespan or end of a stage differs from the simulator's by 1e-9 of the makespan or more.

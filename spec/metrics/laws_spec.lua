@@ -2,17 +2,9 @@
 local maker = require "trace_maker"
 local metrics = require "ett.trace.metrics"
 local trace_view = require "ett.trace.view"
+local generator = require("random").integers
 
 local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
-
---- A repeatable stream of small integers.
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
-end
 
 --- Two steps of kernels on two streams with launches, collectives and copies.
 local function recording(seed, rank)

@@ -3,16 +3,12 @@
 local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local random_plans = require "random_plans"
+local near = require "near"
 
 local with = random_plans.with
 
 local function run(p, model)
   return estimate.new { model = model, cluster = random_plans.flat, profile = random_plans.profile(), plan = p }
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1e-300, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message, expected, actual))
 end
 
 local function not_above(a, b, message)

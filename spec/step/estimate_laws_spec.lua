@@ -5,6 +5,7 @@ local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local random_plans = require "random_plans"
 local step_core = require "step_core"
+local near = require "near"
 
 local flat, proportional, generator = random_plans.flat, random_plans.profile, random_plans.generator
 local llama, mixture, plans, with = random_plans.llama, random_plans.mixture, random_plans.plans, random_plans.with
@@ -14,11 +15,6 @@ local function run(p, model, link)
 end
 
 local function describe_plan(p) return json.encode(p) end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1e-300, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
-end
 
 local function not_above(a, b, message)
   assert.is_true(a <= b * (1 + 1e-12), ("%s: %.17g is above %.17g"):format(message, a, b))

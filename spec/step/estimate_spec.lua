@@ -5,6 +5,7 @@ local model_module = require "ett.model"
 local plan_module = require "ett.plan"
 local step_core = require "step_core"
 local sweep = require "ett.search.sweep"
+local near = require "near"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
@@ -41,11 +42,6 @@ local function run(plan, more)
   for k, v in pairs(more or {}) do given[k] = v end
   for k, v in pairs(plan) do given.plan[k] = v end
   return estimate.new(given)
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1e-300, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
 end
 
 local function sum(stages, field)

@@ -3,14 +3,7 @@ local estimate = require "ett.step.estimate"
 local expert_spread = require "ett.step.expert_spread"
 local model_module = require "ett.model"
 local sweep = require "ett.search.sweep"
-
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 6364136223846793005 + 1442695040888963407)
-    return (state >> 33) % n
-  end
-end
+local generator = require("random").integers
 
 --- k distinct numbers below n.
 local function draw(random, n, k)

@@ -3,14 +3,8 @@ local link_simulator = require "link_simulator"
 local pipeline_simulator = require "pipeline_simulator"
 local schedules = require "ett.plan.schedules"
 local step_core = require "step_core"
-
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
-end
+local generator = require("random").integers
+local near = require "near"
 
 local function numbers(random, count, scale)
   local list = {}
@@ -108,11 +102,6 @@ local function compare(random, name, keep_units)
       math.abs(reduced[stage] - run.reduced_seconds[stage]))
   end
   return worst, run, given
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
 end
 
 describe("a pipeline on its links", function()

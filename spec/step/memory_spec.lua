@@ -2,14 +2,7 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local step_core = require "step_core"
-
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = state * 6364136223846793005 + 1442695040888963407
-    return (state >> 33) % n
-  end
-end
+local generator = require("random").integers
 
 --- The most bytes while every layer runs forward, then backward in reverse, freeing what it kept. again: of a
 --- recomputed layer, beyond what it kept.

@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local model_module = require "ett.model"
 local sweep = require "ett.search.sweep"
+local near = require "near"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
@@ -38,11 +39,6 @@ local function run(how, plan, more)
   for k, v in pairs(plan or {}) do given.plan[k] = v end
   for k, v in pairs(more or {}) do given[k] = v end
   return estimate.new(given)
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
 end
 
 local function exchange_line(e)

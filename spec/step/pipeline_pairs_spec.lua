@@ -1,19 +1,8 @@
 --- Pairs of a forward and a backward of different micro-batches: the event engine against a longest
 --- path over cells, independent of the engine, and against lower bounds of one stage.
 local step_core = require "step_core"
-
-local function generator(seed)
-  local state = seed
-  return function()
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state / 2147483648
-  end
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
-end
+local generator = require("random").shares
+local near = require "near"
 
 --- Cells of each rank: one unit each while a rank warms up and cools down, two in between. The n-th
 --- forward takes groups of `stages` micro-batches through chunk after chunk, backwards reversed.

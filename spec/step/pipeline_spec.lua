@@ -1,25 +1,13 @@
 --- Laws of pipelines: the event engine against closed forms, an independent longest-path
 --- oracle and what the literature proves.
 local step_core = require "step_core"
-
---- A seeded generator of numbers in [0, 1), the same on every machine.
-local function generator(seed)
-  local state = seed
-  return function()
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state / 2147483648
-  end
-end
+local generator = require("random").shares
+local near = require "near"
 
 local function filled(n, value)
   local list = {}
   for i = 1, n do list[i] = type(value) == "function" and value() or value end
   return list
-end
-
-local function near(expected, actual, message)
-  assert.is_true(math.abs(expected - actual) <= 1e-9 * math.max(1, math.abs(expected)),
-    ("%s: wanted %.17g, got %.17g"):format(message or "value", expected, actual))
 end
 
 --- The units of every stage as a schedule gives them.

@@ -2,15 +2,7 @@
 local schedules = require "ett.plan.schedules"
 local simulator = require "pipeline_simulator"
 local step_core = require "ett.step"
-
---- A seeded generator of integers from 0 to n - 1, the same on every machine.
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
-end
+local generator = require("random").integers
 
 describe("the bundled schedules", function()
   it("match the independent simulator, with random times, placements and messages", function()

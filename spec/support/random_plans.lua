@@ -2,6 +2,7 @@
 -- estimates.
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local integers = require("random").integers
 
 local random_plans = {}
 
@@ -30,12 +31,8 @@ end
 
 --- A seeded choice from a list, the same on every machine.
 function random_plans.generator(seed)
-  local state = seed
-  local function random(list)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return list[1 + state // 65536 % #list]
-  end
-  return random
+  local random = integers(seed)
+  return function(list) return list[1 + random(#list)] end
 end
 
 function random_plans.llama(layers)
