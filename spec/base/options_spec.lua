@@ -20,7 +20,14 @@ describe("ett.base.options", function()
       "--", "--c" })
     assert.same({ count = 2, rate = -1.5, both = { "1", "2" }, json = true }, opts)
     assert.same({ "a=1", "b", "--c" }, words)
-    assert.equal(4000, options.parse(command, { "-n", "3", "--count", "4k" }).count)
+    assert.equal(4000, options.parse(command, { "-n", "4k" }).count)
+  end)
+
+  it("refuses a second value of an option, and names both", function()
+    assert.equal("x: option '--count' is given twice: '3' and '4k'", refusal { "-n", "3", "--count", "4k" })
+    assert.equal("x: option '--form' is given twice: 'csv' and 'csv'", refusal { "--form=csv", "--form", "csv" })
+    assert.same({ json = true, count = 2, both = { "1", "1" } },
+      (options.parse(command, { "--json", "--both=1", "--json", "--both=1" })))
   end)
 
   it("names the option and the nearest name", function()
@@ -85,7 +92,7 @@ describe("ett.base.options", function()
   it("reads words NAME=VALUE, each name once", function()
     assert.same({ a = "1", b = "x=y" }, options.words({ "a=1", "b=x=y" }, "x"))
     for wanted, words in pairs { ["x: expected NAME=VALUE, got 'a'"] = { "a" },
-      ["x: 'a' is given twice"] = { "a=1", "a=2" } } do
+      ["x: 'a' is given twice: '1' and '2'"] = { "a=1", "a=2" } } do
       local ok, why = pcall(options.words, words, "x")
       assert.is_false(ok)
       assert.equal(wanted, tostring(why))

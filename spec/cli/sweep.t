@@ -63,15 +63,15 @@ ett: sweep: pp=1..1000000..1 has more than 10000 values
 ?2
 
 $ ett sweep --model llama layers=8 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=64 pp=1,2 pp=4,8
-ett: sweep: 'pp' is given twice
+ett: sweep: 'pp' is given twice: '1,2' and '4,8'
 ?2
 
 $ ett compare --model llama layers=8 layers=9
-ett: compare: 'layers' is given twice
+ett: compare: 'layers' is given twice: '8' and '9'
 ?2
 
 $ ett optimize dp=1 dp=2
-ett: optimize: 'dp' is given twice
+ett: optimize: 'dp' is given twice: '1' and '2'
 ?2
 
 $ ett sweep --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=4k,8k micro_batches=2 | sed -n 2,3p

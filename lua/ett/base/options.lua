@@ -171,7 +171,14 @@ local function add_option(parser, option)
     added:args(0):action("store_true")
   else
     label = label .. " " .. (option.choices and table.concat(option.choices, "|") or option[2])
-    added:convert(function(text) return read(option, text) end):action(option.many and "append" or "store")
+    local first -- the text of the option on this command line
+    added:convert(function(text)
+      if first and not option.many then
+        return nil, error_module.message("option '--%s' is given twice: '%s' and '%s'", option[1], first, text)
+      end
+      first = text
+      return read(option, text)
+    end):action(option.many and "append" or "store")
   end
   if option.short then
     added:hidden_name("-" .. option.short)
@@ -273,7 +280,7 @@ local function parsed(command, argv)
 end
 
 --- Parses argv against a command's options: returns opts, positional. `--name value`, `--name=value`, `-n value`, `--`.
---- The last value of a repeated option counts.
+--- Refuses a second value of an option without `many`.
 ---@param command { name: string, options: table[]?, prefixes: boolean?, words: boolean?, finds: boolean? } `words =
 ---  false` refuses words
 ---@param argv string[]
@@ -315,7 +322,9 @@ function options.words(words, label, hint)
     if not name then
       error_module.raise("usage", "%s: expected NAME=VALUE, got '%s'%s", label, word, hint or "")
     end
-    if by_name[name] then error_module.raise("usage", "%s: '%s' is given twice", label, name) end
+    if by_name[name] then
+      error_module.raise("usage", "%s: '%s' is given twice: '%s' and '%s'", label, name, by_name[name], text)
+    end
     by_name[name] = text
   end
   return by_name
