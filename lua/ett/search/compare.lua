@@ -201,9 +201,12 @@ local function reasons(s, p, views, settings)
 end
 
 --- The views of a model under a plan on a cluster. given: { model, plan, cluster, utilization = fraction of peak,
---- overlap = fraction of traffic (1) }. Returns { views = list, reasons = list, plan =, hyper = }.
+--- overlap = fraction of traffic (1), profile? }. Returns { views = list, reasons = list, notes = list, warnings = list
+--- about the samples of ett predict, plan =, hyper = }.
 function compare.new(given)
-  local estimate = require("ett.step.estimate").new { model = given.model, plan = given.plan, cluster = given.cluster }
+  local estimate_module = require "ett.step.estimate"
+  local estimate = estimate_module.new { model = given.model, plan = given.plan, cluster = given.cluster,
+    profile = given.profile }
   check_model(given.model)
   local chip = links.chip(given.cluster)
   chip.intra, chip.inter = chip.intra or chip.inter, chip.inter or chip.intra
@@ -227,6 +230,7 @@ function compare.new(given)
   local devices = estimate.devices
   for _, v in ipairs(views) do v.mfu = estimate.model_flops_per_step / (v.step_seconds * devices * (chip.flops / 2)) end
   return { views = views, reasons = reasons(s, p, views, settings), devices = devices, plan = p, hyper = hyper,
+    notes = require("ett.plan.fields").decimals({ p.seq }, hyper), warnings = estimate_module.cautions(estimate),
     cluster = estimate.cluster, settings = settings }
 end
 

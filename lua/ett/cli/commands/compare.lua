@@ -30,6 +30,8 @@ local function print_table(result)
   for _, reason in ipairs(result.reasons) do
     print(("  %s%s"):format(reason.text, reason.seconds and (" [%.5f s]"):format(reason.seconds) or ""))
   end
+  for _, text in ipairs(result.warnings) do print("warning: " .. text) end
+  for _, text in ipairs(result.notes) do print("note: " .. text) end
 end
 
 --- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field of the plan
@@ -119,7 +121,8 @@ return {
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
       io.write(require("ett.report.output").text(opts,
-        { views = result.views, reasons = result.reasons, devices = result.devices }))
+        { views = result.views, reasons = result.reasons, devices = result.devices,
+          notes = result.notes[1] and result.notes, warnings = result.warnings[1] and result.warnings }))
     elseif opts.csv then
       local cells = { { "quantity" } }
       for i, view in ipairs(result.views) do
@@ -134,8 +137,6 @@ return {
       for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
     else
       print_table(result)
-      local notes = require("ett.plan.fields").decimals({ result.plan.seq }, result.hyper)
-      for _, note in ipairs(notes) do print("note: " .. note) end
     end
   end,
 }
