@@ -446,9 +446,53 @@ describe("a plan as DeepSpeed's JSON", function()
       assert.same({ 2, 4, 3 }, { plan.micro_batch, plan.micro_batches, plan.zero })
     end
     assert.equal(512, read("run.conf", "# a run\n[training]\nseq_len = 512\n", nil, { dp = 8 }).seq)
-    local ok, why = pcall(read, "ds.json", '{ // one\n  "a": tru\n}')
+    local ok, why = pcall(read, "ds.json", '{ // one\n  "a": ]\n}')
     assert.is_false(ok)
     assert.matches("json:2:8:", tostring(why), 1, true)
+  end)
+
+  it("is read as Hjson, as DeepSpeed does", function()
+    local text = [=[
+{
+  train_micro_batch_size_per_gpu: 2, gradient_accumulation_steps: 4
+  zero_optimization: {
+    stage: 3 // of three
+    offload_optimizer: { device: 'cpu' }
+    offload_param: {
+      device: cpu
+    },
+    reduce_bucket_size: 5e8
+  }
+  optimizer: { type: Lion
+    params: { betas: [0.9
+      0.99,], lr: auto // "auto", too
+  } }
+  bf16: { enabled: true }
+  job: http://host, a "name" # all of the line
+}
+]=]
+    local wanted, notes = read("ds.json", [=[{ "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+      "zero_optimization": { "stage": 3, "offload_optimizer": { "device": "cpu" },
+        "offload_param": { "device": "cpu" }, "reduce_bucket_size": 5e8 }, "optimizer": { "type": "Lion" },
+      "bf16": { "enabled": true }, "job": "x" }]=], nil, { dp = 8 })
+    assert.same({ 1, 1, 8 }, { wanted.offload_weights, wanted.offload_optimizer, wanted.optimizer_bytes })
+    for _, own in ipairs { text, (text:gsub("\n", "\r\n")), text:match "^{(.*)}\n$" } do
+      for _, name in ipairs { "ds.json", "ds.hjson" } do
+        assert.same({ wanted, notes }, { read(name, own, nil, { dp = 8 }) })
+      end
+    end
+    local hjson, json = require "ett.import.trainer.hjson", require "ett.json"
+    for own, value in pairs { ["{ a: 'it\\'s \"x\\\\\"' }"] = 'it\'s "x\\"', ["{ 'a': 007\n}"] = "007",
+      ["a: 1 /* x */"] = 1, ["{ a: 'x\n}"] = "'x", ["{ a: true, }"] = true, ["{ a: truth\n}"] = "truth",
+      ['{ a: x // y\n}'] = "x // y" } do
+      assert.same({ a = value }, json.decode(hjson(own)), own)
+    end
+    for own, line in pairs { ["{\na: 1,, b: 2 }"] = 2, ["{ a b: 1 }"] = 1, ["{ a: 1\n} b"] = 2,
+      ["{\n a: [1\n }"] = 3, ["{ a: 'x"] = 1, ['a: "x'] = 1 } do
+      local decoded, why = json.decode(hjson(own))
+      assert.is_nil(decoded)
+      assert.matches(("json:%d:"):format(line), tostring(why), 1, true)
+    end
   end)
 
   it("is refused if the program chooses the batch", function()

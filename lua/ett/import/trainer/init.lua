@@ -4,6 +4,7 @@
 --
 -- The model is not in the file. notes: settings of the file that the plan does not state.
 local error_module = require "ett.base.error"
+local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
 local schema = require "ett.base.schema"
 
@@ -77,45 +78,18 @@ local function note_unread(document, kind, seen, note)
   if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
 end
 
---- Blanks the comments and the trailing commas of Hjson, which DeepSpeed reads (config.py: hjson.load).
-local function plain_json(text)
-  local parts, at, comma = {}, 1, nil
-  while at <= #text do
-    local from = text:find('["#/,%]}]', at) or #text + 1
-    local between, sign = text:sub(at, from - 1), text:sub(from, from)
-    parts[#parts + 1] = between
-    if between:find "%S" or sign == '"' then comma = nil end
-    at = text:match("^#[^\n]*()", from) or text:match("^//[^\n]*()", from) or text:match("^/%*.-%*/()", from)
-    if at then
-      parts[#parts + 1] = text:sub(from, at - 1):gsub("[^\n]", " ")
-    else
-      at = from + 1
-      if sign == '"' then
-        at = text:match('^[^"\\]*()', at)
-        while text:sub(at, at) == "\\" do at = text:match('^[^"\\]*()', at + 2) or #text + 1 end
-        at = at + 1
-      elseif comma and (sign == "]" or sign == "}") then
-        parts[comma] = " "
-      end
-      parts[#parts + 1] = text:sub(from, at - 1)
-      comma = sign == "," and #parts or nil
-    end
-  end
-  return table.concat(parts)
-end
-
 --- The trainer of a file: by its name, else by its first character behind comments.
 local function kind_of(path, text)
   if path:find "%.toml$" then return "torchtitan" end
   if path:find "%.json$" then return "deepspeed" end
-  return plain_json(text):find "^%s*{" and "deepspeed" or "torchtitan"
+  return hjson(text):find "^%s*{" and "deepspeed" or "torchtitan"
 end
 
 local function read(path, model, given)
   local text, seen, notes = error_module.must(require("ett.io").read(path, 1 << 20)), {}, {}
   local kind = kind_of(path, text)
   local document = kind == "torchtitan" and require "ett.import.trainer.toml"(text)
-    or error_module.must(json.decode(plain_json(text)))
+    or error_module.must(json.decode(hjson(text)))
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note)
