@@ -355,6 +355,10 @@ static int add_aligned(const ett_ranks *r, ett_rank_group g, const ett_copies *c
     t->sharing = (int32_t)(r->tiers.card[k] / on_card);
   }
   p->ranks *= copies->ways;
+  if (r->tiers.size[0] >= r->world) { /* the copies are on the same torus */
+    memset(p->tier->along, 0, sizeof p->tier->along);
+    memset(p->tier->apart, 0, sizeof p->tier->apart);
+  }
   return 1;
 }
 

@@ -144,6 +144,22 @@ describe("the bundled schedules", function()
     end
   end)
 
+  it("reduce over both stages of a slice on a torus, also without replicas", function()
+    local ett = require "ett"
+    local model = ett.model.new("gpt", { layers = 16, hidden = 4096, heads = 32, vocab = 64 })
+    local function reduction(plan)
+      plan.seq, plan.global_batch, plan.pp, plan.overlap_gradients = 2048, 64, 2, false
+      for _, line in ipairs(ett.estimate { model = model, cluster = "tpu_v4", plan = plan }.collectives) do
+        if line.group == "dp" then return line.seconds end
+      end
+    end
+    local two, four = reduction { dp = 2, schedule = "1f1b" }, reduction { dp = 4, schedule = "1f1b" }
+    for _, schedule in ipairs { "chimera", "dualpipe" } do -- twice the weights, and twice the ranks
+      assert.near(2, reduction { schedule = schedule } / two, 0.01)
+      assert.near(2, reduction { schedule = schedule, dp = 2 } / four, 0.01)
+    end
+  end)
+
   it("name their source", function()
     for _, name in ipairs(schedules.names()) do
       assert.is_string(require("ett.base.find").load("lua/schedules", name).source, name)
