@@ -65,11 +65,19 @@ local function parts(view)
   return sums
 end
 
---- Compares two views; all figures are means over the devices of each trace.
----@return table { parts = {…}, kernels = {…}, only_first, only_second }
+--- A note if the traces have unlike numbers of steps: the figures are totals. 0: the trace states no steps.
+local function unlike_steps(steps)
+  local one, other = table.unpack(steps)
+  if one == other or one == 0 or other == 0 then return nil end
+  return ("%d and %d steps: times and numbers are totals; --step N compares one step"):format(one, other)
+end
+
+--- Compares two views; all figures are totals, as means over the devices of each trace.
+---@return table { parts = {…}, kernels = {…}, only_first, only_second, steps = numbers of steps, note? }
 function diff.compare(first, second, options)
   local out = { parts = {}, first = first.path, second = second.path,
-    devices = { #first:lanes(), #second:lanes() } }
+    devices = { #first:lanes(), #second:lanes() }, steps = { #first:iterations(), #second:iterations() } }
+  out.note = unlike_steps(out.steps)
   local a, b = parts(first), parts(second)
   for _, name in ipairs{ "span", "busy", "compute", "communication", "exposed_communication", "memory", "idle" } do
     out.parts[#out.parts + 1] = { name = name, first_ms = a[name], second_ms = b[name],

@@ -236,6 +236,7 @@ local function print_diff(paths, opts, chosen)
   result.operators = shaped and operators or nil
   if print_value(opts, result) then return end
   print(("first  %s\nsecond %s\n"):format(heading(first), heading(second)))
+  if result.note then print(("note: %s\n"):format(result.note)) end
   print_differences(result.parts, { "name", "first_ms", "second_ms", "difference_ms", "ratio" }, "mean of devices")
   print(("\nkernels, by difference (%d names; %d only in the first, %d only in the second)"):format(
     result.kernel_names, result.only_first, result.only_second))
