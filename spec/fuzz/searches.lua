@@ -54,7 +54,6 @@ local free = { tp = 1, cp = 1, pp = 1, micro_batch = 1, ep = 1, recompute = 4, z
   overlap_gradients = 2, overlap_sends = 2 }
 local common = { tp = 1, pp = 1, cp = 1, micro_batch = 1, ep = 1, overlap_all_to_all = "none", schedule = "1f1b",
   vp = 1 }
--- Intervals of checkpoints are below the best: above it, days need not grow with the step (lua/ett/search/README.md).
 local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "bf16", "fp16", "fp8", "fp32" },
   stack = { "plain", "megatron", "fsdp_eager" }, offload_activations = { 0, 0.5, 1 }, offload_optimizer = { 0, 1 },
   offload_gradients = { 0, 1 }, offload_weights = { 0, 0.5 }, shard = { 1, 2, 4 }, reshard = bool,
@@ -63,7 +62,7 @@ local others = { seq = { 512, 2048 }, global_batch = { 16, 24, 40 }, dtype = { "
   bucket_bytes = { 2e7, 1e12 }, gradient_dtype = { "bf16", "fp32" }, accumulate_gradients = bool, lora_rank = { 8 },
   gradient_all_reduce = bool, clip_gradients = bool, late_validation = bool, frozen_layers = { 0, 2, 4 },
   optimizer_bytes = { 8, 12 }, interleave_group = { 4, 5, 8 }, failures_per_device_day = { 1e-4, 0.1 },
-  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_seconds = { 1, 20 },
+  price_per_device_hour = { 1, 3 }, recompute_modules = { { "mlp" } }, checkpoint_seconds = { 1, 20, 60, 600 },
   slow_share = { 0.01 }, pue = { 1.1, 2 } }
 local for_experts = { expert_skew = { 0.5, 1 }, capacity_factor = { 0.8, 2 }, deduplicate_tokens = bool }
 local conditions = { "tp <= 2 or zero > 1", "schedule == 'gpipe' or micro_batch > 1", "micro_batches >= 2 * pp",
@@ -116,7 +115,8 @@ local function new_case()
     lists[name] = all[name]
     if not free[name] or product * #all[name] > 500 or chance(2) then
       c.vary[name] = product < 500 and some(all[name]) or { pick(all[name]) }
-      if common[name] and not c.vary[name][2] then table.insert(c.vary[name], random(2), common[name]) end
+      local most, only = common[name], c.vary[name]
+      if most and not only[2] and only[1] ~= most then table.insert(only, random(2), most) end
       lists[name] = c.vary[name]
     end
     product = product * #lists[name]
@@ -128,14 +128,15 @@ end
 
 local function near(a, b) return a == b or math.abs(a - b) <= 1e-9 * math.abs(a) end
 
---- Compares the rows of a search with those without bounds, single estimates and brute force.
+--- Compares the rows of a search with those without bounds, single estimates and brute force. Brute force is left out
+--- where a longer step may have fewer days, because a search takes the shortest step (lua/ett/search/README.md).
 local function compare(c, s, all, rows)
-  local wanted, effort = oracle.best(c, rows), s.effort
+  local wanted, effort = oracle.grows_with_steps(c, rows) and oracle.best(c, rows) or nil, s.effort
   assert(s.plans == effort.plans + (s.cut.rule or 0) + (s.cut.where or 0) and s.plans == all.plans, "layouts")
   assert(effort.plans == effort.forbidden + effort.too_large + effort.bounded + effort.evaluated + effort.refused,
     "effort")
-  assert(#s.rows == #all.rows and #s.rows == #wanted, ("%d rows, without bounds %d, brute force %d"):format(#s.rows,
-    #all.rows, #wanted))
+  assert(#s.rows == #all.rows and #s.rows == (wanted and #wanted or #s.rows),
+    ("%d rows, without bounds %d, brute force %d"):format(#s.rows, #all.rows, wanted and #wanted or #s.rows))
   for i, row in ipairs(s.rows) do
     for name, value in pairs(row) do
       assert(name == "best_percent" or all.rows[i][name] == value, ("row %d: %s without bounds"):format(i, name))
@@ -147,10 +148,10 @@ local function compare(c, s, all, rows)
       kwh = row.kwh and e.run_kwh, tokens_per_second = e.tokens_per_second } do
       assert(not value or near(value, row[name]), ("row %d: %s of its estimate"):format(i, name))
     end
-    for k, name in ipairs(c.objective) do
+    for k, name in ipairs(wanted and c.objective or {}) do
       assert(near(oracle.value(c, row, name), wanted[i][k]), ("row %d: %s by brute force"):format(i, name))
     end
-    assert(near(row.step_seconds, wanted[i][#c.objective + 1]), ("row %d: step by brute force"):format(i))
+    assert(not wanted or near(row.step_seconds, wanted[i][#c.objective + 1]), ("row %d: step by brute force"):format(i))
   end
 end
 

@@ -6,6 +6,7 @@
 -- `most` }.
 local ett = require "ett"
 local clusters = require "ett.profile.cluster"
+local goodput = require "ett.step.goodput"
 local random_plans = require "random_plans"
 local step_core = require "ett.step"
 
@@ -84,6 +85,22 @@ function oracle.value(c, r, name)
   if name == "tokens_per_second_per_device" then return r.step_seconds * c.devices / tokens end
   local e = oracle.estimate(c, r)
   return name == "days" and e.run_seconds / 86400 or name == "dollars" and e.run_price or e.run_kwh
+end
+
+local of_run = { days = true, dollars = true, kwh = true }
+
+--- Whether the days, dollars and energy of a case's runs grow with the step: not needed, or no interval of checkpoints
+--- of several steps is longer than the best.
+function oracle.grows_with_steps(c, rows)
+  local reads = of_run[c.limit] or false
+  for _, name in ipairs(c.objective) do reads = reads or of_run[name] or false end
+  for _, r in ipairs(reads and (c.plan.checkpoint_seconds or c.setting == "checkpoint_seconds") and rows or {}) do
+    local e = oracle.estimate(c, r)
+    local used, step = e.checkpoint_interval_seconds, e.varied_mean_seconds or e.step_seconds
+    if used and used > 1.5 * step
+      and used > goodput.interval(e.checkpoint_write_seconds, e.failure_interval_seconds) then return false end
+  end
+  return true
 end
 
 --- The rows to be kept, as { values of the objectives, step, memory }.
