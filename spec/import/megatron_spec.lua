@@ -1174,6 +1174,43 @@ optimizer:
     end
   end)
 
+  it("trains the adapters of its section peft, with the defaults of its program", function()
+    local function adapters(section, plan, own)
+      local run = read((own or text) .. section, plan or { dp = 8 }, nil, ".yaml")
+      return { run.plan.lora_rank or 0, table.concat(run.plan.lora_targets or { "usual" }, ",") }, run.model.notes
+    end
+    local bridge = "peft: { _target_: megatron.bridge.peft.lora.%s, dim: 8, alpha: 16, target_modules: %s }\n"
+    assert.same({ 32, "usual" }, adapters "peft: lora\n")
+    assert.same({ 32, "usual" }, adapters "peft: { _target_: megatron.bridge.peft.lora.LoRA }\n")
+    assert.same({ 8, "linear_proj,linear_down" }, adapters(bridge:format("LoRA", "[linear_proj, '*.linear_fc2']")))
+    assert.same({ 4, "linear_up" }, adapters(bridge:format("LoRA", "[linear_fc1]"), { dp = 8, lora_rank = 4 }))
+    for _, off in ipairs { "peft: null\n", "peft: none\n", "peft: { enabled: false, peft_scheme: lora }\n", "" } do
+      assert.same({ 0, "usual" }, adapters(off))
+    end
+    local one = "trainer: { precision: bf16 }\nmodel:\n"
+      .. "  peft: { peft_scheme: lora, lora_tuning: { adapter_dim: 16%s } }\n"
+    local nemo = text:gsub("^model:\n", "")
+    assert.same({ 16, "linear_qkv" }, adapters(nemo, nil, one:format ""))
+    assert.same({ 16, "linear_qkv,linear_proj,linear_down" },
+      adapters(nemo, nil, one:format ", target_modules: [attention, mlp_fc2]"))
+    for section, flag in pairs { [bridge:format("DoRA", "[linear_qkv]")] = "peft",
+      ["peft: { peft_scheme: ptuning }\n"] = "peft",
+      [bridge:format("LoRA", "[linear_qkv], exclude_modules: [x]")] = "peft-exclude-modules" } do
+      local _, notes = adapters(section)
+      assert.matches("flags that change the step and are not modelled: --" .. flag .. "\n", table.concat(notes, "\n"),
+        1, true)
+    end
+    assert.equal("FILE: peft: target_modules: '*.layers.0.*.linear_qkv' is not modelled; give "
+      .. "lora_targets=NAME,NAME",
+      message(text .. bridge:format("LoRA", "['*.layers.0.*.linear_qkv']"), { dp = 8 }, nil, ".yaml"))
+    local function step(section)
+      local run = read(text .. section, { dp = 8, global_batch = 32, seq = 4096 }, { hidden = 4096, heads = 32,
+        ffn = 16384 }, ".yaml")
+      return estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }.step_seconds
+    end
+    assert.is_true(step "peft: lora\n" < step "")
+  end)
+
   it("has fields in the section of mixed precision that replace those of other sections", function()
     local own = "mixed_precision: {bf16: true, fp8: %s, fp8_recipe: blockwise}\n"
     local model = text .. "fp8_recipe: delayed\nfp8: %s\n"

@@ -29,7 +29,7 @@ flags.values = set [[
   qk-nope-head-dim qk-rope-head-dim num-mtp-predictor moe-latent-size
   num-nodes num-gpus zero-stage moe-expert-parallel-size topk expert-interval moe-train-capacity-factor
   activations-checkpoint-method cross-entropy-fusion-impl cuda-graph-impl cuda-graph-scope
-  transformer-impl optimizer-offload-fraction]]
+  transformer-impl optimizer-offload-fraction peft-rank peft-targets]]
 
 --- Switches that ett reads.
 flags.switches = set [[
@@ -59,7 +59,7 @@ flags.unmodelled = set [[
   moe-permute-padding overlap-param-gather-with-optimizer-step align-grad-reduce no-align-grad-reduce
   no-scatter-gather-tensors-in-pipeline reuse-grad-buf-for-mxfp8-param-ag nccl-ub use-nccl-ub fsdp-double-buffer
   init-model-with-meta-device offload-modules fine-grained-activation-offloading moe-router-pre-softmax-capacity
-  hierarchical-all-to-all]]
+  hierarchical-all-to-all peft peft-exclude-modules peft-layer-selection]]
 
 -- Values that switch off a flag that is not modelled; other such flags are switched off by 0 or false.
 local neutral = { ["softmax-type"] = "vanilla", ["num-distributed-optimizer-instances"] = "1" }

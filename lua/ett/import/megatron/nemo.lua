@@ -2,6 +2,7 @@
 --- its name, which is usually that of the flag.
 local error_module = require "ett.base.error"
 local null = require("ett.yaml").null
+local peft = require "ett.import.megatron.peft"
 local schema = require "ett.base.schema"
 
 local nemo = {}
@@ -49,12 +50,12 @@ for name in ([[name restore_from_path max_epochs max_steps val_check_interval ch
   seconds_to_sleep max_time split_matrix check_for_nan_in_grad gradient_reduce_div_fusion preserve_fp32_weights
   use_gloo_process_groups cpu_offloading_activations cpu_offloading_weights cuda_graph_warmup_steps high_freq_factor
   low_freq_factor old_context_len scale_factor parallel_output deallocate_pipeline_outputs moe_deepep_num_sms
-  decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path]])
+  decoupled_weight_decay pin_cpu_grads pin_cpu_params use_mamba_mem_eff_path peft]])
   :gmatch "%S+" do ignored[name] = true end
 
 local skipped_sections = { ENV_VARS = true, env_vars = true, run = true,
   exp_manager = true, hydra = true, data = true, tokenizer = true, nsys_profile = true,
-  megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true }
+  megatron_timer_kwargs = true, sched = true, gen_shape = true, logger = true, checkpoint = true, peft = true }
 
 -- Members of Megatron-LM's AttnBackend by number.
 local backends = { "flash", "fused", "unfused", "local", "auto" }
@@ -223,6 +224,9 @@ function nemo.flags(path)
   local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
+  for _, section in ipairs { config, config.model } do
+    if type(section) == "table" then peft(section.peft, add) end
+  end
   for _, leaf in ipairs(all) do
     local key, value = leaf.key:gsub("^%-%-", ""), resolved(leaf.value, all) -- some files use whole flags as keys
     whole = whole or key ~= leaf.key

@@ -1,7 +1,7 @@
 --- Converts Megatron-LM's flags to a plan.
 local error_module = require "ett.base.error"
-local known_modules = require("ett.plan.fields").known_modules
 local layout = require "ett.import.megatron.layout"
+local plan_fields = require "ett.plan.fields"
 local stacks = require "ett.operator.stack"
 
 local function set_precision(p, args)
@@ -74,7 +74,7 @@ local function set_recompute(p, args)
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
   local modules = args.given["recompute-modules"]
   if p.recompute == "selective" and modules then
-    p.recompute_modules = kept(modules, known_modules)
+    p.recompute_modules = kept(modules, plan_fields.known_modules)
     if #p.recompute_modules < #modules then
       args:note("--recompute-modules %s: ett recomputes %s of them", table.concat(modules, " "),
         #p.recompute_modules > 0 and table.concat(p.recompute_modules, " ") or "none")
@@ -150,6 +150,16 @@ local function note_uneven(args, p, layers)
     args:note("%s layers do not divide into %s slices, which Megatron-LM refuses without a layout; ett places them as "
       .. "evenly as it can, or by split=N,N,...", layers, slices)
   end
+end
+
+--- LoRA adapters of NeMo's section peft. Those of experts' products are not modelled.
+local function set_adapters(p, args, has_experts)
+  p.lora_rank = args:number "peft-rank"
+  local targets = p.lora_rank and args.given["peft-targets"]
+  if not targets then return end
+  local list = table.concat(targets, ",")
+  if list ~= table.concat(plan_fields.lora_targets, ",") then p.lora_targets = targets end
+  if has_experts and list:find "linear_[ud]" then args:note "peft: adapters of experts are not modelled" end
 end
 
 --- Tokens that an expert takes at most, and whether its input is padded to them.
@@ -274,6 +284,7 @@ return function(args, hyper, given, stack)
   set_recompute(p, args)
   local sharded = set_sharding(p, args)
   set_dispatcher(p, args, hyper.experts ~= nil)
+  set_adapters(p, args, hyper.experts ~= nil)
   set_overlaps(p, args)
   set_capacity(p, args, hyper.experts ~= nil)
   p.optimizer_bytes = optimizer_bytes(args, p.dtype)
