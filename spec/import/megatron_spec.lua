@@ -1,6 +1,7 @@
 --- Launch flags of Megatron-LM and YAML of NeMo as plans: read fields, notes, and the export back to flags.
 local architecture = require "ett.model.architecture"
 local blocks = require "ett.model.blocks"
+local command = require "command"
 local estimate = require "ett.step.estimate"
 local export = require "ett.import.export"
 local json = require "ett.json"
@@ -48,6 +49,38 @@ ARGS=(
     # --swiglu
 )
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
+  end)
+
+  it("depend on the words of the script, if they are given", function()
+    local path = os.tmpname()
+    command.write(path:match "^(.*)/", path:match "[^/]*$", [=[
+SIZE=$1
+BATCH=$2
+PR=${3:-bf16}
+TP=${10}
+if [ $SIZE = 0.5B ]; then
+  LAYERS=24; HIDDEN=896; HEADS=14
+elif [ $SIZE = 7B ]; then
+  LAYERS=28; HIDDEN=3584; HEADS=28
+fi
+if [ $TP -gt 1 ]; then MORE=" --sequence-parallel"; fi
+torchrun --nproc_per_node 8 pretrain_qwen.py --num-layers $LAYERS --hidden-size ${HIDDEN} --num-attention-heads $HEADS \
+  --vocab-size 1000 --seq-length 2048 --micro-batch-size $BATCH --tensor-model-parallel-size ${TP} --$PR ${MORE}
+]=])
+    local function of(own) return pcall(megatron.read, path .. own) end
+    local _, large = of " 7B 2 fp16 4 5 6 7 8 9 2"
+    local p, h = large.plan, large.model.hyper
+    assert.same({ 28, 3584, 2, "fp16", 2, 4, true },
+      { h.layers, h.hidden, p.micro_batch, p.dtype, p.tp, p.dp, p.sequence_parallel })
+    local _, less = of " 0.5B 1"
+    assert.equal(path .. ": --tensor-model-parallel-size: needs a value", tostring(less))
+    local run = megatron.read(path, { tp = 1, micro_batch = 1 })
+    assert.equal(24, run.model.hyper.layers)
+    assert.matches('taken as true: [ $1 = 0.5B ]; [ ${10} -gt 1 ]. Words behind the file set $1, $2, ...: "FILE WORD',
+      table.concat(run.model.notes), 1, true)
+    os.remove(path)
+    local _, gone = of " 7B"
+    assert.equal(("%s 7B: cannot read '%s 7B': no such file or directory"):format(path, path), tostring(gone))
   end)
 
   it("count in a line [ TEST ] && COMMAND if the test holds, and in || if it does not", function()
@@ -512,7 +545,8 @@ describe("Megatron-LM's flags", function()
     local text = "if [ $1 = big ]; then\nWIDTH=256\nfi\nx.py --num-layers 4 --hidden-size $WIDTH "
       .. "--num-attention-heads 4 --vocab-size 1000 --seq-length 128 --nproc-per-node 1 "
       .. "--max-position-embeddings 128"
-    assert.same({ "conditions on values outside the file, taken as true: [ $1 = big ]" }, read(text).model.notes)
+    assert.same({ "conditions on values outside the file, taken as true: [ $1 = big ]. Words behind the "
+      .. "file set $1, $2, ...: \"FILE WORD WORD ...\"" }, read(text).model.notes)
   end)
 
   it("repeats a whole list of layers, and takes given layers with experts in its place", function()

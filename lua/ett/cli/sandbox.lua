@@ -23,10 +23,11 @@ local function seconds()
   return value
 end
 
---- Files and folders named on the command line: a word, or the value of NAME=VALUE and --name=VALUE.
+--- Files and folders named on the command line: a word, or the value of NAME=VALUE and --name=VALUE. Of several words
+--- in one text (--megatron-args "FILE WORD") the first.
 local function named(words, list)
   for _, word in ipairs(words) do
-    for _, path in ipairs { word, word:match "=(.*)$" } do
+    for _, path in ipairs { word, word:match "^%S+" or word, word:match "=(.*)$", word:match "=(%S+)" } do
       if lfs.attributes(path, "mode") then list[#list + 1] = path end
     end
   end

@@ -93,7 +93,8 @@ return {
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
-    { "megatron-args", "FILE", "launch flags of Megatron-LM: a script or a list; or a YAML file of NeMo" },
+    { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
+      .. "list; or a YAML file of NeMo" },
     { "plan", "FILE", "with --model: the plan in a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },

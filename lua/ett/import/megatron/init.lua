@@ -380,16 +380,32 @@ local function program_of(text)
   end
 end
 
+--- Splits "FILE WORD …", as behind `sh`: the path, and the words by number; nil for a path alone. Words that are not
+--- given are empty, as in a shell.
+local function with_words(given)
+  local path, rest = given:match "^%s*(%S+)%s+(.*)$"
+  local mode = require("lfs").attributes
+  if not path or mode(given, "mode") or not mode(path, "mode") then return given, nil end
+  local values, count = {}, 0
+  for word in rest:gmatch "%S+" do
+    count = count + 1
+    values[tostring(count)] = word
+  end
+  for i = count + 1, 99 do values[tostring(i)] = "" end
+  return path, values
+end
+
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
 --- scripts, stack = of ett's own export }.
-local function read_flags(path)
+---@param values table<string, string>? the words of a script by number
+local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
     local list, name, whole = nemo.flags(path)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
   end
   local job = job_of(text)
-  local list, unknown, note = script.flags(text, variables_of(job))
+  local list, unknown, note = script.flags(text, merged(variables_of(job), values))
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, job)
   local program, name = program_of(text)
@@ -404,11 +420,14 @@ local function note_conditions(args, unknown)
     if not seen[condition] then list[#list + 1] = condition end
     seen[condition] = true
   end
-  if #list > 0 then args:note("conditions on values outside the file, taken as true: %s", table.concat(list, "; ")) end
+  if #list == 0 then return end
+  local text = table.concat(list, "; ")
+  args:note("conditions on values outside the file, taken as true: %s%s", text, text:find "%${?%d"
+    and ". Words behind the file set $1, $2, ...: \"FILE WORD WORD ...\"" or "")
 end
 
-local function read(path, plan, hyper)
-  local list, file = read_flags(path)
+local function read(path, values, plan, hyper)
+  local list, file = read_flags(path, values)
   local args = arguments_of(list)
   args.mamba, args.nemo = file.mamba, file.nemo
   note_conditions(args, file.unknown)
@@ -434,12 +453,14 @@ local function read(path, plan, hyper)
 end
 
 --- The model and the plan of a launch script, a file of flags, or a YAML file of NeMo.
+---@param path string a file; behind a script also its words: "run.sh dsw 7B 1"
 ---@param plan table? plan fields that override the file
 ---@param hyper table? hyper-parameters that override the file
 ---@return table { model =, architecture = name, plan = }
 function megatron.read(path, plan, hyper)
   schema.argument(path, "string", "ett.megatron.read", "path")
-  return error_module.wrap(path, read, path, plan, hyper)
+  local file, values = with_words(path)
+  return error_module.wrap(file, read, file, values, plan, hyper)
 end
 
 return megatron

@@ -28,8 +28,8 @@ local function expand(text, variables, sets)
     if sets and sign == "=" then variables[name] = value end
     return value
   end)
-  text = text:gsub("%$%{([%a_][%w_]*)%}", variables)
-  text = text:gsub("%$([%a_][%w_]*)", variables)
+  text = text:gsub("%$%{([%w_]+)%}", variables)
+  text = text:gsub("%$([%a_][%w_]*)", variables):gsub("%$(%d)", variables)
   return computed(text, variables)
 end
 
@@ -455,7 +455,8 @@ end
 
 --- The flags of the training command in order: { name =, values = { text, … } }; all flags if it is not clear. Also the
 --- conditions that count as true though they are unknown, and a note about flags that the command does not get.
----@param variables table<string, string>? those set before the script runs; changed
+---@param variables table<string, string>? those set before the script runs, and the script's own words by number;
+---  changed
 ---@return table[] flags, string[] unknown, string? note
 function script.flags(text, variables)
   local flags, current, owner = {}, nil, nil
