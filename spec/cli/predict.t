@@ -249,9 +249,19 @@ $ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micr
 ett: plan: stack 'megatron:norms=torch': unknown field 'norms'; did you mean 'norm'?
 ?1
 
-$ ett predict --megatron-args flags.txt --model llama
-ett: predict: give --megatron-args or --model, not both
+$ ett predict --megatron-args flags.txt --config a.yml
+ett: predict: give --megatron-args or --config, not both
 ?2
+
+$ ett predict --megatron-args flags.txt --plan a.json --model llama
+ett: predict: give --megatron-args or --plan, not both
+?2
+
+Fields behind a recipe make the plan; --model names the model of the recipe.
+$ echo 'torchrun --nproc_per_node 8 run.py --recipe llama3_8b_config model.tensor_model_parallel_size=4 dataset.sequence_length=4096 train.global_batch_size=16' > run.sh; ett predict --megatron-args run.sh; ett predict --megatron-args run.sh --model llama3-8b cp=2 | grep -E '^pp|note: the file'
+ett: run.sh: missing --num-layers, --hidden-size, --num-attention-heads; a recipe holds them: give its model, --model NAME
+pp 1, tp 4, dp 1, cp 2, micro-batch 1 x 16, sequence 4096, bf16, 1f1b, stack megatron
+note: the file does not hold the recipe's own settings: bf16 and Megatron-LM's defaults stand for those that it does not state
 
 $ ett predict --megatron-args nowhere.sh
 ett: nowhere.sh: cannot read 'nowhere.sh': no such file or directory

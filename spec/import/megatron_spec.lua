@@ -51,6 +51,40 @@ ARGS=(
 torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save $1 --split 9 1 --bf16 --x '$HOME']=])
   end)
 
+  it("are also fields of sections behind a recipe", function()
+    local model_of = function() return model_module.new "llama3-8b" end
+    local function plan_of(text, given)
+      local path = os.tmpname()
+      command.write(path:match "^(.*)/", path:match "[^/]*$", text)
+      local model = model_of()
+      local plan = megatron.read(path, given, nil, model).plan
+      os.remove(path)
+      return plan, table.concat(model.notes, "\n")
+    end
+    local bridge = "TP=4\nsrun hostname\ntorchrun --nnodes=2 --nproc_per_node=8 run.py --recipe llama3_8b "
+      .. "model.tensor_model_parallel_size=${TP} model.sequence_parallel=true train.micro_batch_size=2 optimizer.lr=1 "
+      .. "'dataset.sequence_length=4096' ++train.global_batch_size=128 ddp.use_distributed_optimizer=True%s"
+    local p, notes = plan_of(bridge:format "")
+    assert.same({ 4, 4, 2, 4096, 128, 1, true, "bf16" }, { p.tp, p.dp, p.micro_batch, p.seq, p.global_batch, p.zero,
+      p.sequence_parallel, p.dtype })
+    assert.matches("the file does not hold the recipe's own settings", notes, 1, true)
+    assert.is_nil(notes:find("unknown", 1, true), notes)
+    assert.equal("fp8", plan_of(bridge:format " mixed_precision=bf16_with_fp8_current_scaling_mixed").dtype)
+    assert.equal(2, plan_of(bridge:format " model.tensor_model_parallel_size=2").tp) -- the last counts
+    p = plan_of("nemo llm pretrain --factory llama3_8b trainer.devices=8 trainer.num_nodes=4 data.global_batch_size=64 "
+      .. "data.seq_length=2048 trainer.strategy.tensor_model_parallel_size=2 trainer.plugins.precision=16 peft=lora")
+    assert.same({ 2, 16, 64, 2048, "fp16", 32 }, { p.tp, p.dp, p.global_batch, p.seq, p.dtype, p.lora_rank })
+    assert.equal(8, plan_of(bridge:format "", { tp = 8 }).tp)
+    assert.matches("the model of the file is not used", select(2, plan_of(small .. "--nproc-per-node 1")), 1, true)
+    -- NeMo 1 states the whole model.
+    local run = read("python megatron_gpt_pretraining.py --config-name=x trainer.devices=4 model.num_layers=4 "
+      .. "model.hidden_size=256 model.num_attention_heads=4 model.encoder_seq_length=128 model.vocab_size=1000 a=1 "
+      .. "actor.model.num_layers=9", nil, nil)
+    assert.same({ 4, 4 }, { run.model.hyper.layers, run.plan.dp })
+    assert.equal("FILE: missing --num-layers, --hidden-size, --num-attention-heads; a recipe holds them: give its "
+      .. "model, --model NAME", message "run.py --recipe x model.seq_length=8")
+  end)
+
   it("depend on the words of the script, if they are given", function()
     local path = os.tmpname()
     command.write(path:match "^(.*)/", path:match "[^/]*$", [=[

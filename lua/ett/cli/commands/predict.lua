@@ -28,10 +28,11 @@ local function reference(opts, given)
   end
 end
 
---- Model and plan from Megatron-LM's flags, overridden by the words.
+--- Model and plan from Megatron-LM's flags, overridden by the words; with --model only the plan.
 local function of_flags(opts, given)
-  local plan, hyper = fields.sort("predict", given, require("ett.model.hyper").fields)
-  local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper))
+  local plan, hyper = fields.sort("predict", given, opts.model or require("ett.model.hyper").fields)
+  local run = require("ett.import.megatron").read(opts.megatron_args, fields.values(plan), fields.values(hyper),
+    opts.model and fields.model(opts.model, hyper))
   return { model = run.model, plan = run.plan, cluster = opts.cluster or fields.default_cluster }
 end
 
@@ -94,7 +95,7 @@ return {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
-      .. "list; or a YAML file of NeMo" },
+      .. "list; or a YAML file of NeMo; with --model only the plan" },
     { "plan", "FILE", "with --model: the plan in a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
     { "cluster", "NAME", ("a cluster by name or file (default %s; with --config, the one that the file names)"):format(
       fields.default_cluster) },
@@ -118,8 +119,10 @@ return {
     local given = options.words(words, "predict", "; see `ett predict --help`")
     if opts.config and opts.model then
       error_module.raise("usage", "predict: give --config or --model %s, not both", opts.model)
-    elseif opts.megatron_args and (opts.config or opts.model) then
-      error_module.raise("usage", "predict: give --megatron-args or --%s, not both", opts.model and "model" or "config")
+    elseif opts.megatron_args and opts.config then
+      error_module.raise("usage", "predict: give --megatron-args or --config, not both")
+    elseif opts.megatron_args and opts.plan then
+      error_module.raise("usage", "predict: give --megatron-args or --plan, not both")
     end
     if opts.composition == "reference" then
       require "ett.cli.refuse"(opts, { "tokens", "plan", "chrome_trace", "html", "chakra", "require_fit" },

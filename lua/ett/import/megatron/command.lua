@@ -49,14 +49,17 @@ local function having(found, pattern)
   return list
 end
 
---- The training commands: those that start pretrain_NAME.py, else trainNAME.py, else the only one with --num-layers.
+--- The training commands: those that start pretrain_NAME.py, else trainNAME.py, else the only one with --num-layers, or
+--- with fields of a section `model`, `train` or `trainer`.
 local function training(found)
   for _, program in ipairs { "%f[%w_]pretrain_[%w_]+%.py", "%f[%w_]train[%w_]*%.py" } do
     local list = having(found, program)
     if list[1] then return list end
   end
-  local list = having(found, "^%-%-num[_-]layers%f[=\0]")
-  return #list == 1 and list or nil
+  for _, word in ipairs { "^%-%-num[_-]layers%f[=\0]", "^%+*model%.[%w_%.]+=", "^%+*traine?r?%.[%w_%.]+=" } do
+    local list = having(found, word)
+    if #list == 1 then return list end
+  end
 end
 
 --- Whether the arguments of the training commands may come from outside their own text.

@@ -109,7 +109,8 @@ flags.without_effect = set [[
   dsa-indexer-loss-coeff per-split-data-args-path num-dataset-builder-threads disable-gloo-process-groups dataset
   no-ckpt-fully-parallel-save custom-model-provider-path
   use-mp-args-from-checkpoint-args use-persistent-ckpt-worker fp8-margin fp8-interval fp8-amax-history-len
-  fp8-amax-compute-algo no-fp8-wgrad sft chat-template]]
+  fp8-amax-compute-algo no-fp8-wgrad sft chat-template recipe factory yes config-path
+  config-name config-file]]
 
 local beginnings = { "lr-", "min-lr", "adam-", "log-", "save", "load", "wandb-", "tensorboard", "eval-", "data-path",
   "data-cache", "data-args", "data-split", "data-parallel-random-init", "tokenizer-", "rerun-", "ckpt-", "dist-ckpt",

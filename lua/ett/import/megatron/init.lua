@@ -281,7 +281,10 @@ local function hyper_of(args)
   for _, name in ipairs { "num-layers", "hidden-size", "num-attention-heads" } do
     if not args:has(name) and not (name == "num-layers" and pattern) then missing[#missing + 1] = "--" .. name end
   end
-  if #missing > 0 then error_module.raise("format", "missing %s", table.concat(missing, ", ")) end
+  if #missing > 0 then
+    error_module.raise("format", "missing %s%s", table.concat(missing, ", "), args.recipe
+      and "; a recipe holds them: give its model, --model NAME" or "")
+  end
   local hyper = { hidden = args:number "hidden-size", heads = args:number "num-attention-heads" }
   hyper.layers = args:number("num-layers", pattern and #pattern)
   hyper.gated_mlp = args:has "swiglu" or args:has "quick-geglu"
@@ -405,11 +408,13 @@ local function read_flags(path, values)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
   end
   local job = job_of(text)
-  local list, unknown, note = script.flags(text, merged(variables_of(job), values))
+  local list, unknown, note, overrides = script.flags(text, merged(variables_of(job), values))
+  local recipe = #overrides > 0
+  for _, flag in ipairs(recipe and nemo.overridden(overrides) or {}) do list[#list + 1] = flag end
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end
   add_devices_of_job(list, job)
   local program, name = program_of(text)
-  return list, { mamba = is_mamba(name, program), unknown = unknown, note = note,
+  return list, { mamba = is_mamba(name, program), unknown = unknown, note = note, nemo = recipe, recipe = recipe,
     stack = add_export(list, text) }
 end
 
@@ -426,12 +431,20 @@ local function note_conditions(args, unknown)
     and ". Words behind the file set $1, $2, ...: \"FILE WORD WORD ...\"" or "")
 end
 
-local function read(path, values, plan, hyper)
+--- Notes that a command line states a recipe only in part. Such recipes train in bf16.
+local function complete_recipe(args)
+  if not (args:has "bf16" or args:has "fp16") then args.given.bf16 = {} end
+  args:note("the file does not hold the recipe's own settings: bf16 and Megatron-LM's defaults stand for those that it "
+    .. "does not state")
+end
+
+local function read(path, values, plan, hyper, model)
   local list, file = read_flags(path, values)
   local args = arguments_of(list)
-  args.mamba, args.nemo = file.mamba, file.nemo
+  args.mamba, args.nemo, args.recipe = file.mamba, file.nemo, file.recipe
   note_conditions(args, file.unknown)
   if file.note then args:note("%s", file.note) end
+  if file.recipe then complete_recipe(args) end
   for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
@@ -440,6 +453,13 @@ local function read(path, values, plan, hyper)
   end
   if plan and plan.vp then args.given["num-layers-per-virtual-pipeline-stage"] = nil end
   if hyper and hyper.window_every then args.given["window-attn-skip-freq"] = nil end
+  if model then
+    if args:has "num-layers" then args:note "the model of the file is not used" end
+    model.notes = table.move(args.notes, 1, #args.notes, #(model.notes or {}) + 1, model.notes or {})
+    args.notes = model.notes
+    return { model = model, architecture = model.architecture,
+      plan = plan_of(args, model.hyper, plan or {}, file.stack) }
+  end
   local own, architecture = hyper_of(args)
   own = merged(own, hyper)
   if own.vocab == nil then
@@ -456,11 +476,12 @@ end
 ---@param path string a file; behind a script also its words: "run.sh dsw 7B 1"
 ---@param plan table? plan fields that override the file
 ---@param hyper table? hyper-parameters that override the file
+---@param model table? in place of the file's; gets the notes
 ---@return table { model =, architecture = name, plan = }
-function megatron.read(path, plan, hyper)
+function megatron.read(path, plan, hyper, model)
   schema.argument(path, "string", "ett.megatron.read", "path")
   local file, values = with_words(path)
-  return error_module.wrap(file, read, file, values, plan, hyper)
+  return error_module.wrap(file, read, file, values, plan, hyper, model)
 end
 
 return megatron

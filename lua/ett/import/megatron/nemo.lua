@@ -216,11 +216,8 @@ local function model_name(config)
   end
 end
 
---- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
----@return table[] flags, string? name such as "gpt", boolean whole whether its keys are flags of Megatron-LM
-function nemo.flags(path)
-  local config = error_module.must(require("ett.yaml").read(path))
-  if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
+-- Flags of a configuration, and whether its keys are flags of Megatron-LM.
+local function flags_of(config)
   local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
@@ -266,7 +263,35 @@ function nemo.flags(path)
     if reduced:find "32" then add "accumulate-allreduce-grads-in-fp32" else add "grad-reduce-in-bf16" end
     add("data-parallel-sharding-strategy", strategy == "grad" and "optim_grads" or "optim_grads_params")
   end
+  return list, whole
+end
+
+--- Flags of a NeMo file, in the form of ett.import.megatron.script, and the name of its model.
+---@return table[] flags, string? name such as "gpt", boolean whole whether its keys are flags of Megatron-LM
+function nemo.flags(path)
+  local config = error_module.must(require("ett.yaml").read(path))
+  if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
+  local list, whole = flags_of(config)
   return list, model_name(config), whole
+end
+
+--- Flags of fields on a command line. A later field replaces an earlier one.
+---@param list string[][] { path such as "model.seq_length", value }
+---@return table[]
+function nemo.overridden(list)
+  local config, decode = {}, require("ett.yaml").decode
+  for _, field in ipairs(list) do
+    -- NeMo 2 has the batch in `data`, which in files is a section of data sets.
+    local path, text = field[1]:gsub("^training%.", ""):gsub("^data%.", "dataset."), field[2]
+    local holder, key = config, path:match "[^.]+$" or path
+    for name in path:sub(1, -#key - 1):gmatch "[^.]+" do
+      if type(holder[name]) ~= "table" then holder[name] = {} end
+      holder = holder[name]
+    end
+    local value = decode(text)
+    holder[key] = value == nil and text or value
+  end
+  return (flags_of(config))
 end
 
 return nemo

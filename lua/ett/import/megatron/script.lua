@@ -453,13 +453,28 @@ local function read_words(tokens, variables)
   return reader
 end
 
+-- Sections of Megatron-Bridge and NeMo, whose fields follow a recipe on a command line: model.seq_length=4096. Two of
+-- them are also fields.
+local sections = { mixed_precision = "field", peft = "field" }
+for name in ([=[checkpoint comm_overlap data dataset ddp dist exp_manager log logger model optim optimizer profiling
+  resume rng scheduler tokenizer train trainer training]=]):gmatch "%S+" do sections[name] = "section" end
+
+--- The path and the value of SECTION.FIELD=VALUE, also behind Hydra's "+" or "++"; nil for other words.
+local function override_of(word)
+  local path, value = word:match "^%+?%+?([%a_][%w_%.]*)=(.*)$"
+  local kind = path and sections[path:match "^[^.]*"]
+  if not kind or kind == "section" and not path:find(".", 1, true) then return nil end
+  return path, (value:gsub("^(['\"])(.*)%1$", "%2"))
+end
+
 --- The flags of the training command in order: { name =, values = { text, … } }; all flags if it is not clear. Also the
---- conditions that count as true though they are unknown, and a note about flags that the command does not get.
+--- conditions that count as true though they are unknown, a note about flags that the command does not get, and the
+--- fields of sections that follow a recipe.
 ---@param variables table<string, string>? those set before the script runs, and the script's own words by number;
 ---  changed
----@return table[] flags, string[] unknown, string? note
+---@return table[] flags, string[] unknown, string? note, string[][] overrides { path, value }
 function script.flags(text, variables)
-  local flags, current, owner = {}, nil, nil
+  local flags, overrides, current, owner = {}, {}, nil, nil
   local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {})
   for _, entry in ipairs(found.words) do
     if entry == "\n" then
@@ -469,7 +484,10 @@ function script.flags(text, variables)
       if entry.owner ~= owner then current, owner = nil, entry.owner end
       local name, value = word:match "^%-%-([%w_%-]+)=(.*)$"
       name = name or word:match "^%-%-([%a][%w_%-]*)$"
-      if name then
+      local path, own = override_of(word)
+      if path then
+        overrides[#overrides + 1], current = { path, own }, nil
+      elseif name then
         current = { name = name:gsub("_", "-"), values = { value }, word = entry }
         flags[#flags + 1] = current
       elseif current then
@@ -478,7 +496,7 @@ function script.flags(text, variables)
     end
   end
   local kept, note = command.flags(flags, found)
-  return kept, found.unknown, note
+  return kept, found.unknown, note, overrides
 end
 
 return script
