@@ -1263,7 +1263,7 @@ optimizer:
       adapters(nemo, nil, one:format ", target_modules: [attention, mlp_fc2]"))
     for section, flag in pairs { [bridge:format("DoRA", "[linear_qkv]")] = "peft",
       ["peft: { peft_scheme: ptuning }\n"] = "peft",
-      [bridge:format("LoRA", "[linear_qkv], exclude_modules: [x]")] = "peft-exclude-modules" } do
+      [bridge:format("LoRA", "[linear_qkv], exclude_modules: [[x]]")] = "peft-exclude-modules" } do
       local _, notes = adapters(section)
       assert.matches("flags that change the step and are not modelled: --" .. flag .. "\n", table.concat(notes, "\n"),
         1, true)

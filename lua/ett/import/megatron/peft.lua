@@ -58,6 +58,6 @@ return function(section, add)
   add("peft-targets", table.unpack(targets_of(type(modules) == "table" and modules or { modules })))
   for _, name in ipairs { "exclude_modules", "layer_selection" } do
     local list = given(own[name])
-    if type(list) == "table" and #list > 0 then add("peft-" .. name:gsub("_", "-"), table.concat(list, ",")) end
+    if type(list) == "table" and #list > 0 then add("peft-" .. name:gsub("_", "-"), tostring(list[1])) end
   end
 end
