@@ -361,6 +361,7 @@ static void run_repeats(void *data) {
   if (p->sparse && (size_t)inner > p->sets)
     inner = (int)p->sets;
   size_t n = 0, all = 0;
+  double held = 0, lost = 0; /* seconds of kept and of dropped groups */
   while (all < capacity && (all == 0 || p->turn + (size_t)inner <= p->limit)) {
     chill(p, (size_t)inner);
     ett_cpu_limit_renew();
@@ -370,8 +371,12 @@ static void run_repeats(void *data) {
     thread = ett_clock(CLOCK_THREAD_CPUTIME_ID) - thread;
     wall = ett_clock(CLOCK_MONOTONIC) - wall;
     thread_times[all++] = thread / inner;
-    if (waits || wall - thread <= 0.01 * wall + 1.5e-6)
+    if (waits || wall - thread <= 0.01 * wall + 1.5e-6) {
       kept[n++] = wall / inner;
+      held += wall;
+    } else {
+      lost += wall;
+    }
     const double spent = ett_clock(CLOCK_MONOTONIC) - start;
     const int enough = (int)n >= options->min_repeats;
     if (spent > most_budgets * options->budget_seconds ||
@@ -388,8 +393,12 @@ static void run_repeats(void *data) {
   result->dropped = (int)(all - n);
   const double *times = kept;
   size_t used = n;
-  if (n < 3 && n < all && all > 0) {
+  /* The missing repeats would have fitted into the time of the dropped ones. */
+  const int missing = options->min_repeats - (int)n;
+  const int instead = missing > 0 && lost * (double)n >= held * missing;
+  if (n < all && (n < 3 || instead))
     result->disturbed |= ETT_CPU_PREEMPTED;
+  if (n < 3 && n < all) {
     times = thread_times;
     used = all;
   }

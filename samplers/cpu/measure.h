@@ -36,7 +36,8 @@ typedef struct {
 extern const ett_cpu_options ett_cpu_default_options;
 
 enum {
-  ETT_CPU_PREEMPTED = 1, /* most repeats were descheduled: thread times are used */
+  ETT_CPU_PREEMPTED = 1, /* dropped repeats left fewer than 3: thread times are used. Or
+                            fewer than min_repeats, in whose place they ran */
   ETT_CPU_SLOW_CLOCK = 2 /* the clock is over 5 % below the pool's best */
 };
 
