@@ -321,8 +321,33 @@ describe("ett.profile", function()
       local queries, keys = table.unpack(case)
       local pairs_left = 0 -- aligned at the bottom right; the key on the diagonal counts as half a pair
       for q = 1, queries do pairs_left = pairs_left + math.max(0, q - (queries - keys) - 0.5) end
-      assert.near(pairs_left / (queries * keys / 2), mask(queries, keys), 1e-12)
+      assert.near(pairs_left / (queries * keys / 2), mask(queries, keys, true), 1e-12)
       assert.equal(0, mask(queries, keys, false))
+    end
+  end)
+
+  it("reads `causal` of an attention operator by one rule: in samples, kernel tables and the CPU back end", function()
+    local get, s = operator.get, { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
+    finally(function() operator.get = get end)
+    local times = require("ett.profile.device_times").new(require("ett.profile.device").get "h100_sxm")
+    local function seconds(name, shape) return times:operator(name, shape, "bf16", "forward").seconds end
+    s.causal = 1
+    local causal = seconds("flash_attention", s)
+    s.causal = 0
+    local whole = seconds("flash_attention", s)
+    assert.is_true(causal < 0.6 * whole)
+    s.causal = nil
+    for _, case in ipairs { { nil, false }, { false, false }, { 0, false }, { true, true }, { 1, true } } do
+      local given, masked = case[1], case[2]
+      local op = operator.check({ name = "odd", summary = "odd", family = "attention", schema = { batch = "count",
+        heads = "count", kv_heads = "count", seq_q = "count", seq_k = "count", head_dim = "count" },
+        shape = function(c_) return c_ end, flops = function() return 2.0 end, bytes = function() return 2.0 end,
+        kernel_shape = function(shape) return require "ett.base.merged"(shape, { causal = given }) end }, "odd.lua")
+      operator.get = function(name) return name == "odd" and op or get(name) end
+      local _, _, dims = require("ett.profile.samples").dims(op, s)
+      assert.equal(masked and 1 or 0, dims[7])
+      assert.equal(masked and causal or whole, seconds("odd", s))
+      assert.equal(masked and 2 or 1, find.load("samplers", "cpu").calls(op, s, "forward")[1].visible)
     end
   end)
 

@@ -7,6 +7,7 @@
 local dialect = require "ett.operator.dialect"
 local error_module = require "ett.base.error"
 local find = require "ett.base.find"
+local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
 local operator = {}
@@ -77,8 +78,10 @@ local function check_constraints(constraints, label)
   end
 end
 
--- kernel_shape, wrapped with a check of the numbers in its table.
-local function checked_dimensions(kernel_shape, where, path)
+-- kernel_shape, wrapped with a check of the numbers in its table. `causal` of attention becomes a boolean, because 0 is
+-- true in Lua.
+local function checked_dimensions(op, where, path)
+  local kernel_shape = op.kernel_shape
   local returned_table = schema.returning(kernel_shape, "table", where, path)
   return function(s, pass)
     local k = returned_table(s, pass)
@@ -88,6 +91,7 @@ local function checked_dimensions(kernel_shape, where, path)
           schema.place(kernel_shape, path), where, tostring(name), schema.describe(value))
       end
     end
+    if op.family == "attention" and math.type(k.causal) then return merged(k, { causal = k.causal ~= 0 }) end
     return k
   end
 end
@@ -168,7 +172,7 @@ local function checked_functions(op, path)
   for name, kind in pairs(returned) do
     if op[name] then op[name] = schema.returning(op[name], kind, ("%s: %s"):format(where, name), path) end
   end
-  op.kernel_shape = checked_dimensions(op.kernel_shape, where .. ": kernel_shape", path)
+  op.kernel_shape = checked_dimensions(op, where .. ": kernel_shape", path)
   op.law = op.law and checked_law(op.law, where, path)
   op.refuse = op.refuse and checked_refusal(op.refuse, where, path)
   local label = ("%s: %s: shape"):format(schema.place(op.shape, path), where)

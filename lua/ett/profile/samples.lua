@@ -70,7 +70,7 @@ function samples.dims(op, s, as_wave)
     -- A causal mask is aligned at the bottom right, unless each context-parallel rank (shards) holds half of all pairs.
     -- With more queries than keys the first queries have no key.
     local causal = k.seq_q <= k.seq_k and 2 - k.seq_q / k.seq_k or k.seq_k / k.seq_q
-    local mask = k.causal == false and 0 or s.shards and 1 or causal
+    local mask = not k.causal and 0 or s.shards and 1 or causal
     return op.name, "attention", { k.batch, k.heads, k.kv_heads or k.heads, k.seq_q, k.seq_k, k.head_dim, mask }
   elseif family == "embedding" and k.vocab and not has_others(k, family) then
     return op.name, "embedding", { k.rows, k.cols, k.vocab, k.whole_vocab or k.vocab }
