@@ -414,6 +414,21 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
     keep_most(&to->layer_bytes[r], of->layer_bytes[r]);
 }
 
+/* An odd slice of every second layer repeated: programs repeat the first layer or not
+ * (torchtitan's _apply_layer_sac counts on across the chunks of a rank, Megatron-Core's
+ * _checkpointed_forward from the first layer of each). If the last layer is repeated, it
+ * is made again beside all that the slice holds; if not, a layer made again takes the
+ * place of a freed one. The mean is half a layer. Returns `copy`, changed. */
+static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
+                                          ett_layer_sums *copy) {
+  const int r = ETT_RECOMPUTE_HALF;
+  *copy = *of;
+  copy->layer_bytes[r] /= 2;
+  for (int w = 0; w < 2; w++)
+    copy->working_bytes[r][w] -= copy->layer_bytes[r];
+  return copy;
+}
+
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err) {
   int64_t middle = ett_program_middle_layers(p), given = 0;
@@ -449,7 +464,11 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         continue;
       }
       n = left < room ? left : room;
-      add_layers(&sums[v], &p->sums[k], (double)n, p->lanes);
+      ett_layer_sums odd;
+      const ett_layer_sums *of = &p->sums[k];
+      if (split[v] % 2 == 1 && is_repeated(kind) && kind->half_bytes == 0)
+        of = in_odd_slice(of, &odd);
+      add_layers(&sums[v], of, (double)n, p->lanes);
       alike = whole ? v : -1;
     }
   }

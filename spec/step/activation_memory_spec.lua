@@ -10,7 +10,7 @@ local function layer_bytes(h, plan, arch)
     return estimate.new { model = model_module.new(arch or "gpt", hyper), plan = plan, cluster = "dgx_h100",
       profile = false }.stages[1].activation_bytes
   end
-  return run(3) - run(2)
+  return (run(4) - run(2)) / 2
 end
 
 describe("activations of a GPT layer", function()
@@ -247,6 +247,21 @@ describe("recompute = half", function()
     local split = layer_bytes(h, { seq = 1024, micro_batches = 1, recompute = "half", stack = "torchtitan", tp = 2,
       sequence_parallel = true }, "llama") / 1024
     assert.equal((1024 + 1024 + 2 * 16 + 1024 + 256 + 2816) + 2 * 1024 + 2 * 1024, split)
+  end)
+
+  it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()
+    local function bytes(layers, recompute)
+      local model = model_module.new("llama", { layers = 4 * layers, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
+      local e = estimate.new { cluster = "dgx_h100", profile = false, model = model, plan = { seq = 1024, pp = 4,
+        micro_batches = 8, recompute = recompute, stack = "plain" } }
+      return e.stages[2].activation_bytes -- three micro-batches in flight
+    end
+    local layer = bytes(1, "none") / 3
+    local input = (bytes(1, "full") - layer) / 2
+    for layers = 1, 6 do
+      local rebuilt = (layers % 2 == 1 and 0.5 or 1) * (layer - input)
+      assert.near(3 * layers * (layer + input) / 2 + rebuilt, bytes(layers, "half"), 1)
+    end
   end)
 end)
 
