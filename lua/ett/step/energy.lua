@@ -122,6 +122,15 @@ local function joules_above_idle(power, device, e, runs, update)
   return sums.forward + sums.backward + update * streaming
 end
 
+-- The lowest memory bandwidth of the devices of a stage, whose shares are given.
+local function least_bandwidth(cluster, shares)
+  local least = math.huge
+  for k, share in ipairs(shares) do
+    if share > 0 then least = math.min(least, cluster.parts[k].device.memory_bandwidth) end
+  end
+  return least
+end
+
 --- The share of the devices that are on a part, and the seconds of their optimizer kernels, averaged over all devices.
 --- The kernels are memory-bound, and the seconds of a stage those of its slowest part.
 ---@param shares table? of ett.step.parts.shares
@@ -129,10 +138,7 @@ local function of_part(e, cluster, shares, k)
   local share, update = 0.0, 0.0
   for s, stage in ipairs(e.stages) do
     local own, ratio = shares and shares[s][k] or 1, 1
-    if shares then
-      local slowest, device = cluster.parts[stage.part].device, cluster.parts[k].device
-      ratio = slowest.memory_bandwidth / device.memory_bandwidth
-    end
+    if shares then ratio = least_bandwidth(cluster, shares[s]) / cluster.parts[k].device.memory_bandwidth end
     share, update = share + own / #e.stages, update + own * ratio * stage.optimizer_kernel_seconds / #e.stages
   end
   return share, update
