@@ -125,6 +125,46 @@ describe("ett.regressor", function()
     assert.is_true(covered > 0.87 and covered < 0.95, covered)
   end)
 
+  -- The share of new rows that is covered, and the mean of log(high / low), if `share` of the rows take `slow` times.
+  local function two_modes(slow, share)
+    local covered, asked, width = 0, 0, 0.0
+    for seed = 1, 3 do
+      local state, times, fresh, truth = seed, {}, {}, {}
+      local function uniform()
+        state = (state * 1103515245 + 12345) % 2147483648
+        return state / 2147483648
+      end
+      local given = noisy(600, 1000 * seed)
+      for i, d in ipairs(given) do
+        times[i] = (5e-6 + 2.0 * d[2] * d[3] * d[4] / 2.5e14) * math.exp(0.02 * (uniform() - 0.5))
+        if uniform() < share then times[i] = slow * times[i] end
+      end
+      for i = 301, 600 do fresh[#fresh + 1], truth[#truth + 1], given[i], times[i] = given[i], times[i], nil, nil end
+      local model = regressor.fit { family = "gemm", rows = given, seconds = times, rounds = 30 }
+      for i, t in ipairs(truth) do
+        local answer = model:predict(fresh[i])
+        asked, width = asked + 1, width + math.log(answer.high / answer.low)
+        if answer.low <= t and t <= answer.high then covered = covered + 1 end
+      end
+    end
+    return covered / asked, width / asked
+  end
+
+  fits("covers new rows of two modes by chance, with an interval as wide as the modes", function()
+    local covered, width = two_modes(1.3, 0.3)
+    assert.is_true(covered > 0.85 and covered < 0.95, covered)
+    assert.is_true(width < 1.2 * 2 * math.log(1.3), width)
+  end)
+
+  fits("covers a slow mode whose rows it dropped as outliers", function()
+    local covered, width = two_modes(4, 0.3)
+    assert.is_true(covered > 0.85, covered)
+    assert.is_true(width < 1.2 * 2 * math.log(4), width)
+    covered, width = two_modes(4, 0.06) -- a tenth of new rows is outside of either
+    assert.is_true(covered > 0.85 and covered < 0.95, covered)
+    assert.is_true(width < 0.2, width)
+  end)
+
   fits("reports the error of new rows for a table of few rows, and covers them", function()
     local covered, found, said = new_rows(12)
     assert.is_true(said > 0.8 * found and said < 1.5 * found, ("said %.4f, found %.4f"):format(said, found))

@@ -159,13 +159,43 @@ static int fit_difficulty(const ett_work *w, const double *residual, double floo
   return status;
 }
 
-static double level_of(size_t n) {
-  return fmin(1, ETT_FIT_LEVEL * (1 + 1 / (double)(n ? n : 1)));
+/* One half-width for all rows is used if it is below this share of the mean half-width by
+ * the forest. */
+static const double even_share = 0.75;
+
+/* The quantile of n residuals over their sizes that covers new rows. New rows may also be
+ * in a mode that the gate dropped, as often as these rows were. The gate measured their
+ * distance from another base, so that of the other rows is added. */
+static double width_of(const ett_work *w, double *scaled, size_t n, double floor) {
+  double share = (double)w->fars / (double)w->rows, small = 1 + 1 / (double)(n ? n : 1);
+  double level = ETT_FIT_LEVEL * (1 + share);
+  if (level > 1)
+    return ett_work_quantile(scaled, n, fmin(1, ETT_FIT_LEVEL * small)) +
+           ett_work_quantile(w->far, w->fars, (level - 1) / share) / floor;
+  return ett_work_quantile(scaled, n, fmin(1, level * small));
 }
 
-/* Computes the interval's quantiles: residuals divided by their predicted size. */
-int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
+/* Computes the interval's quantiles: residuals divided by their predicted size. Returns
+ * the mean half-width of the rows. */
+static double fit_widths(ett_work *w, const double *difficulty, ett_model_facts *f) {
   size_t n = w->rows, twins = 0;
+  double *scaled = w->scratch, *scaled_twins = w->scratch + n, total = 0;
+  for (size_t i = 0; i < n; i++) {
+    scaled[i] = fabs(w->held_out[i]) / difficulty[i];
+    total += difficulty[i];
+    if (w->has_twin[i])
+      scaled_twins[twins++] = fabs(w->loo[i]) / difficulty[i];
+  }
+  f->width_inside = width_of(w, scaled, n, f->floor);
+  f->width_twin =
+      twins > 50 ? width_of(w, scaled_twins, twins, f->floor) : f->width_inside;
+  return f->width_inside * total / (double)n;
+}
+
+/* Computes the interval: a forest of the residuals' sizes, if it is of use, and
+ * quantiles. */
+int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
+  size_t n = w->rows;
   ett_model_facts *f = &m->facts;
   double *residual = w->held_out;
   for (size_t i = 0; i < n; i++) { /* held_out becomes the residual */
@@ -184,21 +214,22 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     w->scratch[i] = fabs(residual[i]);
   f->floor = fmax(0.3 * ett_work_quantile(w->scratch, n, 0.5),
                   w->config->log_target ? 1e-5 : 1e-300);
-  double *scaled = w->scratch, *scaled_twins = w->scratch + n;
   double *difficulty = w->base; /* the base is no longer needed */
   for (size_t i = 0; i < n; i++)
     difficulty[i] = f->floor;
-  if (w->config->trees && n >= 50 &&
-      fit_difficulty(w, residual, f->floor, difficulty, &m->difficulty, err) != 0)
+  const double even = fit_widths(w, difficulty, f);
+  if (!w->config->trees || n < 50)
+    return 0;
+  if (fit_difficulty(w, residual, f->floor, difficulty, &m->difficulty, err) != 0)
     return -1;
-  for (size_t i = 0; i < n; i++) {
-    scaled[i] = fabs(residual[i]) / difficulty[i];
-    if (w->has_twin[i])
-      scaled_twins[twins++] = fabs(w->loo[i]) / difficulty[i];
+  /* Two modes by chance, such as two states of the clock: a forest takes the mode of a
+   * few rows for that of their dimensions. */
+  if (even < even_share * fit_widths(w, difficulty, f)) {
+    ett_forest_free(&m->difficulty);
+    for (size_t i = 0; i < n; i++)
+      difficulty[i] = f->floor;
+    fit_widths(w, difficulty, f);
   }
-  f->width_inside = ett_work_quantile(scaled, n, level_of(n));
-  f->width_twin = twins > 50 ? ett_work_quantile(scaled_twins, twins, level_of(twins))
-                             : f->width_inside;
   return 0;
 }
 

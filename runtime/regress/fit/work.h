@@ -24,6 +24,8 @@ typedef struct {
   unsigned char *has_twin;
   size_t *order; /* rows sorted by kernel; in ordered families that is by size */
   double *store;
+  double *far; /* distances of the rows in other modes that the gate dropped */
+  size_t fars;
 } ett_work;
 
 /* Memory for `rows` rows, zeroed. Set design, config, columns and features first. */
