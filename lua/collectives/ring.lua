@@ -3,6 +3,7 @@
 -- A ring over nodes leaves each node once, with the bandwidth of the cards of the group's ranks. Steps are counted as
 -- in NCCL's tuner (NVIDIA/nccl src/graph/tuning.cc, ncclTopoTuneModel): an all_reduce over N nodes takes 2 (n - 1),
 -- 2 N of them over the network; a gather or reduce-scatter n - 1 and N - 1.
+-- Small messages take the fastest of its protocols.
 local once = { all_gather = true, reduce_scatter = true }
 
 -- The outermost tier whose links the group uses between units.
@@ -21,22 +22,50 @@ local function add(law, r, tier, alone)
   if tier.ring_curve then law[#law + 1] = { moved = r.factor, curve = tier.ring_curve } end
 end
 
-local function timer(r)
-  local last = outermost(r)
-  local rounds, alone = r.kind == "all_reduce" and 2 or 1, r.kind == "all_reduce" and not last
-  if r.curve and (alone or last) then return { { moved = r.factor, curve = r.curve } } end
-  local outer, latency, law = 0, 0.0, {}
-  for k, tier in ipairs(r.tiers) do
-    if tier.used then add(law, r, tier, alone) end
-    if k > 1 then
-      local steps = rounds * tier.steps - (k == last and once[r.kind] and 1 or 0)
-      outer, latency = outer + steps, latency + steps * tier.latency
-    end
+-- Steps of the ring on each tier: those of the network, and the rest on the innermost tier's links.
+local function steps_of(r, last)
+  local rounds, outer, steps = r.kind == "all_reduce" and 2 or 1, 0, {}
+  for k = 2, #r.tiers do
+    steps[k] = rounds * r.tiers[k].steps - (k == last and once[r.kind] and 1 or 0)
+    outer = outer + steps[k]
   end
   local hops = r.tiers[1].hops -- of a torus, whose axes work at the same time
-  latency = latency + (hops and rounds * hops or math.max(0, rounds * (r.ranks - 1) - outer)) * r.tiers[1].latency
+  steps[1] = hops and rounds * hops or math.max(0, rounds * (r.ranks - 1) - outer)
+  return steps
+end
+
+-- Seconds of posting a message to the network: the least of a step of a ring over nodes (NVIDIA/nccl
+-- src/tuning/ring.cc, getNetOverhead: 2 us on AMD's processors, 1 us on others).
+local post = 2e-6
+
+-- The law of one of NCCL's protocols of small messages.
+local function small(r, protocol, steps, last)
+  local own = protocol.ring
+  local start, rate = own.start, last and protocol.most or math.huge
+  for k, tier in ipairs(r.tiers) do
+    if tier.used then rate = math.min(rate, own.share * tier.ring_rate) end
+    if steps[k] > 0 then
+      start = start + steps[k] * math.max(own[tier.wire] * tier.latency, last and post or 0.0)
+    end
+  end
+  return { start = start, { moved = r.factor, bandwidth = rate } }
+end
+
+local function timer(r)
+  local last = outermost(r)
+  local alone = r.kind == "all_reduce" and not last
+  if r.curve and (alone or last) then return { { moved = r.factor, curve = r.curve } } end
+  local latency, law, laws, steps = 0.0, {}, {}, steps_of(r, last)
+  for k, tier in ipairs(r.tiers) do
+    if tier.used then add(law, r, tier, alone) end
+    latency = latency + steps[k] * tier.latency
+  end
   law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
-  return law
+  laws[1] = law
+  for _, protocol in ipairs(r.curve and {} or r.protocols) do
+    if not (last and protocol.inside) then laws[#laws + 1] = small(r, protocol, steps, last) end
+  end
+  return table.unpack(laws)
 end
 
 return { name = "ring", summary = "ring over all ranks", source = "NVIDIA/nccl-tests doc/PERFORMANCE.md",

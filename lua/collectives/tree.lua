@@ -51,10 +51,27 @@ local function inside(r, tier, in_switch)
   return law
 end
 
+-- The law of one of NCCL's protocols of small messages, which have no in-switch reduction.
+local function small(r, protocol)
+  local own, first = protocol.tree, r.tiers[1]
+  local law = { { moved = 2, bandwidth = math.min(protocol.most, first.used and own.share * first.ring_rate
+    or math.huge) } }
+  local start = (first.inside - 1) * own[first.wire] * first.latency
+  for k = 2, #r.tiers do
+    local tier = r.tiers[k]
+    if tier.used then
+      start = start + log2(tier.branches) * own[tier.wire] * tier.latency
+      law[#law + 1] = { moved = moved(r, tier, false), bandwidth = own.share * tier.bandwidth }
+    end
+  end
+  law.start = own.start + 2 * start
+  return law
+end
+
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
   local rounds, in_switch, first = r.kind == "all_reduce" and 2 or 1, reduces_in_switch(r), r.tiers[1]
-  local law, steps = first.used and inside(r, first, in_switch) or {}, 0.0
+  local law, laws, steps = first.used and inside(r, first, in_switch) or {}, {}, 0.0
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
@@ -65,7 +82,11 @@ local function timer(r)
   local start = r.base_latency + rounds * (first.hops or first.inside - 1) * first.latency
   if in_switch and first.inside > 1 then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
   law.start = start + rounds * steps
-  return law
+  laws[1] = law
+  for _, protocol in ipairs(r.kind == "all_reduce" and steps > 0 and r.protocols or {}) do
+    if not protocol.inside then laws[#laws + 1] = small(r, protocol) end
+  end
+  return table.unpack(laws)
 end
 
 return { name = "tree", summary = "chains inside nodes, binary trees between them",

@@ -39,7 +39,7 @@ typedef struct ett_comm_curve {
 /* The time of messages in one placement by a model of communication: `start` plus the
  * slowest of several streams. A stream moves `moved` bytes for each byte of the
  * buffer. */
-enum { ETT_COMM_STREAMS = 16, ETT_COMM_LINES = 4 };
+enum { ETT_COMM_STREAMS = 16, ETT_COMM_LINES = 8 };
 typedef struct ett_comm_stream {
   double moved, bandwidth;
   const ett_comm_curve

@@ -46,14 +46,16 @@ describe("ett.comm", function()
 
   it("counts the steps of a ring as NCCL's tuner", function()
     local intra, net = 3e-6, 10e-6 -- src/graph/tuning.cc: nsteps and nInterSteps of each function
+    local simple = { name = "simple", gpus_per_node = 8, links = cluster.links, device = { vendor = "amd" } }
     for _, case in ipairs { { 2, 1, 1, 1 }, { 4, 1, 3, 3 }, { 2, 8, 15, 1 }, { 16, 8, 127, 15 }, { 1, 8, 7, 0 } } do
       local nodes, inside, steps, outside = table.unpack(case)
       for _, kind in ipairs { "all_gather", "reduce_scatter" } do
-        assert.near(8.4e-6 + (steps - outside) * intra + outside * net, estimate(kind, 1e-3, nodes, inside).seconds,
-          1e-12, kind)
+        assert.near(8.4e-6 + (steps - outside) * intra + outside * net,
+          estimate(kind, 1e-3, nodes, inside, nil, simple).seconds, 1e-12, kind)
       end
     end
-    local ring = { name = "ring", gpus_per_node = 8, links = cluster.links, collectives = { all_reduce = { "ring" } } }
+    local ring = { name = "ring", gpus_per_node = 8, links = cluster.links, collectives = { all_reduce = { "ring" } },
+      device = simple.device }
     assert.near(8.4e-6 + 10 * net, estimate("all_reduce", 1e-3, 5, 1, nil, ring).seconds, 1e-12)
     assert.near(8.4e-6 + 26 * intra + 4 * net, estimate("all_reduce", 1e-3, 2, 8, nil, ring).seconds, 1e-12)
   end)
@@ -90,8 +92,8 @@ describe("ett.comm", function()
   it("starts trees with in-switch reduction in the same time for any number of ranks in a node", function()
     for _, inside in ipairs { 8, 64 } do
       local node = { name = "domain", gpus_per_node = inside, collectives = { all_reduce = { "tree" } },
-        links = { intra = cluster.links.intra, inter = { bandwidth_per_gpu = 25e9, bandwidth_per_node = inside * 25e9,
-          latency = 14e-6, hierarchical = true } } }
+        device = { vendor = "amd" }, links = { intra = cluster.links.intra, inter = { bandwidth_per_gpu = 25e9,
+          bandwidth_per_node = inside * 25e9, latency = 14e-6, hierarchical = true } } }
       -- src/graph/tuning.cc: intraLat + 2 log2(nNodes) interLat
       for nodes, levels in pairs { [2] = 1, [8] = 3, [16] = 4 } do
         assert.near(23e-6 + 2 * levels * 14e-6, estimate("all_reduce", 1e-3, nodes, inside, nil, node).seconds, 1e-12)
@@ -101,9 +103,94 @@ describe("ett.comm", function()
         1e-12)
     end
     -- Two nodes of eight H20, NCCL_ALGO=NVLSTree, 8 B and 1 KiB: NVIDIA/nccl issue 1244
-    local dgx = require("ett.profile.cluster").get "dgx_h100"
+    local dgx = { name = "NVLSTree", gpus_per_node = 8, device = { vendor = "amd" },
+      links = require("ett.profile.cluster").get("dgx_h100").links }
     for bytes, us in pairs { [8] = 47.6, [1024] = 46.6 } do
       assert.near(us, estimate("all_reduce", bytes, 2, 8, nil, dgx).seconds * 1e6, 0.15 * us)
+    end
+  end)
+
+  it("starts small messages as LL in NCCL's tuner", function()
+    local wires = { intra = { bandwidth = 400e9 }, inter = { bandwidth_per_gpu = 50e9, bandwidth_per_node = 400e9 } }
+    local node = { name = "8 GPUs", gpus_per_node = 8, links = wires }
+    local slow = { name = "PCIe", gpus_per_node = 8, links = { intra = { bandwidth = 50e9 }, inter = wires.inter } }
+    -- baseLat, and hwLat of each step: src/graph/tuning.cc, ncclTopoTuneModel
+    for us, case in pairs { [6.8 + 2 * (7 * 0.6 + 4 * 5.0)] = { "all_reduce", 16, 8 },
+      [6.8 + 2 * 4 * 5.0] = { "all_reduce", 16, 1 }, [6.6 + 14 * 0.6] = { "all_reduce", 1, 8 },
+      [6.6 + 14 * 2.0 + 5.0] = { "all_gather", 2, 8 }, [6.6 + 3 * 5.0] = { "reduce_scatter", 4, 1 },
+      [6.6 + 7 * 0.6] = { "all_gather", 1, 8 }, [6.6 + 0.6] = { "send_recv", 1, 2 },
+      [6.6 + 0.6 + 1e-9] = { "all_to_all", 1, 8 }, [8.4 + 14] = { "send_recv", 2, 1 },
+      [8.4 + 14 + 1e-9] = { "all_to_all", 2, 8 }, [6.6 + 7 * 1.0] = { "reduce_scatter", 1, 8, slow },
+      [6.8 + 2 * (7 * 1.0 + 5.0)] = { "all_reduce", 2, 8, slow } } do
+      local kind, nodes, inside, on = table.unpack(case)
+      assert.near(us, 1e6 * estimate(kind, 1e-3, nodes, inside, nil, on or node).seconds, 1e-6, kind)
+    end
+    -- Measured: two nodes of eight A100 with NCCL_ALGO=Ring, 8 bytes, NVIDIA/nccl issue 812; two nodes of four GPUs,
+    -- 256 bytes, NVIDIA/nccl-tests issue 128.
+    local ring = { name = "Ring", gpus_per_node = 8, links = wires, collectives = { all_reduce = "ring" } }
+    ring.collectives = collectives.check(ring.collectives, "ring")
+    assert.near(93.1, 1e6 * estimate("all_reduce", 8, 2, 8, nil, ring).seconds, 0.2 * 93.1)
+    assert.near(24.0, 1e6 * estimate("reduce_scatter", 256, 2, 4, nil, node).seconds, 0.2 * 24.0)
+    -- Measured for 8 bytes: 16 nodes of eight H100, NVIDIA/nccl issue 1469; two of one A100, NVIDIA/nccl-tests 150.
+    for us, case in pairs { [62] = { 16, 8, "dgx_h100" }, [19.9] = { 2, 1, "dgx_a100" } } do
+      local dgx = require("ett.profile.cluster").get(case[3])
+      assert.near(us, 1e6 * estimate("all_reduce", 8, case[1], case[2], nil, dgx).seconds, 0.2 * us, case[3])
+    end
+  end)
+
+  it("times small messages inside a node of H100 as nccl-tests measure them", function()
+    local path = require("ett.host").root .. "/clusters/devices/h100_sxm/collectives.coefficients.lua"
+    local links = { intra = { bandwidth = 480e9, ring_bandwidth = 370e9 } } -- dgx_h100, without its curves
+    local function error_of(device)
+      local sum, count, node = 0.0, 0, { name = "H100", gpus_per_node = 8, links = links, device = device }
+      for kind, by_gpus in pairs(dofile(path).curves) do
+        for n, curve in pairs(kind == "all_to_all" and {} or by_gpus) do
+          for i = 1, #curve, 2 do
+            local own = curve[i] <= 4 << 20 and math.abs(math.log(estimate(kind, curve[i], 1, n, nil, node).seconds
+              / curve[i + 1]))
+            sum, count = sum + (own or 0.0), count + (own and 1 or 0)
+          end
+        end
+      end
+      return sum / count
+    end
+    assert.is_true(error_of(nil) < 0.16, ("got %.3f"):format(error_of(nil)))
+    assert.is_true(error_of { vendor = "amd" } > 0.6) -- Simple alone
+  end)
+
+  it("times large rings over nodes as published shares of the cards", function()
+    -- aliyun/SimAI inputs/ratio/nic_ratio.csv: share of the cards of 2 to 128 nodes of eight
+    local node = { name = "8 GPUs", gpus_per_node = 8, links = { intra = { bandwidth = 400e9 },
+      inter = { bandwidth_per_gpu = 50e9, bandwidth_per_node = 400e9 } } }
+    for _, case in ipairs { { 16777216, 2, 0.32 }, { 16777216, 64, 0.021 }, { 67108864, 4, 0.53 },
+      { 134217728, 8, 0.54 }, { 268435456, 16, 0.57 }, { 536870912, 64, 0.384 }, { 2147483648, 128, 0.5535 } } do
+      local bytes, nodes, share = table.unpack(case)
+      local answer = estimate("all_gather", bytes, nodes, 8, nil, node)
+      assert.near(1, share * 400e9 / (bytes * comm.factor("all_gather", 8 * nodes) / answer.seconds), 0.2,
+        ("%d nodes: %g s"):format(nodes, answer.seconds))
+    end
+  end)
+
+  it("has no step where protocols meet, and is never faster than the links", function()
+    local wires = { intra = { bandwidth = 400e9, ring_bandwidth = 300e9 }, inter = { bandwidth_per_gpu = 50e9,
+      bandwidth_per_node = 400e9 } }
+    for _, bandwidth in ipairs { 400e9, 30e9 } do
+      wires.intra.bandwidth, wires.intra.ring_bandwidth = bandwidth, 0.75 * bandwidth
+      local node, simple = { name = "new", gpus_per_node = 8, links = wires }, { name = "old", gpus_per_node = 8,
+        links = wires, device = { vendor = "amd" } }
+      for _, kind in ipairs(comm.kinds()) do
+        for _, case in ipairs { { 1, 8 }, { 2, 8 }, { 16, 8 }, { 16, 1 } } do
+          local before, bytes = 0.0, 8.0
+          while bytes < 1e11 do
+            local now = estimate(kind, bytes, case[1], case[2], nil, node).seconds
+            assert.is_true(now >= before and (before == 0 or now < 1.31 * before), kind)
+            assert.is_true(now <= estimate(kind, bytes, case[1], case[2], nil, simple).seconds, kind)
+            assert.is_true(now >= 0.5 * comm.factor(kind, 8) * bytes / 400e9, kind)
+            before, bytes = now, 1.3 * bytes
+          end
+          assert.near(1, before / estimate(kind, bytes / 1.3, case[1], case[2], nil, simple).seconds, 1e-3, kind)
+        end
+      end
     end
   end)
 

@@ -64,11 +64,11 @@ describe("a cluster of tiers", function()
   it("with the two tiers of `links` gives the same digits", function()
     local pick = random_plans.generator(3)
     for _ = 1, 300 do
-      local size, node, card = pick { 2, 4, 8 }, pick { 2e11, 4e11 }, pick { 1e10, 5e10 }
+      local size, node, card = pick { 2, 4, 8 }, pick { 2e11, 4e11, 3e10 }, pick { 1e10, 5e10 }
       local unit, up, flag = card * pick { 1, 2, size }, pick { nil, 3e10, 4e9 }, pick { true, false }
       local short = { name = "s", gpus_per_node = size, links = { intra = { bandwidth = node },
         inter = { bandwidth_per_gpu = card, bandwidth_per_node = unit, send_bandwidth = up, hierarchical = flag } } }
-      local long = cluster_module.get { name = "s", summary = "x", source = "x", device = "mi300x", tiers = {
+      local long = cluster_module.get { name = "s", summary = "x", source = "x", device = "v100", tiers = {
         { name = "node", size = size, bandwidth = node, source = "x" },
         { name = "network", bandwidth = card, unit_bandwidth = unit, send_bandwidth = up, hierarchical = flag,
           source = "x" } } }

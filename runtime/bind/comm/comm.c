@@ -85,7 +85,7 @@ static void get_stream(lua_State *L, ett_comm_stream *stream, ett_comm_curve **c
 static int comm_law(lua_State *L) {
   int lines = lua_gettop(L);
   size_t streams = 0, curves = 0;
-  luaL_argcheck(L, lines >= 1 && lines <= ETT_COMM_LINES, 1, "must be 1 to 4 lines");
+  luaL_argcheck(L, lines >= 1 && lines <= ETT_COMM_LINES, 1, "must be 1 to 8 lines");
   for (int i = 1; i <= lines; i++) {
     luaL_checktype(L, i, LUA_TTABLE);
     size_t count = lua_rawlen(L, i);

@@ -8,6 +8,7 @@ local find = require "ett.base.find"
 local kernel_curves = require "ett.profile.kernels.collectives"
 local kernels = require "ett.profile.kernels"
 local names = require "ett.base.collective"
+local protocols = require "ett.profile.network.protocols"
 local schema = require "ett.base.schema"
 local table_at = require "ett.base.table_at"
 local tiers_module = require "ett.profile.network.tiers"
@@ -195,6 +196,17 @@ local function of_rank(tier, place)
   return math.min(place.cards * card / place.sharing / place.members, unit / place.groups / place.most)
 end
 
+-- The rate of a large ring on a tier: at most that of its curves.
+local function ring_rate(t)
+  local rate = math.min(t.bandwidth, t.ring_bandwidth or huge)
+  for _, curve in ipairs { t.curve or {}, t.ring_curve or {} } do
+    local peak = 0.0
+    for i = 2, #curve, 2 do peak = math.max(peak, curve[i]) end
+    rate = peak > 0 and math.min(rate, peak) or rate
+  end
+  return rate
+end
+
 local function refuse_missing(k, node, cluster, topology)
   if cluster.tiers then
     error_module.raise("plan", "a group of %d ranks is larger than the last tier of cluster %s", topology.ranks or 0,
@@ -230,13 +242,15 @@ local function tiers_of(cluster, kind, topology)
     end
     local t = { name = tier.name, below = below, units = units, branches = branches,
       steps = hops(below) - hops(units), members = place.members, through = tier.through, inside = inside,
-      most = outer and outer.inside or ranks, latency = tier.latency, message_latency = tier.message_latency or 0.0,
+      wire = protocols.wire(cluster, tier, k <= node), most = outer and outer.inside or ranks,
+      latency = tier.latency, message_latency = tier.message_latency or 0.0,
       ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
       hops = tier.torus and select(3, on_torus(tier.torus, inside, place)) or nil,
       ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
+      t.ring_rate = ring_rate(t)
       found.curves[#found.curves + 1] = curve and { tier = t, curve = curve }
       found.ends_measured = curve ~= nil
     end
@@ -254,6 +268,7 @@ local function empty_request(cluster, kind, topology)
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = tiers.list[1].hops and default.torus_base or default.base, tiers = tiers.list,
+    protocols = protocols.of(tiers.list),
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }
 end
@@ -315,23 +330,27 @@ local function view_of(model, value, own)
   __len = function() return #value end, __pairs = function() return pairs(value) end })
 end
 
--- The timer of a model for a request: a function that returns seconds and bus bandwidth, or the description of a law of
--- ett.comm; nil: the model does not apply.
-local function timer_of(known, model)
+-- The timers of a model for a request: functions that return seconds and bus bandwidth, or descriptions of laws of
+-- ett.comm. Empty: the model does not apply.
+local function timers_of(known, model)
   local request = known.request
   if not model.installed then
     local own = { by_curve = false }
     known.foreign[#known.foreign + 1] = own
     request = view_of(model, request, own)
   end
-  if not model.timer then return function() return model.seconds(request) end end
-  local ok, time = pcall(model.timer, request)
-  if not ok then fault(model, time) end
-  if time ~= nil and type(time) ~= "function" and type(time) ~= "table" then
-    refuse(model, "timer must return a function, a law, or nil, got %s", schema.describe(time))
+  if not model.timer then return { function() return model.seconds(request) end } end
+  local found = table.pack(pcall(model.timer, request))
+  if not found[1] then fault(model, found[2]) end
+  for i = 2, found.n do
+    local time = found[i]
+    if type(time) == "table" then
+      check_law(model, time)
+    elseif time ~= nil and type(time) ~= "function" then
+      refuse(model, "timer must return a function, a law, or nil, got %s", schema.describe(time))
+    end
   end
-  if type(time) == "table" then check_law(model, time) end
-  return time
+  return { table.unpack(found, 2, found.n) }
 end
 
 local function models_of(cluster, kind)
@@ -341,7 +360,7 @@ local function models_of(cluster, kind)
 end
 
 -- The most laws that are evaluated together (ETT_COMM_LINES of runtime/comm/comm.h).
-local most_laws = 4
+local most_laws = 8
 
 -- The bus bandwidth of a law's slowest stream.
 local function bus_of(request, bytes, seconds, moved, bandwidth)
@@ -364,8 +383,7 @@ local function known_of(cluster, kind, topology)
   local request, times, laws = known.request, {}, true
   known.models, known.times, known.foreign = {}, times, {}
   for _, model in ipairs(models_of(cluster, kind)) do
-    local time = timer_of(known, model)
-    if time then
+    for _, time in ipairs(timers_of(known, model)) do
       known.models[#times + 1], times[#times + 1] = model, time
       laws = laws and type(time) == "table"
     end

@@ -10,16 +10,24 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local in_step = require "ett.profile.in_step"
 local names = require "ett.base.collective"
+local protocols = require "ett.profile.network.protocols"
 local schema = require "ett.base.schema"
 
 local tiers = {}
 
 --- Latencies of NCCL's "Simple" protocol for one step, from its tuner
---- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, network ring 14 us, base 8.4 us).
+--- (NVIDIA/nccl src/graph/tuning.cc: hwLat NVLink ring 3.4 us, PCI ring 5.7 us, network ring 14 us, base 8.4 us).
 ---
 --- Of a torus: 1 us a hop, and the start that is left of the 8 us that a small gather over three hops of TPU v5e takes
 --- (jax-ml/scaling-book, sharding.md).
-tiers.default_latency = { intra = 3.4e-6, inter = 14e-6, base = 8.4e-6, torus = 1e-6, torus_base = 5e-6 }
+tiers.default_latency = { intra = 3.4e-6, pcie = 5.7e-6, inter = 14e-6, base = 8.4e-6, torus = 1e-6,
+  torus_base = 5e-6 }
+
+-- Seconds of a step inside a node whose cluster states none.
+local function default_intra(bandwidth, torus)
+  local slow = bandwidth and bandwidth <= protocols.pcie
+  return tiers.default_latency[torus and "torus" or slow and "pcie" or "intra"]
+end
 
 --- Largest number of tiers of a cluster (ETT_TIERS_MOST of runtime/comm/placement.h).
 tiers.most = 8
@@ -235,7 +243,7 @@ local function short_form(cluster)
     { name = "node", size = cluster.gpus_per_node, send = intra.bandwidth, receive = intra.bandwidth,
       unit_send = intra.bandwidth, unit_receive = intra.bandwidth, send_bandwidth = intra.send_bandwidth,
       ring_bandwidth = intra.ring_bandwidth,
-      latency = intra.latency or intra.torus and default.torus or default.intra,
+      latency = intra.latency or default_intra(intra.bandwidth, intra.torus),
       unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, torus = intra.torus, curves = intra.curves,
       card = 1, through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
@@ -268,7 +276,7 @@ function tiers.of(cluster)
     list = resized(list, list[node].size, cluster.gpus_per_node)
   end
   for k, tier in ipairs(list) do
-    tier.latency = tier.latency or tiers.default_latency[tier.torus and "torus" or k > node and "inter" or "intra"]
+    tier.latency = tier.latency or k > node and tiers.default_latency.inter or default_intra(tier.send, tier.torus)
     if tier.through == nil then tier.through = k > node end
   end
   return list, node
