@@ -50,6 +50,24 @@ describe("curves of collectives", function()
     assert.is_nil(collectives.seconds(curves, "all_reduce", 1024, 1))
   end)
 
+  it("bound an all_to_all over two nodes by its part inside a node", function()
+    local clusters, count = require "ett.profile.cluster", 0
+    for _, name in ipairs(clusters.names()) do
+      local cluster = clusters.get(name)
+      local own = not cluster.parts and require("ett.profile.kernels").collectives(cluster.device)
+      local n = cluster.gpus_per_node
+      if own and own.all_to_all and own.all_to_all[n] then
+        for _, bytes in ipairs { 64, 4096, 262144, 16777216, 134217728 } do
+          local inside = collectives.seconds(own, "all_to_all", bytes / 2, n)
+          local both = clusters.collective(cluster, "all_to_all", bytes, { nodes = 2, gpus_per_node = n }).seconds
+          assert.is_true(both >= 0.99 * inside, ("%s, %d bytes: %g s, inside %g s"):format(name, bytes, both, inside))
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count >= 25, count)
+  end)
+
   it("of H100 keep all_gather below all_reduce's in-switch rate", function()
     local cluster = require("ett.profile.cluster").get "dgx_h100"
     local profile = require("ett.profile.of_cluster").open(cluster)

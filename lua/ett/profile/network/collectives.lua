@@ -113,18 +113,18 @@ local device_curves = setmetatable({}, { __mode = "k" })
 -- Whether a curve of the tier tells the rate of the kind's rings. One of all_reduce may hold in-switch reduction.
 local function has_ring(tier, kind) return kind ~= "all_reduce" and tier.curves and tier.curves[kind] ~= nil end
 
--- Bus bandwidths of a ring over n devices inside a node, by the tables of the device; nil without tables. The ring of
--- an all_reduce is as fast as a gather's.
-local function ring_curve(cluster, tier, kind, n)
+-- Bus bandwidths of a ring or an all_to_all over n devices inside a node, by the tables of the device; nil without
+-- tables. The ring of an all_reduce is as fast as a gather's.
+local function device_curve(cluster, tier, kind, n)
   local device = type(cluster.device) == "table" and cluster.device
-  if not (rings[kind] and device and device.folder) or has_ring(tier, kind) then return nil end
+  if kind == "send_recv" or not (device and device.folder) or has_ring(tier, kind) then return nil end
   if device_curves[device] == nil then
     local tables = kernels.collectives(device)
     device_curves[device] = tables and { tables = tables } or false
   end
   local found = device_curves[device]
   if not found then return nil end
-  local of = kind == "reduce_scatter" and kind or "all_gather"
+  local of = (kind == "reduce_scatter" or kind == "all_to_all") and kind or "all_gather"
   local known = table_at(table_at(found, of), tier.ring_bandwidth or 0)
   if known[n] == nil then
     known[n] = kernel_curves.bandwidths(found.tables, of, n, { rings = tier.ring_bandwidth }) or false
@@ -231,6 +231,7 @@ local function tiers_of(cluster, kind, topology)
     local branches = place.branches or math.ceil(below / units)
     local inside, send, receive = outer and outer.groups > 0 and outer.members or ranks, nil, nil
     local used, rank_bandwidth, curve = place.groups > 0 and (tier.through or branches > 1), nil, nil
+    local of_device = used and k == node and inside > 1 and device_curve(cluster, tier, kind, inside) or nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
       local of_rings, of_pairs = reached(tier, kind, inside, place)
@@ -246,7 +247,7 @@ local function tiers_of(cluster, kind, topology)
       latency = tier.latency, message_latency = tier.message_latency or 0.0,
       ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
       hops = tier.torus and select(3, on_torus(tier.torus, inside, place)) or nil,
-      ring_curve = used and k == node and inside > 1 and ring_curve(cluster, tier, kind, inside) or nil,
+      ring_curve = rings[kind] and of_device, pair_curve = kind == "all_to_all" and of_device or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
@@ -314,6 +315,8 @@ local function check_law(model, law)
   if #found > 0 then refuse(model, "law: %s", table.concat(found, "; ")) end
 end
 
+local curves_of = { curve = true, ring_curve = true, pair_curve = true }
+
 -- A view of a request, or of a table in it, that a user's model cannot change: other models read the same request. A
 -- curve is passed as it is, for laws. own: the model's entry of known.foreign.
 local function view_of(model, value, own)
@@ -321,7 +324,7 @@ local function view_of(model, value, own)
   return setmetatable({}, { __metatable = false, __index = function(_, key)
     local field = value[key]
     if key == "curve" or key == "measured" then own.by_curve = true end
-    if type(field) ~= "table" or key == "curve" or key == "ring_curve" then return field end
+    if type(field) ~= "table" or curves_of[key] then return field end
     tables[key] = tables[key] or view_of(model, field, own)
     return tables[key]
   end, __newindex = function(_, key)
