@@ -10,6 +10,7 @@ return {
   device = "tpu_v5p", stack = "maxtext",
   links = {
     intra = { name = "ICI torus, 3 axes of 2 links of 90 GB/s", bandwidth = 540e9, torus = { 4, 4, 4 },
+      whole_rings = true,
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s a link one way; gathers use both directions "
         .. "of all axes" },
     inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 540e9, bandwidth_per_node = 8640e9,

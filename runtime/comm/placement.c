@@ -121,32 +121,79 @@ static slice slice_of(const ett_tiers *t, int64_t world) {
   return s;
 }
 
-/* Sets `along` and `apart` of an aligned group on the innermost tier's torus. */
-static void place_on_torus(const ett_ranks *r, ett_rank_group g, ett_placement_tier *t) {
+static int nests(int64_t a, int64_t b) {
+  return a % b == 0 || b % a == 0;
+}
+
+/* Sets the box of an aligned group on the innermost tier's torus. 0: some groups do not
+ * fill their box. */
+static int place_on_torus(const ett_ranks *r, ett_rank_group g, const slice *s,
+                          ett_placement_tier *t) {
   int64_t at = 1, found = 1; /* devices of the axes before; ranks on them */
-  const slice s = slice_of(&r->tiers, r->world);
   for (int j = 0; j < r->tiers.axes; j++) {
-    int64_t end = at * s.best[j], along = 1, last = at;
+    int64_t end = at * s->best[j], along = 1, last = at;
     for (int i = 0; i < 2; i++) {
       int64_t low = g.axis[i].stride, high = g.axis[i].degree * low;
+      if (g.axis[i].degree == 1)
+        continue;
+      if (!nests(low, end) || !nests(high, end))
+        return 0;
       low = low > at ? low : at;
       high = high < end ? high : end;
-      if (g.axis[i].degree == 1 || low >= high)
+      if (low >= high)
         continue;
       along *= high / low;
       last = high > last ? high : last;
     }
     if (last % (at * along) != 0)
-      break;
+      return 0;
     t->along[j] = (int32_t)along;
     t->apart[j] = (int32_t)(last / at / along);
     found *= along;
     at = end;
   }
-  if (found != group_inside(r, g, r->tiers.size[0])) {
-    memset(t->along, 0, sizeof t->along);
-    memset(t->apart, 0, sizeof t->apart);
+  t->placed = (int32_t)found;
+  return found == group_inside(r, g, r->tiers.size[0]);
+}
+
+/* Sets the box of the devices if it is worse than that of the tier: with fewer ranks to
+ * a position, else longer. They are n of one unit. */
+static void worse_box(const ett_ranks *r, const slice *s, const int64_t *devices,
+                      int64_t n, ett_placement_tier *t) {
+  ett_placement_tier own = {.placed = (int32_t)n};
+  double positions = 1, before = 1;
+  int64_t at = 1, length = 0, length_before = 0;
+  for (int j = 0; j < r->tiers.axes; j++) {
+    uint64_t taken[ETT_AXIS_MOST / 64 + 1];
+    memset(taken, 0, (size_t)(s->best[j] / 64 + 1) * sizeof *taken);
+    int64_t first = s->best[j], last = 0, gap = 0, previous = -1;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t x = devices[i] % r->tiers.size[0] / at % s->best[j];
+      taken[x / 64] |= (uint64_t)1 << x % 64;
+      first = x < first ? x : first;
+      last = x > last ? x : last;
+    }
+    for (int64_t x = first; x <= last; x++) {
+      if (!(taken[x / 64] >> x % 64 & 1))
+        continue;
+      if (previous >= 0 && (gap == 0 || x - previous < gap))
+        gap = x - previous;
+      previous = x;
+    }
+    own.apart[j] = gap > 0 ? (int32_t)gap : 1;
+    own.along[j] = (int32_t)((last - first) / own.apart[j] + 1);
+    positions *= own.along[j];
+    before *= t->along[j];
+    length += last - first;
+    length_before += (int64_t)(t->along[j] - 1) * t->apart[j];
+    at *= s->best[j];
   }
+  double worse = positions * t->placed - before * (double)n;
+  if (t->placed > 0 && (worse < 0 || (worse == 0 && length <= length_before)))
+    return;
+  t->placed = own.placed;
+  memcpy(t->along, own.along, sizeof t->along);
+  memcpy(t->apart, own.apart, sizeof t->apart);
 }
 
 static int64_t common_multiple(int64_t a, int64_t b, int64_t most) {
@@ -166,8 +213,8 @@ static int64_t period(const ett_ranks *r, int64_t block) {
   for (int k = 0; k < r->tiers.count; k++)
     if (r->tiers.size[k] < r->world)
       largest = r->tiers.size[k];
-  if (r->map || block >= r->world)
-    return r->world;
+  if (r->map || block >= r->world || (r->tiers.axes > 0 && largest == 1))
+    return r->world; /* on one torus, each group may have another box */
   return common_multiple(block, largest, r->world);
 }
 
@@ -176,6 +223,7 @@ static int64_t period(const ett_ranks *r, int64_t block) {
 typedef struct counts {
   int64_t *devices;
   int32_t *units[ETT_TIERS_MOST], *cards[ETT_TIERS_MOST];
+  slice slice;
   void *memory;
 } counts;
 
@@ -198,6 +246,7 @@ static int counts_new(counts *c, const ett_ranks *r, int64_t degree, int64_t dev
                 (long long)devices);
     return -1;
   }
+  c->slice = slice_of(&r->tiers, r->world);
   c->devices = c->memory;
   int32_t *at = (int32_t *)(c->devices + degree);
   for (int k = 0; k < r->tiers.count; k++) {
@@ -302,6 +351,13 @@ static void count_group(const ett_ranks *r, counts *c, int64_t n, int sorted,
     qsort(c->devices, (size_t)n, sizeof *c->devices, ascending);
   for (int k = 0; k < r->tiers.count; k++)
     count_tier(r, c, n, k, &p->tier[k]);
+  for (int64_t i = 0, part = 0; r->tiers.axes > 0 && i < n; i++) {
+    int64_t unit = c->devices[i] / r->tiers.size[0];
+    if (i + 1 < n && c->devices[i + 1] / r->tiers.size[0] == unit)
+      continue;
+    worse_box(r, &c->slice, c->devices + part, i + 1 - part, &p->tier[0]);
+    part = i + 1;
+  }
 }
 
 /* Ranks from one block of the group to the next. */
@@ -314,12 +370,15 @@ int ett_place_group(const ett_ranks *r, ett_rank_group g, ett_placement *p,
                     ett_err *err) {
   *p = (ett_placement){
       .ranks = (int32_t)g.degree, .tiers = r->tiers.count, .node = r->tiers.node};
-  if (!r->map && place_aligned(r, g, p)) {
-    if (r->tiers.axes > 0)
-      place_on_torus(r, g, &p->tier[0]);
+  const slice s = slice_of(&r->tiers, r->world);
+  const int32_t part = r->tiers.axes > 0 && r->world < r->tiers.size[0];
+  if (!r->map && place_aligned(r, g, p) &&
+      (r->tiers.axes == 0 || place_on_torus(r, g, &s, &p->tier[0]))) {
+    p->tier[0].slice = part;
     return 0;
   }
   memset(p->tier, 0, sizeof p->tier);
+  p->tier[0].slice = part;
   int64_t devices = period(r, block_of(g));
   counts c;
   if (counts_new(&c, r, g.degree, devices, err) != 0)
@@ -370,7 +429,8 @@ int ett_place_copies(const ett_ranks *r, ett_rank_group g, const ett_copies *cop
     return 0;
   *p = (ett_placement){.ranks = (int32_t)g.degree * copies->ways,
                        .tiers = r->tiers.count,
-                       .node = r->tiers.node};
+                       .node = r->tiers.node,
+                       .tier[0].slice = p->tier[0].slice};
   ett_axis pipeline = copies->pipeline;
   int64_t stages = pipeline.degree * pipeline.stride;
   int64_t block = block_of(g) > stages ? block_of(g) : stages;

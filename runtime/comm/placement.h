@@ -65,9 +65,12 @@ typedef struct ett_placement_tier {
   int32_t sharing;  /* the most groups on one card */
   int32_t inside;   /* the most ranks of any group in one lower unit */
   int32_t branches; /* the most lower units of any group in one unit of this tier */
-  /* On each axis of a torus, the ranks of a group and the steps from one to the next, so
-   * that `apart` groups share the links of the axis. 0: no torus, or not regular. */
-  int32_t along[ETT_TORUS_MOST], apart[ETT_TORUS_MOST];
+  /* The box of a group on a torus, or of its part in a unit: on each axis the positions,
+   * and the steps from one to the next, so that `apart` groups share the links of the
+   * axis. 0: no torus. The group has `placed` ranks in the box; if it has fewer than
+   * positions, other groups lie between them. */
+  int32_t along[ETT_TORUS_MOST], apart[ETT_TORUS_MOST], placed;
+  int32_t slice; /* 1: the step uses a part of the torus */
 } ett_placement_tier;
 
 typedef struct ett_placement {

@@ -144,12 +144,13 @@ static void places_groups_on_a_torus(void **state) {
   assert_on_torus(128, (ett_axis){4, 16}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 2});
   assert_on_torus(128, (ett_axis){128, 1}, (int32_t[]){2, 4, 8}, (int32_t[]){1, 1, 1});
   assert_on_torus(128, (ett_axis){2, 64}, (int32_t[]){1, 1, 1}, (int32_t[]){1, 1, 1});
-  assert_on_torus(128, (ett_axis){3, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
+  /* Not aligned with the axes: {6, 7, 8} is at (0, 3, 0), (1, 3, 0), (0, 0, 1). */
+  assert_on_torus(192, (ett_axis){3, 1}, (int32_t[]){2, 2, 2}, (int32_t[]){1, 3, 1});
   /* Slices of 2 x 2 x 2 and 2 x 4 x 4; none has 49 devices. */
   assert_on_torus(8, (ett_axis){4, 1}, (int32_t[]){2, 2, 1}, (int32_t[]){1, 1, 1});
   assert_on_torus(8, (ett_axis){2, 4}, (int32_t[]){1, 1, 2}, (int32_t[]){1, 1, 1});
   assert_on_torus(32, (ett_axis){4, 8}, (int32_t[]){1, 1, 4}, (int32_t[]){1, 1, 1});
-  assert_on_torus(49, (ett_axis){7, 1}, (int32_t[]){0, 0, 0}, (int32_t[]){0, 0, 0});
+  assert_on_torus(49, (ett_axis){7, 1}, (int32_t[]){2, 4, 2}, (int32_t[]){1, 1, 1});
 }
 
 int main(void) {

@@ -216,7 +216,7 @@ describe("a group on a torus", function()
         end
       end
     end
-    return table.move(best, 1, #axes, 1, {})
+    return best and table.move(best, 1, #axes, 1, {}) or axes
   end
 
   it("lies on the axes that its ranks reach: 200 random layouts, rank by rank", function()
@@ -245,6 +245,98 @@ describe("a group on a torus", function()
       end
     end
     assert.is_true(tried > 1000)
+  end)
+
+  it("that is no block lies in the box of its ranks: 300 random maps and degrees, rank by rank", function()
+    local pick, other = random_plans.generator(8), 0
+    for _ = 1, 300 do
+      local axes, order = pick { { 2, 4, 8 }, { 4, 4, 4 }, { 16, 4 } }, pick { "tp-cp-ep-dp-pp", "dp-tp-cp-ep-pp" }
+      local p = { tp = pick { 2, 3, 4, 6, 12 }, cp = pick { 1, 2, 5 }, dp = pick { 2, 3, 8 }, pp = 1, ep = 1 }
+      local world, map = p.tp * p.cp * p.dp, nil
+      if pick { true, false } then
+        map = {}
+        for i = 1, world do map[i] = i - 1 end
+        for i = world, 2, -1 do
+          local j = pick { 1, i // 2 + 1, i }
+          map[i], map[j] = map[j], map[i]
+        end
+      end
+      p.etp, p.rank_order = p.tp, order
+      local given = cluster_module.placement(box(axes))
+      for name, degree in pairs(p) do given[name] = degree end
+      given.rank_order, given.rank_map = require("ett.plan.ranks").code(order), map and step_core.map(map)
+      local own, lengths = step_core.place(given, "tp").tiers[1], slice(axes, world)
+      local worst, longest = 0.0, 0
+      for _, devices in ipairs(rank_map.members(p, map, "tp")) do
+        local parts = {}
+        for _, device in ipairs(devices) do
+          parts[device // 64] = parts[device // 64] or {}
+          table.insert(parts[device // 64], device)
+        end
+        for _, part in pairs(parts) do
+          local at, count, length = 1, 1, 0
+          for _, of_axis in ipairs(lengths) do
+            local list, gap = positions(part, at, of_axis), nil
+            for i = 2, #list do gap = math.min(gap or 64, list[i] - list[i - 1]) end
+            count = count * ((list[#list] - list[1]) // (gap or 1) + 1)
+            length, at = length + list[#list] - list[1], at * of_axis
+          end
+          if count / #part > worst then worst, longest = count / #part, 0 end
+          if count / #part == worst then longest = math.max(longest, length) end
+        end
+      end
+      local count, length = 1, 0
+      for j, along in ipairs(own.along) do
+        count, length = count * along, length + (along - 1) * own.apart[j]
+      end
+      assert.near(worst, count / own.placed, 1e-12)
+      assert.equal(longest, length)
+      assert.equal(world < 64, own.slice == 1)
+      other = other + (worst > 1 and 1 or 0)
+    end
+    assert.is_true(other > 50 and other < 250, other)
+  end)
+
+  it("of a rank map uses the links of the axes on which its ranks are", function()
+    local function links(map)
+      local c = box { 2, 4, 8 }
+      local given = cluster_module.placement(c)
+      for name, degree in pairs { tp = 8, cp = 1, ep = 1, dp = 8, pp = 1, etp = 8 } do given[name] = degree end
+      given.rank_order, given.rank_map = require("ett.plan.ranks").code "tp-cp-ep-dp-pp", step_core.map(map)
+      return big * 2 * 7 / 8 / collectives.time(c, "all_reduce", big, step_core.place(given, "tp")).seconds / 90e9
+    end
+    local as_is, turned, apart = {}, {}, {}
+    for rank = 0, 63 do
+      as_is[rank + 1] = rank
+      turned[rank + 1] = rank % 8 * 8 + rank // 8 -- the axis of 8
+      -- An axis of 4 here, and another up to 7 steps away on the axis of 8, with those of other groups between.
+      apart[rank + 1] = rank % 4 * 2 + rank // 32 + (rank // 4 % 2 == 0 and rank // 8 % 4 or 7 - rank // 8 % 4) * 8
+    end
+    near(1 + 2, links(as_is))
+    near(2, links(turned))
+    near(2 + 1 / 7, links(apart))
+  end)
+
+  it("of a part of a torus has no rings where switches close those of whole tori", function()
+    local function links(on, group, layout)
+      return big * 2 * 3 / 4 / seconds(on, "all_reduce", big, group, layout) / 90e9
+    end
+    local whole = { links = { intra = { bandwidth = 540e9, latency = 0, torus = { 4, 4, 4 }, whole_rings = true,
+      source = "spec" } } }
+    local cube, wired = box({ 4, 4, 4 }, whole), box { 4, 4, 4 }
+    near(2, links(cube, "tp", { tp = 4, dp = 16 })) -- the whole cube
+    near(1, links(cube, "tp", { tp = 4, dp = 4 })) -- 4 x 2 x 2
+    near(2, links(wired, "tp", { tp = 4, dp = 4 }))
+    near(1 + 1, links(cube, "tp", { tp = 4 })) -- 2 x 2
+    -- jax-ml/scaling-book, tpus.md: 2x2x4 of TPU v4 and v5p has no wrap-around links. 8x16 of v5e has some on the axis
+    -- of 16.
+    for name, links_of_axis in pairs { tpu_v4 = 1, tpu_v5p = 1, tpu_v7x = 1, tpu_v5e = 2 } do
+      local c = cluster_module.get(name)
+      local n, axes = name == "tpu_v5e" and 16 or 4, #c.links.intra.torus
+      local rate = c.links.intra.bandwidth / (2 * axes)
+      near(links_of_axis, big * 2 * (n - 1) / n / seconds(c, "all_reduce", big, "tp", { tp = n,
+        dp = n == 16 and 8 or 4 }) / rate)
+    end
   end)
 
   it("has no place on axes that are too many or too long, and none of length 0", function()

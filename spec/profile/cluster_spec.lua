@@ -288,6 +288,8 @@ describe("a user's cluster", function()
       message(cluster_module.get, c), 1, true)
     c.links.intra.torus, c.links.intra.mesh = { 2 }, true
     assert.matches("links: intra: give either 'mesh' or 'torus'", message(cluster_module.get, c), 1, true)
+    c.links.intra.torus, c.links.intra.whole_rings = nil, true
+    assert.matches("links: intra: 'whole_rings' needs the lengths of the axes", message(cluster_module.get, c), 1, true)
     c.links, c.tiers = nil, { { name = "node", size = 2, bandwidth = 5e10, source = "z" },
       { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
     assert.matches("tiers[2]: only links inside the innermost tier, of at least two devices, can be a mesh or a torus",

@@ -46,6 +46,10 @@ void ett_step_lua_set_place(lua_State *L, const ett_placement *place) {
     ett_lua_set_integer(L, "branches", t->branches);
     set_axes(L, "along", t->along);
     set_axes(L, "apart", t->apart);
+    if (t->placed > 0)
+      ett_lua_set_integer(L, "placed", t->placed);
+    if (t->slice)
+      ett_lua_set_integer(L, "slice", t->slice);
     lua_rawseti(L, -2, k + 1);
   }
   lua_setfield(L, -2, "tiers");

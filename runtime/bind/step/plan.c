@@ -431,8 +431,9 @@ static void set_lanes(lua_State *L, const ett_tiers *tiers, const ett_placement 
 }
 
 /* place(plan, group): { ranks=, nodes=, gpus_per_node=, tiers = { { units=, members=,
- * most=, groups=, cards=, sharing=, inside=, branches= [, along=, apart=] }, … } } of a
- * group named as in ett_group_kind_of, or of the sends between stages, "pp". */
+ * most=, groups=, cards=, sharing=, inside=, branches= [, along=, apart=, placed=]
+ * [, slice=] }, … } } of a group named as in ett_group_kind_of, or of the sends between
+ * stages, "pp". */
 static int place(lua_State *L) {
   ett_step_plan plan = {0};
   get_places(L, &plan);

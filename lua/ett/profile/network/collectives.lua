@@ -137,25 +137,27 @@ local function hops(units) return units > 1 and units or 0 end
 -- The part of a torus that a group fills, axis by axis: number of links of a device that its rings use, the largest
 -- load of a link in an all-to-all, in buffers of a rank, and the hops between its most distant ranks. A full axis is a
 -- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
--- link, a quarter, and one hop less than its length. Source of links and hops: jax-ml/scaling-book, sharding.md; the
--- loads are those of uniform traffic.
+-- link, a quarter, and one hop less than its length. So is an axis of a slice where optical switches close the rings
+-- of whole tori only (`whole_rings`). Source of links, hops and slices: jax-ml/scaling-book, sharding.md and tpus.md;
+-- the loads are those of uniform traffic.
 --
 -- Ranks `apart` steps from each other share the links of an axis with the groups between them, and pass as many hops.
--- Without a known place (`along`, `apart` of runtime/comm/placement.h) a group fills the axes from the first.
-local function on_torus(axes, ranks, place)
-  local links, load, far, left = 0, 0.0, 0, ranks
-  for j, length in ipairs(axes) do
+-- A group that does not fill its box shares the links of its rings with the groups between its ranks (`along`, `apart`
+-- and `placed` of runtime/comm/placement.h). Without a known place a group fills the axes from the first.
+local function on_torus(tier, ranks, place)
+  local links, load, far, left, positions = 0, 0.0, 0, ranks, 1
+  for j, length in ipairs(tier.torus) do
     local own, apart = math.min(length, left), 1
     if place.along then own, apart = place.along[j], place.apart[j] end
     if own > 1 then
       local whole = own * apart
-      local ring = whole == length and length > 2
+      local ring = whole == length and length > 2 and not (tier.whole_rings and place.slice)
       links, load = links + (ring and 2 or 1) / apart, math.max(load, whole / (ring and 8 or 4))
       far = far + (ring and whole // 2 or whole - apart)
     end
-    left = (left + own - 1) // own
+    left, positions = (left + own - 1) // own, positions * own
   end
-  return links, load, far
+  return links / (positions / (place.placed or positions)), load, far
 end
 
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
@@ -168,7 +170,7 @@ local function reached(tier, kind, ranks, place)
     return share, share
   elseif tier.torus then
     local all = 2 * #tier.torus
-    local links, load = on_torus(tier.torus, ranks, place)
+    local links, load = on_torus(tier, ranks, place)
     return (kind == "send_recv" and 1 or links) / all, (1 - 1 / ranks) / load / all
   end
   return 1, 1
@@ -246,7 +248,7 @@ local function tiers_of(cluster, kind, topology)
       wire = protocols.wire(cluster, tier, k <= node), most = outer and outer.inside or ranks,
       latency = tier.latency, message_latency = tier.message_latency or 0.0,
       ring_bandwidth = not has_ring(tier, kind) and tier.ring_bandwidth or nil,
-      hops = tier.torus and select(3, on_torus(tier.torus, inside, place)) or nil,
+      hops = tier.torus and select(3, on_torus(tier, inside, place)) or nil,
       ring_curve = rings[kind] and of_device, pair_curve = kind == "all_to_all" and of_device or nil,
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }

@@ -41,7 +41,7 @@ local latency = { "nonnegative", optional = true, most = 0.5, unit = "seconds" }
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
     send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
-    curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
+    whole_rings = "boolean?", curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
     latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
     hierarchical = "boolean?", name = "string?", source = "string" } },
@@ -54,7 +54,8 @@ local fields = {
   oversubscription = { "positive", default = 1, least = 1, most = 1e4 }, latency = latency, message_latency = latency,
   send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate,
   hierarchical = "boolean?", reduces = "boolean?",
-  through = "boolean?", mesh = "boolean?", torus = "list?", curves = { "text_or_table", optional = true },
+  through = "boolean?", mesh = "boolean?", torus = "list?", whole_rings = "boolean?",
+  curves = { "text_or_table", optional = true },
 }
 
 --- The given curves, or the innermost tier's curves of the cluster whose name is given.
@@ -110,14 +111,16 @@ function tiers.check_curves(curves, where, size, what)
   end
 end
 
---- Checks `mesh` and `torus` of links between devices. size: number of devices; falsy for links between other units.
+--- Checks `mesh`, `torus` and `whole_rings` of links between devices. size: number of devices; falsy for links between other units.
 function tiers.check_wires(given, size, where)
   local axes, product, texts = given.torus or {}, 1, {}
   for i, length in ipairs(axes) do
     product = math.type(length) == "integer" and length > 0 and product * length or 0
     texts[i] = schema.describe(length)
   end
-  if given.mesh and given.torus then
+  if given.whole_rings and not given.torus then
+    error_module.raise("model", "%s: 'whole_rings' needs the lengths of the axes, 'torus'", where)
+  elseif given.mesh and given.torus then
     error_module.raise("model", "%s: give either 'mesh' or 'torus'", where)
   elseif (given.mesh or given.torus) and (not size or size < 2) then
     error_module.raise("model", "%s: only links inside the innermost tier, of at least two devices, can be a mesh or "
@@ -245,6 +248,7 @@ local function short_form(cluster)
       ring_bandwidth = intra.ring_bandwidth,
       latency = intra.latency or default_intra(intra.bandwidth, intra.torus),
       unit_send_bandwidth = intra.send_bandwidth, mesh = intra.mesh, torus = intra.torus, curves = intra.curves,
+      whole_rings = intra.whole_rings,
       card = 1, through = false },
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
       unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
