@@ -39,13 +39,13 @@ end
 local post = 2e-6
 
 -- The law of one of NCCL's protocols of small messages.
-local function small(r, protocol, steps, last)
+local function small(r, protocol, steps, over_nodes)
   local own = protocol.ring
-  local start, rate = own.start, last and protocol.most or math.huge
+  local start, rate = own.start, over_nodes and protocol.most or math.huge
   for k, tier in ipairs(r.tiers) do
     if tier.used then rate = math.min(rate, own.share * tier.ring_rate) end
     if steps[k] > 0 then
-      start = start + steps[k] * math.max(own[tier.wire] * tier.latency, last and post or 0.0)
+      start = start + steps[k] * math.max(own[tier.wire] * tier.latency, over_nodes and post or 0.0)
     end
   end
   return { start = start, { moved = r.factor, bandwidth = rate } }
@@ -62,8 +62,9 @@ local function timer(r)
   end
   law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
   laws[1] = law
+  local over_nodes = last and r.tiers[last].wire == "network"
   for _, protocol in ipairs(r.curve and {} or r.protocols) do
-    if not (last and protocol.inside) then laws[#laws + 1] = small(r, protocol, steps, last) end
+    if not (over_nodes and protocol.inside) then laws[#laws + 1] = small(r, protocol, steps, over_nodes) end
   end
   return table.unpack(laws)
 end

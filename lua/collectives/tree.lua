@@ -71,11 +71,11 @@ end
 local function timer(r)
   if r.curve then return nil end -- it holds the best algorithm
   local rounds, in_switch, first = r.kind == "all_reduce" and 2 or 1, reduces_in_switch(r), r.tiers[1]
-  local law, laws, steps = first.used and inside(r, first, in_switch) or {}, {}, 0.0
+  local law, laws, steps, over_nodes = first.used and inside(r, first, in_switch) or {}, {}, 0.0, false
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
-      steps = steps + log2(tier.branches) * tier.latency
+      steps, over_nodes = steps + log2(tier.branches) * tier.latency, tier.wire == "network"
       law[#law + 1] = { moved = moved(r, tier, in_switch), bandwidth = efficiency * tier.bandwidth }
     end
   end
@@ -83,7 +83,7 @@ local function timer(r)
   if in_switch and first.inside > 1 then start = first.curve and 0.0 or in_switch_start end -- a curve has its own
   law.start = start + rounds * steps
   laws[1] = law
-  for _, protocol in ipairs(r.kind == "all_reduce" and steps > 0 and r.protocols or {}) do
+  for _, protocol in ipairs(r.kind == "all_reduce" and over_nodes and r.protocols or {}) do
     if not protocol.inside then laws[#laws + 1] = small(r, protocol) end
   end
   return table.unpack(laws)

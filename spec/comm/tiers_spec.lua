@@ -151,6 +151,21 @@ describe("a cluster of tiers", function()
       + 2e-5 + bytes / 32 / 2 / 25e9), seconds(c, "all_reduce", bytes, "data", { dp = 64 }), 1e-9)
   end)
 
+  it("times small messages over two tiers inside a node as inside a node", function()
+    local function nodes(inner)
+      local tiers = { { name = "node", size = 8, bandwidth = 4e11, source = "spec" },
+        { name = "network", bandwidth = 5e10, source = "spec" } }
+      if inner then table.insert(tiers, 1, { name = "pair", size = 2, bandwidth = 4e11, source = "spec" }) end
+      return cluster_module.get { name = "nodes", summary = "s", source = "spec", device = "v100", gpus_per_node = 8,
+        tiers = tiers }
+    end
+    for kind, us in pairs { all_gather = 6.6 + 7 * 0.6, all_reduce = 6.6 + 14 * 0.6 } do -- LL of NCCL's tuner
+      for _, c in ipairs { nodes(false), nodes(true) } do
+        assert.near(1e-6 * us, seconds(c, kind, 1e-3, "tp", { tp = 8 }), 1e-12, kind)
+      end
+    end
+  end)
+
   it("places a number of nodes as neighbouring nodes of the rank map", function()
     for _, rails in ipairs { 8, 2, 1 } do
       local c = pods({ [2] = { rails = rails } })
