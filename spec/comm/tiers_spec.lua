@@ -167,15 +167,19 @@ describe("a cluster of tiers", function()
   end)
 
   it("places a number of nodes as neighbouring nodes of the rank map", function()
-    for _, rails in ipairs { 8, 2, 1 } do
-      local c = pods({ [2] = { rails = rails } })
+    local halves = { { name = "half", size = 4, bandwidth = 400e9, latency = 1e-6, source = "spec" }, { name = "node",
+      size = 8, bandwidth = 200e9, latency = 2e-6, source = "spec" }, { name = "network", bandwidth = 50e9,
+      latency = 1e-5, source = "spec" } }
+    for _, rails in ipairs { 8, 2, 1, "halves" } do
+      local c = rails == "halves" and pods(nil, { tiers = halves, gpus_per_node = 8 })
+        or pods({ [2] = { rails = rails } })
       for _, kind in ipairs(require("ett.comm").kinds()) do
         for _, nodes in ipairs { 1, 2, 4, 8, 16 } do
           for _, inside in ipairs { 1, 2, 4, 8 } do
             if kind ~= "send_recv" and nodes * inside > 1 then
               local counted = collectives.time(c, kind, 1e8, { nodes = nodes, gpus_per_node = inside }).seconds
               local placed = seconds(c, kind, 1e8, "data", { tp = 8 // inside, dp = nodes * inside })
-              assert.equal(placed, counted, ("%s %dx%d, %d rails"):format(kind, nodes, inside, rails))
+              assert.equal(placed, counted, ("%s %dx%d, %s rails"):format(kind, nodes, inside, rails))
             end
           end
         end

@@ -111,7 +111,8 @@ function tiers.check_curves(curves, where, size, what)
   end
 end
 
---- Checks `mesh`, `torus` and `whole_rings` of links between devices. size: number of devices; falsy for links between other units.
+--- Checks `mesh`, `torus` and `whole_rings` of links between devices. size: number of devices; falsy for links between
+--- other units.
 function tiers.check_wires(given, size, where)
   local axes, product, texts = given.torus or {}, 1, {}
   for i, length in ipairs(axes) do
@@ -376,7 +377,7 @@ local function counted(list, node, topology, gpus_per_node)
     places[k] = { members = in_unit, most = in_unit, inside = math.min(in_unit, ranks), cards = cards,
       groups = k > node and groups or 1, sharing = k > node and math.max(1, groups * cards * tier.card // below) or 1,
       units = not tier.size and 1 or k >= node and math.ceil(nodes * gpus_per_node / tier.size)
-        or nodes * math.max(1, math.ceil(inside * below / gpus_per_node)) }
+        or nodes * math.min(inside, gpus_per_node // tier.size) }
     if not leaves then places[k].groups = 0 end
   end
   return places
