@@ -382,11 +382,19 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   }
 }
 
+static int has_experts(const ett_program *p) {
+  for (size_t k = 0; k < p->kind_count; k++)
+    if (p->sums[k].expert_parameters + p->sums[k].frozen_expert > 0)
+      return 1;
+  return 0;
+}
+
 /* Groups with more than one rank that a rank belongs to. Each group has buffers. */
 static int communicators_of(const ett_evaluation *e) {
   const ett_step_plan *p = e->plan;
+  int etp = p->etp > 1 && p->etp != p->tp && has_experts(e->program);
   return (p->tp > 1) + (p->cp > 1) + (p->pp > 1) + (e->dense.degree > 1) + (p->ep > 1) +
-         (p->ep > 1 && e->expert.degree > 1) + (p->etp > 1 && p->etp != p->tp) +
+         (p->ep > 1 && e->expert.degree > 1) + etp +
          (p->clip_gradients && p->tp > 1 &&
           p->pp > 1) + /* for the gradient norm, over tensor and pipeline ranks */
          ((p->tp > 1) + (p->pp > 1) + (e->dense.degree > 1) > 1); /* the world group */

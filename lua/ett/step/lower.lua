@@ -396,13 +396,13 @@ local function add_collective(state, item, hides, whole)
   return index
 end
 
---- Under scatter_sends a stage gathers the received activations over its tensor-parallel ranks before its pass.
---- DeepSpeed's stages also partition their output, and gather it for the backward pass
---- (PipelineEngine._exec_backward_pass).
+--- Under scatter_sends a stage gathers the received activations over its tensor-parallel ranks before its pass. Under
+--- sequence parallelism the layers gather them. DeepSpeed's stages also partition their output, and gather it for the
+--- backward pass (PipelineEngine._exec_backward_pass).
 ---@return number index of the operation; 0: nothing is gathered
 local function add_gather(state, bytes)
   local p = state.plan
-  if not p.scatter_sends or p.tp == 1 then return 0 end
+  if not p.scatter_sends or p.sequence_parallel or p.tp == 1 then return 0 end
   local topology = topology_of(state, "tp", false)
   local answer = state.times:collective("all_gather", bytes, topology, p.dtype)
   local backward = { source = answer }
