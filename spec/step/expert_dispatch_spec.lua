@@ -100,3 +100,39 @@ describe("experts under tensor and sequence parallelism", function()
     assert.matches("etp = 8 must divide tp = 4; nearest is 4", tostring(raised), 1, true)
   end)
 end)
+
+describe("collectives around experts", function()
+  -- Shares of their seconds that are exposed, by pass and name.
+  local function exposed(plan, stack)
+    local given = { seq = 4096, micro_batches = 4, tp = 4, dp = 8, ep = 2, stack = stack }
+    for name, value in pairs(plan) do given[name] = value end
+    local e = estimate.new { model = model_module.new("mixtral", hyper), cluster = "dgx_h100", plan = given,
+      units = true, interval = false }
+    local found = {}
+    for _, kind in ipairs(e.lowered.kinds) do
+      local among = false
+      for _, item in ipairs(kind.order) do
+        local o = e.lowered.operations[item[1]]
+        if o.name == "all_to_all" and o.forward then among = not among end
+        if among and o.kind == "collective" and o.name ~= "all_to_all" then
+          for _, pass in ipairs { "forward", "backward" } do
+            local time = o[pass]
+            if time then found[pass .. " " .. o.name] = time.seconds / (time.source or time).seconds end
+          end
+        end
+      end
+    end
+    return found
+  end
+
+  it("overlap no product, however many tensor ranks the experts have", function()
+    local all = { ["forward all_gather"] = 1, ["backward reduce_scatter"] = 1, ["backward all_gather"] = 1,
+      ["forward reduce_scatter"] = 1 }
+    for _, etp in ipairs { 4, 2 } do
+      for _, in_pieces in ipairs { false, true } do
+        assert.same(all, exposed({ etp = etp, sequence_parallel = true, overlap_tensor = in_pieces }, "megatron_moe"))
+      end
+    end
+    assert.same({ ["forward all_reduce"] = 1, ["backward all_reduce"] = 1 }, exposed({}, "megatron_moe"))
+  end)
+end)

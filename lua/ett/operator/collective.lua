@@ -31,6 +31,14 @@ local function operand(list)
   return list
 end
 
+-- Marks collectives that a dispatcher of experts waits for: no product overlaps them. In Megatron-Core both passes wait
+-- (tensor_parallel/mappings.py: _GatherFromSequenceParallelRegion, _ReduceScatterToSequenceParallelRegion), and
+-- Transformer Engine's GroupedLinear refuses userbuffers.
+local function blocking(list)
+  for _, item in ipairs(list) do item.blocking = true end
+  return list
+end
+
 local function join(...)
   local list = {}
   for _, part in ipairs { ... } do
@@ -128,12 +136,13 @@ local function around_experts(gather_pass, sum_pass)
     if c.sequence_parallel then
       local bytes = width(c.dtype) * (expert_group_tokens(c) + 0.0) * c.hidden * c.top_k * (c.expert_load or 1)
       local group = etp == c.tp and "tp" or "etp"
-      return join(one("all_gather", group, etp, bytes, gather_pass), one("reduce_scatter", group, etp, bytes, sum_pass))
+      return blocking(join(one("all_gather", group, etp, bytes, gather_pass),
+        one("reduce_scatter", group, etp, bytes, sum_pass)))
     end
-    if etp == c.tp then return one("all_reduce", "tp", c.tp, hidden_bytes(c), sum_pass) end
+    if etp == c.tp then return blocking(one("all_reduce", "tp", c.tp, hidden_bytes(c), sum_pass)) end
     local shares = one("all_gather", "tp", c.tp // etp, hidden_bytes(c), sum_pass)
     shares[1].stride = etp
-    return join(one("all_reduce", "etp", etp, hidden_bytes(c) * etp / c.tp, sum_pass), shares)
+    return blocking(join(one("all_reduce", "etp", etp, hidden_bytes(c) * etp / c.tp, sum_pass), shares))
   end
 end
 patterns.expert_enter = around_experts("forward", "backward")
@@ -167,7 +176,8 @@ local function stated(entry, c)
     entry.pass or "forward", entry.overlapped)
 end
 
---- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, stride }.
+--- The operations for an entry: a list of { kind, name, group, degree, bytes, pass, times, overlapped, blocking,
+--- stride }. overlapped: beside the next product in any software; blocking: beside none.
 --- stride: the distance between the ranks of the group, for groups whose name does not define it.
 function collective.expand(entry, c)
   local pattern = patterns[entry.collective]

@@ -289,6 +289,7 @@ end
 --- product, which does not depend on it (stack field hides_sums).
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
+  if item.blocking then return 0 end
   local gathers = item.name == "all_gather"
   local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
     and (gathers or item.name == "reduce_scatter")
