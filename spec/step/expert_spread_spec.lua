@@ -62,14 +62,14 @@ end)
 describe("a dispatcher that sends a token once to a place", function()
   local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
     device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
-  local asked
+  local asked, rates
   local profile = {
     operator = function()
       return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3, provenance = "measured" }
     end,
-    collective = function(_, kind, bytes)
-      if kind == "all_to_all" then asked = bytes end
-      local seconds = bytes / 1e10
+    collective = function(_, kind, bytes, topology)
+      if kind == "all_to_all" then asked[topology.nodes] = bytes end
+      local seconds = bytes / (rates[topology.nodes] or 1e10)
       return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
     end,
   }
@@ -83,8 +83,9 @@ describe("a dispatcher that sends a token once to a place", function()
     return { model = model_module.new("mixtral", own), cluster = cluster, profile = profile, plan = full }
   end
   local function bytes_of(plan, more)
+    asked, rates = {}, {}
     estimate.new(given(plan, more))
-    return asked
+    return asked[math.max(1, plan.ep // 4)]
   end
 
   it("moves one copy per node with experts of a token; inside a node one per rank", function()
@@ -100,7 +101,25 @@ describe("a dispatcher that sends a token once to a place", function()
       { expert_groups = 4, top_groups = 2 }), 1)
   end)
 
+  it("forwards it inside the node to each rank with experts of it: the slower of both counts", function()
+    local all, h = 2 * 1024 * 1024 * 4.0, { experts = 16, top_k = 4 }
+    local over = all * expert_spread.expected(2, h) / 4
+    local inside = all * expert_spread.expected(8, h) / 4
+    assert.is_true(inside > 1.5 * over)
+    for _, case in ipairs { { { 2e10, 1e10 }, over / 1e10 }, { { 1e10, 1e10 }, inside / 1e10 } } do
+      asked, rates = {}, case[1]
+      local e = estimate.new(given { ep = 8, deduplicate_tokens = true })
+      assert.near(over, asked[2], 1)
+      assert.near(inside, asked[1], 1)
+      assert.near(4 * 4 * 4 * case[2], e.all_to_all_exposed_seconds, 1e-9) -- layers, micro-batches, exchanges
+    end
+    asked, rates = {}, {}
+    estimate.new(given { ep = 8, dp = 8, deduplicate_tokens = false })
+    assert.is_nil(asked[1])
+  end)
+
   it("is swept with the digits of single estimates", function()
+    asked, rates = {}, {}
     local what = given {}
     what.over = { ep = { 1, 2, 4, 8 }, deduplicate_tokens = { false, true } }
     local s = sweep.new(what)

@@ -348,6 +348,30 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
+--- Placement of the ranks of one node of a group.
+local function in_node(state, group, topology)
+  local id = group .. " in a node"
+  state.topologies[id] = state.topologies[id] or { nodes = 1, gpus_per_node = topology.gpus_per_node }
+  return state.topologies[id]
+end
+
+--- Bytes and time of an exchange of experts' tokens that sends each token once to a node. There it is forwarded once to
+--- each rank that holds its experts, except to the rank that received it. Both run at once (DeepEP), so the slower one
+--- counts.
+local function exchanged_once(state, item, topology)
+  local p, c, nodes, gpus = state.plan, state.configuration, topology.nodes, topology.gpus_per_node
+  local function time(places, on)
+    local bytes = item.bytes * expert_spread.expected(places, c) / c.top_k
+    return bytes, dispatched(state, item, bytes, on.nodes) or state.times:collective(item.name, bytes, on, p.dtype)
+  end
+  local bytes, answer = time(nodes > 1 and nodes or gpus, topology)
+  if nodes > 1 and gpus > 1 then
+    local _, inside = time(item.degree, in_node(state, item.group, topology))
+    if inside.seconds > answer.seconds then answer = inside end
+  end
+  return bytes, answer
+end
+
 --- A collective as text, without its bytes and the seconds that it overlaps.
 ---@param whole boolean? as for add_collective
 local function id_of_collective(state, item, whole)
@@ -361,12 +385,8 @@ local function add_collective(state, item, hides, whole)
   local p = state.plan
   local members = item.stride and "shares" or item.group
   local topology = topology_of(state, members, item.name == "send_recv")
-  local nodes, gpus = topology.nodes, topology.gpus_per_node
-  local bytes = item.bytes
-  if item.role == "exchange" and p.deduplicate_tokens then
-    local c = state.configuration
-    bytes = bytes * expert_spread.expected(nodes > 1 and nodes or gpus, c) / c.top_k
-  end
+  local bytes, answer = item.bytes, nil
+  if item.role == "exchange" and p.deduplicate_tokens then bytes, answer = exchanged_once(state, item, topology) end
   local quantised = item.operand and state.software.quantised_gathers or nil
   if quantised then
     bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
@@ -374,7 +394,8 @@ local function add_collective(state, item, hides, whole)
   local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
   local index = known[hides]
   if index then return index end
-  local answer = dispatched(state, item, bytes, nodes) or state.times:collective(item.name, bytes, topology, p.dtype)
+  answer = answer or dispatched(state, item, bytes, topology.nodes)
+    or state.times:collective(item.name, bytes, topology, p.dtype)
   local time, hidden = answer, 0
   if hides > 0 and answer.seconds > 0 then
     hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
