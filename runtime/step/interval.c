@@ -35,9 +35,9 @@ int ett_step_interval(ett_program *program, const ett_step_plan *plan,
     for (size_t i = 0; i < part->operation_count && status == 0; i++) {
       const ett_operation *o = &part->operations[i];
       for (int side = 0; side < 2 && status == 0; side++) {
-        double end = side == 0 ? o->forward.low + o->backward.low
-                               : o->forward.high + o->backward.high;
-        if (end == o->forward.seconds + o->backward.seconds)
+        double end = side == 0 ? o->forward.low + o->backward.low + o->split.low
+                               : o->forward.high + o->backward.high + o->split.high;
+        if (end == o->forward.seconds + o->backward.seconds + o->split.seconds)
           continue;
         ett_program_vary(part, i, side == 0 ? ETT_AT_LOW : ETT_AT_HIGH);
         status = ett_step_evaluate(program, plan, demands, w, 0, &result, err);

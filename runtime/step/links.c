@@ -857,8 +857,7 @@ static void start_ranks(run *x) {
       x->first_unit[s] = units;
     units += ett_pipeline_unit_count(p, s);
     for (int v = s; v < x->slots; v += p->stages)
-      x->busy[s] += (double)runs_of(x, v) *
-                    (p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0));
+      x->busy[s] += ett_order_work(p, v);
     ett_flows_begin(&x->flows, flow_of(s, RANK), p->start ? p->start[s] : 0);
   }
 }

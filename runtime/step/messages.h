@@ -102,7 +102,7 @@ typedef struct ett_step_arrays {
   ett_layer_sums *sums; /* the other arrays are per slot (pipeline.h) */
   ett_slice_gradients *gradients;
   double *runs; /* micro-batches */
-  double *forward, *backward, *weight;
+  double *forward, *backward, *weight, *joined;
   /* Per lane: seconds per pass in which it is occupied. Lanes that carry no weights or
    * gradients are filled for the engine of links alone. */
   double *forward_busy[ETT_LANES], *backward_busy[ETT_LANES];

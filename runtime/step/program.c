@@ -70,6 +70,9 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
     status = check_amount(amounts[i].name, amounts[i].value, err);
+  if (status == 0 &&
+      !(isfinite(o->split.seconds) && isfinite(o->split.low) && isfinite(o->split.high)))
+    return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'split' must hold finite seconds");
   for (int l = 0; l < ETT_LANES && status == 0; l++)
     if (!(o->lanes[l] >= 0 && o->lanes[l] <= 1))
       return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -155,6 +158,12 @@ static double least(double a, double b) {
   return a < b ? a : b;
 }
 
+/* Seconds of a layer by role: of its passes, of its input gradients alone, and of the
+ * forward runs that ETT_RECOMPUTE_HALF repeats. */
+typedef struct role_seconds {
+  double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES], half[ETT_ROLES];
+} role_seconds;
+
 /* Seconds of all-to-alls that hide behind shared experts in one pass. */
 static double hidden_by_shared(const double pass[ETT_ROLES], double share) {
   double each = (1 - share) * pass[ETT_ROLE_EXCHANGE] / 2;
@@ -162,8 +171,7 @@ static double hidden_by_shared(const double pass[ETT_ROLES], double share) {
          least(each, pass[ETT_ROLE_BESIDE_COMBINE]);
 }
 
-/* Seconds of a layer's all-to-alls that hide. forward, backward: the layer's seconds by
- * role.
+/* Seconds of a layer's all-to-alls that hide.
  *
  * Shared experts depend only on the layer's input. In both passes their up projection
  * runs beside the dispatch and their down projection beside the combine (Megatron-Core,
@@ -177,11 +185,14 @@ static double hidden_by_shared(const double pass[ETT_ROLES], double share) {
  * F is forward, B backward (input and weight gradients); attention is all computing
  * outside the routed experts. The longer part of each column is exposed by the
  * difference. Computing slows down by `share` while communication runs beside it: of x
- * seconds of communication beside y seconds of computing, min((1 - share) x, y) hide. */
-static void hide(ett_layer_sums *s, const double forward[ETT_ROLES],
-                 const double backward[ETT_ROLES], double share) {
+ * seconds of communication beside y seconds of computing, min((1 - share) x, y) hide. A
+ * split backward pass has only the input gradients of shared experts. */
+static void hide(ett_layer_sums *s, const role_seconds *of, double share) {
+  const double *forward = of->forward, *backward = of->backward;
   double f = (1 - share) * forward[ETT_ROLE_EXCHANGE] / 2;
   double b = (1 - share) * backward[ETT_ROLE_EXCHANGE] / 2;
+  s->split_exchange =
+      hidden_by_shared(backward, share) - hidden_by_shared(of->input, share);
   s->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] = hidden_by_shared(forward, share);
   s->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] = hidden_by_shared(backward, share);
   double outside_forward = forward[ETT_ROLE_OUTSIDE] + forward[ETT_ROLE_BESIDE_DISPATCH] +
@@ -227,12 +238,6 @@ static void fill_layer_bytes(ett_layer_sums *s, const ett_layer_kind *kind) {
       s->working_bytes[r][w] += s->layer_bytes[r];
 }
 
-/* Seconds of a layer by role: of its passes, and of the forward runs that
- * ETT_RECOMPUTE_HALF repeats. */
-typedef struct role_seconds {
-  double forward[ETT_ROLES], backward[ETT_ROLES], half[ETT_ROLES];
-} role_seconds;
-
 static ett_variation variation_of(const ett_program *p, size_t operation) {
   return operation == p->varied ? p->variation : ETT_AT_TIME;
 }
@@ -251,6 +256,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->backward += backward;
   of->forward[o->role] += forward;
   of->backward[o->role] += backward;
+  of->input[o->role] += (1 - o->weight_share) * backward;
   of->half[o->role] += half;
   s->recompute[ETT_RECOMPUTE_HALF] += half;
   if (!o->never_again)
@@ -263,6 +269,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
     s->backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
   }
   s->weight += o->weight_share * backward;
+  s->split += n * pick(o->split, v);
   s->dense_parameters += n * o->dense_parameters;
   s->expert_parameters += n * o->expert_parameters;
   s->frozen_dense += n * o->frozen_dense;
@@ -300,13 +307,13 @@ static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
 static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   ett_layer_sums s;
   memset(&s, 0, sizeof s);
-  role_seconds of = {{0}, {0}, {0}};
+  role_seconds of = {{0}, {0}, {0}, {0}};
   for (size_t i = 0; i < p->operation_count; i++)
     if (p->uses[k * p->operation_count + i] != 0)
       add_operation(p, k, i, &s, &of);
   for (int r = 1; r < ETT_RECOMPUTES; r++)
     memcpy(s.working_bytes[r], s.working_bytes[0], sizeof s.working_bytes[0]);
-  hide(&s, of.forward, of.backward, p->exchange_communication_share);
+  hide(&s, &of, p->exchange_communication_share);
   s.repeated[1].hidden = hidden_by_shared(of.half, p->exchange_communication_share);
   fill_recomputed(&s, &p->kinds[k]);
   fill_layer_bytes(&s, &p->kinds[k]);
@@ -366,6 +373,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->forward += n * of->forward;
   to->backward += n * of->backward;
   to->weight += n * of->weight;
+  to->split += n * of->split;
+  to->split_exchange += n * of->split_exchange;
   for (int r = 0; r < ETT_RECOMPUTES - ETT_RECOMPUTE_FULL; r++) {
     to->repeated[r].hidden += n * of->repeated[r].hidden;
     for (int l = 0; l < lanes; l++)

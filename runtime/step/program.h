@@ -74,10 +74,13 @@ typedef struct ett_operation {
   int cached_shape;
   double cached_bytes;
   double weight_share; /* share of the backward pass that only weight gradients need */
-  double flops;        /* model FLOPs, forward and backward */
-  int loss;            /* holds the logits */
-  int selective;       /* recomputed under ETT_RECOMPUTE_SELECTIVE */
-  int never_again;     /* recomputation ends before it */
+  /* Further seconds of the backward pass if it is split: communication that else hides
+   * beside weight gradients. Negative for waits that this shortens. */
+  ett_demand_time split;
+  double flops;    /* model FLOPs, forward and backward */
+  int loss;        /* holds the logits */
+  int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
+  int never_again; /* recomputation ends before it */
   ett_role role;
 } ett_operation;
 
@@ -100,6 +103,9 @@ typedef struct ett_layer_sums {
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];
+  /* Further seconds of a split backward pass: `split` of its operations, and all-to-alls
+   * that the weight gradients of shared experts else hide. */
+  double split, split_exchange;
   double forward_lane[ETT_LANES],
       backward_lane[ETT_LANES]; /* seconds in which a lane is occupied */
   /* The repeated forward pass under ETT_RECOMPUTE_FULL and ETT_RECOMPUTE_HALF: seconds on

@@ -48,7 +48,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   size_t bytes = 2 * ranks * sizeof *a->stage + ranks * sizeof *a->start +
                  (slots + own) * sizeof *a->sums +
                  slots * (sizeof *a->gradients + sizeof(int64_t) +
-                          (11 + 2 * (size_t)e->lanes) * sizeof(double)) +
+                          (12 + 2 * (size_t)e->lanes) * sizeof(double)) +
                  2 * (slots + own) * sizeof(int64_t) + ranks * sizeof *a->alike;
   if (ett_room(&w->memory, &w->bytes, bytes) != 0)
     return ett_err_set(e->err, ETT_ERR_MEMORY, "not enough memory for %zu slices", slots);
@@ -60,10 +60,18 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
   a->slice_sums = a->sums + (own ? slots : 0);
   a->gradients = (ett_slice_gradients *)(a->sums + slots + own);
   double *at = (double *)(a->gradients + slots);
-  double **arrays[] = {&a->runs,         &a->forward,        &a->backward,
-                       &a->weight,       &a->forward_hidden, &a->backward_hidden,
-                       &a->send_forward, &a->send_backward,  &a->in_flight,
-                       &a->late,         &a->gather};
+  double **arrays[] = {&a->runs,
+                       &a->forward,
+                       &a->backward,
+                       &a->weight,
+                       &a->joined,
+                       &a->forward_hidden,
+                       &a->backward_hidden,
+                       &a->send_forward,
+                       &a->send_backward,
+                       &a->in_flight,
+                       &a->late,
+                       &a->gather};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++, at += slots)
     *arrays[i] = at;
   for (int l = 0; l < e->lanes; l++) {
@@ -315,8 +323,8 @@ static void wait_for_host(const ett_evaluation *e, const ett_step_arrays *a, int
 
 /* Copies the times of the previous slot, except for the destination of its sends. */
 static void repeat_slot(const ett_evaluation *e, const ett_step_arrays *a, int v) {
-  double *const arrays[] = {a->forward, a->backward, a->weight, a->forward_hidden,
-                            a->backward_hidden};
+  double *const arrays[] = {a->forward, a->backward,       a->weight,
+                            a->joined,  a->forward_hidden, a->backward_hidden};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
     arrays[i][v] = arrays[i][v - 1];
   for (int l = 0; l < e->lanes; l++)
@@ -340,10 +348,31 @@ static void time_sends(ett_evaluation *e, const ett_step_arrays *a,
     a->send_forward[v] = a->send_backward[v] = send_seconds(e, a, v, send);
 }
 
+static int is_split(const ett_step_plan *p) {
+  return p->orders && p->orders->has_weight;
+}
+
+/* Number of split backward passes of a slot. */
+static double splits_of(const ett_evaluation *e, const ett_step_arrays *a, int v) {
+  return is_split(e->plan) ? a->runs[v] - e->plan->orders->whole[v] : 0;
+}
+
+/* Share of the `split` seconds of all backward passes that the split ones have. */
+static double split_share(const ett_evaluation *e, const ett_step_arrays *a) {
+  double splits = 0, all = 0;
+  int mixed = 0;
+  for (int v = 0; v < a->slots; v++) {
+    splits += a->sums[v].split * splits_of(e, a, v);
+    all += a->sums[v].split * a->runs[v];
+    mixed |= splits_of(e, a, v) != a->runs[v];
+  }
+  return !mixed ? 1 : all > 0 ? splits / all : 0;
+}
+
 /* Times of every slot. */
 static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
-  int split = p->orders && p->orders->has_weight;
+  int split = is_split(p);
   for (int v = 0; v < a->slots; v++) {
     const ett_layer_sums *s = &a->sums[v];
     if (a->alike[v % p->pp]) {
@@ -361,7 +390,10 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
     a->forward_hidden[v] = s->forward_hidden[ETT_EXCHANGE_BATCH];
     a->backward_hidden[v] = s->backward_hidden[ETT_EXCHANGE_BATCH];
     a->weight[v] = split ? s->weight : 0;
-    a->backward[v] = backward - a->weight[v] + gather_seconds(e, a, v, 1);
+    double exposed = split ? s->split + (shared ? s->split_exchange : 0) : 0;
+    exposed = exposed > 0 ? exposed : 0; /* rounding: the host's waits offset it */
+    a->joined[v] = exposed < a->weight[v] ? exposed : a->weight[v];
+    a->backward[v] = backward - a->weight[v] + exposed + gather_seconds(e, a, v, 1);
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0) {
         a->forward_busy[l][v] = ett_step_busy(e, a, v, 0, l);
@@ -637,11 +669,13 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);
       s->forward_seconds += m * (sums->forward + gather);
-      s->backward_seconds += m * (sums->backward + again);
+      double splits = splits_of(e, a, v);
+      s->backward_seconds += m * (sums->backward + again) + splits * sums->split;
       s->recompute_seconds += m * sums->recompute[p->recompute];
       if (p->overlap_all_to_all == ETT_EXCHANGE_SHARED_EXPERTS) {
         double forward = m * sums->forward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
-        double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS];
+        double backward = m * sums->backward_hidden[ETT_EXCHANGE_SHARED_EXPERTS] -
+                          splits * sums->split_exchange;
         double recompute = m * hidden_again(sums, p->recompute);
         s->forward_seconds -= forward;
         s->backward_seconds -= backward;
@@ -649,7 +683,9 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
         s->all_to_all_overlapped_seconds += forward + backward + recompute;
       }
       s->micro_batch_forward_seconds += share * a->forward[v];
-      s->micro_batch_backward_seconds += share * (a->backward[v] + a->weight[v]);
+      s->micro_batch_backward_seconds +=
+          share * (a->backward[v] + a->weight[v]) -
+          (m - splits) * a->joined[v] / (double)p->micro_batches;
     }
     fill_sends(e, a, rank);
   }
@@ -855,7 +891,8 @@ static ett_pipeline pipeline_of(const ett_step_plan *plan, const ett_step_arrays
                         .group = plan->interleave_group,
                         .forward = a->forward,
                         .backward = a->backward,
-                        .weight = orders && orders->has_weight ? a->weight : NULL,
+                        .weight = is_split(plan) ? a->weight : NULL,
+                        .joined = is_split(plan) ? a->joined : NULL,
                         .send_forward = a->send_forward,
                         .send_backward = a->send_backward,
                         .blocking_sends = !plan->overlap_sends,
@@ -1045,6 +1082,7 @@ int ett_step_evaluate(const ett_program *program, const ett_step_plan *plan,
   result->part_runs = ett_parts_runs(&e, &a);
   for (int v = 0; v < a.slots; v++)
     result->flops += a.sums[v].flops * a.runs[v];
+  result->split_share = split_share(&e, &a);
   result->run = pipeline;
   result->links = e.result;
   result->stages = plan->pp;

@@ -116,6 +116,7 @@ typedef struct ett_step_result {
   double step_seconds;
   double pipeline_seconds; /* the pipeline alone */
   double update_share;     /* ett_update_share */
+  double split_share;      /* share of `split` (ett_operation) that the step has */
   double bubble_fraction;  /* share of the pipeline that is idle (no computing, no sends),
                               averaged over stages */
   double flops;            /* model FLOPs of one rank's pipeline, all micro-batches */

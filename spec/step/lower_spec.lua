@@ -104,6 +104,85 @@ describe("sums of inputs' gradients over tensor ranks", function()
     end
   end)
 
+  -- Two sums of 3 s a layer, beside weight gradients of 2 and 4 s.
+  local named = { linear_qkv = 4, linear_up = 8, flash_attention = 5 }
+  local function split(schedule, hides)
+    local function answer(seconds)
+      return { seconds = seconds, low_seconds = 0.9 * seconds, high_seconds = 1.1 * seconds, provenance = "measured" }
+    end
+    local flat = { name = "flat", path = "spec", gpus_per_node = 8, device = { name = "D", memory_bytes = 80e9,
+      peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bandwidth = 1e12 } }
+    return estimate.new { cluster = flat, units = true, profile = {
+      operator = function(_, name, _, _, pass) return answer(pass == "backward" and named[name] or 0) end,
+      collective = function(_, kind, bytes) return answer(kind == "all_reduce" and bytes > 1e6 and 3 or 0) end },
+      model = model_module.new("gpt", { layers = 8, hidden = 512, heads = 8, vocab = 1024 }),
+      plan = { seq = 2048, tp = 2, pp = 4, micro_batches = 16, schedule = schedule,
+        stack = "plain:hides_sums=" .. tostring(hides) } }
+  end
+
+  it("are exposed in units of input gradients, and hidden in whole backward units", function()
+    local products, weights = 2 + 4 + 5, 2 + 4
+    for schedule, layers in pairs { ["1f1b"] = 2, zb_h1 = 2, zb_1p = 2, dualpipe = 2 } do
+      local e, seen, alone, all = split(schedule, true), {}, 0.0, 0.0
+      local has_w = schedule ~= "1f1b"
+      local whole = layers * (products + weights + (3 - 2) + 0)
+      local wanted = { W = layers * weights, BW = whole, B = has_w and layers * (products + 2 * 3) or whole }
+      for stage = 2, 3 do -- without embedding and head
+        for i, u in ipairs(e.units[stage]) do
+          local before, after = e.units[stage][i - 1], e.units[stage][i + 1]
+          local paired = before and before.start_seconds == u.start_seconds
+            or after and after.start_seconds == u.start_seconds
+          if wanted[u[1]] and not paired then
+            assert.near(wanted[u[1]], u.seconds, 1e-9, schedule .. " " .. u[1])
+            seen[u[1]] = true
+          end
+        end
+      end
+      assert.same({ B = schedule ~= "dualpipe" and true or seen.B, W = has_w or nil,
+        BW = schedule == "dualpipe" or nil }, seen)
+      for _, units in ipairs(e.units) do
+        for i, u in ipairs(units) do
+          local before = units[i - 1]
+          if not (before and before.start_seconds == u.start_seconds) then alone = alone + u.seconds / 4 end
+        end
+      end
+      for _, list in ipairs { e.operators, e.collectives } do
+        for _, line in ipairs(list) do
+          all = all + (line.name ~= "optimizer" and (line.group or "tp") == "tp" and line.seconds or 0)
+        end
+      end
+      assert.near(alone, all, 1e-6, schedule) -- lines of operators and collectives are the units' time
+      for _, stage in ipairs(timeline.of(e).stages) do
+        for _, unit in ipairs(stage.units) do
+          local sum, hidden = 0, 0
+          for _, part in ipairs(unit.parts) do sum, hidden = sum + part.seconds, hidden + part.hidden end
+          if not unit.paired then assert.near(unit.seconds, sum, 1e-9) end
+          if unit.work == "input" then assert.equal(0, hidden) end
+        end
+      end
+    end
+  end)
+
+  it("take the same time under a split schedule whether the stack hides them or not", function()
+    for _, schedule in ipairs { "zb_h1", "zb_2p" } do
+      local hidden, exposed = split(schedule, true), split(schedule, false)
+      for _, name in ipairs { "step_seconds", "bubble_percent" } do
+        assert.near(exposed[name], hidden[name], 1e-9 * exposed[name], schedule .. " " .. name)
+      end
+    end
+    assert.is_true(split("1f1b", true).step_seconds < 0.95 * split("1f1b", false).step_seconds)
+    -- Waits for launches of the host are shorter where the sums are exposed.
+    local model = model_module.new("llama", { layers = 8, hidden = 2048, heads = 16, ffn = 8192, vocab = 32000 })
+    for _, seq in ipairs { 256, 1024, 4096 } do
+      local seconds = {}
+      for _, hides in ipairs { "true", "false" } do
+        seconds[#seconds + 1] = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = seq, tp = 8, pp = 4,
+          micro_batches = 16, schedule = "zb_h1", stack = "megatron:hides_sums=" .. hides } }.step_seconds
+      end
+      assert.near(seconds[2], seconds[1], 1e-9, seq)
+    end
+  end)
+
   it("are exposed if the weights have no gradient", function()
     local plan = { lora_rank = 8, lora_targets = { "linear_down" } }
     assert.equal(backward(false, plan, "all_reduce", 512), backward(true, plan, "all_reduce", 512))

@@ -68,6 +68,34 @@ describe("all-to-alls", function()
     end
   end)
 
+  it("hide behind the input gradients of shared experts alone in a split backward pass", function()
+    local input, weight = 6 + 0.5 + (4 + 2 + 1 + 0.5) / 2, (4 + 2 + 1 + 0.5) / 2
+    for _, exchange in ipairs { 0.25, 0.75, 2 } do
+      local whole, half = math.min(exchange, 1) + math.min(exchange, 0.5),
+        math.min(exchange, 0.5) + math.min(exchange, 0.25)
+      local wanted = { W = weight, B = input + 2 * exchange - half, BW = input + weight + 2 * exchange - whole }
+      for schedule, kinds in pairs { zb_h1 = { "B", "W" }, dualpipe = { "B", "BW", "W" } } do
+        local e = run("shared_experts", { pp = 4, micro_batches = 8, schedule = schedule },
+          { profile = profile(exchange), model = mixture(4), units = true })
+        local seen, hidden = {}, 8 * 4 * (math.min(exchange, 0.5) + math.min(exchange, 0.25)) -- of the forward passes
+        for _, units in ipairs(e.units) do
+          for i, u in ipairs(units) do
+            hidden = hidden + (u[1] == "BW" and whole or u[1] == "B" and half or 0)
+            local before, after = units[i - 1], units[i + 1]
+            if u[1] ~= "F" and not (before and before.start_seconds == u.start_seconds)
+              and not (after and after.start_seconds == u.start_seconds) then
+              near(wanted[u[1]], u.seconds, schedule .. " " .. u[1])
+              seen[u[1]] = true
+            end
+          end
+        end
+        for _, kind in ipairs(kinds) do assert.is_true(seen[kind], schedule .. " " .. kind) end
+        near(hidden / 4, e.all_to_all_overlapped_seconds, "overlapped")
+        near(8 * 4 * 4 * exchange / 4, e.all_to_all_overlapped_seconds + e.all_to_all_exposed_seconds, "all of them")
+      end
+    end
+  end)
+
   it("are hidden once more under recomputation of the forward pass", function()
     local e = run("shared_experts", { recompute = "full" })
     local hidden = 2 * (0.5 + 0.25) + 1 + 0.5
@@ -147,9 +175,10 @@ describe("all-to-alls", function()
   it("save no time where the host's launches bind", function()
     local model = model_module.new("mixtral", { layers = 2, hidden = 2048, heads = 16, kv_heads = 4, vocab = 32000,
       experts = 16, top_k = 4, moe_ffn = 1024, shared_ffn = 8192 })
-    local function seconds(how, seq, recompute)
+    local function seconds(how, seq, recompute, schedule)
       return estimate.new { model = model, cluster = "dgx_h100", plan = { seq = seq, dp = 16, ep = 16,
-        micro_batches = 8, stack = "megatron_moe", overlap_all_to_all = how, recompute = recompute } }.step_seconds
+        pp = schedule and 2 or 1, schedule = schedule, micro_batches = 8, stack = "megatron_moe",
+        overlap_all_to_all = how, recompute = recompute } }.step_seconds
     end
     for _, recompute in ipairs { "none", "full" } do
       local last = 0
@@ -159,6 +188,10 @@ describe("all-to-alls", function()
         assert.is_true(step > last)
         last = step
       end
+    end
+    for _, seq in ipairs { 128, 1024, 2048 } do
+      local step = seconds("none", seq, "none", "zb_h1")
+      assert.near(step, seconds("shared_experts", seq, "none", "zb_h1"), 1e-6 * step)
     end
     assert.is_true(seconds("shared_experts", 8192) < 0.9 * seconds("none", 8192))
   end)

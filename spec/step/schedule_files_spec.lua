@@ -13,7 +13,7 @@ describe("the bundled schedules", function()
       local s = simulator.schedule(name, plan)
       local times = simulator.random_times(s, random)
       if schedules.built_in[name] then times.forward_hidden, times.backward_hidden = nil, nil end
-      local makespan, ends = simulator.run(s, times)
+      local makespan, ends, busy = simulator.run(s, times)
       local given = simulator.given(s, times, plan)
       for _, keep in ipairs { false, true } do
         given.keep_units = keep
@@ -23,6 +23,7 @@ describe("the bundled schedules", function()
         assert.is_true(math.abs(run.makespan_seconds - makespan) <= 1e-9 * makespan, what)
         for stage = 1, plan.pp do
           assert.is_true(math.abs(run.end_seconds[stage] - ends[stage]) <= 1e-9 * makespan, what)
+          assert.is_true(math.abs(run.busy_seconds[stage] - busy[stage]) <= 1e-9 * makespan, what)
         end
         assert.is_true(run.makespan_seconds >= run.lower_seconds * (1 - 1e-12), what)
       end

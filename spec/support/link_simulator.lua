@@ -52,7 +52,7 @@ function Machine:seconds(stage, unit)
   local at, t = slot_of(self.s, stage, unit[3] or 1), self.times
   if unit[1] == "F" then return t.forward[at] end
   if unit[1] == "W" then return t.weight[at] end
-  return t.backward[at] + (unit[1] == "BW" and t.weight[at] or 0)
+  return t.backward[at] + (unit[1] == "BW" and t.weight[at] - (t.joined and t.joined[at] or 0) or 0)
 end
 
 local function needs_input(s, stage, unit)

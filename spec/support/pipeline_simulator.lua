@@ -48,13 +48,14 @@ local function holder(s, chunk, slice)
   end
 end
 
---- Runs a schedule. times: forward, backward, weight, send_forward, send_backward, forward_hidden, backward_hidden (per
---- slot), start (per stage), blocking_sends, blocking_receives. Returns the makespan and the end of each stage.
+--- Runs a schedule. times: forward, backward, weight, joined (by which a whole backward is shorter than its parts),
+--- send_forward, send_backward, forward_hidden, backward_hidden (per slot), start (per stage), blocking_sends,
+--- blocking_receives. Returns the makespan, and of each stage the end and the seconds of computing.
 function simulator.run(s, times)
-  local clock, links, arrived, position, left = {}, {}, {}, {}, 0
+  local clock, links, arrived, position, left, busy = {}, {}, {}, {}, 0, {}
   for stage = 1, s.stages do
     clock[stage] = times.start and times.start[stage] or 0
-    links[stage], position[stage] = { F = 0, B = 0 }, 1
+    links[stage], position[stage], busy[stage] = { F = 0, B = 0 }, 1, 0
     left = left + #s.orders[stage]
   end
   local finish = {}
@@ -80,7 +81,7 @@ function simulator.run(s, times)
     local at = simulator.slot(s, stage, unit[3] or 1)
     if unit[1] == "F" then return times.forward[at] end
     if unit[1] == "W" then return times.weight[at] end
-    return times.backward[at] + (unit[1] == "BW" and times.weight[at] or 0)
+    return times.backward[at] + (unit[1] == "BW" and times.weight[at] - (times.joined and times.joined[at] or 0) or 0)
   end
   -- Sends the output of a unit that ended at `ended`.
   local function leave(stage, unit, ended)
@@ -126,7 +127,7 @@ function simulator.run(s, times)
             - math.min(times.backward_hidden[a], times.backward_hidden[b])
         end
         local ended = start + total
-        clock[stage] = ended
+        clock[stage], busy[stage] = ended, busy[stage] + total
         for _, u in ipairs(units) do leave(stage, u, ended) end
         position[stage], left = position[stage] + 1, left - 1
         unit = s.orders[stage][position[stage]]
@@ -139,14 +140,14 @@ function simulator.run(s, times)
     ends[stage] = math.max(clock[stage], links[stage].F, links[stage].B)
     makespan = math.max(makespan, ends[stage])
   end
-  return makespan, ends
+  return makespan, ends, busy
 end
 
 --- The same pipeline as arguments of ett.step.
 function simulator.given(s, times, plan)
   local given = { stages = s.stages, chunks = s.chunks, micro_batches = s.micro_batches, group = 1, keep_units = false }
   for name, value in pairs(times) do given[name] = value end
-  if not s.split then given.weight = nil end
+  if not s.split then given.weight, given.joined = nil, nil end
   given.schedule = "custom"
   given.orders = not s.file.order and #s.orders[1] > 0 and require("step_core").orders(s.orders)
     or require("ett.plan.schedules").orders { schedule = s.name, pp = plan.pp, vp = plan.vp,
@@ -178,7 +179,8 @@ function simulator.random_times(s, random)
     for i = 1, s.stages * s.chunks do t[i] = (1 + random(1000)) / 1000 * scale end
     return t
   end
-  times.forward, times.backward, times.weight = list(1), list(1.2), list(0.8)
+  times.forward, times.backward, times.weight, times.joined = list(1), list(1.2), list(0.8), {}
+  for i, weight in ipairs(times.weight) do times.joined[i] = weight * (0.37 * i % 1) end
   times.send_forward, times.send_backward = list(0.3), list(0.3)
   if s.file.pairs then
     times.forward_hidden, times.backward_hidden = {}, {}

@@ -99,7 +99,8 @@ local function layer_runs(result, p, part, k, kind)
 end
 
 --- Adds the lines of the operations of one part of the cluster.
-local function add_operation_lines(lines, by_name, lowered, p, runs_of)
+---@param split_share number of result: share of the backward passes that last longer because they are split
+local function add_operation_lines(lines, by_name, lowered, p, runs_of, split_share)
   for k, kind in ipairs(lowered.kinds) do
     local per_stage, count = runs_of(k, kind)
     for index, uses in pairs(per_stage > 0 and kind.uses or {}) do
@@ -107,7 +108,8 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       local again = lower.repeats(p.recompute, o, kind, index)
       local runs = per_stage * uses
       local forward = o.forward and runs * o.forward.seconds or 0.0
-      local backward = o.backward and runs * o.backward.seconds or 0.0
+      local backward = o.backward and runs * (o.backward.seconds + split_share * (o.split and o.split.seconds or 0.0))
+        or 0.0
       local id = o.name .. (o.group and " " .. o.group or "")
       local line = by_name[id]
       if not line then
@@ -125,7 +127,7 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of)
       source_of(line, o.forward, (1 + again) * forward + repeated)
       source_of(line, o.backward, backward - repeated)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end
-      if o.overlapped then line.overlapped = true end
+      if o.overlapped and not (o.split and split_share == 1) then line.overlapped = true end
     end
   end
 end
@@ -137,7 +139,7 @@ local function operation_lines(lowered, p, result)
     add_operation_lines(lines, by_name, own, p, function(k, kind)
       local runs = layer_runs(result, p, part, k, kind)
       return runs, result.part_runs and runs * p.pp / p.micro_batches or kind.count
-    end)
+    end, result.split_share)
   end
   for _, line in ipairs(lines) do
     line.seconds = line.forward_seconds + line.backward_seconds + line.recompute_seconds

@@ -286,7 +286,8 @@ end
 --- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
 --- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
 --- half of the time counts. Some software also overlaps the all-reduce of the input gradient with the weight-gradient
---- product, which does not depend on it (stack field hides_sums).
+--- product, which does not depend on it (stack field hides_sums). In a split backward pass that product runs later, and
+--- the sum is exposed (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute).
 local function beside(state, items, i)
   local p, item = state.plan, items[i]
   if item.blocking then return 0 end
@@ -396,7 +397,7 @@ local function add_collective(state, item, hides, whole)
   if index then return index end
   answer = answer or dispatched(state, item, bytes, topology.nodes)
     or state.times:collective(item.name, bytes, topology, p.dtype)
-  local time, hidden = answer, 0
+  local time, hidden, split = answer, 0, nil
   if hides > 0 and answer.seconds > 0 then
     hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
     -- The first or the last chunk of a chunked collective cannot overlap the product.
@@ -406,12 +407,16 @@ local function add_collective(state, item, hides, whole)
     for _, name in ipairs(time_names) do
       time[name] = item.overlapped and math.max(0, answer[name] - hidden) or answer[name] * share
     end
+    if whole then
+      split = {}
+      for _, name in ipairs(time_names) do split[name] = answer[name] - time[name] end
+    end
   end
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
     quantised = quantised, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
-    lanes = lanes, beside_seconds = hidden,
+    lanes = lanes, beside_seconds = hidden, split = split,
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[hides] = index
@@ -485,22 +490,27 @@ end
 
 --- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
 --- is the excess of the layer's launch time over its device time without hidden all-to-alls. A pair of micro-batches
---- (overlap_all_to_all = "batch") is launched together.
+--- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
+--- exposes, and waits less.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local slower = in_step.host[state.times.cluster.device.host] or 1
   local each = stack and not stack.graphs and slower * stack.launch_seconds or 0
   if each == 0 then return end
-  local device, host = { forward = 0.0, backward = 0.0 }, { forward = 0.0, backward = 0.0 }
-  local by_role, batch = { forward = {}, backward = {} }, p.overlap_all_to_all == "batch"
+  local device, host = { forward = 0.0, backward = 0.0, split = 0.0 }, { forward = 0.0, backward = 0.0 }
+  local by_role, batch = { forward = {}, backward = {}, split = {} }, p.overlap_all_to_all == "batch"
   local expert = slower * stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
+  local function count(pass, o, seconds, late) -- late: of weight gradients, which hide nothing
+    local of = by_role[pass]
+    of[o.role] = (of[o.role] or 0.0) + seconds - late
+    device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
+  end
   for index, n in pairs(uses) do
     local o = state.operations[index]
-    for pass in pairs(device) do
-      local seconds, of = o[pass] and n * o[pass].seconds or 0.0, by_role[pass]
-      of[o.role] = (of[o.role] or 0.0) + seconds
-      device[pass] = device[pass] + (batch and o.role == "exchange" and 0.0 or seconds)
-    end
+    local backward = o.backward and n * o.backward.seconds or 0.0
+    count("forward", o, o.forward and n * o.forward.seconds or 0.0, 0.0)
+    count("backward", o, backward, 0.0)
+    count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
     -- An operator with `joins` has no host cost of its own: the other operator's includes it.
     local launched = o.operator and o.operator.joins and 0.0 or n * each
     if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
@@ -517,20 +527,22 @@ local function add_host_wait(state, uses)
     if batch and hidden == 1 then
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
         - exposed_exchange(by_role, share)
-      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3)
+      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0
     end
-    return math.max(0.0, times * host.forward - hidden * device.forward),
-      math.max(0.0, times * host.backward - hidden * device.backward)
+    local function wait(pass, on) return math.max(0.0, times * host[pass] - hidden * device[on]) end
+    local backward = wait("backward", "backward")
+    return wait("forward", "forward"), backward, wait("backward", "split") - backward
   end
-  local forward, backward = waits(1)
+  local forward, backward, split = waits(1)
   if forward + backward == 0 then return end
-  local least_forward, least_backward = waits(least_launch)
+  local least_forward, least_backward, least_split = waits(least_launch)
   local function answer(seconds, low)
     return { seconds = seconds, low_seconds = low, high_seconds = 1.5 * seconds, provenance = "assumed",
       detail = "launches of the stack " .. stack.name }
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
-    forward = answer(forward, least_forward), backward = answer(backward, least_backward) })] = 1
+    forward = answer(forward, least_forward), backward = answer(backward, least_backward),
+    split = split ~= 0 and answer(split, least_split) or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.

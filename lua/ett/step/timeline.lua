@@ -54,15 +54,18 @@ end
 --- One part: an operation that runs `times` times in a row.
 ---@param share number of the pass's time
 ---@param repeated boolean? by recomputation
-local function add(parts, operation, pass, times, share, repeated)
-  local seconds = operation[pass] and operation[pass].seconds * times * share
-  if not seconds or seconds <= 0 and (operation.beside_seconds or 0) <= 0 then return end
+---@param split boolean? weight gradients are units of their own, and hide no communication
+local function add(parts, operation, pass, times, share, repeated, split)
+  local seconds, more = operation[pass] and operation[pass].seconds * times * share, split and operation.split
+  local hidden = more and 0 or operation.beside_seconds or 0
+  if seconds and more then seconds = seconds + more.seconds * times end
+  if not seconds or seconds <= 0 and hidden <= 0 then return end
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
     members = operation.members, degree = operation.degree, bytes = operation.bytes, shape = operation.shape,
     quantised = operation.quantised, pass = pass,
     flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
-    times = times, seconds = seconds, hidden = (operation.beside_seconds or 0) * times * share }
+    times = times, seconds = seconds, hidden = hidden * times * share }
 end
 
 --- Operations of one layer in order, { { operation, times, index } }, and operations appended by lowering.
@@ -90,7 +93,7 @@ end
 local function add_backward(parts, items, rest, whole)
   local function put(item)
     local share = whole and 1 or 1 - item[1].weight_share
-    if share > 0 then add(parts, item[1], "backward", item[2], share) end
+    if share > 0 then add(parts, item[1], "backward", item[2], share, false, not whole) end
   end
   for i = #items, 1, -1 do put(items[i]) end
   for _, item in ipairs(rest) do put(item) end

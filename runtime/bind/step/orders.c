@@ -8,7 +8,7 @@ typedef struct {
   ett_orders orders;
   size_t *first_unit;
   ett_unit *units;
-  double *runs;
+  double *runs, *whole;
   int32_t *slice, *next, *prev;
   int64_t *most;
 } orders_box;
@@ -141,14 +141,15 @@ static orders_box *new_box(lua_State *L, size_t stages, size_t count) {
                 2, "must hold the same number of chunks for each way");
   size_t slots = stages * (size_t)chunks;
   size_t bytes = (stages + 1) * sizeof(size_t) + count * sizeof(ett_unit) +
-                 slots * (sizeof(double) + 3 * sizeof(int32_t)) +
+                 slots * (2 * sizeof(double) + 3 * sizeof(int32_t)) +
                  stages * sizeof(int64_t);
   orders_box *box = lua_newuserdatauv(L, sizeof *box + bytes, 0);
   memset(box, 0, sizeof *box + bytes);
   box->first_unit = (size_t *)(box + 1);
   box->most = (int64_t *)(box->first_unit + stages + 1);
   box->runs = (double *)(box->most + stages);
-  box->units = (ett_unit *)(box->runs + slots);
+  box->whole = box->runs + slots;
+  box->units = (ett_unit *)(box->whole + slots);
   box->slice = (int32_t *)(box->units + count);
   box->next = box->slice + slots;
   box->prev = box->next + slots;
@@ -160,7 +161,8 @@ static orders_box *new_box(lua_State *L, size_t stages, size_t count) {
                              .prev = box->prev,
                              .units = box->units,
                              .first_unit = box->first_unit,
-                             .runs = box->runs};
+                             .runs = box->runs,
+                             .whole = box->whole};
   luaL_setmetatable(L, ETT_LUA_ORDERS);
   return box;
 }
@@ -232,9 +234,11 @@ static int orders_new(lua_State *L) {
       }
     }
     lua_pop(L, 1);
-    for (size_t k = box->first_unit[s]; k < n; k++)
-      if (box->units[k].kind == ETT_UNIT_FORWARD && box->units[k].chunk < o->chunks)
-        box->runs[box->units[k].chunk * stages + s]++;
+    for (size_t k = box->first_unit[s]; k < n; k++) {
+      ett_unit u = box->units[k];
+      if (u.chunk < o->chunks && (u.kind == ETT_UNIT_FORWARD || u.kind == ETT_UNIT_WHOLE))
+        (u.kind == ETT_UNIT_WHOLE ? box->whole : box->runs)[u.chunk * stages + s]++;
+    }
   }
   box->first_unit[stages] = n;
   if (lua_getfield(L, 2, "planned") != LUA_TNIL) {

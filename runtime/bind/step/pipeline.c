@@ -81,6 +81,10 @@ void ett_step_lua_pipeline(lua_State *L, ett_pipeline *p) {
   p->forward = ett_step_lua_seconds(L, "forward", slices, 1);
   p->backward = ett_step_lua_seconds(L, "backward", slices, 1);
   p->weight = ett_step_lua_seconds(L, "weight", slices, 0);
+  p->joined = ett_step_lua_seconds(L, "joined", slices, 0);
+  for (size_t v = 0; p->joined && v < slices; v++)
+    if (!p->weight || p->joined[v] > p->weight[v])
+      luaL_error(L, "field 'joined[%d]' must be at most 'weight'", (int)v + 1);
   size_t messages = p->orders ? slices : slices - 1;
   p->send_forward = ett_step_lua_seconds(L, "send_forward", messages, 0);
   p->send_backward = ett_step_lua_seconds(L, "send_backward", messages, 0);
@@ -112,10 +116,10 @@ void ett_step_lua_set_run(lua_State *L, const ett_pipeline *p,
 }
 
 /* pipeline{schedule=, stages=, chunks=, micro_batches=, forward=, backward=, weight=,
- * send_forward=, send_backward=, forward_hidden=, backward_hidden=, blocking_sends=,
- * blocking_receives=, start=, orders=, closed=, keep_units=}: the result of a run.
- * closed: gpipe's closed form instead of events. keep_units: also the units, without
- * times. */
+ * joined=, send_forward=, send_backward=, forward_hidden=, backward_hidden=,
+ * blocking_sends=, blocking_receives=, start=, orders=, closed=, keep_units=}: the result
+ * of a run. closed: gpipe's closed form instead of events. keep_units: also the units,
+ * without times. */
 static int pipeline_run(lua_State *L) {
   lua_settop(L, 1);
   luaL_checkstack(L, 40, NULL);

@@ -117,6 +117,7 @@ static void get_operations(lua_State *L, ett_program *program, int list) {
     get_lanes(L, at, o);
     o->forward = get_time(L, at, "forward");
     o->backward = get_time(L, at, "backward");
+    o->split = get_time(L, at, "split");
     ett_err err, outer;
     if (ett_operation_check(o, &err) != 0) {
       ett_err_set(&outer, err.code, "operation '%s': %s",
@@ -324,6 +325,7 @@ static int program_evaluate(lua_State *L) {
   static const ett_step_lua_field fields[] = {
       RESULT(step_seconds), RESULT(pipeline_seconds), RESULT(bubble_fraction),
       RESULT(flops),        RESULT(memory_bytes),     RESULT(update_share),
+      RESULT(split_share),
   };
   int keep_units = lua_toboolean(L, 5);
   ett_step_lua_call c;

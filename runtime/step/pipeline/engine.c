@@ -197,9 +197,7 @@ static void add_pairs(const ett_engine *e, const ett_event *event, size_t count,
 void ett_engine_add_up(const ett_engine *e, const ett_pipeline_tape *tape) {
   const ett_pipeline *p = e->p;
   for (int v = 0; v < p->stages * p->chunks; v++)
-    e->busy[v % p->stages] +=
-        (p->orders ? p->orders->runs[v] : (double)p->micro_batches) *
-        (p->forward[v] + p->backward[v] + (p->weight ? p->weight[v] : 0));
+    e->busy[v % p->stages] += ett_order_work(p, v);
   if (p->forward_hidden) {
     add_pairs(e, tape->events, tape->head, 1);
     add_pairs(e, tape->events + tape->head, tape->period, (double)tape->repeats);
@@ -369,13 +367,13 @@ static void run_1f1b(const ett_engine *e) {
   }
 }
 
-enum { INPUTS = 8 };
+enum { INPUTS = 9 };
 
 /* Collects the input arrays of a pipeline and their lengths; returns the total length. */
 static size_t inputs_of(const ett_pipeline *p, const double *array[INPUTS],
                         size_t length[INPUTS]) {
   const double *const all[INPUTS] = {
-      p->forward,       p->backward,       p->weight,          p->send_forward,
+      p->forward,       p->backward,       p->weight,          p->joined, p->send_forward,
       p->send_backward, p->forward_hidden, p->backward_hidden, p->start};
   size_t ranks = (size_t)p->stages, slots = ranks * (size_t)p->chunks, sum = 0;
   for (int i = 0; i < INPUTS; i++) {

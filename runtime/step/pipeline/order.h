@@ -111,8 +111,18 @@ static inline double ett_order_seconds(const ett_pipeline *p, int slot, int kind
   case ETT_UNIT_WEIGHT:
     return p->weight ? p->weight[slot] : 0;
   default:
-    return p->backward[slot] + (p->weight ? p->weight[slot] : 0);
+    return p->backward[slot] + (p->weight ? p->weight[slot] : 0) -
+           (p->joined ? p->joined[slot] : 0);
   }
+}
+
+/* Seconds of all units of a slot, unpaired. */
+static inline double ett_order_work(const ett_pipeline *p, int slot) {
+  double runs = p->orders ? p->orders->runs[slot] : (double)p->micro_batches;
+  double joined = p->joined && p->orders ? p->orders->whole[slot] * p->joined[slot] : 0;
+  return runs *
+             (p->forward[slot] + p->backward[slot] + (p->weight ? p->weight[slot] : 0)) -
+         joined;
 }
 
 /* The next and the previous slot in the model; -1: none. */

@@ -55,6 +55,7 @@ typedef struct ett_orders {
   const ett_unit *units;
   const size_t *first_unit;
   const double *runs;  /* per slot: number of forwards */
+  const double *whole; /* per slot: number of whole backwards (has_weight) */
   const int64_t *most; /* per rank: declared maximum of forwards held; NULL: no limit */
   uint64_t identity;   /* hash of the orders */
   /* Orders without units: ett_pipeline_plan computes the units. Needs one chunk, one way,
@@ -71,6 +72,9 @@ typedef struct ett_pipeline {
   /* Seconds of one unit per slot (stages * chunks slots). weight: NULL if the backward
    * unit is the whole backward pass. */
   const double *forward, *backward, *weight;
+  /* Seconds by which an ETT_UNIT_WHOLE is shorter than its two parts, at most those of
+   * the weight unit; NULL: 0. */
+  const double *joined;
   /* Seconds of the message from a slot to the next one (activations) and back
    * (gradients). Not used if both slots are on one rank, nor after the last slice. */
   const double *send_forward, *send_backward;
