@@ -481,6 +481,19 @@ describe("Megatron-LM's flags", function()
     assert.equal(8, read(whole, { dp = 2 }, nil, ".yaml").plan.optimizer_bytes)
   end)
 
+  it("have gradients of the type of --main-grads-dtype next to bf16", function()
+    local function kind(flags) return read(small .. flags, { dp = 2 }).plan.gradient_dtype end
+    assert.same({ "fp32", "bf16", "fp32", "fp32", "bf16" }, { kind "--bf16", kind "--bf16 --main-grads-dtype bf16",
+      kind "--bf16 --main-grads-dtype fp32", kind "--main-grads-dtype bf16",
+      kind "--bf16 --grad-reduce-in-bf16 --main-grads-dtype fp32" })
+    local whole = "ARGS: { --num-layers: 4, --hidden-size: 256, --num-attention-heads: 4, --vocab-size: 1000, "
+      .. "--seq-length: 128, --bf16: true, --main-grads-dtype: bf16 }\n"
+    assert.equal("bf16", read(whole, { dp = 2 }, nil, ".yaml").plan.gradient_dtype)
+    local bridge = "model: {num_layers: 2, hidden_size: 64, num_attention_heads: 2, seq_length: 32, vocab_size: 100}\n"
+      .. "optimizer: {bf16: true, main_grads_dtype: torch.bfloat16}\nddp: {grad_reduce_in_fp32: true}\n"
+    assert.equal("fp32", read(bridge, { dp = 2 }, nil, ".yaml").plan.gradient_dtype)
+  end)
+
   it("may have a layout of stages with the backslashes of a shell", function()
     local run = read("MODEL_ARGS:\n  --num-layers: 14\n  --hidden-size: 64\n  --num-attention-heads: 2\n"
       .. "  --seq-length: 32\n  --vocab-size: 100\n  --pipeline-model-parallel-size: 4\n"

@@ -149,7 +149,7 @@ local special = {
   grad_sync_dtype = function(value) return value == "bf16" and { { "grad-reduce-in-bf16" } } or {} end,
 }
 
-for _, key in ipairs { "exp_avg_dtype", "exp_avg_sq_dtype", "main_params_dtype" } do
+for _, key in ipairs { "exp_avg_dtype", "exp_avg_sq_dtype", "main_grads_dtype", "main_params_dtype" } do
   local names = { float32 = "fp32", float16 = "fp16", bfloat16 = "bf16", uint8 = "fp8" }
   special[key] = function(value)
     local name = tostring(value):match "[^.]*$"

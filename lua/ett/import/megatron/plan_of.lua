@@ -4,9 +4,17 @@ local layout = require "ett.import.megatron.layout"
 local plan_fields = require "ett.plan.fields"
 local stacks = require "ett.operator.stack"
 
+--- Whether gradients next to weights in bf16 have their type: by either of two flags (arguments.py, validate_args).
+--- In a YAML file of NeMo or Megatron-Bridge, the type of the optimizer's gradients does not set that of the buffers.
+local function narrow_gradients(args)
+  local narrow = args:choice("main-grads-dtype", "fp32", { fp32 = false, bf16 = true })
+  return args:has "grad-reduce-in-bf16"
+    or narrow and not args.nemo and not args:has "accumulate-allreduce-grads-in-fp32"
+end
+
 local function set_precision(p, args)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
-  p.gradient_dtype = (p.dtype == "bf16" and args:has "grad-reduce-in-bf16"
+  p.gradient_dtype = (p.dtype == "bf16" and narrow_gradients(args)
     or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
   if args:has "fp4-format" then
     p.dtype = "nvfp4"
