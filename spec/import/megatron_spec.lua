@@ -861,7 +861,8 @@ describe("a plan as Megatron-LM's flags", function()
       local moe, pp = model.hyper.experts ~= nil, pick { 1, 2, 4 }
       local zero = pp == 1 and pick { 0, 1, 2, 3 } or pick { 0, 1 }
       local overlap = zero == 3 or pick { true, false }
-      local plan = { seq = pick { 2048, 4096 }, tp = pick { 1, 2 }, pp = pp, dp = pick { 8, 16 }, ep = moe and 8 or 1,
+      local plan = { seq = math.min(pick { 2048, 4096 }, model.hyper.max_positions or 4096), tp = pick { 1, 2 },
+        pp = pp, dp = pick { 8, 16 }, ep = moe and 8 or 1,
         cp = pick { 1, 2 }, cp_method = "ring", micro_batch = pick { 1, 2 }, micro_batches = pick { 8, 16 },
         dtype = pick { "bf16", "bf16", "fp16", "fp8", "fp32" }, gradient_dtype = "fp32", zero = zero,
         recompute = pick { "none", "selective", "full" }, overlap_gradients = overlap, overlap_parameters = overlap,
@@ -998,6 +999,23 @@ describe("a plan as Megatron-LM's flags", function()
       plan = { seq = 2048, dp = 2, micro_batches = 4, bucket_bytes = 4e6 } }).plan
     assert.same({ "bucket_bytes = 4e+06: Megatron-LM has one bucket if gradients do not overlap" },
       select(2, export.text("megatron", model_module.new "llama3-8b", unusual)))
+  end)
+
+  it("states the positions, which Megatron-LM requires with rotary ones, too", function()
+    local function of(name, seq, hyper)
+      local model = model_module.new(name, hyper)
+      local plan = estimate.new({ model = model, cluster = "dgx_h100", plan = { seq = seq, micro_batches = 1 } }).plan
+      local text, left_out = export.text("megatron", model, plan)
+      return tonumber(text:match "%-%-max%-position%-embeddings (%d+)"), left_out
+    end
+    assert.same({ 4096, {} }, { of("llama3-8b", 4096) })
+    assert.same({ 1024, {} }, { of("gpt2", 512) })
+    assert.same({ 1024, { "seq = 2048: Megatron-LM refuses sequences above 1024 learned positions" } },
+      { of("gpt2", 2048) })
+    local unknown = { layers = 2, hidden = 64, heads = 2, vocab = 100, position = "learned" }
+    local number, missing = of("gpt", 32, unknown)
+    assert.is_nil(number)
+    assert.same({ "max_positions: unknown; Megatron-LM requires --max-position-embeddings" }, missing)
   end)
 
   it("reports each public model that its flags do not reproduce", function()

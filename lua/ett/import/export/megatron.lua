@@ -71,6 +71,17 @@ local function experts(h, add)
   end
 end
 
+-- Megatron-LM requires the number of positions with any kind of them, and not below the sequence (validate_args).
+local function positions_flag(h, seq, add, leave_out)
+  local learned = h.position == "learned"
+  if learned and not h.max_positions then
+    leave_out "max_positions: unknown; Megatron-LM requires --max-position-embeddings"
+  elseif learned and h.max_positions < seq then
+    leave_out("seq = %d: Megatron-LM refuses sequences above %d learned positions", seq, h.max_positions)
+  end
+  add("max-position-embeddings", not learned and seq or h.max_positions)
+end
+
 -- Architectures that the flags can describe.
 local decoders = { gpt = true, llama = true, mixtral = true }
 
@@ -118,7 +129,6 @@ local function model_flags(model, add, leave_out)
   local position = positions[h.position or "rope"]
   if not position then leave_out("position = '%s': Megatron-LM has no flag for it", h.position) end
   add("position-embedding-type", position or "none")
-  add("max-position-embeddings", h.max_positions)
   if (h.rotary_fraction or 1) < 1 then add("rotary-percent", h.rotary_fraction) end
   add("normalization", h.norm == "rms_norm" and "RMSNorm" or "LayerNorm")
   add(h.activation == "geglu" and "quick-geglu" or "swiglu", h.gated_mlp)
@@ -244,6 +254,7 @@ local function plan_flags(p, h, add, leave_out)
   end
   add("sequence-parallel", p.sequence_parallel)
   add("seq-length", p.seq)
+  positions_flag(h, p.seq, add, leave_out)
   add("micro-batch-size", p.micro_batch)
   add("global-batch-size", p.global_batch)
   pipeline(p, h, add, leave_out)
