@@ -1018,6 +1018,27 @@ describe("a plan as Megatron-LM's flags", function()
     assert.same({ "max_positions: unknown; Megatron-LM requires --max-position-embeddings" }, missing)
   end)
 
+  -- The text and the settings that are not stated, of a plan of a model.
+  local function exported(name, plan, hyper)
+    local model = model_module.new(name, hyper)
+    plan.seq, plan.micro_batches = plan.seq or 2048, plan.micro_batches or 4
+    local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+    return export.text("megatron", model, e.plan)
+  end
+
+  it("states the CUDA graphs of its own stacks, which exclude recomputation and unpadded experts", function()
+    local refused = "graphs: Megatron-LM has no CUDA graphs of whole layers with "
+    for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
+      { "llama3-8b", { stack = "plain" }, false }, { "llama3-8b", { stack = "megatron:graphs" }, true },
+      { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "recomputation" },
+      { "mixtral-8x7b", { stack = "megatron:graphs" }, false, "unpadded experts" },
+      { "mixtral-8x7b", { stack = "megatron:graphs", capacity_factor = 1, pad_to_capacity = true }, true } } do
+      local text, left_out = exported(case[1], case[2])
+      assert.equal(case[3], text:find("--cuda-graph-impl transformer_engine", 1, true) ~= nil, text)
+      assert.same(case[4] and { refused .. case[4] } or {}, left_out)
+    end
+  end)
+
   it("reports each public model that its flags do not reproduce", function()
     local different, cluster = 0, require("ett.profile.cluster").get "dgx_h100"
     local plan_module = require "ett.plan"

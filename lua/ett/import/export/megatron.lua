@@ -238,6 +238,19 @@ local function pipeline(p, h, add, leave_out)
   end
 end
 
+-- CUDA graphs of whole layers; stacks of other software have graphs that no flag of Megatron-LM states.
+-- transformer_config.py (__post_init__) refuses graphs with recomputation of a captured module, and graphs of experts
+-- without padding to a capacity.
+local function graphs(p, h, stack, add, leave_out)
+  if not (stack.graphs and stack.name:find "^megatron") then return end
+  local reason = p.recompute ~= "none" and "recomputation" or h.experts and not p.pad_to_capacity and "unpadded experts"
+  if reason then
+    leave_out("graphs: Megatron-LM has no CUDA graphs of whole layers with %s", reason)
+  else
+    add("cuda-graph-impl", "transformer_engine")
+  end
+end
+
 local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
 local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 
@@ -299,6 +312,7 @@ local function plan_flags(p, h, add, leave_out)
   local loss = stack.cross_entropy
   add("cross-entropy-loss-fusion", loss == "fused" or loss == "native")
   add("cross-entropy-fusion-impl", loss == "fused" and "te")
+  graphs(p, h, stack, add, leave_out)
   precision(p, add, leave_out)
   if p.overlap_sends and p.schedule ~= "interleaved" then
     leave_out "overlap_sends: Megatron-LM overlaps sends of the interleaved schedule only"
