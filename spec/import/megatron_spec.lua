@@ -1264,7 +1264,7 @@ model:
   num_layers_in_last_pipeline_stage: 5
   attention_backend: { _args_: [3], _call_: true, _target_: megatron.core.transformer.enums.AttnBackend }
   init_method: { _args_: [], _partial_: true, _target_: torch.nn.init.normal_, mean: 0.0, std: 0.02 }
-  num_layers_at_end_in_bf16: 0
+  wgrad_deferral_limit: 0
 ddp: { bucket_size: 80000000, overlap_grad_reduce: true, use_distributed_optimizer: true }
 optimizer:
   use_precision_aware_optimizer: true
@@ -1289,7 +1289,8 @@ optimizer:
   it("may name a recipe of mixed precision", function()
     for recipe, wanted in pairs { bf16_with_fp8_delayed_scaling_mixed = "fp8", fp16_mixed = "fp16",
       nemotron_h_bf16_with_fp8_current_scaling_mixed = "fp8", bf16_with_fp8_subchannel_scaling_mixed = "fp8_block",
-      fp16_with_mxfp8_mixed = "mxfp8", bf16_with_nvfp4_mixed = "nvfp4", bf16_with_fp8_mixed = "fp8" } do
+      nanov2_bf16_with_fp8_current_scaling_mixed = "fp8_block", fp16_with_mxfp8_mixed = "mxfp8",
+      bf16_with_nvfp4_mixed = "nvfp4", bf16_with_fp8_mixed = "fp8" } do
       assert.equal(wanted, read(text .. "mixed_precision: " .. recipe .. "\n", { dp = 8 }, nil, ".yaml").plan.dtype)
     end
   end)
@@ -1329,6 +1330,19 @@ optimizer:
       return estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }.step_seconds
     end
     assert.is_true(step "peft: lora\n" < step "")
+  end)
+
+  it("keeps weights in fp8, and layers in 16 bits, as the recipe of its name does", function()
+    local other = "ddp: {grad_reduce_in_fp32: false, fp8_param_gather: true}\n"
+    for recipe, wanted in pairs { bf16_mixed = {}, ["bf16-with-fp8-delayed-scaling-mixed"] = { "only" },
+      bf16_with_fp8_current_scaling_mixed = { "only", true }, bf16_with_fp8_subchannel_scaling_mixed = {},
+      bf16_with_mxfp8_mixed = { "only" } } do
+      local file = text:gsub("ddp:[^\n]*\n", other) .. "mixed_precision: " .. recipe .. "\n"
+      local run = read(file, { dp = 8 }, nil, ".yaml")
+      assert.equal(wanted[1], run.plan.stack:match "quantised_weights=(%w+)", recipe)
+      assert.equal(wanted[2], table.concat(run.model.notes):find("--first-last-layers-bf16", 1, true) and true, recipe)
+      assert.equal("fp32", run.plan.gradient_dtype) -- the recipe's value replaces that of ddp
+    end
   end)
 
   it("has fields in the section of mixed precision that replace those of other sections", function()

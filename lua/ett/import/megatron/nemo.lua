@@ -88,8 +88,12 @@ local function leaves(config, into)
   return into
 end
 
--- Fields that a recipe of mixed precision, given by its name, sets in the model.
-local of_recipe = { bf16 = true, fp16 = true, fp8 = true, fp8_recipe = true, fp4 = true, fp4_recipe = true }
+-- Fields that a recipe of mixed precision, given by its name, sets in other sections.
+local of_recipe = {}
+for name in ([[bf16 fp16 fp8 fp8_recipe fp8_param fp8_param_gather fp4 fp4_recipe first_last_layers_bf16
+  num_layers_at_start_in_bf16 num_layers_at_end_in_bf16 grad_reduce_in_fp32]]):gmatch "%S+" do
+  of_recipe[name] = true
+end
 
 --- The leaves of a configuration. Fields of Megatron-Bridge's section mixed_precision replace those of the same name in
 --- other sections (training/mixed_precision.py: update_config_with_precision_overrides).
@@ -133,15 +137,19 @@ local special = {
   end,
   gated_linear_unit = function(value) return value == true and { { "swiglu" } } or {} end,
   mixed_precision = function(value) -- such as bf16_with_fp8_current_scaling_mixed (Megatron-Bridge, NeMo 2)
-    local text = tostring(value)
+    local text = tostring(value):gsub("-", "_")
     -- The recipe of Bridge's MixedPrecisionConfig, which also the optimizer gets.
     local list = { { text:match "fp16" and "fp16" or "bf16" }, { "fp8-recipe", "tensorwise" } }
     if text:match "nvfp4" then
       list[3] = { "fp4-format", "e2m1" }
     elseif text:match "fp8" then
-      local recipe = text:match "mxfp8" or text:match "subchannel" and "blockwise" or text:match "current"
-        and "tensorwise" or "delayed"
+      local current = text:match "current_scaling"
+      local recipe = text:match "mxfp8" or (text:match "subchannel" or text:match "^nanov2") and "blockwise"
+        or current and "tensorwise" or "delayed"
       list[3], list[2] = { "fp8-format", "hybrid" }, { "fp8-recipe", recipe }
+      -- training/mixed_precision.py: all but one keep weights in fp8, as MXFP8 did not at first.
+      if not text:match "subchannel" then list[#list + 1] = { "fp8-param-gather" } end
+      if current then list[#list + 1] = { "first-last-layers-bf16" } end
     end
     return list
   end,
