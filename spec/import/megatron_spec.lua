@@ -783,6 +783,33 @@ model:
       .. "  kv_channels: ${.kv_channels}\n", nil, { vocab = 1000 }, ".yaml"), 1, true)
   end)
 
+  it("has states by megatron_amp_O2 and the optimizer", function()
+    local common = "trainer: { devices: 8, num_nodes: 1, precision: %s }\nmodel:\n  num_layers: 2\n  hidden_size: 64\n"
+      .. "  num_attention_heads: 2\n  seq_length: 32\n  vocab_size: 100\n  max_position_embeddings: 32\n%s"
+      .. "  optim: {name: %s}\n"
+    local function of(lines, name, precision)
+      local run = read(common:format(precision or "bf16", lines, name), nil, nil, ".yaml")
+      local p = run.plan
+      return { p.optimizer_bytes, p.accumulate_gradients, p.gradient_dtype }, table.concat(run.model.notes, "\n")
+    end
+    local on, off = "  megatron_amp_O2: true\n", "  megatron_amp_O2: false\n"
+    assert.same({ 10, false, "fp32" }, (of(on, "distributed_fused_adam")))
+    assert.same({ 12, false, "fp32" }, (of(on .. "  fp8: true\n  fp8_params: true\n", "distributed_fused_adam")))
+    assert.same({ 12, false, "fp32" }, (of(on, "fused_adam")))
+    assert.same({ 12, false, "fp32" }, (of(on, "mcore_distributed_optim")))
+    assert.same({ 12, false, "fp32" }, (of("", "distributed_fused_adam")))
+    local wide = "megatron_amp_O2: false keeps weights in fp32. The estimate counts their lower halves as optimizer "
+      .. "states"
+    for name, more in pairs { fused_adam = ", and no copies", distributed_fused_adam = ", which it shards" } do
+      for _, precision in ipairs { "bf16", "16" } do
+        local found, notes = of(off, name, precision)
+        assert.same({ 10, true, "fp32" }, found)
+        assert.matches(wide .. more, notes, 1, true)
+      end
+    end
+    assert.is_nil(select(2, of(on, "fused_adam")):find "O2")
+  end)
+
   it("says which model it is", function()
     local text = "model:\n  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 2\n  encoder_seq_length: 32\n"
       .. "  vocab_size: 100\n"

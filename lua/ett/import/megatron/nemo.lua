@@ -25,7 +25,7 @@ local ignored = {}
 for name in ([[name restore_from_path max_epochs max_steps val_check_interval check_val_every_n_epoch log_every_n_steps
   limit_val_batches limit_test_batches limit_train_batches accumulate_grad_batches benchmark enable_checkpointing logger
   replace_sampler_ddp use_distributed_sampler accelerator explicit_log_dir exp_dir project create_wandb_logger
-  wandb_logger_kwargs mcore_gpt megatron_amp_O2 use_cpu_initialization init_method_std layernorm_epsilon
+  wandb_logger_kwargs mcore_gpt use_cpu_initialization init_method_std layernorm_epsilon
   apply_query_key_layer_scaling use_scaled_init_method pre_process post_process persist_layer_norm headscale
   transformer_block_type openai_gelu normalize_attention_scores native_amp_init_scale native_amp_growth_interval
   hysteresis fp32_residual_connection fp16_lm_cross_entropy seed resume_from_checkpoint apex_transformer_log_level
@@ -224,9 +224,23 @@ local function model_name(config)
   end
 end
 
+--- Flags of NeMo 1's megatron_amp_O2 (megatron_base_model.py). With it, Apex's optimizer stores the lower halves of
+--- fp32 weights (setup_optimization), as Megatron-Core's does. Without it, weights are in fp32; their lower halves
+--- count as states. Then gradients are in fp32, and no product adds to them (_validate_and_override_config).
+local function add_states(add, amp, apex)
+  if amp == nil or amp and not apex then return end
+  add "use-precision-aware-optimizer"
+  if amp then return end
+  add("main-params-dtype", "bf16")
+  add "no-gradient-accumulation-fusion"
+  add "accumulate-allreduce-grads-in-fp32"
+  add("megatron-amp-O2", "false")
+end
+
 -- Flags of a configuration, and whether its keys are flags of Megatron-LM.
 local function flags_of(config)
   local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
+  local amp, apex -- megatron_amp_O2 of NeMo 1, and whether it shards states by Apex's optimizer
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
   for _, section in ipairs { config, config.model } do
@@ -239,7 +253,9 @@ local function flags_of(config)
     local words = words_of(value, key ~= leaf.key and not bracketed[name])
     local text = words and table.concat(words, " ")
     if key == "name" and text and (text:match "distributed_fused_adam" or text:match "mcore_distributed") then
-      distributed = true
+      distributed, apex = true, text:match "distributed_fused_adam" ~= nil
+    elseif key == "megatron_amp_O2" then
+      amp = value == true
     elseif ignored[key] then
       add "seed" -- a flag without effect
     elseif not words then
@@ -265,6 +281,7 @@ local function flags_of(config)
     end
   end
   if distributed then add "use-distributed-optimizer" end
+  if not sharded then add_states(add, amp, apex) end
   if sharded then
     add "use-megatron-fsdp"
     -- Without a type, NeMo's NLPFSDPStrategy reduces gradients in that of the weights.
