@@ -30,6 +30,14 @@ end
 local small = "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --vocab-size 1000 --seq-length 128 "
   .. "--max-position-embeddings 128 "
 
+-- The text and the settings that are not stated, of a plan of a model.
+local function export_of(plan, name, hyper)
+  local model = model_module.new(name or "llama3-8b", hyper)
+  plan.seq, plan.micro_batches = plan.seq or 2048, plan.micro_batches or 4
+  local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+  return export.text("megatron", model, e.plan)
+end
+
 describe("flags of a script", function()
   local function flags(text)
     local words = {}
@@ -1045,14 +1053,6 @@ describe("a plan as Megatron-LM's flags", function()
     assert.same({ "max_positions: unknown; Megatron-LM requires --max-position-embeddings" }, missing)
   end)
 
-  -- The text and the settings that are not stated, of a plan of a model.
-  local function exported(name, plan, hyper)
-    local model = model_module.new(name, hyper)
-    plan.seq, plan.micro_batches = plan.seq or 2048, plan.micro_batches or 4
-    local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
-    return export.text("megatron", model, e.plan)
-  end
-
   it("states the CUDA graphs of its own stacks, which exclude recomputation and unpadded experts", function()
     local refused = "graphs: Megatron-LM has no CUDA graphs of whole layers with "
     for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
@@ -1060,7 +1060,7 @@ describe("a plan as Megatron-LM's flags", function()
       { "llama3-8b", { stack = "megatron:graphs", recompute = "full" }, false, "recomputation" },
       { "mixtral-8x7b", { stack = "megatron:graphs" }, false, "unpadded experts" },
       { "mixtral-8x7b", { stack = "megatron:graphs", capacity_factor = 1, pad_to_capacity = true }, true } } do
-      local text, left_out = exported(case[1], case[2])
+      local text, left_out = export_of(case[2], case[1])
       assert.equal(case[3], text:find("--cuda-graph-impl transformer_engine", 1, true) ~= nil, text)
       assert.same(case[4] and { refused .. case[4] } or {}, left_out)
     end
@@ -1237,6 +1237,29 @@ describe("Megatron-LM's defaults", function()
     assert.equal(64, read(small .. "--nproc-per-node 1 --window-size 64,0").model.hyper.window)
     assert.matches("--window-size: must be two integers, got 'x'", message(small .. "--window-size x", { dp = 1 }),
       1, true)
+  end)
+
+  it("recompute some layers of each slice as none, half or all of them, and say which way that differs", function()
+    local function of(count, more)
+      local run = read(small .. "--bf16 --global-batch-size 8 --recompute-granularity full --recompute-method block "
+        .. "--recompute-num-layers " .. count .. (more or ""), { dp = 1 })
+      return run.plan.recompute, run.model.notes and run.model.notes[1]
+    end
+    for count, wanted in pairs { [0] = "none", [2] = "half", [4] = "full", [9] = "full" } do
+      assert.same({ wanted }, { of(count) })
+    end
+    local note = "--recompute-method block --recompute-num-layers %d of 4 layers is modelled as recomputation of %s of "
+      .. "them: Megatron-LM's step takes %s time and %s memory"
+    assert.same({ "half", note:format(1, "half", "less", "more") }, { of(1) })
+    assert.same({ "full", note:format(3, "all", "less", "more") }, { of(3) })
+    assert.same({ "none", note:format(1, "none", "more", "less"):gsub("of 4", "of 8") .. "" },
+      { of(1, " --num-layers 8") })
+    assert.same({ "half" }, { of(1, " --pipeline-model-parallel-size 2") })
+    local text, left_out = export_of { pp = 2, recompute = "half", stack = "megatron" }
+    assert.same({}, left_out)
+    assert.equal("half", read(text, { dp = 1 }).plan.recompute)
+    assert.same({ "recompute = 'half': exported as full recomputation" },
+      select(2, export_of { pp = 2, recompute = "half", stack = "megatron", split = { 15, 17 } }))
   end)
 
   it("of features that are switched off are not named as not modelled", function()

@@ -251,6 +251,19 @@ local function graphs(p, h, stack, add, leave_out)
   end
 end
 
+local function recompute(p, h, add, leave_out)
+  add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
+  add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
+  if p.recompute ~= "full" and p.recompute ~= "half" then return end
+  local half = p.recompute == "half" and h.layers / (p.pp * p.vp * 2)
+  if half and (half % 1 ~= 0 or p.split) then
+    leave_out "recompute = 'half': exported as full recomputation"
+    half = nil
+  end
+  add("recompute-method", half and "block" or "uniform")
+  add("recompute-num-layers", half or 1)
+end
+
 local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
 local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 
@@ -271,13 +284,7 @@ local function plan_flags(p, h, add, leave_out)
   add("micro-batch-size", p.micro_batch)
   add("global-batch-size", p.global_batch)
   pipeline(p, h, add, leave_out)
-  if p.recompute == "half" then leave_out "recompute = 'half': exported as full recomputation" end
-  add("recompute-granularity", p.recompute ~= "none" and (p.recompute == "selective" and "selective" or "full"))
-  add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
-  if p.recompute == "full" or p.recompute == "half" then
-    add("recompute-method", "uniform")
-    add("recompute-num-layers", 1)
-  end
+  recompute(p, h, add, leave_out)
   if p.zero == 1 then add("use-distributed-optimizer", true) end
   if p.offload_optimizer > 0 then
     add("optimizer-cpu-offload", true)

@@ -80,7 +80,29 @@ local function kept(list, names)
   return found
 end
 
-local function set_recompute(p, args)
+--- Full recomputation of some layers: as that of none, half or all of them, whichever is nearest. Block recomputes so
+--- many layers of each slice (transformer_block.py, _checkpointed_forward).
+local function set_layers(p, args, layers)
+  local count, method = args:number "recompute-num-layers", args:text "recompute-method"
+  if not count or method == "uniform" and count == 1 then return end
+  local each = layers / (p.pp * p.vp)
+  if method ~= "block" or each <= 0 then
+    args:note("--recompute-method %s --recompute-num-layers %s is modelled as recomputation of every layer",
+      method or "uniform", count)
+    return
+  end
+  local share = math.min(count / each, 1)
+  local near = share < 0.25 and 0 or share < 0.75 and 0.5 or 1
+  p.recompute = near == 0 and "none" or near == 0.5 and "half" or "full"
+  if near ~= share then
+    local of = near == 0 and "none" or near == 1 and "all" or "half"
+    args:note("--recompute-method block --recompute-num-layers %s of %.4g layers is modelled as recomputation of %s of "
+      .. "them: Megatron-LM's step takes %s time and %s memory", count, each, of, near < share and "more" or "less",
+      near < share and "less" or "more")
+  end
+end
+
+local function set_recompute(p, args, layers)
   local full_in_older_names = args:has "checkpoint-activations" or args:has "activations-checkpoint-method"
   p.recompute = args:has "recompute-activations" and "selective" or full_in_older_names and "full" or "none"
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
@@ -93,11 +115,7 @@ local function set_recompute(p, args)
     end
     if #p.recompute_modules == 0 then p.recompute, p.recompute_modules = "none", nil end
   end
-  local count, method = args:number "recompute-num-layers", args:text "recompute-method"
-  if p.recompute == "full" and count and not (method == "uniform" and count == 1) then
-    args:note("--recompute-method %s --recompute-num-layers %s is modelled as recomputation of every layer",
-      method or "uniform", count)
-  end
+  if p.recompute == "full" then set_layers(p, args, layers) end
 end
 
 -- 1 if the embedding, and the loss, count as a layer of the pipeline; else 0.
@@ -293,7 +311,7 @@ return function(args, hyper, given, stack)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers)
-  set_recompute(p, args)
+  set_recompute(p, args, hyper.layers)
   local sharded = set_sharding(p, args)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
