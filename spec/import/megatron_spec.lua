@@ -904,7 +904,8 @@ describe("a plan as Megatron-LM's flags", function()
         accumulate_gradients = pick { true, false }, stack = zero == 3 and "megatron_fsdp" or "megatron" }
       if not moe then plan.rank_order = pick { "tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp" } end
       if moe and pick { true, false } then plan.capacity_factor, plan.pad_to_capacity = 1.5, pick { true, false } end
-      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or plan.dtype == "bf16" and pick { 6, 8, 12 } or pick { 8, 12 }
+      plan.optimizer_bytes = plan.dtype == "fp32" and 8 or zero == 0 and 12
+        or plan.dtype == "bf16" and pick { 6, 8, 12 } or pick { 8, 12 }
       if plan.tp > 1 then plan.sequence_parallel = pick { true, false } end
       if pp > 1 and pick { true, false } then
         plan.schedule, plan.vp, plan.overlap_sends = "interleaved", 24 // pp >= 6 and 2 or 1, pick { true, false }
@@ -1051,6 +1052,29 @@ describe("a plan as Megatron-LM's flags", function()
     local number, missing = of("gpt", 32, unknown)
     assert.is_nil(number)
     assert.same({ "max_positions: unknown; Megatron-LM requires --max-position-embeddings" }, missing)
+  end)
+
+  it("states the flags that sharded, narrow and offloaded states need", function()
+    local distributed, aware = "--use-distributed-optimizer", "--use-precision-aware-optimizer"
+    local fsdp = "--use-megatron-fsdp --ckpt-format fsdp_dtensor"
+    local needed = "Megatron-LM needs the distributed optimizer (zero = 1)"
+    for _, case in ipairs { { {}, "" }, { { zero = 1 }, distributed }, { { zero = 2 }, distributed .. " " .. fsdp },
+      { { zero = 3, stack = "megatron_fsdp" }, distributed .. " " .. fsdp },
+      { { zero = 1, offload_optimizer = 1 }, distributed .. " --optimizer-cpu-offload " .. aware },
+      { { offload_optimizer = 1 }, "", "offload_optimizer = 1: " .. needed },
+      { { optimizer_bytes = 8 }, "", "optimizer_bytes = 8: " .. needed },
+      { { optimizer_bytes = 8, zero = 1 }, distributed .. " " .. aware },
+      { { optimizer_bytes = 8, zero = 2 }, distributed .. " " .. fsdp .. " " .. aware },
+      { { optimizer_bytes = 8, zero = 3, stack = "megatron_fsdp" }, distributed .. " " .. fsdp .. " " .. aware } } do
+      case[1].dp = 8
+      local text, left_out = export_of(case[1])
+      local found = {}
+      for line in text:gmatch "[^\n]+" do
+        if line:find "^%-%-use%-[dpm]" or line:find "cpu%-offload" or line:find "ckpt" then found[#found + 1] = line end
+      end
+      assert.equal(case[2], table.concat(found, " "))
+      assert.same({ case[3] }, left_out)
+    end
   end)
 
   it("states the CUDA graphs of its own stacks, which exclude recomputation and unpadded experts", function()

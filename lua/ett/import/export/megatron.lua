@@ -160,6 +160,26 @@ end
 local precisions = { fp8 = { "hybrid", "tensorwise" }, fp8_block = { "hybrid", "blockwise" },
   mxfp8 = { "hybrid", "mxfp8" } }
 
+-- Bytes of the optimizer. optimizer_config.py (__post_init__): other types of states need the precision-aware
+-- optimizer, and that one the distributed optimizer. arguments.py: states on the host need it, too.
+---@param short boolean whether it stores 2 bytes of a master weight, next to weights in bf16
+local function states(p, short, add, leave_out)
+  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
+  local narrow = usual == 12 and (p.optimizer_bytes == 8 or short and p.optimizer_bytes == 6)
+  if narrow and p.zero == 0 then
+    leave_out("optimizer_bytes = %g: Megatron-LM needs the distributed optimizer (zero = 1)", p.optimizer_bytes)
+  elseif narrow then
+    add("use-precision-aware-optimizer", true)
+    if not (short and p.optimizer_bytes == 8) then add("exp-avg-dtype", "bf16") end
+    add("exp-avg-sq-dtype", "bf16")
+  else
+    add("use-precision-aware-optimizer", p.offload_optimizer > 0 and p.zero > 0)
+    if p.optimizer_bytes ~= usual then
+      leave_out("optimizer_bytes = %g: the flags mean Adam's %d bytes", p.optimizer_bytes, usual)
+    end
+  end
+end
+
 local function precision(p, add, leave_out)
   local fp8 = precisions[p.dtype]
   add(p.dtype == "fp16" and "fp16" or "bf16", p.dtype ~= "fp32")
@@ -182,16 +202,7 @@ local function precision(p, add, leave_out)
   elseif p.bucket_bytes ~= plan_fields.schema.bucket_bytes.default then
     leave_out("bucket_bytes = %g: Megatron-LM has one bucket if gradients do not overlap", p.bucket_bytes)
   end
-  local usual = p.dtype == "fp32" and 8 or 12 -- two moments, and a master weight
-  -- Next to weights in bf16, this optimizer stores 2 bytes of a master weight.
-  local short = not fp8 and p.dtype ~= "fp16" and (p.offload_optimizer or 0) == 0
-  if usual == 12 and (p.optimizer_bytes == 8 or short and p.optimizer_bytes == 6) then
-    add("use-precision-aware-optimizer", true)
-    if not (short and p.optimizer_bytes == 8) then add("exp-avg-dtype", "bf16") end
-    add("exp-avg-sq-dtype", "bf16")
-  elseif p.optimizer_bytes ~= usual then
-    leave_out("optimizer_bytes = %g: the flags mean Adam's %d bytes", p.optimizer_bytes, usual)
-  end
+  states(p, not fp8 and p.dtype ~= "fp16" and p.offload_optimizer == 0, add, leave_out)
 end
 
 -- Layers of the slices, in model order, in the syntax of --pipeline-model-parallel-layout: 'Et*4|(t*4|)*14t*2L'.
@@ -267,6 +278,28 @@ end
 local sharding = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
 local context = { ring = "p2p", ulysses = "a2a", all_gather = "all_gather" }
 
+-- Sharded states, their place, and the overlap of their messages.
+local function shards(p, add, leave_out)
+  -- arguments.py: older releases also require the distributed optimizer with FSDP.
+  add("use-distributed-optimizer", p.zero > 0)
+  if p.zero > 1 then
+    add("use-megatron-fsdp", true)
+    add("data-parallel-sharding-strategy", sharding[p.zero])
+    add("ckpt-format", "fsdp_dtensor")
+  end
+  if p.offload_optimizer > 0 and p.zero == 0 then
+    leave_out("offload_optimizer = %g: Megatron-LM needs the distributed optimizer (zero = 1)", p.offload_optimizer)
+  elseif p.offload_optimizer > 0 then
+    add("optimizer-cpu-offload", true)
+    add("optimizer-offload-fraction", p.offload_optimizer)
+  end
+  if p.zero == 3 and not (p.overlap_gradients and p.overlap_parameters) then
+    leave_out "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps both when it shards parameters"
+  end
+  add("overlap-grad-reduce", p.overlap_gradients)
+  add("overlap-param-gather", p.overlap_parameters)
+end
+
 local function plan_flags(p, h, add, leave_out)
   add("tensor-model-parallel-size", p.tp)
   add("pipeline-model-parallel-size", p.pp)
@@ -285,20 +318,7 @@ local function plan_flags(p, h, add, leave_out)
   add("global-batch-size", p.global_batch)
   pipeline(p, h, add, leave_out)
   recompute(p, h, add, leave_out)
-  if p.zero == 1 then add("use-distributed-optimizer", true) end
-  if p.offload_optimizer > 0 then
-    add("optimizer-cpu-offload", true)
-    add("optimizer-offload-fraction", p.offload_optimizer)
-  end
-  if p.zero > 1 then
-    add("use-megatron-fsdp", true)
-    add("data-parallel-sharding-strategy", sharding[p.zero])
-  end
-  if p.zero == 3 and not (p.overlap_gradients and p.overlap_parameters) then
-    leave_out "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps both when it shards parameters"
-  end
-  add("overlap-grad-reduce", p.overlap_gradients)
-  add("overlap-param-gather", p.overlap_parameters)
+  shards(p, add, leave_out)
   add("tp-comm-overlap", p.overlap_tensor)
   add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
