@@ -914,7 +914,7 @@ describe("a plan as Megatron-LM's flags", function()
       local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
       if ok then
         local text, left_out = export.text("megatron", model, e.plan)
-        assert.same({}, left_out)
+        for _, sentence in ipairs(left_out) do assert.matches(": Megatron-LM refuses ", sentence, 1, true) end
         local run = read(text, { dp = plan.dp })
         local again = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
         assert.equal(e.model.parameters, again.model.parameters, text)
@@ -1074,6 +1074,38 @@ describe("a plan as Megatron-LM's flags", function()
       end
       assert.equal(case[2], table.concat(found, " "))
       assert.same({ case[3] }, left_out)
+    end
+  end)
+
+  it("lists plans that Megatron-LM refuses, and omits flags without effect that it refuses", function()
+    local grouped = ": Megatron-LM refuses --moe-grouped-gemm with it"
+    local pipe = { pp = 2, vp = 2, schedule = "interleaved", overlap_sends = false }
+    for _, case in ipairs {
+      { "mixtral-8x7b", { dtype = "fp16", dp = 8, ep = 8 },
+        "dtype = 'fp16': Megatron-LM refuses it with expert parallelism" },
+      { "mixtral-8x7b", { dtype = "fp16" }, "dtype = 'fp16'" .. grouped },
+      { "mixtral-8x7b", { dtype = "fp32" }, "dtype = 'fp32'" .. grouped },
+      { "mixtral-8x7b", { dp = 8, ep = 8 } },
+      { "mixtral-8x7b", { tp = 2 },
+        "sequence_parallel = false: Megatron-LM refuses experts with tensor parallelism without it" },
+      { "mixtral-8x7b", { tp = 2, sequence_parallel = true } }, { "llama3-8b", { tp = 2 } },
+      { "llama3-8b", pipe, "overlap_sends = false: Megatron-LM refuses it with two interleaved stages" },
+      { "llama3-8b", { pp = 4, vp = 2, schedule = "interleaved", overlap_sends = false } },
+      { "llama3-8b", { dp = 8, zero = 1, overlap_parameters = true, overlap_gradients = false },
+        "overlap_parameters: Megatron-LM gathers beside computing only with overlap_gradients" },
+      { "llama3-8b", { dp = 8, zero = 0, overlap_parameters = true, overlap_gradients = true } },
+      { "llama3-8b", { dp = 8, zero = 1, overlap_parameters = true, overlap_gradients = true }, nil,
+        "overlap%-param%-gather" },
+      { "llama3-8b", { tp = 2, overlap_tensor = true } },
+      { "llama3-8b", { overlap_tensor = true, sequence_parallel = true } },
+      { "llama3-8b", { tp = 2, overlap_tensor = true, sequence_parallel = true }, nil, "tp%-comm%-overlap" } } do
+      local text, left_out = export_of(case[2], case[1])
+      assert.same({ case[3] }, left_out)
+      for _, flag in ipairs { "overlap%-param%-gather", "tp%-comm%-overlap" } do
+        assert.equal(case[4] == flag, text:find("%-%-" .. flag) ~= nil, text)
+      end
+      local sixteen = case[1] ~= "llama3-8b" and case[2].dtype == nil
+      assert.equal(sixteen, text:find "\n%-%-moe%-grouped%-gemm" ~= nil, text)
     end
   end)
 

@@ -61,7 +61,6 @@ local function experts(h, add)
     and h.shared_experts * (h.moe_ffn or h.ffn) or nil)
   add("moe-router-num-groups", h.expert_groups)
   add("moe-router-group-topk", h.expert_groups and (h.top_groups or h.expert_groups))
-  add("moe-grouped-gemm", true)
   local first, every = h.first_dense_layers or 0, h.moe_every or 1
   if first > 0 or every > 1 or h.dense_layers then
     local list = {}
@@ -243,6 +242,9 @@ local function pipeline(p, h, add, leave_out)
   if p.schedule == "interleaved" then
     add("num-virtual-stages-per-pipeline-rank", not stated and p.vp)
     add("no-overlap-p2p-communication", not p.overlap_sends)
+    if p.pp == 2 and not p.overlap_sends then -- arguments.py, validate_args
+      leave_out "overlap_sends = false: Megatron-LM refuses it with two interleaved stages"
+    end
     add("microbatch-group-size-per-virtual-pipeline-stage", p.interleave_group)
   elseif p.schedule ~= "1f1b" and p.pp > 1 then
     leave_out("schedule = '%s': Megatron-LM has no flag for it", p.schedule)
@@ -297,7 +299,30 @@ local function shards(p, add, leave_out)
     leave_out "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps both when it shards parameters"
   end
   add("overlap-grad-reduce", p.overlap_gradients)
-  add("overlap-param-gather", p.overlap_parameters)
+  add("overlap-param-gather", p.overlap_parameters and p.overlap_gradients and p.zero > 0)
+  if (p.zero == 1 or p.zero == 2) and p.overlap_parameters and not p.overlap_gradients then
+    leave_out "overlap_parameters: Megatron-LM gathers beside computing only with overlap_gradients"
+  end
+end
+
+-- arguments.py: grouped products need bf16, and expert parallelism excludes fp16. moe_layer.py (forward): tensor ranks
+-- train experts with sequence parallelism only.
+local function expert_flags(p, stack, add, leave_out)
+  local own = p.deduplicate_tokens and stack.name:find "^megatron_hybridep" ~= nil
+  add("moe-grouped-gemm", p.dtype ~= "fp16" and p.dtype ~= "fp32")
+  if p.dtype == "fp16" and p.ep > 1 then
+    leave_out "dtype = 'fp16': Megatron-LM refuses it with expert parallelism"
+  elseif p.dtype == "fp16" or p.dtype == "fp32" then
+    leave_out("dtype = '%s': Megatron-LM refuses --moe-grouped-gemm with it", p.dtype)
+  end
+  if p.tp > 1 and not p.sequence_parallel then
+    leave_out "sequence_parallel = false: Megatron-LM refuses experts with tensor parallelism without it"
+  end
+  add("moe-token-dispatcher-type", p.deduplicate_tokens and "flex" or "alltoall")
+  add("moe-enable-deepep", p.deduplicate_tokens and not own)
+  add("moe-flex-dispatcher-backend", own and "hybridep")
+  add("moe-expert-capacity-factor", p.capacity_factor)
+  add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
 end
 
 local function plan_flags(p, h, add, leave_out)
@@ -319,16 +344,11 @@ local function plan_flags(p, h, add, leave_out)
   pipeline(p, h, add, leave_out)
   recompute(p, h, add, leave_out)
   shards(p, add, leave_out)
-  add("tp-comm-overlap", p.overlap_tensor)
+  add("tp-comm-overlap", p.overlap_tensor and p.sequence_parallel and p.tp > 1)
   add("moe-shared-expert-overlap", p.overlap_all_to_all == "shared_experts")
   add("overlap-moe-expert-parallel-comm", p.overlap_all_to_all == "batch")
   local stack = stacks.get(p.stack)
-  local own = p.deduplicate_tokens and stack.name:find "^megatron_hybridep" ~= nil
-  add("moe-token-dispatcher-type", h.experts and (p.deduplicate_tokens and "flex" or "alltoall"))
-  add("moe-enable-deepep", p.deduplicate_tokens and not own)
-  add("moe-flex-dispatcher-backend", own and "hybridep")
-  add("moe-expert-capacity-factor", p.capacity_factor)
-  add("moe-pad-expert-input-to-capacity", p.pad_to_capacity)
+  if h.experts then expert_flags(p, stack, add, leave_out) end
   if not p.clip_gradients then add("clip-grad", "0.0") end
   add("no-gradient-accumulation-fusion", plan_fields.accumulates(p, stack))
   local quantised = p.dtype:find "fp8" and stack.quantised_weights
