@@ -1109,6 +1109,11 @@ describe("a plan as Megatron-LM's flags", function()
     end
   end)
 
+  it("states the norms of latent attention", function()
+    assert.matches("\n%-%-qk%-layernorm\n", (export_of({ dp = 8, ep = 8 }, "deepseek-v2-lite")))
+    assert.is_nil((export_of({}, "llama3-8b"):find "qk%-layernorm"))
+  end)
+
   it("states the CUDA graphs of its own stacks, which exclude recomputation and unpadded experts", function()
     local refused = "graphs: Megatron-LM has no CUDA graphs of whole layers with "
     for _, case in ipairs { { "llama3-8b", { stack = "megatron" }, false }, { "llama3-8b", {}, false },
@@ -1290,7 +1295,8 @@ describe("Megatron-LM's defaults", function()
     for _, text in ipairs { "-1,0", "'(-1, -1)'" } do
       assert.is_nil(read(small .. "--nproc-per-node 1 --window-size " .. text).model.hyper.window)
     end
-    assert.equal(64, read(small .. "--nproc-per-node 1 --window-size 64,0").model.hyper.window)
+    -- 64 tokens before the query, and the query
+    assert.equal(65, read(small .. "--nproc-per-node 1 --window-size 64,0").model.hyper.window)
     assert.matches("--window-size: must be two integers, got 'x'", message(small .. "--window-size x", { dp = 1 }),
       1, true)
   end)
@@ -1333,6 +1339,23 @@ describe("Megatron-LM's defaults", function()
     assert.is_nil(share "--optimizer-offload-fraction 0.25")
   end)
 
+  it("have no experts if their number is 0, and BigScience's norm behind the embedding", function()
+    local run = read(small .. "--num-experts 0", { dp = 1 })
+    assert.same({ "gpt" }, { run.architecture, run.model.hyper.experts })
+    local with, without = read(small .. "--embed-layernorm", { dp = 1 }).model, read(small, { dp = 1 }).model
+    assert.same({}, with.notes)
+    assert.equal(2 * 256, architecture.parameters(with) - architecture.parameters(without))
+  end)
+
+  it("exchange keys and values as the first layer does, and hierarchically as in a ring", function()
+    for types, wanted in pairs { p2p = { "ring" }, ["a2a a2a"] = { "ulysses" },
+      ["a2a+p2p"] = { "ring", "--cp-comm-type a2a+p2p is modelled as p2p" },
+      ["a2a p2p a2a"] = { "ulysses", "--cp-comm-type a2a p2p a2a is modelled as a2a" } } do
+      local run = read(small .. "--context-parallel-size 2 --cp-comm-type " .. types, { dp = 1 })
+      assert.same(wanted, { run.plan.cp_method, (run.model.notes or {})[1] })
+    end
+  end)
+
   it("use a padded vocabulary as it is", function()
     local hyper = read(small:gsub("vocab%-size 1000", "padded-vocab-size 50304")
       .. "--tensor-model-parallel-size 8 --nproc-per-node 8").model.hyper
@@ -1350,7 +1373,8 @@ describe("Megatron-LM's defaults", function()
       local e = estimate.new { model = model, plan = plan, cluster = "dgx_h100" }
       local text = export.text("megatron", model, e.plan)
       assert.matches(wanted, text, 1, true)
-      assert.matches('--window-size "(64,0)"', text, 1, true)
+      assert.matches('--window-size "(63,0)"', text, 1, true)
+      assert.equal(64, read(text).model.hyper.window)
       assert.equal(plan.deduplicate_tokens, plan_of(text).deduplicate_tokens)
     end
   end)

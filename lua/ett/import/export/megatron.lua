@@ -32,6 +32,7 @@ local function attention(h, add, leave_out)
     add("qk-head-dim", h.qk_nope_head_dim)
     add("qk-pos-emb-head-dim", h.qk_rope_head_dim)
     add("v-head-dim", h.v_head_dim)
+    add("qk-layernorm", true) -- gpt_layer_specs.py: norms of the compressed vectors
   else
     if h.kv_heads ~= h.heads then
       add("group-query-attention", true)
@@ -46,7 +47,7 @@ local function attention(h, add, leave_out)
   end
   if (h.attention or "flash") ~= "flash" then add("attention-backend", "unfused") end
   if h.window then
-    add("window-size", ('"(%d,0)"'):format(h.window)) -- for the shell
+    add("window-size", ('"(%d,0)"'):format(h.window - 1)) -- for the shell
     add("window-attn-skip-freq", windows_of(h) or h.window_every)
   end
 end

@@ -44,7 +44,7 @@ flags.switches = set [[
   attention-output-gate use-gated-attention use-multi-token-prediction
   account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split
   use-tp-pp-dp-mapping cross-entropy-loss-fusion enable-cuda-graph external-cuda-graph use-flash-attn
-  fp8-param-gather disable-parameter-transpose-cache optimizer-cpu-offload]]
+  fp8-param-gather disable-parameter-transpose-cache optimizer-cpu-offload embed-layernorm]]
 
 --- Flags that change the step in a way that ett does not model; the estimate lists them.
 flags.unmodelled = set [[

@@ -137,7 +137,7 @@ local function set_experts(hyper, args)
   hyper.experts = args:number "num-experts"
   if not hyper.experts then return end
   local deepspeed = args:has "deepspeed" -- Megatron-DeepSpeed has its own flags and defaults
-  if deepspeed and hyper.experts == 1 then -- a dense model
+  if hyper.experts == 0 or deepspeed and hyper.experts == 1 then -- a dense model
     hyper.experts = nil
     return
   end
@@ -251,7 +251,7 @@ local function set_window(hyper, args)
   local left = table.concat(args.given["window-size"], " "):match "%-?%d+"
   if not left then error_module.raise("format", "--window-size: must be two integers, got '%s'", window) end
   if tonumber(left) < 0 then return end -- no window
-  hyper.window = tonumber(left)
+  hyper.window = tonumber(left) + 1 -- get_sliding_window_causal_mask: as many tokens before the query as stated
   local list = layers_of(args, "window-attn-skip-freq", hyper.layers,
     function(i, every) return (i + 1) % every ~= 0 end)
   if hyper.layer_types then
@@ -303,6 +303,7 @@ local function hyper_of(args)
   local latent = args:has "multi-latent-attention" -- YaRN with latent attention: its two scale factors cancel
   hyper.parallel_block = args:has "parallel-attention" or nil -- NeMo's Falcon
   hyper.shared_norm = hyper.parallel_block and not args:has "new-decoder-architecture" or nil
+  hyper.embedding_norm = args:has "embed-layernorm" or nil -- Megatron-DeepSpeed of BigScience
   hyper.scaled_rope = args:text "position-embedding-type" == "yarn" and not latent or nil
   hyper.clamped_mlp = args:text "activation-func-clamp-value" ~= nil or nil
   hyper.max_positions = hyper.position == "learned" and args:number "max-position-embeddings" or nil

@@ -228,7 +228,16 @@ local function set_overlaps(p, args)
     or args:has "moe-shared-expert-overlap" and "shared_experts" or "none"
   if p.ep == 1 then p.overlap_all_to_all = "none" end
   if p.cp > 1 then
-    p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather" })
+    p.cp_method = args:choice("cp-comm-type", "p2p", { p2p = "ring", a2a = "ulysses", all_gather = "all_gather",
+      ["a2a+p2p"] = "ring" })
+    local types = args.given["cp-comm-type"] or {}
+    local first = types[1] == "a2a+p2p" and "p2p" or types[1]
+    for _, kind in ipairs(types) do -- one for all layers, or one for each
+      if kind ~= first then
+        args:note("--cp-comm-type %s is modelled as %s", table.concat(types, " "), first)
+        break
+      end
+    end
   end
 end
 
