@@ -25,6 +25,7 @@ static ett_asked_key key_of(const ett_evaluation *e) {
   key.zero = (int)p->zero;
   key.gradient_all_reduce = p->gradient_all_reduce;
   key.gradient_bytes = p->gradient_bytes;
+  key.message_bytes = p->message_bytes;
   key.weight_bytes = p->weight_bytes;
   return key;
 }

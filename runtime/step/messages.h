@@ -43,7 +43,7 @@ typedef struct ett_asked_key {
   double bucket_bytes, optimizer_bytes;
   double offload_gradients, offload_optimizer, host_bandwidth, host_rate;
   int pp, vp, zero, gradient_all_reduce;
-  int32_t gradient_bytes, weight_bytes;
+  int32_t gradient_bytes, message_bytes, weight_bytes;
 } ett_asked_key;
 
 typedef struct ett_asked {

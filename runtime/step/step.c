@@ -169,7 +169,8 @@ static int check_plan(const ett_step_plan *p, ett_err *err) {
                          "the host");
   if (p->shard < 0 || p->prefetch < 0)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "shard and prefetch must be at least 0");
-  if (p->gradient_bytes < 1 || p->weight_bytes < 1 || !(p->optimizer_bytes >= 0))
+  if (p->gradient_bytes < 1 || p->message_bytes < 1 || p->weight_bytes < 1 ||
+      !(p->optimizer_bytes >= 0))
     return ett_err_set(
         err, ETT_ERR_ARGUMENT,
         "weights and gradients need at least 1 byte, optimizer states at least 0");

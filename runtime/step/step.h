@@ -46,7 +46,7 @@ typedef struct ett_step_plan {
   int64_t micro_batches;
   ett_recompute recompute;
   ett_zero zero;
-  int gradient_all_reduce; /* ZeRO-1/2 with all-reduce of gradients, a DeepSpeed option */
+  int gradient_all_reduce; /* under ZeRO, gradients are all-reduced (DeepSpeed) */
   int overlap_gradients;   /* buckets are reduced while the last backward runs */
   int overlap_parameters;  /* weights are gathered during the next forward */
   int overlap_sends;       /* stages compute while they send */
@@ -62,7 +62,8 @@ typedef struct ett_step_plan {
   double host_bandwidth; /* bytes/s between a device and its host in one direction */
   double host_rate;    /* bytes/s that a device's share of its host moves in an update */
   int late_validation; /* gradient norm is checked after the update, without a wait */
-  int32_t gradient_bytes; /* per gradient, in memory and in messages */
+  int32_t gradient_bytes; /* per gradient, in memory */
+  int32_t message_bytes;  /* per gradient, in the messages of the replicas */
   int32_t weight_bytes;   /* per weight, in computing and in gathers */
   double optimizer_bytes; /* per parameter: master weight and moments */
   double bucket_bytes; /* size of a gradient or weight message; infinite: one message */

@@ -49,11 +49,11 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
     const ett_layer_sums *sums = &a->sums[v];
     int64_t trained = a->layers[v] - (int64_t)sums->idle_layers;
     a->gradients[v].dense =
-        ett_messages_buckets(e, reduce, 0, sums->dense_parameters * p->gradient_bytes,
-                             trained, p->gradient_bytes);
+        ett_messages_buckets(e, reduce, 0, sums->dense_parameters * p->message_bytes,
+                             trained, p->message_bytes);
     a->gradients[v].expert =
-        ett_messages_buckets(e, reduce, 1, sums->expert_parameters * p->gradient_bytes,
-                             trained, p->gradient_bytes);
+        ett_messages_buckets(e, reduce, 1, sums->expert_parameters * p->message_bytes,
+                             trained, p->message_bytes);
     layers += (double)a->split[v];
   }
   double sharded = p->zero >= ETT_ZERO_OPTIMIZER ? (double)e->dense.degree : 1;

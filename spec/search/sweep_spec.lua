@@ -15,7 +15,8 @@ describe("a sweep", function()
   it("accepts every plan field; each row equals the single prediction", function()
     local values = { seq = { 512, 1024 }, micro_batches = { 4, 8 }, global_batch = { 8, 16 },
       dtype = { "bf16", "fp32" }, stack = { "megatron", "fsdp_eager", "plain" },
-      gradient_dtype = { "fp32", "bf16" }, schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
+      gradient_dtype = { "fp32", "bf16" }, reduce_dtype = { "fp32", "bf16" },
+      schedule = { "1f1b", "gpipe", "zb_h1" }, etp = { 1, 2 },
       optimizer_bytes = { 12, 8 }, bucket_bytes = { 500e6, 1e6 }, split = { { 4, 4 }, { 3, 5 } },
       overlap_all_to_all = { "none", "batch" }, vp = { 2, 4 }, ep = { 1, 2 }, micro_batch = { 1, 2 }, tp = { 1, 2 },
       cp = { 1, 2 }, pp = { 1, 2 }, dp = { 2, 4 }, interleave_group = { 2, 4 },

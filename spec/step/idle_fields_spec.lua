@@ -47,6 +47,7 @@ local cases = {
   { "reshard", false, { dp = 4, zero = 2 }, z3 },
   { "bucket_bytes", 1e4, { dp = 4, zero = 3 }, { dp = 4, zero = 1, overlap_gradients = true } },
   { "gradient_all_reduce", true, { dp = 4 }, { dp = 4, zero = 1 } },
+  { "reduce_dtype", "bf16", { tp = 2 }, { dp = 4 } },
   { "overlap_gradients", true, { pp = 2 }, { dp = 4, bucket_bytes = 1e4 } },
   { "overlap_parameters", true, { dp = 4 }, { dp = 4, zero = 1 } },
   { "overlap_sends", true, { dp = 2 }, { pp = 4 } },

@@ -114,6 +114,23 @@ describe("messages of gradients and weights", function()
     end
   end
 
+  it("have the type of reduce_dtype, and stored gradients keep theirs", function()
+    for zero, times in pairs { [0] = 1, 1, 4, 4 } do
+      local function of(more)
+        local e, bytes = make(dense, with(require("ett.base.merged")({ zero = zero }, more))), 0.0
+        for _, m in ipairs(timeline.of(e).stages[1].messages) do
+          if m.lane == "gradients" then bytes = bytes + m.bytes end
+        end
+        return bytes, e.stages[1].gradient_bytes, e.stages[1].gradient_seconds
+      end
+      local bytes, held, seconds = of { gradient_dtype = "fp32", reduce_dtype = "bf16" }
+      local narrow, half_held, narrow_seconds = of { gradient_dtype = "bf16" }
+      assert.near(times * half * 2, bytes, 1e-6 * half)
+      assert.same({ narrow, 2 * half_held, narrow_seconds }, { bytes, held, seconds })
+      assert.equal(times * half * 4 // 1e4, of { gradient_dtype = "bf16", reduce_dtype = "fp32" } // 1e4)
+    end
+  end)
+
   it("under ZeRO-3 without resharding gather for forward passes only", function()
     local bytes = 0.0
     for _, m in ipairs(timeline.of((make(dense, with { zero = 3, reshard = false }))).stages[1].messages) do

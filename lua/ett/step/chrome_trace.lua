@@ -74,8 +74,8 @@ local function kernel(state, stage, part, start, seconds)
   if words then
     name = ("ncclDevKernel_%s(%s)"):format(words, part.group or "")
     local p = state.plan
-    collective_args(args, part, part.lane == "gradients" and p.gradient_dtype or part.quantised and p.dtype
-      or schema.wide(p.dtype))
+    collective_args(args, part, part.lane == "gradients" and (p.reduce_dtype or p.gradient_dtype)
+      or part.quantised and p.dtype or schema.wide(p.dtype))
     args["Process Group Ranks"] = ranks_of(state, stage, part)
     if part.direction then pair_of(args, state.plan, stage, part) end
   elseif part.flops and part.flops > 0 then

@@ -202,7 +202,8 @@ local function bytes_of_messages(state, stage)
     if p.zero == 3 then frozen = frozen + sums.frozen_dense + sums.frozen_expert end
   end
   local every = p.zero >= 2 and not state.whole
-  return (every and p.micro_batches / state.sharing.copies or 1) * trained * schema.dtype_bytes[p.gradient_dtype],
+  return (every and p.micro_batches / state.sharing.copies or 1) * trained
+    * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype],
     (trained + frozen) * schema.wide_bytes(p.dtype)
 end
 

@@ -27,6 +27,7 @@ static const ett_step_lua_field plan_fields[] = {
     FIELD(rank_order, INTEGER, NULL),
     FIELD(zero, INTEGER, NULL),
     FIELD(gradient_bytes, INTEGER, NULL),
+    FIELD(message_bytes, INTEGER, NULL),
     FIELD(weight_bytes, INTEGER, NULL),
     FIELD(micro_batches, BIG_INTEGER, NULL),
     FIELD(interleave_group, BIG_INTEGER, NULL),
