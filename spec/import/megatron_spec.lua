@@ -472,6 +472,23 @@ describe("Megatron-LM's flags", function()
     assert.equal("full", read(small .. "--activations-checkpoint-method uniform", { dp = 1 }).plan.recompute)
   end)
 
+  it("of Megatron-DeepSpeed have DeepSpeed's gradients", function()
+    local function of(more)
+      local run = read(small .. "--deepspeed --num_gpus=8 " .. more)
+      local p = run.plan
+      return { p.zero, p.dtype, p.gradient_dtype, p.reduce_dtype or "-", p.gradient_all_reduce, p.bucket_bytes / 1e9,
+        run.model.notes[#run.model.notes] }
+    end
+    assert.same({ 1, "bf16", "bf16", "-", true, 1 }, of "--bf16")
+    assert.same({ 2, "bf16", "bf16", "-", true, 1 }, of "--bf16 --zero-stage 2 --accumulate-allreduce-grads-in-fp32")
+    assert.same({ 3, "bf16", "bf16", "-", false, 1 }, of "--bf16 --zero-stage 3")
+    assert.same({ 1, "bf16", "fp32", "bf16", true, 1,
+      "--zero-stage 0 in bf16: DeepSpeed shards the optimizer states all the same, as zero=1" }, of
+      "--bf16 --zero-stage 0")
+    assert.same({ 0, "fp16", "fp16", "-", false, 1 }, of "--fp16 --zero-stage 0 --accumulate-allreduce-grads-in-fp32")
+    assert.same({ 0, "fp32", "fp32", "-", false, 2 }, of "--zero-stage 0")
+  end)
+
   it("store half of the master weights next to bf16, unless Megatron-Core makes them itself", function()
     local function bytes(flags) return read(small .. flags, { dp = 2 }).plan.optimizer_bytes end
     local aware = "--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 "
@@ -1180,7 +1197,8 @@ describe("a plan for other trainers", function()
       config.train_micro_batch_size_per_gpu * config.gradient_accumulation_steps * 16)
     assert.same({ 2, true }, { config.zero_optimization.stage, config.zero_optimization.overlap_comm })
     assert.same({ true, false }, { config.bf16.enabled, config.fp16.enabled })
-    local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1 })
+    local _, left_out = export.text("deepspeed", model, clean { seq = 4096, tp = 8, micro_batches = 1,
+      dtype = "fp32", optimizer_bytes = 8 })
     assert.same({ "seq = 4096, tp = 8: set by the training script, not by DeepSpeed's configuration" }, left_out)
   end)
 

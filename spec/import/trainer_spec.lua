@@ -294,12 +294,20 @@ describe("a plan as DeepSpeed's JSON", function()
       if zero > 1 then plan.offload_gradients = plan.offload_optimizer end
       if zero == 3 then plan.offload_weights, plan.shard = pick { 0, 1 }, pick { 4, 8 } end
       if zero > 0 and dtype == "fp32" then plan.optimizer_bytes = 12 end -- its shards are copies
+      if zero == 0 then plan.gradient_dtype = dtype end
+      plan.reduce_dtype = pick { "bf16", "fp32" }
+      plan.gradient_all_reduce = (zero == 1 or zero == 2) or zero == 3 and pick { true, false } or nil
+      if zero == 0 and dtype == "bf16" and pp > 1 then plan.dtype, plan.gradient_dtype = "fp16", "fp16" end
       local ok, e = pcall(estimate.new, { model = model, plan = plan, cluster = "dgx_h100" })
       if ok then
         local text, left_out = export.text("deepspeed", model, e.plan)
-        for _, sentence in ipairs(left_out) do assert.is_nil(sentence:find("optimizer_bytes", 1, true), sentence) end
+        for _, sentence in ipairs(left_out) do
+          for _, name in ipairs { "optimizer_bytes", "gradient_dtype", "reduce_dtype", "gradient_all_reduce" } do
+            assert.is_nil(sentence:find(name, 1, true), sentence)
+          end
+        end
         local again, notes = read("random.json", text, model, { seq = 2048, tp = plan.tp, pp = pp, stack = plan.stack })
-        assert.same({}, notes)
+        assert.equal(zero == 0 and plan.dtype == "bf16" and 1 or 0, #notes)
         assert.equal(plan.dp, again.dp)
         same_step(model, plan, again)
         compared = compared + 1
@@ -357,12 +365,82 @@ describe("a plan as DeepSpeed's JSON", function()
       local plan, notes = read("ds.json", text:format(...), nil, given)
       return { plan.dtype, plan.gradient_dtype, plan.overlap_parameters, #notes }
     end
-    assert.same({ "bf16", "fp32", nil, 0 }, types({}, "bf16", "true", 0))
+    assert.same({ "bf16", "bf16", nil, 1 }, types({}, "bf16", "true", 0))
     assert.same({ "bf16", "bf16", nil, 0 }, types({}, "bf16", "true", 1))
     assert.same({ "fp32", "fp32", nil, 1 }, types({}, "bf16", '"auto"', 1))
     assert.same({ "bf16", "bf16", true, 0 }, types({ dtype = "bf16", zero = 3 }, "bf16", '"auto"', 1))
     assert.same({ "fp16", "fp16", nil, 0 }, types({}, "fp16", "true", 0))
     assert.same({ "bf16", "bf16", nil, 0 }, types({}, "bfloat16", "true", 2)) -- the older name
+  end)
+
+  it("shards the states of bf16 without ZeRO where DeepSpeed does", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
+      "%s": { "enabled": true }%s }]]
+    local function of(type, more, given)
+      given = require("ett.base.merged")({ dp = 8, stack = "transformers" }, given or {})
+      local plan, notes = read("ds.json", text:format(type, more or ""), nil, given)
+      return { plan.zero, plan.gradient_dtype, plan.reduce_dtype or "-", plan.gradient_all_reduce or false, notes[1] }
+    end
+    local older = "DeepSpeed before #7515 (2025) shards these states, with fp32 sums: zero=1 gradient_dtype=fp32"
+    assert.same({ 0, "bf16", "-", false, older }, of "bf16")
+    assert.same({ 1, "bf16", "-", true, "DeepSpeed's pipelines in bf16 shard the optimizer states without ZeRO, too "
+      .. "(zero=1)" }, of("bf16", nil, { pp = 2 }))
+    local sums = ', "data_types": { "grad_accum_dtype": "fp32" }'
+    local newer = "without ZeRO, fp32 sums of bf16 come with sharded states (zero=1); DeepSpeed since #7790 (2026) "
+      .. "refuses them"
+    assert.same({ 1, "fp32", "bf16", true, newer }, of("bf16", sums))
+    assert.same({ 0, "fp32", "bf16", false }, of("bf16", sums, { zero = 0 }))
+    assert.same({ 0, "fp16", "-", false }, of("fp16", nil, { pp = 2 }))
+    assert.same({ 0, "fp32", "fp16", false, "DeepSpeed without ZeRO refuses grad_accum_dtype = fp32 with weights in "
+      .. "fp16" }, of("fp16", sums))
+  end)
+
+  it("reduces gradients with DeepSpeed's messages", function()
+    local text = [[{ "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8,
+      "bf16": { "enabled": true }%s, "zero_optimization": { "stage": %d, "reduce_bucket_size": 1000%s } }]]
+    local function of(stage, zero, more, given)
+      given = require("ett.base.merged")({ dp = 8, stack = "transformers" }, given or {})
+      local plan, notes = read("ds.json", text:format(more or "", stage, zero or ""), nil, given)
+      return { plan.gradient_dtype, plan.reduce_dtype or "-", plan.bucket_bytes, plan.gradient_all_reduce, notes[1] }
+    end
+    local sums, scatters = ', "data_types": { "grad_accum_dtype": "fp32" }', ', "reduce_scatter": false'
+    local by_rank = ', "use_multi_rank_bucket_allreduce": false'
+    local note = "use_multi_rank_bucket_allreduce = false: a reduction to each rank is modelled as a reduce_scatter"
+    for stage = 1, 2 do
+      assert.same({ "bf16", "-", 2000, true }, of(stage))
+      assert.same({ "bf16", "-", 2000, true }, of(stage, by_rank .. scatters))
+      assert.same({ "bf16", "-", 2000, false, note }, of(stage, by_rank))
+      assert.same({ "fp32", "bf16", 2000, true }, of(stage, nil, sums))
+    end
+    assert.same({ "fp32", "bf16", 2000, true }, of(1, by_rank, sums)) -- BF16_Optimizer
+    assert.same({ "fp32", "bf16", 2000, false, note }, of(2, by_rank, sums))
+    assert.same({ "bf16", "-", 2000, false }, of(3))
+    assert.same({ "bf16", "-", 2000, true }, of(3, scatters))
+    assert.same({ "bf16", "-", 2000, false }, of(3, scatters .. ', "contiguous_gradients": false'))
+    assert.same({ "bf16", "fp32", 4000, true }, of(1, nil, ', "communication_data_type": "fp32"'))
+    assert.same({ "bf16", "fp32", 4000, true }, of(1, nil, ', "sequence_parallel_size": 4'))
+    assert.same({ "bf16", "-", 2000, true }, of(1, nil, ', "seq_parallel_communication_data_type": "bf16"', { cp = 4 }))
+  end)
+
+  it("states only what DeepSpeed runs without ZeRO and at stages 1 and 2", function()
+    local model = model_module.new "llama3-8b"
+    local function exported(plan)
+      plan.seq, plan.dp, plan.micro_batches, plan.stack = 1, 8, 4, "transformers"
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      local text, left_out = export.text("deepspeed", model, e.plan)
+      return { require("ett.json").decode(text).data_types.grad_accum_dtype, table.unpack(left_out) }
+    end
+    local sums = "gradient_dtype = 'fp32': without ZeRO, DeepSpeed adds up gradients in the type of the weights"
+    assert.same({ "fp16", sums }, exported { zero = 0, dtype = "fp16" })
+    assert.same({ "fp16" }, exported { zero = 0, dtype = "fp16", gradient_dtype = "fp16" })
+    assert.same({ "bf16", sums, "zero = 0 in bf16: DeepSpeed before #7515 (2025) refuses sums in bf16" },
+      exported { zero = 0 })
+    assert.same({ "bf16", "zero = 0: DeepSpeed's pipelines shard the optimizer states of bf16",
+      "pp = 2: set by the training script, not by DeepSpeed's configuration" },
+      exported { zero = 0, pp = 2, gradient_dtype = "bf16" })
+    assert.same({ "fp32" }, exported { zero = 2, gradient_all_reduce = true })
+    assert.same({ "fp32", "gradient_all_reduce = false: DeepSpeed all-reduces gradients at stage 2" },
+      exported { zero = 2 })
   end)
 
   it("has the states of its optimizer, and null in place of absent fields", function()
@@ -428,8 +506,10 @@ describe("a plan as DeepSpeed's JSON", function()
       "bf16": { "enabled": true, "loss_scale": 0, "bf16_master_weights_and_grads": true },
       "optimizer": { "type": "AdamW", "params": { "lr": "auto" } }]]
     assert.is_nil(plan.cp)
-    assert.same({ "fields of bf16 that are not modelled: bf16_master_weights_and_grads",
-      "not modelled: communication_data_type, compile, fp8, sequence_parallel" }, notes)
+    assert.equal("fp32", plan.reduce_dtype)
+    assert.same({ "DeepSpeed before #7515 (2025) shards these states, with fp32 sums: zero=1 gradient_dtype=fp32",
+      "fields of bf16 that are not modelled: bf16_master_weights_and_grads",
+      "not modelled: compile, fp8, sequence_parallel" }, notes)
   end)
 
   it("is read with the comments and commas that DeepSpeed allows", function()
@@ -546,7 +626,7 @@ describe("a plan as DeepSpeed's JSON", function()
     local function exported(zero)
       local e = estimate.new { model = model, cluster = "dgx_h100", plan = { seq = 1, dp = 8, micro_batches = 4,
         zero = zero, offload_optimizer = 0.5, offload_gradients = zero > 1 and 0.5 or 0, overlap_gradients = true,
-        overlap_parameters = zero == 3 or nil } }
+        overlap_parameters = zero == 3 or nil, gradient_all_reduce = zero == 2 } }
       local written, left_out = export.text("deepspeed", model, e.plan)
       return { require("ett.json").decode(written).zero_optimization.offload_optimizer, left_out }
     end

@@ -9,18 +9,39 @@ function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 
 
 deepspeed.states = [[
   seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches
-  global_batch clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel
+  global_batch clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel reduce_dtype
+  gradient_all_reduce
   offload_gradients offload_optimizer offload_weights optimizer_bytes]]
 
+--- The type of summed gradients. Without ZeRO it is that of the weights (engine.py: _do_optimizer_sanity_check;
+--- DeepSpeed#7515, #7790).
+local function sum_type(p, leave_out)
+  if p.zero > 0 then return p.gradient_dtype end
+  if p.gradient_dtype ~= p.dtype then
+    leave_out("gradient_dtype = '%s': without ZeRO, DeepSpeed adds up gradients in the type of the weights",
+      p.gradient_dtype)
+  end
+  if p.dtype == "bf16" and p.pp > 1 then
+    leave_out "zero = 0: DeepSpeed's pipelines shard the optimizer states of bf16"
+  elseif p.dtype == "bf16" then
+    leave_out "zero = 0 in bf16: DeepSpeed before #7515 (2025) refuses sums in bf16"
+  end
+  return p.dtype
+end
+
 function deepspeed.write(_, p, leave_out)
+  local message = p.reduce_dtype or p.gradient_dtype
   local config = {
     train_batch_size = p.global_batch, train_micro_batch_size_per_gpu = p.micro_batch,
     gradient_accumulation_steps = p.micro_batches, gradient_clipping = p.clip_gradients and 1.0 or 0.0,
     bf16 = { enabled = p.dtype == "bf16" }, fp16 = { enabled = p.dtype == "fp16" },
-    data_types = { grad_accum_dtype = p.gradient_dtype },
+    data_types = { grad_accum_dtype = sum_type(p, leave_out) },
+    communication_data_type = p.cp == 1 and message ~= p.dtype and message or nil,
+    seq_parallel_communication_data_type = p.cp > 1 and message ~= "fp32" and message or nil,
     zero_optimization = { stage = p.zero, overlap_comm = p.overlap_gradients,
       contiguous_gradients = true,
-      reduce_bucket_size = math.floor(p.bucket_bytes / (p.gradient_dtype == "fp32" and 4 or 2)),
+      reduce_scatter = not (p.zero == 3 and p.gradient_all_reduce),
+      reduce_bucket_size = math.floor(p.bucket_bytes / (message == "fp32" and 4 or 2)),
       allgather_bucket_size = math.floor(p.bucket_bytes / 2) },
   }
   if p.recompute ~= "none" then
@@ -36,6 +57,9 @@ function deepspeed.write(_, p, leave_out)
   -- zero/offload_config.py: offload_param has no ratio, and that of the optimizer is for stage 3.
   if p.offload_optimizer > 0 then
     config.zero_optimization.offload_optimizer = { device = "cpu", ratio = p.zero == 3 and p.offload_optimizer or nil }
+  end
+  if (p.zero == 1 or p.zero == 2) and not p.gradient_all_reduce then
+    leave_out("gradient_all_reduce = false: DeepSpeed all-reduces gradients at stage %d", p.zero)
   end
   if p.zero < 3 and p.offload_optimizer % 1 > 0 then
     leave_out("offload_optimizer = %g: before stage 3 DeepSpeed moves all states or none", p.offload_optimizer)

@@ -12,10 +12,23 @@ local function narrow_gradients(args)
     or narrow and not args.nemo and not args:has "accumulate-allreduce-grads-in-fp32"
 end
 
+--- DeepSpeed's stage; 0 shards the states of bf16 as stage 1 does, with sums in fp32 (DeepSpeed of 2022, engine.py:
+--- get_data_types, _do_optimizer_sanity_check).
+local function deepspeed_stage(args)
+  local stage = math.tointeger(args:number("zero-stage", 1))
+  local sums = stage == 0 and args:has "bf16"
+  return sums and 1 or stage, sums
+end
+
 local function set_precision(p, args)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
-  p.gradient_dtype = (p.dtype == "bf16" and narrow_gradients(args)
-    or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
+  if args:has "deepspeed" then -- Megatron-LM's own replicas do not run
+    local _, sums = deepspeed_stage(args)
+    p.gradient_dtype, p.reduce_dtype = sums and "fp32" or p.dtype, sums and p.dtype or nil
+  else
+    p.gradient_dtype = (p.dtype == "bf16" and narrow_gradients(args)
+      or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
+  end
   if args:has "fp4-format" then
     p.dtype = "nvfp4"
   elseif args:has "fp8-format" then
@@ -61,7 +74,12 @@ local function set_sharding(p, args)
     end
   end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
-  if args:has "deepspeed" then p.zero = math.tointeger(args:number("zero-stage", 1)) end
+  if args:has "deepspeed" then
+    local sums
+    p.zero, sums = deepspeed_stage(args)
+    p.gradient_all_reduce = p.zero == 1 or p.zero == 2 -- as in ett.import.trainer.deepspeed
+    if sums then args:note "--zero-stage 0 in bf16: DeepSpeed shards the optimizer states all the same, as zero=1" end
+  end
   if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
@@ -329,9 +347,12 @@ return function(args, hyper, given, stack)
   p.optimizer_bytes = optimizer_bytes(args, p.dtype)
   p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
   p.clip_gradients = args:number("clip-grad", 1.0) > 0
-  local width = p.gradient_dtype == "fp32" and 4 or 2
-  -- Megatron's default bucket: the larger of 40 million elements and a million per replica.
-  if p.overlap_gradients then
+  local width = (p.reduce_dtype or p.gradient_dtype) == "fp32" and 4 or 2
+  -- Megatron's default bucket: the larger of 40 million elements and a million per replica. DeepSpeed's:
+  -- reduce_bucket_size (zero/config.py).
+  if args:has "deepspeed" then
+    p.bucket_bytes = 500000000 * width
+  elseif p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end
   if stack == nil then stack = stack_of(args, p, sharded) end

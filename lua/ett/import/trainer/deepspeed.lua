@@ -54,7 +54,11 @@ local function set_degrees(p, config, given)
   if sequence ~= 0 and p.cp > 1 then p.cp_method = given.cp_method or "ulysses" end
 end
 
---- Types of weights and gradients. Without ZeRO, gradients of bf16 are added up in fp32 (engine.py: get_data_types).
+-- Types of weights whose gradients have the same type.
+local alone = { fp16 = true, fp32 = true }
+
+--- Types of weights, of summed gradients (engine.py: get_data_types) and of messages (communication_data_type; of ranks
+--- that share a sequence, config.py: seq_parallel_communication_data_type).
 local function set_precision(p, config, given, note)
   local fp16, fp16_open = config("fp16", "enabled", false)
   local older, older_open = config("bfloat16", "enabled", false)
@@ -63,7 +67,49 @@ local function set_precision(p, config, given, note)
   if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open or older_open) then
     note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
   end
-  p.gradient_dtype = config("data_types", "grad_accum_dtype", p.dtype == "bf16" and p.zero == 0 and "fp32" or p.dtype)
+  local own = alone[p.dtype] and p.dtype or "bf16"
+  p.gradient_dtype = config("data_types", "grad_accum_dtype", own)
+  local whole, split = config("", "communication_data_type", own),
+    config("", "seq_parallel_communication_data_type", "fp32")
+  local message = (given.cp or config("", "sequence_parallel_size", 0)) > 1 and split or whole
+  if message ~= p.gradient_dtype then p.reduce_dtype = message end
+end
+
+--- Whether BF16_Optimizer shards the states of a run without ZeRO (engine.py: _do_optimizer_sanity_check). Pipelines
+--- have it. Up to DeepSpeed#7515 all runs in bf16 had it, with sums in fp32.
+local function shards_anyway(p, given, note)
+  if p.zero ~= 0 or given.zero then return false end
+  local own, pipelined = alone[p.dtype] and p.dtype or "bf16", (given.pp or 1) > 1
+  if own == "bf16" and p.gradient_dtype == "fp32" then
+    note "without ZeRO, fp32 sums of bf16 come with sharded states (zero=1); DeepSpeed since #7790 (2026) refuses them"
+    return true
+  elseif own == "bf16" and pipelined then
+    note "DeepSpeed's pipelines in bf16 shard the optimizer states without ZeRO, too (zero=1)"
+    return true
+  elseif own == "bf16" then
+    note "DeepSpeed before #7515 (2025) shards these states, with fp32 sums: zero=1 gradient_dtype=fp32"
+  elseif p.gradient_dtype ~= own then
+    note("DeepSpeed without ZeRO refuses grad_accum_dtype = %s with weights in %s", p.gradient_dtype, own)
+  end
+  return false
+end
+
+--- Stages 1 and 2 all-reduce whole buckets, with reduce_scatter, too (zero/stage_1_and_2.py: average_tensor;
+--- DeepSpeed#5758). Stage 3 does so without it (stage3.py: __reduce_and_partition_ipg_grads).
+local function set_reduction(p, config, given, note)
+  local scatters = config("zero_optimization", "reduce_scatter", true)
+  local by_rank = not config("zero_optimization", "use_multi_rank_bucket_allreduce", true)
+  local sums = p.zero == 1 and p.gradient_dtype == "fp32" and not alone[p.dtype] and not p.offload_optimizer
+  if shards_anyway(p, given, note) then
+    p.zero, p.gradient_all_reduce = 1, true
+  elseif p.zero == 3 then
+    p.gradient_all_reduce = not scatters and config("zero_optimization", "contiguous_gradients", true)
+  elseif p.zero > 0 then
+    p.gradient_all_reduce = sums or not (by_rank and scatters) -- BF16_Optimizer has no other way
+    if not p.gradient_all_reduce then
+      note "use_multi_rank_bucket_allreduce = false: a reduction to each rank is modelled as a reduce_scatter"
+    end
+  end
 end
 
 --- Shards over fewer ranks than the data-parallel group, at stage 3 (engine.py, _configure_zero_optimizer).
@@ -100,10 +146,12 @@ return function(config, given, _, note)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
   if p.zero == 3 then p.overlap_parameters = overlaps end
-  p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000) * (dtype_bytes[p.gradient_dtype] or 2)
+  p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000)
+    * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note, p.zero == 3) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
   if p.zero == 3 then p.offload_weights = offloaded(config, "offload_param", note) end
+  set_reduction(p, config, given, note)
   local checkpoints = config("", "activation_checkpointing", {})
   if not given.recompute and next(checkpoints) then
     note "the file does not state which layers are recomputed; add recompute=full or half if the program does"
