@@ -44,6 +44,49 @@ describe("collectives of equal bytes beside equal products", function()
   end)
 end)
 
+describe("quantised products", function()
+  it("are those that the stack names: times, stored inputs, stored weights and power", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 4096, heads = 32, ffn = 14336, vocab = 32000,
+      experts = 8, top_k = 2 })
+    local function run_with(which, dtype, seconds)
+      local asked = {}
+      seconds = seconds or 1e-3
+      local profile = { operator = function(_, name, _, own)
+        asked[name] = own
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end, collective = function()
+        return { seconds = 0, low_seconds = 0, high_seconds = 0, provenance = "measured" }
+      end }
+      local e = estimate.new { model = model, cluster = "dgx_h100", profile = profile, units = true,
+        plan = { seq = 4096, micro_batches = 1, dp = 8, ep = 8, dtype = dtype,
+          stack = "megatron:expert_seconds=1e-4:quantised_products=" .. which } }
+      local of = {}
+      for _, o in ipairs(e.lowered.operations) do of[o.name] = o end
+      return asked, of, e
+    end
+    local _, wide, at_16 = run_with("all", "bf16")
+    local _, narrow, at_8 = run_with("all", "fp8")
+    for which, quantised in pairs { dense = "linear_qkv", experts = "expert_linear1" } do
+      local asked, of, e = run_with(which, "fp8")
+      for _, name in ipairs { "linear_qkv", "expert_linear1" } do
+        local like = name == quantised and narrow or wide
+        assert.equal(name == quantised and "fp8" or "bf16", asked[name])
+        for _, field in ipairs { "activation_bytes", "quantised_bytes", "dtype" } do
+          assert.equal(like[name][field], of[name][field], name .. field)
+        end
+      end
+      assert.equal("bf16", asked.lm_head)
+      assert.is_true(e.device_watts ~= at_16.device_watts and e.device_watts ~= at_8.device_watts)
+    end
+    assert.is_true(narrow.expert_linear1.activation_bytes < wide.expert_linear1.activation_bytes)
+    assert.is_true(narrow.expert_linear1.quantised_bytes > 0)
+    local function launches(which, dtype) return select(2, run_with(which, dtype, 0)).host.forward.seconds end
+    assert.equal(launches("all", "bf16"), launches("dense", "fp8")) -- quantised experts have kernels of their own
+    assert.equal(launches("all", "fp8"), launches("experts", "fp8"))
+    assert.is_true(launches("dense", "fp8") < launches("experts", "fp8"))
+  end)
+end)
+
 describe("a split backward pass", function()
   it("delays weight gradients of products and lookups and their accumulation, but not norms", function()
     local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add

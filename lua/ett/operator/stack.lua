@@ -22,6 +22,8 @@ stack_module.mamba = { "separate", "joint", "whole" }
 --- Where quantised weights stay allocated: nowhere, beside the 16-bit weights, in their place, or in their place
 --- without transposed copies.
 stack_module.quantised_weights = { "none", "beside", "only", "single" }
+--- Which products run in a quantised type: all, those outside experts, or those of experts.
+stack_module.quantised_products = { "all", "dense", "experts" }
 
 local fields = {
   name = "string", summary = "string", source = "string",
@@ -99,6 +101,8 @@ local fields = {
     help = "quantised products store their inputs in 16 bits and quantise them again in the backward pass" },
   quantised_weights = { "string", default = "none", one_of = stack_module.quantised_weights,
     help = "quantised weights stay allocated: none, beside the 16-bit weights, only these, or a single copy of these" },
+  quantised_products = { "string", default = "all", one_of = stack_module.quantised_products,
+    help = "products that run in the plan's type of fewer than 16 bits: all, dense (outside experts) or experts" },
   weighs_activations = { "boolean", default = false,
     help = "experts' activations are weighted by the router, so the experts' outputs are not stored" },
   half_products = { "boolean", default = false,
@@ -162,6 +166,16 @@ function stack_module.get(text)
   stack = schema.check(stack, fields, ("stack '%s'"):format(text), "plan")
   stack.name = text
   return stack
+end
+
+--- The data type in which an operator runs; products that stay out of quantisation run in 16 bits.
+---@param stack table|nil the software
+---@param dtype string of the plan
+function stack_module.dtype_of(stack, op, dtype)
+  local which = stack and stack.quantised_products or "all"
+  local wide = op.unquantised
+    or which ~= "all" and op.family == "gemm" and (which == "experts") ~= (op.experts or false)
+  return wide and schema.wide(dtype) or dtype
 end
 
 --- Whether a stack's software has a ZeRO stage.

@@ -37,7 +37,7 @@ end
 --- FLOPs and bytes of an operation's pass, and the data type in which it is timed.
 local function work_of(o, dtype, pass)
   local op, shape = o.operator, o.shape
-  if op.unquantised or op.family ~= "gemm" then dtype = schema.wide(dtype) end
+  dtype = op.family == "gemm" and o.dtype or schema.wide(dtype)
   if pass == "backward" and o.backward_launches == 1 then -- a frozen product computes one gradient
     shape, pass = frozen.turned(shape), "forward"
   end

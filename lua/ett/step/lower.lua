@@ -39,9 +39,10 @@ local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0,
 --- layer without a backward pass has none. A stack that keeps a single copy transposes it in each backward pass; copies
 --- of other types than fp8 and fp8_block have scales of their own.
 local function quantised_bytes(state, item)
-  local op, s, dtype, how = item.operator, item.shape, state.plan.dtype, state.software.quantised_weights
+  local op, s, how = item.operator, item.shape, state.software.quantised_weights
+  local dtype = stacks.dtype_of(state.software, op, state.plan.dtype)
   local bytes = schema.dtype_bytes[dtype]
-  if how == "none" or bytes >= 2 or op.family ~= "gemm" or op.unquantised then return 0 end
+  if how == "none" or bytes >= 2 or op.family ~= "gemm" then return 0 end
   local single = item.frozen == "layer" or dtype == "fp8" and state.times.cluster.device.any_fp8_layout
     or how == "single" and dtype:find "^fp8"
   local weights = (s.batch or 1) * (s.in_features + 0.0) * s.out_features
@@ -82,7 +83,7 @@ end
 
 --- The data type in which an item stores its input. The checkpoint of an MLP stores its input in 16 bits.
 local function stored_dtype(state, item)
-  local dtype = state.plan.dtype
+  local dtype = stacks.dtype_of(state.software, item.operator, state.plan.dtype)
   local wide = state.software.keeps_inputs
     or item.module == "mlp" and state.again.mlp and item.operator.family == "gemm"
   return wide and schema.wide(dtype) or dtype
@@ -193,6 +194,7 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
   local stack, forward = stack_of(state, op), state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key, state.software)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
+  local dtype = stacks.dtype_of(stack, op, p.dtype)
   local stored = stored_dtype(state, item)
   local activation = activation_bytes(op, item, s, stored, stack)
   local dropped = kept and again and dropped_bytes(op, item, s, stored, activation, read) or 0
@@ -201,10 +203,11 @@ local function operation_of(state, item, key, role, parameters, gradient, read)
     or op.experts and "expert_parameters" or "dense_parameters"
   return {
     name = op.name, operator = op, kind = "operator", family = op.family, experts = op.experts, shape = s,
-    selective = again, loss = op.family == "cross_entropy", never_again = item.last or false, role = role,
+    dtype = dtype, selective = again, loss = op.family == "cross_entropy", never_again = item.last or false,
+    role = role,
     forward = forward, backward = backward, backward_launches = launches, [weights] = parameters,
     quantised_bytes = quantised_bytes(state, item), activation_bytes = activation,
-    working_bytes = backward and op.working_bytes and op.working_bytes(s, p.dtype, stack) or 0,
+    working_bytes = backward and op.working_bytes and op.working_bytes(s, dtype, stack) or 0,
     weight_working_bytes = gradient, weight_share = item.frozen and 0 or weight_share(op, parameters),
     dropped_bytes = dropped,
     -- Weight gradients need the inputs of products and the gradients of their outputs (WeightGradStore.put of
@@ -499,7 +502,8 @@ local function add_host_wait(state, uses)
   if each == 0 then return end
   local device, host = { forward = 0.0, backward = 0.0, split = 0.0 }, { forward = 0.0, backward = 0.0 }
   local by_role, batch = { forward = {}, backward = {}, split = {} }, p.overlap_all_to_all == "batch"
-  local expert = slower * stack.expert_seconds * (schema.dtype_bytes[p.dtype] < 2 and quantised_launches or 1)
+  local narrow = schema.dtype_bytes[p.dtype] < 2 and stack.quantised_products ~= "dense"
+  local expert = slower * stack.expert_seconds * (narrow and quantised_launches or 1)
   local function count(pass, o, seconds, late) -- late: of weight gradients, which hide nothing
     local of = by_role[pass]
     of[o.role] = (of[o.role] or 0.0) + seconds - late

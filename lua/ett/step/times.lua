@@ -114,7 +114,7 @@ end
 ---@param pass string "forward", "backward" or "update"
 ---@param key string|false|nil times.shape_key, if the caller has it; false: the answer is not cached
 function Times:operator(op, shape, dtype, pass, key)
-  local known = known_of(self, op, op.unquantised and schema.wide(dtype) or dtype, pass)
+  local known = known_of(self, op, stacks.dtype_of(self.stack, op, dtype), pass)
   if key == false then return timed(self, known, op, shape, dtype, pass) end
   key = key or times.shape_key(op, shape)
   local answer = known.answers[key]
@@ -293,7 +293,7 @@ local function price_updates(self, demands, where, dtype, hidden)
   self.priced_updates[demands] = tried
   if tried[where] or self.operator ~= Times.operator or not (profile and profile.updates_compiled) then return false end
   tried[where] = true
-  local compiled = profile:updates_compiled(op, op.unquantised and schema.wide(dtype) or dtype)
+  local compiled = profile:updates_compiled(op, stacks.dtype_of(self.stack, op, dtype))
   if not compiled then return false end
   compiled.hidden = hidden
   demands:price_updates(where, compiled)
