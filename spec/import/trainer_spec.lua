@@ -38,11 +38,15 @@ describe("a plan as torchtitan's TOML", function()
       if plan.recompute ~= "half" then plan.stack = pick { "torchtitan", "fsdp_eager" } end
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
-      if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype, plan.gradient_dtype = "fp32", "fp32" end
+      if zero == 0 then plan.gradient_dtype = "fp32" end
+      if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype = "fp32" end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or nil
       if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
       if plan.tp > 1 then plan.sequence_parallel, plan.overlap_tensor = true, pick { true, false } end
       if moe and plan.tp > 1 and plan.ep > 1 then plan.etp = pick { 1, 2 } end
+      local which = moe and pick { "all", "dense", "experts" } or "all"
+      if moe and plan.dtype == "fp8" and (pp > 1 or plan.cp > 1) then which = "dense" end
+      plan.stack = plan.stack .. ":quantised_products=" .. which
       if pp > 1 then
         plan.schedule = pick { "1f1b", "gpipe", "interleaved", "interleaved_zb", "zb_v" }
         plan.vp = (plan.schedule == "1f1b" or plan.schedule == "gpipe") and 1 or 2
@@ -214,6 +218,32 @@ selective_ac_option = "3"
     for _, flavor in ipairs { "8B", "debugmodel", "17bx16e" } do
       assert.same({}, notes_of("[model]\nflavor = '" .. flavor .. "'\n"))
     end
+  end)
+
+  it("quantises the products that its converters name", function()
+    local function of(converters, more, name)
+      local plan, notes = read("run.toml", "[parallelism]\ndata_parallel_shard_degree = 8\n[model]\nconverters = ["
+        .. converters .. "]\n" .. (more or ""), model_module.new(name or "qwen3-30b-a3b"))
+      return { plan.dtype, plan.stack:match ":quantised_products=(%a+)" or "all", notes[1] }
+    end
+    local linear, grouped = '"quantize.linear.float8"', '"quantize.grouped_mm.float8"'
+    assert.same({ "fp8", "dense" }, of(linear))
+    assert.same({ "fp8", "experts" }, of(grouped))
+    assert.same({ "fp8", "all" }, of(linear .. ", " .. grouped))
+    assert.same({ "mxfp8", "experts" }, of '"quantize.grouped_mm.mx"')
+    assert.same({ "mxfp8", "all", "products outside experts are in fp8, and are modelled as mxfp8" },
+      of(linear .. ', "quantize.grouped_mm.mx"'))
+    assert.same({ "fp8", "dense" }, of '"float8"')
+    assert.same({ "fp8", "all" }, of('"float8"', '[float8]\nmoe_fqns_prototype = ["experts"]\n'))
+    assert.same({ "mxfp8", "all" }, of('"mx"', '[mx]\nmoe_fqns_prototype = "experts"\n'))
+    assert.same({ "mxfp8", "dense" }, of('"mx"', "[mx]\nmoe_fqns_prototype = []\n"))
+    assert.same({ "fp8", "all" }, of(linear, nil, "llama3-8b"))
+    assert.same({ "bf16", "all" }, of(grouped, nil, "llama3-8b")) -- no experts
+    local e = estimate.new { model = model_module.new "qwen3-30b-a3b", cluster = "dgx_h100", plan = { seq = 2048,
+      pp = 2, dp = 8, micro_batches = 4, zero = 3, dtype = "fp8", overlap_parameters = true, stack = "torchtitan",
+      optimizer_bytes = 12 } }
+    assert.same({ "dtype = 'fp8': torchtitan's float8 products of experts need pp = 1 and cp = 1" },
+      select(2, export.text("torchtitan", model_module.new "qwen3-30b-a3b", e.plan)))
   end)
 
   it("leaves recomputation within a memory budget to a word", function()

@@ -37,6 +37,22 @@ local function checkpointing(p, leave_out)
     { "selective_ac_option", (mode == "half" or mode == "selective") and (layers and "2" or "op") or nil } }
 end
 
+--- The converters of products: nn.Linear and the experts' grouped products have one each.
+local function converters(lines, p, has_experts, leave_out)
+  local kind = p.dtype == "mxfp8" and "mx" or p.dtype:find "^fp8" and "float8"
+  if not kind then return end
+  local which, names = require("ett.operator.stack").get(p.stack).quantised_products, {}
+  if which ~= "experts" then names[1] = ('"quantize.linear.%s"'):format(kind) end
+  local grouped = has_experts and which ~= "dense"
+  if grouped then names[#names + 1] = ('"quantize.grouped_mm.%s"'):format(kind) end
+  section(lines, "model", { { "converters", "[" .. table.concat(names, ", ") .. "]", plain = true } })
+  if not grouped then return end
+  section(lines, "quantize.grouped_mm." .. kind, { { "fqns", '["experts"]', plain = true } })
+  if kind == "float8" and (p.pp > 1 or p.cp > 1) then -- components/quantization/float8.py: Float8GroupedMMConverter
+    leave_out("dtype = '%s': torchtitan's float8 products of experts need pp = 1 and cp = 1", p.dtype)
+  end
+end
+
 torchtitan.states = [[
   seq tp cp cp_method ep etp shard reshard micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp
   schedule recompute zero micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters
@@ -87,10 +103,7 @@ function torchtitan.write(model, p, leave_out)
     { "expert_tensor_parallel_degree", h.experts and (p.etp or p.tp) or nil } })
   section(lines, "activation_checkpoint", checkpointing(p, leave_out))
   section(lines, "compile", { { "enable", require("ett.operator.stack").get(p.stack).norm ~= "torch" } })
-  if p.dtype == "fp8" or p.dtype == "fp8_block" or p.dtype == "mxfp8" then
-    local converter = p.dtype == "mxfp8" and "quantize.linear.mx" or "quantize.linear.float8"
-    section(lines, "model", { { "converters", ('["%s"]'):format(converter), plain = true } })
-  end
+  converters(lines, p, h.experts ~= nil, leave_out)
   if pipelined and not torchtitan.schedules[p.schedule] then leave_out("schedule = '%s'", p.schedule) end
   if p.cp > 1 and not torchtitan.methods[p.cp_method] then leave_out("cp_method = '%s'", p.cp_method) end
   if p.dtype == "fp8_block" then leave_out "dtype = 'fp8_block': torchtitan's float8 has no blocks" end

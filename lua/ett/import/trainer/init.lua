@@ -10,10 +10,10 @@ local schema = require "ett.base.schema"
 
 local trainer = {}
 
---- Reads fields of a document, all of the kind of their default (nil: a number). Numbers are above 0 if their default
---- is. null and "auto" count as absent; the second result is true for "auto".
+--- Reads fields of a document, all of the kind of their default (nil: a number), or of another kind if one is given.
+--- Numbers are above 0 if their default is. null and "auto" count as absent; the second result is true for "auto".
 local function reader(document, seen)
-  return function(section, name, default)
+  return function(section, name, default, other)
     local from, kind = document[section] or {}, type(default == nil and 1 or default)
     if from == json.null then from = {} end
     if section == "" and not document[""] then from = document end
@@ -21,7 +21,7 @@ local function reader(document, seen)
     seen[section .. "." .. name] = true
     local value = from[name]
     if value == nil or value == json.null or value == "auto" then return default, value == "auto" end
-    if type(value) ~= kind then
+    if type(value) ~= kind and type(value) ~= other then
       error_module.raise("format", "%s must be a %s, got %s", name, kind, schema.describe(value))
     end
     if kind == "number" and (default or 1) > 0 and value <= 0 then

@@ -37,11 +37,35 @@ local function type_of(config, name, default)
   return choice(name, { bf16 = "bfloat16", fp16 = "float16", fp32 = "float32" }, config("training", name, default))
 end
 
-local function set_precision(p, config)
+--- Types of products outside experts and of experts, or nil: converters of nn.Linear leave the experts' grouped
+--- products, which have their own (components/quantization: Float8LinearConverter, Float8GroupedMMConverter). Older
+--- releases have one converter, and a list of experts (float8.moe_fqns_prototype).
+local function converted(config)
+  local dense, experts
+  for _, name in ipairs(config("model", "converters", {})) do
+    name = tostring(name)
+    local dtype = name:find "float8" and "fp8" or name:find "mx" and "mxfp8" or nil
+    if name:find "grouped_mm" then
+      experts = dtype or experts
+    elseif dtype then
+      dense = dtype
+      if #config(dtype == "fp8" and "float8" or "mx", "moe_fqns_prototype", {}, "string") > 0 then experts = dtype end
+    end
+  end
+  return dense, experts
+end
+
+local function set_precision(p, config, has_experts, note)
   p.dtype = type_of(config, "mixed_precision_param", "bfloat16")
   p.gradient_dtype = type_of(config, "mixed_precision_reduce", "float32")
-  for _, name in ipairs(config("model", "converters", {})) do
-    if tostring(name):find "float8" then p.dtype = "fp8" elseif tostring(name):find "mx" then p.dtype = "mxfp8" end
+  local dense, experts = converted(config)
+  if not has_experts then experts = nil end
+  p.dtype = experts or dense or p.dtype
+  if not has_experts or dense == experts then return end
+  if dense and experts then
+    note("products outside experts are in %s, and are modelled as %s", dense, experts)
+  else
+    p.stack = p.stack .. ":quantised_products=" .. (dense and "dense" or "experts")
   end
 end
 
@@ -206,7 +230,7 @@ return function(config, given, model, note)
   if model.hyper.experts then p.etp = config("parallelism", "expert_tensor_parallel_degree", p.ep > 1 and 1 or nil) end
   local rotation = config("parallelism", "context_parallel_rotate_method", "allgather")
   if p.cp > 1 then p.cp_method = choice("context_parallel_rotate_method", export.methods, rotation) end
-  set_precision(p, config)
+  set_precision(p, config, model.hyper.experts ~= nil, note)
   set_replicas(p, config, given)
   unmix(p, config, note)
   set_states(p, config)
