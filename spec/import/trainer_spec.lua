@@ -204,6 +204,13 @@ selective_ac_option = "3"
     assert.same({ "early_step_in_backward is not modelled: all gradients are held until the optimizer's step" },
       notes_of "[optimizer]\nearly_step_in_backward = true\n")
     assert.same({}, notes_of "[optimizer]\nearly_step_in_backward = false\n")
+    local whole = "[parallelism]\ndata_parallel_shard_degree = 8\ntensor_parallel_degree = %d\n"
+      .. "disable_loss_parallel = %s\n"
+    local function of_loss(...) return select(2, read("run.toml", whole:format(...))) end
+    assert.same({ "disable_loss_parallel is not modelled: each rank gathers whole logits, 4 times those of the "
+      .. "estimate" }, of_loss(4, "true"))
+    assert.same({}, of_loss(4, "false"))
+    assert.same({}, of_loss(1, "true"))
     for _, section in ipairs { "float8", "quantize.linear.float8" } do
       local float8 = ("[%s]\nenable_fsdp_float8_all_gather = %s\n[model]\nconverters = [%s]\n")
       assert.same({ "enable_fsdp_float8_all_gather is not modelled: weights are gathered in 16 bits" },

@@ -36,7 +36,7 @@ local sections = { torchtitan = { "activation_checkpoint", "parallelism" } }
 -- Fields and sections that do not change the step, or that the estimate always includes.
 local without = {}
 for name in ([[
-  allgather_bucket_size allgather_partitions contiguous_gradients determinism_check disable_loss_parallel early_stop
+  allgather_bucket_size allgather_partitions contiguous_gradients determinism_check early_stop
   ignore_unused_parameters load_from_fp32_weights preserve_rng_state round_robin_gradients
   stage3_gather_16bit_weights_on_model_save stage3_max_live_parameters stage3_max_reuse_distance
   stage3_param_persistence_threshold stage3_prefetch_bucket_size sub_group_size

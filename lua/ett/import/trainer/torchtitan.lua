@@ -200,6 +200,9 @@ local function compare_flavor(config, model, note)
 end
 
 local function note_unmodelled(p, config, note)
+  if config("parallelism", "disable_loss_parallel", false) and p.tp > 1 then -- apply_tp: output_layouts
+    note("disable_loss_parallel is not modelled: each rank gathers whole logits, %s times those of the estimate", p.tp)
+  end
   if config("optimizer", "early_step_in_backward", false) then
     note "early_step_in_backward is not modelled: all gradients are held until the optimizer's step"
   end
