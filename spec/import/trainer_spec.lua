@@ -39,7 +39,7 @@ describe("a plan as torchtitan's TOML", function()
       if zero == 3 then plan.reshard = pick { true, false } end
       if zero == 3 and pick { true, false } then plan.shard = 4 * plan.cp end
       if zero == 0 then plan.gradient_dtype = "fp32" end
-      if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype = "fp32" end
+      if zero == 0 and (plan.tp > 1 or pp > 1) then plan.dtype, plan.dp = "fp32", 1 end
       plan.optimizer_bytes = plan.dtype == "fp32" and 8 or nil
       if plan.cp > 1 then plan.cp_method = pick { "all_gather", "ring" } end
       if plan.tp > 1 then plan.sequence_parallel, plan.overlap_tensor = true, pick { true, false } end
@@ -184,6 +184,31 @@ selective_ac_option = "3"
       .. "data_parallel_shard_degree = 8\n"
     local plan = read("run.toml", text)
     assert.same({ 1, 1, 6 }, { plan.offload_optimizer, plan.offload_weights, plan.optimizer_bytes })
+  end)
+
+  it("has replicas without FSDP alone", function()
+    local function notes_of(tp, pp, shard)
+      local text = "[training]\nmixed_precision_param = 'float32'\n[parallelism]\n"
+        .. "data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = %d\ntensor_parallel_degree = %d\n"
+        .. "pipeline_parallel_degree = %d\n"
+      return select(2, read("run.toml", text:format(shard or 1, tp, pp)))
+    end
+    local note = "torchtitan refuses replicas without FSDP beside tensor or pipeline ranks: set "
+      .. "data_parallel_shard_degree"
+    assert.same({ note }, notes_of(2, 1))
+    assert.same({ note }, notes_of(1, 2))
+    assert.same({}, notes_of(1, 1))
+    assert.same({}, notes_of(2, 1, 2))
+    local function left_out(plan)
+      plan.seq, plan.micro_batches, plan.zero, plan.sequence_parallel = 2048, 4, 0, true
+      plan.dtype, plan.optimizer_bytes, plan.stack = "fp32", 8, "torchtitan"
+      local model = model_module.new "llama3-8b"
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      return select(2, export.text("torchtitan", model, e.plan))
+    end
+    assert.same({ "zero = 0 with dp = 4: torchtitan refuses DDP beside tp or pp; zero = 3 shards" },
+      left_out { tp = 2, dp = 4 })
+    assert.same({}, left_out { tp = 2, dp = 1 })
   end)
 
   it("has compiled kernels only if the model is among the compiled components", function()

@@ -79,6 +79,9 @@ function torchtitan.write(model, p, leave_out)
   local own = p.optimizer_bytes == 6 and "bf16" or "fp32" -- training.dtype
   local fsdp = p.cp > 1 or sharded and (p.shard or p.dp) > 1
   local unconverted = p.dtype:find "fp8" and "bf16" or p.dtype
+  if not fsdp and p.dp > 1 and (p.tp > 1 or pipelined) then -- parallelize.py: apply_ddp
+    leave_out("zero = %d with dp = %d: torchtitan refuses DDP beside tp or pp; zero = 3 shards", p.zero, p.dp)
+  end
   if not fsdp and (p.tp > 1 or pipelined) and (unconverted ~= own or p.gradient_dtype ~= own) then
     leave_out("dtype = '%s', gradient_dtype = '%s': torchtitan without FSDP has no mixed precision under tp and pp",
       p.dtype, p.gradient_dtype)

@@ -200,6 +200,9 @@ local function compare_flavor(config, model, note)
 end
 
 local function note_unmodelled(p, config, note)
+  if p.zero ~= 3 and p.dp > 1 and p.tp * p.pp > 1 then -- parallelize.py: apply_ddp
+    note "torchtitan refuses replicas without FSDP beside tensor or pipeline ranks: set data_parallel_shard_degree"
+  end
   if config("parallelism", "disable_loss_parallel", false) and p.tp > 1 then -- apply_tp: output_layouts
     note("disable_loss_parallel is not modelled: each rank gathers whole logits, %s times those of the estimate", p.tp)
   end
