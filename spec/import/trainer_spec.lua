@@ -265,6 +265,7 @@ selective_ac_option = "3"
     assert.same({ "mxfp8", "experts" }, of '"quantize.grouped_mm.mx"')
     assert.same({ "mxfp8", "all", "products outside experts are in fp8, and are modelled as mxfp8" },
       of(linear .. ', "quantize.grouped_mm.mx"'))
+    assert.same({ "mxfp8", "all" }, of '"quantize.dense.mx", "quantize.moe.mx"')
     assert.same({ "fp8", "dense" }, of '"float8"')
     assert.same({ "fp8", "all" }, of('"float8"', '[float8]\nmoe_fqns_prototype = ["experts"]\n'))
     assert.same({ "mxfp8", "all" }, of('"mx"', '[mx]\nmoe_fqns_prototype = "experts"\n'))
@@ -276,6 +277,63 @@ selective_ac_option = "3"
       optimizer_bytes = 12 } }
     assert.same({ "dtype = 'fp8': torchtitan's float8 products of experts need pp = 1 and cp = 1" },
       select(2, export.text("torchtitan", model_module.new "qwen3-30b-a3b", e.plan)))
+  end)
+
+  it("notes all that no reader asked for, but not what leaves the step as it is", function()
+    local text = [==[
+[job]
+dump_folder = "./outputs"
+[profiling]
+enable_profiling = true
+[metrics]
+log_freq = 10
+[model]
+name = "llama3"
+flavor = "8B"
+hf_assets_path = "./assets"
+converters = "float8"
+[optimizer]
+name = "AdamW"
+lr = 8e-4
+eps = 1e-8
+[lr_scheduler]
+warmup_steps = 2_000
+[training]
+local_batch_size = 1
+seq_len = 8192
+max_norm = 1.0
+steps = 10_000
+dataset = "c4"
+enable_cpu_offload = false
+[parallelism]
+data_parallel_replicate_degree = 4
+data_parallel_shard_degree = 1
+fsdp_reshard_after_forward = "default"
+[checkpoint]
+enable = true
+interval = 500
+[activation_checkpoint]
+mode = "full"
+[compile]
+enable = true
+components = ["model", "loss"]
+[float8]
+enable_fsdp_float8_all_gather = true
+precompute_float8_dynamic_scale_for_fsdp = true
+filter_fqns = ["output"]
+[quantize.moe.float8]
+fqns = ["experts"]
+[validation]
+enabled = false
+freq = 5
+]==]
+    assert.same({}, select(2, read("run.toml", text)))
+    local more = text:gsub("local_batch_size", "local_batch_sizes"):gsub("seq_len", "seq_lenn")
+      :gsub('"AdamW"', '"Muon"'):gsub("enabled = false", "enable = true") .. "[lora]\nrank = 8\n"
+    assert.same({ "optimizer.name = Muon is modelled as AdamW",
+      "fields of training that are not modelled: local_batch_sizes, seq_lenn", "not modelled: lora, validation" },
+      select(2, read("run.toml", more)))
+    assert.same({ "not modelled: imports" }, select(2, read("run.toml", "imports = ['x']\n" .. text)))
   end)
 
   it("leaves recomputation within a memory budget to a word", function()

@@ -31,9 +31,10 @@ local function reader(document, seen)
   end
 end
 
--- Sections of torchtitan whose fields change the step. In DeepSpeed, any may.
-local sections = { torchtitan = { "activation_checkpoint", "parallelism" } }
--- Fields and sections that do not change the step, or that the estimate always includes.
+-- Sections of torchtitan that have an effect only if they are enabled.
+local switched = { fault_tolerance = true, validation = true }
+-- Fields and sections that do not change the step, or that the estimate always includes: DeepSpeed's, torchtitan's
+-- (torchtitan/config/job_config.py).
 local without = {}
 for name in ([[
   allgather_bucket_size allgather_partitions contiguous_gradients determinism_check early_stop
@@ -47,7 +48,16 @@ for name in ([[
   zero_force_ds_cpu_optimizer
 
   auto_cast check_grad_overflow consecutive_hysteresis hysteresis immediate_grad_update initial_scale_power
-  legacy_fusion load_balance_coeff loss_scale loss_scale_window min_loss_scale params preset_model]])
+  legacy_fusion load_balance_coeff loss_scale loss_scale_window min_loss_scale params preset_model
+
+  checkpoint comm debug experimental float8 job lr_scheduler memory_estimation metrics mx profiling
+  quantize.dense.float8 quantize.dense.mx quantize.grouped_mm.float8 quantize.grouped_mm.mx quantize.linear.float8
+  quantize.linear.mx quantize.moe.float8 quantize.moe.mx training.dataloader validation.dataloader
+
+  backend beta1 beta2 dataset dataset_path deterministic emulate eps filter_fqns force_recompute_fp8_weight_in_bwd
+  gc_debug gc_freq hf_assets_path implementation lr mxfp8_dim1_cast_kernel_choice
+  precompute_float8_dynamic_scale_for_fsdp print_after_conversion recipe_name seed steps tokenizer_path
+  visualize_memory_budget_pareto weight_decay]])
   :gmatch "%S+" do
   without[name] = true
 end
@@ -58,22 +68,23 @@ local function unread(from, section, seen)
   for _, name in ipairs(schema.keys(from)) do
     local value = from[name]
     local off = section == "" and (value == false or value == json.null or name:find "^[_/]"
-      or type(value) == "table" and (value.enabled == false or next(value) == nil))
+      or type(value) == "table" and (value.enabled == false or next(value) == nil
+        or switched[name] and not (value.enabled or value.enable)))
     if not (seen[section .. "." .. name] or without[name] or off) then list[#list + 1] = name end
   end
   return list
 end
 
-local function note_unread(document, kind, seen, note)
-  local read, others = {}, {}
+local function note_unread(document, seen, note)
+  local read, others = {}, schema.keys(document[""] or {}) -- fields of TOML before its first section
   for name in pairs(seen) do read[name:match "^(.*)%.[^%.]*$"] = true end
-  for _, section in ipairs(sections[kind] or schema.keys(document)) do
+  for _, section in ipairs(schema.keys(document)) do
     local from = document[section]
     local list = read[section] and type(from) == "table" and unread(from, section, seen) or {}
     if #list > 0 then note("fields of %s that are not modelled: %s", section, table.concat(list, ", ")) end
   end
-  for _, name in ipairs(kind == "deepspeed" and unread(document, "", seen) or {}) do
-    if not read[name] then others[#others + 1] = name end
+  for _, name in ipairs(unread(document, "", seen)) do
+    if not read[name] and name ~= "" then others[#others + 1] = name end
   end
   if #others > 0 then note("not modelled: %s", table.concat(others, ", ")) end
 end
@@ -93,7 +104,7 @@ local function read(path, model, given)
   if type(document) ~= "table" then error_module.raise("format", "must be an object") end
   local function note(...) notes[#notes + 1] = (...):format(select(2, ...)) end
   local plan = require("ett.import.trainer." .. kind)(reader(document, seen), given, model, note)
-  note_unread(document, kind, seen, note)
+  note_unread(document, seen, note)
   for name, value in pairs(given) do plan[name] = value end
   if given.micro_batches and not given.global_batch then plan.global_batch = nil end
   return plan, notes

@@ -39,13 +39,14 @@ end
 
 --- Types of products outside experts and of experts, or nil: converters of nn.Linear leave the experts' grouped
 --- products, which have their own (components/quantization: Float8LinearConverter, Float8GroupedMMConverter). Older
---- releases have one converter, and a list of experts (float8.moe_fqns_prototype).
+--- releases call them quantize.dense and quantize.moe, or have one converter and a list of experts
+--- (float8.moe_fqns_prototype).
 local function converted(config)
   local dense, experts
-  for _, name in ipairs(config("model", "converters", {})) do
-    name = tostring(name)
+  local names = config("model", "converters", {}, "string")
+  for name in (type(names) == "table" and table.concat(names, ",") or names):gmatch "[^,%s]+" do
     local dtype = name:find "float8" and "fp8" or name:find "mx" and "mxfp8" or nil
-    if name:find "grouped_mm" then
+    if name:find "grouped_mm" or name:find "%.moe%." then
       experts = dtype or experts
     elseif dtype then
       dense = dtype
@@ -87,8 +88,10 @@ end
 
 --- Weights, gradients and optimizer states in the host's memory (torch's CPUOffloadPolicy); states in 16 bits
 --- (training.dtype).
-local function set_states(p, config)
-  if p.zero == 3 and config("training", "enable_cpu_offload", false) then
+local function set_states(p, config, note)
+  local offloads, optimizer = config("training", "enable_cpu_offload", false), config("optimizer", "name", "AdamW")
+  if not optimizer:find "^AdamW?$" then note("optimizer.name = %s is modelled as AdamW", optimizer) end
+  if p.zero == 3 and offloads then
     p.offload_gradients, p.offload_optimizer, p.offload_weights = 1, 1, 1
   end
   if type_of(config, "dtype", "float32") ~= "fp32" then
@@ -115,9 +118,9 @@ local function set_replicas(p, config, given)
     error_module.raise("format", "data_parallel_shard_degree must be above 0 or -1, got %s", tostring(shard))
   end
   p.dp = given.dp or replicate * shard
+  local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
+    config("parallelism", "fsdp_reshard_after_forward", "default"))
   if shard * p.cp > 1 then
-    local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
-      config("parallelism", "fsdp_reshard_after_forward", "default"))
     p.zero, p.overlap_parameters = 3, true
     p.reshard = reshard == "always" or reshard == "default" and p.pp == 1
     if replicate > 1 and shard < p.dp then p.shard = shard * p.cp end
@@ -190,12 +193,11 @@ end
 
 -- The file's size of the model, as in "8B" or "30B-A3B", against the parameters of the given model.
 local function compare_flavor(config, model, note)
-  local flavor = config("model", "flavor", "")
+  local name, flavor = config("model", "name", "llama3"), config("model", "flavor", "")
   local size = tonumber(flavor:match "^([%d%.]+)[Bb]$" or flavor:match "^([%d%.]+)[Bb]%-A[%d%.]+[Bb]$")
   local count = architecture.parameters(model) / 1e9
   if size and (count > 1.4 * size or count < size / 1.4) then
-    note("the file's model is %s %s, but the given model has %.3g billion parameters",
-      config("model", "name", "llama3"), flavor, count)
+    note("the file's model is %s %s, but the given model has %.3g billion parameters", name, flavor, count)
   end
 end
 
@@ -209,9 +211,8 @@ local function note_unmodelled(p, config, note)
   if config("optimizer", "early_step_in_backward", false) then
     note "early_step_in_backward is not modelled: all gradients are held until the optimizer's step"
   end
-  if p.zero ~= 3 or p.dtype ~= "fp8" then return end
-  for _, section in ipairs { "float8", "quantize.linear.float8" } do
-    if config(section, "enable_fsdp_float8_all_gather", false) then
+  for _, section in ipairs { "float8", "quantize.linear.float8", "quantize.dense.float8" } do
+    if config(section, "enable_fsdp_float8_all_gather", false) and p.zero == 3 and p.dtype == "fp8" then
       note "enable_fsdp_float8_all_gather is not modelled: weights are gathered in 16 bits"
     end
   end
@@ -239,7 +240,7 @@ return function(config, given, model, note)
   set_precision(p, config, model.hyper.experts ~= nil, note)
   set_replicas(p, config, given)
   unmix(p, config, note)
-  set_states(p, config)
+  set_states(p, config, note)
   set_pipeline(p, config, given, model.hyper.layers, note)
   set_recompute(p, config, given, note)
   note_unmodelled(p, config, note)
