@@ -542,6 +542,20 @@ describe("a plan as DeepSpeed's JSON", function()
     assert.same({ "bf16", "-", 2000, true }, of(1, nil, ', "seq_parallel_communication_data_type": "bf16"', { cp = 4 }))
   end)
 
+  it("states the type of messages where DeepSpeed's default differs", function()
+    local model = model_module.new "llama3-8b"
+    local function types(plan)
+      plan.seq, plan.dp, plan.micro_batches, plan.zero = 1024, 4, 4, 2
+      local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan }
+      local config = require("ett.json").decode((export.text("deepspeed", model, e.plan)))
+      return { config.communication_data_type or "-", config.seq_parallel_communication_data_type or "-" }
+    end
+    assert.same({ "fp32", "-" }, types {})
+    assert.same({ "-", "-" }, types { reduce_dtype = "bf16" })
+    assert.same({ "-", "-" }, types { cp = 2, cp_method = "ulysses" })
+    assert.same({ "-", "bf16" }, types { cp = 2, cp_method = "ulysses", reduce_dtype = "bf16" })
+  end)
+
   it("states only what DeepSpeed runs without ZeRO and at stages 1 and 2", function()
     local model = model_module.new "llama3-8b"
     local function exported(plan)
@@ -559,6 +573,7 @@ describe("a plan as DeepSpeed's JSON", function()
       "pp = 2: set by the training script, not by DeepSpeed's configuration" },
       exported { zero = 0, pp = 2, gradient_dtype = "bf16" })
     assert.same({ "fp32" }, exported { zero = 2, gradient_all_reduce = true })
+    assert.same({ "fp32", "dtype = 'fp8'" }, exported { zero = 0, dtype = "fp8" })
     assert.same({ "fp32", "gradient_all_reduce = false: DeepSpeed all-reduces gradients at stage 2" },
       exported { zero = 2 })
   end)

@@ -13,10 +13,13 @@ deepspeed.states = [[
   gradient_all_reduce
   offload_gradients offload_optimizer offload_weights optimizer_bytes]]
 
+-- Types of weights in DeepSpeed.
+local own_types = { bf16 = true, fp16 = true, fp32 = true }
+
 --- The type of summed gradients. Without ZeRO it is that of the weights (engine.py: _do_optimizer_sanity_check;
 --- DeepSpeed#7515, #7790).
 local function sum_type(p, leave_out)
-  if p.zero > 0 then return p.gradient_dtype end
+  if p.zero > 0 or not own_types[p.dtype] then return p.gradient_dtype end
   if p.gradient_dtype ~= p.dtype then
     leave_out("gradient_dtype = '%s': without ZeRO, DeepSpeed adds up gradients in the type of the weights",
       p.gradient_dtype)
@@ -94,7 +97,7 @@ function deepspeed.write(_, p, leave_out)
   if p.recompute ~= "none" then
     leave_out("recompute = '%s': the training script chooses the checkpointed layers", p.recompute)
   end
-  if p.dtype ~= "bf16" and p.dtype ~= "fp16" and p.dtype ~= "fp32" then leave_out("dtype = '%s'", p.dtype) end
+  if not own_types[p.dtype] then leave_out("dtype = '%s'", p.dtype) end
   return json.encode(config, { indent = 2 }) .. "\n"
 end
 
