@@ -546,6 +546,21 @@ return op]]
     end
   end)
 
+  it("is refused where it reads pp or dp, which no plan gives it", function()
+    write("odd", [=[
+local op = { name = "odd", summary = "s", schema = { n = "count" } }
+function op.shape(c) return { n = c.dp or c.n } end
+function op.refuse(c) return c.pp == 4 and "needs another pp" or nil end
+function op.flops(s) return s.n end
+function op.bytes(s) return s.n end
+return op]=])
+    local op = operator.get "odd"
+    local why = ", which a configuration does not have: operators are the same for all pp and dp"
+    assert.equal("odd.lua:2: operator 'odd': shape: reads c.dp" .. why, message(op.shape, { n = 4 }))
+    assert.equal("odd.lua:3: operator 'odd': refuse: reads c.pp" .. why, message(op.refuse, { n = 4 }))
+    assert.equal("needs another pp", op.refuse { pp = 4 }) -- given by an entry's `with`
+  end)
+
   it("names the nearest when unknown", function()
     assert.matches("unknown operator 'linear_qvk'; did you mean 'linear_qkv'",
       message(operator.get, "linear_qvk"), 1, true)

@@ -99,9 +99,17 @@ end
 local views = setmetatable({}, { __mode = "k" }) -- of configurations and of views themselves
 local reader -- label of the function that reads a view
 
--- A view of a configuration that cannot be changed. All operators share the configuration.
+-- A view of a configuration that cannot be changed. All operators share the configuration, and all plans with the same
+-- layers share the operators, whatever their pp and dp.
 local function view_of(c)
-  local view = views[c] or setmetatable({}, { __index = c, __pairs = function() return pairs(c) end,
+  local view = views[c] or setmetatable({}, { __index = function(_, field)
+    local value = c[field]
+    if value == nil and (field == "pp" or field == "dp") then
+      error_module.raise("model", "%s: reads c.%s, which a configuration does not have: operators are the same for all "
+        .. "pp and dp", reader, field)
+    end
+    return value
+  end, __pairs = function() return pairs(c) end,
     __metatable = false, __newindex = function(_, field)
       error_module.raise("model", "%s: must not change the configuration; it sets '%s'", reader, tostring(field))
     end })
