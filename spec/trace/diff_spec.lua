@@ -83,7 +83,11 @@ describe("ett.trace.diff of unlike numbers of steps", function()
     two:kernel("gemm", 2100, 200)
     local result = compare({ recording(0, 1) }, { two })
     assert.same({ 1, 2 }, result.steps)
-    assert.equal("1 and 2 steps: times and numbers are totals; --step N compares one step", result.note)
+    assert.equal("1 and 2 steps: times and numbers are totals; --step 1 compares one step", result.note)
+    local third = maker.new { rank = 0, world = 1 }
+    third:step(3, 0, 2000)
+    third:kernel("gemm", 100, 200)
+    assert.equal("1 and 2 steps: times and numbers are totals", compare({ third }, { two }).note)
   end)
 end)
 

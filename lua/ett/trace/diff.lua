@@ -65,11 +65,14 @@ local function parts(view)
   return sums
 end
 
---- A note if the traces have unlike numbers of steps: the figures are totals. 0: the trace states no steps.
-local function unlike_steps(steps)
-  local one, other = table.unpack(steps)
-  if one == other or one == 0 or other == 0 then return nil end
-  return ("%d and %d steps: times and numbers are totals; --step N compares one step"):format(one, other)
+--- A note if the traces have unlike numbers of steps: the figures are totals. No note if a trace states no steps.
+local function unlike_steps(one, other)
+  if #one == #other or #one == 0 or #other == 0 then return nil end
+  local seen, common = {}, nil
+  for _, step in ipairs(one) do seen[step.number] = true end
+  for _, step in ipairs(other) do common = common or seen[step.number] and step.number end
+  return ("%d and %d steps: times and numbers are totals%s"):format(#one, #other, common
+    and ("; --step %d compares one step"):format(common) or "")
 end
 
 --- Compares two views; all figures are totals, as means over the devices of each trace.
@@ -77,7 +80,7 @@ end
 function diff.compare(first, second, options)
   local out = { parts = {}, first = first.path, second = second.path,
     devices = { #first:lanes(), #second:lanes() }, steps = { #first:iterations(), #second:iterations() } }
-  out.note = unlike_steps(out.steps)
+  out.note = unlike_steps(first:iterations(), second:iterations())
   local a, b = parts(first), parts(second)
   for _, name in ipairs{ "span", "busy", "compute", "communication", "exposed_communication", "memory", "idle" } do
     out.parts[#out.parts + 1] = { name = name, first_ms = a[name], second_ms = b[name],
