@@ -19,7 +19,7 @@ protocols.pcie = 64e9
 --
 -- LL128 moves 120 bytes of 128, 0.92 of a ring's rate. The tuner also uses it between nodes. Published shares of the
 -- cards of 2 to 128 nodes of eight (aliyun/SimAI inputs/ratio/nic_ratio.csv, 16 MB and more) have a mean error of 8 %
--- without LL128, and 17 % with it.
+-- without LL128, and 14 % with it.
 local ll = { name = "LL", most = 19e9,
   ring = { start = 6.6e-6, share = 1 / 4, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14 },
   tree = { start = 6.8e-6, share = 0.92 / 3.8, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14 } }
