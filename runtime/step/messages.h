@@ -177,6 +177,13 @@ int ett_parts_choose(ett_evaluation *e, const ett_step_arrays *a);
 const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arrays *a,
                                      int slot);
 
+/* The program of the devices whose times a stage takes. */
+const ett_program *ett_parts_program(const ett_evaluation *e, const ett_step_arrays *a,
+                                     int rank);
+
+/* Replaces the sums of the slots of slow stages (slowdown of the plan). */
+int ett_slowed_slots(const ett_evaluation *e, const ett_step_arrays *a);
+
 /* Runs of layers by part; see ett_step_result. */
 const double *ett_parts_runs(const ett_evaluation *e, const ett_step_arrays *a);
 

@@ -117,6 +117,14 @@ const ett_layer_sums *ett_parts_sums(const ett_evaluation *e, const ett_step_arr
   return &w->sums[(size_t)part * w->slices + (size_t)slice_of(e->plan, slot)];
 }
 
+const ett_program *ett_parts_program(const ett_evaluation *e, const ett_step_arrays *a,
+                                     int rank) {
+  const ett_program *program = e->program;
+  for (int k = e->stage_parts ? a->stage[rank].part : 0; k > 0; k--)
+    program = program->next;
+  return program;
+}
+
 /* Seconds of a micro-batch on a stage if all its devices are on one part. */
 static double seconds_on(const ett_evaluation *e, const ett_step_arrays *a, int rank,
                          int part) {

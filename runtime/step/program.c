@@ -15,6 +15,7 @@ ett_program *ett_program_new(size_t operations, size_t kinds, ett_err *err) {
   if (p) {
     p->operation_count = operations;
     p->kind_count = kinds;
+    p->slowdown = 1;
     p->operations = calloc(operations, sizeof *p->operations);
     p->kinds = calloc(kinds, sizeof *p->kinds);
     p->sums = calloc(kinds, sizeof *p->sums);
@@ -248,10 +249,11 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   const ett_operation *o = &p->operations[i];
   double n = p->uses[k * p->operation_count + i];
   ett_variation v = variation_of(p, i);
-  double forward = n * pick(o->forward, v), backward = n * pick(o->backward, v);
-  double half = is_repeated(&p->kinds[k])
-                    ? p->half_uses[k * p->operation_count + i] * pick(o->forward, v)
-                    : 0;
+  double slower = o->kind == ETT_OPERATOR ? p->slowdown : 1;
+  double once = slower * pick(o->forward, v);
+  double forward = n * once, backward = n * (slower * pick(o->backward, v));
+  double half =
+      is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] * once : 0;
   s->forward += forward;
   s->backward += backward;
   of->forward[o->role] += forward;
@@ -436,6 +438,17 @@ static const ett_layer_sums *in_odd_slice(const ett_layer_sums *of,
   for (int w = 0; w < 2; w++)
     copy->working_bytes[r][w] -= copy->layer_bytes[r];
   return copy;
+}
+
+int ett_program_slowed(const ett_program *p, double factor, int slices,
+                       const int64_t *split, ett_layer_sums *kinds, ett_layer_sums *sums,
+                       int64_t *layers, ett_err *err) {
+  ett_program slow = *p;
+  slow.slowdown = factor;
+  slow.sums = kinds;
+  for (size_t k = 0; k < p->kind_count; k++)
+    kinds[k] = sums_of(&slow, k);
+  return ett_program_slices(&slow, slices, split, sums, layers, err);
 }
 
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,

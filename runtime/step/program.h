@@ -48,6 +48,9 @@ typedef enum ett_exchange_overlap {
   ETT_EXCHANGE_OVERLAPS,
 } ett_exchange_overlap;
 
+/* A slow device computes in more time; its links are as fast as those of others. */
+typedef enum ett_operation_kind { ETT_OPERATOR, ETT_COLLECTIVE } ett_operation_kind;
+
 /* Lanes: the links of each tier (comm/placement.h). */
 enum { ETT_LANES = ETT_TIERS_MOST };
 
@@ -55,6 +58,7 @@ enum { ETT_LANES = ETT_TIERS_MOST };
 enum { ETT_CACHED_SHAPES = 64 };
 
 typedef struct ett_operation {
+  ett_operation_kind kind;
   ett_demand_time forward, backward; /* of one run */
   double lanes[ETT_LANES];  /* share of its seconds in which it occupies each lane */
   double beside_seconds;    /* further seconds on the lanes while computing goes on */
@@ -180,6 +184,7 @@ typedef struct ett_program {
   uint64_t edition; /* changes with the sums; unique over all programs */
   size_t varied;
   ett_variation variation;
+  double slowdown; /* factor of the times of operators in the sums */
   /* The same model on the devices of the cluster's next part, owned; NULL for the last
    * part. */
   struct ett_program *next;
@@ -207,6 +212,12 @@ void ett_split_even(int64_t layers, int slices, int64_t *split);
  * number). layers[slice]: layers of all places. */
 int ett_program_slices(const ett_program *program, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err);
+
+/* As ett_program_slices, for devices whose operators take `factor` times as long. Leaves
+ * the program as it is. kinds: scratch sums, one per kind. */
+int ett_program_slowed(const ett_program *program, double factor, int slices,
+                       const int64_t *split, ett_layer_sums *kinds, ett_layer_sums *sums,
+                       int64_t *layers, ett_err *err);
 
 /* Bytes of the cached weight gradients of these shapes. */
 double ett_program_cached(const ett_program *program, uint64_t shapes);

@@ -89,7 +89,7 @@ static int layout(const ett_evaluation *e, ett_step_workspace *w, ett_step_array
 }
 
 /* Copies the sums of each slice to its slots. */
-static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
+static int fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *p = e->plan;
   const ett_orders *orders = p->orders;
   for (int v = 0; v < a->slots; v++) {
@@ -104,14 +104,17 @@ static void fill_slots(const ett_evaluation *e, const ett_step_arrays *a) {
     a->split[v] = a->slice_split[slice];
     a->layers[v] = a->slice_layers[slice];
   }
+  if (p->slowdown && ett_slowed_slots(e, a) != 0)
+    return -1;
   if (e->tied_first != e->tied_last || p->pp == 1)
-    return;
+    return 0;
   /* Embedding and head on one stage share their weights. */
   double copy = e->program->tied_embedding_bytes / p->gradient_bytes;
   for (int v = 0; v < a->slots; v++)
     if (orders->slice[v] == p->pp * p->vp - 1)
       *(e->program->tied_frozen ? &a->sums[v].frozen_dense
                                 : &a->sums[v].dense_parameters) -= copy;
+  return 0;
 }
 
 /* Whether the evaluation before placed the same groups. */
@@ -936,7 +939,8 @@ static double ask_all(ett_evaluation *e, const ett_step_arrays *a) {
 static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
   int pp = e->plan->pp;
   for (int rank = 0; rank < pp; rank++)
-    a->alike[rank] = rank >= 2 && rank < pp - 1 && !e->plan->orders && !e->stage_parts;
+    a->alike[rank] = rank >= 2 && rank < pp - 1 && !e->plan->orders && !e->stage_parts &&
+                     !e->plan->slowdown;
   for (int v = 0; v < a->slots; v++)
     if (a->alike[v % pp])
       a->alike[v % pp] = a->split[v] == a->split[v - 1] &&
@@ -948,7 +952,8 @@ static void find_alike(const ett_evaluation *e, const ett_step_arrays *a) {
 static int slice(const ett_evaluation *e, const ett_step_arrays *a) {
   const ett_step_plan *plan = e->plan;
   ett_step_workspace *w = e->w;
-  int slices = plan->pp * plan->vp, even = !plan->split && !plan->orders;
+  int slices = plan->pp * plan->vp;
+  int even = !plan->split && !plan->orders && !plan->slowdown;
   if (even && w->sliced == e->program->edition && w->sliced_pp == plan->pp &&
       w->sliced_vp == plan->vp && w->sliced_lanes == e->lanes)
     return 0;
@@ -981,7 +986,8 @@ static int prepare(ett_evaluation *e, ett_step_arrays *a, double *tied) {
   e->w->demand_count = 0;
   if (slice(e, a) != 0 || ett_parts_choose(e, a) != 0)
     return -1;
-  fill_slots(e, a);
+  if (fill_slots(e, a) != 0)
+    return -1;
   *tied = ask_all(e, a);
   return e->failed ? -1 : 0;
 }

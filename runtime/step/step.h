@@ -70,6 +70,7 @@ typedef struct ett_step_plan {
   int64_t interleave_group; /* `group` of ett_pipeline */
   const int64_t *split;     /* middle layers per slice; NULL: even split */
   const ett_orders *orders; /* for ETT_SCHEDULE_CUSTOM, as in ett_pipeline */
+  const double *slowdown;   /* per stage: factor of its operators' times; NULL: 1 */
 } ett_step_plan;
 
 /* One pipeline rank. Times are seconds per step unless stated otherwise. */
@@ -175,6 +176,13 @@ int ett_step_outline(const ett_program *program, const ett_step_plan *plan,
 int ett_step_interval(ett_program *program, const ett_step_plan *plan,
                       ett_demands *demands, ett_step_workspace *workspace,
                       double correlation, double *low, double *high, ett_err *err);
+
+/* The seconds of steps whose stages compute more slowly: `count` lists of one factor per
+ * stage, for the operators' times. Messages, updates and planned orders are those of the
+ * plan. 0, 1 and -1 as ett_step_evaluate. */
+int ett_step_slowed(const ett_program *program, const ett_step_plan *plan,
+                    ett_demands *demands, ett_step_workspace *workspace,
+                    const double *factors, size_t count, double *seconds, ett_err *err);
 
 /* The parts of each stage's devices, as bits. Fails if a tensor, context or expert group
  * spans two parts. */

@@ -118,9 +118,15 @@ local function million()
   collectgarbage()
   collectgarbage "stop"
   local start, before = os.clock(), collectgarbage "count"
-  local below = variation.below({ stages = 16, ranks = 8, replicas = 7813, fill = 0.2 }, { jitter = 0.02,
-    slow_share = 0.01, slow_factor = 1.2 })
-  for i = 1, 53 do variation.quantile(below, i / 54, 4) end
+  local factors, single, work = { 1, 1.01, 1.03, 1.06, 1.1, 1.2, 1.3 }, {}, {}
+  for stage = 1, 16 do
+    single[stage], work[stage] = {}, 1.0
+    for i, factor in ipairs(factors) do single[stage][i] = (0.8 + 0.2 / 16) * (factor - 1) end
+  end
+  local below, least, most = variation.below(variation.law(factors, single, 0.3, work), { ranks = 8, replicas = 7813 },
+    { jitter = 0.02, slow_share = 0.01, slow_factor = 1.2 })
+  for _, share in ipairs { 0.5, 0.9, 0.99 } do variation.quantile(below, share, least, most) end
+  variation.mean(below, least, most)
   local seconds, megabytes = os.clock() - start, (collectgarbage "count" - before) / 1000
   collectgarbage "restart"
   return seconds, megabytes

@@ -257,8 +257,10 @@ local function add_nodes(lines, c_plan)
   end
 end
 
-local function percent_of(lines, step)
-  for _, line in ipairs(lines) do line.percent = 100 * line.seconds / step end
+local function percent_of(step, ...)
+  for _, lines in ipairs { ... } do
+    for _, line in ipairs(lines) do line.percent = 100 * line.seconds / step end
+  end
 end
 
 --- A warning if samples are faster than the rates that `ett cluster init` measured, as on a busy machine; else nil.
@@ -395,11 +397,10 @@ local function notes_of(e, cluster, model, times)
 end
 
 --- Adds values of the whole cluster and run: variation, energy, goodput, money.
-local function add_outlook(e, cluster, tokens, lowered, result, model)
-  local p, computing, moving = e.plan, 0.0, 0.0
-  for _, line in ipairs(e.operators) do if line.name ~= "optimizer" then computing = computing + line.seconds end end
-  for _, line in ipairs(e.collectives) do if line.group ~= "dp" then moving = moving + line.seconds end end
-  variation.add(e, computing / (computing + moving))
+---@param slowed function of ett.step.variation
+local function add_outlook(e, cluster, tokens, lowered, result, model, slowed)
+  local p = e.plan
+  variation.add(e, slowed)
   local placed = parts.shares(cluster, p, e.devices)
   local part_runs = placed and parts.runs(placed, p, lowered.kinds)
   energy.add(e, cluster, function(part)
@@ -479,8 +480,7 @@ function estimate.new(given)
   computed[#computed + 1] = { name = "optimizer", kind = "operator", seconds = sums.optimizer,
     provenance = update_provenance, runs_per_micro_batch = nil }
   local busy = add_seconds(collectives, add_seconds(computed, 0.0))
-  percent_of(computed, step)
-  percent_of(collectives, step)
+  percent_of(step, computed, collectives)
   add_nodes(collectives, c_plan)
   local low, high
   if given.interval then
@@ -520,7 +520,8 @@ function estimate.new(given)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  add_outlook(e, cluster, given.tokens, lowered, result, model)
+  add_outlook(e, cluster, given.tokens, lowered, result, model,
+    function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
   e.warnings = warnings_of(e, cluster, lowered, model, host)
   e.notes = notes_of(e, cluster, model, times)
   return e

@@ -9,6 +9,7 @@
 int luaopen_ett_step(lua_State *L);
 
 const char *const ett_step_lua_places[] = {"first", "middle", "last", NULL};
+static const char *const kind_names[] = {"operator", "collective", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
@@ -61,6 +62,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, never_again, BOOLEAN, NULL),
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
     FIELD(ett_operation, role, NAME, role_names),
+    FIELD(ett_operation, kind, NAME, kind_names),
 };
 static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
@@ -388,6 +390,28 @@ static int program_interval(lua_State *L) {
   return 2;
 }
 
+/* program:slowed(plan, demands, workspace, factors): step seconds for lists of factors of
+ * the operators' times, one number per stage, all in one list. */
+static int program_slowed(lua_State *L) {
+  size_t numbers;
+  ett_step_lua_call c;
+  const double *factors = ett_lua_doubles(L, 5, &numbers);
+  ett_step_lua_get_call(L, &c);
+  luaL_argcheck(L, c.plan.pp >= 1, 2, "has no stages");
+  size_t count = numbers / (size_t)c.plan.pp;
+  for (size_t i = 0; i < numbers; i++)
+    luaL_argcheck(L, factors[i] > 0 && isfinite(factors[i]), 5, "must hold factors");
+  double *seconds = lua_newuserdatauv(L, (count + 1) * sizeof *seconds, 0);
+  int status = ett_step_slowed(c.program, &c.plan, c.demands, c.workspace, factors, count,
+                               seconds, &c.err);
+  if (status < 0)
+    return ett_lua_raise(L, &c.err);
+  if (status > 0)
+    return 0;
+  ett_lua_push_doubles(L, seconds, count);
+  return 1;
+}
+
 /* split(layers, slices): the number of layers of each slice. */
 static int split(lua_State *L) {
   lua_Integer layers = luaL_checkinteger(L, 1), slices = luaL_checkinteger(L, 2);
@@ -400,9 +424,13 @@ static int split(lua_State *L) {
 }
 
 static const luaL_Reg program_methods[] = {
-    {"evaluate", program_evaluate}, {"totals", program_totals},
-    {"outline", program_outline},   {"interval", program_interval},
-    {"layers", program_layers},     {NULL, NULL},
+    {"evaluate", program_evaluate},
+    {"totals", program_totals},
+    {"outline", program_outline},
+    {"interval", program_interval},
+    {"slowed", program_slowed},
+    {"layers", program_layers},
+    {NULL, NULL},
 };
 
 enum { MOST_KEY_FIELDS = 32 };
