@@ -158,21 +158,111 @@ double ett_messages_room(const ett_evaluation *e, double pass, const double *bus
   return room;
 }
 
-double ett_messages_with_gathers(const ett_evaluation *e, double pass,
-                                 double *const busy[ETT_LANES], int slot, double gather,
-                                 int64_t layers) {
-  int overlaps = e->plan->overlap_parameters && e->plan->prefetch >= 1;
-  double first = layers > 0 ? gather / (double)layers : gather, longest = 0;
+/* Layers of kind k on a slice with the middle layers [from, to). at: middle layers before
+ * this kind; advanced. */
+static int64_t layers_on(const ett_program *program, size_t k, int is_first, int is_last,
+                         int64_t from, int64_t to, int64_t *at) {
+  const ett_layer_kind *kind = &program->kinds[k];
+  if (kind->place != ETT_PLACE_MIDDLE)
+    return (kind->place == ETT_PLACE_FIRST ? is_first : is_last) ? kind->count : 0;
+  int64_t begin = *at > from ? *at : from;
+  *at += kind->count;
+  int64_t end = *at < to ? *at : to;
+  return end > begin ? end - begin : 0;
+}
+
+/* Seconds and weights of one layer in a pass. */
+typedef struct layer_pass {
+  double seconds, dense, expert, gather, lane[ETT_LANES];
+} layer_pass;
+
+static layer_pass layer_of(const ett_evaluation *e, const ett_layer_sums *s,
+                           int backward) {
+  const ett_step_plan *p = e->plan;
+  layer_pass l = {.seconds = s->forward,
+                  .dense = s->dense_parameters + s->frozen_dense,
+                  .expert = s->expert_parameters + s->frozen_expert};
+  if (backward)
+    l.seconds = s->backward + s->recompute[p->recompute] -
+                (p->orders && p->orders->has_weight ? s->weight : 0);
+  memcpy(l.lane, backward ? s->backward_lane : s->forward_lane, sizeof l.lane);
+  return l;
+}
+
+static double part(double whole, double value, double sum) {
+  return sum > 0 ? whole * value / sum : 0;
+}
+
+/* Seconds of a layer beside the gather of the next one. */
+static double beside(const ett_evaluation *e, const layer_pass *layer, double gather) {
+  double longest = layer->seconds + e->program->communication_share * gather;
   for (int l = 0; l < e->lanes; l++) {
-    double share = e->collective[l];
-    if (share <= 0)
-      continue;
-    busy[l][slot] += share * gather;
-    double on_lane = busy[l][slot] - share * first;
+    double on_lane =
+        e->collective[l] > 0 ? layer->lane[l] + e->collective[l] * gather : 0;
     longest = on_lane > longest ? on_lane : longest;
   }
-  if (!overlaps)
-    return pass + gather;
-  pass += e->program->communication_share * (gather - first);
-  return (pass > longest ? pass : longest) + first;
+  return longest;
+}
+
+/* Seconds of a slot's pass with its gathers. whole: seconds, gathers and lanes of the
+ * pass without them, which its layers share as they share `sum`. NULL: adds the layers to
+ * sum.
+ */
+static double each_layer(const ett_evaluation *e, const ett_step_arrays *a, int slot,
+                         int backward, const layer_pass *whole, layer_pass *sum) {
+  const ett_step_plan *p = e->plan;
+  const ett_program *program = ett_parts_program(e, a, slot % p->pp);
+  int slice = p->orders ? p->orders->slice[slot] : slot, some = 0;
+  int64_t from = 0, at = 0;
+  double seconds = 0;
+  layer_pass before = {0};
+  for (int i = 0; i < slice; i++)
+    from += a->slice_split[i];
+  for (size_t k = 0; k < program->kind_count; k++) {
+    int64_t layers = layers_on(program, k, slice == 0, slice == p->pp * p->vp - 1, from,
+                               from + a->slice_split[slice], &at);
+    if (layers == 0 || (backward && program->kinds[k].forward_only))
+      continue;
+    layer_pass one = layer_of(e, &program->sums[k], backward);
+    double n = (double)layers;
+    if (!whole) {
+      sum->seconds += n * one.seconds;
+      sum->dense += n * one.dense;
+      sum->expert += n * one.expert;
+      for (int l = 0; l < e->lanes; l++)
+        sum->lane[l] += n * one.lane[l];
+      continue;
+    }
+    one.gather = part(whole->dense, one.dense, sum->dense) +
+                 part(whole->expert, one.expert, sum->expert);
+    one.seconds = part(whole->seconds, one.seconds, sum->seconds);
+    for (int l = 0; l < e->lanes; l++)
+      one.lane[l] = part(whole->lane[l], one.lane[l], sum->lane[l]);
+    if (some)
+      seconds +=
+          backward ? beside(e, &one, before.gather) : beside(e, &before, one.gather);
+    else
+      seconds += backward ? one.seconds : one.gather;
+    seconds += (n - 1) * beside(e, &one, one.gather);
+    before = one;
+    some = 1;
+  }
+  return seconds + (backward ? before.gather : before.seconds);
+}
+
+double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays *a,
+                                 int slot, int backward, double dense, double expert) {
+  double *const *busy = backward ? a->backward_busy : a->forward_busy;
+  double pass = (backward ? a->backward : a->forward)[slot];
+  layer_pass sum = {0}, whole = {.seconds = pass, .dense = dense, .expert = expert};
+  for (int l = 0; l < e->lanes; l++)
+    if (e->collective[l] > 0) {
+      whole.lane[l] = busy[l][slot];
+      busy[l][slot] += e->collective[l] * (dense + expert);
+    }
+  if (!e->plan->overlap_parameters || e->plan->prefetch < 1 || dense + expert <= 0)
+    return pass + dense + expert;
+  each_layer(e, a, slot, backward, NULL, &sum);
+  double seconds = each_layer(e, a, slot, backward, &whole, &sum);
+  return sum.seconds > 0 ? seconds : seconds + pass;
 }

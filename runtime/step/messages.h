@@ -207,13 +207,15 @@ double ett_buckets_overlapped_end(ett_buckets b, double start, double end, doubl
 double ett_messages_gather(ett_evaluation *e, double parameters, double expert_parameters,
                            int64_t layers);
 
-/* ZeRO-3: seconds of a pass that gathers its weights layer by layer. With overlap, a
- * gather hides behind the previous layer while that layer's own communication (busy
- * seconds of the slot by lane) leaves its lanes free. It slows that layer by
- * communication_share. The first gather never hides. Adds the gathers to busy. */
-double ett_messages_with_gathers(const ett_evaluation *e, double pass,
-                                 double *const busy[ETT_LANES], int slot, double gather,
-                                 int64_t layers);
+/* ZeRO-3: seconds of a slot's pass that gathers its weights layer by layer. dense,
+ * expert: seconds of all its gathers. Layers share the pass in proportion to their
+ * seconds, and the gathers in proportion to their weights. With overlap the gather of the
+ * next layer starts with each layer and hides behind it while the layer's own
+ * communication leaves its lanes free (PyTorch, notes/fsdp, implicit prefetching). It
+ * slows that layer by communication_share. The first gather and the last layer have
+ * nothing beside them. Adds the gathers to the busy seconds of the slot. */
+double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays *a,
+                                 int slot, int backward, double dense, double expert);
 
 /* Time of an update over that of one with Adam's usual states: 12 bytes a parameter, 8
  * in fp32. It is the ratio of the bytes that they move. */

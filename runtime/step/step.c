@@ -409,10 +409,9 @@ static void time_slices(ett_evaluation *e, const ett_step_arrays *a) {
       double *pass = again ? a->backward : a->forward;
       int64_t layers = a->layers[v] - (again ? (int64_t)s->idle_layers : 0);
       ett_parts_ask(e, v % p->pp, v % p->pp);
-      double gather =
-          ett_messages_gather(e, dense_read(s, again), expert_read(s, again), layers);
-      pass[v] = ett_messages_with_gathers(
-          e, pass[v], again ? a->backward_busy : a->forward_busy, v, gather, layers);
+      double dense = ett_messages_gather(e, dense_read(s, again), 0, layers);
+      double expert = ett_messages_gather(e, 0, expert_read(s, again), layers);
+      pass[v] = ett_messages_with_gathers(e, a, v, again, dense, expert);
     }
     wait_for_host(e, a, v, split);
   }

@@ -2,6 +2,7 @@
 local estimate = require "ett.step.estimate"
 local model_module = require "ett.model"
 local plan_module = require "ett.plan"
+local slices = require "ett.step.slices"
 local sweep = require "ett.search.sweep"
 local timeline = require "ett.step.timeline"
 
@@ -142,6 +143,76 @@ describe("weights under ZeRO-3", function()
     end
     local none = run { zero = 3, overlap_parameters = true, prefetch = 0 }
     assert.equal(run({ zero = 3 }).step_seconds, none.step_seconds)
+  end)
+end)
+
+-- Layers of a pass, in its order: seconds, and seconds of the gather of their weights.
+local function layers_of(e, slot, backward)
+  local list, operations, p = {}, e.lowered.operations, e.plan
+  for _, kind in ipairs(slices.layers(p, e.lowered.kinds)[slot]) do
+    local seconds, weights = 0.0, 0.0
+    for index, n in pairs(kind.uses) do
+      local o = operations[index]
+      local once = o.forward and o.forward.seconds or 0
+      if not backward then
+        seconds = seconds + n * once
+      else
+        local again = kind.place == "middle" and p.recompute == "full" and not o.never_again and once or 0
+        seconds = seconds + n * ((o.backward and o.backward.seconds or 0) + again)
+      end
+      weights = weights + n * (o.dense_parameters + o.expert_parameters)
+    end
+    table.insert(list, backward and 1 or #list + 1, { seconds = seconds, weights = weights })
+  end
+  return list
+end
+
+-- Seconds of a pass, event by event: the gather of a layer starts after the gather and the start of the layer before.
+local function passed(layers, seconds_of_byte, share)
+  local gathered, ended, before, total, first = 0.0, 0.0, nil, 0.0, nil
+  for _, l in ipairs(layers) do
+    local seconds = 2 * l.weights * seconds_of_byte
+    gathered = math.max(gathered, before and before.start or 0) + seconds
+    -- The layer before loses a share of its device while the gather runs.
+    if before then ended = ended + share * seconds end
+    l.start = math.max(ended, gathered)
+    ended, before, total, first = l.start + l.seconds, l, total + seconds, first or seconds
+  end
+  return ended, total, first
+end
+
+describe("layers whose weights are gathered one ahead", function()
+  local stack = { plain = 0, megatron_fsdp = 0.319 }
+  local large = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 16384 })
+
+  it("wait for gathers of their own sizes, and end with the computing of the last layer", function()
+    for _, case in ipairs { {}, { pp = 2, dp = 8 }, { recompute = "full" }, { stack = "megatron_fsdp:graphs" } } do
+      for _, slower in ipairs { 0.1, 1, 2, 10 } do
+        local plan = { zero = 3, overlap_parameters = true, overlap_gradients = false, stack = "plain" }
+        for name, value in pairs(case) do plan[name] = value end
+        local all = given(plan)
+        all.model, all.units, all.profile = large, true, { operator = profile.operator,
+          collective = function(_, kind, bytes)
+            local seconds = kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15
+            return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+          end }
+        local e = estimate.new(all)
+        local share, hidden = stack[plan.stack:match "^[^:]+"], 0.0
+        for stage, units in ipairs(e.units) do
+          for _, unit in ipairs(units) do
+            local want, gathers, first = passed(layers_of(e, stage, unit[1] == "B"), slower * 1e-9, share)
+            assert.near(want, unit.seconds, 1e-9, ("%s of stage %d, %g"):format(unit[1], stage, slower))
+            hidden = hidden + (gathers - first) / #e.units
+          end
+        end
+        for _, line in ipairs(e.collectives) do
+          -- Shorter than the layers beside them: all but the first are hidden.
+          if line.name == "all_gather" and slower == 0.1 and not plan.pp then
+            assert.near(hidden, line.overlapped_seconds, 1e-9)
+          end
+        end
+      end
+    end
   end)
 end)
 

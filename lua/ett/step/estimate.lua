@@ -160,7 +160,7 @@ local function gathered_beside(p, stage, gathers, share, waits)
   local passes, sum = p.micro_batches * p.pp * p.vp / #gathers, 0.0
   for slot = stage, #gathers, p.pp do
     for _, own in ipairs { gathers[slot].F, gathers[slot].B } do
-      sum = sum + passes * (own.seconds + share * (own.seconds - own.seconds / math.max(1, own.layers)))
+      sum = sum + passes * (own.seconds + share * (own.seconds - own.first))
     end
   end
   return math.max(0.0, sum - waits)

@@ -70,25 +70,29 @@ local function demand_of(demands, bytes, ranks, parts)
   return found
 end
 
--- The gathers of the weights of some layers.
-local function gathers_of(p, sharing, lowered, stage, demands, layers)
+-- The gathers of the weights of some layers. start: the layer that a pass gathers first.
+local function gathers_of(p, sharing, lowered, stage, demands, layers, start)
   local sums = slices.shared_parameters(sharing, lowered, layers)
-  local gathers = { layers = #layers, seconds = 0.0 }
-  local function add(parameters, ranks, members)
+  local own = slices.shared_parameters(sharing, lowered, { start })
+  local gathers = { layers = #layers, seconds = 0.0, first = 0.0 }
+  local function add(kind, ranks, members)
+    local parameters = sums[kind] + sums["frozen_" .. kind]
     local bytes = parameters * schema.wide_bytes(p.dtype) / #layers
     local d = parameters > 0 and demand_of(demands, bytes, ranks, stage.parts)
     if not d then return end
     gathers[#gathers + 1] = { seconds = d.seconds, bytes = d.bytes, degree = ranks, members = members }
     gathers.seconds = gathers.seconds + #layers * d.seconds
+    gathers.first = gathers.first + #layers * d.seconds * (own[kind] + own["frozen_" .. kind]) / parameters
   end
-  add(sums.dense + sums.frozen_dense, sharing.dense_shard, "data")
-  add(sums.expert + sums.frozen_expert, sharing.expert_shard, "expert data")
+  add("dense", sharing.dense_shard, "data")
+  add("expert", sharing.expert_shard, "expert data")
   return gathers
 end
 
 --- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices) and kind of unit: `F`, and `B` under
 --- reshard, unless weights stay whole. nil: passes gather nothing.
---- { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers }.
+--- { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers, first = of the layer
+--- that the pass gathers first }.
 ---@param result table of program:evaluate
 function slices.gathers(p, lowered, result)
   local list, sharing, layers, whole = {}, slices.sharing(p), {}, plan_fields.stay_whole(p)
@@ -98,8 +102,11 @@ function slices.gathers(p, lowered, result)
     local stage, again = result.stages[(slot - 1) % p.pp + 1], {}
     local part = stage.part or 1
     for _, kind in ipairs(layers[part][slice]) do again[#again + 1] = not kind.forward_only and kind or nil end
-    local function of(own) return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own) end
-    list[slot] = { F = of(layers[part][slice]), B = p.reshard and not whole and of(again) or nil }
+    local function of(own, start)
+      return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own, start)
+    end
+    local all = layers[part][slice]
+    list[slot] = { F = of(all, all[1]), B = p.reshard and not whole and of(again, again[#again]) or nil }
   end
   return list
 end
