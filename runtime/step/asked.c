@@ -49,10 +49,11 @@ const ett_asked *ett_asked_find(const ett_evaluation *e) {
 }
 
 /* The arrays of an entry in its memory block: gradients; seconds of sends by slot;
- * seconds of updates, their kernels and gathers by rank; demands; lanes of sends. */
+ * seconds of updates, their kernels and gathers, and shares of experts in gathers, by
+ * rank; demands; lanes of sends. */
 typedef struct arrays {
   ett_slice_gradients *gradients;
-  double *send, *optimizer, *kernel, *gather;
+  double *send, *optimizer, *kernel, *gather, *expert;
   size_t *demands;
   int32_t *lane;
 } arrays;
@@ -63,7 +64,8 @@ static arrays arrays_of(const ett_asked *known, size_t slots, size_t ranks) {
   at.optimizer = at.send + slots;
   at.kernel = at.optimizer + ranks;
   at.gather = at.kernel + ranks;
-  at.demands = (size_t *)(at.gather + ranks);
+  at.expert = at.gather + ranks;
+  at.demands = (size_t *)(at.expert + ranks);
   at.lane = (int32_t *)(at.demands + known->demand_count);
   return at;
 }
@@ -84,6 +86,7 @@ int ett_asked_load(const ett_asked *known, ett_evaluation *e, const ett_step_arr
     a->stage[rank].optimizer_seconds = at.optimizer[rank];
     a->stage[rank].optimizer_kernel_seconds = at.kernel[rank];
     a->stage[rank].gather_seconds = at.gather[rank];
+    a->stage[rank].expert_gather_share = at.expert[rank];
   }
   return ett_messages_noted(e, at.demands, known->demand_count);
 }
@@ -96,7 +99,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
   known->key.program = 0; /* the entry stays invalid if memory runs out */
   size_t bytes =
       slots * (sizeof(ett_slice_gradients) + sizeof(double) + sizeof(int32_t)) +
-      3 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
+      4 * ranks * sizeof(double) + e->w->demand_count * sizeof(size_t);
   if (ett_room(&known->memory, &known->bytes, bytes) != 0)
     return;
   known->demand_count = e->w->demand_count;
@@ -111,6 +114,7 @@ void ett_asked_keep(const ett_evaluation *e, const ett_step_arrays *a, double ti
     at.optimizer[rank] = a->stage[rank].optimizer_seconds;
     at.kernel[rank] = a->stage[rank].optimizer_kernel_seconds;
     at.gather[rank] = a->stage[rank].gather_seconds;
+    at.expert[rank] = a->stage[rank].expert_gather_share;
   }
   known->key = key_of(e);
 }

@@ -93,6 +93,8 @@ typedef struct ett_step_stage {
   double optimizer_seconds;
   double optimizer_kernel_seconds; /* the same without the wait for the host */
   double gather_seconds, gather_exposed_seconds;
+  /* Shares of gradient_seconds and gather_seconds in which experts are moved. */
+  double expert_gradient_share, expert_gather_share;
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;

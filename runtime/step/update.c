@@ -38,6 +38,7 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
     s->optimizer_seconds = s[-1].optimizer_seconds;
     s->optimizer_kernel_seconds = s[-1].optimizer_kernel_seconds;
     s->gather_seconds = s[-1].gather_seconds;
+    s->expert_gather_share = s[-1].expert_gather_share;
     return;
   }
   ett_parts_ask(e, rank, rank);
@@ -73,10 +74,15 @@ void ett_update_ask(ett_evaluation *e, const ett_step_arrays *a, int rank) {
   s->optimizer_seconds =
       on_host > s->optimizer_kernel_seconds ? on_host : s->optimizer_kernel_seconds;
   if (p->zero == ETT_ZERO_OPTIMIZER || p->zero == ETT_ZERO_GRADIENTS ||
-      (ett_messages_whole(e) && !p->reshard))
-    s->gather_seconds = ett_messages_gather(
-        e, ett_messages_gathered(e, s->dense_parameters, s->frozen_dense),
-        ett_messages_gathered(e, s->expert_parameters, s->frozen_expert), s->layers);
+      (ett_messages_whole(e) && !p->reshard)) {
+    double dense = ett_messages_gather(
+        e, ett_messages_gathered(e, s->dense_parameters, s->frozen_dense), 0, s->layers);
+    double expert = ett_messages_gather(
+        e, 0, ett_messages_gathered(e, s->expert_parameters, s->frozen_expert),
+        s->layers);
+    s->gather_seconds = dense + expert;
+    s->expert_gather_share = expert > 0 ? expert / s->gather_seconds : 0;
+  }
 }
 
 /* The slot of a rank whose last backward follows that of slot v (v = -1: the first slot
@@ -174,7 +180,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   const ett_step_plan *p = e->plan;
   ett_step_stage *s = &a->stage[rank];
   double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
-  double finish = finish_of(a, p->pp, rank, ends), total = 0;
+  double finish = finish_of(a, p->pp, rank, ends), total = 0, experts = 0;
   double forward_busy[ETT_LANES] = {0};
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
@@ -184,6 +190,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   if (a->alike[rank] && !ett_messages_overlaps_gradients(e) && !e->links.gather) {
     s->gradient_seconds = s[-1].gradient_seconds;
     s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
+    s->expert_gradient_share = s[-1].expert_gradient_share;
     s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
     return;
   }
@@ -192,11 +199,13 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     const ett_slice_gradients *g = &a->gradients[v];
     double share = times > 1 ? a->runs[v] / times : 1; /* share of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
+    experts += share * ett_buckets_seconds(g->expert);
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
         forward_busy[l] += a->forward_busy[l][v];
   }
   s->gradient_seconds = s->gradient_exposed_seconds = total * times;
+  s->expert_gradient_share = experts > 0 ? experts / total : 0;
   if (ett_messages_overlaps_gradients(e)) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;

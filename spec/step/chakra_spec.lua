@@ -170,6 +170,21 @@ describe("Chakra execution traces", function()
     end)
   end)
 
+  it("mark the host's part of an update", function()
+    local e = estimate.new { model = m, plan = { dp = 2, seq = 1024, micro_batches = 2, offload_optimizer = 0.5 },
+      cluster = "dgx_h100", units = true }
+    folder.within(function(place)
+      chakra.write(e, place)
+      local micros = {}
+      for _, node in ipairs(nodes_of(place .. "/step.0.et")) do
+        if node.name:find "optimizer" then micros[node.is_cpu_op] = node.micros end
+      end
+      local s = e.stages[1]
+      assert.near(s.optimizer_kernel_seconds * 1e6, micros[0], 1)
+      assert.near((s.optimizer_seconds - s.optimizer_kernel_seconds) * 1e6, micros[1], 1)
+    end)
+  end)
+
   it("are refused where they would be too large, and with a map of ranks", function()
     local e = estimate.new { model = m, plan = { pp = 2, seq = 1024, micro_batches = 4 }, cluster = "dgx_h100",
       units = true }

@@ -155,6 +155,48 @@ describe("messages of gradients and weights", function()
     assert.near(bytes(none, "weights"), bytes(none, "gradients"), 1)
   end)
 
+  it("of dense weights and of experts are apart, in the groups that share them", function()
+    local none = make(moe, { dp = 8, ep = 8, micro_batches = 2, zero = 1 }) -- nobody shares experts
+    local dense_parameters = none.stages[1].parameters - none.stages[1].expert_parameters
+    local experts = 2 * 4 * 3 * 1024 * 2048 -- two a rank, layers, products
+    for zero, times in pairs { [0] = 1, 1, 2, 2 } do
+      for _, overlaps in ipairs { false, true } do
+        local e = make(moe, { dp = 8, ep = 4, micro_batches = 2, zero = zero, overlap_gradients = overlaps,
+          overlap_parameters = overlaps and zero > 0 or nil })
+        local found = {}
+        for _, m in ipairs(timeline.of(e).stages[1].messages) do
+          if m.lane == "gradients" or m.lane == "weights" and zero < 3 then
+            local id = ("%s %s %d"):format(m.lane, m.group, m.degree)
+            local one = found[id] or { bytes = 0.0, seconds = 0.0, ranks = timeline.ranks(e.plan, m, 1) }
+            found[id], one.bytes, one.seconds = one, one.bytes + m.bytes, one.seconds + m.seconds
+          end
+        end
+        local own, shared = found["gradients expert dp 2"], found["gradients dp 8"]
+        assert.same({ 1, 5 }, own.ranks)
+        assert.near(times * 4 * experts, own.bytes, 1)
+        assert.near(times * 4 * dense_parameters, shared.bytes, 1)
+        if zero == 1 and not overlaps then
+          assert.near(none.stages[1].gradient_seconds, shared.seconds, 1e-12)
+          assert.near(none.stages[1].gather_seconds, found["weights dp 8"].seconds, 1e-12)
+          assert.near(e.stages[1].gather_seconds - none.stages[1].gather_seconds,
+            found["weights expert dp 2"].seconds, 1e-12)
+        end
+        if zero == 1 or zero == 2 then
+          assert.near(2 * experts, found["weights expert dp 2"].bytes, 1)
+          assert.near(2 * dense_parameters, found["weights dp 8"].bytes, 1)
+        end
+      end
+    end
+  end)
+
+  it("between replicas of whole shards of experts are sums", function()
+    local e, found = make(moe, { dp = 8, ep = 4, micro_batches = 2, zero = 3, shard = 4 }), {}
+    for _, m in ipairs(timeline.of(e).stages[1].messages) do
+      if m.lane == "gradients" then found[m.group] = ("%s of %d"):format(m.name, m.degree) end
+    end
+    assert.same({ dp = "reduce_scatter of 4", ["expert dp"] = "all_reduce of 2" }, found)
+  end)
+
   local function sum(messages, lane, of)
     local total = 0.0
     for _, m in ipairs(messages) do if m.lane == lane then total = total + of(m) end end
@@ -224,6 +266,14 @@ describe("messages of gradients and weights", function()
           local args = require("ett.loop.against").args
           local view <close> = assert(require("ett.trace.view").open(place, { args = args }))
           assert.equal(zero, require("ett.loop.layout").read(view).zero.value)
+        end)
+        folder.within(function(place)
+          local plan = { dp = 8, ep = 4, zero = zero, micro_batches = 2, overlap_gradients = overlaps }
+          chrome_trace.write(make(moe, plan), place .. "/step.json")
+          local args = require("ett.loop.against").args
+          local view <close> = assert(require("ett.trace.view").open(place, { args = args }))
+          local found = require("ett.loop.layout").read(view)
+          assert.same({ zero, 8, 4 }, { found.zero.value, found.dp.value, found.ep.value })
         end)
       end
     end
@@ -311,6 +361,28 @@ describe("the link to the host", function()
       end
     end
     assert.is_true(bound.unit > 30 and bound.update == 16 and bound.W > 8)
+  end)
+
+  it("does not run the host's update as a kernel", function()
+    for _, share in ipairs { 0.5, 1 } do
+      local e = make(dense, { pp = 2, micro_batches = 2, offload_optimizer = share })
+      local kernels, host = { 0.0, 0.0 }, { 0.0, 0.0 }
+      for _, event in ipairs(chrome_trace.of(e).traceEvents) do
+        if event.name == "optimizer" then
+          assert.equal("kernel", event.cat)
+          kernels[event.pid + 1] = kernels[event.pid + 1] + event.dur
+        elseif event.name == "optimizer (host)" then
+          assert.same({ "user_annotation", 2 }, { event.cat, event.pid })
+          host[event.args.Stage] = host[event.args.Stage] + event.dur
+        end
+      end
+      for s, stage in ipairs(e.stages) do
+        assert.equal(share < 1, kernels[s] > 0)
+        assert.near(stage.optimizer_kernel_seconds * 1e6, kernels[s], 2e-3)
+        assert.near((stage.optimizer_seconds - stage.optimizer_kernel_seconds) * 1e6, host[s], 2e-3)
+        assert.is_true(host[s] > 1000)
+      end
+    end
   end)
 
   it("has separate copy streams in the trace, and none without offloading", function()

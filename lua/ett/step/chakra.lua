@@ -64,7 +64,7 @@ local function part_node(part, dtype)
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
       members = part.members, degree = part.degree, stages = part.stages, bytes = math.floor(part.bytes or 0) }
   end
-  return { type = "compute", name = part.name, flops = math.floor((part.flops or 0) / part.times),
+  return { type = "compute", name = part.name, host = part.host, flops = math.floor((part.flops or 0) / part.times),
     bytes = bytes_of(part, dtype) }
 end
 
@@ -128,7 +128,8 @@ local function nodes_of(state, stage, stages)
   end
   for _, m in ipairs(stage.messages) do
     if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
-      degree = m.degree, stages = m.stages, bytes = m.bytes, times = 1 }, p.dtype), m.seconds, { last }) end
+      degree = m.degree, stages = m.stages, bytes = m.bytes, host = m.host, times = 1 }, p.dtype), m.seconds, { last })
+    end
   end
   return nodes
 end
@@ -155,7 +156,7 @@ local function encode(state, node, r, pipeline, known)
   local parts = { number(1, node.id - 1), text(2, node.name), number(3, node_types[node.type]) }
   for _, dep in ipairs(node.deps) do parts[#parts + 1] = number(5, dep - 1) end
   parts[#parts + 1] = number(7, node.micros)
-  parts[#parts + 1] = attribute("is_cpu_op", 27, 0)
+  parts[#parts + 1] = attribute("is_cpu_op", 27, node.host and 1 or 0)
   if node.type == "compute" then
     parts[#parts + 1] = attribute("num_ops", 9, node.flops) .. attribute("tensor_size", 13, node.bytes)
   else

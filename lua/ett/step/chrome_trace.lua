@@ -3,8 +3,8 @@
 -- Each pipeline stage is a process and a device. Its streams: 7 is compute, 20 the links of a node, 24 the network, 28
 -- sends to other stages, 32 gradients and weights, 36 and 40 transfers to the host and back. With more than two tiers,
 -- streams from 44 on are the links of each tier, in place of 20 and 24. Every operator and collective of every
--- micro-batch is a kernel. Above `most_events`, the kernels of a unit are merged: one for compute, one for each kind of
--- collective.
+-- micro-batch is a kernel. Waits for an update on the host are ranges in the process of the step's marker, one thread a
+-- stage. Above `most_events`, the kernels of a unit are merged: one for compute, one for each kind of collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local ranks = require "ett.plan.ranks"
@@ -85,6 +85,14 @@ local function kernel(state, stage, part, start, seconds)
   if copy then name, args.bytes, args.Holds = copy, math.floor(part.bytes + 0.5), part.name end
   state.events[#state.events + 1] = { ph = "X", cat = copy and "gpu_memcpy" or "kernel", name = name,
     pid = stage - 1, tid = stream, ts = us(start), dur = us(start + seconds) - us(start), args = args }
+end
+
+local function on_host(events, stage, stages, part)
+  local thread = 1 + stage
+  events[#events + 1] = { ph = "M", name = "thread_name", pid = stages, tid = thread, ts = 0,
+    args = { name = "host of stage " .. stage } }
+  events[#events + 1] = { ph = "X", cat = "user_annotation", name = part.name, pid = stages, tid = thread,
+    ts = us(part.start), dur = us(part.start + part.seconds) - us(part.start), args = { Stage = stage } }
 end
 
 --- The parts of a unit, merged: compute, then each kind of collective.
@@ -189,7 +197,13 @@ function chrome_trace.of(e)
     devices[number] = { id = number - 1, name = s.device or e.device,
       totalGlobalMem = math.floor(s.memory_limit_bytes or e.memory_limit_bytes) }
     for _, unit in ipairs(stage.units) do add_unit(state, number, unit, join) end
-    for _, message in ipairs(stage.messages) do kernel(state, number, message, message.start, message.seconds) end
+    for _, message in ipairs(stage.messages) do
+      if message.host then
+        on_host(state.events, number, #t.stages, message)
+      else
+        kernel(state, number, message, message.start, message.seconds)
+      end
+    end
   end
   return { schemaVersion = 1, displayTimeUnit = "ms", traceName = e.model.name, deviceProperties = json.array(devices),
     distributedInfo = { backend = "nccl", rank = 0, world_size = e.devices },

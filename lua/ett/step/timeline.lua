@@ -4,7 +4,7 @@
 --   local t = timeline.of(e)
 --   t.stages[1].units[1]      -- { kind = "F", micro_batch, chunk, start, seconds, parts }
 --   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update" | "to host" | "from host",
---                             --   start, seconds, link, … }
+--                             --   start, seconds, link, … }; host = true: time on the host, not on the device
 --
 -- Units, sends and the collectives that overlap units come from the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
@@ -175,65 +175,89 @@ local function add_sends(state, stage, transfers)
   end
 end
 
+-- The groups that share weights, as traces name them.
+local groups = { data = "dp", ["expert data"] = "expert dp" }
+
+--- The messages of a stage's gradients, and of its gathers after the update: those of dense weights and of experts,
+--- which have groups of their own. { { name, members, degree, bytes, share = of the seconds }, … }.
+local function messages_of(state, stage)
+  local p, s, sharing, sums = state.e.plan, state.e.stages[stage.number], state.sharing, {}
+  for slot = stage.number, #state.slices, p.pp do
+    local layers = state.on.layers[state.slices[slot]]
+    for name, n in pairs(slices.shared_parameters(sharing, state.on.lowered, layers)) do
+      sums[name] = (sums[name] or 0.0) + n
+    end
+  end
+  local function both(name, of_experts, dense, expert)
+    local function one(members, shard, all, share, bytes)
+      local alone = shard == 1 -- a message only between replicas
+      return { name = alone and "all_reduce" or name, members = members, degree = alone and all or shard,
+        share = share, bytes = bytes }
+    end
+    return { one("data", sharing.dense_shard, sharing.dense, 1 - of_experts, dense),
+      one("expert data", sharing.expert_shard, sharing.expert, of_experts, expert) }
+  end
+  local every = p.zero >= 2 and not state.whole
+  local reduced = (every and p.micro_batches / sharing.copies or 1) * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype]
+  local gathered, frozen = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0
+  return both((p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce", s.expert_gradient_share,
+      reduced * sums.dense, reduced * sums.expert),
+    both("all_gather", s.expert_gather_share, gathered * (sums.dense + frozen * sums.frozen_dense),
+      gathered * (sums.expert + frozen * sums.frozen_expert))
+end
+
+--- Adds `seconds` of messages that take `all` seconds in a step, one group's after the other's.
+local function put_messages(stage, messages, lane, start, seconds, all, more)
+  start = math.max(0.0, start)
+  for _, m in ipairs(messages) do
+    put(stage, m.name, lane, start, seconds * m.share, merged({ group = groups[m.members], members = m.members,
+      degree = m.degree, stages = stage.copies, bytes = m.bytes * seconds / all }, more))
+    start = start + seconds * m.share
+  end
+end
+
 --- Collectives of one kind from the event engine: up to the last backward, and after it. Returns whether there are any.
-local function add_collectives(state, stage, transfers, kind, name, lane, bytes)
+local function add_collectives(state, stage, transfers, kind, messages, lane)
   local all, finish = 0.0, state.e.stages[stage.number].pipeline_seconds
   for _, t in ipairs(transfers) do all = all + (t.kind == kind and t.seconds or 0.0) end
   for _, t in ipairs(transfers) do
     if t.kind == kind then
       local hidden = math.max(0.0, math.min(t.seconds, finish - t.start_seconds))
-      local function part(start, seconds, exposed)
-        put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = state.sharing.dense_shard,
-          stages = stage.copies, link = t.link, bytes = bytes * seconds / all, exposed = exposed })
-      end
-      part(t.start_seconds, hidden, nil)
-      part(t.start_seconds + hidden, t.seconds - hidden, true)
+      put_messages(stage, messages, lane, t.start_seconds, hidden, all, { link = t.link })
+      put_messages(stage, messages, lane, t.start_seconds + hidden, t.seconds - hidden, all,
+        { link = t.link, exposed = true })
     end
   end
   return all > 0
 end
 
---- Bytes of the messages of a stage's gradients in a step, and of its gathers after the update.
-local function bytes_of_messages(state, stage)
-  local p, trained, frozen = state.e.plan, 0.0, 0.0
-  for slot = stage.number, #state.slices, p.pp do
-    local sums = slices.shared_parameters(state.sharing, state.on.lowered, state.on.layers[state.slices[slot]])
-    trained = trained + sums.dense + sums.expert
-    if p.zero == 3 then frozen = frozen + sums.frozen_dense + sums.frozen_expert end
-  end
-  local every = p.zero >= 2 and not state.whole
-  return (every and p.micro_batches / state.sharing.copies or 1) * trained
-    * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype],
-    (trained + frozen) * schema.wide_bytes(p.dtype)
+--- The update: kernels of the device, then its wait for the host that updates the other weights at the same time.
+local function add_optimizer(stage, s, finish)
+  local start = finish - s.optimizer_seconds
+  put(stage, "optimizer", "update", start, s.optimizer_kernel_seconds, { exposed = true })
+  put(stage, "optimizer (host)", "update", start + s.optimizer_kernel_seconds,
+    s.optimizer_seconds - s.optimizer_kernel_seconds, { exposed = true, host = true })
 end
 
 --- Gradients, the update and weights: from the event engine if it has them. Otherwise the overlapped part is placed at
 --- the end or start of the passes, the exposed part after the pipeline.
 local function add_update(state, stage, transfers)
-  local e, gradients, weights = state.e, bytes_of_messages(state, stage)
-  local p, s = e.plan, e.stages[stage.number]
-  local reduce = (p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce"
-  local function collective(name, lane, start, seconds, whole, exposed)
-    if whole.seconds <= 0 then return end
-    put(stage, name, lane, start, seconds, { group = "dp", members = "data", degree = state.sharing.dense_shard,
-      stages = stage.copies, bytes = whole.bytes * seconds / whole.seconds, exposed = exposed })
-  end
-  if not add_collectives(state, stage, transfers, "reduce", reduce, "gradients", gradients) then
-    local whole, exposed = { seconds = s.gradient_seconds, bytes = gradients }, s.gradient_exposed_seconds
-    local hidden = math.max(0.0, s.gradient_seconds - exposed)
-    collective(reduce, "gradients", s.pipeline_seconds - hidden, hidden, whole)
-    collective(reduce, "gradients", s.pipeline_seconds, exposed, whole, true)
+  local gradients, weights = messages_of(state, stage)
+  local s, exposed = state.e.stages[stage.number], { exposed = true }
+  if not add_collectives(state, stage, transfers, "reduce", gradients, "gradients") then
+    local all, late = s.gradient_seconds, s.gradient_exposed_seconds
+    local hidden = math.max(0.0, all - late)
+    put_messages(stage, gradients, "gradients", s.pipeline_seconds - hidden, hidden, all)
+    put_messages(stage, gradients, "gradients", s.pipeline_seconds, late, all, exposed)
   end
   put(stage, "all_reduce", "gradients", s.pipeline_seconds + s.gradient_exposed_seconds, s.tied_embedding_seconds,
     { group = "tied embedding", degree = 2, exposed = true })
-  local first = add_collectives(state, stage, transfers, "gather", "all_gather", "weights", weights)
+  local first = add_collectives(state, stage, transfers, "gather", weights, "weights")
   local last = first and 0.0 or s.gather_exposed_seconds
-  put(stage, "optimizer", "update", s.end_seconds - last - s.optimizer_seconds, s.optimizer_seconds,
-    { exposed = true })
+  add_optimizer(stage, s, s.end_seconds - last)
   if not first then
-    local whole = { seconds = s.gather_seconds, bytes = weights }
-    collective("all_gather", "weights", 0.0, s.gather_seconds - last, whole)
-    collective("all_gather", "weights", s.end_seconds - last, last, whole, true)
+    put_messages(stage, weights, "weights", 0.0, s.gather_seconds - last, s.gather_seconds)
+    put_messages(stage, weights, "weights", s.end_seconds - last, last, s.gather_seconds, exposed)
   end
 end
 
@@ -246,8 +270,8 @@ local function add_gathers(state, stage)
       local at = unit.start
       for _ = 1, gathers.layers do
         for _, g in ipairs(gathers) do
-          put(stage, "all_gather", "weights", at, g.seconds, { group = "dp", members = g.members, degree = g.degree,
-            stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
+          put(stage, "all_gather", "weights", at, g.seconds, { group = groups[g.members], members = g.members,
+            degree = g.degree, stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
           at = at + g.seconds
         end
       end
@@ -318,7 +342,7 @@ local function add_host(state, stage)
     end
   end
   local weights, update = updated_weights(state, s), nil
-  for _, m in ipairs(stage.messages) do update = m.lane == "update" and m.start or update end
+  for _, m in ipairs(stage.messages) do update = update or m.lane == "update" and m.start end
   if not update then return end
   local there = state.whole and 0 or p.offload_gradients
   local moved = (p.offload_optimizer - there) * weights * schema.dtype_bytes[p.gradient_dtype]

@@ -242,6 +242,8 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(optimizer_kernel_seconds),
       STAGE(gather_seconds),
       STAGE(gather_exposed_seconds),
+      STAGE(expert_gradient_share),
+      STAGE(expert_gather_share),
       STAGE(end_seconds),
       STAGE(weight_bytes),
       STAGE(gradient_bytes),
@@ -262,7 +264,7 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(host_bytes),
       STAGE(offload_seconds),
   };
-  lua_createtable(L, 0, 38);
+  lua_createtable(L, 0, 40);
   ett_lua_set_integer(L, "layers", s->layers);
   if (s->parts) {
     ett_lua_set_integer(L, "part", s->part + 1);
