@@ -198,7 +198,8 @@ local function messages_of(state, stage)
       one("expert data", sharing.expert_shard, sharing.expert, of_experts, expert) }
   end
   local every = p.zero >= 2 and not state.whole
-  local reduced = (every and p.micro_batches / sharing.copies or 1) * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype]
+  local reduced = (every and p.micro_batches / sharing.copies or 1)
+    * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype]
   local gathered, frozen = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0
   return both((p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce", s.expert_gradient_share,
       reduced * sums.dense, reduced * sums.expert),
