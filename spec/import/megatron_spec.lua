@@ -1340,6 +1340,8 @@ describe("Megatron-LM's defaults", function()
     assert.equal("half", read(text, { dp = 1 }).plan.recompute)
     assert.same({ "recompute = 'half': exported as full recomputation" },
       select(2, export_of { pp = 2, recompute = "half", stack = "megatron", split = { 15, 17 } }))
+    assert.same({ "recompute = 'half': exported as full recomputation" },
+      select(2, export_of { recompute = "half", stack = "torchtitan" })) -- half of the products, not of the layers
   end)
 
   it("of features that are switched off are not named as not modelled", function()
@@ -1422,6 +1424,10 @@ optimizer:
 ]]
 
   it("states buckets, uneven stages and types of states in its own terms", function()
+    for _, key in ipairs { "fp8_param", "fp8_param_gather" } do
+      local run = read(text .. "fp8: true\n" .. key .. ": true\n", { dp = 8 }, nil, ".yaml")
+      assert.matches(":quantised_weights=only", run.plan.stack, 1, true)
+    end
     local single = "fp8: true\nfp8_params: true\ndisable_parameter_transpose_cache: true\n"
     assert.matches(":quantised_weights=single", read(text .. single, { dp = 8 }, nil, ".yaml").plan.stack, 1, true)
     assert.matches("disable_parameter_transpose_cache without fp8_params is not modelled",

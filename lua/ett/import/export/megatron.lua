@@ -270,7 +270,7 @@ local function recompute(p, h, add, leave_out)
   add("recompute-modules", p.recompute_modules and table.concat(p.recompute_modules, " "))
   if p.recompute ~= "full" and p.recompute ~= "half" then return end
   local half = p.recompute == "half" and h.layers / (p.pp * p.vp * 2)
-  if half and (half % 1 ~= 0 or p.split) then
+  if half and (half % 1 ~= 0 or p.split or stacks.get(p.stack).half_products) then
     leave_out "recompute = 'half': exported as full recomputation"
     half = nil
   end

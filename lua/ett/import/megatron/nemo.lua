@@ -16,7 +16,8 @@ local renamed = { encoder_seq_length = "seq-length", num_moe_experts = "num-expe
   "overlap-grad-reduce", overlap_param_sync = "overlap-param-gather", moe_router_topk = "moe-router-topk",
   sequence_length = "seq-length", moe_shared_expert_intermediate_size = "moe-shared-expert-intermediate-size",
   ngroups_mamba = "mamba-num-groups", window_size = "window-size", clip_grad = "clip-grad",
-  fp8_params = "fp8-param-gather", num_layers_in_first_pipeline_stage = "decoder-first-pipeline-num-layers",
+  fp8_params = "fp8-param-gather", fp8_param = "fp8-param-gather",
+  num_layers_in_first_pipeline_stage = "decoder-first-pipeline-num-layers",
   num_layers_in_last_pipeline_stage = "decoder-last-pipeline-num-layers", bucket_size = "ddp-bucket-size",
   microbatch_group_size_per_vp_stage = "microbatch-group-size-per-virtual-pipeline-stage" }
 
