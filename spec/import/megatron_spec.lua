@@ -1352,6 +1352,15 @@ describe("Megatron-LM's defaults", function()
     assert.equal("flags that change the step and are not modelled: --wgrad-deferral-limit", notes[1])
   end)
 
+  it("that Megatron-LM refuses are noted: gathers of weights beside reductions that do not overlap", function()
+    local few = small .. "--use-distributed-optimizer --overlap-param-gather "
+    assert.same({ "Megatron-LM refuses --overlap-param-gather without --overlap-grad-reduce" },
+      read(few, { dp = 2 }).model.notes)
+    assert.same({}, read(few .. "--overlap-grad-reduce", { dp = 2 }).model.notes)
+    assert.same({}, read(few .. "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", { dp = 2 })
+      .model.notes)
+  end)
+
   it("leave the states of the optimizer to the host", function()
     local function share(text) return read(small .. text, { dp = 1 }).plan.offload_optimizer end
     assert.equal(1, share "--optimizer-cpu-offload")

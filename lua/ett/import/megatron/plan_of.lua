@@ -83,6 +83,9 @@ local function set_sharding(p, args)
   if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
   if p.zero == 3 then p.overlap_gradients, p.overlap_parameters = true, true end
+  if p.overlap_parameters and not p.overlap_gradients and not args.nemo then -- arguments.py, validate_args
+    args:note "Megatron-LM refuses --overlap-param-gather without --overlap-grad-reduce"
+  end
   if args:text "megatron-amp-O2" == "false" and p.dtype ~= "fp32" then
     args:note("megatron_amp_O2: false keeps weights in fp32. The estimate counts their lower halves as optimizer "
       .. "states%s, and no copies in 16 bits", p.zero > 0 and ", which it shards" or "")
