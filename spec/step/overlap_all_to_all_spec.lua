@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local json = require "ett.json"
 local model_module = require "ett.model"
 local sweep = require "ett.search.sweep"
+local timeline = require "ett.step.timeline"
 local near = require "near"
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
@@ -273,4 +274,50 @@ describe("all-to-alls", function()
     assert.is_false(ok)
     assert.matches("field 'beside' must be one of dispatch, combine, got 'both'", tostring(raised), 1, true)
   end)
+end)
+
+describe("a timeline", function()
+  --- Seconds of each operator, of all-to-alls, and of these beside computing, on all stages.
+  local function read(e)
+    local sums, exchanged, beside = {}, 0, 0
+    for _, stage in ipairs(timeline.of(e).stages) do
+      local computing, exchanges = {}, {}
+      for _, unit in ipairs(stage.units) do
+        for _, part in ipairs(unit.parts) do
+          assert.is_true(part.from >= -1e-12 and part.from + part.length <= unit.seconds + 1e-9, "inside its unit")
+          local list = part.resource == "compute" and computing or part.name == "all_to_all" and exchanges
+          if list then list[#list + 1] = { unit.start + part.from, unit.start + part.from + part.length } end
+          if part.resource == "compute" then sums[part.name] = (sums[part.name] or 0) + part.length end
+        end
+      end
+      for _, list in ipairs { computing, exchanges } do
+        table.sort(list, function(a, b) return a[1] < b[1] end)
+        for i = 2, #list do assert.is_true(list[i][1] >= list[i - 1][2] - 1e-9, "one after the other") end
+      end
+      for _, x in ipairs(exchanges) do
+        exchanged = exchanged + x[2] - x[1]
+        for _, c in ipairs(computing) do beside = beside + math.max(0, math.min(x[2], c[2]) - math.max(x[1], c[1])) end
+      end
+    end
+    return sums, exchanged / e.plan.pp, beside / e.plan.pp
+  end
+
+  for _, case in ipairs { { "batch", {} }, { "batch", { pp = 3, micro_batches = 9 } },
+    { "batch", { pp = 2, dp = 4, micro_batches = 8, schedule = "dualpipe" } },
+    { "batch", { tp = 2, etp = 1, dp = 2 } }, { "shared_experts", {} }, { "shared_experts", { recompute = "full" } },
+    { "shared_experts", { recompute = "half" } }, { "shared_experts", { pp = 3, schedule = "zb_h1" } } } do
+    it("shows operators in full length beside the all-to-alls that they hide: " .. json.encode(case), function()
+      for _, exchange in ipairs { 0.25, 2, 5, 20 } do
+        local alone = run("none", case[2], { units = true, profile = profile(exchange) })
+        local e = run(case[1], case[2], { units = true, profile = profile(exchange) })
+        local expected, exchanged = read(alone)
+        local sums, all, beside = read(e)
+        for name, seconds in pairs(expected) do near(seconds, sums[name], name) end
+        near(exchanged, all, "all-to-alls")
+        near(e.all_to_all_exposed_seconds + e.all_to_all_overlapped_seconds, all, "all-to-alls of the estimate")
+        near(e.all_to_all_overlapped_seconds, beside, ("beside computing, %g s each"):format(exchange))
+        assert.is_true(beside > 0)
+      end
+    end)
+  end
 end)

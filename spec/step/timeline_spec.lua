@@ -7,6 +7,7 @@ local model = require "ett.model"
 local timeline = require "ett.step.timeline"
 
 local dense = model.new("llama", { layers = 10, hidden = 2048, heads = 16, vocab = 32000 })
+local wide = model.new("llama", { layers = 8, hidden = 8192, heads = 64, vocab = 32000 })
 local moe = model.new("mixtral", { layers = 4, hidden = 1024, heads = 16, vocab = 32000, ffn = 2048,
   experts = 8, top_k = 2 })
 
@@ -496,11 +497,15 @@ describe("the Chrome trace of a step", function()
     end)
   end)
 
-  for what, plan in pairs { ["of a pair of units"] = { pp = 4, micro_batches = 8, schedule = "dualpipe" },
-    ["of a link that products hide"] = { pp = 2, tp = 4, micro_batches = 4, sequence_parallel = true,
-      overlap_tensor = true } } do
+  for what, given in pairs { ["of a pair of units"] = { dense, { pp = 4, micro_batches = 8, schedule = "dualpipe" } },
+    ["of a pair that hides all-to-alls"] = { moe, { pp = 2, dp = 4, ep = 4, micro_batches = 8, schedule = "dualpipe",
+      overlap_all_to_all = "batch" } },
+    ["of a link that products hide"] = { dense, { pp = 2, tp = 4, micro_batches = 4, sequence_parallel = true,
+      overlap_tensor = true } },
+    ["of a link from one unit to the next"] = { wide, { pp = 2, vp = 2, tp = 8, micro_batches = 4, stack = "megatron",
+      schedule = "interleaved", sequence_parallel = true } } } do
     it("never runs two kernels " .. what .. " at once, also where they are joined", function()
-      local e = make(dense, plan)
+      local e = make(table.unpack(given))
       local most = chrome_trace.most_events
       for _, events in ipairs { most, 10 } do
         chrome_trace.most_events = events

@@ -95,17 +95,18 @@ local function on_host(events, stage, stages, part)
     ts = us(part.start), dur = us(part.start + part.seconds) - us(part.start), args = { Stage = stage } }
 end
 
---- The parts of a unit, merged: compute, then each kind of collective.
-local function joined(unit)
+--- The parts of a unit or pair, merged: compute of each, then each kind of collective.
+local function joined(run)
   local list, by_name, at = {}, {}, nil
-  for _, part in ipairs(unit.parts) do
+  for _, part in ipairs(run.parts) do
     if part.resource ~= "wait" then
       local words = kernel_words[part.name]
       local key = words and ("%s %s %s"):format(part.name, part.members or part.group, part.quantised)
-        or "computing"
+        or ("computing %d"):format(part.unit or 1)
       at = at or part.start
       local one = by_name[key]
       if not one then
+        local unit = run.units[part.unit or 1]
         one = { name = words and part.name or unit_names[unit.kind], resource = part.resource, group = part.group,
           members = part.members, degree = part.degree, quantised = part.quantised, bytes = words and 0 or nil,
           seconds = 0.0, hidden = 0.0, times = 1, flops = 0 }
@@ -130,17 +131,19 @@ local function joined(unit)
   return list
 end
 
-local function add_unit(state, stage, unit, join)
-  state.events[#state.events + 1] = { ph = "X", cat = "gpu_user_annotation", pid = stage - 1,
-    tid = base_streams.compute,
-    name = ("Stage %d %s%d%s"):format(stage, unit.kind, unit.micro_batch, unit.chunk > 1 and "." .. unit.chunk or ""),
-    ts = us(unit.start), dur = us(unit.start + unit.seconds) - us(unit.start),
-    args = { device = stage - 1, stream = base_streams.compute, ["Micro-batch"] = unit.micro_batch,
-      Chunk = unit.chunk } }
-  for _, part in ipairs(join and joined(unit) or unit.parts) do
+local function add_run(state, stage, run, join)
+  for _, unit in ipairs(run.units) do
+    local chunk = unit.chunk > 1 and "." .. unit.chunk or ""
+    state.events[#state.events + 1] = { ph = "X", cat = "gpu_user_annotation", pid = stage - 1,
+      tid = base_streams.compute, name = ("Stage %d %s%d%s"):format(stage, unit.kind, unit.micro_batch, chunk),
+      ts = us(unit.start), dur = us(unit.start + unit.seconds) - us(unit.start),
+      args = { device = stage - 1, stream = base_streams.compute, ["Micro-batch"] = unit.micro_batch,
+        Chunk = unit.chunk } }
+  end
+  for _, part in ipairs(join and joined(run) or run.parts) do
     if part.resource ~= "wait" then
-      local each = part.length / part.times
-      for i = 1, part.times do kernel(state, stage, part, unit.start + part.from + (i - 1) * each, each) end
+      local start, each = run.units[1].start + part.from, part.length / part.times
+      for i = 1, part.times do kernel(state, stage, part, start + (i - 1) * each, each) end
     end
   end
 end
@@ -148,8 +151,8 @@ end
 local function count(t)
   local events = 0
   for _, stage in ipairs(t.stages) do
-    for _, unit in ipairs(stage.units) do
-      for _, part in ipairs(unit.parts) do events = events + part.times end
+    for _, run in ipairs(stage.runs) do
+      for _, part in ipairs(run.parts) do events = events + part.times end
     end
   end
   return events
@@ -196,7 +199,7 @@ function chrome_trace.of(e)
     local s = e.stages[number]
     devices[number] = { id = number - 1, name = s.device or e.device,
       totalGlobalMem = math.floor(s.memory_limit_bytes or e.memory_limit_bytes) }
-    for _, unit in ipairs(stage.units) do add_unit(state, number, unit, join) end
+    for _, run in ipairs(stage.runs) do add_run(state, number, run, join) end
     for _, message in ipairs(stage.messages) do
       if message.host then
         on_host(state.events, number, #t.stages, message)

@@ -467,8 +467,8 @@ local quantised_launches = 3
 -- Least time of launches over their time, for the interval; assumed.
 local least_launch = 0.5
 
--- Share of a device that all-to-alls of experts take from computing beside them.
-local function exchange_communication_share(stack)
+--- Share of a device that all-to-alls of experts take from computing beside them.
+function lower.exchange_communication_share(stack)
   return stack.exchange_communication_share or stack.communication_share
 end
 
@@ -523,7 +523,7 @@ local function add_host_wait(state, uses)
     host.backward = host.backward + (o.backward and launches * launched or 0.0)
   end
   local hidden = stack.blocking and 0 or 1
-  local share = exchange_communication_share(stack)
+  local share = lower.exchange_communication_share(stack)
   if p.overlap_all_to_all == "shared_experts" then
     for pass in pairs(device) do device[pass] = device[pass] - hidden_by_shared(by_role[pass], share) end
   end
@@ -698,7 +698,7 @@ local function describe(model, p, times, placed)
     whole_stages = software.whole_stages,
     allocator_share = software.allocator_share,
     communication_share = software.communication_share,
-    exchange_communication_share = exchange_communication_share(software),
+    exchange_communication_share = lower.exchange_communication_share(software),
     boundary_bytes = (p.sequence_parallel or p.scatter_sends) and stream_bytes / p.tp or stream_bytes,
   }
   return { operations = state.operations, kinds = kinds, configuration = c, stack = software,

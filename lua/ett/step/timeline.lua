@@ -3,13 +3,15 @@
 --   local e = estimate.new { …, units = true }
 --   local t = timeline.of(e)
 --   t.stages[1].units[1]      -- { kind = "F", micro_batch, chunk, start, seconds, parts }
+--   t.stages[1].runs[1]       -- { units = one or a pair, parts = of both in order }
 --   t.stages[1].messages[1]   -- { name, lane = "sends" | "gradients" | "weights" | "update" | "to host" | "from host",
 --                             --   start, seconds, link, … }; host = true: time on the host, not on the device
 --
 -- Units, sends and the collectives that overlap units come from the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
 -- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
--- "links of" the outermost tier. A collective that hides behind a product begins before its position in the layer.
+-- "links of" the outermost tier. `start` and `seconds` of parts follow each other, in a pair of units those of both.
+-- `from` and `length` include the time hidden beside computing: a collective that hides begins earlier or ends later.
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
 local plan_fields = require "ett.plan.fields"
@@ -40,13 +42,18 @@ local function flops_share(operation, pass, share, repeated)
 end
 
 --- Sets `from` and `length` of a unit's parts, with their hidden times: a gather runs on beside the next product, other
---- messages begin beside the product before. Messages of one link follow each other.
-local function span(parts)
-  local free = {}
+--- messages begin beside the product before. Messages of one link follow each other, within `seconds`.
+local function span(parts, seconds)
+  local free, last = {}, {}
   for _, part in ipairs(parts) do
     local from = part.name == "all_gather" and part.start or part.start - part.hidden
-    part.from, part.length = math.max(from, free[part.resource] or from), part.seconds + part.hidden
+    part.from, part.length = math.max(from, free[part.resource] or 0.0), part.seconds + part.hidden
     free[part.resource] = part.from + part.length
+  end
+  for i = #parts, 1, -1 do
+    local part = parts[i]
+    part.from = math.max(0.0, math.min(part.from, (last[part.resource] or seconds) - part.length))
+    last[part.resource] = part.from
   end
   return parts
 end
@@ -61,9 +68,9 @@ local function add(parts, operation, pass, times, share, repeated, split)
   if seconds and more then seconds = seconds + more.seconds * times end
   if not seconds or seconds <= 0 and hidden <= 0 then return end
   parts.seconds = parts.seconds + seconds
-  parts[#parts + 1] = { name = operation.name, resource = link_of(operation), group = operation.group,
-    members = operation.members, degree = operation.degree, bytes = operation.bytes, shape = operation.shape,
-    quantised = operation.quantised, pass = pass,
+  parts[#parts + 1] = { name = operation.name, resource = link_of(operation), role = operation.role,
+    group = operation.group, members = operation.members, degree = operation.degree, bytes = operation.bytes,
+    shape = operation.shape, quantised = operation.quantised, pass = pass,
     flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
     times = times, seconds = seconds, hidden = hidden * times * share }
 end
@@ -106,42 +113,133 @@ local function add_weights(parts, items)
   end
 end
 
+--- Moves the shared experts of a pass of a layer, the parts from `from` on, before the all-to-all beside which they run:
+--- the up projection to the dispatch, the down projection to the combine, which is first in a backward pass.
+local function beside_exchanges(parts, from, backward)
+  local beside, others, exchanges = { beside_dispatch = {}, beside_combine = {} }, {}, 0
+  for i = from, #parts do
+    local part = parts[i]
+    table.insert(beside[part.role] or others, part)
+    if part.role == "exchange" then exchanges = exchanges + 1 end
+  end
+  if exchanges == 0 then return end
+  local first, second = beside.beside_dispatch, beside.beside_combine
+  if backward then first, second = second, first end
+  local at, seen = from - 1, 0
+  local function put(part) at, parts[at + 1] = at + 1, part end
+  for _, part in ipairs(others) do
+    if part.role == "exchange" then
+      for _, list in ipairs { seen == 0 and first or {}, seen == exchanges // 2 and second or {} } do
+        for _, own in ipairs(list) do
+          put(own)
+          part.beside = (part.beside or 0.0) + own.seconds
+        end
+      end
+      seen = seen + 1
+    end
+    put(part)
+  end
+end
+
 --- The parts of one unit of a slice. kind: F, B, W, or "input": a backward pass of input gradients only.
 ---@param lowered table of the cluster part of the stage
 local function parts_of(e, lowered, layers, kind)
   local parts, operations = { seconds = 0.0 }, lowered.operations
   local first, last, step = 1, #layers, 1
   if kind ~= "F" then first, last, step = #layers, 1, -1 end
+  local function run(backward, add_run)
+    local from = #parts + 1
+    add_run()
+    if e.plan.overlap_all_to_all == "shared_experts" then beside_exchanges(parts, from, backward) end
+  end
   for i = first, last, step do
     local items, rest = items_of(layers[i], operations)
     if kind == "F" then
-      add_forward(parts, items)
-      add_forward(parts, rest)
+      run(false, function()
+        add_forward(parts, items)
+        add_forward(parts, rest)
+      end)
     elseif kind == "W" then
       add_weights(parts, items)
       add_weights(parts, rest)
     else
-      add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
-      add_backward(parts, items, rest, kind == "B")
+      run(false, function()
+        add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
+      end)
+      run(true, function() add_backward(parts, items, rest, kind == "B") end)
     end
   end
   return parts
 end
 
---- Places parts in `seconds` from `from` on: compressed if the time is shorter (hidden in a pair), with a remainder if
---- it is longer (gathered weights under ZeRO-3).
-local function lay(parts, from, seconds, rest)
-  local scale = parts.seconds > seconds and seconds / parts.seconds or 1
-  local at, laid = from, {}
-  if seconds > parts.seconds * (1 + 1e-9) + 1e-12 then
-    at = from + seconds - parts.seconds
-    laid[1] = { name = rest, resource = "wait", start = from, seconds = at - from, times = 1, hidden = 0.0 }
-  end
+--- A unit's parts up to each of its all-to-alls of experts, and those after the last.
+---@param number integer of the unit in its pair
+local function chunks_of(parts, number)
+  local list, chunk = {}, { seconds = 0.0 }
   for _, part in ipairs(parts) do
-    laid[#laid + 1] = merged(part, { seconds = part.seconds * scale, hidden = part.hidden * scale, start = at })
-    at = at + part.seconds * scale
+    part = merged(part, { unit = number })
+    if part.role == "exchange" then
+      chunk.exchange, list[#list + 1] = part, chunk
+      chunk = { seconds = 0.0 }
+    else
+      chunk[#chunk + 1] = part
+      chunk.seconds = chunk.seconds + (part.role ~= "alone" and part.seconds or 0.0)
+    end
   end
-  return span(laid)
+  list[#list + 1] = chunk
+  return list
+end
+
+--- The parts of a pair in order. Each all-to-all follows the computing of the other unit beside which it runs
+--- (the columns of `hide` in runtime/step/program.c).
+local function pair_of(forward, backward)
+  local f, b, list = chunks_of(forward, 1), chunks_of(backward, 2), {}
+  local function put(chunk, exchange)
+    table.move(chunk or {}, 1, chunk and #chunk or 0, #list + 1, list)
+    if exchange then exchange.beside, list[#list + 1] = chunk and chunk.seconds, exchange end
+  end
+  put(b[1])
+  for k = 1, math.max(#f, #b) do
+    put(f[k], b[k] and b[k].exchange)
+    put(b[k + 1], f[k] and f[k].exchange)
+  end
+  return list
+end
+
+--- Hides `seconds` of all-to-alls of experts. Each hides first behind the computing beside it, as far as that lasts.
+---@param share number of the device that they take from that computing
+local function hide(parts, seconds, share)
+  local all, most, exchanges = 0.0, 0.0, {}
+  for _, part in ipairs(parts) do
+    if part.role == "exchange" then
+      exchanges[#exchanges + 1] = part
+      part.room = math.min((1 - share) * part.seconds, part.beside or 0.0)
+      all, most = all + part.seconds, most + part.room
+    end
+  end
+  seconds = math.min(seconds, all)
+  for _, part in ipairs(seconds > 0 and exchanges or {}) do
+    local own = seconds <= most and part.room * seconds / most
+      or part.room + (part.seconds - part.room) * (seconds - most) / (all - most)
+    part.seconds, part.hidden = part.seconds - own, part.hidden + own
+  end
+end
+
+--- Places parts in `seconds`. All-to-alls of experts hide if the time is shorter. If it is longer, it begins with a
+--- remainder (gathered weights under ZeRO-3).
+local function lay(parts, seconds, rest, share)
+  local at, laid, all = 0.0, {}, 0.0
+  for _, part in ipairs(parts) do all = all + part.seconds end
+  if seconds > all * (1 + 1e-9) + 1e-12 then
+    at = seconds - all
+    laid[1] = { name = rest, resource = "wait", start = 0.0, seconds = at, times = 1, hidden = 0.0 }
+  end
+  for _, part in ipairs(parts) do laid[#laid + 1] = merged(part) end
+  hide(laid, all - seconds, share)
+  for i = at > 0 and 2 or 1, #laid do
+    laid[i].start, at = at, at + laid[i].seconds
+  end
+  return span(laid, seconds)
 end
 
 --- Adds a message, if it takes time.
@@ -330,7 +428,7 @@ local function add_host(state, stage)
     put(stage, holds .. " " .. lane, lane, start, bytes / bandwidth, { bytes = bytes, micro_batch = micro_batch })
   end
   for _, unit in ipairs(stage.units) do
-    local slice = state.slices[(unit.chunk - 1) * p.pp + stage.number]
+    local slice = unit.slice
     known[slice] = known[slice] or bytes_of_slice(state, state.on.layers[slice])
     local bytes = known[slice]
     if unit.kind ~= "W" then
@@ -380,35 +478,36 @@ local function plain_parts(state, unit, slice)
   return state.plain[plain]
 end
 
---- The parts of a unit; `share` is its range in the time of a pair: { from, to }, from 0 to 1.
-local function parts_in(state, unit, slice, share)
-  local key = ("%s %s %.9g %.9g %.9g"):format(unit.work, state.on.names[slice], unit.seconds, share[1], share[2])
+--- The parts of a unit, or of the two of a pair in order: together, and those of each.
+---@param units table[] with their slices
+local function parts_in(state, units)
+  local key = ("%.9g"):format(units[1].seconds)
+  for _, unit in ipairs(units) do key = ("%s %s %s"):format(key, unit.work, state.on.names[unit.slice]) end
   if not state.laid[key] then
-    local plain = plain_parts(state, unit, slice)
-    state.laid[key] = lay(plain, unit.seconds * share[1], unit.seconds * (share[2] - share[1]),
-      state.e.gathers and "gathers of weights" or state.on.lowered.gather and "gathers of messages" or "waits")
+    local parts, lowered, own = plain_parts(state, units[1], units[1].slice), state.on.lowered, { {}, {} }
+    if units[2] then parts = pair_of(parts, plain_parts(state, units[2], units[2].slice)) end
+    local laid = lay(parts, units[1].seconds,
+      state.e.gathers and "gathers of weights" or lowered.gather and "gathers of messages" or "waits",
+      lower.exchange_communication_share(lowered.stack))
+    for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
+    state.laid[key] = { laid, own }
   end
-  return state.laid[key]
+  return table.unpack(state.laid[key])
 end
 
---- Adds the parts of a stage's units. Two paired units share the time in proportion to their own times.
+--- Adds the parts of a stage's units. Two paired units share their time.
 local function add_parts(state, stage)
-  local units, pp, i = stage.units, state.e.plan.pp, 1
-  local function slice_of(unit) return state.slices[(unit.chunk - 1) * pp + stage.number] end
+  local units, i = stage.units, 1
+  for _, unit in ipairs(units) do unit.slice = state.slices[(unit.chunk - 1) * state.e.plan.pp + stage.number] end
   while i <= #units do
     local a, b = units[i], units[i + 1]
-    if b and b.start == a.start and b.seconds == a.seconds and a.seconds > 0 then
-      local x = plain_parts(state, a, slice_of(a)).seconds
-      local y = plain_parts(state, b, slice_of(b)).seconds
-      local share = x + y > 0 and x / (x + y) or 0.5
-      a.parts = parts_in(state, a, slice_of(a), { 0.0, share })
-      b.parts = parts_in(state, b, slice_of(b), { share, 1.0 })
-      a.paired, b.paired = true, true
-      i = i + 2
-    else
-      a.parts = parts_in(state, a, slice_of(a), { 0.0, 1.0 })
-      i = i + 1
-    end
+    local paired = b and b.start == a.start and b.seconds == a.seconds and a.seconds > 0
+    local run = { units = { a, paired and b or nil } }
+    local own
+    run.parts, own = parts_in(state, run.units)
+    for k, unit in ipairs(run.units) do unit.parts, unit.paired = own[k], paired or nil end
+    stage.runs[#stage.runs + 1] = run
+    i = i + #run.units
   end
 end
 
@@ -450,7 +549,7 @@ function timeline.of(e)
   end
   local transfers, stages = by_stage(e), {}
   for number, units in ipairs(e.units) do
-    local stage = { number = number, units = {}, messages = {}, copies = copies_of(state, number) }
+    local stage = { number = number, units = {}, runs = {}, messages = {}, copies = copies_of(state, number) }
     local split = false
     for _, u in ipairs(units) do split = split or u[1] == "W" end
     for i, u in ipairs(units) do
