@@ -118,3 +118,37 @@ describe("reference composition", function()
     end
   end)
 end)
+
+describe("a configuration without a cluster", function()
+  local clusters = require "ett.profile.cluster"
+  local get = clusters.get
+  local folder = require("command").folder()
+  teardown(function() require("command").remove(folder) end)
+  after_each(function() clusters.get = get end)
+
+  local function source(gpu_name, gpus_per_node)
+    require("command").write(folder, gpu_name .. "_gelu_fp16.csv", "b,l,dim,F_dur(us)\n1,8,8,5\n")
+    return require("ett.import.estimate_train_time.source").source({ operator_data_folder = folder,
+      nccl_data_folder = folder, gpu_name = gpu_name, plan = { gpus_per_node = gpus_per_node } }, folder .. "/c.yml")
+  end
+
+  it("has that of its device, and checks no cluster of another device", function()
+    local asked = {}
+    clusters.get = function(name)
+      local cluster = get(name)
+      if type(name) == "string" then asked[#asked + 1] = cluster.device.name end
+      return cluster
+    end
+    local cluster = source("NVIDIAA100-SXM4-80GB", 4)
+    assert.same({ "perlmutter", 4 }, { cluster.name, cluster.gpus_per_node })
+    assert.is_true(#asked > 0)
+    for _, name in ipairs(asked) do assert.equal(cluster.device.name, name) end
+  end)
+
+  it("names the known devices if no cluster has its device", function()
+    local ok, raised = pcall(source, "NVIDIAA101", 4)
+    assert.is_false(ok)
+    assert.matches("no cluster has the device 'NVIDIAA101'.*known are .*H100.*; name a cluster with %-%-cluster",
+      tostring(raised))
+  end)
+end)

@@ -23,10 +23,18 @@ end
 describe("bindings of runtime/regress with failing allocations:", function()
   local model = assert(regress.open(fit("hybrid"):bytes()))
   local bytes, text, design = model:bytes(), model:text(), { family = "gemm", dims = 4, multiprocessors = 108 }
+  local path = os.tmpname()
+  assert(require("ett.io").write(path, "head " .. bytes))
   for name, fn in pairs {
     ["regress.open"] = function() return regress.open(bytes) end,
     ["regress.open of damage"] = function()
       local ok, err = regress.open(bytes:sub(1, -20))
+      if ok then return ok end
+      return err.kind == "format" or nil, err
+    end,
+    ["regress.load"] = function() return regress.load(path, "head ") end,
+    ["regress.load of damage"] = function()
+      local ok, err = regress.load(path, "head")
       if ok then return ok end
       return err.kind == "format" or nil, err
     end,
@@ -58,5 +66,8 @@ describe("bindings of runtime/regress with failing allocations:", function()
   } do
     it(name, function() assert.is_true(oom.every_allocation(fn) > 0) end)
   end
-  teardown(function() model:close() end)
+  teardown(function()
+    model:close()
+    os.remove(path)
+  end)
 end)

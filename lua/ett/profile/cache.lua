@@ -84,10 +84,15 @@ end
 -- First line of a cache file. A file renamed to another key is not used.
 local function heading(key) return ("ett cache %s\n"):format(key) end
 
+local function path_of(key, ending)
+  local folder = cache.folder()
+  return folder and ("%s/%s.%s"):format(folder, key, ending)
+end
+
 -- The text stored under a key, or nil.
 local function read(key, ending)
-  local folder = cache.folder()
-  local text = folder and files.read(("%s/%s.%s"):format(folder, key, ending))
+  local path = path_of(key, ending)
+  local text = path and files.read(path)
   local head = heading(key)
   return text and text:sub(1, #head) == head and text:sub(#head + 1) or nil
 end
@@ -101,11 +106,11 @@ end
 --- A cached model, or nil.
 ---@return ett.Regressor|ett.RegressorSurface|nil
 function cache.load(key)
-  local bytes = read(key, "ett")
-  local model = bytes and regressor.open(bytes)
+  local path = path_of(key, "ett")
+  local model = path and regressor.load(path, heading(key))
   if model then return model end
-  bytes = read(key, "surface")
-  return bytes and regressor_surface.from_text(bytes, key) or nil
+  local text = read(key, "surface")
+  return text and regressor_surface.from_text(text, key) or nil
 end
 
 --- The stored report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.

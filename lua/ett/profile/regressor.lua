@@ -182,13 +182,12 @@ end
 function Regressor:text() return self.model:text() end
 
 --- Reads a model file and checks it.
+---@param head string? text before the model, with which the file must begin
 ---@return ett.Regressor|nil, ett.Error?
-function regressor.load(path)
-  local bytes, err = require("ett.io").read(path)
-  if not bytes then return nil, err end
-  local self, why = regressor.open(bytes)
-  if not self then return nil, error_module.new(why.kind, "%s: %s", path, why.message) end
-  return self
+function regressor.load(path, head)
+  local model, err = regress.load(path, head)
+  if not model then return nil, err end
+  return wrap(model)
 end
 
 --- The module that fits; nil and the package to install if ett was built without XGBoost.

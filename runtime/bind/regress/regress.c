@@ -1,6 +1,7 @@
 /* ett.regress: evaluates fitted regressors.
  *
  *   regress.open(bytes) -> model | nil, err
+ *   regress.load(path [, head]) -> model | nil, err: of a file that begins with `head`
  *   regress.from_text(text) -> model | nil, err
  *   model:predict{dims} -> value, low, high, provenance, outside, base
  *   model:predict(dimension) -> the same, of a model of one dimension
@@ -13,6 +14,7 @@
  * A design is {family=, dims=, backward=, multiprocessors=}. */
 #include "bind/common.h"
 #include "bind/regress/design.h"
+#include "bind/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,30 @@ static int regress_open(lua_State *L) {
   memcpy(block, bytes, length);
   if (ett_model_open(block, length, true, model, &err) != 0)
     return ett_lua_fail(L, &err);
+  return 1;
+}
+
+static int regress_load(lua_State *L) {
+  size_t length;
+  const char *path = luaL_checkstring(L, 1), *head = luaL_optlstring(L, 2, "", &length);
+  ett_err err, why;
+  ett_model *model = new_model(L);
+  ett_lua_file *file = ett_lua_file_read(L, path, (size_t)1 << 30, &err);
+  if (!file)
+    return ett_lua_fail(L, &err);
+  if (file->length < length || memcmp(file->data, head, length) != 0) {
+    ett_err_set(&err, ETT_ERR_FORMAT, "%s: begins with other bytes", path);
+    return ett_lua_fail(L, &err);
+  }
+  /* The model keeps the block, whose numbers must be aligned. */
+  char *block = file->data;
+  memmove(block, block + length, file->length - length);
+  file->data = NULL;
+  if (ett_model_open(block, file->length - length, true, model, &why) != 0) {
+    ett_err_set(&err, why.code, "%s: %s", path, why.message);
+    return ett_lua_fail(L, &err);
+  }
+  lua_settop(L, lua_gettop(L) - 1);
   return 1;
 }
 
@@ -235,9 +261,13 @@ static int regress_mix(lua_State *L) {
 }
 
 static const luaL_Reg functions[] = {
-    {"open", regress_open},       {"from_text", regress_from_text},
-    {"kernels", regress_kernels}, {"sizes", regress_sizes},
-    {"mix", regress_mix},         {NULL, NULL},
+    {"open", regress_open},
+    {"load", regress_load},
+    {"from_text", regress_from_text},
+    {"kernels", regress_kernels},
+    {"sizes", regress_sizes},
+    {"mix", regress_mix},
+    {NULL, NULL},
 };
 
 static const luaL_Reg methods[] = {

@@ -1,6 +1,7 @@
 --- Cluster, profile and plan for an estimate-train-time configuration.
 local composition = require "ett.import.estimate_train_time.composition"
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 
 local reference_source = {}
 
@@ -40,17 +41,26 @@ local function device_matches(device, name)
 end
 
 -- The cluster with the configuration's device, preferably with nodes of that size; else nil and the names of all
--- devices.
+-- devices. Clusters of other devices are not checked, which takes longer than to load them.
 local function cluster_of_device(gpu_name, gpus_per_node)
-  local module = require "ett.profile.cluster"
-  local known, other = {}, nil
+  local module, devices = require "ett.profile.cluster", require "ett.profile.device"
+  local known, other, by_name = {}, nil, {}
   for _, name in ipairs(module.names()) do
-    local cluster = module.get(name)
-    if device_matches(cluster.device, gpu_name) then
+    local given = find.load("clusters", name)
+    local key = type(given) == "table" and given.device
+    local device
+    if type(key) == "string" then
+      by_name[key] = by_name[key] or devices.get(key)
+      device = by_name[key]
+    else
+      device = module.get(name).device
+    end
+    if device and device_matches(device, gpu_name) then
+      local cluster = module.get(name)
       if cluster.gpus_per_node == gpus_per_node then return cluster end
       other = other or cluster
     end
-    known[#known + 1] = cluster.device.name
+    known[#known + 1] = device and device.name -- a cluster of parts has none
   end
   table.sort(known)
   return other, known
