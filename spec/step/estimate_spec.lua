@@ -455,6 +455,25 @@ describe("estimate", function()
     assert.is_true(none.memory_bytes > half.memory_bytes and half.memory_bytes > full.memory_bytes)
   end)
 
+  it("warns of recompute = 'half' where a chunk has one layer, which programs recompute whole or not", function()
+    local function warned(layers, plan)
+      local given = { seq = 512, micro_batches = 4, pp = 2, recompute = "half", stack = "plain" }
+      for key, value in pairs(plan or {}) do given[key] = value end
+      local model = model_module.new("llama", { layers = layers, hidden = 1024, heads = 8, vocab = 32000 })
+      local e = estimate.new { model = model, cluster = "dgx_h100", profile = false, plan = given }
+      for _, text in ipairs(e.warnings) do
+        if text:find "^recompute = half: chunks of one layer" then return true end
+      end
+      return false
+    end
+    assert.is_true(warned(2))
+    assert.is_true(warned(3))
+    assert.is_false(warned(4))
+    assert.is_true(warned(4, { schedule = "interleaved", vp = 2 }))
+    assert.is_false(warned(2, { recompute = "full" }))
+    assert.is_false(warned(2, { stack = "torchtitan" }))
+  end)
+
   it("warns of a network that is faster than the links inside the nodes: it may be in bits", function()
     local model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 8, vocab = 32000 })
     local function warning(of, devices)

@@ -312,6 +312,21 @@ local function foreign_stage(p, stack)
     stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
 end
 
+-- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
+-- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
+local function half_of_one(p, lowered)
+  if p.recompute ~= "half" or lowered.stack.half_products then return nil end
+  for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
+    local count = 0
+    for _, kind in ipairs(layers) do
+      if kind.place == "middle" and not kind.forward_only then count = count + 1 end
+    end
+    if count == 1 then
+      return "recompute = half: chunks of one layer count the mean of none and full; programs recompute whole layers"
+    end
+  end
+end
+
 -- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there": of the stage with the most bytes
 -- among those that are too large for a part that they are on.
 local function short_host(stages, cluster)
@@ -337,6 +352,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   for _, doubt in ipairs(network_tiers.doubts(cluster, outside)) do list[#list + 1] = doubt end
   list[#list + 1] = host
   list[#list + 1] = foreign_stage(e.plan, stack)
+  list[#list + 1] = half_of_one(e.plan, lowered)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
