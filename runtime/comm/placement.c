@@ -414,10 +414,6 @@ static int add_aligned(const ett_ranks *r, ett_rank_group g, const ett_copies *c
     t->sharing = (int32_t)(r->tiers.card[k] / on_card);
   }
   p->ranks *= copies->ways;
-  if (r->tiers.size[0] >= r->world) { /* the copies are on the same torus */
-    memset(p->tier->along, 0, sizeof p->tier->along);
-    memset(p->tier->apart, 0, sizeof p->tier->apart);
-  }
   return 1;
 }
 
@@ -425,7 +421,9 @@ int ett_place_copies(const ett_ranks *r, ett_rank_group g, const ett_copies *cop
                      ett_placement *p, ett_err *err) {
   if (ett_place_group(r, g, p, err) != 0)
     return -1;
-  if (!r->map && add_aligned(r, g, copies, p))
+  /* Copies on one torus have a box of their own. */
+  int one_torus = r->tiers.axes > 0 && r->tiers.size[0] >= r->world;
+  if (!r->map && !one_torus && add_aligned(r, g, copies, p))
     return 0;
   *p = (ett_placement){.ranks = (int32_t)g.degree * copies->ways,
                        .tiers = r->tiers.count,

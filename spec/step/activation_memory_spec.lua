@@ -251,7 +251,8 @@ describe("recompute = half", function()
 
   it("of every second layer rebuilds a layer beside the others, or half a layer of an odd number", function()
     local function bytes(layers, recompute)
-      local model = model_module.new("llama", { layers = 4 * layers, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
+      local model = model_module.new("llama", { layers = 4 * layers, hidden = 1024, heads = 16, ffn = 2816,
+        vocab = 32000 })
       local e = estimate.new { cluster = "dgx_h100", profile = false, model = model, plan = { seq = 1024, pp = 4,
         micro_batches = 8, recompute = recompute, stack = "plain" } }
       return e.stages[2].activation_bytes -- three micro-batches in flight

@@ -34,7 +34,8 @@ local marks = {
     { "%f[%w]schema%s*=", built_operator, copied_operator }, summarised },
   schedules = { { "[%s.]order%s*%(", "[%s.,{]order%s*=%s*function", "[%s.]activations%s*%(",
     "[%s.,{]activations%s*=%s*function" }, summarised },
-  stacks = { { "%f[%w_]launch_seconds%s*=[^=]", "%f[%w_]cross_entropy%s*=[^=]", "%f[%w]graphs%s*=[^=]",
+  stacks = { { "\nreturn%s*{%s*base%s*=%s*[\"']", ",%s*base%s*=%s*[\"']", "%f[%w_]launch_seconds%s*=[^=]",
+    "%f[%w_]cross_entropy%s*=[^=]", "%f[%w]graphs%s*=[^=]",
     "%f[%w]attention%s*=%s*[\"']flash%d", "%f[%w]attention%s*=%s*[\"']cudnn", "[%s,{]norm%s*=%s*[\"'][fct]" },
     summarised } }
 

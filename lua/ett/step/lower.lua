@@ -559,13 +559,15 @@ local function aligned(tiers, block)
 end
 
 --- Cache key of a plan's program as text, and whether the key contains pp and dp. It does if groups do not align with
---- nodes, because their placement then differs between stages, and if the rank order puts stages between groups.
+--- nodes, because their placement then differs between stages, and if the rank order puts stages between groups. On a
+--- part of a torus the number of devices decides the lengths of the axes.
 ---@param placement table of ett.profile.cluster
 ---@param key_of function of fields.program_keys
 function lower.key(p, placement, key_of)
   local key = key_of(p)
   local etp, tiers = p.etp or p.tp, placement.tiers
-  if ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
+  local whole = not placement.torus or p.tp * p.cp * p.pp * p.dp >= tiers[1]
+  if whole and ranks.inner(p.rank_order) ~= p.rank_order and not p.rank_map and aligned(tiers, p.tp)
     and (p.cp == 1 or aligned(tiers, p.tp * p.cp)) and (etp == p.tp or aligned(tiers, etp))
     and aligned(tiers, etp * p.ep) then
     return key, false

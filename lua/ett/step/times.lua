@@ -163,7 +163,8 @@ local function place_key(topology)
     words[n + 1], words[n + 2], words[n + 3] = place.units, place.members, place.groups
     words[n + 4], words[n + 5], words[n + 6] = place.cards, place.sharing, place.most
     words[n + 7], words[n + 8] = place.branches or 0, place.inside or 0
-    for j, ranks in ipairs(place.along or {}) do words[n + 7 + 2 * j], words[n + 8 + 2 * j] = ranks, place.apart[j] end
+    words[n + 9], words[n + 10] = place.placed or 0, place.slice or 0
+    for j, ranks in ipairs(place.along or {}) do words[n + 9 + 2 * j], words[n + 10 + 2 * j] = ranks, place.apart[j] end
   end
   return pack(("n"):rep(#words), unpack(words))
 end
