@@ -427,7 +427,7 @@ describe("the transfers of a step", function()
         end
       end
       assert.equal(sends, of_lane[28])
-      assert.is_true(of_lane[32] >= 2)
+      assert.is_true(of_lane[32] >= 1 and of_lane[34] >= 1)
     end
   end)
 end)
@@ -502,6 +502,7 @@ describe("the Chrome trace of a step", function()
       overlap_all_to_all = "batch" } },
     ["of a link that products hide"] = { dense, { pp = 2, tp = 4, micro_batches = 4, sequence_parallel = true,
       overlap_tensor = true } },
+    ["of gradients or weights"] = { wide, { dp = 8, zero = 3, micro_batches = 2, stack = "torchtitan" } },
     ["of a link from one unit to the next"] = { wide, { pp = 2, vp = 2, tp = 8, micro_batches = 4, stack = "megatron",
       schedule = "interleaved", sequence_parallel = true } } } do
     it("never runs two kernels " .. what .. " at once, also where they are joined", function()

@@ -1,10 +1,11 @@
 --- Writes a predicted step as a Chrome trace in PyTorch's format, for Perfetto and `ett trace`.
 --
 -- Each pipeline stage is a process and a device. Its streams: 7 is compute, 20 the links of a node, 24 the network, 28
--- sends to other stages, 32 gradients and weights, 36 and 40 transfers to the host and back. With more than two tiers,
--- streams from 44 on are the links of each tier, in place of 20 and 24. Every operator and collective of every
--- micro-batch is a kernel. Waits for an update on the host are ranges in the process of the step's marker, one thread a
--- stage. Above `most_events`, the kernels of a unit are merged: one for compute, one for each kind of collective.
+-- sends to other stages, 32 gradients, 34 weights (they share links, also at the same time), 36 and 40 transfers to the
+-- host and back. With more than two tiers, streams from 44 on are the links of each tier, in place of 20 and 24.
+-- Every operator and collective of every micro-batch is a kernel. Waits for an update on the host are ranges in the
+-- process of the step's marker, one thread a stage. Above `most_events`, the kernels of a unit are merged: one for
+-- compute, one for each kind of collective.
 local files = require "ett.base.folder"
 local json = require "ett.json"
 local ranks = require "ett.plan.ranks"
@@ -15,10 +16,10 @@ local chrome_trace = {}
 
 chrome_trace.most_events = 300000
 
-local base_streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 32,
+local base_streams = { compute = 7, wait = 7, node = 20, network = 24, sends = 28, gradients = 32, weights = 34,
   update = 7, ["to host"] = 36, ["from host"] = 40 }
 local base_names = { [7] = "compute", [20] = "links of the node", [24] = "network", [28] = "sends between stages",
-  [32] = "gradients and weights", [36] = "to the host", [40] = "from the host" }
+  [32] = "gradients", [34] = "weights", [36] = "to the host", [40] = "from the host" }
 local copies = { ["to host"] = "Memcpy DtoH (Device -> Pinned)", ["from host"] = "Memcpy HtoD (Pinned -> Device)" }
 local unit_names = { F = "forward", B = "backward", W = "weight gradient" }
 local kernel_words = { all_reduce = "AllReduce", all_gather = "AllGather", reduce_scatter = "ReduceScatter",

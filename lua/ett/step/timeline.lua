@@ -113,8 +113,8 @@ local function add_weights(parts, items)
   end
 end
 
---- Moves the shared experts of a pass of a layer, the parts from `from` on, before the all-to-all beside which they run:
---- the up projection to the dispatch, the down projection to the combine, which is first in a backward pass.
+--- Moves the shared experts of a pass of a layer (the parts from `from` on) before the all-to-all beside which they
+--- run: the up projection to the dispatch, the down projection to the combine, which is first in a backward pass.
 local function beside_exchanges(parts, from, backward)
   local beside, others, exchanges = { beside_dispatch = {}, beside_combine = {} }, {}, 0
   for i = from, #parts do
