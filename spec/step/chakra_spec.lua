@@ -4,6 +4,7 @@ local estimate = require "ett.step.estimate"
 local folder = require "ett.base.folder"
 local json = require "ett.json"
 local model = require "ett.model"
+local timeline = require "ett.step.timeline"
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -111,20 +112,29 @@ end
 
 describe("Chakra execution traces", function()
   local m = model.new("llama", { layers = 4, hidden = 1024, heads = 16, vocab = 32000 })
+  local moe = model.new("mixtral", { layers = 4, hidden = 1024, heads = 16, vocab = 32000, ffn = 2048, experts = 8,
+    top_k = 2 })
   for name, plan in pairs {
     ["1f1b"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2 }, gpipe = { pp = 4, micro_batches = 2, schedule = "gpipe" },
     ["V-shaped"] = { pp = 2, vp = 2, micro_batches = 4, schedule = "zb_v" },
     ["two-way"] = { pp = 4, micro_batches = 4, schedule = "chimera" },
     ["replicas outside"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2, rank_order = "tp-cp-ep-pp-dp" },
     ["stages inside"] = { pp = 2, tp = 2, cp = 2, micro_batches = 2, rank_order = "pp-tp-cp-ep-dp" },
+    ["hidden by products"] = { pp = 2, tp = 4, micro_batches = 2, sequence_parallel = true, overlap_tensor = true },
+    ["hidden by products of Megatron"] = { pp = 2, tp = 4, micro_batches = 2, sequence_parallel = true,
+      stack = "megatron", recompute = "full" },
+    ["hidden by attention"] = { pp = 2, tp = 2, cp = 4, micro_batches = 2, cp_method = "ring", stack = "megatron" },
+    ["hidden by pairs"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch" },
+    ["hidden by pairs of DualPipe"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch",
+      schedule = "dualpipe" },
   } do
-    it("replay in the predicted time: " .. name, function()
+    it("replay in the predicted time, with the whole time of collectives: " .. name, function()
       plan.seq, plan.clip_gradients = 1024, false
-      local e = estimate.new { model = m, plan = plan, cluster = "dgx_h100", units = true }
+      local e = estimate.new { model = plan.ep and moe or m, plan = plan, cluster = "dgx_h100", units = true }
       folder.within(function(place)
         chakra.write(e, place .. "/new/traces")
         local groups = json.decode(read(place .. "/new/traces/comm_groups.json"))
-        local ranks, sends, receives = {}, 0, 0
+        local ranks, sends, receives, micros = {}, 0, 0, {}
         for r = 0, e.devices - 1 do
           ranks[r] = nodes_of(("%s/new/traces/step.%d.et"):format(place, r))
           local order = {}
@@ -136,6 +146,7 @@ describe("Chakra execution traces", function()
             if node.type == "collective" then
               order[node.pg_name] = (order[node.pg_name] or 0) + 1
               node.order = order[node.pg_name]
+              micros[node.name] = (micros[node.name] or 0) + node.micros / e.devices
               local inside = false
               for _, member in ipairs(groups[node.pg_name]) do inside = inside or member == r end
               assert.is_true(inside)
@@ -145,6 +156,23 @@ describe("Chakra execution traces", function()
         assert.equal(sends, receives)
         assert.is_true(sends > 0)
         assert.near(1, replay(ranks, groups) / 1e6 / e.step_seconds, 0.01)
+        local expected, hidden = {}, 0.0
+        local function count(part, seconds)
+          if micros[part.name] then
+            expected[part.name] = (expected[part.name] or 0.0) + seconds * 1e6 / e.plan.pp
+          end
+        end
+        for _, stage in ipairs(timeline.of(e).stages) do
+          for _, unit in ipairs(stage.units) do
+            for _, part in ipairs(unit.parts) do
+              count(part, part.length)
+              hidden = hidden + part.hidden
+            end
+          end
+          for _, message in ipairs(stage.messages) do if message.exposed then count(message, message.seconds) end end
+        end
+        for kind, seconds in pairs(expected) do assert.near(seconds, micros[kind], 2 + 0.01 * seconds, kind) end
+        assert.equal(name:find "^hidden" ~= nil, hidden > 0)
       end)
     end)
   end

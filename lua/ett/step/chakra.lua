@@ -4,7 +4,8 @@
 --
 -- Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as read by its src/feeder/et_feeder_node.cpp. A
 -- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
--- before it on its rank and for the message with its input. duration_micros is the predicted time.
+-- before it on its rank and for the message with its input. duration_micros is the predicted time. A collective that
+-- hides behind an operator has its whole time; the operator is in two nodes, so that one of them runs beside it.
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"
 local json = require "ett.json"
@@ -49,23 +50,26 @@ local function bytes_of(part, dtype)
   return good and type(bytes) == "number" and math.floor(bytes) or 0
 end
 
---- Adds a node; returns its id. End times are rounded, so that sums stay exact.
+--- Adds a node; returns its id. End times of computing and of messages are rounded, so that sums stay exact.
 local function add(nodes, node, seconds, deps)
   node.id, node.deps = #nodes + 1, deps
-  nodes.clock = nodes.clock + seconds
-  local stop = math.floor(nodes.clock * 1e6 + 0.5)
-  node.micros, nodes.micros = stop - nodes.micros, stop
+  local clock = node.type == "compute" and nodes.computing or nodes.sending
+  clock.seconds = clock.seconds + seconds
+  local stop = math.floor(clock.seconds * 1e6 + 0.5)
+  node.micros, clock.micros = stop - clock.micros, stop
   nodes[node.id] = node
   return node.id
 end
 
-local function part_node(part, dtype)
+---@param share number? of one run of the part; default 1
+local function part_node(part, dtype, share)
   if collective_types[part.name] then
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
       members = part.members, degree = part.degree, stages = part.stages, bytes = math.floor(part.bytes or 0) }
   end
-  return { type = "compute", name = part.name, host = part.host, flops = math.floor((part.flops or 0) / part.times),
-    bytes = bytes_of(part, dtype) }
+  return { type = "compute", name = part.name, host = part.host,
+    flops = math.floor((share or 1) * (part.flops or 0) / part.times),
+    bytes = math.floor((share or 1) * bytes_of(part, dtype)) }
 end
 
 local function key_of(kind, to, slice, micro_batch) return ("%s %d %d %d"):format(kind, to, slice, micro_batch) end
@@ -103,32 +107,100 @@ local function stages_of(state)
   return stages
 end
 
+local function ticks(seconds) return math.floor(seconds * 1e12 + 0.5) end
+
+--- The computing of a run of units, and where its messages start and are waited for, in ticks of computing. Each hides
+--- behind computing of its own: after it (`later`) or before it.
+local function axis_of(parts)
+  local computing, marks, at, taken = {}, {}, 0.0, 0.0
+  local before = {} -- seconds hidden by a part and by those that follow it directly, of those that hide before
+  for i = #parts, 1, -1 do
+    local part = parts[i]
+    before[i] = (part.later or part.hidden <= 0) and 0.0 or part.hidden + (before[i + 1] or 0.0)
+  end
+  for i, part in ipairs(parts) do
+    if part.resource == "compute" or part.resource == "wait" then
+      for _ = 1, part.times do
+        local from = ticks(at)
+        at = at + part.seconds / part.times
+        computing[#computing + 1] = { part = part, from = from, to = ticks(at) }
+      end
+    else
+      local start = math.max(at - before[i], taken)
+      taken = part.later and start + part.hidden or math.max(start, math.min(start + part.hidden, at))
+      marks[#marks + 1] = { part = part, at = ticks(start), order = i }
+      marks[#marks + 1] = { part = part, at = ticks(taken), order = i + 0.5, waits = true }
+    end
+  end
+  table.sort(marks, function(a, b)
+    if a.at ~= b.at then return a.at < b.at end
+    return a.order < b.order
+  end)
+  return computing, marks
+end
+
+--- Adds the parts of a run of units after some nodes; returns the nodes for which the next run waits.
+local function add_run(nodes, parts, after, dtype)
+  local computing, marks = axis_of(parts)
+  local next_one, done, ends, started = 1, 0, {}, {}
+  local function compute(to)
+    while computing[next_one] and done < to do
+      local one = computing[next_one]
+      local stop = math.min(to, one.to)
+      if stop > done then
+        local node = part_node(one.part, dtype, (stop - done) / (one.to - one.from))
+        after = { add(nodes, node, (stop - done) / 1e12, after) }
+      end
+      done = stop
+      if stop == one.to then next_one = next_one + 1 end
+    end
+  end
+  for _, mark in ipairs(marks) do
+    local part = mark.part
+    compute(mark.at)
+    if not mark.waits then
+      started[part], ends[part] = after, after
+      for _ = 1, part.times do
+        local seconds = (part.seconds + part.hidden) / part.times
+        ends[part] = { add(nodes, part_node(part, dtype), seconds, ends[part]) }
+      end
+    elseif started[part] == after then
+      after = ends[part]
+    else
+      after = table.move(after, 1, #after, 1, {})
+      after[#after + 1] = ends[part][1]
+    end
+  end
+  compute(math.huge)
+  return after
+end
+
 --- The nodes of one stage, in the order of its rank.
 local function nodes_of(state, stage, stages)
-  local nodes, last, p = { clock = 0.0, micros = 0 }, nil, state.plan
-  for _, unit in ipairs(stage.units) do
-    local from, tag, received = other_end(state, stage.number, unit, stages, -1)
-    local deps = { last }
-    if from then
-      deps[#deps + 1] = add(nodes, { type = "receive", name = "receive", peer = from, tag = tag,
-        bytes = math.floor(received and received.bytes or 0) }, 0.0, {})
-    end
-    for _, part in ipairs(unit.parts) do
-      for _ = 1, part.resource == "wait" and 1 or part.times do
-        last = add(nodes, part_node(part, p.dtype), part.seconds / part.times, deps)
-        deps = { last }
+  local p, last = state.plan, {}
+  local nodes = { computing = { seconds = 0.0, micros = 0 }, sending = { seconds = 0.0, micros = 0 } }
+  for _, run in ipairs(stage.runs) do
+    local deps = table.move(last, 1, #last, 1, {})
+    for _, unit in ipairs(run.units) do
+      local from, tag, received = other_end(state, stage.number, unit, stages, -1)
+      if from then
+        deps[#deps + 1] = add(nodes, { type = "receive", name = "receive", peer = from, tag = tag,
+          bytes = math.floor(received and received.bytes or 0) }, 0.0, {})
       end
     end
-    local to, out, message = other_end(state, stage.number, unit, stages, 1)
-    if to then
-      local node = add(nodes, { type = "send", name = "send", peer = to, tag = out,
-        bytes = math.floor(message and message.bytes or 0) }, message and message.seconds or 0.0, { last })
-      if not p.overlap_sends then last = node end
+    last = add_run(nodes, run.parts, deps, p.dtype)
+    for _, unit in ipairs(run.units) do
+      local to, out, message = other_end(state, stage.number, unit, stages, 1)
+      if to then
+        local node = add(nodes, { type = "send", name = "send", peer = to, tag = out,
+          bytes = math.floor(message and message.bytes or 0) }, message and message.seconds or 0.0, last)
+        if not p.overlap_sends then last = { node } end
+      end
     end
   end
   for _, m in ipairs(stage.messages) do
-    if m.exposed then last = add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
-      degree = m.degree, stages = m.stages, bytes = m.bytes, host = m.host, times = 1 }, p.dtype), m.seconds, { last })
+    if m.exposed then last = { add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
+      degree = m.degree, stages = m.stages, bytes = m.bytes, host = m.host, times = 1 }, p.dtype), m.seconds, last) }
     end
   end
   return nodes
@@ -176,31 +248,30 @@ local function encode(state, node, r, pipeline, known)
   return varint(#bytes) .. bytes
 end
 
-local function check(e, t)
-  local world, nodes = e.devices, 0
-  if e.plan.rank_map then error_module.raise("plan", "chakra: execution traces cannot state a rank_map") end
-  for _, stage in ipairs(t.stages) do
-    for _, unit in ipairs(stage.units) do nodes = nodes + #unit.parts end
-  end
-  nodes = nodes * world // #t.stages
-  if nodes > chakra.most_nodes then
+---@param nodes table of each stage
+local function check(e, nodes)
+  local sum = 0
+  for _, list in ipairs(nodes) do sum = sum + #list end
+  sum = sum * e.devices // #nodes
+  if sum > chakra.most_nodes then
     error_module.raise("limit", "chakra: %d nodes on %d ranks are more than %d; give fewer micro-batches or devices",
-      nodes, world, chakra.most_nodes)
+      sum, e.devices, chakra.most_nodes)
   end
 end
 
 --- Writes step.RANK.et for every rank, and comm_groups.json: the ranks of each process group.
 ---@param e table an estimate made with units = true
 function chakra.write(e, folder)
+  if e.plan.rank_map then error_module.raise("plan", "chakra: execution traces cannot state a rank_map") end
   local t = timeline.of(e)
-  check(e, t)
   local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0,
     sends = sends_of(t.stages) }
   local stages, nodes = stages_of(state), {}
   local head = text(1, "0.0.4")
   head = varint(#head) .. head
-  files.make(folder)
   for i, stage in ipairs(t.stages) do nodes[i] = nodes_of(state, stage, stages) end
+  check(e, nodes)
+  files.make(folder)
   for r = 0, e.devices - 1 do
     local out, pipeline, known = { head }, ranks.group(e.plan, "pp", r), {}
     for i, node in ipairs(nodes[ranks.stage_of(e.plan, r)]) do out[i + 1] = encode(state, node, r, pipeline, known) end

@@ -285,6 +285,9 @@ local function mark_last(items)
   if last then last.last = true end
 end
 
+--- Whether a collective overlaps a product behind it in the layer's list, which a backward pass runs before it.
+local function is_behind(item) return item.overlapped or (item.name == "all_gather") == (item.pass == "forward") end
+
 --- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
 --- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
 --- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
@@ -305,7 +308,7 @@ local function beside(state, items, i)
     return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true
   end
   if not (item.overlapped or in_pieces) then return 0 end
-  local behind = item.overlapped or gathers == (item.pass == "forward")
+  local behind = is_behind(item)
   for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
     local o = items[k]
     if o.kind == "operator" and product[o.operator.family] then
@@ -420,6 +423,7 @@ local function add_collective(state, item, hides, whole)
     name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
     quantised = quantised, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
     lanes = lanes, beside_seconds = hidden, split = split,
+    beside_later = is_behind(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
   known[hides] = index

@@ -41,13 +41,18 @@ local function flops_share(operation, pass, share, repeated)
   return pass == "forward" and forward or (1 - forward) * share
 end
 
---- Sets `from` and `length` of a unit's parts, with their hidden times: a gather runs on beside the next product, other
---- messages begin beside the product before. Messages of one link follow each other, within `seconds`.
+--- Sets `from` and `length` of a unit's parts, with their hidden times. A message runs on beside the product after it
+--- (`later`) or begins beside the one before it, also before other messages that do. Messages of one link follow each
+--- other, within `seconds`.
 local function span(parts, seconds)
-  local free, last = {}, {}
+  local free, last, hidden = {}, {}, 0.0
+  for i = #parts, 1, -1 do
+    local part = parts[i]
+    hidden = (part.later or part.hidden <= 0) and 0.0 or hidden + part.hidden
+    part.from, part.length = part.start - hidden, part.seconds + part.hidden
+  end
   for _, part in ipairs(parts) do
-    local from = part.name == "all_gather" and part.start or part.start - part.hidden
-    part.from, part.length = math.max(from, free[part.resource] or 0.0), part.seconds + part.hidden
+    part.from = math.max(part.from, free[part.resource] or 0.0)
     free[part.resource] = part.from + part.length
   end
   for i = #parts, 1, -1 do
@@ -72,7 +77,7 @@ local function add(parts, operation, pass, times, share, repeated, split)
     group = operation.group, members = operation.members, degree = operation.degree, bytes = operation.bytes,
     shape = operation.shape, quantised = operation.quantised, pass = pass,
     flops = (operation.flops or 0) * flops_share(operation, pass, share, repeated) * times,
-    times = times, seconds = seconds, hidden = hidden * times * share }
+    times = times, seconds = seconds, hidden = hidden * times * share, later = operation.beside_later }
 end
 
 --- Operations of one layer in order, { { operation, times, index } }, and operations appended by lowering.
