@@ -101,6 +101,58 @@ describe("ett.trace.operators", function()
     end)
   end)
 
+  it("gives a product under autocast the type that ran, without the casts", function()
+    -- The nesting and the sequence numbers are those of PyTorch 1.13.
+    local r = maker.new { rank = 0 }
+    local function op(name, ts, dur, dims, type, number, tid)
+      r:host("cpu_op", name, ts, dur, { tid = tid, args = { ["Input Dims"] = dims, ["Sequence number"] = number,
+        ["Input type"] = dims and ('["%s", "%s"]'):format(type, type) } })
+    end
+    op("aten::linear", 100, 100, "[[6, 4], [5, 4]]", "float", -1)
+    op("aten::to", 105, 20, "[[6, 4]]", "float", 1)
+    op("aten::_to_copy", 106, 18, "[[6, 4]]", "float", 1)
+    r:kernel("cast", 120, 3, { launch = { ts = 110, dur = 2 } })
+    op("aten::linear", 150, 40, "[[6, 4], [5, 4]]", "c10::BFloat16", 2)
+    op("aten::mm", 155, 30, "[[6, 4], [4, 5]]", "c10::BFloat16", 3)
+    r:kernel("gemm", 170, 7, { launch = { ts = 160, dur = 2 } })
+    op("autograd::engine::evaluate_function: MmBackward0", 300, 20, nil, nil, 3, 2)
+    r:kernel("gemm", 310, 14, { launch = { ts = 302, dur = 2, tid = 2 } })
+    op("autograd::engine::evaluate_function: ToCopyBackward0", 330, 20, nil, nil, 1, 2)
+    r:kernel("cast", 340, 5, { launch = { ts = 332, dur = 2, tid = 2 } })
+    with_runs({ r }, function(devices, view)
+      local seen = {}
+      for _, run in ipairs(devices[1].runs) do
+        seen[#seen + 1] = ("%s %s %s %s"):format(run.operation and run.operation.key or run.name, run.dtype, run.pass,
+          view:us(run.ticks))
+      end
+      assert.same({ "aten::to nil forward 3.0", "gemm 1 6 5 4 bf16 forward 7.0", "gemm 1 6 5 4 bf16 backward 14.0",
+        "autograd::engine::evaluate_function: ToCopyBackward0 nil backward 5.0" }, seen)
+      assert.equal("bf16", require("ett.loop.layout").read(view).dtype.value)
+    end)
+  end)
+
+  it("leaves out the cast of a weight beside an input of the product's type; an output argument is no cast", function()
+    local r, b = maker.new { rank = 0 }, "c10::BFloat16"
+    local function op(name, ts, dur, dims, ...)
+      r:host("cpu_op", name, ts, dur, { args = { ["Input Dims"] = dims,
+        ["Input type"] = '["' .. table.concat({ ... }, '", "') .. '"]' } })
+    end
+    op("aten::linear", 100, 100, "[[6, 4], [5, 4]]", b, "float")
+    op("aten::to", 105, 20, "[[5, 4]]", "float")
+    r:kernel("cast", 120, 3, { launch = { ts = 110, dur = 2 } })
+    op("aten::linear", 150, 40, "[[6, 4], [5, 4]]", b, b)
+    r:kernel("gemm", 170, 7, { launch = { ts = 160, dur = 2 } })
+    op("aten::mm", 300, 90, "[[6, 4], [4, 5]]", b, b)
+    r:kernel("fill", 320, 2, { launch = { ts = 305, dur = 2 } })
+    op("aten::mm", 310, 70, "[[6, 4], [4, 5], [6, 5]]", b, b, b)
+    r:kernel("gemm", 330, 8, { launch = { ts = 315, dur = 2 } })
+    with_runs({ r }, function(devices, view)
+      local seen = {}
+      for _, run in ipairs(devices[1].runs) do seen[#seen + 1] = run.name .. " " .. view:us(run.ticks) end
+      assert.same({ "aten::to 3.0", "aten::linear 7.0", "aten::mm 10.0" }, seen)
+    end)
+  end)
+
   it("names a trace without shapes", function()
     local r = maker.new { rank = 0 }
     r:kernel("k", 100, 10)

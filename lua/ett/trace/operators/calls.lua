@@ -3,6 +3,8 @@
 -- A device row belongs to the host operator that launched it (by correlation, innermost on its thread). Its operation
 -- is the outermost of that operator's ancestors with a known shape (ett.trace.operators.kinds). In the backward pass
 -- the operation is that of the forward operator with the same sequence number (assigned by PyTorch's autograd).
+-- Of two nested operators with equal shapes and unlike data types, the inner one ran: PyTorch's autocast casts the
+-- inputs of an operator and calls it again. The casts are operators without a shape.
 local kinds = require "ett.trace.operators.kinds"
 local remembered = require "ett.base.remembered"
 local stats = require "ett.trace.stats"
@@ -62,6 +64,24 @@ local function recognise(tree)
   return found
 end
 
+--- Takes the operation from each node that holds the same one with inputs of other data types; marks these nodes in
+--- tree.cast. The chain of nodes ends at one with other dimensions. A variant with an output argument is no other type.
+local function leave_out_casts(tree)
+  local operation, parent = tree.operation, tree.parent
+  tree.cast = {}
+  for n = 1, tree.count do
+    local inner, p = operation[n], parent[n]
+    while inner and inner.dtype and p > 0 and (tree.cast[p] or not operation[p] or operation[p].key == inner.key) do
+      local outer = operation[p]
+      if outer and (outer.dtype ~= inner.dtype or tree.name[p] == tree.name[n] and tree.dims[p] == tree.dims[n]
+        and tree.types[p] ~= tree.types[n]) then
+        operation[p], tree.cast[p] = false, true
+      end
+      p = parent[p]
+    end
+  end
+end
+
 --- Sorts a list of nodes by start. Those of one thread are in this order.
 local function sort_by_start(tree, list)
   local ts = tree.ts
@@ -111,7 +131,7 @@ local function link_passes(tree)
 end
 
 --- Attributes the work of one node to itself or to an ancestor with a shape. State: owner, pass, source, inside by
---- node.
+--- node. A node of tree.cast owns nothing: its casts are operators of their own.
 local function book_node(tree, n, state)
   local owner, source, inside = state.owner, state.source, state.inside
   local p, backward, operation = tree.parent[n], tree.backward[n], tree.operation[n]
@@ -131,7 +151,7 @@ local function book_node(tree, n, state)
     state.pass[n] = operation.family == "optimizer" and "update" or inside[n]
   elseif above and tree.name[above]:find("^aten::") then -- without a shape: the outermost operator of PyTorch
     owner[n] = above
-  else
+  elseif not tree.cast[n] then
     owner[n], state.pass[n] = n, inside[n]
   end
 end
@@ -158,6 +178,7 @@ function calls.tree(rows, slack)
   local backward = remembered(is_backward)
   for n, name in ipairs(tree.name) do tree.backward[n] = backward(name) end
   tree.operation = recognise(tree)
+  leave_out_casts(tree)
   tree.forward = link_passes(tree)
   local booked = book(tree)
   tree.owner, tree.pass, tree.source = booked.owner, booked.pass, booked.source
