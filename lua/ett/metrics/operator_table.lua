@@ -16,8 +16,8 @@ return {
   summary = "operators by shape and pass: device time, kernels, FLOP/s, bytes/s",
   definition = [[Every device row belongs to the host operator that launched it, and this operator to the outermost one
 with a known shape and the data type that ran. Backward operators take the shape of the forward operator with their
-sequence number. Time is the sum of the device rows. FLOPs and bytes are those of ett's operator files (operators/). The first --top shapes (20) of
-all devices. With --cluster also their shares of the peak of its device.]],
+sequence number. Time is the sum of the device rows. FLOPs and bytes are those of ett's operator files (operators/). The
+first --top shapes (20) of all devices. With --cluster also their shares of the peak of its device.]],
   needs = "host operators with Input Dims",
   units = { total_ms = "ms", mean_us = "us", share = "share", tflops_per_s = "TFLOP/s", gb_per_s = "GB/s",
     of_peak_flops = "share", of_peak_bandwidth = "share" },
