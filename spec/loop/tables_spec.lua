@@ -62,6 +62,24 @@ describe("ett.loop.tables", function()
     end)
   end)
 
+  it("puts a loss over fp32 logits into the table of the products' type, and names tables that such plans do not use",
+    function()
+      local model = gpt { type_of = function(name)
+        return (name == "cross_entropy" or name == "layer_norm") and "float" or nil
+      end }
+      maker.with({ model:recording { rank = 0 } }, function(folder)
+        local into, other = tables.new(), {}
+        tables.gather(into, folder, { device = "NVIDIAH100" })
+        for _, each in ipairs(tables.list(into)) do
+          other[each.name:match "^NVIDIAH100_([%w_]+)"] = each.other or "used"
+        end
+        assert.equal("used", other.cross_entropy_bf16)
+        assert.is_nil(other.cross_entropy_fp32)
+        assert.equal("fp32", other.layer_norm_fp32)
+        assert.equal("used", other.linear_up_bf16)
+      end)
+    end)
+
   it("writes collectives without the wait for the late rank", function()
     local model = gpt { tp = 2 }
     local starts = {}

@@ -3,9 +3,9 @@
 --   local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 3, seq = 32, batch = 2, vocab = 512, tp = 2 }
 --   gpt:recording { rank = 0, world = 2 }        -- of trace_maker
 --
--- options.times(name, pass, layer) gives a kernel's microseconds; kernel(name, pass) its name; type the operands' type;
--- max_positions a table of positions. Every operator is a host operator with Input Dims
--- and a sequence number; its backward nodes run on a second thread in reverse order.
+-- options.times(name, pass, layer) gives a kernel's microseconds; kernel(name, pass) its name; type the operands' type,
+-- type_of(name) that of an operator; max_positions a table of positions. Every operator is a host operator with Input
+-- Dims and a sequence number; its backward nodes run on a second thread in reverse order.
 local json = require "ett.json"
 local maker = require "trace_maker"
 
@@ -99,7 +99,7 @@ function trace_gpt:recording(given)
       local name = pass == "backward" and "autograd::engine::evaluate_function: " .. op.node or op.host
       local args = { ["Sequence number"] = sequence }
       if pass ~= "backward" then args["Input Dims"], args["Input type"] = text_of(op.dims),
-        json.encode(types_of(op.dims, self.type)) end
+        json.encode(types_of(op.dims, self.type_of and self.type_of(op.name) or self.type)) end
       r:host("cpu_op", name, host, 6, { tid = tid, args = args })
       local at = math.max(device, host + 4)
       r:kernel(self.kernel(op.name, pass), at, time, { launch = { ts = host + 2, dur = 2, tid = tid } })

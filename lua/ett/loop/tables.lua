@@ -22,7 +22,7 @@ local tables = {}
 local passes = { "forward", "backward" }
 
 --- An empty collection: gather adds traces, list makes tables.
-function tables.new() return { operators = {}, collectives = {}, traces = {}, device = nil, skipped = {} } end
+function tables.new() return { operators = {}, collectives = {}, traces = {}, dtypes = {}, device = nil } end
 
 local function entry_of(list, key, make)
   local entry = list[key]
@@ -42,14 +42,33 @@ local function shape_key(op, shape)
   return table.concat(words, " ")
 end
 
-local function gather_runs(into, view, runs)
+--- The type of most products; nil without products.
+local function type_of_products(devices)
+  local dtypes = {}
+  for _, device in ipairs(devices) do
+    for _, run in ipairs(device.runs) do
+      if run.operation and run.operation.family == "gemm" and run.dtype then stats.count(dtypes, run.dtype) end
+    end
+  end
+  local dtype = stats.keys(dtypes)[1]
+  for name, n in pairs(dtypes) do if n > dtypes[dtype] then dtype = name end end
+  return dtype
+end
+
+--- The precision in the name of a row's table. The loss has that of the plan, which is the products': its logits are
+--- often fp32.
+local function precision_of(row, op, products)
+  return op.family == "cross_entropy" and products and schema.wide(products) or row.dtype
+end
+
+local function gather_runs(into, view, runs, products)
   for _, row in ipairs(operators.by_shape(runs)) do
     local op, shape = roofline.operator(row.operation)
     local pass = row.pass == "recompute" and "forward" or row.pass
-    if op and row.dtype and row.dtype ~= "fp64" and (pass == "forward" or pass == "backward") then
-      local table_key = op.name .. " " .. row.dtype
-      local rows = entry_of(into.operators, table_key, function() return { op = op, dtype = row.dtype,
-        rows = {} } end).rows
+    local dtype = op and row.dtype and row.dtype ~= "fp64" and precision_of(row, op, products)
+    if dtype and dtype ~= "fp64" and (pass == "forward" or pass == "backward") then
+      local table_key = op.name .. " " .. dtype
+      local rows = entry_of(into.operators, table_key, function() return { op = op, dtype = dtype, rows = {} } end).rows
       local entry = entry_of(rows, shape_key(op, shape), function()
         return { shape = shape, forward = {}, backward = {} }
       end)
@@ -101,17 +120,11 @@ function tables.gather(into, path, options)
       into.device)
   end
   into.device, into.traces[#into.traces + 1] = gpu, path
-  local dtypes = {}
+  local dtype = type_of_products(devices)
+  if dtype then into.dtypes[dtype] = true end
   for _, device in ipairs(devices) do
-    if not options.ranks or options.ranks(device.rank) then
-      gather_runs(into, view, device.runs)
-      for _, run in ipairs(device.runs) do
-        if run.operation and run.operation.family == "gemm" and run.dtype then stats.count(dtypes, run.dtype) end
-      end
-    end
+    if not options.ranks or options.ranks(device.rank) then gather_runs(into, view, device.runs, dtype) end
   end
-  local dtype = stats.keys(dtypes)[1]
-  for name, n in pairs(dtypes) do if n > dtypes[dtype] then dtype = name end end
   if #view:lane_list() > 1 then gather_collectives(into, view, options.cluster, dtype or "bf16") end
 end
 
@@ -140,6 +153,16 @@ local function operator_table(into, entry, rows, measured)
   return sample_table.of_shapes(head, entry.op, rows, measured)
 end
 
+--- Whether plans with the types of the recorded products use a table of `dtype`. fp16 and bf16 share tables.
+local function used(into, dtype)
+  local sixteen = { fp16 = true, bf16 = true }
+  for products in pairs(into.dtypes) do
+    local wide = schema.wide(products)
+    if dtype == products or dtype == wide or sixteen[dtype] and sixteen[wide] then return true end
+  end
+  return next(into.dtypes) == nil
+end
+
 local function add_operator_tables(into, list)
   for _, key in ipairs(schema.keys(into.operators)) do
     local entry = into.operators[key]
@@ -150,11 +173,12 @@ local function add_operator_tables(into, list)
       elseif #row.forward > 0 then one[#one + 1] = row end
     end
     local file = sample_table.name(into.device, entry.op.name, entry.dtype)
+    local other = not used(into, entry.dtype) and entry.dtype or nil
     if #both > 0 then
-      list[#list + 1] = { name = file, text = operator_table(into, entry, both, passes), rows = #both }
+      list[#list + 1] = { name = file, text = operator_table(into, entry, both, passes), rows = #both, other = other }
     end
     if #one > 0 then -- rows without a backward pass: a table of their own
-      list[#list + 1] = { name = (#both > 0 and "operator/" or "") .. file, rows = #one,
+      list[#list + 1] = { name = (#both > 0 and "operator/" or "") .. file, rows = #one, other = other,
         text = operator_table(into, entry, one, { "forward" }) }
     end
   end
@@ -177,7 +201,8 @@ local function add_collective_tables(into, list)
   end
 end
 
---- The tables of the gathered runs: { name (of the file), text, rows }. Raises if there are none.
+--- The tables of the gathered runs: { name (of the file), text, rows, other }. `other` is the table's precision if
+--- plans with the products' types do not use it. Raises if there are none.
 function tables.list(into)
   local list = {}
   add_operator_tables(into, list)

@@ -68,7 +68,10 @@ local function from_whole_traces(opts, words)
   for _, path in ipairs(words) do error_module.wrap(path, tables.gather, into, path, options) end
   if opts.output then
     for _, each in ipairs(tables.write(into, opts.output)) do
-      if not opts.quiet then print(pretty.plain(("wrote %s/%s: %d rows"):format(opts.output, each.name, each.rows))) end
+      if not opts.quiet then
+        print(pretty.plain(("wrote %s/%s: %d rows%s"):format(opts.output, each.name, each.rows,
+          each.other and ("; only plans with dtype=%s use them"):format(each.other) or "")))
+      end
     end
     return 0
   end
