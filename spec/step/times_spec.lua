@@ -31,6 +31,18 @@ describe("times", function()
       { times:of_demand("bf16", 1, "all_reduce", 100, topology, 2) })
   end)
 
+  it("are at least those of the network that groups share, also where the profile answers 0", function()
+    local linked = require("ett.profile.cluster").get "dgx_h100"
+    local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
+    local function sends(seconds)
+      local e = require("ett.step.estimate").new { model = model, cluster = linked, profile = profile(seconds, {}),
+        plan = { seq = 1024, pp = 2, tp = 8, micro_batches = 4 } }
+      return e.stages[1].send_seconds
+    end
+    assert.is_true(sends(0) > 0 and sends(0) < 1e-3)
+    assert.equal(sends(0), sends(1e-9))
+  end)
+
   it("are those of the links if the profile has no samples of a collective, or none of that size", function()
     local topology = { nodes = 2, gpus_per_node = 4 }
     local linked = require("ett.profile.cluster").get "dgx_h100"

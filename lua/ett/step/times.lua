@@ -204,8 +204,9 @@ local function timer_of(self, kind, topology, dtype)
     if ratio ~= 1 and not placed then seconds, low, high = ratio * seconds, ratio * low, ratio * high end
     local least = share and not answer.sharing and bytes * share * groups / bandwidth
     if least and seconds < least then
-      local slower = least / seconds
-      seconds, low, high = slower * seconds, slower * low, slower * high
+      local slower = seconds > 0 and least / seconds
+      low, high = slower and slower * low or least, slower and slower * high or least
+      seconds = least
       words = { "%d groups share the node's network; %s",
         topology.tiers[(self.cluster.node_tier or 1) + 1].groups, words or "" }
     end
