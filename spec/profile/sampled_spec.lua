@@ -240,6 +240,13 @@ describe("ett.profile", function()
         local answer = profile.open(made):operator("gelu", { tokens = 4096, width = 1024 }, "fp16", "forward")
         assert.equal(expected or nil, answer.caution)
       end
+      for name in require("lfs").dir(kept) do -- damaged by hand: no warning, and no fault
+        local file = kept .. "/" .. name
+        local text = name:find "%.dropped$" and require("ett.io").read(file)
+        if text then require("ett.io").write(file, (text:gsub('"reason"', '"other"'))) end
+      end
+      local answer = profile.open(made):operator("gelu", { tokens = 4096, width = 1024 }, "fp16", "forward")
+      assert.is_nil(answer.caution)
       os.execute(("rm -r '%s'"):format(made))
     end
     cache.folder = real

@@ -10,6 +10,7 @@ local files = require "ett.io"
 local find = require "ett.base.find"
 local regressor = require "ett.profile.regressor"
 local regressor_surface = require "ett.profile.surface"
+local schema = require "ett.base.schema"
 
 local cache = {}
 
@@ -97,10 +98,18 @@ local function read(key, ending)
   return text and text:sub(1, #head) == head and text:sub(#head + 1) or nil
 end
 
+local row_fields = { row = "natural", seconds = "number", reason = "string", path = "string?", line = "natural?",
+  void = "boolean?" }
+
+-- The rows stored under a key; nil if there are none, or if one lacks a field that its readers need.
 local function read_rows(key, ending)
   local text = read(key, ending)
   local rows = text and require("ett.json").decode(text, { name = key })
-  return type(rows) == "table" and rows or nil
+  if type(rows) ~= "table" then return nil end
+  for _, row in pairs(rows) do
+    if not pcall(schema.check, row, row_fields, key) then return nil end
+  end
+  return rows
 end
 
 --- A cached model, or nil.
@@ -116,7 +125,7 @@ end
 --- The stored report of a void pass: { { row = 0, reason =, path =, void = true } }, or nil.
 function cache.load_void(key)
   local kept = read_rows(key, "void")
-  return kept and type(kept[1]) == "table" and type(kept[1].reason) == "string" and kept or nil
+  return kept and kept[1] and kept or nil
 end
 
 --- The rows dropped by the fit of a cached model; nil if the fit dropped none.
