@@ -198,6 +198,19 @@ describe("Chakra execution traces", function()
     end)
   end)
 
+  it("state the input of a rank for gathers, and the whole input of other collectives", function()
+    folder.within(function(place)
+      chakra.write(estimate.new { model = m, plan = { tp = 4, seq = 1024, micro_batches = 1, sequence_parallel = true },
+        cluster = "dgx_h100", units = true }, place)
+      local found, all = {}, 1024 * 1024 * 2
+      for _, node in ipairs(nodes_of(place .. "/step.0.et")) do
+        if node.comm_type then found[node.name .. " " .. node.comm_size] = true end
+      end
+      assert.is_true(found["all_gather " .. all // 4] and found["reduce_scatter " .. all])
+      assert.is_nil(found["all_gather " .. all])
+    end)
+  end)
+
   it("mark the host's part of an update", function()
     local e = estimate.new { model = m, plan = { dp = 2, seq = 1024, micro_batches = 2, offload_optimizer = 0.5 },
       cluster = "dgx_h100", units = true }

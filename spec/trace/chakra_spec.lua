@@ -113,6 +113,24 @@ describe("Chakra execution traces", function()
     assert.same({ all_reduce = 4096, send = 16 }, bytes_of)
   end)
 
+  it("takes the sizes of groups from the list beside the trace", function()
+    local gather = with(comm, { id = 7, type = 7, start = 1100, duration = 10, attributes = with(comm.attributes,
+      { comm_type = 2 }) })
+    command.write(folder, "llama.0.et", document { recorded[3], gather })
+    for text, size in pairs { ['{"7": [0, 4, 8, 12]}'] = 4, ['{"8": [0, 4]}'] = false, ['{"7": 4}'] = false,
+      ["no JSON"] = false } do
+      command.write(folder, "comm_groups.json", text)
+      local printed, status = command.ett(folder, "trace . collective_table --json")
+      assert.equal(0, status, printed)
+      assert.is_nil(printed:find("comm_groups", 1, true))
+      local found = {}
+      for _, row in ipairs(require("ett.json").decode(printed).collectives) do found[row.kind] = row end
+      assert.equal(size or nil, tonumber(found.all_reduce.group_size), text)
+      assert.equal(size and size * 4096, tonumber(found.all_gather.bytes) or false, text)
+      assert.near(size and 4096 / 20e3 * 1.5 or 0, tonumber(found.all_reduce.busbw_GBps) or 0, 1e-9)
+    end
+  end)
+
   it("places nodes without start times behind their dependencies, one at a time on a stream", function()
     for _, packed in ipairs { false, true } do
       local list = { with(host, { id = 10, duration = 5 }), with(host, { id = 11, duration = 5, after = { 10 } }),

@@ -64,8 +64,11 @@ end
 ---@param share number? of one run of the part; default 1
 local function part_node(part, dtype, share)
   if collective_types[part.name] then
+    -- comm_size of a gather is the input of one rank (ASTRA-sim: Ring::Ring in native_collectives).
+    local inputs = part.name == "all_gather" and part.degree or 1
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
-      members = part.members, degree = part.degree, stages = part.stages, bytes = math.floor(part.bytes or 0) }
+      members = part.members, degree = part.degree, stages = part.stages,
+      bytes = math.floor((part.bytes or 0) / inputs) }
   end
   return { type = "compute", name = part.name, host = part.host,
     flops = math.floor((share or 1) * (part.flops or 0) / part.times),

@@ -7,9 +7,9 @@
 -- the kernel of the library is the collective, also in traces of XLA. Bytes: elements x dtype from the row's arguments,
 -- else from the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else unknown.
 -- bytes_accessed is never used: it counts memory traffic, not the message.
--- Group size: the argument, the listed ranks, distributedInfo's process groups, the sizes of input and output of
--- an all-gather or a reduce-scatter, or the world's size when all its ranks ran the collective together; else
--- unknown.
+-- Group size: the argument, the listed ranks, distributedInfo's process groups, the comm_groups.json beside a Chakra
+-- trace, the sizes of input and output of an all-gather or a reduce-scatter, or the world's size when all its ranks ran
+-- the collective together; else unknown.
 local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
@@ -115,7 +115,18 @@ local function positive_integer(value)
   return n and n >= 1 and n or nil
 end
 
---- Size of a process group in distributedInfo, by name; nil if missing.
+--- Adds the sizes of the process groups in the comm_groups.json beside a Chakra trace: { "name": [rank, …], … }.
+local function add_listed(sizes, process)
+  local file = process.kind == "chakra" and io.open((next(process.paths):gsub("[^/]*$", "comm_groups.json")))
+  if not file then return end
+  local good, groups = pcall(json.decode, file:read "a")
+  file:close()
+  for name, members in pairs(good and type(groups) == "table" and groups or {}) do
+    sizes[tostring(name)] = type(members) == "table" and positive_integer(#members) or nil
+  end
+end
+
+--- Size of a process group by name, from distributedInfo or the list beside a Chakra trace; nil if missing.
 local function configured_size(process, name)
   if not process.group_sizes then
     process.group_sizes = {}
@@ -125,6 +136,7 @@ local function configured_size(process, name)
         process.group_sizes[tostring(group.pg_name)] = positive_integer(group.pg_size)
       end
     end
+    add_listed(process.group_sizes, process)
   end
   return process.group_sizes[tostring(name)]
 end

@@ -283,7 +283,8 @@ static int walk(walker *w, const char *folder, int depth) {
   int result = 0;
   struct dirent *e;
   while (result == 0 && (e = readdir(d))) {
-    if (e->d_name[0] == '.')
+    if (e->d_name[0] == '.' ||
+        strcmp(e->d_name, "comm_groups.json") == 0) /* ett.trace.collective reads it */
       continue;
     size_t n = strlen(folder) + strlen(e->d_name) + 2;
     char *path = malloc(n);
