@@ -554,3 +554,45 @@ describe("an operator that joins another", function()
     }, found)
   end)
 end)
+
+describe("a residual addition inside the kernel of a norm", function()
+  it("is booked with the norm; the first norm of a model is a plain one", function()
+    local expected, match = require "ett.loop.expected", require "ett.loop.match"
+    local kinds = require "ett.trace.operators.kinds"
+    local model = require("ett.model").new("llama", { layers = 2, hidden = 64, heads = 4, ffn = 96, vocab = 512 })
+    local plan = require("ett.plan").new({ seq = 32, micro_batch = 1, micro_batches = 1 }, model)
+    local types = '["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"]'
+    local runs = {}
+    local function run(name, dims, ticks)
+      runs[#runs + 1] = { node = true, pass = "forward", operation = kinds.of(name, dims, types), ticks = ticks,
+        kernels = {}, name = name }
+    end
+    run("_C::rms_norm", "[[32,64],[32,64],[64]]", 3)
+    for layer = 1, 2 do
+      run("aten::linear", "[[32,64],[192,64]]", 10)
+      run("aten::scaled_dot_product_attention", "[[1,4,32,16],[1,4,32,16],[1,4,32,16]]", 10)
+      run("aten::linear", "[[32,64],[64,64]]", 10)
+      run("_C::fused_add_rms_norm", "[[32,64],[32,64],[64]]", 7)
+      run("aten::linear", "[[32,64],[192,64]]", 10)
+      run("_C::silu_and_mul", "[[32,96],[32,192]]", 10)
+      run("aten::linear", "[[32,96],[64,96]]", 10)
+      run("_C::fused_add_rms_norm", "[[32,64],[32,64],[64]]", 7 + layer)
+    end
+    local present = match.present { { runs = runs } }
+    local found = {}
+    for _, line in ipairs((match.lines({ { runs = runs } }, expected.sequence(model, plan, present), present))) do
+      if line.name:find "norm" then found[line.name] = { line.list, #(line.entries or {}) } end
+    end
+    assert.same({ rms_norm = { { 3 }, 1 }, ["residual_add + rms_norm"] = { { 7, 8, 7, 9 }, 2 } }, found)
+  end)
+
+  it("has the norm of the model", function()
+    local r = maker.new { rank = 0 }
+    r:host("cpu_op", "_C::fused_add_rms_norm", 100, 10, { args = { ["Input Dims"] = "[[32,64],[32,64],[64]]" } })
+    r:kernel("norm", 120, 3, { launch = { ts = 102, dur = 2 } })
+    maker.with({ r }, function(folder)
+      local view <close> = open(folder)
+      assert.equal("rms_norm", layout.read(view).norm.value)
+    end)
+  end)
+end)

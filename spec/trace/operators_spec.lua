@@ -44,6 +44,7 @@ describe("ett.trace.operators.kinds", function()
     assert.same({ 2 * 2 * 2 * 4 * 16 * 16 * 8, whole / 2 }, { whole, half })
     assert.same({ "attention 2 4 4 16 16 8", half }, { attention(sdpa) })
     assert.equal("norm rms_norm 6 4", of("aten::rms_norm", "[[2,3,4],[],[4]]"))
+    assert.equal("norm add_rms_norm 6 4", of("_C::fused_add_rms_norm", "[[6,4],[6,4],[4]]"))
     -- The gate lies beside the other half; vLLM's first argument is the output.
     assert.equal("elementwise swiglu 6 4", of("SwiGLUFunction", "[[2,3,8],[],[]]"))
     assert.equal("elementwise swiglu 6 4", of("_C::silu_and_mul", "[[6,4],[6,8]]"))
@@ -57,6 +58,41 @@ describe("ett.trace.operators.kinds", function()
     assert.is_nil(of("aten::linear", "[[2,3,4],[5,6]]"))
     assert.is_nil(of("aten::unknown", "[[2,3]]"))
     assert.equal("bf16", kinds.of("aten::mm", "[[2,3],[3,4]]", '["c10::BFloat16", "c10::BFloat16"]').dtype)
+  end)
+end)
+
+describe("ett.trace.operators.roofline", function()
+  local roofline = require "ett.trace.operators.roofline"
+  local function rates(name, dims, type, pass)
+    local o = kinds.of(name, dims, ('["%s", "%s"]'):format(type, type))
+    return roofline.rates({ name = name, operation = o, dtype = o.dtype, count = 2, pass = pass or "forward" }, 1)
+  end
+
+  it("counts a residual addition inside a norm: both inputs are read and written", function()
+    local fused = rates("_C::fused_add_rms_norm", "[[6,4],[6,4],[4]]", "c10::BFloat16")
+    assert.equal(2 * 4 * 6 * 4 * 2.0, fused.bytes)
+    assert.equal(2 * (4 + 1) * 6 * 4.0, fused.flops)
+    -- Its time is no sample of a norm.
+    assert.is_nil(roofline.operator(kinds.of("_C::fused_add_rms_norm", "[[6,4],[6,4],[4]]")))
+    assert.same({}, roofline.rates({ name = "_C::fused_add_rms_norm", count = 1, pass = "forward" }, 1))
+  end)
+
+  it("counts the bytes of double precision", function()
+    local dims = "[[6,4],[4,5]]"
+    assert.equal(2 * 8.0 * (6 * 4 + 4 * 5 + 6 * 5), rates("aten::mm", dims, "double").bytes)
+    assert.equal(2 * 4.0 * (6 * 4 + 4 * 5 + 6 * 5), rates("aten::mm", dims, "float").bytes)
+  end)
+
+  it("counts PyTorch's loss in the type of the logits, and no cast of fp32 logits in Megatron's", function()
+    local logits = 6 * 4.0
+    local function bytes(...) return rates(...).bytes / (2 * logits) end
+    assert.same({ 8, 16, 4 }, { bytes("aten::cross_entropy_loss", "[[6,4],[6]]", "float"),
+      bytes("aten::cross_entropy_loss", "[[6,4],[6]]", "float", "backward"),
+      bytes("aten::cross_entropy_loss", "[[6,4],[6]]", "c10::BFloat16") })
+    assert.same({ 32, 8, 38, 14 }, { bytes("_VocabParallelCrossEntropy", "[[6,4],[6]]", "float"),
+      bytes("_VocabParallelCrossEntropy", "[[6,4],[6]]", "float", "backward"),
+      bytes("_VocabParallelCrossEntropy", "[[6,4],[6]]", "c10::BFloat16"),
+      bytes("_VocabParallelCrossEntropy", "[[6,4],[6]]", "c10::BFloat16", "backward") })
   end)
 end)
 

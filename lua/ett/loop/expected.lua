@@ -44,10 +44,17 @@ local function parts_of(item, c)
   return list
 end
 
-local function add(list, item, layer, shape)
-  local o = expected.operation(item.operator, shape)
-  list[#list + 1] = { name = item.name, operator = item.operator, shape = shape, layer = layer.name,
+--- Adds an operator. A norm behind a residual addition takes the addition into itself (`beside`) if the trace has both
+--- as one kernel of these dimensions.
+local function add(list, item, layer, shape, present)
+  local o, before = expected.operation(item.operator, shape), list[#list]
+  local entry = { name = item.name, operator = item.operator, shape = shape, layer = layer.name,
     key = o and expected.meet(o), times = item.times }
+  if item.operator.family == "norm" and o and before and before.operator.earlier_bytes then
+    o.what = "add_" .. o.what
+    if present[expected.meet(o)] then entry.key, entry.beside, list[#list] = expected.meet(o), before, nil end
+  end
+  list[#list + 1] = entry
 end
 
 --- Adds an operator, or the parts of a fused product if the trace has the parts only.
@@ -57,11 +64,11 @@ local function add_operator(list, item, layer, c, present)
   for _, part in ipairs(parts or {}) do
     if not present[expected.meet(expected.operation(item.operator, part))] then parts = nil end
   end
-  for _, shape in ipairs(parts or { item.shape }) do add(list, item, layer, shape) end
+  for _, shape in ipairs(parts or { item.shape }) do add(list, item, layer, shape, present) end
 end
 
 --- The operators of a forward pass in order, two of each run of equal layers so that every neighbourhood occurs:
---- { { name, operator, shape, key, layer, times } }.
+--- { { name, operator, shape, key, layer, times, beside } }.
 ---@param present table<string, boolean> keys of the recorded operations
 function expected.sequence(model, plan, present)
   local c, list = architecture.configuration(model.hyper, plan), {}

@@ -99,7 +99,7 @@ local function read_width(s, found)
   end
   set(found, "hidden", norm, "likely", "width of the norms")
   local whats = {}
-  for _, run in ipairs(s.norm) do count(whats, run.operation.what) end
+  for _, run in ipairs(s.norm) do count(whats, (run.operation.what:gsub("^add_", ""))) end
   set(found, "norm", most(whats), "certain", "the norms' operators")
   set(found, "dtype", most(s.dtypes), "certain", "inputs of the products")
 end

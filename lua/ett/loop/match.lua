@@ -45,6 +45,7 @@ local function index_of(sequence, present)
       local anchor = anchors[entry.key] or { names = {}, entry = entry, key = entry.key }
       anchors[entry.key] = anchor
       anchor.names[entry.name] = true
+      if entry.beside then anchor.joined, anchor.names[entry.beside.name] = entry.beside, true end
       close(entry.key)
     else
       between[#between + 1] = entry

@@ -139,7 +139,7 @@ local exact = {
   ["aten::layer_norm"] = norm "layer_norm", ["aten::native_layer_norm"] = norm "layer_norm",
   ["FusedLayerNormAffineFunction"] = norm "layer_norm", ["FastLayerNormFN"] = norm "layer_norm",
   ["aten::rms_norm"] = norm "rms_norm", ["_C::rms_norm"] = norm "rms_norm",
-    ["_C::fused_add_rms_norm"] = norm "rms_norm",
+  ["_C::fused_add_rms_norm"] = norm "add_rms_norm", -- vLLM: a residual addition and a norm
   ["FusedRMSNormAffineFunction"] = norm "rms_norm", ["aten::_fused_rms_norm"] = norm "rms_norm",
   ["aten::softmax"] = rowwise("softmax", "softmax"), ["aten::_softmax"] = rowwise("softmax", "softmax"),
   ["ScaledUpperTriangMaskedSoftmax"] = rowwise("softmax", "masked_softmax"),

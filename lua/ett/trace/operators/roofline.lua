@@ -1,5 +1,6 @@
 --- FLOPs and bytes of recorded operations, from ett's own operator files.
 local operator = require "ett.operator"
+local schema = require "ett.base.schema"
 
 local roofline = {}
 
@@ -39,13 +40,42 @@ function roofline.operator(o)
   return operator.get(entry[1]), entry[2](o)
 end
 
+--- Kernels that the operator files do not describe, by host operator: tensors read and written, forward and backward,
+--- and the operator files that count the FLOPs. `only`: the type of such inputs.
+local own_kernels = {
+  -- PyTorch's log_softmax reads logits and writes as many values (aten/src/ATen/native/cuda/SoftMax.cu). Backward,
+  -- nll_loss fills a gradient with zeros (Loss.cu); log_softmax reads it and its output, and writes a gradient.
+  ["aten::cross_entropy_loss"] = { forward = 2, backward = 4, flops = { "cross_entropy" } },
+  -- Megatron's loss counted as in operators/cross_entropy.lua, without the casts from and to 16 bits.
+  ["_VocabParallelCrossEntropy"] = { forward = 8, backward = 2, flops = { "cross_entropy" }, only = "fp32" },
+  -- vLLM's fused_add_rms_norm_kernel (csrc/layernorm_kernels.cu) reads input and residual. It writes their sum into the
+  -- residual, and its norm into the input.
+  ["_C::fused_add_rms_norm"] = { forward = 4, flops = { "rms_norm", "residual_add" } },
+}
+
+--- FLOPs and bytes of an operation with its own kernels; nil in a pass without them.
+local function of_kernels(kernels, o, dtype, pass)
+  if not kernels[pass] then return nil end
+  local shape, flops = { tokens = o.rows, hidden = o.cols, vocab = o.cols }, 0.0
+  for _, name in ipairs(kernels.flops) do flops = flops + operator.get(name).flops(shape, pass) end
+  return flops, kernels[pass] * schema.wide_bytes(dtype) * (o.rows + 0.0) * o.cols
+end
+
 --- Rates of a row of operators.by_shape over its seconds: { tflops_per_s, gb_per_s, flops, bytes }, or empty.
 function roofline.rates(row, seconds)
   local op, shape = roofline.operator(row.operation)
-  if not op or seconds <= 0 then return {} end
-  local pass = row.pass == "backward" and "backward" or "forward"
-  local flops = row.count * op.flops(shape, pass)
-  local bytes = row.count * op.bytes(shape, row.dtype and row.dtype ~= "fp64" and row.dtype or "fp32", pass)
+  local pass, dtype = row.pass == "backward" and "backward" or "forward", row.dtype or "fp32"
+  local kernels = row.operation and own_kernels[row.name]
+  if kernels and kernels.only and kernels.only ~= dtype then kernels = nil end
+  if not (op or kernels) or seconds <= 0 then return {} end
+  local flops, bytes
+  if kernels then
+    flops, bytes = of_kernels(kernels, row.operation, dtype, pass)
+    if not flops then return {} end
+  else
+    flops, bytes = op.flops(shape, pass), op.bytes(shape, dtype, pass)
+  end
+  flops, bytes = row.count * flops, row.count * bytes
   return { tflops_per_s = flops / seconds / 1e12, gb_per_s = bytes / seconds / 1e9, flops = flops, bytes = bytes }
 end
 
