@@ -123,6 +123,11 @@ describe("ett.trace.comm", function()
     assert.equal(1600, comm.message_bytes("all_gather", 100, nil, "BFloat16", 8))
     assert.equal(1600, comm.message_bytes("all_gather", 100, 800, "BFloat16", 8))
     assert.equal(1600, comm.message_bytes("reduce_scatter", 800, 100, "c10::Half", 8))
+    -- PyTorch records a gather's elements as those of one rank in and of all ranks out; a scatter is the reverse.
+    assert.same({ 3200, 3200, 3200 }, { comm.message_bytes("gather", 100, 800, "Float", 8),
+      comm.message_bytes("gather", 100, nil, "Float", 8), comm.message_bytes("scatter", 800, 100, "Float", 8) })
+    assert.same({ 0.875, 0.875 }, { comm.bus_factor("gather", 8), comm.bus_factor("scatter", 8) })
+    assert.is_nil(comm.ring("gather", 8))
     assert.is_nil(comm.message_bytes("all_reduce", 100, 100, "Mystery", 8))
     assert.is_nil(comm.message_bytes("all_reduce", nil, nil, "Float", 8))
     assert.equal(1.75, comm.bus_factor("all_reduce", 8))

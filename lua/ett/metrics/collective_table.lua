@@ -23,7 +23,8 @@ return {
   summary = "collectives by kind, message size and group, with algorithm and bus bandwidth",
   definition = [[Over all devices, by kind, message bytes and group size: calls, total and mean time, p50 and
 p95 (value at position floor(p n)), algbw = S x calls / time, busbw = algbw x factor. S and the factors are
-nccl-tests': 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather, reduce-scatter and all-to-all, else 1.
+nccl-tests': 2 (n - 1) / n for all-reduce, (n - 1) / n for gathers, scatters and all-to-all, 1 for broadcast, reduce
+and sends.
 Times are kernel durations and include waiting for the last rank. *_without_waiting_GBps use the transfer times
 of the calls matched over their ranks (first end - last start, as in straggler_lag). transfer_p50_us is their
 median. n/a where bytes or group size are unknown, or the ranks were not matched.]],

@@ -8,8 +8,8 @@
 -- else from the record_param_comms or nccl: row that encloses the launch (Input Dims, Input type), else unknown.
 -- bytes_accessed is never used: it counts memory traffic, not the message.
 -- Group size: the argument, the listed ranks, distributedInfo's process groups, the comm_groups.json beside a Chakra
--- trace, the sizes of input and output of an all-gather or a reduce-scatter, or the world's size when all its ranks ran
--- the collective together; else unknown.
+-- trace, the sizes of input and output of a gather or a scatter, or the world's size when all its ranks ran the
+-- collective together; else unknown.
 local align = require "ett.trace.align"
 local comm = require "ett.trace.comm"
 local json = require "ett.json"
@@ -155,7 +155,7 @@ end
 
 --- Size of a group by the elements of a collective, or of a world of two; nil if the trace does not contain it.
 local function derived_size(lane, kind, a, b)
-  return kind == "all_gather" and parts(b, a) or kind == "reduce_scatter" and parts(a, b)
+  return comm.gathers[kind] and parts(b, a) or comm.scatters[kind] and parts(a, b)
     or lane.process.world_size == 2 and 2 or nil -- a collective has at least two ranks
 end
 
@@ -403,7 +403,7 @@ function collective.size_groups(view)
       for _, member in ipairs(group.members) do
         for _, each in ipairs(member.sorts) do
           each.group_size = each.group_size or world
-          if each.kind == "all_gather" and not each.bytes and each.part_bytes then
+          if comm.gathers[each.kind] and not each.bytes and each.part_bytes then
             each.bytes = each.part_bytes * world
           end
         end

@@ -245,6 +245,10 @@ function comm.replica_group_size(text)
   return count
 end
 
+--- Kinds of which a rank sends, or receives, one of n parts of the message.
+comm.gathers = { all_gather = true, gather = true }
+comm.scatters = { reduce_scatter = true, scatter = true }
+
 --- Message size S of nccl-tests, in bytes, or nil if the elements or dtype are unknown.
 ---@param elements_in number? elements that one rank sends
 ---@param elements_out number? elements that one rank receives
@@ -252,7 +256,7 @@ end
 function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   local size = comm.dtype_bytes(dtype)
   if not size then return nil end
-  if kind == "all_gather" then
+  if comm.gathers[kind] then
     local elements = elements_out or (elements_in and n and elements_in * n)
     return elements and elements * size
   end
@@ -260,8 +264,11 @@ function comm.message_bytes(kind, elements_in, elements_out, dtype, n)
   return elements and elements * size
 end
 
---- The kind of ett.comm whose algorithm moves the same number of bytes; a reduce is a reversed broadcast.
-local like = { send = "send_recv", recv = "send_recv", reduce = "broadcast" }
+--- The kind of ett.comm whose algorithm moves the same number of bytes; a reduce is a reversed broadcast. The root of a
+--- gather or scatter moves (n - 1) / n of the message, as a rank of an all-gather (nccl-tests: GatherGetBw and
+--- ScatterGetBw).
+local like = { send = "send_recv", recv = "send_recv", reduce = "broadcast", gather = "all_gather",
+  scatter = "all_gather" }
 
 --- Bus bandwidth / algorithm bandwidth; nil if the kind has no factor or n is unknown.
 function comm.bus_factor(kind, n)
@@ -271,10 +278,11 @@ function comm.bus_factor(kind, n)
 end
 
 --- Latency steps and volume (as a multiple of S) of the ring algorithm of a kind on n ranks,
---- as in Thakur, Rabenseifner, Gropp (2005): T = steps * alpha + volume * S * beta.
+--- as in Thakur, Rabenseifner, Gropp (2005): T = steps * alpha + volume * S * beta. Nil for gathers and scatters, which
+--- have no ring.
 function comm.ring(kind, n)
   local volume = comm.bus_factor(kind, n)
-  if not volume then return nil end
+  if not volume or kind == "gather" or kind == "scatter" then return nil end
   if kind == "all_reduce" then return 2 * (n - 1), volume end
   if kind == "send_recv" or kind == "send" or kind == "recv" then return 1, volume end
   return n - 1, volume
