@@ -6,6 +6,7 @@
 -- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
 -- before it on its rank and for the message with its input. duration_micros is the predicted time. A collective that
 -- hides behind an operator has its whole time; the operator is in two nodes, so that one of them runs beside it.
+-- Gradients and weights have only their exposed part: the part hidden behind passes is left out, with its bytes.
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"
 local json = require "ett.json"
