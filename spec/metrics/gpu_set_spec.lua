@@ -808,6 +808,17 @@ describe("the GPU metrics on a hand-made trace", function()
     end)
   end)
 
+  it("mfu: a stage of a pipeline that is idle at the ends of a step counts the whole step", function()
+    local r = maker.new { rank = 0 }
+    r:step(1, 0, 1000)
+    r:kernel("first", 0, 600, { device = 0, args = { model_flops = 6e8 } })
+    r:kernel("last", 400, 500, { device = 1, args = { model_flops = 6e8 } })
+    maker.with({ r }, function(folder)
+      near(6e8 / 1e-3 / 1e12, assert(maker.metric(folder, "mfu", { peak_flops = 1e12 })).mfu)
+      near(6e8 / 0.6e-3 / 1e12, assert(maker.metric(folder, "mfu", { peak_flops = 1e12, window = { 0, 0.6 } })).mfu)
+    end)
+  end)
+
   it("mfu: a trace of forward passes counts 2 x parameters", function()
     for _, backward in ipairs{ false, true } do
       local r = maker.new{ rank = 0, world = 1 }

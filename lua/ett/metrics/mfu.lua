@@ -2,14 +2,23 @@
 local stats = require "ett.trace.stats"
 local totals = require "ett.trace.totals"
 
+--- Ticks of a device's span together with its steps: a stage of a pipeline is idle at both ends of a step.
+local function ticks_with_steps(lane)
+  local ticks, from, to = lane:span_ticks(), lane:span()
+  if lane.from then return ticks end -- a window
+  local first, last = from, to
+  for _, step in ipairs(lane:steps()) do first, last = math.min(first, step.from), math.max(last, step.to) end
+  return ticks + from - first + last - to
+end
+
 --- FLOPs of the recorded work of one device, its seconds, and the source of both.
 local function work(view)
   local flops, seconds, n = 0.0, 0.0, 0
   for _, lane in ipairs(view:lanes()) do
     local each = lane:model_flops()
-    if each then flops, seconds, n = flops + each, seconds + view:s(lane:span_ticks()), n + 1 end
+    if each then flops, seconds, n = flops + each, seconds + view:s(ticks_with_steps(lane)), n + 1 end
   end
-  if n > 0 then return flops / n, seconds / n, "model_flops of the rows over the span" end
+  if n > 0 then return flops / n, seconds / n, "model_flops of the rows over span and steps" end
   local params = view:fact("num_params", "model_params")
   local batch, seq = view:fact "batch_size", view:fact "seq_len"
   local ticks, steps = view:iteration_ticks()
@@ -50,8 +59,8 @@ return {
   summary = "model FLOPs a second of a device over its peak",
   definition = [[(model FLOPs of a device / time) / peak. FLOPs: the rows' model_flops where the trace has them,
 else 6 x parameters x tokens, shared evenly over the devices; 2 x for inference, by the card's phase or by operators
-on the host without a backward pass. Time: the span, or the steps. Peak: as given, else that of the cluster's device
-for the card's precision (bf16 if the card has none).]],
+on the host without a backward pass. Time: with model_flops the device's span and the steps around it, else the steps.
+Peak: as given, else that of the cluster's device for the card's precision (bf16 if the card has none).]],
   needs = "--peak-flops, --cluster or the card's peak_flops; model_flops on rows or parameters, batch, length, steps",
   units = { mfu = "share", achieved_flops_per_s = "flop/s" },
   args = totals.args,
