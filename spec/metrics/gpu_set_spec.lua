@@ -816,6 +816,8 @@ describe("the GPU metrics on a hand-made trace", function()
     maker.with({ r }, function(folder)
       near(6e8 / 1e-3 / 1e12, assert(maker.metric(folder, "mfu", { peak_flops = 1e12 })).mfu)
       near(6e8 / 0.6e-3 / 1e12, assert(maker.metric(folder, "mfu", { peak_flops = 1e12, window = { 0, 0.6 } })).mfu)
+      assert.is_nil(assert(maker.metric(folder, "mfu", { peak_flops = 1e12 })).note)
+      assert.matches("a share above 1", assert(maker.metric(folder, "mfu", { peak_flops = 1e11 })).note)
     end)
   end)
 

@@ -203,6 +203,24 @@ describe("ett.trace.operators", function()
       why.message or why)
   end)
 
+  it("notes shares of the peak above 1", function()
+    local function note(microseconds)
+      local r = maker.new { rank = 0 }
+      r:host("cpu_op", "aten::mm", 100, 10, { args = { ["Input Dims"] = "[[4096,4096],[4096,4096]]",
+        ["Input type"] = '["c10::BFloat16", "c10::BFloat16"]' } })
+      r:kernel("gemm", 120, microseconds, { launch = { ts = 102, dur = 2 } })
+      local found
+      maker.with({ r }, function(folder)
+        local cluster = require("ett.profile.cluster").get "dgx_h100"
+        found = assert(maker.metric(folder, "operator_table", { cluster = cluster })).note
+      end)
+      return found
+    end
+    assert.is_nil(note(200)) -- 0.69 of 989.5 TFLOP/s, 0.15 of 3.35 TB/s
+    assert.matches("^more than the peak FLOP/s in 1 of the rows[^;]*$", note(100))
+    assert.matches("; more than the memory bandwidth in 1 of the rows", note(25))
+  end)
+
   it("counts FLOPs and bytes of a product by hand", function()
     local gpt = trace_gpt.new { hidden = 64, heads = 4, layers = 1, seq = 32, batch = 2, vocab = 512,
       forward_only = true }

@@ -71,7 +71,9 @@ Peak: as given, else that of the cluster's device for the card's precision (bf16
     local peak, source = peak_of(view, options)
     local flops, seconds, how = work(view)
     local achieved = stats.ratio(flops, seconds)
-    return { mfu = achieved ~= stats.null and achieved / peak or stats.null, achieved_flops_per_s = achieved,
-      peak_flops_per_s = peak, peak_from = source, how = how }
+    local mfu = achieved ~= stats.null and achieved / peak or stats.null
+    return { mfu = mfu, achieved_flops_per_s = achieved, peak_flops_per_s = peak, peak_from = source, how = how,
+      note = mfu ~= stats.null and mfu > 1 and "a share above 1: the peak, the precision, the parameters or the batch "
+        .. "differ from those of the run" or nil }
   end,
 }

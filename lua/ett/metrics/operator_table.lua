@@ -11,6 +11,25 @@ local function shares_of_peak(row, rates, cluster)
     device and stats.known(rates.gb_per_s and 1e9 * rates.gb_per_s / device.memory_bandwidth)
 end
 
+--- A note on rows with shares above 1; nil without such rows.
+local function note_on(rows)
+  local flops, bytes = 0, 0
+  local function above(share) return share and share ~= stats.null and share > 1 and 1 or 0 end
+  for _, row in ipairs(rows) do
+    flops, bytes = flops + above(row.of_peak_flops), bytes + above(row.of_peak_bandwidth)
+  end
+  local words = {}
+  if flops > 0 then
+    words[1] = ("more than the peak FLOP/s in %d of the rows: the cluster has another device, or another data type ran")
+      :format(flops)
+  end
+  if bytes > 0 then
+    words[#words + 1] = ("more than the memory bandwidth in %d of the rows: their data came from a cache, or the "
+      .. "cluster has another device"):format(bytes)
+  end
+  return words[1] and table.concat(words, "; ")
+end
+
 return {
   name = "operator_table",
   summary = "operators by shape and pass: device time, kernels, FLOP/s, bytes/s",
@@ -44,7 +63,7 @@ first --top shapes (20) of all devices. With --cluster also their shares of the 
         kernels = #stats.keys(row.kernels), longest_kernel = longest }
       rows[i].of_peak_flops, rows[i].of_peak_bandwidth = shares_of_peak(row, rates, options.cluster)
     end
-    return { operators = rows, shapes = #list, total_ms = view:ms(total), devices = #devices,
+    return { operators = rows, note = note_on(rows), shapes = #list, total_ms = view:ms(total), devices = #devices,
       share_with_shape = stats.ratio(shaped, total) }
   end,
 }
