@@ -103,6 +103,20 @@ describe("ett.loop.tables", function()
     end, { cluster = { gpus_per_node = 8 } })
   end)
 
+  it("writes the collectives of a trace without shapes; without collectives the trace is refused", function()
+    local recordings = gpt({ tp = 2 }):recordings()
+    for _, r in ipairs(recordings) do
+      for _, event in ipairs(r.events) do event.args["Input Dims"] = nil end
+    end
+    gathered(recordings, function(found)
+      local names = {}
+      for name in pairs(found) do names[#names + 1] = name end
+      assert.same({ "NVIDIAH100_all_reduce_bf16_1_2.csv" }, names)
+    end, { cluster = { gpus_per_node = 8 } })
+    assert.has_error(function() gathered({ recordings[1] }, function() end) end,
+      "needs operators with shapes on the host; record with record_shapes=True, and a PyTorch with Kineto")
+  end)
+
   it("gives recorded shapes their time, and scales the device's tables for others", function()
     local model = gpt { times = function(_, pass) return pass == "backward" and 50 or 25 end }
     gathered({ model:recording { rank = 0 } }, function(found)

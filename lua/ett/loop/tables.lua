@@ -87,7 +87,9 @@ local function node_size(view, cluster)
   return cluster and cluster.gpus_per_node or count > 0 and count or 1
 end
 
+--- Adds the collectives of a trace; returns their number.
 local function gather_collectives(into, view, cluster, dtype)
+  local count = 0
   local width = schema.dtype_bytes[dtype] or 2
   local per_node = node_size(view, cluster)
   for _, found in ipairs(view:transfers()) do
@@ -102,8 +104,10 @@ local function gather_collectives(into, view, cluster, dtype)
       end)
       local times = entry_of(entry.rows, elements, function() return {} end)
       for _, ticks in ipairs(found.ticks) do times[#times + 1] = view:us(ticks) end
+      count = count + #found.ticks
     end
   end
+  return count
 end
 
 --- Adds a trace.
@@ -113,7 +117,7 @@ end
 function tables.gather(into, path, options)
   local view <close> = assert(require("ett.trace.view").open(path, { args = against.args, align = options.align,
     step = options.step, threads = options.threads }))
-  local devices = operators.of_view(view)
+  local devices = operators.of_view(view, true)
   local gpu = options.device or trace_samples.device_name(view.trace) or "unknown"
   if into.device and into.device ~= gpu then
     error_module.raise("format", "recorded on '%s', the traces before on '%s'; a table is of one device", gpu,
@@ -125,7 +129,8 @@ function tables.gather(into, path, options)
   for _, device in ipairs(devices) do
     if not options.ranks or options.ranks(device.rank) then gather_runs(into, view, device.runs, dtype) end
   end
-  if #view:lane_list() > 1 then gather_collectives(into, view, options.cluster, dtype or "bf16") end
+  local count = #view:lane_list() > 1 and gather_collectives(into, view, options.cluster, dtype or "bf16") or 0
+  if count == 0 then operators.of_view(view) end -- a trace without either: the error says what it lacks
 end
 
 local function header(into, name, note)
