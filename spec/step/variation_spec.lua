@@ -236,6 +236,16 @@ describe("steps of slow stages", function()
   end)
 end)
 
+describe("the law of added seconds", function()
+  it("does not fall where a stage adds less at a larger factor", function()
+    local law = variation.law({ 1, 1.1, 1.2 }, { { 0.0, 0.1, 1e-9 }, { 0.0, 0.0, 0.0 } }, 0.1, { 1.0, 0.5 })
+    local shape = { ranks = 8, replicas = 4 }
+    local below, least, most = variation.below(law, shape, { jitter = 0, slow_share = 0.01, slow_factor = 1.2 })
+    local mean = variation.mean(below, least, most)
+    assert.is_true(mean > 0 and mean < 0.2, tostring(mean))
+  end)
+end)
+
 describe("a step of unlike devices", function()
   local model = model_module.new("llama", { layers = 8, hidden = 1024, heads = 16, vocab = 32000 })
   local function run(plan)

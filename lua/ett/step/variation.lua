@@ -100,8 +100,9 @@ function variation.law(factors, single, all, work)
     local d, points = fill * work[s], {}
     for i = 2, last do
       local y = seconds[i] - d * (factors[i] - 1)
-      -- Where the stage is not the bottleneck h is unknown: the first segment where it is one is extended.
-      if y > least * (factors[i] - 1) then
+      -- Where the stage is not the bottleneck h is unknown: the first segment where it is one is extended. From there
+      -- on h does not fall.
+      if #points > 0 or y > least * (factors[i] - 1) then
         if i == last and #points == 0 then points[1] = { factors[i - 1], 0.0 } end
         local before = points[#points]
         points[#points + 1] = { factors[i], before and math.max(y, before[2] + tiny) or y }
