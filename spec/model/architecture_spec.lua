@@ -1,3 +1,4 @@
+--- Architectures: the layers that blocks build, shared parameters, refused descriptions.
 local architecture = require "ett.model.architecture"
 local collective = require "ett.operator.collective"
 local model_module = require "ett.model"

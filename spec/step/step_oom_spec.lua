@@ -1,3 +1,4 @@
+--- The step engine and its bindings with every allocation failing in turn; errors of wrong arguments.
 local oom = require "oom"
 local step_core = require "step_core"
 

@@ -8,12 +8,15 @@ local function states(seed)
   end
 end
 
---- A function f(n) of random integers from 0 to n - 1.
+--- A function f(n) of random integers from 0 to n - 1, for n up to 32768.
 ---@param seed integer
 ---@return fun(n: integer): integer
 function random.integers(seed)
   local state = states(seed)
-  return function(n) return state() // 65536 % n end
+  return function(n)
+    assert(n <= 32768)
+    return state() // 65536 % n
+  end
 end
 
 --- A function of random numbers in [0, 1).

@@ -2,14 +2,7 @@
 local bulk = require "ett.bulk"
 local maker = require "trace_maker"
 local stats = require "ett.trace.stats"
-
-local function generator(seed)
-  local state = seed
-  return function(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
-end
+local generator = require("random").integers
 
 local function recording(seed)
   local random, r = generator(seed), maker.new{ rank = 0 }

@@ -11,11 +11,7 @@ local nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 --- Four ranks; each collective of S bytes takes 6 alpha + 1.5 S beta from the last start on.
 --- Ranks arrive up to 2 ms apart, which must not affect the fit; `spoil` may lengthen one (microseconds).
 local function recordings(alpha_us, beta_us, sizes, spoil)
-  local ranks, state = {}, 7
-  local function random(n)
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state // 65536 % n
-  end
+  local ranks, random = {}, require("random").integers(7)
   for r = 1, 4 do ranks[r] = maker.new{ rank = r - 1, world = 4 } end
   local at = 0
   for turn = 1, 9 do

@@ -73,8 +73,8 @@ local function leave_out_casts(tree)
     local inner, p = operation[n], parent[n]
     while inner and inner.dtype and p > 0 and (tree.cast[p] or not operation[p] or operation[p].key == inner.key) do
       local outer = operation[p]
-      if outer and (outer.dtype ~= inner.dtype or tree.name[p] == tree.name[n] and tree.dims[p] == tree.dims[n]
-        and tree.types[p] ~= tree.types[n]) then
+      local same_call = tree.name[p] == tree.name[n] and tree.dims[p] == tree.dims[n]
+      if outer and (outer.dtype ~= inner.dtype or same_call and tree.types[p] ~= tree.types[n]) then
         operation[p], tree.cast[p] = false, true
       end
       p = parent[p]
