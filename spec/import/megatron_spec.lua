@@ -93,6 +93,23 @@ torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save 
       .. "model, --model NAME", message "run.py --recipe x model.seq_length=8")
   end)
 
+  it("are fields of sections only where the training command gets them", function()
+    local _, _, note, fields = script.flags [=[
+OVR=(model.tensor_model_parallel_size=4 train.global_batch_size=128)
+OLD=(model.context_parallel_size=2)
+python tools/convert.py model.path=/x
+srun python run_recipe.py --recipe llama3_8b "${OVR[@]}"]=]
+    assert.same({ { "model.tensor_model_parallel_size", "4" }, { "train.global_batch_size", "128" } }, fields)
+    assert.equal("the training command does not use the flags of OLD", note)
+    local run = read("python tools/convert.py model.path=/x trainer.devices=1\ntorchrun --nproc_per_node 8 "
+      .. "pretrain_gpt.py --fp16 " .. small)
+    assert.same({ 8, "fp16" }, { run.plan.dp, run.plan.dtype })
+    assert.is_nil(table.concat(run.model.notes, "\n"):find("recipe", 1, true))
+    -- Megatron-Bridge's own scripts (examples/recipes/llama/pretrain_llama3_8b.py) take fields, too.
+    _, _, _, fields = script.flags "torchrun pretrain_llama3_8b.py model.tensor_model_parallel_size=1"
+    assert.same({ { "model.tensor_model_parallel_size", "1" } }, fields)
+  end)
+
   it("depend on the words of the script, if they are given", function()
     local path = os.tmpname()
     command.write(path:match "^(.*)/", path:match "[^/]*$", [=[

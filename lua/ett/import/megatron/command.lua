@@ -74,7 +74,7 @@ local function is_open(list, found)
 end
 
 --- Removes the flags that the training command does not get. Flags that belong to nothing, as in a list of flags, stay.
----@param flags table[] { name =, values =, word = }; changed
+---@param flags table[] { name =, values =, word = }, or { path =, value =, word = } of a field of a recipe
 ---@param found table { commands, words_of, uses_of, functions, sources } of ett.import.megatron.script
 ---@return table[] flags, string? note about the flags removed, or about a script that could not be followed
 function command.flags(flags, found)
@@ -88,7 +88,7 @@ function command.flags(flags, found)
   for _, flag in ipairs(flags) do
     local owner = flag.word.owner or flag.word.array or flag.word.command
     local kept = owner == nil or gets[owner]
-    layers[kept and 1 or 2] = layers[kept and 1 or 2] or flag.name == "num-layers"
+    layers[kept and 1 or 2] = layers[kept and 1 or 2] or flag.name == "num-layers" or flag.path == "model.num_layers"
     if kept then
       rest[#rest + 1] = flag
     elseif devices[flag.name] then

@@ -474,7 +474,7 @@ end
 ---  changed
 ---@return table[] flags, string[] unknown, string? note, string[][] overrides { path, value }
 function script.flags(text, variables)
-  local flags, overrides, current, owner = {}, {}, nil, nil
+  local all, current, owner = {}, nil, nil
   local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {})
   for _, entry in ipairs(found.words) do
     if entry == "\n" then
@@ -486,17 +486,21 @@ function script.flags(text, variables)
       name = name or word:match "^%-%-([%a][%w_%-]*)$"
       local path, own = override_of(word)
       if path then
-        overrides[#overrides + 1], current = { path, own }, nil
+        all[#all + 1], current = { path = path, value = own, word = entry }, nil
       elseif name then
         current = { name = name:gsub("_", "-"), values = { value }, word = entry }
-        flags[#flags + 1] = current
+        all[#all + 1] = current
       elseif current then
         current.values[#current.values + 1] = word:gsub("^['\"]", ""):gsub("['\"]$", "")
       end
     end
   end
-  local kept, note = command.flags(flags, found)
-  return kept, found.unknown, note, overrides
+  local kept, note = command.flags(all, found)
+  local flags, overrides = {}, {}
+  for _, each in ipairs(kept) do
+    if each.path then overrides[#overrides + 1] = { each.path, each.value } else flags[#flags + 1] = each end
+  end
+  return flags, found.unknown, note, overrides
 end
 
 return script
