@@ -82,6 +82,11 @@ torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save 
     p = plan_of("nemo llm pretrain --factory llama3_8b trainer.devices=8 trainer.num_nodes=4 data.global_batch_size=64 "
       .. "data.seq_length=2048 trainer.strategy.tensor_model_parallel_size=2 trainer.plugins.precision=16 peft=lora")
     assert.same({ 2, 16, 64, 2048, "fp16", 32 }, { p.tp, p.dp, p.global_batch, p.seq, p.dtype, p.lora_rank })
+    assert.equal(16, plan_of(bridge:format " peft=lora peft.dim=16").lora_rank)
+    assert.equal(32, plan_of(bridge:format " peft.dim=16 peft=lora").lora_rank) -- as in NeMo-Run: one after the other
+    p, notes = plan_of(bridge:format " peft.dim=16")
+    assert.is_nil(p.lora_rank)
+    assert.matches("not modelled: --peft", notes, 1, true)
     assert.equal(8, plan_of(bridge:format "", { tp = 8 }).tp)
     assert.matches("the model of the file is not used", select(2, plan_of(small .. "--nproc-per-node 1")), 1, true)
     -- NeMo 1 states the whole model.
@@ -1485,7 +1490,9 @@ optimizer:
     assert.same({ 32, "usual" }, adapters "peft: { _target_: megatron.bridge.peft.lora.LoRA }\n")
     assert.same({ 8, "linear_proj,linear_down" }, adapters(bridge:format("LoRA", "[linear_proj, '*.linear_fc2']")))
     assert.same({ 4, "linear_up" }, adapters(bridge:format("LoRA", "[linear_fc1]"), { dp = 8, lora_rank = 4 }))
-    for _, off in ipairs { "peft: null\n", "peft: none\n", "peft: { enabled: false, peft_scheme: lora }\n", "" } do
+    for _, off in ipairs { "peft: null\n", "peft: {}\n", "peft: none\n",
+      "peft: { peft_scheme: null, lora_tuning: { adapter_dim: 8 } }\n",
+      "peft: { enabled: false, peft_scheme: lora }\n", "" } do
       assert.same({ 0, "usual" }, adapters(off))
     end
     local one = "trainer: { precision: bf16 }\nmodel:\n"
@@ -1494,7 +1501,7 @@ optimizer:
     assert.same({ 16, "linear_qkv" }, adapters(nemo, nil, one:format ""))
     assert.same({ 16, "linear_qkv,linear_proj,linear_down" },
       adapters(nemo, nil, one:format ", target_modules: [attention, mlp_fc2]"))
-    for section, flag in pairs { [bridge:format("DoRA", "[linear_qkv]")] = "peft",
+    for section, flag in pairs { [bridge:format("DoRA", "[linear_qkv]")] = "peft", ["peft: { dim: 8 }\n"] = "peft",
       ["peft: { peft_scheme: ptuning }\n"] = "peft",
       [bridge:format("LoRA", "[linear_qkv], exclude_modules: [[x]]")] = "peft-exclude-modules" } do
       local _, notes = adapters(section)

@@ -301,7 +301,8 @@ function nemo.flags(path)
   return list, model_name(config), whole
 end
 
---- Flags of fields on a command line. A later field replaces an earlier one.
+--- Flags of fields on a command line. A later field replaces an earlier one (NeMo-Run's cli_parser.py: parse_cli_args):
+--- fields behind peft=lora belong to LoRA, and peft=lora replaces those before it.
 ---@param list string[][] { path such as "model.seq_length", value }
 ---@return table[]
 function nemo.overridden(list)
@@ -311,7 +312,7 @@ function nemo.overridden(list)
     local path, text = field[1]:gsub("^training%.", ""):gsub("^data%.", "dataset."), field[2]
     local holder, key = config, path:match "[^.]+$" or path
     for name in path:sub(1, -#key - 1):gmatch "[^.]+" do
-      if type(holder[name]) ~= "table" then holder[name] = {} end
+      if type(holder[name]) ~= "table" then holder[name] = { _target_ = holder[name] } end
       holder = holder[name]
     end
     local value = decode(text)

@@ -18,10 +18,11 @@ local several = { attention = { "attention_qkv", "attention_dense" }, mlp = { "m
 
 local function given(value) return value ~= nil and value ~= null and value or nil end
 
---- The name of the method, in lower case; nil for none.
+--- The name of the method, in lower case; nil for none, "" for one that the file does not name.
 local function scheme_of(section)
   if type(section) ~= "table" then return given(section) and tostring(section):lower() or nil end
-  if section.enabled == false then return nil end
+  if section.enabled == false or next(section) == nil then return nil end
+  if section.peft_scheme == nil and section._target_ == nil then return "" end -- fields of a recipe's method
   local name = given(section.peft_scheme) or given(section._target_) and tostring(section._target_):match "[^.]*$"
   return name and tostring(name):lower() or nil
 end
