@@ -510,6 +510,7 @@ describe("a plan as DeepSpeed's JSON", function()
       .. "refuses them"
     assert.same({ 1, "fp32", "bf16", true, newer }, of("bf16", sums))
     assert.same({ 0, "fp32", "bf16", false }, of("bf16", sums, { zero = 0 }))
+    assert.same({ 1, "fp32", "bf16", true }, of("bf16", nil, { zero = 1, gradient_dtype = "fp32" })) -- as advised
     assert.same({ 0, "fp16", "-", false }, of("fp16", nil, { pp = 2 }))
     assert.same({ 0, "fp32", "fp16", false, "DeepSpeed without ZeRO refuses grad_accum_dtype = fp32 with weights in "
       .. "fp16" }, of("fp16", sums))

@@ -68,7 +68,8 @@ local function set_precision(p, config, given, note)
     note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
   end
   local own = alone[p.dtype] and p.dtype or "bf16"
-  p.gradient_dtype = config("data_types", "grad_accum_dtype", own)
+  local sums = config("data_types", "grad_accum_dtype", own)
+  p.gradient_dtype = given.gradient_dtype or sums
   local whole, split = config("", "communication_data_type", own),
     config("", "seq_parallel_communication_data_type", "fp32")
   local message = (given.cp or config("", "sequence_parallel_size", 0)) > 1 and split or whole
