@@ -495,8 +495,8 @@ describe("Megatron-LM's flags", function()
   end)
 
   it("of Megatron-DeepSpeed have DeepSpeed's gradients", function()
-    local function of(more)
-      local run = read(small .. "--deepspeed --num_gpus=8 " .. more)
+    local function of(more, given)
+      local run = read(small .. "--deepspeed --num_gpus=8 " .. more, given)
       local p = run.plan
       return { p.zero, p.dtype, p.gradient_dtype, p.reduce_dtype or "-", p.gradient_all_reduce, p.bucket_bytes / 1e9,
         run.model.notes[#run.model.notes] }
@@ -509,6 +509,9 @@ describe("Megatron-LM's flags", function()
       "--bf16 --zero-stage 0")
     assert.same({ 0, "fp16", "fp16", "-", false, 1 }, of "--fp16 --zero-stage 0 --accumulate-allreduce-grads-in-fp32")
     assert.same({ 0, "fp32", "fp32", "-", false, 2 }, of "--zero-stage 0")
+    assert.same({ 3, "bf16", "bf16", "-", false, 1 }, of("--bf16", { zero = 3 })) -- as --zero-stage 3
+    assert.same({ 0, "bf16", "bf16", "-", false, 1 }, of("--bf16 --zero-stage 0", { zero = 0 }))
+    assert.same({ 1, "bf16", "fp32", "bf16", true, 1 }, of("--bf16", { gradient_dtype = "fp32" }))
   end)
 
   it("store half of the master weights next to bf16, unless Megatron-Core makes them itself", function()

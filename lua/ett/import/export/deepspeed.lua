@@ -7,6 +7,13 @@ local deepspeed = {}
 --- copies weights of any type (zero/stage_1_and_2.py: single_partition_of_fp32_groups).
 function deepspeed.master_bytes(p) return p.dtype == "fp32" and p.zero == 0 and 0 or 4 end
 
+--- Numbers of a message (zero/config.py: reduce_bucket_size).
+deepspeed.bucket_numbers = 500000000
+
+--- Whether gradients are all-reduced. Stages 1 and 2 all-reduce whole buckets, with reduce_scatter, too
+--- (zero/stage_1_and_2.py: average_tensor; DeepSpeed#5758).
+function deepspeed.all_reduces(zero) return zero == 1 or zero == 2 end
+
 deepspeed.states = [[
   seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches
   global_batch clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel reduce_dtype
@@ -61,7 +68,7 @@ function deepspeed.write(_, p, leave_out)
   if p.offload_optimizer > 0 then
     config.zero_optimization.offload_optimizer = { device = "cpu", ratio = p.zero == 3 and p.offload_optimizer or nil }
   end
-  if (p.zero == 1 or p.zero == 2) and not p.gradient_all_reduce then
+  if deepspeed.all_reduces(p.zero) and not p.gradient_all_reduce then
     leave_out("gradient_all_reduce = false: DeepSpeed all-reduces gradients at stage %d", p.zero)
   end
   if p.zero < 3 and p.offload_optimizer % 1 > 0 then

@@ -1,4 +1,5 @@
 --- Converts Megatron-LM's flags to a plan.
+local deepspeed = require "ett.import.export.deepspeed"
 local error_module = require "ett.base.error"
 local layout = require "ett.import.megatron.layout"
 local plan_fields = require "ett.plan.fields"
@@ -12,19 +13,21 @@ local function narrow_gradients(args)
     or narrow and not args.nemo and not args:has "accumulate-allreduce-grads-in-fp32"
 end
 
---- DeepSpeed's stage; 0 shards the states of bf16 as stage 1 does, with sums in fp32 (DeepSpeed of 2022, engine.py:
---- get_data_types, _do_optimizer_sanity_check).
-local function deepspeed_stage(args)
+--- DeepSpeed's stage, and whether it is that of BF16_Optimizer: a file's stage 0 shards the states of bf16 as stage 1
+--- does, with sums in fp32 (DeepSpeed of 2022, engine.py: get_data_types, _do_optimizer_sanity_check).
+local function deepspeed_stage(args, given)
+  if given.zero then return given.zero, false end
   local stage = math.tointeger(args:number("zero-stage", 1))
-  local sums = stage == 0 and args:has "bf16"
-  return sums and 1 or stage, sums
+  local bf16_optimizer = stage == 0 and args:has "bf16"
+  return bf16_optimizer and 1 or stage, bf16_optimizer
 end
 
-local function set_precision(p, args)
+local function set_precision(p, args, given)
   p.dtype = args:has "bf16" and "bf16" or args:has "fp16" and "fp16" or "fp32"
   if args:has "deepspeed" then -- Megatron-LM's own replicas do not run
-    local _, sums = deepspeed_stage(args)
-    p.gradient_dtype, p.reduce_dtype = sums and "fp32" or p.dtype, sums and p.dtype or nil
+    local _, bf16_optimizer = deepspeed_stage(args, given)
+    p.gradient_dtype = given.gradient_dtype or bf16_optimizer and "fp32" or p.dtype
+    p.reduce_dtype = p.gradient_dtype ~= p.dtype and p.dtype or nil
   else
     p.gradient_dtype = (p.dtype == "bf16" and narrow_gradients(args)
       or p.dtype == "fp16" and not args:has "accumulate-allreduce-grads-in-fp32") and p.dtype or "fp32"
@@ -65,7 +68,7 @@ end
 
 local shards = { no_shard = 0, optim = 1, optim_grads = 2, optim_grads_params = 3 }
 
-local function set_sharding(p, args)
+local function set_sharding(p, args, given)
   p.zero = args:has "use-distributed-optimizer" and 1 or 0
   if args:has "use-megatron-fsdp" or args:has "use-custom-fsdp" then -- others do not read the strategy
     p.zero = math.max(p.zero, args:choice("data-parallel-sharding-strategy", "no_shard", shards))
@@ -75,10 +78,12 @@ local function set_sharding(p, args)
   end
   if args:has "use-torch-fsdp2" then p.zero = 3 end
   if args:has "deepspeed" then
-    local sums
-    p.zero, sums = deepspeed_stage(args)
-    p.gradient_all_reduce = p.zero == 1 or p.zero == 2 -- as in ett.import.trainer.deepspeed
-    if sums then args:note "--zero-stage 0 in bf16: DeepSpeed shards the optimizer states all the same, as zero=1" end
+    local bf16_optimizer
+    p.zero, bf16_optimizer = deepspeed_stage(args, given)
+    p.gradient_all_reduce = deepspeed.all_reduces(p.zero)
+    if bf16_optimizer then
+      args:note "--zero-stage 0 in bf16: DeepSpeed shards the optimizer states all the same, as zero=1"
+    end
   end
   if args:has "optimizer-cpu-offload" then p.offload_optimizer = args:number("optimizer-offload-fraction", 1) end
   p.overlap_gradients, p.overlap_parameters = args:has "overlap-grad-reduce", args:has "overlap-param-gather"
@@ -337,12 +342,12 @@ return function(args, hyper, given, stack)
   if p.tp == 1 then p.sequence_parallel = false end
   if args:has "use-tp-pp-dp-mapping" then p.rank_order = "tp-cp-ep-pp-dp" end
   if not p.seq then error_module.raise("format", "missing --seq-length") end
-  set_precision(p, args)
+  set_precision(p, args, given)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers)
   set_recompute(p, args, hyper.layers)
-  local sharded = set_sharding(p, args)
+  local sharded = set_sharding(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
   set_overlaps(p, args)
@@ -351,10 +356,9 @@ return function(args, hyper, given, stack)
   p.accumulate_gradients = args:has "no-gradient-accumulation-fusion"
   p.clip_gradients = args:number("clip-grad", 1.0) > 0
   local width = (p.reduce_dtype or p.gradient_dtype) == "fp32" and 4 or 2
-  -- Megatron's default bucket: the larger of 40 million elements and a million per replica. DeepSpeed's:
-  -- reduce_bucket_size (zero/config.py).
+  -- Megatron's default bucket: the larger of 40 million elements and a million per replica.
   if args:has "deepspeed" then
-    p.bucket_bytes = 500000000 * width
+    p.bucket_bytes = deepspeed.bucket_numbers * width
   elseif p.overlap_gradients then
     p.bucket_bytes = args:number("ddp-bucket-size", math.max(40000000, 1000000 * p.dp)) * width
   end

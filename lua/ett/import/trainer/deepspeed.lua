@@ -2,7 +2,7 @@
 --- The length of sequences and the pipeline's degree are not in it.
 local dtype_bytes = require("ett.base.schema").dtype_bytes
 local error_module = require "ett.base.error"
-local master_bytes = require("ett.import.export.deepspeed").master_bytes
+local export = require "ett.import.export.deepspeed"
 
 --- Two of the three numbers of a batch and the replicas give the rest. As in DeepSpeed, a missing number of steps is 1
 --- where the others leave it open. "auto" is left to the program.
@@ -55,7 +55,7 @@ local function set_degrees(p, config, given)
 end
 
 -- Types of weights whose gradients have the same type.
-local alone = { fp16 = true, fp32 = true }
+local own_gradients = { fp16 = true, fp32 = true }
 
 --- Types of weights, of summed gradients (engine.py: get_data_types) and of messages (communication_data_type; of ranks
 --- that share a sequence, config.py: seq_parallel_communication_data_type).
@@ -67,7 +67,7 @@ local function set_precision(p, config, given, note)
   if not given.dtype and p.dtype == "fp32" and (fp16_open or bf16_open or older_open) then
     note "the program chooses the data type ('auto'): fp32 is assumed; dtype=bf16 replaces it"
   end
-  local own = alone[p.dtype] and p.dtype or "bf16"
+  local own = own_gradients[p.dtype] and p.dtype or "bf16"
   local sums = config("data_types", "grad_accum_dtype", own)
   p.gradient_dtype = given.gradient_dtype or sums
   local whole, split = config("", "communication_data_type", own),
@@ -80,7 +80,7 @@ end
 --- have it. Up to DeepSpeed#7515 all runs in bf16 had it, with sums in fp32.
 local function shards_anyway(p, given, note)
   if p.zero ~= 0 or given.zero then return false end
-  local own, pipelined = alone[p.dtype] and p.dtype or "bf16", (given.pp or 1) > 1
+  local own, pipelined = own_gradients[p.dtype] and p.dtype or "bf16", (given.pp or 1) > 1
   if own == "bf16" and p.gradient_dtype == "fp32" then
     note "without ZeRO, fp32 sums of bf16 come with sharded states (zero=1); DeepSpeed since #7790 (2026) refuses them"
     return true
@@ -95,21 +95,21 @@ local function shards_anyway(p, given, note)
   return false
 end
 
---- Stages 1 and 2 all-reduce whole buckets, with reduce_scatter, too (zero/stage_1_and_2.py: average_tensor;
---- DeepSpeed#5758). Stage 3 does so without it (stage3.py: __reduce_and_partition_ipg_grads).
+--- Settings that change the rule of the stages: stage 3 all-reduces without reduce_scatter (stage3.py:
+--- __reduce_and_partition_ipg_grads); stages 1 and 2 may reduce to each rank, but for BF16_Optimizer.
 local function set_reduction(p, config, given, note)
   local scatters = config("zero_optimization", "reduce_scatter", true)
   local by_rank = not config("zero_optimization", "use_multi_rank_bucket_allreduce", true)
-  local sums = p.zero == 1 and p.gradient_dtype == "fp32" and not alone[p.dtype] and not p.offload_optimizer
-  if shards_anyway(p, given, note) then
-    p.zero, p.gradient_all_reduce = 1, true
-  elseif p.zero == 3 then
+  local bf16_optimizer = shards_anyway(p, given, note)
+  if bf16_optimizer then p.zero = 1 end
+  bf16_optimizer = bf16_optimizer or p.zero == 1 and p.gradient_dtype == "fp32" and not own_gradients[p.dtype]
+    and not p.offload_optimizer
+  p.gradient_all_reduce = export.all_reduces(p.zero)
+  if p.zero == 3 then
     p.gradient_all_reduce = not scatters and config("zero_optimization", "contiguous_gradients", true)
-  elseif p.zero > 0 then
-    p.gradient_all_reduce = sums or not (by_rank and scatters) -- BF16_Optimizer has no other way
-    if not p.gradient_all_reduce then
-      note "use_multi_rank_bucket_allreduce = false: a reduction to each rank is modelled as a reduce_scatter"
-    end
+  elseif p.gradient_all_reduce and by_rank and scatters and not bf16_optimizer then
+    p.gradient_all_reduce = false
+    note "use_multi_rank_bucket_allreduce = false: a reduction to each rank is modelled as a reduce_scatter"
   end
 end
 
@@ -131,7 +131,7 @@ local function set_states(p, config, note)
   if not (one_state[name] or name:find "adam" or name:find "lamb") then
     note("optimizer.type = %s is modelled as Adam", name)
   end
-  p.optimizer_bytes = master_bytes(p) + (one_state[name] and 4 or 8)
+  p.optimizer_bytes = export.master_bytes(p) + (one_state[name] and 4 or 8)
 end
 
 ---@param config fun(section: string, name: string, default: any?): any, boolean?
@@ -147,7 +147,7 @@ return function(config, given, _, note)
   local overlaps = config("zero_optimization", "overlap_comm", p.zero == 3)
   p.overlap_gradients = overlaps
   if p.zero == 3 then p.overlap_parameters = overlaps end
-  p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", 500000000)
+  p.bucket_bytes = config("zero_optimization", "reduce_bucket_size", export.bucket_numbers)
     * (dtype_bytes[p.reduce_dtype or p.gradient_dtype] or 2)
   if p.zero > 0 then p.offload_optimizer = offloaded(config, "offload_optimizer", note, p.zero == 3) end
   if p.zero > 1 then p.offload_gradients = p.offload_optimizer end -- stage_1_and_2.py, async_accumulate_grad_in_cpu_…
