@@ -129,10 +129,21 @@ seq=2048 ...dtype=fp16... stack=megatron... global_batch=32...
 the same step
 flags: ... layouts, by step_seconds
 
-$ ett search --megatron-args flags --model llama3-8b; ett search --megatron-args nosuch
-ett: search: give --megatron-args or --model, not both
+$ ett search --megatron-args nosuch
 ett: nosuch: ...
 ?1
+
+# A recipe does not state its model.
+
+$ echo 'torchrun --nproc_per_node 8 run.py --recipe llama3_8b_config dataset.sequence_length=512 train.global_batch_size=8 peft=lora' > run.sh; ett search --megatron-args run.sh --model llama3-8b layers=2 --quiet
+seq=512 ...lora_rank=32...
+
+# DeepSpeed all-reduces gradients at stages 1 and 2, in the type of the weights.
+
+$ echo '--deepspeed --bf16 --zero-stage 0 --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000 --seq-length 2048 --global-batch-size 32 --num-gpus 8' > ds; for z in zero=2 --where=zero==2 --where=zero==3; do ett search --megatron-args ds $z --quiet; done
+seq=2048 ...gradient_dtype=bf16 ...zero=2 global_batch=32 gradient_all_reduce=true...
+seq=2048 ...zero=2 global_batch=32 gradient_all_reduce=true reduce_dtype=bf16...
+seq=2048 ...zero=3 global_batch=32 reduce_dtype=bf16...
 
 # A length in thousands is compared with the power of 2.
 

@@ -5,32 +5,52 @@ local merged = require "ett.base.merged"
 local options = require "ett.base.options"
 
 -- Fields that a launch script fixes for every layout; its other fields are searched.
-local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "accumulate_gradients", "optimizer_bytes",
-  "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "stack" }
+local settled = { "seq", "global_batch", "dtype", "gradient_dtype", "reduce_dtype", "accumulate_gradients",
+  "optimizer_bytes", "clip_gradients", "capacity_factor", "pad_to_capacity", "deduplicate_tokens", "lora_rank",
+  "lora_targets", "stack" }
 
---- Model, settled fields and devices of Megatron-LM's flags, overridden by the words.
+--- Sets the field gradient_all_reduce of DeepSpeed's flags. It follows from the stage, so that a search over stages
+--- varies both.
+local function settle_reduction(opts, plan, vary)
+  if plan.gradient_all_reduce ~= nil or vary.gradient_all_reduce then return end
+  local all_reduces = require("ett.import.export.deepspeed").all_reduces
+  if plan.zero then
+    plan.gradient_all_reduce = all_reduces(plan.zero)
+    return
+  end
+  local stages = {}
+  for zero = 0, 3 do if all_reduces(zero) then stages[#stages + 1] = "zero == " .. zero end end
+  local rule = ("gradient_all_reduce == (%s)"):format(table.concat(stages, " or "))
+  vary.gradient_all_reduce = { false, true }
+  opts.where = opts.where and ("(%s) and %s"):format(opts.where, rule) or rule
+end
+
+--- Model, fixed and varied fields and devices of Megatron-LM's flags, overridden by the words, and whether DeepSpeed
+--- reduces the gradients.
 local function of_flags(opts, words)
-  if opts.model then error_module.raise("usage", "search: give --megatron-args or --model, not both") end
-  local texts, hyper = fields.sort("search", options.words(words, "search"), require("ett.model.hyper").fields)
+  local texts, hyper = fields.sort("search", options.words(words, "search"),
+    opts.model or require("ett.model.hyper").fields)
   local given, vary = fields.split("search", texts)
   given.seq, given.global_batch = opts.seq or given.seq, opts.global_batch or given.global_batch
   local read = require("ett.import.megatron").read
   local function run_of(dp)
-    return read(opts.megatron_args, merged(given, { dp = given.dp or dp }), fields.values(hyper))
+    return read(opts.megatron_args, merged(given, { dp = given.dp or dp }), fields.values(hyper),
+      opts.model and fields.model(opts.model, hyper))
   end
   local p = run_of(1).plan
   local run = run_of(opts.devices and math.max(1, opts.devices // (p.tp * p.pp * p.cp)))
   local plan = {}
   for _, name in ipairs(settled) do plan[name] = run.plan[name] end
   opts.seq, opts.global_batch = nil, nil
-  return run.model, merged(plan, given), vary, require("ett.plan").devices(run.plan)
+  return run.model, merged(plan, given), vary, require("ett.plan").devices(run.plan),
+    run.plan.gradient_all_reduce ~= nil
 end
 
 --- The model, and fixed and varied fields, from the command line.
 local function asked(opts, words)
-  local model, plan, vary, devices
+  local model, plan, vary, devices, deepspeed
   if opts.megatron_args then
-    model, plan, vary, devices = of_flags(opts, words)
+    model, plan, vary, devices, deepspeed = of_flags(opts, words)
   else
     local texts
     texts, model = fields.subject("search", opts, words)
@@ -57,6 +77,7 @@ local function asked(opts, words)
   for option, name in pairs { global_batch = "global_batch", seq = "seq" } do
     if opts[option] then set(plan, name, opts[option]) end
   end
+  if deepspeed then settle_reduction(opts, plan, vary) end
   if not vary.devices then opts.devices = opts.devices or devices end
   return model, plan, vary
 end
@@ -93,7 +114,7 @@ return {
   models = true, -- `--help NAME` describes a model
   summary = "find the best plan over layouts, devices and clusters",
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]\n"
-    .. "       ett search --megatron-args FILE --cluster NAME [--devices N] [NAME=VALUE ...]",
+    .. "       ett search --megatron-args FILE [--model NAME] --cluster NAME [--devices N] [NAME=VALUE ...]",
   description = function(opts)
     return "Searches all layouts by branch and bound; the result is the optimum of the whole space.\n"
       .. "A field given as NAME=VALUE or by --fix is fixed. With several values (1,2,4, 1..64 for doublings, or\n"
@@ -104,7 +125,8 @@ return {
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
     { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
-    { "megatron-args", "FILE", "Megatron-LM's flags in place of --model: sequence, batch, precision and devices, too" },
+    { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "
+      .. "the model, too" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")
       :format(fields.default_cluster) },
     { "devices", "N", "number of devices; for several use --vary devices=64..1024", kind = "count",
