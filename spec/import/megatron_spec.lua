@@ -61,11 +61,11 @@ torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save 
 
   it("are also fields of sections behind a recipe", function()
     local model_of = function() return model_module.new "llama3-8b" end
-    local function plan_of(text, given)
+    local function plan_of(text, given, hyper)
       local path = os.tmpname()
       command.write(path:match "^(.*)/", path:match "[^/]*$", text)
       local model = model_of()
-      local plan = megatron.read(path, given, nil, model).plan
+      local plan = megatron.read(path, given, hyper, model).plan
       os.remove(path)
       return plan, table.concat(model.notes, "\n")
     end
@@ -75,7 +75,7 @@ torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save 
     local p, notes = plan_of(bridge:format "")
     assert.same({ 4, 4, 2, 4096, 128, 1, true, "bf16" }, { p.tp, p.dp, p.micro_batch, p.seq, p.global_batch, p.zero,
       p.sequence_parallel, p.dtype })
-    assert.matches("the file does not hold the recipe's own settings", notes, 1, true)
+    assert.matches("the file does not hold the recipe's own settings: bf16 and Megatron-LM's defaults", notes, 1, true)
     assert.is_nil(notes:find("unknown", 1, true), notes)
     assert.equal("fp8", plan_of(bridge:format " mixed_precision=bf16_with_fp8_current_scaling_mixed").dtype)
     assert.equal(2, plan_of(bridge:format " model.tensor_model_parallel_size=2").tp) -- the last counts
@@ -87,7 +87,14 @@ torchrun --nnodes ${NODES} x.py ${ARGS[@]} --seq_length=$((LAYERS * 64)) --save 
     p, notes = plan_of(bridge:format " peft.dim=16")
     assert.is_nil(p.lora_rank)
     assert.matches("not modelled: --peft", notes, 1, true)
+    for precision, dtype in pairs { ["trainer.precision=32"] = "fp32", ["trainer.precision=16-mixed"] = "fp16",
+      ["mixed_precision.bf16=false"] = "fp32", ["mixed_precision=bf16_mixed"] = "bf16" } do
+      p, notes = plan_of(bridge:format(" " .. precision))
+      assert.equal(dtype, p.dtype, precision)
+      assert.matches("the recipe's own settings: Megatron-LM's defaults stand", notes, 1, true)
+    end
     assert.equal(8, plan_of(bridge:format "", { tp = 8 }).tp)
+    assert.is_nil(select(2, plan_of(bridge:format "", nil, { layers = 8 })):find("the model of the file", 1, true))
     assert.matches("the model of the file is not used", select(2, plan_of(small .. "--nproc-per-node 1")), 1, true)
     -- NeMo 1 states the whole model.
     local run = read("python megatron_gpt_pretraining.py --config-name=x trainer.devices=4 model.num_layers=4 "

@@ -399,8 +399,18 @@ local function with_words(given)
   return path, values
 end
 
+-- Last names of fields that state the precision.
+local precisions = { precision = true, mixed_precision = true, bf16 = true, fp16 = true }
+
+--- Whether a field of a recipe states the precision.
+local function states_precision(overrides)
+  for _, field in ipairs(overrides) do if precisions[field[1]:match "[^.]*$"] then return true end end
+  return false
+end
+
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
---- scripts, stack = of ett's own export }.
+--- scripts, recipe = whether fields of one follow it, precise = whether they state the precision, stack = of ett's own
+--- export }.
 ---@param values table<string, string>? the words of a script by number
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
@@ -416,7 +426,7 @@ local function read_flags(path, values)
   add_devices_of_job(list, job)
   local program, name = program_of(text)
   return list, { mamba = is_mamba(name, program), unknown = unknown, note = note, nemo = recipe, recipe = recipe,
-    stack = add_export(list, text) }
+    precise = states_precision(overrides), stack = add_export(list, text) }
 end
 
 --- Notes the conditions of a script that depend on values outside it.
@@ -432,11 +442,12 @@ local function note_conditions(args, unknown)
     and ". Words behind the file set $1, $2, ...: \"FILE WORD WORD ...\"" or "")
 end
 
---- Notes that a command line states a recipe only in part. Such recipes train in bf16.
-local function complete_recipe(args)
-  if not (args:has "bf16" or args:has "fp16") then args.given.bf16 = {} end
-  args:note("the file does not hold the recipe's own settings: bf16 and Megatron-LM's defaults stand for those that it "
-    .. "does not state")
+--- Notes that a command line states a recipe only in part. Such recipes train in bf16, unless a field says otherwise.
+local function complete_recipe(args, precise)
+  local assumed = not (precise or args:has "bf16" or args:has "fp16")
+  if assumed then args.given.bf16 = {} end
+  args:note("the file does not hold the recipe's own settings: %sMegatron-LM's defaults stand for those that it does "
+    .. "not state", assumed and "bf16 and " or "")
 end
 
 local function read(path, values, plan, hyper, model)
@@ -445,7 +456,8 @@ local function read(path, values, plan, hyper, model)
   args.mamba, args.nemo, args.recipe = file.mamba, file.nemo, file.recipe
   note_conditions(args, file.unknown)
   if file.note then args:note("%s", file.note) end
-  if file.recipe then complete_recipe(args) end
+  if file.recipe then complete_recipe(args, file.precise) end
+  local has_model = args:has "num-layers"
   for word, value in pairs(merged(plan, hyper)) do
     if words[word] then args.given[words[word]] = { tostring(value) } end
   end
@@ -455,7 +467,7 @@ local function read(path, values, plan, hyper, model)
   if plan and plan.vp then args.given["num-layers-per-virtual-pipeline-stage"] = nil end
   if hyper and hyper.window_every then args.given["window-attn-skip-freq"] = nil end
   if model then
-    if args:has "num-layers" then args:note "the model of the file is not used" end
+    if has_model then args:note "the model of the file is not used" end
     model.notes = table.move(args.notes, 1, #args.notes, #(model.notes or {}) + 1, model.notes or {})
     args.notes = model.notes
     return { model = model, architecture = model.architecture,
