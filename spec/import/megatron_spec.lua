@@ -621,6 +621,11 @@ describe("Megatron-LM's flags", function()
       p.overlap_sends, p.ep, p.dtype, p.recompute, p.zero, p.optimizer_bytes, p.deduplicate_tokens })
     assert.equal("megatron_moe:cross_entropy=megatron", p.stack)
     assert.same({ "mla_up_proj", "moe_act" }, p.recompute_modules)
+    local selective = small .. "--recompute-granularity selective --recompute-modules mlp mlp core_attn"
+    local twice = read(selective, { dp = 1 })
+    assert.same({ "mlp", "core_attn" }, twice.plan.recompute_modules)
+    assert.same({}, twice.model.notes)
+    assert.is_nil(read(selective, { dp = 1, recompute = "full" }).plan.recompute_modules)
     assert.same({ "--recompute-modules moe mla_up_proj moe_act: ett recomputes mla_up_proj moe_act of them" },
       run.model.notes)
     local e = estimate.new { model = run.model, plan = run.plan, cluster = "dgx_h100" }
@@ -1367,6 +1372,9 @@ describe("Megatron-LM's defaults", function()
     assert.same({ "none", note:format(1, "none", "more", "less"):gsub("of 4", "of 8") .. "" },
       { of(1, " --num-layers 8") })
     assert.same({ "half" }, { of(1, " --pipeline-model-parallel-size 2") })
+    local run = read(small .. "--recompute-granularity full --recompute-method block --recompute-num-layers 1",
+      { dp = 1, recompute = "full" })
+    assert.same({ "full" }, { run.plan.recompute, table.unpack(run.model.notes) }) -- the word's, not the file's
     local text, left_out = export_of { pp = 2, recompute = "half", stack = "megatron" }
     assert.same({}, left_out)
     assert.equal("half", read(text, { dp = 1 }).plan.recompute)

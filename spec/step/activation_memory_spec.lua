@@ -299,13 +299,14 @@ describe("modules of selective recomputation", function()
     end)
   end
 
-  it("are refused without selective recomputation, and under unknown names", function()
+  it("are refused without selective recomputation, under unknown names, and twice", function()
     local model = model_module.new("llama", { layers = 2, hidden = 512, heads = 8, vocab = 1000 })
     local why = require("ett.plan").violations({ seq = 512, micro_batches = 1, recompute = "full",
-      recompute_modules = { "mpl" } }, model, "dgx_h100")
+      recompute_modules = { "mpl", "mlp", "mlp" } }, model, "dgx_h100")
     why = table.concat(why, "; ")
     assert.matches("recompute_modules needs recompute = 'selective', got 'full'", why)
     assert.matches("unknown module 'mpl'; did you mean 'mlp'", why)
+    assert.matches("recompute_modules has the value mlp twice", why, 1, true)
   end)
 end)
 

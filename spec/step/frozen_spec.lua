@@ -356,6 +356,8 @@ describe("rules of frozen weights", function()
       ["lora_targets: the model's layers have no product 'linear_uq' outside experts; did you mean 'linear_up'?; "
         .. "known are linear_down, linear_proj, linear_qkv, linear_up"] =
         { lora_rank = 4, lora_targets = { "linear_uq" } },
+      ["lora_targets has the value linear_up twice"] =
+        { lora_rank = 4, lora_targets = { "linear_up", "linear_qkv", "linear_up" } },
       ["field 'lora_rank' must be a positive integer, got 0"] = { lora_rank = 0 },
     } do
       fields.seq, fields.micro_batches = 1024, 2

@@ -325,6 +325,16 @@ local function split(p, add, context)
   end
 end
 
+--- Refuses a value that a list has twice.
+local function once(p, name, add)
+  local seen = {}
+  for _, value in ipairs(p[name] or {}) do
+    value = tostring(value)
+    if seen[value] then return add("%s has the value %s twice", name, value) end
+    seen[value] = true
+  end
+end
+
 --- The modules of selective recomputation.
 local function recomputation(p, add)
   if not p.recompute_modules then return end
@@ -332,6 +342,7 @@ local function recomputation(p, add)
   if (p.recompute or "selective") ~= "selective" then
     add("recompute_modules needs recompute = 'selective', got '%s'", p.recompute)
   end
+  once(p, "recompute_modules", add)
   local known = {}
   for _, name in ipairs(fields.known_modules) do known[name] = true end
   for _, name in ipairs(p.recompute_modules) do
@@ -345,6 +356,7 @@ end
 local function freezing(p, add, context)
   local model = context.model
   if p.lora_targets and not p.lora_rank then add("lora_targets needs lora_rank") end
+  once(p, "lora_targets", add)
   if p.lora_rank and p.frozen_layers > 0 then add("lora_rank and frozen_layers exclude each other") end
   if not model then return end
   local layers = context.layers

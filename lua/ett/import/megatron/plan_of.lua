@@ -98,16 +98,20 @@ local function set_sharding(p, args, given)
   return p.zero == 3 and not args:has "deepspeed"
 end
 
--- The names of a list that are in a set, in the order of the list.
+-- The names of a list that are in a set, each once, in the order of the list, and whether there are others.
 local function kept(list, names)
-  local among, found = {}, {}
-  for _, name in ipairs(names) do among[name] = true end
-  for _, name in ipairs(list) do if among[name] then found[#found + 1] = name end end
-  return found
+  local open, found, others = {}, {}, false
+  for _, name in ipairs(names) do open[name] = true end
+  for _, name in ipairs(list) do
+    others = others or open[name] == nil
+    if open[name] then found[#found + 1] = name end
+    open[name] = open[name] and false
+  end
+  return found, others
 end
 
---- Full recomputation of some layers: as that of none, half or all of them, whichever is nearest. Block recomputes so
---- many layers of each slice (transformer_block.py, _checkpointed_forward).
+--- Full recomputation of some layers: as that of none, half or all of them, whichever is nearest. With block, the
+--- stated number of layers of each slice is recomputed (transformer_block.py, _checkpointed_forward).
 local function set_layers(p, args, layers)
   local count, method = args:number "recompute-num-layers", args:text "recompute-method"
   if not count or method == "uniform" and count == 1 then return end
@@ -128,20 +132,22 @@ local function set_layers(p, args, layers)
   end
 end
 
-local function set_recompute(p, args, layers)
+local function set_recompute(p, args, layers, given)
   local full_in_older_names = args:has "checkpoint-activations" or args:has "activations-checkpoint-method"
   p.recompute = args:has "recompute-activations" and "selective" or full_in_older_names and "full" or "none"
   p.recompute = args:choice("recompute-granularity", nil, { full = "full", selective = "selective" }) or p.recompute
+  p.recompute = given.recompute or p.recompute
   local modules = args.given["recompute-modules"]
   if p.recompute == "selective" and modules then
-    p.recompute_modules = kept(modules, plan_fields.known_modules)
-    if #p.recompute_modules < #modules then
+    local others
+    p.recompute_modules, others = kept(modules, plan_fields.known_modules)
+    if others then
       args:note("--recompute-modules %s: ett recomputes %s of them", table.concat(modules, " "),
         #p.recompute_modules > 0 and table.concat(p.recompute_modules, " ") or "none")
     end
     if #p.recompute_modules == 0 then p.recompute, p.recompute_modules = "none", nil end
   end
-  if p.recompute == "full" then set_layers(p, args, layers) end
+  if p.recompute == "full" and not given.recompute then set_layers(p, args, layers) end
 end
 
 -- 1 if the embedding, and the loss, count as a layer of the pipeline; else 0.
@@ -346,7 +352,7 @@ return function(args, hyper, given, stack)
   set_replicas(p, args, given)
   p.global_batch = not given.micro_batches and args:number("global-batch-size", p.dp * p.micro_batch) or nil
   set_pipeline(p, args, hyper.layers)
-  set_recompute(p, args, hyper.layers)
+  set_recompute(p, args, hyper.layers, given)
   local sharded = set_sharding(p, args, given)
   set_dispatcher(p, args, hyper.experts ~= nil)
   set_adapters(p, args, hyper.experts ~= nil)
