@@ -76,6 +76,36 @@ describe("the timeline of a step", function()
     end)
   end
 
+  local shared = model.new("mixtral", { layers = 4, hidden = 2048, heads = 16, vocab = 32000, ffn = 2048, experts = 8,
+    top_k = 2, shared_experts = 2 })
+  for _, case in ipairs {
+    { "gathers of weights", { dp = 16, zero = 3, micro_batches = 2 } },
+    { "overlapped gathers of weights", { dp = 16, zero = 3, micro_batches = 2, overlap_parameters = true } },
+    { "gathers of messages", { pp = 2, tp = 2, dp = 8, scatter_sends = true, micro_batches = 4 } },
+    { "transfers to the host", { dp = 8, offload_activations = 1, micro_batches = 2 } },
+    { "repeated launches", { pp = 2, tp = 2, dp = 8, recompute = "full", stack = "megatron_moe", micro_batches = 4 } },
+  } do
+    it("hides the all-to-alls that the estimate hides behind shared experts: " .. case[1], function()
+      local plan = require "ett.base.merged"(case[2], { ep = 8, overlap_all_to_all = "shared_experts" })
+      local e = make(shared, plan)
+      for s, stage in ipairs(timeline.of(e).stages) do
+        local hidden, sums, waited = 0.0, 0.0, false
+        for _, run in ipairs(stage.runs) do
+          local sum = 0.0
+          for _, part in ipairs(run.parts) do
+            sum, waited = sum + part.seconds, waited or part.resource == "wait" or part.name == "host"
+            if part.role == "exchange" then hidden = hidden + part.hidden end
+          end
+          sums = math.max(sums, math.abs(sum - run.units[1].seconds))
+        end
+        assert.is_true(waited)
+        assert.near(0, sums, 1e-12)
+        assert.near(e.stages[s].all_to_all_overlapped_seconds, hidden, 1e-9)
+        assert.is_true(hidden > 1e-4)
+      end
+    end)
+  end
+
   it("contains gradients and updates after the pipeline, and ends with the step", function()
     local e = make(dense, { pp = 2, dp = 4, micro_batches = 2, zero = 1 })
     for s, stage in ipairs(timeline.of(e).stages) do

@@ -10,8 +10,9 @@
 -- Units, sends and the collectives that overlap units come from the event engine (runtime/step/links.h). The parts of a
 -- unit are its operators and collectives in the order of the layer; in reverse order in the backward pass. A part
 -- lists the resources that it occupies: "compute", "node" (links inside a node) or "network"; with more than two tiers
--- "links of" the outermost tier. `start` and `seconds` of parts follow each other, in a pair of units those of both.
--- `from` and `length` include the time hidden beside computing: a collective that hides begins earlier or ends later.
+-- "links of" the outermost tier. Each part starts (`start`) after the `seconds` of the part before it; a pair of units
+-- has one such row of parts. `from` and `length` include the time hidden beside computing: a collective that hides
+-- begins earlier or ends later.
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
 local plan_fields = require "ett.plan.fields"
@@ -41,9 +42,9 @@ local function flops_share(operation, pass, share, repeated)
   return pass == "forward" and forward or (1 - forward) * share
 end
 
---- Sets `from` and `length` of a unit's parts, with their hidden times. A message runs on beside the product after it
---- (`later`) or begins beside the one before it, also before other messages that do. Messages of one link follow each
---- other, within `seconds`.
+--- Sets `from` and `length` of a unit's parts, with their hidden times. A message with `later` ends beside the product
+--- after it. Others begin beside the product before them; the first of a row begins earlier by the hidden time of all.
+--- Messages of one link do not overlap and stay within `seconds`.
 local function span(parts, seconds)
   local free, last, hidden = {}, {}, 0.0
   for i = #parts, 1, -1 do
@@ -169,7 +170,9 @@ local function parts_of(e, lowered, layers, kind)
       add_weights(parts, rest)
     else
       run(false, function()
-        add_forward(parts, items, function(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end)
+        local function repeats(o, index) return lower.repeats(e.plan.recompute, o, layers[i], index) end
+        add_forward(parts, items, repeats)
+        add_forward(parts, rest, repeats)
       end)
       run(true, function() add_backward(parts, items, rest, kind == "B") end)
     end
@@ -212,8 +215,10 @@ local function pair_of(forward, backward)
 end
 
 --- Hides `seconds` of all-to-alls of experts. Each hides first behind the computing beside it, as far as that lasts.
+--- Returns the hidden seconds.
 ---@param share number of the device that they take from that computing
-local function hide(parts, seconds, share)
+---@param waits boolean the unit also waits: at least the computing beside them hides them
+local function hide(parts, seconds, share, waits)
   local all, most, exchanges = 0.0, 0.0, {}
   for _, part in ipairs(parts) do
     if part.role == "exchange" then
@@ -222,27 +227,27 @@ local function hide(parts, seconds, share)
       all, most = all + part.seconds, most + part.room
     end
   end
-  seconds = math.min(seconds, all)
+  seconds = math.max(0.0, math.min(waits and math.max(seconds, most) or seconds, all))
   for _, part in ipairs(seconds > 0 and exchanges or {}) do
     local own = seconds <= most and part.room * seconds / most
       or part.room + (part.seconds - part.room) * (seconds - most) / (all - most)
     part.seconds, part.hidden = part.seconds - own, part.hidden + own
   end
+  return seconds
 end
 
---- Places parts in `seconds`. All-to-alls of experts hide if the time is shorter. If it is longer, it begins with a
---- remainder (gathered weights under ZeRO-3).
-local function lay(parts, seconds, rest, share)
+--- Places parts in `seconds`: first what the unit waits for, then its parts, without the hidden part of all-to-alls of
+--- experts.
+---@param waits string? what units of this plan wait for
+local function lay(parts, seconds, waits, share)
   local at, laid, all = 0.0, {}, 0.0
-  for _, part in ipairs(parts) do all = all + part.seconds end
-  if seconds > all * (1 + 1e-9) + 1e-12 then
-    at = seconds - all
-    laid[1] = { name = rest, resource = "wait", start = 0.0, seconds = at, times = 1, hidden = 0.0 }
+  for i, part in ipairs(parts) do laid[i], all = merged(part), all + part.seconds end
+  local wait = seconds - all + hide(laid, all - seconds, share, waits ~= nil)
+  if wait > 1e-9 * all + 1e-12 then
+    table.insert(laid, 1, { name = waits or "waits", resource = "wait", seconds = wait, times = 1, hidden = 0.0 })
   end
-  for _, part in ipairs(parts) do laid[#laid + 1] = merged(part) end
-  hide(laid, all - seconds, share)
-  for i = at > 0 and 2 or 1, #laid do
-    laid[i].start, at = at, at + laid[i].seconds
+  for _, part in ipairs(laid) do
+    part.start, at = at, at + part.seconds
   end
   return span(laid, seconds)
 end
@@ -491,9 +496,9 @@ local function parts_in(state, units)
   if not state.laid[key] then
     local parts, lowered, own = plain_parts(state, units[1], units[1].slice), state.on.lowered, { {}, {} }
     if units[2] then parts = pair_of(parts, plain_parts(state, units[2], units[2].slice)) end
-    local laid = lay(parts, units[1].seconds,
-      state.e.gathers and "gathers of weights" or lowered.gather and "gathers of messages" or "waits",
-      lower.exchange_communication_share(lowered.stack))
+    local waits = state.e.gathers and "gathers of weights" or lowered.gather and "gathers of messages"
+      or state.e.host_bandwidth and "waits" or nil
+    local laid = lay(parts, units[1].seconds, waits, lower.exchange_communication_share(lowered.stack))
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
     state.laid[key] = { laid, own }
   end
