@@ -170,6 +170,34 @@ describe("messages of gradients and weights", function()
     assert.near(4 * half * 2, bytes, 1e-6 * half)
   end)
 
+  it("under ZeRO-3 have the sizes of their layers, in the order of the pass", function()
+    -- By hand: embedding and head have 32000 rows, the head also the last norm. A backward pass begins with the head.
+    local table_bytes = 2 * 32000 * 2048
+    for _, overlaps in ipairs { false, true } do
+      local e = make(dense, { dp = 8, micro_batches = 1, zero = 3, overlap_parameters = overlaps })
+      local stage = timeline.of(e).stages[1]
+      local start, list = stage.units[2].start, { F = {}, B = {} }
+      for _, m in ipairs(stage.messages) do
+        if m.lane == "weights" then table.insert(m.start < start and list.F or list.B, m) end
+      end
+      for kind, ends in pairs { F = { 0, 2048 }, B = { 2048, 0 } } do
+        local own = list[kind]
+        assert.equal(12, #own)
+        assert.equal(table_bytes + 2 * ends[1], own[1].bytes)
+        assert.equal(table_bytes + 2 * ends[2], own[12].bytes)
+        for i, m in ipairs(own) do assert.near(own[1].bytes / own[1].seconds, m.bytes / m.seconds, 1, i) end
+      end
+    end
+    -- A layer of two has no experts, the other's follow its dense weights.
+    local some = model.new("mixtral", { layers = 2, hidden = 1024, heads = 16, vocab = 32000, ffn = 4096, experts = 8,
+      top_k = 2, first_dense_layers = 1 })
+    local groups = {}
+    for _, m in ipairs(timeline.of((make(some, { dp = 8, ep = 4, micro_batches = 1, zero = 3 }))).stages[1].messages) do
+      if m.lane == "weights" then groups[#groups + 1] = m.group end
+    end
+    assert.same({ "dp", "dp", "dp", "expert dp", "dp", "dp", "dp", "expert dp", "dp", "dp" }, groups)
+  end)
+
   it("leave out experts that no other rank has", function()
     local all = timeline.of((make(moe, { dp = 8, ep = 4, micro_batches = 2, zero = 3 }))).stages[1].messages
     local none = timeline.of((make(moe, { dp = 8, ep = 8, micro_batches = 2, zero = 3 }))).stages[1].messages

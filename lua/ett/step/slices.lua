@@ -70,29 +70,44 @@ local function demand_of(demands, bytes, ranks, parts)
   return found
 end
 
--- The gathers of the weights of some layers. start: the layer that a pass gathers first.
-local function gathers_of(p, sharing, lowered, stage, demands, layers, start)
-  local sums = slices.shared_parameters(sharing, lowered, layers)
-  local own = slices.shared_parameters(sharing, lowered, { start })
-  local gathers = { layers = #layers, seconds = 0.0, first = 0.0 }
+-- The gathers of the weights of layers in the order of a pass, which share the seconds in proportion to their weights
+-- (runtime/step/messages.h).
+local function gathers_of(p, sharing, lowered, stage, demands, layers)
+  local sums, width = slices.shared_parameters(sharing, lowered, layers), schema.wide_bytes(p.dtype)
+  local gathers, groups, known = { seconds = 0.0, first = 0.0 }, {}, {}
   local function add(kind, ranks, members)
-    local parameters = sums[kind] + sums["frozen_" .. kind]
-    local bytes = parameters * schema.wide_bytes(p.dtype) / #layers
-    local d = parameters > 0 and demand_of(demands, bytes, ranks, stage.parts)
+    local all = sums[kind] + sums["frozen_" .. kind]
+    local d = all > 0 and demand_of(demands, all * width / #layers, ranks, stage.parts)
     if not d then return end
-    gathers[#gathers + 1] = { seconds = d.seconds, bytes = d.bytes, degree = ranks, members = members }
-    gathers.seconds = gathers.seconds + #layers * d.seconds
-    gathers.first = gathers.first + #layers * d.seconds * (own[kind] + own["frozen_" .. kind]) / parameters
+    local seconds = #layers * d.seconds
+    groups[#groups + 1] = { kind = kind, each = seconds / all, degree = ranks, members = members }
+    gathers.seconds = gathers.seconds + seconds
   end
   add("dense", sharing.dense_shard, "data")
   add("expert", sharing.expert_shard, "expert data")
+  local function of(layer)
+    local own, list = slices.shared_parameters(sharing, lowered, { layer }), {}
+    for _, g in ipairs(groups) do
+      local n = own[g.kind] + own["frozen_" .. g.kind]
+      list[#list + 1] = n > 0 and { seconds = n * g.each, bytes = n * width, degree = g.degree, members = g.members }
+        or nil
+    end
+    return list
+  end
+  for i, layer in ipairs(layers) do
+    known[layer] = known[layer] or of(layer)
+    for _, g in ipairs(known[layer]) do
+      gathers[#gathers + 1] = g
+      gathers.first = gathers.first + (i == 1 and g.seconds or 0.0)
+    end
+  end
   return gathers
 end
 
---- The gathers of a layer's weights under ZeRO-3, for each slot (schedules.slices) and kind of unit: `F`, and `B` under
---- reshard, unless weights stay whole. nil: passes gather nothing.
---- { { seconds, bytes, degree, members }, …, layers = number of layers, seconds = of all layers, first = of the layer
---- that the pass gathers first }.
+--- The gathers of weights under ZeRO-3, for each slot (schedules.slices) and kind of unit: `F`, and `B` under reshard,
+--- unless weights stay whole. nil: passes gather nothing.
+--- { { seconds, bytes, degree, members }, … in the order of the pass, layer by layer, seconds = of all layers, first =
+--- of the layer that the pass gathers first }.
 ---@param result table of program:evaluate
 function slices.gathers(p, lowered, result)
   local list, sharing, layers, whole = {}, slices.sharing(p), {}, plan_fields.stay_whole(p)
@@ -101,12 +116,10 @@ function slices.gathers(p, lowered, result)
   for slot, slice in ipairs(schedules.slices(p)) do
     local stage, again = result.stages[(slot - 1) % p.pp + 1], {}
     local part = stage.part or 1
-    for _, kind in ipairs(layers[part][slice]) do again[#again + 1] = not kind.forward_only and kind or nil end
-    local function of(own, start)
-      return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own, start)
-    end
     local all = layers[part][slice]
-    list[slot] = { F = of(all, all[1]), B = p.reshard and not whole and of(again, again[#again]) or nil }
+    for i = #all, 1, -1 do again[#again + 1] = not all[i].forward_only and all[i] or nil end
+    local function of(own) return gathers_of(p, sharing, lowered.parts[part], stage, result.demands, own) end
+    list[slot] = { F = of(all), B = p.reshard and not whole and of(again) or nil }
   end
   return list
 end

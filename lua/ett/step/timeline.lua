@@ -375,15 +375,11 @@ local function add_gathers(state, stage)
   local e = state.e
   for _, unit in ipairs(e.gathers and stage.units or {}) do
     local gathers = e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number][unit.kind]
-    if gathers then
-      local at = unit.start
-      for _ = 1, gathers.layers do
-        for _, g in ipairs(gathers) do
-          put(stage, "all_gather", "weights", at, g.seconds, { group = groups[g.members], members = g.members,
-            degree = g.degree, stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
-          at = at + g.seconds
-        end
-      end
+    local at = unit.start
+    for _, g in ipairs(gathers or {}) do
+      put(stage, "all_gather", "weights", at, g.seconds, { group = groups[g.members], members = g.members,
+        degree = g.degree, stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
+      at = at + g.seconds
     end
   end
 end
