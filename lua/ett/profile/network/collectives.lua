@@ -138,8 +138,8 @@ local function hops(units) return units > 1 and units or 0 end
 -- load of a link in an all-to-all, in buffers of a rank, and the hops between its most distant ranks. A full axis is a
 -- ring: two links, a load of an eighth of its length, and half of its length in hops. A part of an axis is a line: one
 -- link, a quarter, and one hop less than its length. Where optical switches close the rings of whole tori only
--- (`whole_rings`), so is an axis of a slice. Source of links, hops and slices: jax-ml/scaling-book, sharding.md and tpus.md;
--- the loads are those of uniform traffic.
+-- (`whole_rings`), so is an axis of a slice. Source of links, hops and slices: jax-ml/scaling-book, sharding.md and
+-- tpus.md; the loads are those of uniform traffic.
 --
 -- Ranks `apart` steps from each other share the links of an axis with the groups between them, and pass as many hops.
 -- A group that does not fill its box shares the links of its rings with the groups between its ranks (`along`, `apart`
