@@ -125,21 +125,29 @@ describe("ett.regressor", function()
     assert.is_true(covered > 0.87 and covered < 0.95, covered)
   end)
 
-  -- The share of new rows that is covered, and the mean of log(high / low), if `share` of the rows take `slow` times.
+  -- `n` rows of which `share` take `slow` times, and 300 new ones.
+  local function rows_of_modes(slow, share, n, seed)
+    local state, times, fresh, truth = seed, {}, {}, {}
+    local function uniform()
+      state = (state * 1103515245 + 12345) % 2147483648
+      return state / 2147483648
+    end
+    local given = noisy(n + 300, 1000 * seed)
+    for i, d in ipairs(given) do
+      times[i] = (5e-6 + 2.0 * d[2] * d[3] * d[4] / 2.5e14) * math.exp(0.02 * (uniform() - 0.5))
+      if uniform() < share then times[i] = slow * times[i] end
+    end
+    for i = n + 1, n + 300 do
+      fresh[#fresh + 1], truth[#truth + 1], given[i], times[i] = given[i], times[i], nil, nil
+    end
+    return given, times, fresh, truth
+  end
+
+  -- The share of new rows that is covered, and the mean of log(high / low).
   local function two_modes(slow, share)
     local covered, asked, width = 0, 0, 0.0
     for seed = 1, 3 do
-      local state, times, fresh, truth = seed, {}, {}, {}
-      local function uniform()
-        state = (state * 1103515245 + 12345) % 2147483648
-        return state / 2147483648
-      end
-      local given = noisy(600, 1000 * seed)
-      for i, d in ipairs(given) do
-        times[i] = (5e-6 + 2.0 * d[2] * d[3] * d[4] / 2.5e14) * math.exp(0.02 * (uniform() - 0.5))
-        if uniform() < share then times[i] = slow * times[i] end
-      end
-      for i = 301, 600 do fresh[#fresh + 1], truth[#truth + 1], given[i], times[i] = given[i], times[i], nil, nil end
+      local given, times, fresh, truth = rows_of_modes(slow, share, 300, seed)
       local model = regressor.fit { family = "gemm", rows = given, seconds = times, rounds = 30 }
       for i, t in ipairs(truth) do
         local answer = model:predict(fresh[i])
@@ -158,11 +166,31 @@ describe("ett.regressor", function()
 
   fits("covers a slow mode whose rows it dropped as outliers", function()
     local covered, width = two_modes(4, 0.3)
-    assert.is_true(covered > 0.85, covered)
-    assert.is_true(width < 1.2 * 2 * math.log(4), width)
+    assert.is_true(covered > 0.9 and covered < 0.98, covered)
+    assert.is_true(width < 1.05 * math.log(4), width) -- to one side
     covered, width = two_modes(4, 0.06) -- a tenth of new rows is outside of either
     assert.is_true(covered > 0.85 and covered < 0.95, covered)
     assert.is_true(width < 0.2, width)
+  end)
+
+  fits("reaches into a dropped mode by its distance, to its side only, also outside the samples", function()
+    for slow, share in pairs { [4] = 0.3, [1 / 4] = 0.15 } do
+      for seed = 1, 2 do
+        local given, times, fresh = rows_of_modes(slow, share, 40, seed)
+        local model = regressor.fit { family = "gemm", rows = given, seconds = times, rounds = 30 }
+        assert.is_true(model:facts().dropped > 4)
+        local text = assert(regressor.from_text(model:text()))
+        for _, each in ipairs { model, assert(regressor.open(model:bytes())), text } do
+          for _, d in ipairs { fresh[1], { 1, 65536, 65536, 65536 } } do
+            local answer = each:predict(d)
+            local toward, away = answer.high / answer.value, answer.value / answer.low
+            if slow < 1 then toward, away = away, toward end
+            assert.is_true(toward > 3.9 and toward < 8, toward)
+            assert.is_true(away < 2, away)
+          end
+        end
+      end
+    end
   end)
 
   fits("reports the error of new rows for a table of few rows, and covers them", function()
@@ -302,9 +330,12 @@ describe("ett.regressor", function()
     end
   end)
 
-  it("reads the fuzzer's seed: its text has the present format", function()
-    local seed = assert(io.open(require("ett.host").root .. "/spec/fuzz/corpus/regress_model/text", "rb")):read "a"
-    assert.is_true(assert(regressor.from_text(seed:sub(2))):facts().trees > 0)
+  it("reads the fuzzer's seeds: they have the present formats", function()
+    for name, read in pairs { text = "from_text", text_modes = "from_text", block = "open" } do
+      local path = require("ett.host").root .. "/spec/fuzz/corpus/regress_model/" .. name
+      local seed = assert(io.open(path, "rb")):read "a"
+      assert.is_true(assert(regressor[read](seed:sub(2))):facts().trees > 0, name)
+    end
   end)
 
   fits("keeps rows that equal a threshold on their side of it in a coefficient text", function()

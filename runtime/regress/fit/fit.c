@@ -8,10 +8,11 @@
 
 /* Runs the steps of a fit: gate, base, trees in folds, twins, interval, extrapolation. */
 
-/* Marks rows in kinds[]. Thresholds come from these rows alone. far[] receives the
- * distances of rows in other modes, in logarithms, and *fars their number. */
-static int gate(ett_work *w, const double *least, unsigned char *kinds, double *far,
-                size_t *fars, ett_err *err) {
+/* Marks rows in kinds[]. Thresholds come from these rows alone. distance[] receives the
+ * logarithmic distances of rows in other modes, from the gate's base or from their twins;
+ * *mode_rows receives their number. */
+static int gate(ett_work *w, const double *least, unsigned char *kinds, double *distance,
+                size_t *mode_rows, ett_err *err) {
   size_t n = w->rows;
   memset(kinds, ETT_OUTLIER_NONE, n);
   for (size_t i = 0; least && i < n; i++)
@@ -37,17 +38,17 @@ static int gate(ett_work *w, const double *least, unsigned char *kinds, double *
     double twins = ett_work_group_median(w, w->target, from, to, w->scratch);
     for (size_t i = from; i < to && to - from >= 3; i++) {
       size_t row = w->order[i];
-      double off = fabs(w->target[row] - twins);
-      if (off > log(w->config->gate_ratio) && !kinds[row]) {
+      double off = w->target[row] - twins;
+      if (fabs(off) > log(w->config->gate_ratio) && !kinds[row]) {
         kinds[row] = ETT_OUTLIER_TWINS;
-        far[(*fars)++] = off;
+        distance[(*mode_rows)++] = off;
       }
     }
   }
   for (size_t i = 0; i < n; i++)
     if (fabs(w->target[i] - middle) > limit && !kinds[i]) {
       kinds[i] = ETT_OUTLIER_MODE;
-      far[(*fars)++] = fabs(w->target[i] - middle);
+      distance[(*mode_rows)++] = w->target[i] - middle;
     }
   return 0;
 }
@@ -302,10 +303,10 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
                           .features = ett_design_features(design)};
   ett_work w = empty;
   int status = -1;
-  size_t dropped = 0, fars = 0, d = (size_t)design->dims;
+  size_t dropped = 0, mode_rows = 0, d = (size_t)design->dims;
   unsigned char *marks = kinds ? kinds : malloc(rows);
-  double *far = malloc(rows * sizeof *far);
-  if (!marks || !far) {
+  double *distance = malloc(rows * sizeof *distance);
+  if (!marks || !distance) {
     ett_err_set(err, ETT_ERR_MEMORY, "no memory for %zu rows", rows);
     goto done;
   }
@@ -313,7 +314,7 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
     goto done;
   if (ett_work_fill(&w, dims, seconds, NULL, rows, err) != 0)
     goto done;
-  if (gate(&w, least_seconds, marks, far, &fars, err) != 0)
+  if (gate(&w, least_seconds, marks, distance, &mode_rows, err) != 0)
     goto done;
   for (size_t i = 0; i < rows; i++)
     dropped += marks[i] != 0;
@@ -341,12 +342,12 @@ int ett_fit(const ett_design *design, const double *dims, const double *seconds,
     }
     first = false;
   }
-  w.far = far;
-  w.fars = fars;
+  w.mode_distance = distance;
+  w.mode_rows = mode_rows;
   status = fit_kept(&w, dropped, model, err);
 done:
   ett_work_drop(&w);
-  free(far);
+  free(distance);
   if (!kinds)
     free(marks);
   if (status != 0)

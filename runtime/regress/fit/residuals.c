@@ -163,16 +163,39 @@ static int fit_difficulty(const ett_work *w, const double *residual, double floo
  * the forest. */
 static const double even_share = 0.75;
 
-/* The quantile of n residuals over their sizes that covers new rows. New rows may also be
- * in a mode that the gate dropped, as often as these rows were. The gate measured their
- * distance from another base, so that of the other rows is added. */
-static double width_of(const ett_work *w, double *scaled, size_t n, double floor) {
-  double share = (double)w->fars / (double)w->rows, small = 1 + 1 / (double)(n ? n : 1);
-  double level = ETT_FIT_LEVEL * (1 + share);
-  if (level > 1)
-    return ett_work_quantile(scaled, n, fmin(1, ETT_FIT_LEVEL * small)) +
-           ett_work_quantile(w->far, w->fars, (level - 1) / share) / floor;
-  return ett_work_quantile(scaled, n, fmin(1, level * small));
+/* New rows may be in a mode that the gate dropped, as often as these rows were. Returns
+ * whether all kept rows are fewer than the interval must cover. */
+static bool needs_modes(const ett_work *w) {
+  return ETT_FIT_LEVEL * (double)(w->rows + w->mode_rows) > (double)w->rows;
+}
+
+/* The quantile of n residuals over their sizes that covers new rows. */
+static double width_of(const ett_work *w, double *scaled, size_t n) {
+  double level = ETT_FIT_LEVEL * (1 + 1 / (double)(n ? n : 1));
+  if (!needs_modes(w))
+    level *= 1 + (double)w->mode_rows / (double)w->rows;
+  return ett_work_quantile(scaled, n, fmin(1, level));
+}
+
+static int by_magnitude(const void *a, const void *b) {
+  double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+  return (x > y) - (x < y);
+}
+
+/* How far the interval reaches below and above into modes that the gate dropped. The gate
+ * measured the distances from another base, so they are added to the half-width. They do
+ * not grow with it outside the samples' range. A reach to one side also covers the kept
+ * rows there that are outside the half-width: half of the uncovered ones. */
+static void reach_modes(ett_work *w, ett_model_facts *f) {
+  double kept = 0.5 * (1 + ETT_FIT_LEVEL) * (double)w->rows;
+  double needed = ETT_FIT_LEVEL * (double)(w->rows + w->mode_rows) - kept;
+  if (!needs_modes(w))
+    return;
+  qsort(w->mode_distance, w->mode_rows, sizeof *w->mode_distance, by_magnitude);
+  for (size_t i = 0; i < w->mode_rows && (double)i < needed; i++) {
+    f->mode_below = fmax(f->mode_below, -w->mode_distance[i]);
+    f->mode_above = fmax(f->mode_above, w->mode_distance[i]);
+  }
 }
 
 /* Computes the interval's quantiles: residuals divided by their predicted size. Returns
@@ -186,9 +209,8 @@ static double fit_widths(ett_work *w, const double *difficulty, ett_model_facts 
     if (w->has_twin[i])
       scaled_twins[twins++] = fabs(w->loo[i]) / difficulty[i];
   }
-  f->width_inside = width_of(w, scaled, n, f->floor);
-  f->width_twin =
-      twins > 50 ? width_of(w, scaled_twins, twins, f->floor) : f->width_inside;
+  f->width_inside = width_of(w, scaled, n);
+  f->width_twin = twins > 50 ? width_of(w, scaled_twins, twins) : f->width_inside;
   return f->width_inside * total / (double)n;
 }
 
@@ -214,6 +236,7 @@ int ett_fit_calibrate(ett_work *w, ett_model *m, ett_err *err) {
     w->scratch[i] = fabs(residual[i]);
   f->floor = fmax(0.3 * ett_work_quantile(w->scratch, n, 0.5),
                   w->config->log_target ? 1e-5 : 1e-300);
+  reach_modes(w, f);
   double *difficulty = w->base; /* the base is no longer needed */
   for (size_t i = 0; i < n; i++)
     difficulty[i] = f->floor;

@@ -24,8 +24,9 @@ typedef struct {
   unsigned char *has_twin;
   size_t *order; /* rows sorted by kernel; in ordered families that is by size */
   double *store;
-  double *far; /* distances of the rows in other modes that the gate dropped */
-  size_t fars;
+  double *mode_distance; /* of each row in another mode that the gate dropped: log of its
+                          * time over the expected one; positive if it is slower */
+  size_t mode_rows;
 } ett_work;
 
 /* Memory for `rows` rows, zeroed. Set design, config, columns and features first. */

@@ -349,21 +349,24 @@ static int decode(const char *text, size_t n, bytes *out, ett_err *err) {
 /* --- models
  * ----------------------------------------------------------------------------- */
 
-/* The scalars of a model in the order of the file. */
-static int scalars(ett_model_facts *f, double *list[24]) {
+/* The scalars of a model in the order of the file, which has the last two with `modes`.
+ */
+static int scalars(ett_model_facts *f, bool modes, double *list[24]) {
   double *const all[] = {&f->shrink,       &f->shrink_outside, &f->floor,
                          &f->width_inside, &f->width_outside,  &f->size_least,
                          &f->size_most,    &f->error_mean,     &f->error_median,
-                         &f->rows,         &f->dropped};
+                         &f->rows,         &f->dropped,        &f->mode_below,
+                         &f->mode_above};
   memcpy(list, all, sizeof all);
-  return (int)(sizeof all / sizeof *all);
+  return (int)(sizeof all / sizeof *all) - (modes ? 0 : 2);
 }
 
 int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *err) {
   bytes b = {0};
   ett_model_facts facts = m->facts;
   double *list[24];
-  int count = scalars(&facts, list), used = 0;
+  bool modes = facts.mode_below > 0 || facts.mode_above > 0;
+  int count = scalars(&facts, modes, list), used = 0;
   *text = NULL;
   if (m->features > MOST_FEATURES)
     return ett_err_set(err, ETT_ERR_ARGUMENT, "too many features for a coefficient file");
@@ -373,7 +376,7 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
   put_number(&b, (uint64_t)m->design.family, 1);
   put_number(&b,
              (m->design.backward ? 1u : 0) | (facts.log_target ? 2u : 0) |
-                 (facts.has_base ? 4u : 0),
+                 (facts.has_base ? 4u : 0) | (modes ? 8u : 0),
              1);
   put_number(&b, (uint64_t)m->design.dims, 1);
   put_double(&b, m->design.multiprocessors);
@@ -405,7 +408,6 @@ int ett_model_to_text(const ett_model *m, char **text, size_t *length, ett_err *
 static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
   ett_model_facts *f = &parts->facts;
   double *list[24];
-  int count = scalars(f, list);
   if (get_number(b, 1) != FORMAT)
     return ett_err_set(
         err, ETT_ERR_FORMAT,
@@ -423,6 +425,7 @@ static int read_parts(bytes *b, ett_model *parts, double *x, ett_err *err) {
     return -1;
   parts->columns = ett_design_columns(&parts->design);
   parts->features = ett_design_features(&parts->design);
+  int count = scalars(f, flags & 8, list);
   for (int i = 0; i < count; i++)
     *list[i] = get_double(b);
   for (int i = 0; i < parts->design.dims; i++) {

@@ -143,9 +143,10 @@ static int view_forest(unsigned char *data, size_t length, size_t *at, int featu
 }
 
 static bool facts_are_sane(const ett_model_facts *f, int dims) {
-  const double all[] = {f->shrink, f->shrink_outside, f->twin_weight, f->neighbours,
-                        f->floor,  f->width_inside,   f->width_twin,  f->width_outside,
-                        f->rows,   f->dropped,        f->error_mean,  f->error_median};
+  const double all[] = {
+      f->shrink,       f->shrink_outside, f->twin_weight,   f->neighbours, f->floor,
+      f->width_inside, f->width_twin,     f->width_outside, f->rows,       f->dropped,
+      f->error_mean,   f->error_median,   f->mode_below,    f->mode_above};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (!(all[i] >= 0) || !isfinite(all[i]))
       return false;
@@ -398,10 +399,9 @@ int ett_model_predict(const ett_model *model, const double *dims, ett_prediction
   out->base = base;
   out->outside = measured ? 0 : outside;
   if (f->log_target) {
-    half = fmin(half, 20);
     out->value = base * exp(correction);
-    out->low = out->value * exp(-half);
-    out->high = out->value * exp(half);
+    out->low = out->value * exp(-fmin(half + f->mode_below, 20));
+    out->high = out->value * exp(fmin(half + f->mode_above, 20));
   } else {
     out->value = correction + (f->has_base ? base : 0);
     out->low = out->value - half;

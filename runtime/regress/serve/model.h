@@ -12,7 +12,7 @@
 #include "regress/serve/design.h"
 #include "regress/serve/forest.h"
 
-#define ETT_MODEL_VERSION 3
+#define ETT_MODEL_VERSION 4
 #define ETT_MODEL_FORESTS 16
 #define ETT_MODEL_NEIGHBOURS 32
 
@@ -33,7 +33,9 @@ typedef struct {
   double twin_weight;    /* share of the twins' median residual for a measured kernel */
   double floor;          /* added to the predicted difficulty */
   double width_inside, width_twin,
-      width_outside; /* 90 % quantiles of residuals divided by difficulty */
+      width_outside;             /* 90 % quantiles of residuals divided by difficulty */
+  double mode_below, mode_above; /* added to the half-width with log_target, for modes
+                                    that the fit dropped */
   double size_least, size_most;
   double least[ETT_DESIGN_DIMS], most[ETT_DESIGN_DIMS];
   double error_mean, error_median; /* relative error of held-out folds */
