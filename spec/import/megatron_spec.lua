@@ -154,6 +154,36 @@ torchrun --nproc_per_node 8 pretrain_qwen.py --num-layers $LAYERS --hidden-size 
     assert.equal(("%s 7B: cannot read '%s 7B': no such file or directory"):format(path, path), tostring(gone))
   end)
 
+  it("follow shift, $@ and $#, but not into functions", function()
+    local function with(text, ...)
+      local list, _, note = script.flags(text, {}, { ... })
+      local parts = {}
+      for i, flag in ipairs(list) do parts[i] = flag.name .. "=" .. table.concat(flag.values, ",") end
+      return table.concat(parts, " "), note
+    end
+    local text = 'MORE=\nTP=${1:-4}\nshift\nPP=$1\n[ $# -gt 2 ] && MORE=--swiglu\nx.py --tp $TP --pp $PP %s $MORE'
+    for _, all in ipairs { '"$@"', "$*", '"${@}"', '"${@:1}"' } do
+      assert.equal("swiglu= tp=2 pp=4,4 bf16= lr=1", with(text:format(all), "2", "4", "--bf16", "--lr", "1"), all)
+    end
+    assert.equal("tp=2 pp=4 bf16=", with(text:format '${@:2}', "2", "4", "--bf16"))
+    assert.equal("a=3 b=", with("shift 2; x.py --a $1 --b $2", "1", "2", "3"))
+    assert.equal("a= b=2", with("shift 9999999999999999999\nx.py --a $1 --b 2", "1", "2"))
+    for _, head in ipairs { "run()\n{", "function run {", "run() {" } do
+      assert.equal("a=$1 b=2", with(head .. "\nx.py --a $1; shift\n}\nx.py --b $1", "2"), head)
+    end
+    local loop = "while [ $# -gt 0 ]; do\ncase $1 in\n--tp) TP=$2; shift 2;;\n*) shift;;\nesac\ndone\ntrain.py --tp $TP"
+    local wanted = "a loop of the script reads its words, and counts as if it ran once"
+    assert.same({ "tp=2", wanted }, { with(loop, "--tp", "2", "--x") })
+    assert.same({ "tp=2", wanted }, { with('for W in "$@"; do\necho $W\ndone\ntrain.py --tp 2', "--layers=4") })
+    assert.same({ "tp=2" }, { with("for N in 1; do\ntrain.py --tp $1\ndone", "2") })
+  end)
+
+  it("may be several words of one variable", function()
+    assert.equal("tp=8,4", flags 'A="8 4"\nx.py --tp $A')
+    local _, _, _, fields = script.flags 'A="model.a=1 model.b=2"\nx.py $A'
+    assert.same({ { "model.a", "1" }, { "model.b", "2" } }, fields)
+  end)
+
   it("count in a line [ TEST ] && COMMAND if the test holds, and in || if it does not", function()
     local lines = [=[
 FP8=0

@@ -384,19 +384,14 @@ local function program_of(text)
   end
 end
 
---- Splits "FILE WORD …", as behind `sh`: the path, and the words by number; nil for a path alone. Words that are not
---- given are empty, as in a shell.
+--- Splits "FILE WORD …", as behind `sh`: the path, and the words; nil for a path alone.
 local function with_words(given)
   local path, rest = given:match "^%s*(%S+)%s+(.*)$"
   local mode = require("lfs").attributes
   if not path or mode(given, "mode") or not mode(path, "mode") then return given, nil end
-  local values, count = {}, 0
-  for word in rest:gmatch "%S+" do
-    count = count + 1
-    values[tostring(count)] = word
-  end
-  for i = count + 1, 99 do values[tostring(i)] = "" end
-  return path, values
+  local list = {}
+  for word in rest:gmatch "%S+" do list[#list + 1] = word end
+  return path, list
 end
 
 -- Last names of fields that state the precision.
@@ -411,7 +406,7 @@ end
 --- The flags of a file, and { mamba =, nemo =, unknown = conditions that count as true, note = of ett's reader of
 --- scripts, recipe = whether fields of one follow it, precise = whether they state the precision, stack = of ett's own
 --- export }.
----@param values table<string, string>? the words of a script by number
+---@param values string[]? the words of a script
 local function read_flags(path, values)
   local text = error_module.must(require("ett.io").read(path, 16 << 20))
   if path:match "%.ya?ml$" then
@@ -419,7 +414,7 @@ local function read_flags(path, values)
     return list, { mamba = is_mamba(name, ("name: megatron_%s"):format(name)), nemo = not whole, unknown = {} }
   end
   local job = job_of(text)
-  local list, unknown, note, overrides = script.flags(text, merged(variables_of(job), values))
+  local list, unknown, note, overrides = script.flags(text, variables_of(job), values)
   local recipe = #overrides > 0
   for _, flag in ipairs(recipe and nemo.overridden(overrides) or {}) do list[#list + 1] = flag end
   if #list == 0 then error_module.raise("format", "contains no flag that begins with --") end

@@ -20,8 +20,25 @@ local function computed(text, variables)
   end))
 end
 
+--- Sets $1 to ${99} and $# to a list of words; words that are not given are empty, as in a shell. nil: not known.
+local function set_words(variables, words)
+  for i = 1, 99 do variables[tostring(i)] = words and (words[i] or "") end
+  variables["#"] = words and tostring(#words)
+end
+
+--- Expands $@, $*, ${@:N} and $#, if the words are known.
+local function expand_words(text, variables)
+  local function from(first)
+    local list = {}
+    for i = math.max(1, tonumber(first) or 1), variables["#"] do list[#list + 1] = variables[tostring(i)] end
+    return table.concat(list, " ")
+  end
+  return (text:gsub("%${[@*]:?(%d*)}", from):gsub("%$[@*]", from):gsub("%$(#)", variables))
+end
+
 --- Expands variables. With `sets`, ${NAME:=default} sets them.
 local function expand(text, variables, sets)
+  if variables["#"] then text = expand_words(text, variables) end
   text = text:gsub("%$%{([%w_]+):?([%-=])([^{}]*)%}", function(name, sign, default)
     local value = variables[name]
     value = value and value ~= "" and value or default:gsub("[\"']", "")
@@ -375,6 +392,41 @@ function Reader:end_line()
   if self.chains[1] and self.chains[#self.chains].line then table.remove(self.chains) end
 end
 
+--- Reads "shift" and its number, which remove the first words of the script. Returns false for other tokens.
+function Reader:shift(text, start)
+  local number = self.shifting and text and text:match "^%d+$"
+  self.shifting = start and text == "shift"
+  if not (number or self.shifting) or self:skipped() then return false end
+  if self.depth > 0 then return true end -- a function's own words
+  local count = number and math.max(0, math.min(tonumber(number), 99) - 1) or 1
+  table.move(self.given, count + 1, #self.given + count, 1)
+  set_words(self.variables, self.given)
+  self.looped = self.looped or self.loops > 0
+  return true
+end
+
+--- Follows functions, in which $1 is not the script's, and loops. Tokens are read before they are expanded.
+---@param start boolean whether the token begins a command
+function Reader:follow(token, start)
+  local raw = type(token) == "table" and not token.quoted and token.text or token
+  local last, before = self.last, self.before
+  self.last, self.before = raw, last
+  if raw == "{" and (self.depth > 0 or self.named or before == "function") then
+    if self.depth == 0 then set_words(self.variables, nil) end
+    self.depth = self.depth + 1
+  elseif raw == "}" and self.depth > 0 then
+    self.depth = self.depth - 1
+    if self.depth == 0 then set_words(self.variables, self.given) end
+  elseif start and (raw == "for" or raw == "while" or raw == "until") then
+    self.loops, self.header = self.loops + 1, true
+  elseif raw == "do" then
+    self.header = false
+  elseif start and raw == "done" then
+    self.loops = math.max(0, self.loops - 1)
+  end
+  if raw ~= "\n" then self.named = raw == ")" and last == "(" end
+end
+
 --- Notes to which command or array the words from this token on belong, and which variables they name.
 ---@param start boolean whether the token begins a command
 function Reader:place(token, text, start)
@@ -409,8 +461,13 @@ end
 function Reader:word(token, text, start)
   local name, value
   if start then name, value = text:match "^([%a_][%w_]*)%+?=(.*)$" end
+  local all = token.text and token.text:match "^%${?[@*]:?%d*}?$"
   if name then
     self:assign(name, value, token.text)
+  elseif all and self.header then -- for WORD in "$@"
+    self.looped = true
+  elseif text ~= token.text and (all or token.text and not token.quoted and not (token.text .. text):find "%$%(") then
+    for part in text:gmatch "%S+" do self:word({}, part) end
   elseif token.quoted and (text:match "^%-%-%S+%s" or text:find "%s%-%-%a" and not self:awaits()) then
     -- also bash -c "torchrun … --flag …"
     for part in expand(text, self.variables, true):gmatch "%S+" do self:word({}, part) end
@@ -424,11 +481,14 @@ local declares = { export = true, declare = true, typeset = true, readonly = tru
 
 --- Reads the active words, expanded, in order, the conditions that are unknown, and to whom the words belong.
 --- NAME=VALUE sets variables.
-local function read_words(tokens, variables)
+---@param given string[]? the script's own words; changed
+local function read_words(tokens, variables, given)
   local reader = setmetatable({ words = {}, owned = {}, unknown = {}, chains = {}, variables = variables,
-    commands = {}, words_of = {}, uses_of = {} }, Reader)
+    commands = {}, words_of = {}, uses_of = {}, given = given, loops = 0, depth = 0 }, Reader)
   local start, skips_line, declaring = true, false, false
+  if given then set_words(variables, given) end
   for _, token in ipairs(tokens) do
+    if given then reader:follow(token, start) end
     local text = type(token) == "table"
       and expand(token.text, reader.variables, not reader:skipped()):gsub("\1", "$") or nil
     local part = reader:test(text, start)
@@ -440,7 +500,8 @@ local function read_words(tokens, variables)
         skips_line = token ~= "\n" and token ~= ";;" and not separators[text]
       elseif start and other_commands[text] then
         skips_line, reader.sources = true, reader.sources or text == "source"
-      elseif not (reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
+      elseif not (given and reader:shift(text, start)
+        or reader:control(token, text) or start and reader:block(text)) and not reader:skipped() then
         reader:place(token, text, start)
         if text then reader:word(token, text, start) elseif token == "\n" then table.insert(reader.words, token) end
       end
@@ -470,12 +531,12 @@ end
 --- The flags of the training command in order: { name =, values = { text, … } }; all flags if it is not clear. Also the
 --- conditions that count as true though they are unknown, a note about flags that the command does not get, and the
 --- fields of sections that follow a recipe.
----@param variables table<string, string>? those set before the script runs, and the script's own words by number;
----  changed
+---@param variables table<string, string>? those set before the script runs; changed
+---@param given string[]? the script's own words; changed
 ---@return table[] flags, string[] unknown, string? note, string[][] overrides { path, value }
-function script.flags(text, variables)
+function script.flags(text, variables, given)
   local all, current, owner = {}, nil, nil
-  local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {})
+  local found = read_words(tokens_of(with_lists_of_loops(text)), variables or {}, given)
   for _, entry in ipairs(found.words) do
     if entry == "\n" then
       if current and #current.values > 0 then current = nil end
@@ -496,6 +557,9 @@ function script.flags(text, variables)
     end
   end
   local kept, note = command.flags(all, found)
+  if found.looped then
+    note = (note and note .. "; " or "") .. "a loop of the script reads its words, and counts as if it ran once"
+  end
   local flags, overrides = {}, {}
   for _, each in ipairs(kept) do
     if each.path then overrides[#overrides + 1] = { each.path, each.value } else flags[#flags + 1] = each end
