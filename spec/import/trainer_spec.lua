@@ -113,8 +113,8 @@ selective_ac_option = "3"
   end)
 
   it("has mixed precision under tp and pp with FSDP only", function()
-    local function of(degrees, more)
-      local plan, notes = read("run.toml", "[training]\n" .. (more or "") .. "[parallelism]\n" .. degrees)
+    local function of(degrees, more, given)
+      local plan, notes = read("run.toml", "[training]\n" .. (more or "") .. "[parallelism]\n" .. degrees, nil, given)
       return { plan.dtype, plan.gradient_dtype, plan.optimizer_bytes or 12, notes[1] }
     end
     local alone = "data_parallel_shard_degree = 1\n"
@@ -122,6 +122,10 @@ selective_ac_option = "3"
     assert.same({ "fp32", "fp32", 8, note:format "fp32" }, of(alone .. "tensor_parallel_degree = 8\n"))
     assert.same({ "fp32", "fp32", 8 }, of(alone .. "tensor_parallel_degree = 8\n",
       "mixed_precision_param = 'float32'\n"))
+    assert.same({ "bf16", "fp32", 12 }, of(alone .. "tensor_parallel_degree = 8\ndata_parallel_replicate_degree = 2\n",
+      nil, { zero = 3 })) -- the word brings FSDP
+    assert.same({ "fp32", "fp32", 8, note:format "fp32" }, of("data_parallel_shard_degree = 2\ntensor_parallel_degree "
+      .. "= 8\n", nil, { zero = 0 }))
     assert.same({ "bf16", "bf16", 6 }, of(alone .. "pipeline_parallel_degree = 2\n", "dtype = 'bfloat16'\n"))
     local fp8 = alone .. 'tensor_parallel_degree = 8\n[model]\nconverters = ["float8"]\n'
     assert.same({ "fp8", "fp32", 12, "without FSDP, torchtitan has no mixed precision under tp and pp: beside products "
@@ -333,6 +337,18 @@ freq = 5
     assert.same({ "optimizer.name = Muon is modelled as AdamW",
       "fields of training that are not modelled: local_batch_sizes, seq_lenn", "not modelled: lora, validation" },
       select(2, read("run.toml", more)))
+    local defaults = "[parallelism]\nenable_compiled_autograd = false\nmodule_fqns_per_model_part = []\n"
+      .. 'expert_parallel_comm_backend = "standard"\nenable_loss_parallel = true\ndata_parallel_shard_degree = 8\n'
+      .. '[experimental]\ncustom_import = ""\n'
+    assert.same({}, select(2, read("run.toml", defaults)))
+    local others = "[parallelism]\nenable_compiled_autograd = true\nmodule_fqns_per_model_part = ['layers.0']\n"
+      .. "enable_loss_parallel = false\ndata_parallel_shard_degree = 8\n"
+    assert.same({ "fields of parallelism that are not modelled: enable_compiled_autograd, enable_loss_parallel, "
+      .. "module_fqns_per_model_part" }, select(2, read("run.toml", others)))
+    local experts = "[parallelism]\ndata_parallel_shard_degree = 8\nexpert_parallel_degree = 8\n"
+      .. "expert_parallel_comm_backend = 'deepep'\n"
+    assert.same({ "expert_parallel_comm_backend = deepep is modelled as standard: PyTorch's all-to-all" },
+      select(2, read("run.toml", experts, model_module.new "qwen3-30b-a3b")))
     assert.same({ "not modelled: imports" }, select(2, read("run.toml", "imports = ['x']\n" .. text)))
   end)
 

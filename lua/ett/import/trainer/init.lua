@@ -62,14 +62,22 @@ for name in ([[
   without[name] = true
 end
 
+-- Switches of torchtitan and DeepSpeed that are on by default. Others are off.
+local on = { enable_loss_parallel = true, memory_efficient_linear = true,
+  pipeline_parallel_expert_parallel_overlap = true }
+
+local function is_default(name, value)
+  return value == (on[name] or false) or value == "" or value == json.null
+    or type(value) == "table" and next(value) == nil
+end
+
 --- Fields of a section that no reader asked for.
 local function unread(from, section, seen)
   local list = {}
   for _, name in ipairs(schema.keys(from)) do
     local value = from[name]
-    local off = section == "" and (value == false or value == json.null or name:find "^[_/]"
-      or type(value) == "table" and (value.enabled == false or next(value) == nil
-        or switched[name] and not (value.enabled or value.enable)))
+    local off = is_default(name, value) or section == "" and (name:find "^[_/]" or type(value) == "table"
+      and (value.enabled == false or switched[name] and not (value.enabled or value.enable)))
     if not (seen[section .. "." .. name] or without[name] or off) then list[#list + 1] = name end
   end
   return list

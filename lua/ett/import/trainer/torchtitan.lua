@@ -120,10 +120,12 @@ local function set_replicas(p, config, given)
   p.dp = given.dp or replicate * shard
   local reshard = choice("fsdp_reshard_after_forward", { always = "always", never = "never", default = "default" },
     config("parallelism", "fsdp_reshard_after_forward", "default"))
-  if shard * p.cp > 1 then
+  local fsdp = shard * p.cp > 1
+  if given.zero then fsdp = given.zero == 2 or given.zero == 3 end
+  if fsdp then
     p.zero, p.overlap_parameters = 3, true
     p.reshard = reshard == "always" or reshard == "default" and p.pp == 1
-    if replicate > 1 and shard < p.dp then p.shard = shard * p.cp end
+    if replicate > 1 and shard < p.dp and shard * p.cp > 1 then p.shard = shard * p.cp end
   end
   p.overlap_gradients = p.dp > 1 and not (p.zero == 3 and p.pp > 1)
 end
@@ -207,6 +209,10 @@ local function note_unmodelled(p, config, note)
   end
   if config("parallelism", "disable_loss_parallel", false) and p.tp > 1 then -- apply_tp: output_layouts
     note("disable_loss_parallel is not modelled: each rank gathers whole logits, %s times those of the estimate", p.tp)
+  end
+  local backend = config("parallelism", "expert_parallel_comm_backend", "standard")
+  if backend ~= "standard" and p.ep > 1 then
+    note("expert_parallel_comm_backend = %s is modelled as standard: PyTorch's all-to-all", backend)
   end
   if config("optimizer", "early_step_in_backward", false) then
     note "early_step_in_backward is not modelled: all gradients are held until the optimizer's step"
