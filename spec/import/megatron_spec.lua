@@ -1162,7 +1162,7 @@ describe("a plan as Megatron-LM's flags", function()
   end)
 
   it("lists plans that Megatron-LM refuses, and omits flags without effect that it refuses", function()
-    local grouped = ": Megatron-LM refuses --moe-grouped-gemm with it"
+    local grouped = ": Megatron-LM has grouped products of experts in bf16 only"
     local pipe = { pp = 2, vp = 2, schedule = "interleaved", overlap_sends = false }
     for _, case in ipairs {
       { "mixtral-8x7b", { dtype = "fp16", dp = 8, ep = 8 },

@@ -314,7 +314,7 @@ local function expert_flags(p, stack, add, leave_out)
   if p.dtype == "fp16" and p.ep > 1 then
     leave_out "dtype = 'fp16': Megatron-LM refuses it with expert parallelism"
   elseif p.dtype == "fp16" or p.dtype == "fp32" then
-    leave_out("dtype = '%s': Megatron-LM refuses --moe-grouped-gemm with it", p.dtype)
+    leave_out("dtype = '%s': Megatron-LM has grouped products of experts in bf16 only", p.dtype)
   end
   if p.tp > 1 and not p.sequence_parallel then
     leave_out "sequence_parallel = false: Megatron-LM refuses experts with tensor parallelism without it"
