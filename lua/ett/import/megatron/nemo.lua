@@ -227,7 +227,8 @@ end
 
 --- Flags of NeMo 1's megatron_amp_O2 (megatron_base_model.py). With it, Apex's optimizer stores the lower halves of
 --- fp32 weights (setup_optimization), as Megatron-Core's does. Without it, weights are in fp32; their lower halves
---- count as states. Then gradients are in fp32, and no product adds to them (_validate_and_override_config).
+--- count as states. Then gradients are in fp32, unless optim.grad_sync_dtype states bf16, and no product adds to them
+--- (_validate_and_override_config).
 local function add_states(add, amp, apex)
   if amp == nil or amp and not apex then return end
   add "use-precision-aware-optimizer"
@@ -238,10 +239,14 @@ local function add_states(add, amp, apex)
   add("megatron-amp-O2", "false")
 end
 
--- Flags of a configuration, and whether its keys are flags of Megatron-LM.
-local function flags_of(config)
+--- Whether a file is one of NeMo 1: its optimizer is a part of the model.
+local function is_first(config) return type(config.model) == "table" and type(config.model.optim) == "table" end
+
+--- Flags of a configuration, and whether its keys are flags of Megatron-LM.
+---@param amp boolean? megatron_amp_O2 of NeMo 1, unless the configuration states it
+local function flags_of(config, amp)
   local list, distributed, sharded, whole, strategy, reduced = {}, false, false, false, nil, "32"
-  local amp, apex -- megatron_amp_O2 of NeMo 1, and whether it shards states by Apex's optimizer
+  local apex -- whether NeMo 1 shards states by Apex's optimizer
   local function add(name, ...) list[#list + 1] = { name = name, values = { ... } } end
   local all = effective_leaves(config)
   for _, section in ipairs { config, config.model } do
@@ -297,7 +302,9 @@ end
 function nemo.flags(path)
   local config = error_module.must(require("ett.yaml").read(path))
   if type(config) ~= "table" then error_module.raise("format", "must hold sections of fields") end
-  local list, whole = flags_of(config)
+  local amp
+  if is_first(config) then amp = false end -- megatron_base_model.py: cfg.get('megatron_amp_O2', False)
+  local list, whole = flags_of(config, amp)
   return list, model_name(config), whole
 end
 
