@@ -114,6 +114,7 @@ describe("Chakra execution traces", function()
   local m = model.new("llama", { layers = 4, hidden = 1024, heads = 16, vocab = 32000 })
   local moe = model.new("mixtral", { layers = 4, hidden = 1024, heads = 16, vocab = 32000, ffn = 2048, experts = 8,
     top_k = 2 })
+  local deep = model.new("llama", { layers = 6, hidden = 1024, heads = 16, vocab = 32000 })
   for name, plan in pairs {
     ["1f1b"] = { pp = 2, tp = 2, dp = 2, micro_batches = 2 }, gpipe = { pp = 4, micro_batches = 2, schedule = "gpipe" },
     ["V-shaped"] = { pp = 2, vp = 2, micro_batches = 4, schedule = "zb_v" },
@@ -127,10 +128,17 @@ describe("Chakra execution traces", function()
     ["hidden by pairs"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch" },
     ["hidden by pairs of DualPipe"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch",
       schedule = "dualpipe" },
+    ["gathers of weights"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2 },
+    ["gathers of weights beside passes"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2, overlap_parameters = true },
+    ["gathers of weights that slow passes"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2, stack = "torchtitan" },
+    ["gathers of weights and experts"] = { pp = 2, dp = 8, ep = 4, zero = 3, micro_batches = 2 },
+    ["gathers of weights on two ways"] = { pp = 6, dp = 2, zero = 3, micro_batches = 6, schedule = "chimera" },
+    ["gathers of weights in pairs"] = { pp = 4, dp = 2, zero = 3, micro_batches = 8, schedule = "dualpipe" },
   } do
     it("replay in the predicted time, with the whole time of collectives: " .. name, function()
       plan.seq, plan.clip_gradients = 1024, false
-      local e = estimate.new { model = plan.ep and moe or m, plan = plan, cluster = "dgx_h100", units = true }
+      local e = estimate.new { model = plan.ep and moe or plan.pp == 6 and deep or m, plan = plan,
+        cluster = "dgx_h100", units = true }
       folder.within(function(place)
         chakra.write(e, place .. "/new/traces")
         local groups = json.decode(read(place .. "/new/traces/comm_groups.json"))
@@ -156,7 +164,7 @@ describe("Chakra execution traces", function()
         assert.equal(sends, receives)
         assert.is_true(sends > 0)
         assert.near(1, replay(ranks, groups) / 1e6 / e.step_seconds, 0.01)
-        local expected, hidden = {}, 0.0
+        local expected, hidden, gathers = {}, 0.0, 0.0
         local function count(part, seconds)
           if micros[part.name] then
             expected[part.name] = (expected[part.name] or 0.0) + seconds * 1e6 / e.plan.pp
@@ -167,12 +175,17 @@ describe("Chakra execution traces", function()
             for _, part in ipairs(unit.parts) do
               count(part, part.length)
               hidden = hidden + part.hidden
+              if part.resource == "wait" and part.gathers[1] then
+                gathers = gathers + part.gathers.seconds
+                count({ name = "all_gather" }, math.min(part.seconds, part.gathers.seconds))
+              end
             end
           end
           for _, message in ipairs(stage.messages) do if message.exposed then count(message, message.seconds) end end
         end
         for kind, seconds in pairs(expected) do assert.near(seconds, micros[kind], 2 + 0.01 * seconds, kind) end
         assert.equal(name:find "^hidden" ~= nil, hidden > 0)
+        assert.equal(name:find "^gathers" ~= nil, gathers > 0)
       end)
     end)
   end

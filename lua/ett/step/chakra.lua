@@ -6,10 +6,14 @@
 -- node is an operator, a collective, a send or a receive. Nodes of a unit run in order; a unit waits for the unit
 -- before it on its rank and for the message with its input. duration_micros is the predicted time. A collective that
 -- hides behind an operator has its whole time; the operator is in two nodes, so that one of them runs beside it.
--- Gradients and weights have only their exposed part: the part hidden behind passes is left out, with its bytes.
+-- Gradients and weights have only their exposed part: the part hidden behind passes is left out, with its bytes. Under
+-- ZeRO-3 a unit begins with the gathers for which it waits. If gathers slow the computing beside them
+-- (communication_share) or the host delays units, these are the gathers of the unit's first layer; the rest of the wait
+-- is a compute node, "gathers of weights".
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"
 local json = require "ett.json"
+local merged = require "ett.base.merged"
 local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
@@ -143,8 +147,31 @@ local function axis_of(parts)
   return computing, marks
 end
 
+--- Adds the gathers of weights for which a unit waits: the first ones, for the seconds of the wait. Returns the nodes
+--- after which the unit runs, and the seconds of the wait that are no gathers.
+---@param stages number[]? that share the weights in a two-way schedule
+local function add_gathers(nodes, wait, after, dtype, stages)
+  local left = math.min(wait.seconds, wait.gathers.seconds)
+  local others = wait.seconds - left
+  for _, g in ipairs(wait.gathers) do
+    local seconds = math.min(g.seconds, left)
+    if seconds <= 1e-12 then break end
+    local own = merged(g, { bytes = g.bytes * seconds / g.seconds, stages = stages })
+    after = { add(nodes, part_node(own, dtype), seconds, after) }
+    left = left - seconds
+  end
+  return after, others
+end
+
 --- Adds the parts of a run of units after some nodes; returns the nodes for which the next run waits.
-local function add_run(nodes, parts, after, dtype)
+---@param stages number[]? that share the weights in a two-way schedule
+local function add_run(nodes, parts, after, dtype, stages)
+  local wait = parts[1]
+  if wait.gathers then
+    local others
+    after, others = add_gathers(nodes, wait, after, dtype, stages)
+    parts = table.move(parts, 2, #parts, 2, { merged(wait, { seconds = others }) })
+  end
   local computing, marks = axis_of(parts)
   local next_one, done, ends, started = 1, 0, {}, {}
   local function compute(to)
@@ -192,7 +219,7 @@ local function nodes_of(state, stage, stages)
           bytes = math.floor(received and received.bytes or 0) }, 0.0, {})
       end
     end
-    last = add_run(nodes, run.parts, deps, p.dtype)
+    last = add_run(nodes, run.parts, deps, p.dtype, stage.copies)
     for _, unit in ipairs(run.units) do
       local to, out, message = other_end(state, stage.number, unit, stages, 1)
       if to then

@@ -239,12 +239,14 @@ end
 --- Places parts in `seconds`: first what the unit waits for, then its parts, without the hidden part of all-to-alls of
 --- experts.
 ---@param waits string? what units of this plan wait for
-local function lay(parts, seconds, waits, share)
+---@param gathers table[] of the unit's weights
+local function lay(parts, seconds, waits, gathers, share)
   local at, laid, all = 0.0, {}, 0.0
   for i, part in ipairs(parts) do laid[i], all = merged(part), all + part.seconds end
   local wait = seconds - all + hide(laid, all - seconds, share, waits ~= nil)
   if wait > 1e-9 * all + 1e-12 then
-    table.insert(laid, 1, { name = waits or "waits", resource = "wait", seconds = wait, times = 1, hidden = 0.0 })
+    table.insert(laid, 1, { name = waits or "waits", resource = "wait", seconds = wait, times = 1, hidden = 0.0,
+      gathers = gathers })
   end
   for _, part in ipairs(laid) do
     part.start, at = at, at + part.seconds
@@ -370,15 +372,29 @@ local function add_update(state, stage, transfers)
   end
 end
 
---- The gathers of a unit: each layer's follows that of the layer before. Units last at least as long.
-local function add_gathers(state, stage)
-  local e = state.e
-  for _, unit in ipairs(e.gathers and stage.units or {}) do
+--- The gathers of the weights of units in order. seconds: of those for which the units certainly wait. If gathers run
+--- beside computing, a wait may also be for the host or for computing that they slow; the gather of the first layer has
+--- nothing beside it.
+local function gathers_of(state, stage, units)
+  local e, list = state.e, { seconds = 0.0 }
+  local beside = e.plan.overlap_parameters and e.plan.prefetch > 0
+  local unknown = beside and (state.on.lowered.stack.communication_share > 0 or e.host_bandwidth)
+  for _, unit in ipairs(e.gathers and units or {}) do
     local gathers = e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number][unit.kind]
-    local at = unit.start
     for _, g in ipairs(gathers or {}) do
-      put(stage, "all_gather", "weights", at, g.seconds, { group = groups[g.members], members = g.members,
-        degree = g.degree, stages = stage.copies, bytes = g.bytes, micro_batch = unit.micro_batch })
+      list[#list + 1] = merged(g, { name = "all_gather", group = groups[g.members] })
+    end
+    if gathers then list.seconds = list.seconds + (unknown and gathers.first or gathers.seconds) end
+  end
+  return list
+end
+
+--- The gathers of all units: each layer's follows that of the layer before. Units last at least as long.
+local function add_gathers(state, stage)
+  for _, unit in ipairs(stage.units) do
+    local at = unit.start
+    for _, g in ipairs(gathers_of(state, stage, { unit })) do
+      put(stage, g.name, "weights", at, g.seconds, merged(g, { micro_batch = unit.micro_batch, stages = stage.copies }))
       at = at + g.seconds
     end
   end
@@ -486,7 +502,7 @@ end
 
 --- The parts of a unit, or of the two of a pair in order: together, and those of each.
 ---@param units table[] with their slices
-local function parts_in(state, units)
+local function parts_in(state, stage, units)
   local key = ("%.9g"):format(units[1].seconds)
   for _, unit in ipairs(units) do key = ("%s %s %s"):format(key, unit.work, state.on.names[unit.slice]) end
   if not state.laid[key] then
@@ -494,7 +510,8 @@ local function parts_in(state, units)
     if units[2] then parts = pair_of(parts, plain_parts(state, units[2], units[2].slice)) end
     local waits = state.e.gathers and "gathers of weights" or lowered.gather and "gathers of messages"
       or state.e.host_bandwidth and "waits" or nil
-    local laid = lay(parts, units[1].seconds, waits, lower.exchange_communication_share(lowered.stack))
+    local gathers = gathers_of(state, stage, units)
+    local laid = lay(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
     state.laid[key] = { laid, own }
   end
@@ -510,7 +527,7 @@ local function add_parts(state, stage)
     local paired = b and b.start == a.start and b.seconds == a.seconds and a.seconds > 0
     local run = { units = { a, paired and b or nil } }
     local own
-    run.parts, own = parts_in(state, run.units)
+    run.parts, own = parts_in(state, stage, run.units)
     for k, unit in ipairs(run.units) do unit.parts, unit.paired = own[k], paired or nil end
     stage.runs[#stage.runs + 1] = run
     i = i + #run.units
