@@ -451,6 +451,23 @@ int ett_program_slowed(const ett_program *p, double factor, int slices,
   return ett_program_slices(&slow, slices, split, sums, layers, err);
 }
 
+/* Of `room` middle layers, the first `left` of them of kind k: the number that repeat as
+ * whole layers. */
+static int64_t repeated_layers(const ett_program *p, size_t k, int64_t left,
+                               int64_t room) {
+  int64_t repeated = 0;
+  for (; room > 0 && k < p->kind_count;
+       left = ++k < p->kind_count ? p->kinds[k].count : 0) {
+    if (p->kinds[k].place != ETT_PLACE_MIDDLE)
+      continue;
+    int64_t n = left < room ? left : room;
+    if (is_repeated(&p->kinds[k]) && p->kinds[k].half_bytes == 0)
+      repeated += n;
+    room -= n;
+  }
+  return repeated;
+}
+
 int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
                        ett_layer_sums *sums, int64_t *layers, ett_err *err) {
   int64_t middle = ett_program_middle_layers(p), given = 0;
@@ -466,7 +483,7 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
     return ett_err_set(err, ETT_ERR_ARGUMENT,
                        "the split holds %lld layers, the model has %lld",
                        (long long)given, (long long)middle);
-  int v = 0, alike = -1; /* a slice with only `n` layers of kind k */
+  int v = 0, odd = 0, alike = -1; /* alike: a slice with only `n` layers of kind k */
   int64_t room = split[0], n = 0;
   for (size_t k = 0; k < p->kind_count; k++) {
     const ett_layer_kind *kind = &p->kinds[k];
@@ -485,11 +502,13 @@ int ett_program_slices(const ett_program *p, int slices, const int64_t *split,
         sums[v] = sums[alike];
         continue;
       }
+      if (room == split[v])
+        odd = repeated_layers(p, k, left, room) % 2 == 1;
       n = left < room ? left : room;
-      ett_layer_sums odd;
+      ett_layer_sums half;
       const ett_layer_sums *of = &p->sums[k];
-      if (split[v] % 2 == 1 && is_repeated(kind) && kind->half_bytes == 0)
-        of = in_odd_slice(of, &odd);
+      if (odd && is_repeated(kind) && kind->half_bytes == 0)
+        of = in_odd_slice(of, &half);
       add_layers(&sums[v], of, (double)n, p->lanes);
       alike = whole ? v : -1;
     }

@@ -264,6 +264,24 @@ describe("recompute = half", function()
       assert.near(3 * layers * (layer + input) / 2 + rebuilt, bytes(layers, "half"), 1)
     end
   end)
+
+  it("counts no layer of a slice that has no backward pass", function()
+    local model = model_module.new("llama", { layers = 12, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 })
+    -- Two slices of six layers: in the first, one to five of them are repeated.
+    local function bytes(frozen_layers, recompute)
+      return estimate.new { cluster = "dgx_h100", profile = false, model = model, plan = { seq = 1024, pp = 2,
+        micro_batches = 1, recompute = recompute, stack = "plain", frozen_layers = frozen_layers } }.stages[1]
+        .activation_bytes
+    end
+    local layer = bytes(4, "none") - bytes(5, "none")
+    local input = bytes(3, "full") - bytes(4, "full")
+    for frozen_layers = 1, 5 do
+      local layers = 6 - frozen_layers
+      local rebuilt = (layers % 2 == 1 and 0.5 or 1) * (layer - input)
+      local mean = bytes(frozen_layers, "none") - layers * (layer - input) / 2
+      assert.near(mean + rebuilt, bytes(frozen_layers, "half"), 1, frozen_layers)
+    end
+  end)
 end)
 
 describe("modules of selective recomputation", function()
