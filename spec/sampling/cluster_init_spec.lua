@@ -54,6 +54,23 @@ describe("ett.sampling.cluster_init", function()
     assert.matches("-- No GPU could be used: cuda: starting the driver: system not yet initialized.\n", text, 1, true)
   end)
 
+  it("writes processors whose messages take at least the measured latency of one", function()
+    local text = cluster_init.text("mine", { host = "box", processors = 4, numa_nodes = 1, memory_bytes = 64e9,
+      date = "2026-01-02", cards = {}, cpu = { device = "a processor", flops = 5e10, bandwidth = 1.2e10 },
+      wire = { bandwidth = 2e9, send_bandwidth = 2e9, latency = 45.26e-6 } })
+    local by_stack = text:gsub("vendor = \"cpu\"[^\n]*\n", "")
+    local by_vendor = text:gsub("stack = \"cpu\",", "")
+    assert.is_true(by_stack ~= text and by_vendor ~= text)
+    for _, written in ipairs { text, by_stack, by_vendor } do
+      local cluster = require("ett.profile.cluster").get(assert(load(written))())
+      for _, kind in ipairs(require("ett.comm").kinds()) do
+        local seconds = require("ett.profile.network.collectives").time(cluster, kind, 8,
+          { nodes = 1, gpus_per_node = 2 }).seconds
+        assert.is_true(seconds >= 45.26e-6, ("%s: %g s"):format(kind, seconds))
+      end
+    end
+  end)
+
   fits("was on a busy machine if samples are faster than its rates: estimates say so", function()
     local folder = os.tmpname()
     os.remove(folder)

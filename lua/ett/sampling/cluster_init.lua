@@ -132,6 +132,7 @@ local function describe_cpu(add, name, facts)
   add("  gpus_per_node = %d, nodes = 1, stack = \"cpu\",", ranks)
   add("  device = {")
   add("    name = %q, source = probe .. \": a 768^3 product, a copy of 64 MiB, one thread\",", facts.cpu.device)
+  add("    vendor = \"cpu\", -- of processors: none of a GPU's kernels or protocols")
   add("    peak_flops = { fp32 = %s }, memory_bandwidth = %s, probed = true, memory_bytes = %s,",
     number(facts.cpu.flops), number(facts.cpu.bandwidth), number(facts.memory_bytes / ranks))
   add("  },")

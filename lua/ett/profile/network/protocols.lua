@@ -38,11 +38,12 @@ function protocols.of(tiers)
   return found
 end
 
---- The kind of a tier's links for the tuner: `nvlink`, `pcie` or `network`; nil for tori and for devices of other
---- vendors. A node of one device has no links; they count as NVLink.
+--- The kind of a tier's links for the tuner: `nvlink`, `pcie` or `network`; nil for tori, processors and devices of
+--- other vendors. A node of one device has no links; they count as NVLink. Older files of `ett cluster init` state
+--- processors by the stack alone.
 function protocols.wire(cluster, tier, inside_node)
   local device = type(cluster.device) == "table" and cluster.device
-  if device and device.vendor or tier.torus then return nil end
+  if device and device.vendor or cluster.stack == "cpu" or tier.torus then return nil end
   if not inside_node then return "network" end
   return tier.send and tier.send <= protocols.pcie and "pcie" or "nvlink"
 end
