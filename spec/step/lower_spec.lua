@@ -93,6 +93,37 @@ describe("quantised products", function()
   end)
 end)
 
+describe("a gather of operands under sequence parallelism", function()
+  it("has the type of the product behind it; that of the embedding's gradient and of the head has 16 bits", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000,
+      experts = 4, top_k = 2, shared_experts = 1 })
+    -- Layer's kind and pass -> bytes of a value of each gather.
+    local function gathered(dtype, which)
+      local e = estimate.new { model = model, cluster = "dgx_h100", profile = false, units = true,
+        plan = { seq = 1024, micro_batches = 1, tp = 2, ep = 2, dp = 2, sequence_parallel = true, dtype = dtype,
+          stack = "megatron:quantised_products=" .. which } }
+      local found = {}
+      for _, kind in ipairs(e.lowered.kinds) do
+        for _, entry in ipairs(kind.order) do
+          local o = e.lowered.operations[entry[1]]
+          if o.name == "all_gather" and o.group == "tp" and o.bytes <= 2 * 1024 * 1024 then -- less than of two copies
+            local id = kind.name .. (o.forward and " forward" or " backward")
+            found[id] = (found[id] or "") .. ("%g "):format(o.bytes / 1024 / 1024)
+          end
+        end
+      end
+      return found
+    end
+    local wide, narrow = gathered("bf16", "all"), gathered("fp8", "all")
+    assert.same({ ["embedding backward"] = "2 ", ["sparse forward"] = "2 2 ", ["sparse backward"] = "2 2 2 2 ",
+      ["head forward"] = "2 ", ["head backward"] = "2 " }, wide)
+    assert.same({ ["embedding backward"] = "2 ", ["sparse forward"] = "1 1 ", ["sparse backward"] = "1 1 1 1 ",
+      ["head forward"] = "2 ", ["head backward"] = "2 " }, narrow)
+    assert.same(wide, gathered("fp8", "experts"))
+    assert.same(narrow, gathered("fp8", "dense"))
+  end)
+end)
+
 describe("a split backward pass", function()
   it("delays weight gradients of products and lookups and their accumulation, but not norms", function()
     local cost = { rms_norm = 1, residual_add = 16, embedding = 2, linear_qkv = 4 } -- accumulation: as residual_add

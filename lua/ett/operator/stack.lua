@@ -65,7 +65,7 @@ local fields = {
     help = "fraction of the node's links that the dispatcher's own kernels reach; 0: all-to-alls of NCCL" },
   exchange = { "nonnegative", default = 1.0, most = 1e3, help = "factor on the bytes of routing and permuting tokens" },
   quantised_gathers = { "boolean", default = false,
-    help = "tensor-parallel ranks gather operands of products in the products' data type" },
+    help = "tensor-parallel ranks gather operands of quantised products in the products' data type" },
   zero_stages = { "string", default = "0 1 2 3", one_of = { "0 1", "3", "0 2 3", "0 1 2 3" },
     help = "the ZeRO stages of the software; a search tries these unless the plan states zero" },
   sharding_stack = { "string", optional = true, help = "the stack of this software with its other ZeRO stages" },

@@ -288,6 +288,21 @@ end
 --- Whether a collective overlaps a product behind it in the layer's list, which a backward pass runs before it.
 local function is_behind(item) return item.overlapped or (item.name == "all_gather") == (item.pass == "forward") end
 
+--- The product next to collective i of a list of items: of a gather, the product whose operand it brings.
+local function neighbour(items, i)
+  local behind = is_behind(items[i])
+  for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
+    if items[k].kind == "operator" and product[items[k].operator.family] then return items[k] end
+  end
+  return nil
+end
+
+--- Whether a stack quantises what collective i gathers.
+local function is_quantised(state, items, i)
+  local o = items[i].operand and state.software.quantised_gathers and neighbour(items, i)
+  return o and schema.dtype_bytes[stacks.dtype_of(state.software, o.operator, state.plan.dtype)] < 2 or false
+end
+
 --- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
 --- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
 --- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
@@ -308,16 +323,11 @@ local function beside(state, items, i)
     return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true
   end
   if not (item.overlapped or in_pieces) then return 0 end
-  local behind = is_behind(item)
-  for k = behind and i + 1 or i - 1, behind and #items or 1, behind and 1 or -1 do
-    local o = items[k]
-    if o.kind == "operator" and product[o.operator.family] then
-      local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
-      if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
-      return item.pass == "forward" and seconds or seconds / 2
-    end
-  end
-  return 0
+  local o = neighbour(items, i)
+  if not o then return 0 end
+  local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
+  if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
+  return item.pass == "forward" and seconds or seconds / 2
 end
 
 --- Placement of a send to the next rank of a group: one message per group leaves each unit.
@@ -386,18 +396,16 @@ local function id_of_collective(state, item, whole)
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
 end
 
+--- Adds collective i of a list of items.
 ---@param hides number seconds of the product that overlaps the collective; 0: none
 ---@param whole boolean? the whole collective may overlap, not only chunks of it
-local function add_collective(state, item, hides, whole)
-  local p = state.plan
+local function add_collective(state, items, i, hides, whole)
+  local p, item, quantised = state.plan, items[i], is_quantised(state, items, i)
   local members = item.stride and "shares" or item.group
   local topology = topology_of(state, members, item.name == "send_recv")
   local bytes, answer = item.bytes, nil
   if item.role == "exchange" and p.deduplicate_tokens then bytes, answer = exchanged_once(state, item, topology) end
-  local quantised = item.operand and state.software.quantised_gathers or nil
-  if quantised then
-    bytes = bytes * schema.dtype_bytes[p.dtype] / state.width
-  end
+  if quantised then bytes = bytes * schema.dtype_bytes[p.dtype] / state.width end
   local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
   local index = known[hides]
   if index then return index end
@@ -421,7 +429,7 @@ local function add_collective(state, item, hides, whole)
   local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
-    quantised = quantised, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
+    quantised = quantised or nil, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
     lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = is_behind(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
@@ -643,7 +651,7 @@ local function run_of(state, items, place)
   end
   for k, item in ipairs(items) do
     local index = item.kind == "operator" and add_operator(state, items, k, place)
-      or add_collective(state, item, beside(state, items, k))
+      or add_collective(state, items, k, beside(state, items, k))
     uses[index] = (uses[index] or 0) + item.times
     if half_uses then half_uses[index] = (half_uses[index] or 0) + repeated[k] * item.times end
     order[k] = { index, item.times }
