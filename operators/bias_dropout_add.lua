@@ -5,7 +5,8 @@ local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
 local op = { name = "bias_dropout_add", aliases = { "bias_dropout_residual" }, family = "elementwise",
-  summary = "fused bias, dropout and residual addition", compiled = "bias_dropout_add" }
+  summary = "fused bias, dropout and residual addition", compiled = "bias_dropout_add",
+  residual = true }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 

@@ -3,7 +3,8 @@ local launch = require "ett.operator.launch"
 local memory = require "ett.operator.memory"
 local shapes = require "ett.operator.shapes"
 
-local op = { name = "residual_add", family = "elementwise", summary = "residual addition", compiled = "add" }
+local op = { name = "residual_add", family = "elementwise", summary = "residual addition", compiled = "add",
+  residual = true }
 
 function op.shape(c) return { tokens = shapes.norm_tokens(c), hidden = c.hidden } end
 

@@ -586,6 +586,38 @@ describe("a residual addition inside the kernel of a norm", function()
     assert.same({ rms_norm = { { 3 }, 1 }, ["residual_add + rms_norm"] = { { 7, 8, 7, 9 }, 2 } }, found)
   end)
 
+  it("is one that its file declares, whatever it reads from memory", function()
+    local architecture, find = require "ett.model.architecture", require "ett.base.find"
+    local expected, kinds = require "ett.loop.expected", require "ett.trace.operators.kinds"
+    local present = { [kinds.key { family = "norm", what = "add_rms_norm", rows = 32, cols = 64 }] = true }
+    local function names(op)
+      local model = architecture.new(function(h)
+        return { layers = { { name = "block", count = h.layers, ops = { op, "rms_norm" } } } }
+      end, { layers = 1, hidden = 64, heads = 4, vocab = 512, ffn = 96 })
+      local plan, list = require("ett.plan").new({ seq = 32, micro_batch = 1, micro_batches = 1 }, model), {}
+      for i, entry in ipairs(expected.sequence(model, plan, present)) do
+        list[i] = (entry.beside and entry.beside.name .. " + " or "") .. entry.name
+      end
+      return table.concat(list, ", ")
+    end
+    assert.equal("residual_add + rms_norm", names "residual_add")
+    assert.equal("bias_dropout_add + rms_norm", names "bias_dropout_add") -- inference drops nothing
+    require("ett.base.folder").within(function(folder)
+      local file <close> = assert(io.open(folder .. "/stream.lua", "w"))
+      file:write [[
+local op = {}
+for key, value in pairs(require("ett.operator").get "residual_add") do op[key] = value end
+op.name, op.residual = "stream", nil
+return op]]
+      file:close()
+      find.set_script_folder(folder)
+      local found = names "stream"
+      find.set_script_folder(nil)
+      require("ett.operator").forget()
+      assert.equal("stream, rms_norm", found)
+    end)
+  end)
+
   it("has the norm of the model", function()
     local r = maker.new { rank = 0 }
     r:host("cpu_op", "_C::fused_add_rms_norm", 100, 10, { args = { ["Input Dims"] = "[[32,64],[32,64],[64]]" } })

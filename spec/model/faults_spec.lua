@@ -116,6 +116,25 @@ return gemm.linear({ name = "%s", summary = "s" }, { place = "inside", %s })]]):
       found)
   end)
 
+  it("partial sums that a user's residual addition adds to the stream", function()
+    local found
+    require("ett.base.folder").within(function(folder)
+      local file <close> = assert(io.open(folder .. "/own_add.lua", "w"))
+      file:write [[
+local op = {}
+for key, value in pairs(require("ett.operator").get "residual_add") do op[key] = value end
+op.name, op.aliases = "own_add", nil
+return op]]
+      file:close()
+      find.set_script_folder(folder)
+      found = of(blocks.join(blocks.enter, "linear_up", "swiglu", "linear_down", "rms_norm", "own_add", blocks.leave))
+      find.set_script_folder(nil)
+      require("ett.operator").forget()
+    end)
+    assert.same({ "layer 'block': rms_norm reads the partial sums of linear_down: tensor_leave must precede it" },
+      found)
+  end)
+
   it("an operator that reads more values than the one before gives", function()
     local function mlp(one, two, three)
       return of { blocks.enter, { op = "linear_up", with = one }, { op = "swiglu", with = two },

@@ -50,7 +50,7 @@ local function add(list, item, layer, shape, present)
   local o, before = expected.operation(item.operator, shape), list[#list]
   local entry = { name = item.name, operator = item.operator, shape = shape, layer = layer.name,
     key = o and expected.meet(o), times = item.times }
-  if item.operator.family == "norm" and o and before and before.operator.earlier_bytes then
+  if item.operator.family == "norm" and o and before and before.operator.residual then
     o.what = "add_" .. o.what
     if present[expected.meet(o)] then entry.key, entry.beside, list[#list] = expected.meet(o), before, nil end
   end

@@ -8,8 +8,6 @@ local operator = require "ett.operator"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
 
-local sums = { residual_add = true, bias_dropout_add = true }
-
 --- A warning if tokens go to experts and do not come back.
 local function exchanges(ops, _, warn)
   local count = 0
@@ -66,7 +64,7 @@ end
 -- Whether an entry adds up partial sums, or a residual stream. Before it, a norm reads the product before the norm.
 local function ends_branch(entry, before, product)
   if not entry then return false end
-  return entry.collective == "tensor_leave" or before == product and entry.op and sums[operator.get(entry.op).name]
+  return entry.collective == "tensor_leave" or before == product and entry.op and operator.get(entry.op).residual
 end
 
 --- Warnings of products whose partial sums no tensor rank adds up. A layer may sum several products at once (parallel
@@ -95,7 +93,7 @@ local function partial_sums(ops, c, warn)
     elseif op and region_of(op, entry, c) == "leave" then
       local own = architecture.overlay(c, entry.with)
       if (op.experts and own.etp or own.tp) > 1 then open[#open + 1] = op end
-    elseif op and sums[op.name] then
+    elseif op and op.residual then
       added = #open > 0
     elseif op and op.family == "norm" and added then
       report()
