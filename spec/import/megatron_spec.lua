@@ -819,6 +819,7 @@ describe("Megatron-LM's flags", function()
     } do
       assert.equal(wanted, message(text))
     end
+    assert.equal("plan: field 'dp' must be a positive integer, got 'x'", message(small, { dp = "x" }))
   end)
 
   it("that no plan can have are no stages to place the loss on", function()

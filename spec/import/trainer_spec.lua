@@ -795,6 +795,11 @@ describe("a plan as DeepSpeed's JSON", function()
       assert.is_false(ok)
       assert.matches(message, tostring(why), 1, message ~= ".")
     end
+    for name, given in pairs { ["a.json"] = { zero = "x" }, ["b.json"] = { pp = "x" }, ["a.toml"] = { tp = "x" } } do
+      local ok, why = pcall(read, name, name:find "json" and "{}" or "", nil, given)
+      assert.is_false(ok)
+      assert.matches("^plan: field '%w+' must be ", tostring(why))
+    end
   end)
 end)
 

@@ -254,6 +254,15 @@ for i, field in ipairs(fields.list) do
   fields.position[name] = i
 end
 
+--- Raises for values that no plan has, in some fields of a plan. Other names are left to the check of the whole plan.
+function fields.check_some(given)
+  local known, rules = {}, {}
+  for name, value in pairs(given) do
+    if fields.schema[name] then known[name], rules[name] = value, fields.schema[name] end
+  end
+  schema.check(known, rules, "plan", "plan")
+end
+
 --- Whether the conversion of a field for C reads other fields of the plan.
 function fields.reads_others(field)
   return type(field.c) == "table" and debug.getinfo(field.c[2], "u").nparams > 1

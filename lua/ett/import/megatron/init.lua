@@ -13,6 +13,7 @@ local max_layers = require("ett.model.hyper").fields.layers.most
 local merged = require "ett.base.merged"
 local model_module = require "ett.model"
 local nemo = require "ett.import.megatron.nemo"
+local plan_fields = require "ett.plan.fields"
 local plan_of = require "ett.import.megatron.plan_of"
 local schema = require "ett.base.schema"
 local script = require "ett.import.megatron.script"
@@ -488,6 +489,7 @@ end
 ---@return table { model =, architecture = name, plan = }
 function megatron.read(path, plan, hyper, model)
   schema.argument(path, "string", "ett.megatron.read", "path")
+  plan_fields.check_some(plan or {})
   local file, values = with_words(path)
   return error_module.wrap(file, read, file, values, plan, hyper, model)
 end

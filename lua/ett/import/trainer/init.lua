@@ -6,6 +6,7 @@
 local error_module = require "ett.base.error"
 local hjson = require "ett.import.trainer.hjson"
 local json = require "ett.json"
+local plan_fields = require "ett.plan.fields"
 local schema = require "ett.base.schema"
 
 local trainer = {}
@@ -125,6 +126,7 @@ end
 ---@return table plan, string[] notes
 function trainer.read(path, model, given)
   schema.argument(path, "string", "ett.import.trainer.read", "path")
+  plan_fields.check_some(given or {})
   return error_module.wrap(path, read, path, model, given or {})
 end
 
