@@ -25,5 +25,13 @@ describe("a search with a schedule of two ways", function()
     end
     assert.same({ 0 }, stages "1f1b")
     assert.same({ 0, 1, 2, 3 }, stages "dualpipe")
+    plan.shard = 1
+    assert.same({ 0 }, stages "1f1b")
+    assert.same({ 1, 2, 3 }, stages "dualpipe")
+    plan.dp, plan.zero = 1, 0 -- as in a sweep
+    assert.same({}, require("ett.plan").violations(plan, model, "dgx_h100"))
+    plan.schedule = "dualpipe"
+    assert.same({ "shard needs zero of at least 1, got 0" },
+      require("ett.plan").violations(plan, model, "dgx_h100"))
   end)
 end)

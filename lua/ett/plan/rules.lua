@@ -385,7 +385,7 @@ local function shards(p, add)
   if not p.shard then return end
   local data = p.dp * p.cp
   -- One rank is a shard of its own under every stage: a search drops the stage of such layouts.
-  if p.zero == 0 and data > 1 then add("shard needs zero of at least 1, got 0") end
+  if p.zero == 0 and fields.replicated(p) then add("shard needs zero of at least 1, got 0") end
   if data % p.shard ~= 0 then
     return add("shard = %d must divide dp * cp = %d%s", p.shard, data, nearest(p.shard, divisors(data)))
   end
