@@ -117,7 +117,7 @@ srun python run_recipe.py --recipe llama3_8b "${OVR[@]}"]=]
       .. "pretrain_gpt.py --fp16 " .. small)
     assert.same({ 8, "fp16" }, { run.plan.dp, run.plan.dtype })
     assert.is_nil(table.concat(run.model.notes, "\n"):find("recipe", 1, true))
-    -- Megatron-Bridge's own scripts (examples/recipes/llama/pretrain_llama3_8b.py) take fields, too.
+    -- Megatron-Bridge's own scripts take fields, too.
     _, _, _, fields = script.flags "torchrun pretrain_llama3_8b.py model.tensor_model_parallel_size=1"
     assert.same({ { "model.tensor_model_parallel_size", "1" } }, fields)
   end)
