@@ -276,7 +276,9 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   s->expert_parameters += n * o->expert_parameters;
   s->frozen_dense += n * o->frozen_dense;
   s->frozen_expert += n * o->frozen_expert;
-  s->quantised_bytes += n * o->quantised_bytes;
+  *(o->expert_parameters + o->frozen_expert > 0 ? &s->quantised_expert
+                                                : &s->quantised_dense) +=
+      n * o->quantised_bytes;
   if (o->cached_shape > 0)
     s->cached_shapes |= UINT64_C(1) << (o->cached_shape - 1);
   s->activation_bytes[ETT_RECOMPUTE_NONE] += n * o->activation_bytes;
@@ -397,7 +399,8 @@ static void add_layers(ett_layer_sums *to, const ett_layer_sums *of, double n,
   to->idle_layers += n * of->idle_layers;
   to->idle_dense += n * of->idle_dense;
   to->idle_expert += n * of->idle_expert;
-  to->quantised_bytes += n * of->quantised_bytes;
+  to->quantised_dense += n * of->quantised_dense;
+  to->quantised_expert += n * of->quantised_expert;
   to->cached_shapes |= of->cached_shapes;
   to->flops += n * of->flops;
   if (of->boundary > 0)

@@ -121,9 +121,9 @@ typedef struct ett_layer_sums {
   double frozen_dense, frozen_expert;
   /* Layers without a backward pass: their number and their weights. */
   double idle_layers, idle_dense, idle_expert;
-  double quantised_bytes;
-  uint64_t cached_shapes;                  /* bit of each cached_shape */
-  double activation_bytes[ETT_RECOMPUTES]; /* by ett_recompute */
+  double quantised_dense, quantised_expert; /* quantised_bytes */
+  uint64_t cached_shapes;                   /* bit of each cached_shape */
+  double activation_bytes[ETT_RECOMPUTES];  /* by ett_recompute */
   double late_bytes;   /* held from a split backward pass to its weight gradients */
   double loss_bytes;   /* share of the logits */
   double shared_bytes; /* of a slice: part of activation_bytes and late_bytes */

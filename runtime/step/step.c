@@ -667,8 +667,11 @@ static void fill_stages(const ett_evaluation *e, const ett_step_arrays *a) {
       s->expert_parameters += sums->expert_parameters;
       s->frozen_dense += sums->frozen_dense;
       s->frozen_expert += sums->frozen_expert;
-      if (p->zero < ETT_ZERO_PARAMETERS)
-        s->quantised_bytes += sums->quantised_bytes;
+      /* Sharded weights are quantised after each gather. */
+      if (p->zero < ETT_ZERO_PARAMETERS || e->dense.degree == 1)
+        s->quantised_bytes += sums->quantised_dense;
+      if (p->zero < ETT_ZERO_PARAMETERS || e->expert.degree == 1)
+        s->quantised_bytes += sums->quantised_expert;
       double gather = gather_seconds(e, a, v, 0), again = gather_seconds(e, a, v, 1);
       s->boundary_seconds += m * (gather + again);
       s->forward_seconds += m * (sums->forward + gather);

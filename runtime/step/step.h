@@ -78,7 +78,7 @@ typedef struct ett_step_stage {
   int64_t layers;
   double dense_parameters, expert_parameters;
   double frozen_dense, frozen_expert; /* weights that are not trained */
-  double quantised_bytes;             /* of whole weights beyond their 16 bits */
+  double quantised_bytes;             /* of unsharded weights beyond their 16 bits */
   /* All micro-batches, without the hidden part of their all-to-alls. */
   double forward_seconds, backward_seconds, recompute_seconds;
   double all_to_all_overlapped_seconds; /* all-to-alls hidden behind computing */

@@ -242,6 +242,9 @@ describe("the memory of an estimate", function()
       local sharded = { zero = 3 } -- weights are gathered and quantised for each layer
       assert.equal(weights(cluster, dtype, ":quantised_weights=none", sharded), weights(cluster, dtype, "", sharded))
     end
+    -- One rank has nothing to gather.
+    assert.near(plain + 2 * products, weights("dgx_h100", "fp8", "", { dp = 1, zero = 3 }), 1)
+    assert.near(plain / 2, weights("dgx_h100", "fp8", "", { zero = 3 }), 1)
     local function more(plan) -- frozen weights have copies, too; layers without a backward pass only one
       return weights("dgx_h100", "fp8", "", plan) - weights("dgx_h100", "fp8", ":quantised_weights=none", plan)
     end

@@ -96,18 +96,19 @@ local function split(layers, slices)
   return list
 end
 
---- Dense and expert parameters, weights of 8-bit products, and stored bytes, of each slice.
+--- Dense and expert parameters, dense weights and all weights of 8-bit products, and stored bytes, of each slice.
 local function slices_of(h, p)
   local list, layer, count = {}, 0, p.pp * (p.vp or 1)
   local tokens = 1.0 * p.micro_batch * p.seq // p.cp
   local s = p.sequence_parallel and tokens / p.tp or tokens
   local rows, norm = ceil_to(h.vocab, 128 * p.tp) // p.tp, h.norm == "layer_norm" and 2 * h.hidden or h.hidden
   for v, layers in ipairs(split(h.layers, count)) do
-    local one = { dense = 0, expert = 0, quantised = 0, bytes = 0 }
+    local one = { dense = 0, expert = 0, narrow = 0, quantised = 0, bytes = 0 }
     for _ = 1, layers do
       local experts = h.experts and layer >= (h.first_dense_layers or 0)
       local dense, expert, wide = parameters(h, p, experts)
-      one.quantised = one.quantised + (p.dtype == "fp8" and dense + expert - wide or 0)
+      local eight = p.dtype == "fp8" and 1 or 0
+      one.narrow, one.quantised = one.narrow + eight * (dense - wide), one.quantised + eight * (dense + expert - wide)
       one.dense, one.expert, one.bytes = one.dense + dense, one.expert + expert, one.bytes + stored(h, p, experts)
       layer = layer + 1
     end
@@ -129,14 +130,17 @@ function memory_oracle.stages(h, p)
   local slices, list = slices_of(h, p), {}
   local data, expert_data = p.dp * p.cp, p.dp * p.cp * p.tp // (p.ep * p.etp)
   for rank = 0, p.pp - 1 do
-    local dense, expert, quantised, of = 0, 0, 0, {}
+    local dense, expert, narrow, quantised, of = 0, 0, 0, 0, {}
     for v = rank + 1, #slices, p.pp do
       dense, expert = dense + slices[v].dense, expert + slices[v].expert
-      quantised, of[#of + 1] = quantised + slices[v].quantised, slices[v].bytes
+      narrow, quantised, of[#of + 1] = narrow + slices[v].narrow, quantised + slices[v].quantised, slices[v].bytes
     end
     local whole, shard = dense + expert, dense / data + expert / expert_data
-    -- Transformer Engine on Hopper: a quantised copy of each weight for each pass.
-    list[rank + 1] = { parameters = whole, weight_bytes = p.zero >= 3 and 2 * shard or 2 * whole + 2 * quantised,
+    -- Transformer Engine on Hopper: a quantised copy of each weight for each pass, unless weights are sharded.
+    if p.zero >= 3 then
+      quantised = (data == 1 and narrow or 0) + (expert_data == 1 and quantised - narrow or 0)
+    end
+    list[rank + 1] = { parameters = whole, weight_bytes = 2 * (p.zero >= 3 and shard or whole) + 2 * quantised,
       gradient_bytes = (p.gradient_dtype == "bf16" and 2 or 4) * (p.zero >= 2 and shard or whole),
       optimizer_bytes = 12 * (p.zero >= 1 and shard or whole), activation_bytes = in_flight(p, rank, of) }
   end
