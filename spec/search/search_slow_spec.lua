@@ -465,6 +465,9 @@ describe("the lower bound of a program", function()
       { collective = "expert_exchange" } } }
     local own = { hyper = {}, layers = { layer } }
     assert.is_table(floor.new(own))
+    table.insert(layer.ops, 4, { collective = "expert_leave" }) -- no product hides those around experts
+    table.insert(layer.ops, 6, { collective = "expert_enter" })
+    assert.is_table(floor.new(own))
     layer.ops[1], layer.ops[2] = { collective = "tensor_enter" }, { op = "linear_up" }
     assert.is_table(floor.new(own))
     layer.ops[2] = { op = "residual_add" }

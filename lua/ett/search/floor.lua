@@ -17,7 +17,7 @@ local function is_product(entry)
 end
 
 -- Position of the product that may hide a collective of a pattern (`beside` of ett.step.lower); 0: none.
-local hidden_by = { tensor_enter = 1, context_exchange = 1, expert_enter = 1, tensor_leave = -1, expert_leave = -1,
+local hidden_by = { tensor_enter = 1, context_exchange = 1, tensor_leave = -1, expert_enter = 0, expert_leave = 0,
   vocabulary_reduce = 0, expert_exchange = 0 }
 
 --- Whether every collective of a layer is hidden by a product of its own part, or by none.
