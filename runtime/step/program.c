@@ -160,9 +160,11 @@ static double least(double a, double b) {
 }
 
 /* Seconds of a layer by role: of its passes, of its input gradients alone, and of the
- * forward runs that ETT_RECOMPUTE_HALF repeats. */
+ * forward runs that ETT_RECOMPUTE_HALF repeats. Of all roles: how much longer the
+ * operators of a slow device take in each pass. */
 typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES], half[ETT_ROLES];
+  double longer_forward, longer_backward;
 } role_seconds;
 
 /* Seconds of all-to-alls that hide behind shared experts in one pass. */
@@ -243,15 +245,33 @@ static ett_variation variation_of(const ett_program *p, size_t operation) {
   return operation == p->varied ? p->variation : ETT_AT_TIME;
 }
 
+static double shorter(double wait, double longer) {
+  return wait > 0 ? fmax(0, wait - longer) : 0;
+}
+
+/* Shortens one of n waits for the host by what operators take longer. */
+static void shorten(const role_seconds *of, double n, double *forward, double *backward,
+                    double *split) {
+  double both = shorter(*backward + *split, of->longer_backward / n);
+  *forward = shorter(*forward, of->longer_forward / n);
+  *backward = shorter(*backward, of->longer_backward / n);
+  *split = both - *backward;
+}
+
 /* Adds the runs of an operation in one layer of kind k. */
 static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_sums *s,
                           role_seconds *of) {
   const ett_operation *o = &p->operations[i];
   double n = p->uses[k * p->operation_count + i];
   ett_variation v = variation_of(p, i);
-  double slower = o->kind == ETT_OPERATOR ? p->slowdown : 1;
-  double once = slower * pick(o->forward, v);
-  double forward = n * once, backward = n * (slower * pick(o->backward, v));
+  double slower = o->kind == ETT_OPERATOR && !o->host ? p->slowdown : 1;
+  double once = slower * pick(o->forward, v), back = slower * pick(o->backward, v);
+  double split = pick(o->split, v);
+  if (o->host == ETT_HOST_AHEAD && p->slowdown != 1)
+    shorten(of, n, &once, &back, &split);
+  double forward = n * once, backward = n * back;
+  of->longer_forward += (slower - 1) * n * pick(o->forward, v);
+  of->longer_backward += (slower - 1) * n * pick(o->backward, v);
   double half =
       is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] * once : 0;
   s->forward += forward;
@@ -271,7 +291,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
     s->backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
   }
   s->weight += o->weight_share * backward;
-  s->split += n * pick(o->split, v);
+  s->split += n * split;
   s->dense_parameters += n * o->dense_parameters;
   s->expert_parameters += n * o->expert_parameters;
   s->frozen_dense += n * o->frozen_dense;
@@ -311,7 +331,7 @@ static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
 static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   ett_layer_sums s;
   memset(&s, 0, sizeof s);
-  role_seconds of = {{0}, {0}, {0}, {0}};
+  role_seconds of = {{0}, {0}, {0}, {0}, 0, 0};
   for (size_t i = 0; i < p->operation_count; i++)
     if (p->uses[k * p->operation_count + i] != 0)
       add_operation(p, k, i, &s, &of);

@@ -51,6 +51,15 @@ typedef enum ett_exchange_overlap {
 /* A slow device computes in more time; its links are as fast as those of others. */
 typedef enum ett_operation_kind { ETT_OPERATOR, ETT_COLLECTIVE } ett_operation_kind;
 
+/* A wait for the host to launch a layer's kernels, the layer's last operation. The host
+ * launches ahead of the device, so that longer operators shorten the wait, or waits for
+ * each kernel. */
+typedef enum ett_host_wait {
+  ETT_HOST_NONE, /* other operations */
+  ETT_HOST_AHEAD,
+  ETT_HOST_BLOCKING,
+} ett_host_wait;
+
 /* Lanes: the links of each tier (comm/placement.h). */
 enum { ETT_LANES = ETT_TIERS_MOST };
 
@@ -86,6 +95,7 @@ typedef struct ett_operation {
   int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
   int never_again; /* recomputation ends before it */
   ett_role role;
+  ett_host_wait host;
 } ett_operation;
 
 typedef struct ett_layer_kind {
@@ -184,7 +194,7 @@ typedef struct ett_program {
   uint64_t edition; /* changes with the sums; unique over all programs */
   size_t varied;
   ett_variation variation;
-  double slowdown; /* factor of the times of operators in the sums */
+  double slowdown; /* factor of the times of operators in the sums, but waits for hosts */
   /* The same model on the devices of the cluster's next part, owned; NULL for the last
    * part. */
   struct ett_program *next;

@@ -32,7 +32,7 @@ local function role_of(item, p) return p.overlap_all_to_all ~= "none" and item.r
 local nothing = { dense_parameters = 0, expert_parameters = 0, frozen_dense = 0, frozen_expert = 0, quantised_bytes = 0,
   activation_bytes = 0, dropped_bytes = 0, late_bytes = 0, working_bytes = 0, weight_working_bytes = 0,
   weight_share = 0, cached_shape = 0, cached_bytes = 0, flops = 0, selective = false, loss = false,
-  never_again = false, role = "outside", beside_seconds = 0 }
+  never_again = false, role = "outside", beside_seconds = 0, host = "none" }
 
 --- Bytes of the quantised weights that software stores for a product, beyond its 16-bit weights; negative if they take
 --- fewer. The backward pass reads transposed copies, unless the device's products read any layout of fp8 tensors. A
@@ -557,6 +557,7 @@ local function add_host_wait(state, uses)
       detail = "launches of the stack " .. stack.name }
   end
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
+    host = stack.blocking and "blocking" or "ahead",
     forward = answer(forward, least_forward), backward = answer(backward, least_backward),
     split = split ~= 0 and answer(split, least_split) or nil })] = 1
 end

@@ -13,6 +13,8 @@ static const char *const kind_names[] = {"operator", "collective", NULL};
 static const char *const role_names[] = {
     "outside", "expert", "exchange", "beside_dispatch", "beside_combine", "alone", NULL};
 
+static const char *const host_names[] = {"none", "ahead", "blocking", NULL};
+
 static ett_program *to_program(lua_State *L) {
   return ett_lua_box_check(L, 1, ETT_LUA_PROGRAM, "program");
 }
@@ -63,6 +65,7 @@ static const ett_step_lua_field operation_fields[] = {
     FIELD(ett_operation, beside_seconds, NUMBER, NULL),
     FIELD(ett_operation, role, NAME, role_names),
     FIELD(ett_operation, kind, NAME, kind_names),
+    FIELD(ett_operation, host, NAME, host_names),
 };
 static const ett_step_lua_field kind_fields[] = {
     FIELD(ett_layer_kind, place, NAME, ett_step_lua_places),
