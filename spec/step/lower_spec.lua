@@ -93,6 +93,30 @@ describe("quantised products", function()
   end)
 end)
 
+describe("an exchange of tokens that are sent once to a node", function()
+  it("occupies the links of its slower part: inside the node, or between nodes", function()
+    local model = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000,
+      experts = 16, top_k = 4 })
+    local function link(node, network, more)
+      local tiers = { { name = "node", size = 8, bandwidth = node, source = "x" },
+        { name = "leaf", size = 16, bandwidth = network, source = "x" }, more }
+      local cluster = { name = "c", summary = "x", source = "x", tiers = tiers,
+        device = { name = "D", source = "x", peak_flops = { bf16 = 1e14 }, memory_bytes = 80e9,
+          memory_bandwidth = 1e12 } }
+      local e = estimate.new { model = model, cluster = cluster, profile = false, units = true,
+        plan = { seq = 1024, micro_batches = 1, ep = 16, dp = 16, deduplicate_tokens = true } }
+      for _, o in ipairs(e.lowered.operations) do
+        if o.name == "all_to_all" then return o.link, o.lanes end
+      end
+    end
+    assert.same({ "node", "node" }, { link(1e9, 50e9) })
+    assert.same({ "network", "network" }, { link(400e9, 50e9) })
+    local spine = { name = "spine", bandwidth = 50e9, source = "x" }
+    assert.same({ "links of node", { 1, 0, 0 } }, { link(1e9, 50e9, spine) })
+    assert.equal("links of leaf", (link(400e9, 50e9, spine)))
+  end)
+end)
+
 describe("a gather of operands under sequence parallelism", function()
   it("has the type of the product behind it; that of the embedding's gradient and of the head has 16 bits", function()
     local model = model_module.new("mixtral", { layers = 2, hidden = 1024, heads = 8, ffn = 2048, vocab = 32000,

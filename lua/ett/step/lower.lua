@@ -365,16 +365,23 @@ local function dispatched(state, item, bytes, nodes)
     detail = "share of the node's links, stack " .. state.software.name }
 end
 
---- Placement of the ranks of one node of a group.
+--- Placement of the ranks of one node of a group. Of more than two lanes it occupies that of the node's tier.
 local function in_node(state, group, topology)
   local id = group .. " in a node"
-  state.topologies[id] = state.topologies[id] or { nodes = 1, gpus_per_node = topology.gpus_per_node }
+  if not state.topologies[id] then
+    local found, cluster = { nodes = 1, gpus_per_node = topology.gpus_per_node }, state.times.cluster
+    if topology.lanes then
+      found.lanes = { outermost = cluster.node_tier, exchange = {} }
+      for k = 1, #cluster.tiers do found.lanes.exchange[k] = k == cluster.node_tier and 1 or 0 end
+    end
+    state.topologies[id] = found
+  end
   return state.topologies[id]
 end
 
---- Bytes and time of an exchange of experts' tokens that sends each token once to a node. There it is forwarded once to
---- each rank that holds its experts, except to the rank that received it. Both run at once (DeepEP), so the slower one
---- counts.
+--- Bytes and time of an exchange of experts' tokens that sends each token once to a node, and the placement that it
+--- occupies. In the node the token is forwarded once to each rank that holds its experts, except to the rank that
+--- received it. Both run at once (DeepEP), so the slower one counts.
 local function exchanged_once(state, item, topology)
   local p, c, nodes, gpus = state.plan, state.configuration, topology.nodes, topology.gpus_per_node
   local function time(places, on)
@@ -383,10 +390,11 @@ local function exchanged_once(state, item, topology)
   end
   local bytes, answer = time(nodes > 1 and nodes or gpus, topology)
   if nodes > 1 and gpus > 1 then
-    local _, inside = time(item.degree, in_node(state, item.group, topology))
-    if inside.seconds > answer.seconds then answer = inside end
+    local node = in_node(state, item.group, topology)
+    local _, inside = time(item.degree, node)
+    if inside.seconds > answer.seconds then return bytes, inside, node end
   end
-  return bytes, answer
+  return bytes, answer, topology
 end
 
 --- A collective as text, without its bytes and the seconds that it overlaps.
@@ -403,8 +411,10 @@ local function add_collective(state, items, i, hides, whole)
   local p, item, quantised = state.plan, items[i], is_quantised(state, items, i)
   local members = item.stride and "shares" or item.group
   local topology = topology_of(state, members, item.name == "send_recv")
-  local bytes, answer = item.bytes, nil
-  if item.role == "exchange" and p.deduplicate_tokens then bytes, answer = exchanged_once(state, item, topology) end
+  local bytes, answer, links = item.bytes, nil, topology -- links: the placement whose links the message occupies
+  if item.role == "exchange" and p.deduplicate_tokens then
+    bytes, answer, links = exchanged_once(state, item, topology)
+  end
   if quantised then bytes = bytes * schema.dtype_bytes[p.dtype] / state.width end
   local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
   local index = known[hides]
@@ -426,7 +436,7 @@ local function add_collective(state, items, i, hides, whole)
       for _, name in ipairs(time_names) do split[name] = answer[name] - time[name] end
     end
   end
-  local link, lanes = network_tiers.lane(state.times.cluster, item.name, topology)
+  local link, lanes = network_tiers.lane(state.times.cluster, item.name, links)
   index = add(state, {
     name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
     quantised = quantised or nil, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
