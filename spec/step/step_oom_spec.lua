@@ -120,6 +120,14 @@ describe("ett.step's arguments", function()
     assert.matches("field 'schedule': unknown value 'fast'", plan { schedule = "fast" })
     assert.equal("micro-batches must be 1 to 2^32-1, got 0", plan { micro_batches = 0 })
     assert.matches("micro%-batches %* stages %* chunks must be at most", plan { pp = 4, micro_batches = 1 << 30 })
+    local function slowed(factors)
+      return function() return program:slowed(step_core.plan { pp = 2 }, demands, workspace, factors) end
+    end
+    assert.matches("must hold one factor per stage in each list", why(slowed { 1.0, 1.2, 1.0 }))
+    assert.matches("must hold factors", why(slowed { 1.0, 0.0 }))
+    assert.is_nil(slowed { 1.0, 1.2 }()) -- demands have no time
+    for _, d in ipairs(step_core.untimed(demands)) do demands:set(d.index, 1.0, 0.5, 2.0) end
+    assert.equal(2, #slowed { 1.0, 1.2, 1.0, 1.0 }())
   end)
 
   it("say when an object is closed", function()

@@ -396,13 +396,16 @@ static int program_interval(lua_State *L) {
 }
 
 /* program:slowed(plan, demands, workspace, factors): step seconds for lists of factors of
- * the operators' times, one number per stage, all in one list. */
+ * the operators' times, one number per stage, all in one list. Nothing while demands have
+ * no time. */
 static int program_slowed(lua_State *L) {
   size_t numbers;
   ett_step_lua_call c;
   const double *factors = ett_lua_doubles(L, 5, &numbers);
   ett_step_lua_get_call(L, &c);
   luaL_argcheck(L, c.plan.pp >= 1, 2, "has no stages");
+  luaL_argcheck(L, numbers % (size_t)c.plan.pp == 0, 5,
+                "must hold one factor per stage in each list");
   size_t count = numbers / (size_t)c.plan.pp;
   for (size_t i = 0; i < numbers; i++)
     luaL_argcheck(L, factors[i] > 0 && isfinite(factors[i]), 5, "must hold factors");
