@@ -30,11 +30,11 @@ describe("ett validate between ranks", function()
   after_each(function() os.execute(("rm -rf '%s'"):format(folder)) end)
 
   it("predicts and trains every layout of several ranks, and continues from earlier samples", function()
-    local out = ("--steps 2 --lines --out '%s/out' 2>&1"):format(folder)
-    local text, ok = read(("%s --layouts 2x1,1x2,pp2 --configurations 2 %s"):format(command, out))
+    local out = ("--lines --out '%s/out' 2>&1"):format(folder)
+    local text, ok = read(("%s --layouts 2x1,1x2,pp2 --configurations 2 --steps 2 %s"):format(command, out))
     assert(ok, text)
     local more
-    more, ok = read(("%s --layouts 2x2 --no-check --configurations 1 %s"):format(command, out))
+    more, ok = read(("%s --layouts 2x2 --no-check --configurations 1 --steps 2 %s"):format(command, out))
     assert(ok, more)
     text = text .. more
     -- Configurations, the size of the last one, a collective.
@@ -54,7 +54,7 @@ describe("ett validate between ranks", function()
     local function rows() return (read(("cat '%s/out/ranks_2_near/'*.csv | grep -c '^[0-9]'"):format(folder))) end
     local sampled = rows()
     assert.is_true(tonumber(sampled) >= 9 * 4, sampled)
-    text, ok = read(("%s --no-check --configurations 1 --layouts 2x1 %s --steps 1"):format(command, out))
+    text, ok = read(("%s --no-check --configurations 1 --layouts 2x1 --steps 1 %s"):format(command, out))
     assert(ok, text)
     assert.equal(sampled, rows())
   end)
