@@ -272,8 +272,8 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   double forward = n * once, backward = n * back;
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
-  double half =
-      is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] * once : 0;
+  double again = is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] : 0;
+  double half = again * once;
   s->forward += forward;
   s->backward += backward;
   of->forward[o->role] += forward;
@@ -285,10 +285,12 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
     s->recompute[ETT_RECOMPUTE_FULL] += forward;
   if (o->selective && !o->never_again)
     s->recompute[ETT_RECOMPUTE_SELECTIVE] += forward;
+  /* A collective has one pass. */
+  double ahead = forward > 0 ? o->beside_seconds : 0, behind = o->beside_seconds - ahead;
   for (int l = 0; l < p->lanes; l++) {
-    s->forward_lane[l] += o->lanes[l] * forward;
-    s->repeated[1].lane[l] += o->lanes[l] * half;
-    s->backward_lane[l] += o->lanes[l] * (backward + n * o->beside_seconds);
+    s->forward_lane[l] += o->lanes[l] * (forward + n * ahead);
+    s->repeated[1].lane[l] += o->lanes[l] * (half + again * ahead);
+    s->backward_lane[l] += o->lanes[l] * (backward + n * behind);
   }
   s->weight += o->weight_share * backward;
   s->split += n * split;

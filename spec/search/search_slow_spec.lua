@@ -456,6 +456,19 @@ describe("the outline of a plan", function()
     assert.is_true(tight > checked / 2, tight)
     assert.is_true(tight_floors > 0)
   end)
+
+  it("is no longer than a step whose frozen layers hide messages in forward passes alone", function()
+    local ett, oracle = require "ett", require "search_oracle"
+    local own = ett.cluster.get "tpu_v7x"
+    local c = { model = ett.model.new("vit-l-16", { layers = 4 }), cluster = own,
+      times = require("ett.step.times").new(own),
+      lists = { zero = { 2, 3 }, frozen_layers = { 2, 4 }, dp = { 2, 4, 8 } },
+      plan = { dtype = "fp16", global_batch = 8, seq = 512, micro_batch = 1, tp = 2, sequence_parallel = true,
+        overlap_tensor = true, overlap_gradients = true, overlap_parameters = true } }
+    local rows = ett.sweep({ model = c.model, cluster = own, times = c.times, plan = c.plan, over = c.lists }).rows
+    for _, row in ipairs(rows) do oracle.check_bounds(c, row) end
+    assert.equal(12, #rows)
+  end)
 end)
 
 describe("the lower bound of a program", function()
