@@ -230,7 +230,7 @@ memory of the software and were not checked against its code. The errors above a
   widths. The width of plans that name no software is fitted on the same steps, estimated without naming it
   (spec/bench/support/fit_interval.lua).
 - `ett bench literature` has 99 steps of sources that are not here. Each is described as by a planner, with some
-  settings unknown. 77 % lie inside their intervals; most of the others were slower than estimated
+  settings unknown. 78 % lie inside their intervals; most of the others were slower than estimated
   (spec/bench/README.md).
 ]]
 
