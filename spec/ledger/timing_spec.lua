@@ -239,13 +239,13 @@ describe("the corrected simple model", function()
 end)
 
 describe("three views of one step", function()
-  local compare = require "ett.search.compare"
+  local views_module = require "ett.search.views"
   local function views(plan, name, hyper)
     local model = { layers = 8, hidden = 2048, heads = 16, vocab = 32000, ffn = 8192 }
     for field, value in pairs(hyper or {}) do model[field] = value end
     local p = { seq = 2048, pp = 2, tp = 4, dp = 2, micro_batch = 2, micro_batches = 8 }
     for field, value in pairs(plan or {}) do p[field] = value end
-    local result = compare.new { model = require("ett.model").new(name or "gpt", model), plan = p,
+    local result = views_module.new { model = require("ett.model").new(name or "gpt", model), plan = p,
       cluster = "dgx_h100" }
     return result.views, result.reasons
   end

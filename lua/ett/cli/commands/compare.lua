@@ -75,16 +75,16 @@ local function compare_sides(opts, sides, words)
       .. "got %d", #sides)
   end
   local plan, model = fields.subject("compare", opts, words)
-  local list, pair = {}, require "ett.search.pair"
+  local list, compare = {}, require "ett.search.compare"
   for i, word in ipairs(sides) do
     local own, place = side_of(word, fields.values(plan), opts.cluster)
     list[i] = { model = model, plan = own, cluster = place }
   end
-  local c = pair.new(list[1], list[2])
+  local c = compare.new(list[1], list[2])
   local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory,
     fits = { a = c.a.fits, b = c.b.fits }, notes = c.notes[1] and c.notes }
   if not require "ett.cli.print_value"(opts, value) then
-    print(require("ett.base.pretty").plain(pair.text(c)))
+    print(require("ett.base.pretty").plain(compare.text(c)))
   end
 end
 
@@ -117,7 +117,7 @@ return {
     local sides, others = sides_of(words)
     if #sides > 0 then return compare_sides(opts, sides, others) end
     local plan, model = fields.subject("compare", opts, words)
-    local result = require("ett.search.compare").new { model = model, plan = fields.values(plan),
+    local result = require("ett.search.views").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
     if opts.json then
       io.write(require("ett.report.output").text(opts,

@@ -1,5 +1,5 @@
 --- Two plans side by side: exchanged sides mirror each other, and every field that differs is listed.
-local pair = require "ett.search.pair"
+local compare = require "ett.search.compare"
 local random_plans = require "random_plans"
 local slow_samples = require "slow_samples"
 
@@ -12,7 +12,7 @@ describe("two plans side by side", function()
     for i = 1, #plans - 1 do
       plans[i].dtype, plans[i + 1].dtype = "bf16", "bf16"
       local a, b = side(plans[i], model, "dgx_h100"), side(plans[i + 1], model, "dgx_a100")
-      local one, other, by_name = pair.new(a, b), pair.new(b, a), {}
+      local one, other, by_name = compare.new(a, b), compare.new(b, a), {}
       assert.is_true(#one.lines > 5 and #one.lines == #other.lines and #one.fields == #other.fields)
       for _, line in ipairs(other.lines) do by_name[line.name] = line end
       for k, line in ipairs(one.lines) do
@@ -40,7 +40,7 @@ describe("two plans side by side", function()
   it("compare the whole run where its tokens are given, and state no rounding error as a bubble", function()
     local p = { seq = 1024, global_batch = 64, tp = 2, dp = 4, tokens = 1e9 }
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
-    local c = pair.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { dp = 2 }), model, "dgx_h100"))
+    local c = compare.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { dp = 2 }), model, "dgx_h100"))
     local totals = {}
     for _, total in ipairs(c.totals) do totals[total.name] = total end
     assert.equal(c.a.run_price, totals.run_price.a)
@@ -52,7 +52,7 @@ describe("two plans side by side", function()
     local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, vocab = 32000 })
     local p = { seq = 1024, global_batch = 64, dp = 8, tokens = 1e9 }
     local function compared(a, b, plan)
-      local c = pair.new(side(plan or p, model, a), side(plan or p, model, b))
+      local c = compare.new(side(plan or p, model, a), side(plan or p, model, b))
       local totals = {}
       for _, total in ipairs(c.totals) do totals[total.name] = total end
       return totals, c
@@ -62,8 +62,8 @@ describe("two plans side by side", function()
     assert.matches("^the run of A contains failures, checkpoints and restarts, that of B leaves them out", c.notes[1])
     assert.same({ c.a.goodput_percent, nil, nil },
       { totals.goodput_percent.a, totals.goodput_percent.b, totals.goodput_percent.percent })
-    assert.matches("\ngoodput_percent +[%d.]+ +%- *\n", pair.text(c))
-    assert.matches("\nnote: the run of A", pair.text(c))
+    assert.matches("\ngoodput_percent +[%d.]+ +%- *\n", compare.text(c))
+    assert.matches("\nnote: the run of A", compare.text(c))
     totals, c = compared("dgx_b200", "dgx_h100")
     assert.matches("^the run of B contains", c.notes[1])
     assert.same({ nil, c.b.goodput_percent }, { totals.goodput_percent.a, totals.goodput_percent.b })
@@ -84,8 +84,8 @@ describe("two plans side by side", function()
           slow_samples.cluster)
         sides[i].profile = own.slow and slow_samples.profile() or false
       end
-      local c = pair.new(sides[1], sides[2])
-      for _, note in ipairs(c.notes) do assert.is_truthy(pair.text(c):find("\nnote: " .. note, 1, true)) end
+      local c = compare.new(sides[1], sides[2])
+      for _, note in ipairs(c.notes) do assert.is_truthy(compare.text(c):find("\nnote: " .. note, 1, true)) end
       for i, note in ipairs(c.notes) do c.notes[i] = note:match("^(.-)" .. slow_samples.warning:gsub("%p", "%%%0")) end
       return c.notes
     end
@@ -98,10 +98,10 @@ describe("two plans side by side", function()
 
   it("list fields that hold lists", function()
     local model, p = random_plans.llama(6), { seq = 1024, pp = 2, micro_batches = 4 }
-    local c = pair.new(side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"),
+    local c = compare.new(side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"),
       side(random_plans.with(p, { split = { 3, 3 } }), model, "dgx_h100"))
     assert.same({ { name = "split", a = "2,4", b = "3,3" } }, c.fields)
-    c = pair.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"))
+    c = compare.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { split = { 2, 4 } }), model, "dgx_h100"))
     assert.equal("split", c.fields[1].name)
   end)
 end)
