@@ -180,7 +180,8 @@ describe("updates", function()
     local cluster = cluster_module.get "dgx_h100"
     cluster.profile = nil
     local times = require("ett.step.times").new(cluster, cluster_profile.open(cluster, own))
-    return times:of_demand("fp32", shape.hidden, "optimizer", shape.params, "first", 4, shape.layers)
+    return times:of_demand({ kind = "optimizer", parameters = shape.params, place = "first", layers = shape.layers },
+      "fp32", shape.hidden)
   end
   local function only(names)
     return fake(function(op, s) return names[op.name] and names[op.name] * s.params end)

@@ -28,7 +28,7 @@ describe("times", function()
     assert.equal(message, times:collective("all_reduce", 100, topology, "bf16"))
     assert.equal(2, asked[1])
     assert.same({ message.seconds, message.low_seconds, message.high_seconds, "measured" },
-      { times:of_demand("bf16", 1, "all_reduce", 100, topology, 2) })
+      { times:of_demand({ kind = "all_reduce", bytes = 100, topology = topology, element_bytes = 2 }, "bf16", 1) })
   end)
 
   it("are at least those of the network that groups share, also where the profile answers 0", function()
@@ -75,8 +75,7 @@ describe("times", function()
         times:answer(counting, p.dtype, 1024)
         for i = 1, demands:count() do
           local d = demands:get(i)
-          local seconds, low, high = times:of_demand(p.dtype, 1024, d.kind, d.bytes or d.parameters,
-            d.topology or d.place, d.element_bytes, d.layers)
+          local seconds, low, high = times:of_demand(d, p.dtype, 1024)
           assert.same({ seconds, low, high }, { d.seconds, d.low_seconds, d.high_seconds }, name .. d.kind)
         end
       end

@@ -188,8 +188,7 @@ local function message_lines(result, p, times, width, lowered, gathers)
   end
   local provenance, models = {}, {}
   for _, d in ipairs(result.demands) do
-    local _, _, _, from, _, model = times:of_demand(p.dtype, width, d.kind, d.bytes or d.parameters,
-      d.topology or d.place, d.element_bytes, d.layers, d.parts)
+    local _, _, _, from, _, model = times:of_demand(d, p.dtype, width)
     provenance[d.kind] = times_module.worse(provenance[d.kind], from)
     models[d.kind] = models[d.kind] or {}
     add_name(models[d.kind], "models", model)

@@ -253,21 +253,16 @@ local function values_of(answer)
   return answer.seconds, answer.low_seconds, answer.high_seconds, answer.provenance, answer.detail, answer.model
 end
 
---- The time of one demand (runtime/step/demand.h), as values_of gives it.
+--- The time of one demand, as values_of gives it. Updates are distinct, so their times are not stored.
+---@param d table of demands:get (runtime/step/demand.h)
 ---@param dtype string of weights and activations
 ---@param hidden integer width of the model
----@param kind string of a message, or "optimizer"
----@param amount number message: bytes; update: parameters
----@param where table|string message: topology; update: place of the stage, "first", "middle" or "last"
----@param layers integer of an update
----@param parts integer? bits: participating parts of the cluster; 0: all
-function Times:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts) -- luacheck: no unused args
-  if kind ~= "optimizer" then
-    return values_of(self:collective(kind, amount, where, element_bytes == 4 and "fp32" or dtype))
+function Times:of_demand(d, dtype, hidden)
+  if d.kind ~= "optimizer" then
+    return values_of(self:collective(d.kind, d.bytes, d.topology, d.element_bytes == 4 and "fp32" or dtype))
   end
-  local params = math.tointeger(amount) or math.floor(amount)
-  return values_of(self:operator(operator.get(update_operators[where]), { params = params > 0 and params or 1,
-    layers = layers > 0 and layers or 1, hidden = hidden }, dtype, "update", false)) -- demands are distinct
+  local shape = { params = math.max(math.floor(d.parameters), 1), layers = math.max(d.layers, 1), hidden = hidden }
+  return values_of(self:operator(operator.get(update_operators[d.place]), shape, dtype, "update", false))
 end
 
 local function set_time(demands, index, seconds, low, high) demands:set(index, seconds, low, high) end
@@ -332,11 +327,11 @@ end
 --- Times all demands without a time (ett.step). Raises if nothing can be timed.
 ---@param keep boolean? whether of_demand will be called again for messages; then every demand needs a time
 function Times:answer(demands, dtype, hidden, keep)
-  answer_each(demands, keep, function(index, kind, amount, where, element_bytes, layers)
+  answer_each(demands, keep, function(index, kind, amount, where, element_bytes)
     if kind == "optimizer" and not keep and price_updates(self, demands, where, dtype, hidden)
       and demands:get(index).seconds then return end
     if keep or kind == "optimizer" then
-      set_time(demands, index, self:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
+      set_time(demands, index, self:of_demand(demands:get(index), dtype, hidden))
     else
       answer_message(demands, index, amount, collective_of(self, kind, where, element_bytes == 4 and "fp32" or dtype))
     end
@@ -374,16 +369,15 @@ local OfParts = { network_gain = 1.0 }
 OfParts.__index = OfParts
 
 function OfParts:answer(demands, dtype, hidden, keep)
-  answer_each(demands, keep, function(index, ...)
-    local seconds, low, high = self:of_demand(dtype, hidden, ...)
-    demands:set(index, seconds, low, high)
+  answer_each(demands, keep, function(index)
+    set_time(demands, index, self:of_demand(demands:get(index), dtype, hidden))
   end)
 end
 
 --- Seconds of a demand in which several parts participate: those of the slowest part; for messages at least those of
 --- the network between the parts.
-function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers, parts)
-  if (parts or 0) == 0 then parts = -1 end
+function OfParts:of_demand(d, dtype, hidden)
+  local parts = d.parts or -1 -- bits; nil: all
   local met, slowest, low, high, provenance, model = 0, nil, nil, nil, nil, nil
   local function take(seconds, own_low, own_high, from, _, name)
     if not slowest or seconds > slowest then
@@ -392,12 +386,12 @@ function OfParts:of_demand(dtype, hidden, kind, amount, where, element_bytes, la
   end
   for k, own in ipairs(self.parts) do
     if parts >> k - 1 & 1 == 1 then
-      take(own:of_demand(dtype, hidden, kind, amount, where, element_bytes, layers))
+      take(own:of_demand(d, dtype, hidden))
       met = met + 1
     end
   end
-  if met > 1 and kind ~= "optimizer" and where.nodes > 1 then
-    local answer = require("ett.profile.cluster").collective_timer(self.cluster, kind, where)(amount)
+  if met > 1 and d.kind ~= "optimizer" and d.topology.nodes > 1 then
+    local answer = require("ett.profile.cluster").collective_timer(self.cluster, d.kind, d.topology)(d.bytes)
     take(answer.seconds / self.network_gain, answer.low_seconds / self.network_gain,
       answer.high_seconds / self.network_gain, answer.provenance, nil, answer.model)
   end

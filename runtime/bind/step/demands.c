@@ -110,8 +110,7 @@ void ett_step_lua_push_demand(lua_State *L, int box, size_t index) {
 
 /* demands:untimed_after(index): the first demand without a time after a demand (0: the
  * first of all). Returns index, kind, bytes or parameters, topology of a message or place
- * of an update, bytes of an element, layers, parts. Returns nothing if all have a
- * time. */
+ * of an update, bytes of an element. Returns nothing if all have a time. */
 static int demands_untimed_after(lua_State *L) {
   ett_demands *demands = to_demands(L);
   lua_Integer after = luaL_checkinteger(L, 2);
@@ -128,9 +127,7 @@ static int demands_untimed_after(lua_State *L) {
   else
     push_topology(L, 1, index);
   lua_pushinteger(L, d->element_bytes);
-  lua_pushinteger(L, d->layers);
-  lua_pushinteger(L, d->parts);
-  return 7;
+  return 5;
 }
 
 static int demands_get(lua_State *L) {
