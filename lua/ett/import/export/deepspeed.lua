@@ -14,11 +14,8 @@ deepspeed.bucket_numbers = 500000000
 --- (zero/stage_1_and_2.py: average_tensor; DeepSpeed#5758).
 function deepspeed.all_reduces(zero) return zero == 1 or zero == 2 end
 
-deepspeed.states = [[
-  seq tp cp cp_method ep etp micro_batch dtype gradient_dtype pp dp shard schedule recompute zero micro_batches
-  global_batch clip_gradients overlap_gradients overlap_parameters bucket_bytes sequence_parallel reduce_dtype
-  gradient_all_reduce
-  offload_gradients offload_optimizer offload_weights optimizer_bytes]]
+deepspeed.states =
+  "gradient_all_reduce offload_gradients offload_optimizer offload_weights reduce_dtype shard"
 
 -- Types of weights in DeepSpeed.
 local own_types = { bf16 = true, fp16 = true, fp32 = true }

@@ -12,10 +12,15 @@ local export = {}
 
 export.formats = { "deepspeed", "megatron", "torchtitan" }
 
+--- Plan fields that every format states; `states` of a format names its others. The format itself states the stack.
+local common = [[
+  bucket_bytes clip_gradients cp cp_method dp dtype ep etp global_batch gradient_dtype micro_batch micro_batches
+  optimizer_bytes overlap_gradients overlap_parameters pp recompute schedule seq sequence_parallel stack tp zero ]]
+
 --- Lists the plan fields that a format does not state and that differ from their default.
 local function leave_out_others(states, plan, leave_out)
-  local stated = { stack = true } -- the format itself states the software
-  for name in states:gmatch "%S+" do stated[name] = true end
+  local stated = {}
+  for name in (common .. states):gmatch "%S+" do stated[name] = true end
   for _, field in ipairs(fields.list) do
     local name, value = field[1], plan[field[1]]
     if not (stated[name] or field.after) and value ~= nil and value ~= field.default then

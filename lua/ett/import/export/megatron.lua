@@ -371,10 +371,8 @@ local megatron = {}
 
 --- Plan fields that the flags state, or that are reported if they cannot be stated.
 megatron.states = [[
-  seq tp cp cp_method ep etp micro_batch sequence_parallel dtype gradient_dtype accumulate_gradients offload_optimizer
-  deduplicate_tokens capacity_factor pad_to_capacity overlap_all_to_all overlap_tensor pp dp vp schedule
-  interleave_group recompute recompute_modules zero micro_batches global_batch optimizer_bytes bucket_bytes
-  overlap_gradients overlap_parameters overlap_sends clip_gradients split rank_order]]
+  accumulate_gradients capacity_factor deduplicate_tokens interleave_group offload_optimizer overlap_all_to_all
+  overlap_sends overlap_tensor pad_to_capacity rank_order recompute_modules split vp]]
 
 function megatron.write(model, p, leave_out)
   local lines = {}

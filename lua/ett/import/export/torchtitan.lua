@@ -53,10 +53,7 @@ local function converters(lines, p, has_experts, leave_out)
   end
 end
 
-torchtitan.states = [[
-  seq tp cp cp_method ep etp shard reshard micro_batch sequence_parallel dtype gradient_dtype overlap_tensor pp dp vp
-  schedule recompute zero micro_batches global_batch clip_gradients split overlap_gradients overlap_parameters
-  bucket_bytes optimizer_bytes]]
+torchtitan.states = "overlap_tensor reshard shard split vp"
 
 function torchtitan.write(model, p, leave_out)
   local h, lines = model.hyper, {}
