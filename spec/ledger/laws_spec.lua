@@ -4,12 +4,10 @@ local transformer = require "ett.ledger.transformer"
 
 local counts = { "flop_forward", "tx_forward", "rx_forward", "flop_backward", "tx_backward", "rx_backward" }
 
---- A seeded generator that needs nothing of math.random's state.
+--- A seeded function f(n) of random integers from 1 to n.
 local function generator(seed)
-  return function(n)
-    seed = (seed * 6364136223846793005 + 1442695040888963407) & 0x7fffffffffffffff
-    return (seed >> 33) % n + 1
-  end
+  local integer = require("random").integers(seed)
+  return function(n) return integer(n) + 1 end
 end
 
 local function near(expected, got, what)

@@ -1,14 +1,11 @@
 local operator = require "ett.operator"
 local regressor = require "ett.profile.regressor"
+local random = require "random"
 local fits = require("needs").fitting(it, pending)
 
 -- Made-up device: 2e14 FLOP/s, 1.5e12 bytes/s, 5 us to launch; a ripple that no base knows.
 local function made_up(n)
-  local rows, seconds, state = {}, {}, 12345
-  local function uniform()
-    state = (state * 1103515245 + 12345) % 2147483648
-    return state / 2147483648
-  end
+  local rows, seconds, uniform = {}, {}, random.shares(12345)
   for i = 1, n do
     local m, k, width = 256 * (1 + math.floor(uniform() * 63)), 128 * (1 + math.floor(uniform() * 63)),
       128 * (1 + math.floor(uniform() * 63))
@@ -90,11 +87,7 @@ describe("ett.regressor", function()
 
   -- Products of which nothing but noise is left above the base: about 9 % log-normal.
   local function noisy(n, seed)
-    local given, times, state = {}, {}, seed
-    local function uniform()
-      state = (state * 1103515245 + 12345) % 2147483648
-      return state / 2147483648
-    end
+    local given, times, uniform = {}, {}, random.shares(seed)
     for i = 1, n do
       given[i] = { 1 }
       for j = 2, 4 do given[i][j] = 64 * (1 + math.floor(255 * uniform())) end
@@ -127,11 +120,7 @@ describe("ett.regressor", function()
 
   -- `n` rows of which `share` take `slow` times, and 300 new ones.
   local function rows_of_modes(slow, share, n, seed)
-    local state, times, fresh, truth = seed, {}, {}, {}
-    local function uniform()
-      state = (state * 1103515245 + 12345) % 2147483648
-      return state / 2147483648
-    end
+    local uniform, times, fresh, truth = random.shares(seed), {}, {}, {}
     local given = noisy(n + 300, 1000 * seed)
     for i, d in ipairs(given) do
       times[i] = (5e-6 + 2.0 * d[2] * d[3] * d[4] / 2.5e14) * math.exp(0.02 * (uniform() - 0.5))
