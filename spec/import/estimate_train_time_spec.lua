@@ -64,6 +64,11 @@ describe("reference composition", function()
       reference.timings(run.model_calls, "calls.json"))
     assert.equal("the tail stage has -1 layers", result.warnings[1])
     assert.equal("this composition times 28 layers for a model of 32", result.warnings[2])
+    local text = require "ett.import.estimate_train_time.text"(result)
+    assert.matches(("\npipeline +%.3f +%.1f\n"):format(result.pipeline_us / 1e3,
+      100 * result.pipeline_us / result.total_us), text)
+    assert.matches(("\ntail +%%-1 +%.3f +%.3f\nwarning: the tail stage has %%-1 layers\n"):format(
+      result.afab_stage_fwd_with_p2p[3] / 1e3, result.afab_stage_bwd_with_p2p[3] / 1e3), text)
   end)
 
   --- What each crashing configuration is told; those not listed here read data folders or

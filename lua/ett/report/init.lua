@@ -336,26 +336,4 @@ function report.sweep(s, limit)
   return table.concat(lines, "\n")
 end
 
---- A reference composition as a table for people.
-function report.reference(r)
-  local lines = { ("step time  %s (reference composition)"):format(time_text(r.total_us / 1e6)), "" }
-  local rows = { { "part", "ms", "%" } }
-  local function add(name, us)
-    rows[#rows + 1] = { name, ("%.3f"):format(us / 1e3), ("%.1f"):format(100 * us / r.total_us) }
-  end
-  add("pipeline", r.pipeline_us)
-  add("gradient all-reduce of the first stage", r.head_dp_allreduce_us)
-  add("slowest update", r.max_update_us)
-  add_all(lines, columns(rows, "lrr"))
-  lines[#lines + 1] = ""
-  local stages = { { "stage", "layers", "forward ms", "backward ms" } }
-  for i, name in ipairs { "head", "middle", "tail" } do
-    stages[#stages + 1] = { name, ("%d"):format(r.layers_head_middle_tail[i]),
-      ("%.3f"):format(r.afab_stage_fwd_with_p2p[i] / 1e3), ("%.3f"):format(r.afab_stage_bwd_with_p2p[i] / 1e3) }
-  end
-  add_all(lines, columns(stages, "lrrr"))
-  for _, text in ipairs(r.warnings) do lines[#lines + 1] = "warning: " .. text end
-  return table.concat(lines, "\n")
-end
-
 return report

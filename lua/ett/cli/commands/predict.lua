@@ -24,7 +24,8 @@ local function reference(opts, given)
   end
   local result = error_module.wrap(opts.config, module.predict, config, source)
   if not print_value(opts, result) then
-    print(opts.quiet and ("%.17g"):format(result.total_us / 1e6) or require("ett.report").reference(result))
+    print(opts.quiet and ("%.17g"):format(result.total_us / 1e6)
+      or require "ett.import.estimate_train_time.text"(result))
   end
 end
 
