@@ -32,7 +32,7 @@ describe("the bundled devices", function()
     assert.is_true(#device_module.names() >= 25)
     for _, name in ipairs(device_module.names()) do
       local device = device_module.get(name)
-      assert.is_true(device.l2_bytes > 0 and device.memory_bandwidth > 1e11, name)
+      assert.is_true(device.l2_bytes > 0 and device.l2_bytes % 2 ^ 20 == 0 and device.memory_bandwidth > 1e11, name)
       for _, neighbour in ipairs(device.neighbours or {}) do
         assert.equal(neighbour, device_module.get(neighbour).key)
       end

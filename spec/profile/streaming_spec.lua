@@ -8,7 +8,7 @@ local streaming = require "ett.profile.kernels.streaming"
 describe("streaming kernels", function()
   local function rate(key, share_of_cache)
     local device = devices.get(key)
-    local bytes = share_of_cache * 1.048576 * device.l2_bytes
+    local bytes = share_of_cache * device.l2_bytes
     return bytes / streaming.seconds(device, bytes, 0.8), 0.8 * device.memory_bandwidth
   end
 

@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6)",
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.25 GiB".
-  memory_bytes = 85.09e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40e6,
+  memory_bytes = 85.09e9, memory_bandwidth = 2.039e12, multiprocessors = 108, l2_bytes = 40 * 2^20,
   power_watts = 400,
   product_joules = 1.475e-12, -- of a bf16 FLOP: 400 W over measured_flops
   generation = "ampere",

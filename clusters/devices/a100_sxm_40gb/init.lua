@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 271.2e12, bf16 = 271.2e12 },
   measured_source = "as a100_sxm",
   -- Memory as CUDA reports it: nvidia-smi prints 40536 MiB (huggingface/transformers#14913).
-  memory_bytes = 42.5e9, memory_bandwidth = 1.555e12, multiprocessors = 108, l2_bytes = 40e6,
+  memory_bytes = 42.5e9, memory_bandwidth = 1.555e12, multiprocessors = 108, l2_bytes = 40 * 2^20,
   power_watts = 400,
   product_joules = 1.475e-12, -- as a100_sxm
   generation = "ampere",

@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 1745e12, bf16 = 1745e12, fp8 = 3432.5e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 178.35 GiB".
-  memory_bytes = 191.5e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126e6,
+  memory_bytes = 191.5e9, memory_bandwidth = 8e12, multiprocessors = 148, l2_bytes = 126 * 2^20,
   power_watts = 1000,
   power = { idle_watts = 302, compute_watts = 648, memory_watts = 170,
     source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "

@@ -6,7 +6,7 @@ return {
   peak_flops = { fp32 = 67e12, tf32 = 494.5e12, fp16 = 989e12, bf16 = 989e12, fp8 = 1979e12, int8 = 1979e12 },
   measured_flops = { fp16 = 828.6e12, bf16 = 828.6e12, fp8 = 1535e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.6, 900 W version)",
-  memory_bytes = 96e9, memory_bandwidth = 4e12, multiprocessors = 132, l2_bytes = 50e6,
+  memory_bytes = 96e9, memory_bandwidth = 4e12, multiprocessors = 132, l2_bytes = 50 * 2^20,
   generation = "hopper", host = "grace",
   neighbours = { "h200_sxm" },
 }

@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1402.6e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.7)",
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.14 GiB".
-  memory_bytes = 84.98e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50e6,
+  memory_bytes = 84.98e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50 * 2^20,
   power_watts = 700,
   generation = "hopper",
   neighbours = { "h200_sxm" },

@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 794.5e12, bf16 = 794.5e12, fp8 = 1453.4e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF; bf16 noted as that of H100)",
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 139.80 GiB".
-  memory_bytes = 150.11e9, memory_bandwidth = 4.8e12, multiprocessors = 132, l2_bytes = 50e6,
+  memory_bytes = 150.11e9, memory_bandwidth = 4.8e12, multiprocessors = 132, l2_bytes = 50 * 2^20,
   power_watts = 700,
   power = { idle_watts = 177, compute_watts = 692, memory_watts = 337,
     source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "

@@ -9,7 +9,7 @@ return {
   measured_flops = { fp16 = 668.4e12, bf16 = 668.4e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.5, ROCm 6.3)",
   -- Memory as the driver reports it: PyTorch prints "total capacity of 191.98 GiB".
-  memory_bytes = 206.1e9, memory_bandwidth = 5.3e12, multiprocessors = 304, l2_bytes = 256e6,
+  memory_bytes = 206.1e9, memory_bandwidth = 5.3e12, multiprocessors = 304, l2_bytes = 256 * 2^20,
   power_watts = 750,
   generation = "cdna3", vendor = "amd",
   neighbours = { "mi355x", "h200_sxm" },

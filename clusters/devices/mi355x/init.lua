@@ -8,7 +8,7 @@ return {
   measured_flops = { fp16 = 1565e12, bf16 = 1565e12 },
   measured_source = "largest sustained matmul, stas00/ml-engineering@744d01e (MAMF, torch 2.8, ROCm 7.0)",
   -- Memory as the driver reports it: PyTorch prints "total capacity of 287.98 GiB".
-  memory_bytes = 309.2e9, memory_bandwidth = 8e12, multiprocessors = 256, l2_bytes = 256e6,
+  memory_bytes = 309.2e9, memory_bandwidth = 8e12, multiprocessors = 256, l2_bytes = 256 * 2^20,
   power_watts = 1400,
   generation = "cdna4", vendor = "amd",
   neighbours = { "mi300x", "b200_sxm", "h200_sxm" },

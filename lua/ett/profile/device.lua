@@ -11,7 +11,7 @@ local device_module = {}
 ---@class ett.Device
 ---@field multiprocessors integer
 ---@field memory_bandwidth number bytes/s
----@field l2_bytes number
+---@field l2_bytes number of the last-level cache, as CUDA reports them. Datasheets and PyTorch print MiB as MB
 local Device = { __name = "ett.device" }
 Device.__index = Device
 
@@ -59,6 +59,9 @@ function Device:cycles()
   while clock >= 2.6e9 do clock = clock / 2 end
   return clock * self.multiprocessors
 end
+
+--- The cache's size in features of trees: the bundled ones were fitted to MiB taken as 1e6 bytes.
+function Device:l2_feature() return self.l2_bytes / 1.048576 end
 
 --- Exponentials per second: 16 a cycle of a GPU's multiprocessor unless stated. Other chips: assumed to be as many for
 --- a FLOP of products as on H100.

@@ -33,7 +33,8 @@ function attention.analyse(device, dtype, x)
   local seconds = max(arithmetic / 0.6, memory / 0.7) + 5e-6
   return seconds, { log(x.batch), log(x.seq), log(x.heads), log(x.kv_heads), x.head_dim, log(x.heads / x.kv_heads),
     log(blocks * columns), log(waves), waves / ceil(waves), log(arithmetic / memory),
-    log(windowed and x.window or x.seq), log(bytes / device.l2_bytes), x.seq % 128, last / arithmetic, log(seconds) }
+    log(windowed and x.window or x.seq), log(bytes / device:l2_feature()), x.seq % 128, last / arithmetic,
+    log(seconds) }
 end
 
 --- FLOPs of the pairs below the diagonal, or in the band of a window.

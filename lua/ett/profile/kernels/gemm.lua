@@ -39,9 +39,8 @@ local most_copies, cache_rate = 5, 2e10
 
 -- Seconds to move the operands of `batch` products once; bytes of the operands of all runs over the size of the cache.
 local function moved(device, batch, weight, activation, output)
-  local cache_bytes = device.l2_bytes * 1.048576 -- data sheets print MiB as MB
-  local copies = min(most_copies, ceil(cache_bytes / (batch * weight)))
-  local filled = batch * (copies * weight + activation + output) / cache_bytes
+  local copies = min(most_copies, ceil(device.l2_bytes / (batch * weight)))
+  local filled = batch * (copies * weight + activation + output) / device.l2_bytes
   local missed = max(0.0, min(1.0, (filled - 1.0) / 0.1))
   local cached = max(device.memory_bandwidth, cache_rate * device.multiprocessors)
   local per_byte = missed / device.memory_bandwidth + (1 - missed) / cached
@@ -110,7 +109,7 @@ function gemm.analyse(device, dtype, x)
   local fill_flat = filling(m, n, 64, 128, sms)
   return seconds, { log(m), log(n), log(k), log(2.0 * m * n * k / (weight + rest)), log(arithmetic / memory),
     fill_small, fill_large, fill_flat, waves_small, waves_large, m % 128, n % 256, n % 1024, split,
-    log(weight / device.l2_bytes), log(rest / device.l2_bytes), log(filled), log(seconds) }
+    log(weight / device:l2_feature()), log(rest / device:l2_feature()), log(filled), log(seconds) }
 end
 
 -- Assembly kernels of AMD's aiter need n and k in multiples of 64 (aiter/tuned_gemm.py). For weights of 100, 200 and

@@ -33,7 +33,7 @@ function streaming.seconds(device, bytes, share, k)
   local memory = device.memory_bandwidth * share
   if device.vendor then return bytes / memory end
   k = k or streaming.constants
-  local filled = bytes / (device.l2_bytes * 1.048576) -- data sheets print MiB as MB
+  local filled = bytes / device.l2_bytes
   local missed = max(0.0, min(1.0, (filled - k.from) / (k.to - k.from)))
   local cached = max(memory, k.bytes_per_cycle * device:cycles())
   return bytes * (missed / memory + (1 - missed) / cached)
