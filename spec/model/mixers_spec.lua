@@ -187,7 +187,7 @@ describe("mixers", function()
   it("have the same collectives in a plain list of operators", function()
     local sizes = { layers = 2, hidden = 256, heads = 4, vocab = 1000, linear_key_heads = 4, linear_value_heads = 4,
       gated_mlp = true }
-    for _, kind in ipairs { "mamba", "mamba2", "gated_delta", "lightning", "short_conv" } do
+    for kind in pairs(require("ett.operator.mixer").kinds) do
       sizes.mixer = kind
       local model, names = model_module.new("llama", sizes), {}
       for _, entry in ipairs(model.layers[2].ops) do names[#names + 1] = entry.op end
@@ -251,6 +251,19 @@ describe("mixers", function()
         plan = { seq = 4096, micro_batches = 4, tp = 2, dp = 4, zero = 1, sequence_parallel = true } }
       assert.is_true(e.mfu_percent > 1 and e.mfu_percent < 100, name)
       assert.matches("no scan was measured", e.notes[1], 1, true)
+    end
+  end)
+
+  it("refuse context parallelism in layers of every kind that has a mixer, and in no others", function()
+    local sizes = { layers = 2, hidden = 256, heads = 4, vocab = 1000, linear_key_heads = 4, linear_value_heads = 4,
+      window = 64, attention_chunk = 64, experts = 4, top_k = 2 }
+    for kind, own in pairs(require "ett.model.layer_kinds") do
+      sizes.layer_types = { "full_attention", kind }
+      local model = model_module.new("hybrid", sizes)
+      local ok, why = pcall(estimate.new, { model = model, cluster = "dgx_h100",
+        plan = { seq = 4096, micro_batches = 1, cp = 2 } })
+      assert.equal(own.fields.mixer == nil, ok, kind)
+      assert.is_true(ok or tostring(why):find("cp = 2: ett has no", 1, true) ~= nil, kind)
     end
   end)
 

@@ -2,6 +2,7 @@
 --
 -- Each function takes hyper-parameters and returns a list of entries; blocks.join concatenates lists.
 local error_module = require "ett.base.error"
+local layer_kinds = require "ett.model.layer_kinds"
 local mixers = require "ett.model.mixers"
 local schema = require "ett.base.schema"
 local shapes = require "ett.operator.shapes"
@@ -222,15 +223,6 @@ function blocks.moe_feed(h)
   return blocks.join("moe_router", routed, shared)
 end
 
--- Fields that replace hyper-parameters in layers of each kind.
-local types = {
-  full_attention = { full_attention = true }, attention = { full_attention = true }, sliding_attention = {},
-  nope_attention = { full_attention = true, position = "none" },
-  chunked_attention = { chunked = true }, linear_attention = { mixer = "gated_delta" }, mamba = { mixer = "mamba" },
-  mamba2 = { mixer = "mamba2" }, lightning_attention = { mixer = "lightning" },
-  short_convolution = { mixer = "short_conv" }, mlp = {}, moe = {},
-}
-
 --- The kind of layer i (layer_types, else window and window_every), or nil if all layers are alike.
 function blocks.type_of(h, i)
   local list = h.layer_types
@@ -239,21 +231,17 @@ function blocks.type_of(h, i)
     return i % h.window_every == 0 and "full_attention" or "sliding_attention"
   end
   local kind = list[(i - 1) % math.max(1, #list) + 1]
-  if not types[kind] then
+  if not layer_kinds[kind] then
+    local known = schema.keys(layer_kinds)
     error_module.raise("model", "layer_types: unknown kind '%s'%s; known are %s", tostring(kind),
-      error_module.suggestion(tostring(kind), schema.keys(types)), table.concat(schema.keys(types), ", "))
+      error_module.suggestion(tostring(kind), known), table.concat(known, ", "))
   end
-  local needed = kind == "sliding_attention" and "window" or kind == "chunked_attention" and "attention_chunk"
+  local needed = layer_kinds[kind].needs
   if needed and not h[needed] then
     error_module.raise("model", "layer_types: '%s' needs the field '%s'", kind, needed)
   end
   return kind
 end
-
-local type_names = { full_attention = "full attention", attention = "full attention", sliding_attention = "window",
-  nope_attention = "full attention without positions",
-  chunked_attention = "chunks", linear_attention = "gated delta net", mamba = "Mamba", mamba2 = "Mamba-2",
-  lightning_attention = "lightning attention", short_convolution = "short convolution" }
 
 -- Hyper-parameters that layer_fields may change in a layer.
 local own_fields = { heads = "count?", kv_heads = "count?", head_dim = "count?", v_head_dim = "count?", ffn = "count?",
@@ -277,7 +265,7 @@ end
 local function made_of(h, kind, of, own, ops_of)
   if not (of or own) then return ops_of(kind, h) end
   local seen = setmetatable({}, { __index = h })
-  for key, value in pairs(types[of] or {}) do seen[key] = value end
+  for key, value in pairs(of and layer_kinds[of].fields or {}) do seen[key] = value end
   for key, value in pairs(own or {}) do seen[key] = value end
   local ops, with = ops_of(kind, seen), {}
   for key, value in pairs(own or {}) do
@@ -293,12 +281,13 @@ function blocks.runs(h, kind_of, ops_of)
   local made, layers, last = {}, {}, nil
   for i = 1, h.layers do
     local kind, of = kind_of(i), blocks.type_of(h, i)
-    if (of == "mlp" or of == "moe") and kind ~= of then
+    local type = layer_kinds[of] or {}
+    if type.alone and kind ~= of then
       error_module.raise("model",
         "layer_types: '%s' is a layer of one block; only the architecture 'hybrid' has it", of)
     end
     local own, words = fields_of(h, i)
-    local name = table.concat({ kind, type_names[of] or words, type_names[of] and words or nil }, ", ")
+    local name = table.concat({ kind, type.name or words, type.name and words or nil }, ", ")
     if last and last.name == name then
       last.count = last.count + 1
     else

@@ -1,6 +1,8 @@
 --- Hyper-parameters: the fields that any model may have, and fields derived from them.
 local error_module = require "ett.base.error"
+local layer_kinds = require "ett.model.layer_kinds"
 local merged = require "ett.base.merged"
+local mixer = require "ett.operator.mixer"
 local schema = require "ett.base.schema"
 
 local hyper = {}
@@ -53,14 +55,13 @@ hyper.fields = {
   expert_groups = count("groups of experts", 16), top_groups = count("groups that a token may choose from", 16),
   first_dense_layers = { "natural", optional = true, most = 1 << 16, help = "first layers without experts" },
   mtp_layers = { "natural", optional = true, most = 1 << 8, help = "layers of multi-token prediction" },
-  layer_types = { "list", optional = true, help = "kind of each layer, repeated: full_attention, sliding_attention, "
-    .. "chunked_attention, nope_attention (full, without positions), linear_attention, lightning_attention, "
-    .. "short_convolution, mamba, mamba2; mlp, moe (hybrid)" },
+  layer_types = { "list", optional = true,
+    help = "kind of each layer, repeated: " .. table.concat(schema.keys(layer_kinds), ", ") },
   layer_fields = { "list", optional = true, help = "fields of each layer that differ from the model's: heads, "
     .. "kv_heads, head_dim, v_head_dim, ffn, moe_ffn, rotary_fraction, attention_sinks, keys_as_values, "
     .. "borrowed_keys, no_attention, no_mlp" },
   dense_layers = { "list", optional = true, help = "layers without experts, counted from 1" },
-  mixer = { "string", optional = true, one_of = { "gated_delta", "lightning", "mamba", "mamba2", "short_conv" },
+  mixer = { "string", optional = true, one_of = schema.keys(mixer.kinds),
     help = "mixer of every layer in place of attention" },
   parallel_mixer = { "string", optional = true, one_of = { "mamba2" }, help = "mixer beside attention (Falcon-H1)" },
   attention_chunk = count("tokens of a chunk; attention stays within its chunk", 40),

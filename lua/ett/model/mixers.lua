@@ -70,7 +70,7 @@ local lists = { mamba = mamba, mamba2 = mamba2, gated_delta = gated_delta, light
   short_conv = short_conv }
 
 --- Entries of a mixer inside its tensor-parallel region; lists of entries are nested.
----@param kind string mamba, mamba2, gated_delta, lightning or short_conv
+---@param kind string of ett.operator.mixer.kinds
 function mixers.entries(h, kind)
   local with = { mixer = kind }
   return lists[kind](h, function(name) return { op = name, with = with } end, with)

@@ -1,6 +1,7 @@
 --- Rules of a plan: between its fields, with the model, and with the cluster; and the nearest valid plans.
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
+local layer_kinds = require "ett.model.layer_kinds"
 local operator = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local remembered = require "ett.base.remembered"
@@ -55,9 +56,10 @@ rules.has_shared_experts = remembered(function(model)
 end)
 
 local function has_scans(hyper)
-  local scans = { mamba = true, mamba2 = true, linear_attention = true, lightning_attention = true,
-    short_convolution = true }
-  for _, kind in ipairs(hyper.layer_types or {}) do if scans[kind] then return true end end
+  for _, name in ipairs(hyper.layer_types or {}) do
+    local kind = layer_kinds[name] -- an architecture may have kinds of its own
+    if kind and kind.fields.mixer then return true end
+  end
   return hyper.mixer ~= nil or hyper.parallel_mixer ~= nil
 end
 
