@@ -49,3 +49,29 @@ describe("a stack with a base", function()
     assert.matches("five.lua: field 'attention'", fault "four", 1, true)
   end)
 end)
+
+it("the page lists every field of a stack with its values and default", function()
+  local fields = require "ett.base.merged"(stacks.fields)
+  fields.name, fields.summary, fields.source = nil, nil, nil -- in the file to copy
+  for line in require("tree").read("lua/stacks/README.md"):gmatch "[^\n]+" do
+    local names, values, default = line:match "^| (`[^|]+) | ([^|]+) |([^|]+)| [^|]+ |$"
+    for name in (names or ""):gmatch "`([%w_]+)`" do
+      local rule, allowed = fields[name], {}
+      fields[name] = nil
+      for value in values:gmatch "`([^`]+)`" do allowed[value] = true end
+      for _, value in ipairs(rule.one_of or {}) do
+        assert.is_true(allowed[value], name)
+        allowed[value] = nil
+      end
+      assert.is_nil(next(allowed), name)
+      default = default:match "^%s*`?(.-)`?%s*$"
+      local wanted = rule.default
+      if wanted == nil then
+        assert.is_true(default == "" or stacks.fields[default] ~= nil, name)
+      else
+        assert.equal(type(wanted) == "number" and wanted or tostring(wanted), tonumber(default) or default, name)
+      end
+    end
+  end
+  assert.same({}, fields)
+end)
