@@ -122,8 +122,7 @@ end
 ---@param kind string
 function catalog.list(kind)
   if not find.folders[kind] then
-    error_module.raise("usage", "unknown kind '%s'%s; known are %s", kind,
-      error_module.suggestion(kind, catalog.kinds()), table.concat(catalog.kinds(), ", "))
+    error_module.raise("usage", "%s", error_module.unknown("kind", kind, catalog.kinds()))
   end
   local list = {}
   for i, entry in ipairs(catalog.entries(kind)) do list[i] = describe(kind, entry) end

@@ -181,4 +181,12 @@ function error_module.suggestion(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
 end
 
+--- "unknown objective 'x'; did you mean 'y'?; known are y, z".
+---@param known string[] in the order of the message
+function error_module.unknown(what, name, known)
+  name = tostring(name)
+  return ("unknown %s '%s'%s; known are %s"):format(what, name, error_module.suggestion(name, known),
+    table.concat(known, ", "))
+end
+
 return error_module

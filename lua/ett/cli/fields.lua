@@ -187,6 +187,9 @@ function fields.one_cluster(command, name)
   end
 end
 
+fields.model_option = { "model", "NAME",
+  "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" }
+
 --- The option of a command that prints its plan for a trainer.
 fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deepspeed, megatron or torchtitan",
   choices = { "deepspeed", "megatron", "torchtitan" } }

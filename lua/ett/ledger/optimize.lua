@@ -5,6 +5,7 @@
 -- says what a device is: { name = "pods", devices = 32, device = "H100" }. Its price names
 -- the parameter with the dollars of a device and hour.
 -- A layout uses at most `devices` devices; with gap 0 the result is the optimum.
+local by = require "ett.base.by"
 local divisors = require "ett.base.divisors"
 local error_module = require "ett.base.error"
 local ledger = require "ett.ledger"
@@ -205,10 +206,7 @@ end
 function optimize.pareto(results, x, y)
   x, y = x or "devices_used", y or "days"
   local order = table.move(results, 1, #results, 1, {})
-  table.sort(order, function(a, b)
-    if a[x] ~= b[x] then return a[x] < b[x] end
-    return a[y] < b[y]
-  end)
+  table.sort(order, by(x, y))
   local front, least = {}, math.huge
   for _, result in ipairs(order) do
     if result[y] < least then

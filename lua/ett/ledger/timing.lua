@@ -6,6 +6,7 @@
 -- different axes on one link is added; a fraction `overlap` of it may hide behind computing. Memory: a product reads
 -- its inputs; a sum or copy writes its result (a chain of them only its last); the backward pass doubles both.
 -- Attention scores are written, as without a fused kernel.
+local by = require "ett.base.by"
 local ledger = require "ett.ledger"
 
 local timing = {}
@@ -98,10 +99,7 @@ function timing.of(L, options)
     phase.seconds = hidden(math.max(phase.compute_seconds, phase.memory_seconds), phase.network_seconds,
       options.overlap or 1)
     phase.bound_by = bound_by(phase)
-    table.sort(phase.axes, function(a, b)
-      if a.seconds ~= b.seconds then return a.seconds > b.seconds end
-      return a.axis < b.axis
-    end)
+    table.sort(phase.axes, by("-seconds", "axis"))
     for _, field in ipairs { "seconds", "compute_seconds", "memory_seconds", "network_seconds" } do
       result[field] = result[field] + phase[field]
     end

@@ -1,4 +1,5 @@
 --- Comparisons and inferred plans as lines of text.
+local by = require "ett.base.by"
 local schema = require "ett.base.schema"
 local text = require "ett.trace.text"
 
@@ -15,10 +16,7 @@ function report.layout(found)
     local each = found[name]
     rows[#rows + 1] = { field = name, value = tostring(each.value), sure = each.sure, why = each.why }
   end
-  table.sort(rows, function(a, b)
-    if order[a.sure] ~= order[b.sure] then return order[a.sure] < order[b.sure] end
-    return a.field < b.field
-  end)
+  table.sort(rows, by(function(row) return order[row.sure] end, "field"))
   return text.table({ { key = "field", title = "field" }, { key = "value", title = "value" },
     { key = "sure", title = "how sure" }, { key = "why", title = "why" } }, rows)
 end

@@ -232,9 +232,7 @@ function blocks.type_of(h, i)
   end
   local kind = list[(i - 1) % math.max(1, #list) + 1]
   if not layer_kinds[kind] then
-    local known = schema.keys(layer_kinds)
-    error_module.raise("model", "layer_types: unknown kind '%s'%s; known are %s", tostring(kind),
-      error_module.suggestion(tostring(kind), known), table.concat(known, ", "))
+    error_module.raise("model", "layer_types: %s", error_module.unknown("kind", kind, schema.keys(layer_kinds)))
   end
   local needed = layer_kinds[kind].needs
   if needed and not h[needed] then

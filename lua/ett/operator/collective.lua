@@ -162,8 +162,7 @@ function collective.check_entry(entry)
   if not names.find(entry.collective) then
     local known = schema.keys(patterns)
     table.move(names.kinds, 1, #names.kinds, #known + 1, known)
-    error_module.raise("missing", "unknown collective '%s'%s; known are %s", tostring(entry.collective),
-      error_module.suggestion(entry.collective, known), table.concat(known, ", "))
+    error_module.raise("missing", "%s", error_module.unknown("collective", entry.collective, known))
   end
   schema.check(entry, explicit)
 end

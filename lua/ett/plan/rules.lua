@@ -349,8 +349,7 @@ local function recomputation(p, add)
   for _, name in ipairs(fields.known_modules) do known[name] = true end
   for _, name in ipairs(p.recompute_modules) do
     if not known[name] then
-      add("recompute_modules: unknown module '%s'%s; known are %s", tostring(name),
-        error_module.suggestion(tostring(name), fields.known_modules), table.concat(fields.known_modules, ", "))
+      add("recompute_modules: %s", error_module.unknown("module", name, fields.known_modules))
     end
   end
 end

@@ -111,8 +111,7 @@ local function plan(given)
   elseif kind == "robust_linear" or kind == "alpha_beta" then
     out.trees, out.loss, parameters = false, given.loss or "huber", {}
   else
-    error_module.raise("argument", "unknown kind of regressor '%s'%s; known are %s", tostring(kind),
-      error_module.suggestion(tostring(kind), regressor.kinds), table.concat(regressor.kinds, ", "))
+    error_module.raise("argument", "%s", error_module.unknown("kind of regressor", kind, regressor.kinds))
   end
   if out.trees and not parameters.tree_method then
     parameters.tree_method = #given.seconds < 1000 and "exact" or "hist"

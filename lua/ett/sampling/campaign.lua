@@ -279,9 +279,8 @@ function campaign.load(path)
   if not path:match("%.%w+$") then
     local bundled = find.path("samplers/campaigns", path)
     if not bundled then
-      local names = find.names "samplers/campaigns"
-      error_module.raise("missing", "unknown campaign '%s'%s; known are %s; a path ends in .lua or .yml", path,
-        error_module.suggestion(path, names), table.concat(names, ", "))
+      error_module.raise("missing", "%s; a path ends in .lua or .yml",
+        error_module.unknown("campaign", path, find.names "samplers/campaigns"))
     end
     path = bundled
   end

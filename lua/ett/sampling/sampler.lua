@@ -13,9 +13,7 @@ local sampler = {}
 -- The back end of a name, also if this machine lacks it.
 local function known_backend(name)
   if not find.path("samplers", name) then
-    local known = find.names("samplers")
-    error_module.raise("missing", "unknown back end '%s'%s; known are %s", name, error_module.suggestion(name, known),
-      table.concat(known, ", "))
+    error_module.raise("missing", "%s", error_module.unknown("back end", name, find.names "samplers"))
   end
   return find.load("samplers", name)
 end

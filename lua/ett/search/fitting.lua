@@ -1,5 +1,6 @@
 --- Finds changes that make a plan fit in memory: in its layout, else on its devices, else on the fewest more. Among
 --- layouts of as many devices the fastest counts.
+local by = require "ett.base.by"
 local merged = require "ett.base.merged"
 local plan_module = require "ett.plan"
 local plan_rules = require "ett.plan.rules"
@@ -77,10 +78,7 @@ local function layouts(p, devices, node)
     end
     tp = 2 * tp
   end
-  table.sort(list, function(a, b)
-    if a.tp * a.pp ~= b.tp * b.pp then return a.tp * a.pp < b.tp * b.pp end
-    return a.tp > b.tp
-  end)
+  table.sort(list, by(function(layout) return layout.tp * layout.pp end, "-tp"))
   return list
 end
 

@@ -40,8 +40,7 @@ function objective.names() return schema.keys(objective.list) end
 function objective.get(name)
   local found = objective.list[name]
   if not found then
-    error_module.raise("usage", "search: unknown objective '%s'%s; known are %s", tostring(name),
-      error_module.suggestion(tostring(name), objective.names()), table.concat(objective.names(), ", "))
+    error_module.raise("usage", "search: %s", error_module.unknown("objective", name, objective.names()))
   end
   return found
 end

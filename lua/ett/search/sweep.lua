@@ -361,8 +361,7 @@ function sweep.new(given)
   if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end
   local names = swept_names(over)
   if not objectives[objective] then
-    error_module.raise("usage", "sweep: unknown objective '%s'%s; known are %s", objective,
-      error_module.suggestion(objective, schema.keys(objectives)), table.concat(schema.keys(objectives), ", "))
+    error_module.raise("usage", "sweep: %s", error_module.unknown("objective", objective, schema.keys(objectives)))
   end
   local base, values = checked_plan(given, names, cluster)
   local workspace <close> = step_core.workspace()

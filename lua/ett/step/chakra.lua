@@ -10,6 +10,7 @@
 -- ZeRO-3 a unit begins with the gathers for which it waits. If gathers slow the computing beside them
 -- (communication_share) or the host delays units, these are the gathers of the unit's first layer; the rest of the wait
 -- is a compute node, "gathers of weights".
+local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"
 local json = require "ett.json"
@@ -140,10 +141,7 @@ local function axis_of(parts)
       marks[#marks + 1] = { part = part, at = ticks(taken), order = i + 0.5, waits = true }
     end
   end
-  table.sort(marks, function(a, b)
-    if a.at ~= b.at then return a.at < b.at end
-    return a.order < b.order
-  end)
+  table.sort(marks, by("at", "order"))
   return computing, marks
 end
 

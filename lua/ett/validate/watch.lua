@@ -3,6 +3,7 @@
 --
 -- Only other programs are detected. Samples and steps take turns and meet the same machine states, so their typical
 -- values are comparable; their minima may come from different states.
+local by = require "ett.base.by"
 local find = require "ett.base.find"
 local sample = require "ett.sample"
 
@@ -73,10 +74,7 @@ end
 function watch_module.choose(list, least)
   local order = {}
   for i, entry in ipairs(list) do order[i] = { entry = entry, at = i } end
-  table.sort(order, function(a, b)
-    if a.entry.foreign ~= b.entry.foreign then return a.entry.foreign < b.entry.foreign end
-    return a.at < b.at
-  end)
+  table.sort(order, by(function(one) return one.entry.foreign end, "at"))
   local values, answer = {}, { foreign = 0.0, chosen = {}, quiet = 0 }
   for i, one in ipairs(order) do
     if watch_module.is_quiet(one.entry) then answer.quiet = i elseif i > least then break end

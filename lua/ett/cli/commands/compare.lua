@@ -101,7 +101,7 @@ return {
     .. "A field of the plan given twice makes two sides: tp=4 tp=8.",
   hints = fields.hints(fields.flags_hint),
   options = {
-    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
+    fields.model_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", least = 1e-6,
       most = 1, default = require("ett.ledger.simple_transformer").parameters.base_utilization },

@@ -94,7 +94,7 @@ return {
       .. "`ett search --vary devices=8,16 --each` those of several numbers" },
   options = {
     { "config", "FILE", "a configuration of estimate-train-time (YAML)" },
-    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
+    fields.model_option,
     { "megatron-args", "FILE", "launch flags of Megatron-LM: a script, with its words in quotes ('run.sh 7B 1'), or a "
       .. "list; or a YAML file of NeMo; with --model only the plan" },
     { "plan", "FILE", "with --model: the plan in a configuration of torchtitan (TOML) or DeepSpeed (JSON)" },
@@ -131,8 +131,8 @@ return {
       return reference(opts, given)
     end
     if opts.composition ~= "default" then
-      error_module.raise("usage", "predict: unknown composition '%s'%s; known are default, reference",
-        opts.composition, error_module.suggestion(opts.composition, { "default", "reference" }))
+      error_module.raise("usage", "predict: %s",
+        error_module.unknown("composition", opts.composition, { "default", "reference" }))
     end
     if opts.timings then
       error_module.raise("usage", "predict: --timings needs --composition reference")

@@ -124,7 +124,7 @@ return {
   end,
   hints = fields.hints { gpus = "did you mean '--devices'?", nodes = "give the number of devices: --devices" },
   options = {
-    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
+    fields.model_option,
     { "megatron-args", "FILE", "Megatron-LM's flags: sequence, batch, precision and devices; without --model "
       .. "the model, too" },
     { "cluster", "NAME", ("a cluster by name or file (default %s); for several use --vary cluster=dgx_h100,dgx_b200")

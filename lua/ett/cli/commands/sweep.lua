@@ -17,7 +17,7 @@ return {
   end,
   hints = fields.hints(fields.flags_hint),
   options = {
-    { "model", "NAME", "a model or an architecture by name or FILE.lua, or a Hugging Face config.json" },
+    fields.model_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
     { "accept-device", "accept samples of a device other than the cluster's" },
     { "devices", "N", "keep only plans on this many devices", kind = "count",

@@ -40,8 +40,7 @@ function export.text(format, model, plan)
   local known = false
   for _, name in ipairs(export.formats) do known = known or name == format end
   if not known then
-    error_module.raise("usage", "unknown format '%s'%s; known are %s", tostring(format),
-      error_module.suggestion(tostring(format), export.formats), table.concat(export.formats, ", "))
+    error_module.raise("usage", "%s", error_module.unknown("format", format, export.formats))
   end
   local left_out = {}
   local function leave_out(...) left_out[#left_out + 1] = (...):format(select(2, ...)) end

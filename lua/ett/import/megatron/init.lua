@@ -62,8 +62,7 @@ end
 function Arguments:choice(name, default, known)
   local text = self:text(name, default)
   if text ~= nil and known[text] == nil then
-    error_module.raise("format", "--%s: unknown value '%s'%s; known are %s", name, text,
-      error_module.suggestion(text, schema.keys(known)), table.concat(schema.keys(known), ", "))
+    error_module.raise("format", "--%s: %s", name, error_module.unknown("value", text, schema.keys(known)))
   end
   return known[text]
 end
