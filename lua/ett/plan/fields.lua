@@ -292,6 +292,20 @@ function fields.accumulates(p, stack)
   return p.accumulate_gradients
 end
 
+--- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it"; nil if the stack has the stage.
+function fields.foreign_stage(p, stack)
+  if p.zero == 0 or stacks.has_stage(stack, p.zero) or not replicated(p) then return nil end
+  return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
+    stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
+end
+
+--- A warning if a stack's kernels are slowed by gathers of weights that a plan does not have; else nil.
+function fields.without_gathers(p, stack)
+  if not stack.sharded or p.zero == 3 and replicated(p) then return nil end
+  return ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false removes the "
+    .. "slowdown"):format(stack.name)
+end
+
 --- Fields decided by software that a given plan leaves open, as "name value" of the clean plan.
 ---@param p table the clean plan
 ---@param stack table the stack in use

@@ -38,4 +38,15 @@ function cost.add(e, cluster, tokens)
   e.run_kwh, e.run_co2_kg = of_run(e.kwh_per_step), of_run(e.co2_kg_per_step)
 end
 
+--- "price and energy are of 12 of the 16 devices of 2 nodes" if the last of several nodes is not full; else nil.
+--- A part of one node is often sold alone.
+function cost.note(e, cluster)
+  local node, price = cluster.gpus_per_node, e.price_per_step and "price"
+  local nodes = math.ceil(e.devices / node)
+  if nodes == 1 or e.devices == nodes * node or not (price or e.kwh_per_step) then return nil end
+  local what = price and e.kwh_per_step and "price and energy are" or price and "the price is" or "the energy is"
+  return ("%s of %d of the %d devices of %d nodes, which may be billed and powered whole"):format(what, e.devices,
+    nodes * node, nodes)
+end
+
 return cost

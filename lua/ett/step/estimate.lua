@@ -18,7 +18,6 @@ local merged = require "ett.base.merged"
 local model_faults = require "ett.model.faults"
 local network_tiers = require "ett.profile.network.tiers"
 local parts = require "ett.step.parts"
-local stacks = require "ett.operator.stack"
 local times_module = require "ett.step.times"
 local plan_fields = require "ett.plan.fields"
 local plan_module = require "ett.plan"
@@ -304,61 +303,19 @@ local function crossing(e, cluster)
     require("ett.profile.cluster").get(whole).gpus_per_node, node, whole) or "")
 end
 
--- "zero = 3: the stack megatron has ZeRO 0 1; stack=megatron_fsdp has it".
-local function foreign_stage(p, stack)
-  if p.zero == 0 or stacks.has_stage(stack, p.zero) or not plan_fields.replicated(p) then return nil end
-  return ("zero = %d: the stack %s has ZeRO %s%s"):format(p.zero, stack.name, stack.zero_stages,
-    stack.sharding_stack and ("; stack=%s has it"):format(stack.sharding_stack) or "")
-end
-
--- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
--- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
-local function half_of_one(p, lowered)
-  if p.recompute ~= "half" or lowered.stack.half_products then return nil end
-  for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
-    local count = 0
-    for _, kind in ipairs(layers) do
-      if kind.place == "middle" and not kind.forward_only then count = count + 1 end
-    end
-    if count == 1 then
-      return "recompute = half: chunks of one layer count the mean of none and full; programs recompute whole layers"
-    end
-  end
-end
-
--- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there": of the stage with the most bytes
--- among those that are too large for a part that they are on.
-local function short_host(stages, cluster)
-  local text, bytes = nil, 0.0
-  for _, s in ipairs(stages) do
-    for k, part in ipairs(cluster.parts or { cluster }) do
-      local most = (not cluster.parts or s.parts >> k - 1 & 1 == 1) and part.host and part.host.memory_bytes
-      if most and s.host_bytes > math.max(most, bytes) then
-        bytes = s.host_bytes
-        text = ("%.2f GB of a device in its host's memory: a device of %s has %.2f there"):format(bytes / 1e9,
-          part.name, most / 1e9)
-      end
-    end
-  end
-  return text
-end
-
----@param host string? of short_host
+---@param host string? of memory.warning
 local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
   for _, doubt in ipairs(network_tiers.doubts(cluster, outside)) do list[#list + 1] = doubt end
   list[#list + 1] = host
-  list[#list + 1] = foreign_stage(e.plan, stack)
-  list[#list + 1] = half_of_one(e.plan, lowered)
+  list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
+  list[#list + 1] = slices.warning(e.plan, lowered)
   list[#list + 1] = goodput.warning(e)
   list[#list + 1] = too_fast(e, cluster.device)
   for _, caution in ipairs(estimate.cautions(e)) do list[#list + 1] = caution end
-  if stack.sharded and not (e.plan.zero == 3 and plan_fields.replicated(e.plan)) then
-    list[#list + 1] = ("kernels are slowed by gathers of weights, but this plan has none: stack=%s:sharded=false "
-      .. "removes the slowdown"):format(stack.name)
-  end
+  list[#list + 1] = plan_fields.without_gathers(e.plan, stack)
   local assumed = {}
   for _, line in ipairs(e.operators) do
     -- `host` is the wait for launches, from the stack's costs.
@@ -370,17 +327,6 @@ local function warnings_of(e, cluster, lowered, model, host)
   local idle = plan_fields.idle(e.plan, { experts = e.model.hyper.experts ~= nil, failures = e.goodput_percent ~= nil,
     power = e.kwh_per_step ~= nil })
   return table.move(idle, 1, #idle, #list + 1, list)
-end
-
--- "price and energy are of 12 of the 16 devices of 2 nodes" if the last of several nodes is not full; else nil.
--- A part of one node is often sold alone.
-local function unfilled(e, cluster)
-  local node, price = cluster.gpus_per_node, e.price_per_step and "price"
-  local nodes = math.ceil(e.devices / node)
-  if nodes == 1 or e.devices == nodes * node or not (price or e.kwh_per_step) then return nil end
-  local what = price and e.kwh_per_step and "price and energy are" or price and "the price is" or "the energy is"
-  return ("%s of %d of the %d devices of %d nodes, which may be billed and powered whole"):format(what, e.devices,
-    nodes * node, nodes)
 end
 
 --- The notes of an estimate. On a device without measured kernels all operators are marked as assumed.
@@ -407,7 +353,7 @@ local function notes_of(e, cluster, model, times)
       device.name)
   end
   for _, text in ipairs(plan_fields.decimals({ p.seq }, model.hyper)) do notes[#notes + 1] = text end
-  notes[#notes + 1] = unfilled(e, cluster)
+  notes[#notes + 1] = cost.note(e, cluster)
   return notes
 end
 
@@ -503,7 +449,7 @@ function estimate.new(given)
     low, high = spread.widened(step, low, high,
       times:step_spread(spread.shares(lowered, computed, collectives, step), p))
   end
-  local peak, host = parts.peak(cluster, p, devices), short_host(result.stages, cluster) -- before parts.add
+  local peak, host = parts.peak(cluster, p, devices), memory.warning(result.stages, cluster) -- before parts.add
   local model_flops = result.flops * p.tp * p.cp * p.dp
   local e = setmetatable({
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,

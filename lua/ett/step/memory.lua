@@ -57,4 +57,21 @@ function memory.add(e, stack)
   e.allocated_bytes, e.reserved_bytes = fullest.allocated_bytes, fullest.allocated_bytes + fullest.fragment_bytes
 end
 
+--- "731.52 GB of a device in its host's memory: a device of dgx_h100 has 250.00 there": of the stage with the most
+--- bytes among those that are too large for a part that they are on; nil if none is.
+function memory.warning(stages, cluster)
+  local text, bytes = nil, 0.0
+  for _, s in ipairs(stages) do
+    for k, part in ipairs(cluster.parts or { cluster }) do
+      local most = (not cluster.parts or s.parts >> k - 1 & 1 == 1) and part.host and part.host.memory_bytes
+      if most and s.host_bytes > math.max(most, bytes) then
+        bytes = s.host_bytes
+        text = ("%.2f GB of a device in its host's memory: a device of %s has %.2f there"):format(bytes / 1e9,
+          part.name, most / 1e9)
+      end
+    end
+  end
+  return text
+end
+
 return memory

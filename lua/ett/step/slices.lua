@@ -29,6 +29,21 @@ function slices.layers(p, kinds)
   return list
 end
 
+--- A warning if every second layer is recomputed and a chunk has a single layer to recompute; else nil. Programs
+--- recompute such a layer or not (_checkpointed_forward of Megatron-Core, _apply_layer_sac of torchtitan).
+function slices.warning(p, lowered)
+  if p.recompute ~= "half" or lowered.stack.half_products then return nil end
+  for _, layers in ipairs(slices.layers(p, lowered.kinds)) do
+    local count = 0
+    for _, kind in ipairs(layers) do
+      if kind.place == "middle" and not kind.forward_only then count = count + 1 end
+    end
+    if count == 1 then
+      return "recompute = half: chunks of one layer count the mean of none and full; programs recompute whole layers"
+    end
+  end
+end
+
 --- Numbers of ranks that share dense weights and experts, and of those that share a shard under ZeRO. The `copies` of a
 --- slice of a two-way schedule are on several stages, whose ranks are counted, too.
 function slices.sharing(p)
