@@ -47,17 +47,11 @@ end
 
 --- Args that the named metrics read, each once, sorted.
 function metrics.args(list)
-  local set, names = {}, {}
+  local set = {}
   for _, metric in ipairs(list) do
-    for _, arg in ipairs(metric.args or {}) do
-      if not set[arg] then
-        set[arg] = true
-        names[#names + 1] = arg
-      end
-    end
+    for _, arg in ipairs(metric.args or {}) do set[arg] = true end
   end
-  table.sort(names)
-  return names
+  return schema.keys(set)
 end
 
 --- The descriptions of the named metrics, in the same order.

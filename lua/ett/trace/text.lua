@@ -2,6 +2,7 @@
 local stats = require "ett.trace.stats"
 local json = require "ett.json"
 local report_table = require "ett.report.table"
+local schema = require "ett.base.schema"
 
 local text = {}
 
@@ -86,19 +87,11 @@ function text.table(columns, rows, indent)
 end
 
 local function columns_of(rows, first)
-  local seen, names = {}, {}
+  local keys, columns = {}, { first and { key = first, title = first } }
   for _, row in ipairs(rows) do
-    for key in pairs(row) do
-      if not seen[key] and key ~= first then
-        seen[key] = true
-        names[#names + 1] = key
-      end
-    end
+    for key in pairs(row) do keys[key] = key ~= first or nil end
   end
-  table.sort(names)
-  local columns = {}
-  if first then columns[1] = { key = first, title = first } end
-  for _, name in ipairs(names) do columns[#columns + 1] = { key = name, title = name } end
+  for _, name in ipairs(schema.keys(keys)) do columns[#columns + 1] = { key = name, title = name } end
   return columns
 end
 
