@@ -287,6 +287,38 @@ describe("sums of inputs' gradients over tensor ranks", function()
     end
   end)
 
+  it("share the input-gradient product with the repeated gather under a split schedule with overlap_tensor", function()
+    local function answer(seconds)
+      return { seconds = seconds, low_seconds = 0.9 * seconds, high_seconds = 1.1 * seconds, provenance = "measured" }
+    end
+    local cost = { all_gather = 3, reduce_scatter = 4 }
+    local flat = { name = "flat", path = "spec", gpus_per_node = 8, device = { name = "D", memory_bytes = 80e9,
+      peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bandwidth = 1e12 } }
+    local function input_seconds(schedule)
+      local e = estimate.new { cluster = flat, units = true, profile = {
+        operator = function(_, name, _, _, pass) return answer(pass == "backward" and named[name] or 0) end,
+        collective = function(_, kind, bytes) return answer(bytes > 1e6 and cost[kind] or 0) end },
+        model = model_module.new("gpt", { layers = 8, hidden = 512, heads = 8, vocab = 1024 }),
+        plan = { seq = 2048, tp = 2, pp = 4, micro_batches = 16, schedule = schedule, sequence_parallel = true,
+          overlap_tensor = true } }
+      for _, unit in ipairs(timeline.of(e).stages[2].units) do
+        if unit.kind == "B" then
+          local sum = 0
+          for _, part in ipairs(unit.parts) do sum = sum + part.seconds end
+          assert.near(unit.seconds, sum, 1e-9)
+          return unit.seconds / 2 -- of a layer
+        end
+      end
+    end
+    -- Products of 2 and 4 s for the inputs' gradients, attention, and the gathers of the outputs' gradients, which
+    -- overlap the products of linear_proj and linear_down (0 s). Repeated gathers keep 3 - 2 and 3 - 3 s. Half of a
+    -- reduce-scatter, its later piece, may hide: 2 and 2 s beside the weights' gradients, or 0 and 1 s beside the rest
+    -- of the inputs' gradients.
+    local both = 2 + 4 + 5 + 2 * 3 + (3 - 2) + (3 - 3)
+    assert.near(both + 2 + 4 + 2 * 4 - (2 + 2), input_seconds "1f1b", 1e-9)
+    assert.near(both + 2 * 4 - (0 + 1), input_seconds "zb_h1", 1e-9)
+  end)
+
   it("are exposed if the weights have no gradient", function()
     local plan = { lora_rank = 8, lora_targets = { "linear_down" } }
     assert.equal(backward(false, plan, "all_reduce", 512), backward(true, plan, "all_reduce", 512))

@@ -25,6 +25,8 @@ local plans = {
   { "sequence parallel, overlapped", dense,
     { tp = 4, pp = 2, micro_batches = 2, sequence_parallel = true, overlap_tensor = true } },
   { "split backward", dense, { pp = 4, micro_batches = 8, schedule = "zb_h1" } },
+  { "split backward, overlapped", dense, { tp = 4, pp = 2, micro_batches = 4, schedule = "zb_h1",
+    sequence_parallel = true, overlap_tensor = true } },
   { "V-shaped", dense, { pp = 2, vp = 2, micro_batches = 8, schedule = "zb_v" } },
   { "two-way", dense, { pp = 4, dp = 2, micro_batches = 8, schedule = "chimera" } },
   { "experts", moe, { pp = 2, dp = 8, ep = 8, micro_batches = 3 } },

@@ -303,33 +303,6 @@ local function is_quantised(state, items, i)
   return o and schema.dtype_bytes[stacks.dtype_of(state.software, o.operator, state.plan.dtype)] < 2 or false
 end
 
---- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
---- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
---- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
---- half of the time counts. Some software also overlaps the all-reduce of the input gradient with the weight-gradient
---- product, which does not depend on it (stack field hides_sums). In a split backward pass that product runs later, and
---- the sum is exposed (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute).
-local function beside(state, items, i)
-  local p, item = state.plan, items[i]
-  if item.blocking then return 0 end
-  local gathers = item.name == "all_gather"
-  local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
-    and (gathers or item.name == "reduce_scatter")
-  if state.software.hides_sums and not in_pieces and item.group == "tp" and item.pass == "backward" and not gathers then
-    local k = i + 1
-    while items[k] and items[k].kind == "collective" do k = k + 1 end
-    local o = items[k]
-    if not o or o.frozen or o.operator.family ~= "gemm" then return 0 end
-    return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true
-  end
-  if not (item.overlapped or in_pieces) then return 0 end
-  local o = neighbour(items, i)
-  if not o then return 0 end
-  local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
-  if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
-  return item.pass == "forward" and seconds or seconds / 2
-end
-
 --- Placement of a send to the next rank of a group: one message per group leaves each unit.
 local function neighbours(topology)
   local tiers = {}
@@ -404,47 +377,104 @@ local function id_of_collective(state, item, whole)
     .. (role_of(item, state.plan) or "") .. (item.overlapped and " overlapped" or "") .. (whole and " whole" or "")
 end
 
---- Adds collective i of a list of items.
----@param hides number seconds of the product that overlaps the collective; 0: none
----@param whole boolean? the whole collective may overlap, not only chunks of it
-local function add_collective(state, items, i, hides, whole)
+--- Bytes of collective i of a list of items, whether it is quantised, its placement, and the placement whose links it
+--- occupies. answer: its time if the stack has its own kernels for it.
+local function message_of(state, items, i)
   local p, item, quantised = state.plan, items[i], is_quantised(state, items, i)
   local members = item.stride and "shares" or item.group
   local topology = topology_of(state, members, item.name == "send_recv")
-  local bytes, answer, links = item.bytes, nil, topology -- links: the placement whose links the message occupies
+  local bytes, answer, links = item.bytes, nil, topology
   if item.role == "exchange" and p.deduplicate_tokens then
     bytes, answer, links = exchanged_once(state, item, topology)
   end
   if quantised then bytes = bytes * schema.dtype_bytes[p.dtype] / state.width end
-  local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), bytes)
-  local index = known[hides]
+  return { bytes = bytes, answer = answer or dispatched(state, item, bytes, topology.nodes), quantised = quantised,
+    members = members, topology = topology, links = links }
+end
+
+local function time_of(state, item, m)
+  return m.answer or state.times:collective(item.name, m.bytes, m.topology, state.plan.dtype)
+end
+
+--- Seconds of a collective that a product of `hides` seconds overlaps.
+---@param whole boolean? the whole collective may overlap, not only chunks of it
+local function hidden_seconds(state, item, answer, hides, whole)
+  local hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
+  -- The first or the last chunk of a chunked collective cannot overlap the product.
+  if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
+  return hidden
+end
+
+--- Seconds of the product that overlaps collective i of a list of items (0: none), and whether the whole collective may
+--- overlap, not only chunks of it. Forward, the gather of a tensor-parallel region overlaps the next product, and the
+--- reduce-scatter the previous one; backward the reverse. Backward, one of the two gradient products overlaps it, so
+--- half of the time counts. Some software also overlaps the all-reduce of the input gradient with the weight-gradient
+--- product, which does not depend on it (stack field hides_sums). In a split backward pass that product runs later, and
+--- the sum is exposed (sail-sg/zero-bubble-pipeline-parallelism, layers.py: async_op=wgrad_compute). Transformer Engine
+--- refuses a reduce-scatter beside a delayed weight-gradient product (module/linear.py, wgrad_gemm_kwargs). There it
+--- can only overlap the input-gradient product (ub_overlap_rs_dgrad), which also overlaps the repeated gather.
+---@return number seconds, boolean? whole, number? late seconds of the product in a split backward pass, if fewer
+local function beside(state, items, i)
+  local p, item = state.plan, items[i]
+  if item.blocking then return 0 end
+  local gathers = item.name == "all_gather"
+  local in_pieces = p.overlap_tensor and p.sequence_parallel and item.group == "tp"
+    and (gathers or item.name == "reduce_scatter")
+  local sums = item.group == "tp" and item.pass == "backward" and not (in_pieces or gathers)
+  if sums and state.software.hides_sums then
+    local k = i + 1
+    while items[k] and items[k].kind == "collective" do k = k + 1 end
+    local o = items[k]
+    if not o or o.frozen or o.operator.family ~= "gemm" then return 0 end
+    return state.times:operator(o.operator, o.shape, p.dtype, "backward", o.key).seconds / 2, true, 0
+  end
+  if not (item.overlapped or in_pieces) then return 0 end
+  local o = neighbour(items, i)
+  if not o then return 0 end
+  local seconds = state.times:operator(o.operator, o.shape, p.dtype, item.pass, o.key).seconds
+  if item.pieces then return seconds / item.pieces end -- one step of a ring overlaps both gradients
+  if item.pass == "forward" then return seconds end
+  local again = not gathers and items[i + 1]
+  local late = again and again.overlapped and again.name == "all_gather" and again.pass == "backward"
+    and math.max(0, seconds / 2 - hidden_seconds(state, again, time_of(state, again,
+      message_of(state, items, i + 1)), seconds / 2))
+  return seconds / 2, false, late or nil
+end
+
+--- Adds collective i of a list of items.
+---@param hides number seconds of the product that overlaps the collective; 0: none
+---@param whole boolean? the whole collective may overlap, not only chunks of it
+---@param late number? seconds of that product in a split backward pass, if fewer
+local function add_collective(state, items, i, hides, whole, late)
+  local item, m = items[i], message_of(state, items, i)
+  local known = table_at(table_at(state.index, id_of_collective(state, item, whole)), m.bytes)
+  known = table_at(known, hides)
+  local index = known[late or hides]
   if index then return index end
-  answer = answer or dispatched(state, item, bytes, topology.nodes)
-    or state.times:collective(item.name, bytes, topology, p.dtype)
+  local answer = time_of(state, item, m)
   local time, hidden, split = answer, 0, nil
   if hides > 0 and answer.seconds > 0 then
-    hidden = math.min(hides, (1 - state.software.communication_share) * answer.seconds)
-    -- The first or the last chunk of a chunked collective cannot overlap the product.
-    if not (item.overlapped or whole) then hidden = math.min(hidden, answer.seconds * (1 - 1 / item.degree)) end
+    hidden = hidden_seconds(state, item, answer, hides, whole)
     local share = 1 - hidden / answer.seconds
     time = { source = answer }
     for _, name in ipairs(time_names) do
       time[name] = item.overlapped and math.max(0, answer[name] - hidden) or answer[name] * share
     end
-    if whole then
+    local exposed = late and hidden - hidden_seconds(state, item, answer, late, whole) or 0
+    if exposed > 0 then
       split = {}
-      for _, name in ipairs(time_names) do split[name] = answer[name] - time[name] end
+      for _, name in ipairs(time_names) do split[name] = answer[name] * exposed / answer.seconds end
     end
   end
-  local link, lanes = network_tiers.lane(state.times.cluster, item.name, links)
+  local link, lanes = network_tiers.lane(state.times.cluster, item.name, m.links)
   index = add(state, {
-    name = item.name, kind = "collective", group = item.group, members = members, degree = item.degree, bytes = bytes,
-    quantised = quantised or nil, topology = topology, overlapped = hidden > 0, role = role_of(item, p), link = link,
-    lanes = lanes, beside_seconds = hidden, split = split,
+    name = item.name, kind = "collective", group = item.group, members = m.members, degree = item.degree,
+    bytes = m.bytes, quantised = m.quantised or nil, topology = m.topology, overlapped = hidden > 0,
+    role = role_of(item, state.plan), link = link, lanes = lanes, beside_seconds = hidden, split = split,
     beside_later = is_behind(item) == (item.pass == "forward"),
     forward = item.pass == "forward" and time or nil, backward = item.pass == "backward" and time or nil,
   })
-  known[hides] = index
+  known[late or hides] = index
   return index
 end
 

@@ -70,7 +70,7 @@ end
 ---@param split boolean? weight gradients are units of their own, and hide no communication
 local function add(parts, operation, pass, times, share, repeated, split)
   local seconds, more = operation[pass] and operation[pass].seconds * times * share, split and operation.split
-  local hidden = more and 0 or operation.beside_seconds or 0
+  local hidden = math.max(0, (operation.beside_seconds or 0) - (more and more.seconds or 0))
   if seconds and more then seconds = seconds + more.seconds * times end
   if not seconds or seconds <= 0 and hidden <= 0 then return end
   parts.seconds = parts.seconds + seconds
