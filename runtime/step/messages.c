@@ -204,65 +204,170 @@ static double beside(const ett_evaluation *e, const layer_pass *layer, double ga
   return longest;
 }
 
-/* Seconds of a slot's pass with its gathers. whole: seconds, gathers and lanes of the
- * pass without them, which its layers share as they share `sum`. NULL: adds the layers to
- * sum.
- */
-static double each_layer(const ett_evaluation *e, const ett_step_arrays *a, int slot,
-                         int backward, const layer_pass *whole, layer_pass *sum) {
-  const ett_step_plan *p = e->plan;
-  const ett_program *program = ett_parts_program(e, a, slot % p->pp);
-  int slice = p->orders ? p->orders->slice[slot] : slot, some = 0;
-  int64_t from = 0, at = 0;
-  double seconds = 0;
-  layer_pass before = {0};
-  for (int i = 0; i < slice; i++)
-    from += a->slice_split[i];
-  for (size_t k = 0; k < program->kind_count; k++) {
-    int64_t layers = layers_on(program, k, slice == 0, slice == p->pp * p->vp - 1, from,
-                               from + a->slice_split[slice], &at);
-    if (layers == 0 || (backward && program->kinds[k].forward_only))
+/* The layers of a slot in a pass. whole: seconds, gathers and lanes of the pass without
+ * gathers, which its layers share as they share `sum`. */
+typedef struct slot_pass {
+  const ett_program *program;
+  int first, last, backward; /* whether it has the first, the last slice; which pass */
+  int64_t from, to;          /* its middle layers */
+  layer_pass sum, whole;
+} slot_pass;
+
+/* Number of layers of kind k in a pass, and one of them. at: as in layers_on. */
+static int64_t layers_of(const ett_evaluation *e, const slot_pass *pass, size_t k,
+                         int64_t *at, layer_pass *one) {
+  int64_t layers =
+      layers_on(pass->program, k, pass->first, pass->last, pass->from, pass->to, at);
+  if (layers == 0 || (pass->backward && pass->program->kinds[k].forward_only))
+    return 0;
+  *one = layer_of(e, &pass->program->sums[k], pass->backward);
+  return layers;
+}
+
+/* Gives a layer its part of the whole pass. */
+static void share_pass(const ett_evaluation *e, const slot_pass *pass, layer_pass *one) {
+  const layer_pass *whole = &pass->whole, *sum = &pass->sum;
+  one->gather = part(whole->dense, one->dense, sum->dense) +
+                part(whole->expert, one->expert, sum->expert);
+  one->seconds = part(whole->seconds, one->seconds, sum->seconds);
+  for (int l = 0; l < e->lanes; l++)
+    one->lane[l] = part(whole->lane[l], one->lane[l], sum->lane[l]);
+}
+
+static void sum_layers(const ett_evaluation *e, slot_pass *pass) {
+  layer_pass one, *sum = &pass->sum;
+  int64_t at = 0;
+  for (size_t k = 0; k < pass->program->kind_count; k++) {
+    double n = (double)layers_of(e, pass, k, &at, &one);
+    if (n == 0)
       continue;
-    layer_pass one = layer_of(e, &program->sums[k], backward);
-    double n = (double)layers;
-    if (!whole) {
-      sum->seconds += n * one.seconds;
-      sum->dense += n * one.dense;
-      sum->expert += n * one.expert;
-      for (int l = 0; l < e->lanes; l++)
-        sum->lane[l] += n * one.lane[l];
-      continue;
-    }
-    one.gather = part(whole->dense, one.dense, sum->dense) +
-                 part(whole->expert, one.expert, sum->expert);
-    one.seconds = part(whole->seconds, one.seconds, sum->seconds);
+    sum->seconds += n * one.seconds;
+    sum->dense += n * one.dense;
+    sum->expert += n * one.expert;
     for (int l = 0; l < e->lanes; l++)
-      one.lane[l] = part(whole->lane[l], one.lane[l], sum->lane[l]);
+      sum->lane[l] += n * one.lane[l];
+  }
+}
+
+/* Seconds of a pass whose gathers are one layer ahead. */
+static double one_ahead(const ett_evaluation *e, const slot_pass *pass) {
+  double seconds = 0;
+  layer_pass one, before = {0};
+  int64_t at = 0;
+  int some = 0;
+  for (size_t k = 0; k < pass->program->kind_count; k++) {
+    int64_t layers = layers_of(e, pass, k, &at, &one);
+    if (layers == 0)
+      continue;
+    share_pass(e, pass, &one);
     if (some)
-      seconds +=
-          backward ? beside(e, &one, before.gather) : beside(e, &before, one.gather);
+      seconds += pass->backward ? beside(e, &one, before.gather)
+                                : beside(e, &before, one.gather);
     else
-      seconds += backward ? one.seconds : one.gather;
-    seconds += (n - 1) * beside(e, &one, one.gather);
+      seconds += pass->backward ? one.seconds : one.gather;
+    seconds += ((double)layers - 1) * beside(e, &one, one.gather);
     before = one;
     some = 1;
   }
-  return seconds + (backward ? before.gather : before.seconds);
+  return seconds + (pass->backward ? before.gather : before.seconds);
+}
+
+/* A layer in the order of a pass. */
+typedef struct cursor {
+  size_t kinds; /* kinds before that of the layer, in the order of the pass */
+  int64_t left; /* layers of its kind from it on; 0: after the last layer */
+  layer_pass one;
+} cursor;
+
+/* Moves a cursor to the next layer; {0} to the first. */
+static void next_layer(const ett_evaluation *e, const slot_pass *pass, cursor *c) {
+  size_t count = pass->program->kind_count;
+  if (c->left > 0 && --c->left > 0)
+    return;
+  while (c->left == 0 && c->kinds < count) {
+    size_t kind = pass->backward ? count - 1 - c->kinds : c->kinds;
+    int64_t at = 0;
+    for (size_t k = 0; k < kind; k++)
+      if (pass->program->kinds[k].place == ETT_PLACE_MIDDLE)
+        at += pass->program->kinds[k].count;
+    c->kinds++;
+    c->left = layers_of(e, pass, kind, &at, &c->one);
+    if (c->left > 0)
+      share_pass(e, pass, &c->one);
+  }
+}
+
+/* Rate of a gather beside a layer, which runs at 1 - communication_share of it: the
+ * layer's own communication leaves the rest of its lanes. */
+static double gather_rate(const ett_evaluation *e, const layer_pass *layer) {
+  double rate = 1, share = e->program->communication_share;
+  for (int l = 0; l < e->lanes && layer->seconds > 0; l++) {
+    double own = layer->lane[l] / layer->seconds, more = e->collective[l] - share * own;
+    if (e->collective[l] > 0 && more > 0 && 1 - own < rate * more)
+      rate = own < 1 ? (1 - own) / more : 0;
+  }
+  return rate;
+}
+
+/* Seconds of a pass whose gathers are `depth` layers ahead: the gather of a layer starts
+ * after the gather before it, when the layer `depth` before it has started. */
+static double ahead(const ett_evaluation *e, const slot_pass *pass, int64_t depth) {
+  cursor layer = {0}, next = {0};
+  next_layer(e, pass, &layer);
+  next_layer(e, pass, &next);
+  int64_t started = 0, gathered = 0; /* layers; the running one is the last started */
+  double at = 0, work = 0, gather = next.one.gather;
+  int running = 0;
+  while (layer.left > 0) {
+    if (!running && gathered > started) {
+      running = 1;
+      started++;
+      work = layer.one.seconds;
+    }
+    int gathers = next.left > 0 && gathered < started + depth;
+    double rate = !gathers ? 0 : running ? gather_rate(e, &layer.one) : 1;
+    double speed = running ? 1 - e->program->communication_share * rate : 0;
+    double until_gathered = rate > 0 ? gather / rate : INFINITY;
+    double until_done = running ? work / speed : INFINITY;
+    double step = until_gathered < until_done ? until_gathered : until_done;
+    at += step;
+    work -= step * speed;
+    gather -= step * rate;
+    if (until_done <= step) {
+      running = 0;
+      next_layer(e, pass, &layer);
+    }
+    if (until_gathered <= step) {
+      gathered++;
+      next_layer(e, pass, &next);
+      gather = next.one.gather;
+    }
+  }
+  return at;
 }
 
 double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays *a,
                                  int slot, int backward, double dense, double expert) {
+  const ett_step_plan *p = e->plan;
   double *const *busy = backward ? a->backward_busy : a->forward_busy;
-  double pass = (backward ? a->backward : a->forward)[slot];
-  layer_pass sum = {0}, whole = {.seconds = pass, .dense = dense, .expert = expert};
+  double seconds = (backward ? a->backward : a->forward)[slot];
+  int slice = p->orders ? p->orders->slice[slot] : slot;
+  slot_pass pass = {.program = ett_parts_program(e, a, slot % p->pp),
+                    .first = slice == 0,
+                    .last = slice == p->pp * p->vp - 1,
+                    .backward = backward,
+                    .whole = {.seconds = seconds, .dense = dense, .expert = expert}};
   for (int l = 0; l < e->lanes; l++)
     if (e->collective[l] > 0) {
-      whole.lane[l] = busy[l][slot];
+      pass.whole.lane[l] = busy[l][slot];
       busy[l][slot] += e->collective[l] * (dense + expert);
     }
-  if (!e->plan->overlap_parameters || e->plan->prefetch < 1 || dense + expert <= 0)
-    return pass + dense + expert;
-  each_layer(e, a, slot, backward, NULL, &sum);
-  double seconds = each_layer(e, a, slot, backward, &whole, &sum);
-  return sum.seconds > 0 ? seconds : seconds + pass;
+  if (!p->overlap_parameters || p->prefetch < 1 || dense + expert <= 0)
+    return seconds + dense + expert;
+  for (int i = 0; i < slice; i++)
+    pass.from += a->slice_split[i];
+  pass.to = pass.from + a->slice_split[slice];
+  sum_layers(e, &pass);
+  double with = p->prefetch > 1 ? ahead(e, &pass, p->prefetch) : one_ahead(e, &pass);
+  return pass.sum.seconds > 0 ? with : with + seconds;
 }

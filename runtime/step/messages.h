@@ -210,10 +210,11 @@ double ett_messages_gather(ett_evaluation *e, double parameters, double expert_p
 /* ZeRO-3: seconds of a slot's pass that gathers its weights layer by layer. dense,
  * expert: seconds of all its gathers. Layers share the pass in proportion to their
  * seconds, and the gathers in proportion to their weights. With overlap the gather of the
- * next layer starts with each layer and hides behind it while the layer's own
- * communication leaves its lanes free (PyTorch, notes/fsdp, implicit prefetching). It
- * slows that layer by communication_share. The first gather and the last layer have
- * nothing beside them. Adds the gathers to the busy seconds of the slot. */
+ * layer `prefetch` ahead may start with each layer, after earlier gathers. It hides
+ * behind layers while their own communication leaves its lanes free (PyTorch, notes/fsdp,
+ * implicit prefetching; FSDPModule.set_modules_to_forward_prefetch). It slows them by
+ * communication_share. The first gather and the last layer have nothing beside them. Adds
+ * the gathers to the busy seconds of the slot. */
 double ett_messages_with_gathers(const ett_evaluation *e, const ett_step_arrays *a,
                                  int slot, int backward, double dense, double expert);
 

@@ -216,6 +216,62 @@ describe("layers whose weights are gathered one ahead", function()
   end)
 end)
 
+describe("layers whose weights are gathered several ahead", function()
+  -- Gathers of the wide head and embedding are long, those of layers short.
+  local wide = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 65536 })
+
+  local function step(plan, depth, slower, own)
+    local all = { zero = 3, overlap_parameters = true, overlap_gradients = false, prefetch = depth }
+    for name, value in pairs(plan) do all[name] = value end
+    local what = given(all)
+    what.model, what.units, what.profile = own or wide, true, { operator = profile.operator,
+      collective = function(_, kind, bytes)
+        local seconds = kind == "all_gather" and bytes * slower * 1e-9 or bytes * 1e-15
+        return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+      end }
+    return estimate.new(what)
+  end
+
+  it("wait for a gather that starts when the layer so many before it starts", function()
+    local shorter = 0
+    for _, plan in ipairs { { stack = "plain" }, { stack = "plain", pp = 2, dp = 8 },
+      { stack = "plain", recompute = "full" } } do
+      for _, slower in ipairs { 0.05, 0.1, 1, 2 } do
+        local before
+        for _, depth in ipairs { 1, 2, 3, 20 } do
+          local e = step(plan, depth, slower)
+          for stage, units in ipairs(e.units) do
+            for _, unit in ipairs(units) do
+              local starts, gathered, ended = {}, 0.0, 0.0
+              for i, l in ipairs(layers_of(e, stage, unit[1] == "B")) do
+                gathered = math.max(gathered, starts[i - depth] or 0.0) + 2 * l.weights * slower * 1e-9
+                starts[i] = math.max(ended, gathered)
+                ended = starts[i] + l.seconds
+              end
+              assert.near(ended, unit.seconds, 1e-9, ("%s of stage %d, %d ahead"):format(unit[1], stage, depth))
+            end
+          end
+          assert.is_true(e.step_seconds <= (before or e.step_seconds) * (1 + 1e-12))
+          shorter = shorter + (before and e.step_seconds < 0.999 * before and 1 or 0)
+          before = e.step_seconds
+        end
+      end
+    end
+    assert.is_true(shorter > 0)
+  end)
+
+  it("lose communication_share of the gathers beside them, as one ahead", function()
+    local even = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 64 })
+    for _, plan in ipairs { { stack = "megatron_fsdp:graphs" }, { stack = "megatron_fsdp:graphs", tp = 4, dp = 4 } } do
+      for _, slower in ipairs { 0.1, 10 } do
+        local one, two = step(plan, 1, slower, even).step_seconds, step(plan, 2, slower, even).step_seconds
+        assert.is_true(two <= one * (1 + 1e-12))
+        assert.near(one, two, 0.02 * one)
+      end
+    end
+  end)
+end)
+
 describe("offloading", function()
   it("moves bytes to the host, except those of two layers in use", function()
     local plain = run({}).stages[1]
