@@ -71,9 +71,16 @@ int ett_operation_check(const ett_operation *o, ett_err *err) {
                  {"flops", o->flops}};
   for (size_t i = 0; i < sizeof amounts / sizeof *amounts && status == 0; i++)
     status = check_amount(amounts[i].name, amounts[i].value, err);
-  if (status == 0 &&
-      !(isfinite(o->split.seconds) && isfinite(o->split.low) && isfinite(o->split.high)))
-    return ett_err_set(err, ETT_ERR_ARGUMENT, "field 'split' must hold finite seconds");
+  const struct {
+    const char *name;
+    ett_demand_time time;
+  } further[] = {{"split", o->split}, {"split_weight", o->split_weight}};
+  for (size_t i = 0; i < sizeof further / sizeof *further && status == 0; i++) {
+    ett_demand_time t = further[i].time;
+    if (!(isfinite(t.seconds) && isfinite(t.low) && isfinite(t.high)))
+      return ett_err_set(err, ETT_ERR_ARGUMENT, "field '%s' must hold finite seconds",
+                         further[i].name);
+  }
   for (int l = 0; l < ETT_LANES && status == 0; l++)
     if (!(o->lanes[l] >= 0 && o->lanes[l] <= 1))
       return ett_err_set(err, ETT_ERR_ARGUMENT,
@@ -164,7 +171,7 @@ static double least(double a, double b) {
  * operators of a slow device take in each pass. */
 typedef struct role_seconds {
   double forward[ETT_ROLES], backward[ETT_ROLES], input[ETT_ROLES], half[ETT_ROLES];
-  double longer_forward, longer_backward;
+  double longer_forward, longer_backward, longer_weight;
 } role_seconds;
 
 /* Seconds of all-to-alls that hide behind shared experts in one pass. */
@@ -251,11 +258,13 @@ static double shorter(double wait, double longer) {
 
 /* Shortens one of n waits for the host by what operators take longer. */
 static void shorten(const role_seconds *of, double n, double *forward, double *backward,
-                    double *split) {
-  double both = shorter(*backward + *split, of->longer_backward / n);
+                    double *split, double *weight) {
+  double input = shorter(*backward + *split - *weight,
+                         (of->longer_backward - of->longer_weight) / n);
   *forward = shorter(*forward, of->longer_forward / n);
   *backward = shorter(*backward, of->longer_backward / n);
-  *split = both - *backward;
+  *weight = shorter(*weight, of->longer_weight / n);
+  *split = input + *weight - *backward;
 }
 
 /* Adds the runs of an operation in one layer of kind k. */
@@ -266,12 +275,13 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
   ett_variation v = variation_of(p, i);
   double slower = o->kind == ETT_OPERATOR && !o->host ? p->slowdown : 1;
   double once = slower * pick(o->forward, v), back = slower * pick(o->backward, v);
-  double split = pick(o->split, v);
+  double split = pick(o->split, v), weight = pick(o->split_weight, v);
   if (o->host == ETT_HOST_AHEAD && p->slowdown != 1)
-    shorten(of, n, &once, &back, &split);
+    shorten(of, n, &once, &back, &split, &weight);
   double forward = n * once, backward = n * back;
   of->longer_forward += (slower - 1) * n * pick(o->forward, v);
   of->longer_backward += (slower - 1) * n * pick(o->backward, v);
+  of->longer_weight += (slower - 1) * n * o->weight_share * pick(o->backward, v);
   double again = is_repeated(&p->kinds[k]) ? p->half_uses[k * p->operation_count + i] : 0;
   double half = again * once;
   s->forward += forward;
@@ -292,7 +302,7 @@ static void add_operation(const ett_program *p, size_t k, size_t i, ett_layer_su
     s->repeated[1].lane[l] += o->lanes[l] * (half + again * ahead);
     s->backward_lane[l] += o->lanes[l] * (backward + n * behind);
   }
-  s->weight += o->weight_share * backward;
+  s->weight += o->weight_share * backward + n * weight;
   s->split += n * split;
   s->dense_parameters += n * o->dense_parameters;
   s->expert_parameters += n * o->expert_parameters;
@@ -333,7 +343,7 @@ static void fill_recomputed(ett_layer_sums *s, const ett_layer_kind *kind) {
 static ett_layer_sums sums_of(const ett_program *p, size_t k) {
   ett_layer_sums s;
   memset(&s, 0, sizeof s);
-  role_seconds of = {{0}, {0}, {0}, {0}, 0, 0};
+  role_seconds of = {.longer_forward = 0};
   for (size_t i = 0; i < p->operation_count; i++)
     if (p->uses[k * p->operation_count + i] != 0)
       add_operation(p, k, i, &s, &of);

@@ -90,10 +90,12 @@ typedef struct ett_operation {
   /* Further seconds of the backward pass if it is split: communication that else hides
    * beside weight gradients. Negative for waits that this shortens. */
   ett_demand_time split;
-  double flops;    /* model FLOPs, forward and backward */
-  int loss;        /* holds the logits */
-  int selective;   /* recomputed under ETT_RECOMPUTE_SELECTIVE */
-  int never_again; /* recomputation ends before it */
+  ett_demand_time split_weight; /* seconds of a split pass in the unit of weight
+                                   gradients, beyond its weight_share */
+  double flops;                 /* model FLOPs, forward and backward */
+  int loss;                     /* holds the logits */
+  int selective;                /* recomputed under ETT_RECOMPUTE_SELECTIVE */
+  int never_again;              /* recomputation ends before it */
   ett_role role;
   ett_host_wait host;
 } ett_operation;
@@ -113,7 +115,7 @@ typedef struct ett_layer_kind {
 typedef struct ett_layer_sums {
   double forward, backward,
       recompute[ETT_RECOMPUTES]; /* seconds; the selected one is part of backward */
-  double weight;                 /* seconds of weight gradients within backward */
+  double weight;                 /* seconds of weight gradients within a split backward */
   /* By ett_exchange_overlap: seconds of all-to-alls within forward and backward that hide
    * (ETT_EXCHANGE_BATCH: in a pair with the other pass of the same layer). */
   double forward_hidden[ETT_EXCHANGE_OVERLAPS], backward_hidden[ETT_EXCHANGE_OVERLAPS];

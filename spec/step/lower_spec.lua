@@ -178,6 +178,61 @@ describe("a split backward pass", function()
   end)
 end)
 
+describe("waits for the launches of the host in a split backward pass", function()
+  local function run_of(schedule, seq, launch, slow)
+    return estimate.new { cluster = "dgx_h100", units = true,
+      model = model_module.new("llama", { layers = 8, hidden = 512, heads = 8, ffn = 1024, vocab = 1000 }),
+      plan = { seq = seq, micro_batches = 16, pp = 4, schedule = schedule, rank_slowdown = slow,
+        stack = "plain:graphs=false:launch_seconds=" .. launch } }
+  end
+
+  -- Seconds of the units of a stage without embedding and head, those of their waits for the host, and their launches.
+  local function units(...)
+    local e, seconds, waits, launches = run_of(...), {}, {}, { B = 0, W = 0 }
+    for _, unit in ipairs(timeline.of(e).stages[2].units) do
+      local sum, waited = 0, 0
+      for _, part in ipairs(unit.parts) do
+        sum, waited = sum + part.seconds, waited + (part.name == "host" and part.seconds or 0)
+      end
+      assert.near(unit.seconds, sum, 1e-12)
+      seconds[unit.kind], waits[unit.kind] = unit.seconds, waited
+    end
+    local middle = e.lowered.kinds[2]
+    for index, n in pairs(middle.uses) do
+      local o = e.lowered.operations[index]
+      local runs = o.kind == "operator" and o.name ~= "host" and not (o.operator and o.operator.joins) and 2 * n or 0
+      launches.B = launches.B + runs * (2 - 2 * o.weight_share) -- two layers
+      launches.W = launches.W + runs * 2 * o.weight_share
+    end
+    return seconds, waits, launches
+  end
+
+  it("are those of each unit's own launches", function()
+    local whole, own, _, launches = units("1f1b", 512, 1e-3), units("zb_h1", 512, 1e-3)
+    assert.is_true(launches.W >= 8 and launches.B > launches.W)
+    assert.near(1e-3 * launches.W, own.W, 1e-9)
+    assert.near(1e-3 * launches.B, own.B, 1e-9)
+    assert.near(own.B + own.W, whole.B, 1e-9)
+  end)
+
+  it("are none in a unit whose kernels take longer", function()
+    local own, waits, launches = units("zb_h1", 131072, 1e-3) -- attention fills the unit of input gradients
+    assert.is_true(own.B > 1e-3 * launches.B)
+    assert.near(0, waits.B, 1e-12)
+    assert.near(1e-3 * launches.W, own.W, 1e-9)
+    local _, together = units("1f1b", 131072, 1e-3)
+    assert.near(0, together.B, 1e-12)
+  end)
+
+  it("are shorter on slow devices, as each unit's kernels take longer", function()
+    local slow = { 3, 3, 3, 3 }
+    local plain, slowed = run_of("zb_h1", 512, 1e-3), run_of("zb_h1", 512, 1e-3, slow)
+    assert.near(plain.step_seconds, slowed.varied_p50_seconds, 0.02 * plain.step_seconds) -- but for the update
+    plain, slowed = run_of("zb_h1", 512, 0), run_of("zb_h1", 512, 0, slow)
+    assert.is_true(slowed.varied_p50_seconds > 2.5 * plain.step_seconds)
+  end)
+end)
+
 describe("sums of inputs' gradients over tensor ranks", function()
   local times = require("ett.step.times").new(require("ett.profile.cluster").get "dgx_a100")
 

@@ -126,7 +126,8 @@ local function add_operation_lines(lines, by_name, lowered, p, runs_of, split_sh
       source_of(line, o.forward, (1 + again) * forward + repeated)
       source_of(line, o.backward, backward - repeated)
       if type(o.lanes) == "table" then add_name(line, "links", o.link) end
-      if o.overlapped and not (o.split and split_share == 1) then line.overlapped = true end
+      local exposed = o.split and split_share == 1 and o.split.seconds or 0
+      if o.overlapped and exposed < (1 - 1e-9) * o.beside_seconds then line.overlapped = true end
     end
   end
 end

@@ -546,13 +546,14 @@ end
 --- Adds the time that a device waits for kernel launches of its host in a layer. The host launches ahead, so the wait
 --- is the excess of the layer's launch time over its device time without hidden all-to-alls. A pair of micro-batches
 --- (overlap_all_to_all = "batch") is launched together. A split backward pass is longer by the communication that it
---- exposes, and waits less.
+--- exposes, and waits less. Its units of input gradients and of weight gradients wait for their own launches.
 local function add_host_wait(state, uses)
   local stack, p = state.times.stack, state.plan
   local slower = in_step.host[state.times.cluster.device.host] or 1
   local each = stack and not stack.graphs and slower * stack.launch_seconds or 0
   if each == 0 then return end
-  local device, host = { forward = 0.0, backward = 0.0, split = 0.0 }, { forward = 0.0, backward = 0.0 }
+  local device = { forward = 0.0, backward = 0.0, split = 0.0, weight = 0.0 }
+  local host = { forward = 0.0, backward = 0.0, weight = 0.0 }
   local by_role, batch = { forward = {}, backward = {}, split = {} }, p.overlap_all_to_all == "batch"
   local narrow = schema.dtype_bytes[p.dtype] < 2 and stack.quantised_products ~= "dense"
   local expert = slower * stack.expert_seconds * (narrow and quantised_launches or 1)
@@ -567,31 +568,36 @@ local function add_host_wait(state, uses)
     count("forward", o, o.forward and n * o.forward.seconds or 0.0, 0.0)
     count("backward", o, backward, 0.0)
     count("split", o, backward + (o.split and n * o.split.seconds or 0.0), o.weight_share * backward)
+    device.weight = device.weight + o.weight_share * backward
     -- An operator with `joins` has no host cost of its own: the other operator's includes it.
-    local launched = o.operator and o.operator.joins and 0.0 or n * each
-    if o.experts then launched = launched + n * (stack.moe_launches * each + (o.shape.batch or 1) * expert) end
-    host.forward = host.forward + (o.forward and launched or 0.0)
-    local launches = o.backward_launches or o.kind == "collective" and 1 or 2
-    host.backward = host.backward + (o.backward and launches * launched or 0.0)
+    local launched, routed = o.operator and o.operator.joins and 0.0 or n * each, 0.0
+    if o.experts then
+      launched, routed = launched + n * (o.shape.batch or 1) * expert, n * stack.moe_launches * each
+    end
+    host.forward = host.forward + (o.forward and launched + routed or 0.0)
+    local launches = o.backward and (o.backward_launches or o.kind == "collective" and 1 or 2) or 0
+    host.backward = host.backward + launches * (launched + routed)
+    host.weight = host.weight + o.weight_share * launches * launched
   end
   local hidden = stack.blocking and 0 or 1
   local share = lower.exchange_communication_share(stack)
   if p.overlap_all_to_all == "shared_experts" then
-    for pass in pairs(device) do device[pass] = device[pass] - hidden_by_shared(by_role[pass], share) end
+    for pass, of in pairs(by_role) do device[pass] = device[pass] - hidden_by_shared(of, share) end
   end
   local function waits(times) -- if launches take `times` as long
     if batch and hidden == 1 then
       local both = times * stack.batch_launches * (host.forward + host.backward) - device.forward - device.backward
         - exposed_exchange(by_role, share)
-      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0
+      return math.max(0.0, both / 3), math.max(0.0, both * 2 / 3), 0.0, 0.0
     end
-    local function wait(pass, on) return math.max(0.0, times * host[pass] - hidden * device[on]) end
-    local backward = wait("backward", "backward")
-    return wait("forward", "forward"), backward, wait("backward", "split") - backward
+    local function wait(launches, computing) return math.max(0.0, times * launches - hidden * computing) end
+    local backward, weight = wait(host.backward, device.backward), wait(host.weight, device.weight)
+    local input = wait(host.backward - host.weight, device.split - device.weight)
+    return wait(host.forward, device.forward), backward, input + weight - backward, weight
   end
-  local forward, backward, split = waits(1)
-  if forward + backward == 0 then return end
-  local least_forward, least_backward, least_split = waits(least_launch)
+  local forward, backward, split, weight = waits(1)
+  if forward == 0 and backward == 0 and split == 0 and weight == 0 then return end
+  local least_forward, least_backward, least_split, least_weight = waits(least_launch)
   local function answer(seconds, low)
     return { seconds = seconds, low_seconds = low, high_seconds = 1.5 * seconds, provenance = "assumed",
       detail = "launches of the stack " .. stack.name }
@@ -599,7 +605,8 @@ local function add_host_wait(state, uses)
   uses[add(state, { name = "host", kind = "operator", family = "elementwise", role = "alone", shape = {},
     host = stack.blocking and "blocking" or "ahead",
     forward = answer(forward, least_forward), backward = answer(backward, least_backward),
-    split = split ~= 0 and answer(split, least_split) or nil })] = 1
+    split = split ~= 0 and answer(split, least_split) or nil,
+    split_weight = weight > 0 and answer(weight, least_weight) or nil })] = 1
 end
 
 --- Whether blocks of `block` ranks align with the units of every tier, and with their cards.

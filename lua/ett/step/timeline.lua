@@ -71,7 +71,9 @@ end
 local function add(parts, operation, pass, times, share, repeated, split)
   local seconds, more = operation[pass] and operation[pass].seconds * times * share, split and operation.split
   local hidden = math.max(0, (operation.beside_seconds or 0) - (more and more.seconds or 0))
-  if seconds and more then seconds = seconds + more.seconds * times end
+  if seconds and more then
+    seconds = seconds + (more.seconds - (operation.split_weight and operation.split_weight.seconds or 0)) * times
+  end
   if not seconds or seconds <= 0 and hidden <= 0 then return end
   parts.seconds = parts.seconds + seconds
   parts[#parts + 1] = { name = operation.name, resource = link_of(operation), role = operation.role,
@@ -116,6 +118,7 @@ end
 local function add_weights(parts, items)
   for _, item in ipairs(items) do
     if item[1].weight_share > 0 then add(parts, item[1], "backward", item[2], item[1].weight_share) end
+    if item[1].split_weight then add(parts, item[1], "split_weight", item[2], 1) end
   end
 end
 
