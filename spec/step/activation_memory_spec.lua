@@ -188,6 +188,26 @@ describe("the loss", function()
     end
   end)
 
+  it("without a stack is fused where its time is, else Megatron-LM's, and the memory names it", function()
+    local logits = 1024 * 32000
+    for cluster, wanted in pairs { dgx_h100 = { "fused", 2 }, perlmutter = { "megatron", 4 } } do
+      local e = estimate.new { cluster = cluster, plan = { seq = 1024, micro_batches = 1 },
+        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }) }
+      local named
+      for _, line in ipairs(e.memory) do named = line.name == "logits" and line or named end
+      assert.equal(wanted[2] * logits, named.bytes)
+      assert.equal(("loss '%s', stack plain; without their gradient"):format(wanted[1]), named.source)
+    end
+    -- The time of the tables is that of the fused loss.
+    local function seconds(stack)
+      local e = estimate.new { cluster = "dgx_h100", plan = { seq = 1024, micro_batches = 1, stack = stack },
+        model = model_module.new("llama", { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }) }
+      for _, line in ipairs(e.operators) do if line.name == "cross_entropy" then return line.seconds end end
+    end
+    assert.equal(seconds "plain:cross_entropy=fused", seconds())
+    assert.is_true(seconds() < seconds "plain:cross_entropy=megatron")
+  end)
+
   it("holds a third fp32 tensor for its gradient if PyTorch splits the vocabulary", function()
     local c = { tp = 8, micro_batch = 2, seq = 32, vocab = 8192, vocab_multiple = 1 }
     for tp, bytes in pairs { [1] = 8, [8] = 12 } do

@@ -178,20 +178,13 @@ local function routed_share(item, c)
     or c.expert_kept / c.expert_load
 end
 
---- The software that an operator's stored bytes depend on. Without a stack the loss stores fp32 probabilities, as
---- Megatron-LM's does; all else is that of `plain`.
-local function stack_of(state, op)
-  if op.family == "cross_entropy" then return state.times.stack end
-  return state.software
-end
-
 --- The operation of an item: times, bytes and FLOPs of one run of its operator.
 ---@param key string the shape as text
 ---@param gradient number bytes of the weight gradient during the run
 ---@param read number? of read_bytes
 local function operation_of(state, item, key, role, parameters, gradient, read)
   local op, p, s, c = item.operator, state.plan, item.shape, state.configuration
-  local stack, forward = stack_of(state, op), state.times:operator(op, s, p.dtype, "forward", key)
+  local stack, forward = state.software, state.times:operator(op, s, p.dtype, "forward", key)
   local backward, launches = frozen.backward(state.times, item, p, key, state.software)
   local kept, again = frozen.keeps(item), state.again[item.module] or false
   local dtype = stacks.dtype_of(stack, op, p.dtype)
@@ -657,10 +650,15 @@ function lower.items(layer, c, p, stack)
   return list
 end
 
--- The stack that runs a step; by default `plain`, read once.
+-- The stack that runs a step; by default `plain`, read once. Its fused loss has the time of kernel tables. Samples and
+-- rates of a device are of a loss that stores fp32 probabilities, as Megatron-LM's does (operators/cross_entropy.lua).
 local function software_of(times)
   if times.stack then return times.stack end
-  times.lowered.plain = times.lowered.plain or stacks.get()
+  if not times.lowered.plain then
+    local profile = times.profile
+    local tables = profile and profile.tables_used and profile:tables_used() == "all"
+    times.lowered.plain = merged(stacks.get(), { cross_entropy = not tables and "megatron" or nil })
+  end
   return times.lowered.plain
 end
 

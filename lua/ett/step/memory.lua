@@ -7,13 +7,17 @@ local function of_weights(stack, stage)
   return "model and plan" .. (stage.quantised_bytes ~= 0 and ", quantised as the stack " .. stack.name or "")
 end
 
+local function of_loss(stack)
+  return ("loss '%s', stack %s; without their gradient"):format(stack.cross_entropy, stack.name)
+end
+
 --- { field of a stage (bytes), name of the line, source: a text or a function of stack and stage }.
 memory.kinds = {
   { "weight_bytes", "weights", of_weights },
   { "gradient_bytes", "gradients", "model and plan" },
   { "optimizer_bytes", "optimizer states", "model and plan" },
   { "activation_bytes", "activations in flight", "operators, recomputation and schedule" },
-  { "loss_bytes", "logits", "kernel of the loss; without their gradient" },
+  { "loss_bytes", "logits", of_loss },
   { "temporary_bytes", "gathered layer, its gradient", "ZeRO stage of the plan" },
   { "working_bytes", "largest operator at work", "operators: gradients of inputs, outputs and weights" },
   { "update_bytes", "update", "fp32 copies of 16-bit gradients" },
