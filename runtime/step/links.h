@@ -30,6 +30,7 @@ typedef struct ett_buckets {
   double size, full,
       rest; /* bytes of a full bucket, number of full buckets, bytes of the last */
   double full_time, rest_time; /* seconds */
+  double replica_seconds;      /* of all buckets: of messages between replicas */
 } ett_buckets;
 
 /* The gradient messages of one slice. */

@@ -48,9 +48,9 @@ double ett_messages_ask(ett_evaluation *e, ett_demand *demand) {
 }
 
 /* Seconds of one message over the ranks that share a shard. For gradients, adds the
- * message of the shard over its replicas. */
+ * message of the shard over its replicas, whose seconds are *between. */
 static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
-                        double bytes, int32_t element_bytes) {
+                        double bytes, int32_t element_bytes, double *between) {
   const ett_placed *placed = &e->w->placed;
   ett_rank_group g = experts ? e->expert : e->dense;
   ett_rank_group r = experts ? placed->expert_replica_group : placed->dense_replica_group;
@@ -59,12 +59,14 @@ static double ask_group(ett_evaluation *e, ett_demand_kind kind, int experts,
                         .place = experts ? placed->expert : placed->dense,
                         .element_bytes = element_bytes};
   double seconds = ett_messages_ask(e, &message);
+  *between = 0;
   if (kind == ETT_DEMAND_ALL_GATHER || r.degree <= 1)
     return seconds;
   message.kind = ETT_DEMAND_ALL_REDUCE;
   message.amount = kind == ETT_DEMAND_REDUCE_SCATTER ? bytes / (double)g.degree : bytes;
   message.place = experts ? placed->expert_replicas : placed->dense_replicas;
-  return seconds + ett_messages_ask(e, &message);
+  *between = ett_messages_ask(e, &message);
+  return seconds + *between;
 }
 
 int ett_messages_whole(const ett_evaluation *e) {
@@ -102,7 +104,8 @@ double ett_messages_beside_host(const ett_evaluation *e, int rank, double pass,
 ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int experts,
                                  double bytes, int64_t layers, int32_t element_bytes) {
   ett_rank_group g = experts ? e->expert : e->dense;
-  ett_buckets b = {0, 0, 0, 0, 0};
+  ett_buckets b = {0};
+  double between;
   ett_rank_group r =
       experts ? e->w->placed.expert_replica_group : e->w->placed.dense_replica_group;
   int replicas = kind != ETT_DEMAND_ALL_GATHER && r.degree > 1;
@@ -116,9 +119,12 @@ ett_buckets ett_messages_buckets(ett_evaluation *e, ett_demand_kind kind, int ex
     b.full = bytes > b.size ? ceil(bytes / b.size) - 1 : 0;
     b.rest = b.full > 0 ? bytes - b.full * b.size : bytes;
   }
-  if (b.full > 0)
-    b.full_time = ask_group(e, kind, experts, b.size, element_bytes);
-  b.rest_time = ask_group(e, kind, experts, b.rest, element_bytes);
+  if (b.full > 0) {
+    b.full_time = ask_group(e, kind, experts, b.size, element_bytes, &between);
+    b.replica_seconds = b.full * between;
+  }
+  b.rest_time = ask_group(e, kind, experts, b.rest, element_bytes, &between);
+  b.replica_seconds += between;
   return b;
 }
 

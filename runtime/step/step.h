@@ -95,6 +95,9 @@ typedef struct ett_step_stage {
   double gather_seconds, gather_exposed_seconds;
   /* Shares of gradient_seconds and gather_seconds in which experts are moved. */
   double expert_gradient_share, expert_gather_share;
+  /* Shares of the gradient seconds of dense weights and of experts in which shards are
+   * summed over their replicas. */
+  double replica_share, expert_replica_share;
   double offload_seconds; /* wait of its passes for the host */
   double end_seconds;
   double weight_bytes, gradient_bytes, optimizer_bytes, activation_bytes;

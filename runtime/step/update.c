@@ -181,6 +181,7 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
   ett_step_stage *s = &a->stage[rank];
   double times = ett_messages_reduces_every(e) ? (double)p->micro_batches : 1;
   double finish = finish_of(a, p->pp, rank, ends), total = 0, experts = 0;
+  double between = 0, between_experts = 0; /* replicas */
   double forward_busy[ETT_LANES] = {0};
   s->forward_seconds -= ends->hidden_forward[rank];
   s->backward_seconds -= ends->hidden_backward[rank];
@@ -191,6 +192,8 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     s->gradient_seconds = s[-1].gradient_seconds;
     s->gradient_exposed_seconds = s[-1].gradient_exposed_seconds;
     s->expert_gradient_share = s[-1].expert_gradient_share;
+    s->replica_share = s[-1].replica_share;
+    s->expert_replica_share = s[-1].expert_replica_share;
     s->gather_exposed_seconds = s[-1].gather_exposed_seconds;
     return;
   }
@@ -200,12 +203,16 @@ void ett_update_lay(const ett_evaluation *e, const ett_step_arrays *a, int rank,
     double share = times > 1 ? a->runs[v] / times : 1; /* share of the micro-batches */
     total += share * (ett_buckets_seconds(g->dense) + ett_buckets_seconds(g->expert));
     experts += share * ett_buckets_seconds(g->expert);
+    between += share * g->dense.replica_seconds;
+    between_experts += share * g->expert.replica_seconds;
     for (int l = 0; l < e->lanes; l++)
       if (e->collective[l] > 0)
         forward_busy[l] += a->forward_busy[l][v];
   }
   s->gradient_seconds = s->gradient_exposed_seconds = total * times;
   s->expert_gradient_share = experts > 0 ? experts / total : 0;
+  s->replica_share = between > 0 ? between / (total - experts) : 0;
+  s->expert_replica_share = between_experts > 0 ? between_experts / experts : 0;
   if (ett_messages_overlaps_gradients(e)) {
     double last = e->shares ? e->result.reduced[rank] : reduced_alone(e, a, rank, ends);
     s->gradient_exposed_seconds = last > finish ? last - finish : 0;

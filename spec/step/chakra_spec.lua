@@ -128,6 +128,9 @@ describe("Chakra execution traces", function()
     ["hidden by pairs"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch" },
     ["hidden by pairs of DualPipe"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch",
       schedule = "dualpipe" },
+    ["sums over replicas of shards"] = { pp = 2, dp = 4, shard = 2, zero = 1, micro_batches = 2 },
+    ["sums over replicas on two ways"] = { pp = 4, dp = 4, shard = 2, zero = 2, micro_batches = 4,
+      schedule = "chimera" },
     ["gathers of weights"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2 },
     ["gathers of weights beside passes"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2, overlap_parameters = true },
     ["gathers of weights that slow passes"] = { pp = 2, dp = 4, zero = 3, micro_batches = 2, stack = "torchtitan" },
@@ -221,6 +224,20 @@ describe("Chakra execution traces", function()
       end
       assert.is_true(found["all_gather " .. all // 4] and found["reduce_scatter " .. all])
       assert.is_nil(found["all_gather " .. all])
+    end)
+  end)
+
+  it("state sums of shards over their replicas, in groups of their own", function()
+    folder.within(function(place)
+      chakra.write(estimate.new { model = m, plan = { dp = 4, shard = 2, zero = 1, seq = 1024, micro_batches = 1 },
+        cluster = "dgx_h100", units = true }, place)
+      local groups, found = json.decode(read(place .. "/comm_groups.json")), {}
+      for _, node in ipairs(nodes_of(place .. "/step.1.et")) do
+        if node.comm_type then found[node.name] = { node.comm_size, groups[node.pg_name] } end
+      end
+      assert.same({ 0, 1 }, found.reduce_scatter[2])
+      assert.same({ 1, 3 }, found.all_reduce[2])
+      assert.near(found.reduce_scatter[1] / 2, found.all_reduce[1], 1)
     end)
   end)
 

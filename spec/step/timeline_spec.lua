@@ -255,7 +255,46 @@ describe("messages of gradients and weights", function()
     for _, m in ipairs(timeline.of(e).stages[1].messages) do
       if m.lane == "gradients" then found[m.group] = ("%s of %d"):format(m.name, m.degree) end
     end
-    assert.same({ dp = "reduce_scatter of 4", ["expert dp"] = "all_reduce of 2" }, found)
+    assert.same({ dp = "reduce_scatter of 4", ["dp replicas"] = "all_reduce of 2", ["expert dp"] = "all_reduce of 2" },
+      found)
+  end)
+
+  it("between replicas of shards follow those inside the shards, with their own bytes, seconds and ranks", function()
+    local flat = { name = "flat", path = "spec", gpus_per_node = 8, device = { name = "D", memory_bytes = 80e9,
+      peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bandwidth = 1e12 } }
+    local each = { reduce_scatter = 1e-9, all_reduce = 7e-9 }
+    local profile = { operator = function() return { seconds = 1e-3, low_seconds = 1e-3, high_seconds = 1e-3,
+      provenance = "measured" } end,
+    collective = function(_, kind, bytes)
+      local seconds = bytes * (each[kind] or 0)
+      return { seconds = seconds, low_seconds = seconds, high_seconds = seconds, provenance = "measured" }
+    end }
+    for _, case in ipairs { { zero = 1 }, { zero = 2 }, { zero = 3 }, { zero = 1, gradient_all_reduce = true },
+      { zero = 2, overlap_gradients = true }, { zero = 1, bucket_bytes = 1e7 },
+      { zero = 1, pp = 2, schedule = "chimera", micro_batches = 4 } } do
+      local plan = { dp = 8, shard = 4, seq = 512, micro_batches = 2, clip_gradients = false }
+      for key, value in pairs(case) do plan[key] = value end
+      local e = estimate.new { model = dense, plan = plan, cluster = flat, units = true, profile = profile }
+      local found = {}
+      for _, m in ipairs(timeline.of(e).stages[1].messages) do
+        if m.lane == "gradients" then
+          local one = found[m.group] or { bytes = 0.0, seconds = 0.0, name = m.name, degree = m.degree,
+            ranks = timeline.ranks(e.plan, m, 1) }
+          found[m.group], one.bytes, one.seconds = one, one.bytes + m.bytes, one.seconds + m.seconds
+        end
+      end
+      local copies, inside, between = plan.schedule and 2 or 1, found.dp, found["dp replicas"]
+      assert.same({ "all_reduce", 2 }, { between.name, between.degree })
+      assert.same({ 1, 5 }, between.ranks)
+      assert.same({ case.gradient_all_reduce and "all_reduce" or "reduce_scatter", 4 * copies },
+        { inside.name, inside.degree })
+      assert.same({ 0, 1, 2, 3 }, table.move(inside.ranks, 1, 4, 1, {}))
+      local bytes = 4 * e.stages[1].parameters * (case.zero > 1 and plan.micro_batches or 1)
+      assert.near(bytes, inside.bytes, 1)
+      assert.near(case.gradient_all_reduce and bytes or bytes / 4 / copies, between.bytes, 1)
+      assert.near(inside.bytes * each[inside.name], inside.seconds, 1e-9)
+      assert.near(between.bytes * each.all_reduce, between.seconds, 1e-9)
+    end
   end)
 
   local function sum(messages, lane, of)

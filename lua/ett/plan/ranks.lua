@@ -123,6 +123,17 @@ function ranks.group(p, name, rank, size)
   return list
 end
 
+--- The ranks that hold the same part of the group's shards as a rank: one of each block of `size` ranks.
+---@param name string, rank integer, size integer as for ranks.group
+---@return integer[]
+function ranks.replicas(p, name, rank, size)
+  local block, all, place = ranks.group(p, name, rank, size), ranks.group(p, name, rank), 1
+  while block[place] ~= rank do place = place + 1 end
+  local list = {}
+  for i = place, #all, size do list[#list + 1] = all[i] end
+  return list
+end
+
 local maps = setmetatable({}, { __mode = "k" })
 
 --- A map for C; raises unless it is a permutation of 0 to n - 1.

@@ -73,7 +73,7 @@ local function part_node(part, dtype, share)
     -- comm_size of a gather is the input of one rank (ASTRA-sim: Ring::Ring in native_collectives).
     local inputs = part.name == "all_gather" and part.degree or 1
     return { type = "collective", name = part.name, collective = collective_types[part.name], group = part.group,
-      members = part.members, degree = part.degree, stages = part.stages,
+      members = part.members, degree = part.degree, stages = part.stages, shard = part.shard,
       bytes = math.floor((part.bytes or 0) / inputs) }
   end
   return { type = "compute", name = part.name, host = part.host,
@@ -229,7 +229,8 @@ local function nodes_of(state, stage, stages)
   end
   for _, m in ipairs(stage.messages) do
     if m.exposed then last = { add(nodes, part_node({ name = m.name, group = m.group, members = m.members,
-      degree = m.degree, stages = m.stages, bytes = m.bytes, host = m.host, times = 1 }, p.dtype), m.seconds, last) }
+      degree = m.degree, stages = m.stages, shard = m.shard, bytes = m.bytes, host = m.host, times = 1 }, p.dtype),
+      m.seconds, last) }
     end
   end
   return nodes
@@ -239,7 +240,7 @@ end
 
 --- The number of the group of rank r in which a node communicates. known: the numbers found for this rank.
 local function group_of(state, node, r, known)
-  local id = ("%s %d"):format(node.members or node.group, node.degree or 1)
+  local id = ("%s %d %d"):format(node.members or node.group, node.degree or 1, node.shard or 0)
   if known[id] then return known[id] end
   local list = timeline.ranks(state.plan, node, r)
   local key = table.concat(list, ",")

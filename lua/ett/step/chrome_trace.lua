@@ -42,7 +42,7 @@ local function first_rank(p, stage) return (stage - 1) * ranks.stride(p, "pp") e
 --- The ranks of the collective group that contains the first rank of a stage, as text.
 local function ranks_of(state, stage, part)
   if part.group == "pp" or part.group == "tied embedding" or not part.degree then return nil end
-  local key = ("%d %s %d"):format(stage, part.members or part.group, part.degree)
+  local key = ("%d %s %d %d"):format(stage, part.members or part.group, part.degree, part.shard or 0)
   if not state.members[key] then
     local list = timeline.ranks(state.plan, part, first_rank(state.plan, stage))
     for i = #list, 65, -1 do list[i] = i == 65 and "..." or nil end

@@ -292,7 +292,8 @@ end
 local groups = { data = "dp", ["expert data"] = "expert dp" }
 
 --- The messages of a stage's gradients, and of its gathers after the update: those of dense weights and of experts,
---- which have groups of their own. { { name, members, degree, bytes, share = of the seconds }, … }.
+--- which have groups of their own. Gradients of a shard that has replicas are then summed over these; `shard` is then
+--- the number of ranks of a shard. { { name, members, degree, bytes, share = of the seconds, shard? }, … }.
 local function messages_of(state, stage)
   local p, s, sharing, sums = state.e.plan, state.e.stages[stage.number], state.sharing, {}
   for slot = stage.number, #state.slices, p.pp do
@@ -301,21 +302,29 @@ local function messages_of(state, stage)
       sums[name] = (sums[name] or 0.0) + n
     end
   end
-  local function both(name, of_experts, dense, expert)
-    local function one(members, shard, all, share, bytes)
+  local function both(name, of_experts, dense, expert, between, between_experts)
+    local list = {}
+    local function one(members, shard, all, share, bytes, replicas)
       local alone = shard == 1 -- a message only between replicas
-      return { name = alone and "all_reduce" or name, members = members, degree = alone and all or shard,
-        share = share, bytes = bytes }
+      local own = alone and 0.0 or replicas or 0.0
+      list[#list + 1] = { name = alone and "all_reduce" or name, members = members, degree = alone and all or shard,
+        share = share * (1 - own), bytes = bytes }
+      if own > 0 then
+        list[#list + 1] = { name = "all_reduce", members = members, degree = all // shard,
+          shard = shard // sharing.copies, share = share * own,
+          bytes = name == "reduce_scatter" and bytes / shard or bytes }
+      end
     end
-    return { one("data", sharing.dense_shard, sharing.dense, 1 - of_experts, dense),
-      one("expert data", sharing.expert_shard, sharing.expert, of_experts, expert) }
+    one("data", sharing.dense_shard, sharing.dense, 1 - of_experts, dense, between)
+    one("expert data", sharing.expert_shard, sharing.expert, of_experts, expert, between_experts)
+    return list
   end
   local every = p.zero >= 2 and not state.whole
   local reduced = (every and p.micro_batches / sharing.copies or 1)
     * schema.dtype_bytes[p.reduce_dtype or p.gradient_dtype]
   local gathered, frozen = schema.wide_bytes(p.dtype), p.zero == 3 and 1 or 0
   return both((p.zero > 0 and not p.gradient_all_reduce) and "reduce_scatter" or "all_reduce", s.expert_gradient_share,
-      reduced * sums.dense, reduced * sums.expert),
+      reduced * sums.dense, reduced * sums.expert, s.replica_share, s.expert_replica_share),
     both("all_gather", s.expert_gather_share, gathered * (sums.dense + frozen * sums.frozen_dense),
       gathered * (sums.expert + frozen * sums.frozen_expert))
 end
@@ -324,8 +333,10 @@ end
 local function put_messages(stage, messages, lane, start, seconds, all, more)
   start = math.max(0.0, start)
   for _, m in ipairs(messages) do
-    put(stage, m.name, lane, start, seconds * m.share, merged({ group = groups[m.members], members = m.members,
-      degree = m.degree, stages = stage.copies, bytes = m.bytes * seconds / all }, more))
+    local group = groups[m.members] .. (m.shard and " replicas" or "")
+    put(stage, m.name, lane, start, seconds * m.share, merged({ group = group, members = m.members,
+      degree = m.degree, shard = m.shard, stages = not m.shard and stage.copies or nil,
+      bytes = m.bytes * seconds / all }, more))
     start = start + seconds * m.share
   end
 end
@@ -549,12 +560,13 @@ local function copies_of(state, number)
 end
 
 --- The ranks of the group in which a rank takes part in a part or message, in the group's order.
----@param part table { members or group, degree, stages? } of a unit or a stage's messages
+---@param part table { members or group, degree, stages?, shard? } of a unit or a stage's messages
 function timeline.ranks(p, part, rank)
   if part.group == "tied embedding" then
     local stages = ranks.group(p, "pp", rank)
     return { stages[1], stages[#stages] }
   end
+  if part.shard then return ranks.replicas(p, part.members, rank, part.shard) end
   local list = {}
   local stages, between = part.stages or { ranks.stage_of(p, rank) }, ranks.stride(p, "pp")
   for _, stage in ipairs(stages) do

@@ -248,6 +248,8 @@ static void push_stage(lua_State *L, const ett_step_stage *s) {
       STAGE(gather_exposed_seconds),
       STAGE(expert_gradient_share),
       STAGE(expert_gather_share),
+      STAGE(replica_share),
+      STAGE(expert_replica_share),
       STAGE(end_seconds),
       STAGE(weight_bytes),
       STAGE(gradient_bytes),
