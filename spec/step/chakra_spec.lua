@@ -128,6 +128,15 @@ describe("Chakra execution traces", function()
     ["hidden by pairs"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch" },
     ["hidden by pairs of DualPipe"] = { pp = 2, dp = 4, ep = 4, micro_batches = 4, overlap_all_to_all = "batch",
       schedule = "dualpipe" },
+    ["messages in parts"] = { pp = 2, tp = 4, micro_batches = 4, scatter_sends = true },
+    ["messages in parts of DeepSpeed"] = { pp = 4, tp = 2, micro_batches = 4, scatter_sends = true,
+      serial_sends = true },
+    ["messages in parts, V-shaped"] = { pp = 2, vp = 2, tp = 2, micro_batches = 4, schedule = "zb_v",
+      scatter_sends = true },
+    ["messages in parts on two ways"] = { pp = 4, tp = 2, micro_batches = 4, schedule = "chimera",
+      scatter_sends = true },
+    ["gathers of weights, messages in parts"] = { pp = 2, tp = 2, dp = 2, zero = 3, micro_batches = 2,
+      scatter_sends = true },
     ["sums over replicas of shards"] = { pp = 2, dp = 4, shard = 2, zero = 1, micro_batches = 2 },
     ["sums over replicas on two ways"] = { pp = 4, dp = 4, shard = 2, zero = 2, micro_batches = 4,
       schedule = "chimera" },
@@ -225,6 +234,29 @@ describe("Chakra execution traces", function()
       assert.is_true(found["all_gather " .. all // 4] and found["reduce_scatter " .. all])
       assert.is_nil(found["all_gather " .. all])
     end)
+  end)
+
+  it("state the gathers of messages that arrive in parts, over tensor ranks", function()
+    for serial, times in pairs { [false] = 1, [true] = 2 } do
+      folder.within(function(place)
+        chakra.write(estimate.new { model = m, plan = { pp = 2, tp = 2, seq = 1024, micro_batches = 3,
+          scatter_sends = true, serial_sends = serial }, cluster = "dgx_h100", units = true }, place)
+        local groups = json.decode(read(place .. "/comm_groups.json"))
+        for r = 0, 3 do
+          local gathers = 0
+          for _, node in ipairs(nodes_of(("%s/step.%d.et"):format(place, r))) do
+            assert.is_nil(node.name:find "gathers of")
+            if node.name == "all_gather" then
+              gathers = gathers + 1
+              assert.equal(2 * 1024 * 1024 // 2, node.comm_size) -- the rank's half
+              assert.same({ r // 2 * 2, r // 2 * 2 + 1 }, groups[node.pg_name])
+              assert.is_true(node.micros > 0)
+            end
+          end
+          assert.equal(r < 2 and 3 * times or 3, gathers) -- activations once, gradients once or with the own output
+        end
+      end)
+    end
   end)
 
   it("state sums of shards over their replicas, in groups of their own", function()

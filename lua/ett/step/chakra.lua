@@ -18,6 +18,7 @@ local merged = require "ett.base.merged"
 local operators = require "ett.operator"
 local ranks = require "ett.plan.ranks"
 local schedules = require "ett.plan.schedules"
+local slices = require "ett.step.slices"
 local timeline = require "ett.step.timeline"
 
 local chakra = {}
@@ -105,15 +106,6 @@ local function other_end(state, stage, unit, stages, step)
   local receiver, kind = step == 1 and other or slice, unit.kind == "F" and "forward" or "backward"
   return at, ((receiver * 2 + (unit.kind == "F" and 0 or 1)) * (p.micro_batches + 1) + unit.micro_batch) & 0x7fffffff,
     state.sends[key_of(kind, step == 1 and at or stage, receiver, unit.micro_batch)]
-end
-
---- Stage of each way and slice.
-local function stages_of(state)
-  local p, stages = state.plan, {}
-  for slot, slice in ipairs(state.slices) do
-    stages[("%d %d"):format(((slot - 1) // p.pp) // p.vp, slice)] = (slot - 1) % p.pp + 1
-  end
-  return stages
 end
 
 local function ticks(seconds) return math.floor(seconds * 1e12 + 0.5) end
@@ -296,7 +288,7 @@ function chakra.write(e, folder)
   local t = timeline.of(e)
   local state = { plan = e.plan, slices = schedules.slices(e.plan), groups = {}, lists = {}, group_count = 0,
     sends = sends_of(t.stages) }
-  local stages, nodes = stages_of(state), {}
+  local stages, nodes = slices.stages(e.plan, state.slices), {}
   local head = text(1, "0.0.4")
   head = varint(#head) .. head
   for i, stage in ipairs(t.stages) do nodes[i] = nodes_of(state, stage, stages) end

@@ -44,6 +44,16 @@ function slices.warning(p, lowered)
   end
 end
 
+--- The stage of each way of a schedule and slice, by "WAY SLICE"; ways are counted from 0.
+---@param list integer[] schedules.slices(p)
+function slices.stages(p, list)
+  local stages = {}
+  for slot, slice in ipairs(list) do
+    stages[("%d %d"):format(((slot - 1) // p.pp) // p.vp, slice)] = (slot - 1) % p.pp + 1
+  end
+  return stages
+end
+
 --- Numbers of ranks that share dense weights and experts, and of those that share a shard under ZeRO. The `copies` of a
 --- slice of a two-way schedule are on several stages, whose ranks are counted, too.
 function slices.sharing(p)

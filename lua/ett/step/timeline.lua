@@ -514,16 +514,39 @@ local function plain_parts(state, unit, slice)
   return state.plain[plain]
 end
 
+--- The gather of a unit's input, which arrives in parts from another stage (scatter_sends; add_gather of lower.lua);
+--- else nil.
+local function gathered_input(state, stage, unit)
+  local p, gather = state.e.plan, state.on.lowered.gather
+  if not gather or unit.kind == "W" then return nil end
+  local forward = unit.kind == "F"
+  local other = state.stages[("%d %d"):format((unit.chunk - 1) // p.vp, unit.slice + (forward and -1 or 1))]
+  if not other or other == stage.number then return nil end
+  local pass = forward and "forward" or "backward"
+  local times = math.floor(gather[pass].seconds / gather.forward.seconds + 0.5)
+  local boundary = state.on.sent[forward and unit.slice - 1 or unit.slice] / state.on.lowered.boundary_bytes
+  return { name = gather.name, resource = link_of(gather), role = "alone", group = gather.group, degree = gather.degree,
+    bytes = gather.bytes * boundary, pass = pass, flops = 0, times = times, seconds = gather[pass].seconds * boundary,
+    hidden = 0.0 }
+end
+
+local function parts_with_input(state, stage, unit)
+  local parts, input = plain_parts(state, unit, unit.slice), gathered_input(state, stage, unit)
+  if not input then return parts end
+  local list = table.move(parts, 1, #parts, 2, { input })
+  list.seconds = parts.seconds + input.seconds
+  return list
+end
+
 --- The parts of a unit, or of the two of a pair in order: together, and those of each.
 ---@param units table[] with their slices
 local function parts_in(state, stage, units)
   local key = ("%.9g"):format(units[1].seconds)
   for _, unit in ipairs(units) do key = ("%s %s %s"):format(key, unit.work, state.on.names[unit.slice]) end
   if not state.laid[key] then
-    local parts, lowered, own = plain_parts(state, units[1], units[1].slice), state.on.lowered, { {}, {} }
-    if units[2] then parts = pair_of(parts, plain_parts(state, units[2], units[2].slice)) end
-    local waits = state.e.gathers and "gathers of weights" or lowered.gather and "gathers of messages"
-      or state.e.host_bandwidth and "waits" or nil
+    local parts, lowered, own = parts_with_input(state, stage, units[1]), state.on.lowered, { {}, {} }
+    if units[2] then parts = pair_of(parts, parts_with_input(state, stage, units[2])) end
+    local waits = state.e.gathers and "gathers of weights" or state.e.host_bandwidth and "waits" or nil
     local gathers = gathers_of(state, stage, units)
     local laid = lay(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
@@ -581,6 +604,7 @@ end
 function timeline.of(e)
   local state, of_part = { e = e, slices = schedules.slices(e.plan), sharing = slices.sharing(e.plan), plain = {},
     laid = {}, whole = plan_fields.stay_whole(e.plan) }, {}
+  state.stages = slices.stages(e.plan, state.slices)
   for k, lowered in ipairs(e.lowered.parts) do
     local layers = slices.layers(e.plan, lowered.kinds)
     of_part[k] = { lowered = lowered, layers = layers, names = names_of(layers), sent = sent_bytes(lowered, layers) }
