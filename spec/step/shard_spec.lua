@@ -168,17 +168,19 @@ local function layers_of(e, slot, backward)
 end
 
 -- Seconds of a pass, event by event: the gather of a layer starts after the gather and the start of the layer before.
+-- Also: seconds of all gathers, of the first, and of those with no computing beside them.
 local function passed(layers, seconds_of_byte, share)
-  local gathered, ended, before, total, first = 0.0, 0.0, nil, 0.0, nil
+  local gathered, ended, before, total, first, alone = 0.0, 0.0, nil, 0.0, nil, 0.0
   for _, l in ipairs(layers) do
     local seconds = 2 * l.weights * seconds_of_byte
     gathered = math.max(gathered, before and before.start or 0) + seconds
     -- The layer before loses a share of its device while the gather runs.
     if before then ended = ended + share * seconds end
+    alone = alone + math.max(0, seconds - (before and before.seconds / (1 - share) or 0))
     l.start = math.max(ended, gathered)
     ended, before, total, first = l.start + l.seconds, l, total + seconds, first or seconds
   end
-  return ended, total, first
+  return ended, total, first, alone
 end
 
 describe("layers whose weights are gathered one ahead", function()
@@ -203,6 +205,12 @@ describe("layers whose weights are gathered one ahead", function()
             local want, gathers, first = passed(layers_of(e, stage, unit[1] == "B"), slower * 1e-9, share)
             assert.near(want, unit.seconds, 1e-9, ("%s of stage %d, %g"):format(unit[1], stage, slower))
             hidden = hidden + (gathers - first) / #e.units
+          end
+        end
+        for stage, own in ipairs(timeline.of(e).stages) do
+          for _, unit in ipairs(own.units) do
+            local _, _, _, alone = passed(layers_of(e, stage, unit.kind == "B"), slower * 1e-9, share)
+            assert.near(alone, unit.parts[1].gathers.seconds, 1e-9, ("alone in stage %d, %g"):format(stage, slower))
           end
         end
         for _, line in ipairs(e.collectives) do

@@ -7,9 +7,9 @@
 -- before it on its rank and for the message with its input. duration_micros is the predicted time. A collective that
 -- hides behind an operator has its whole time; the operator is in two nodes, so that one of them runs beside it.
 -- Gradients and weights have only their exposed part: the part hidden behind passes is left out, with its bytes. Under
--- ZeRO-3 a unit begins with the gathers for which it waits. If gathers slow the computing beside them
--- (communication_share) or the host delays units, these are the gathers of the unit's first layer; the rest of the wait
--- is a compute node, "gathers of weights".
+-- ZeRO-3 a unit begins with the gathers for which it waits: those with no computing beside them. If the host delays
+-- units, these are the gathers of the unit's first layer. The rest of the wait, such as the time by which gathers slow
+-- the computing beside them (communication_share), is a compute node, "gathers of weights".
 local by = require "ett.base.by"
 local error_module = require "ett.base.error"
 local files = require "ett.base.folder"

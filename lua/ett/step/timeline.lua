@@ -386,21 +386,27 @@ local function add_update(state, stage, transfers)
   end
 end
 
---- The gathers of the weights of units in order. seconds: of those for which the units certainly wait. If gathers run
---- beside computing, a wait may also be for the host or for computing that they slow; the gather of the first layer has
---- nothing beside it.
+--- The gathers of the weights of units in order. seconds: of all of them; first: of those of the first layers.
 local function gathers_of(state, stage, units)
-  local e, list = state.e, { seconds = 0.0 }
-  local beside = e.plan.overlap_parameters and e.plan.prefetch > 0
-  local unknown = beside and (state.on.lowered.stack.communication_share > 0 or e.host_bandwidth)
+  local e, list = state.e, { seconds = 0.0, first = 0.0 }
   for _, unit in ipairs(e.gathers and units or {}) do
     local gathers = e.gathers[(unit.chunk - 1) * e.plan.pp + stage.number][unit.kind]
     for _, g in ipairs(gathers or {}) do
       list[#list + 1] = merged(g, { name = "all_gather", group = groups[g.members] })
     end
-    if gathers then list.seconds = list.seconds + (unknown and gathers.first or gathers.seconds) end
+    if gathers then list.seconds, list.first = list.seconds + gathers.seconds, list.first + gathers.first end
   end
   return list
+end
+
+--- Seconds of a wait in which gathers run with no computing beside them. Those beside computing slow it by
+--- communication_share, so the wait is alone + share * (all - alone). If a wait may also be for the host, only the
+--- gathers of the first layers are certain.
+local function alone(state, gathers, wait)
+  local p, share = state.e.plan, state.on.lowered.stack.communication_share
+  if not (p.overlap_parameters and p.prefetch > 0) then return math.min(wait, gathers.seconds) end
+  if state.e.host_bandwidth then return math.min(wait, gathers.first) end
+  return math.max(0.0, math.min(wait, (wait - share * gathers.seconds) / (1 - share), gathers.seconds))
 end
 
 --- The gathers of all units: each layer's follows that of the layer before. Units last at least as long.
@@ -549,6 +555,8 @@ local function parts_in(state, stage, units)
     local waits = state.e.gathers and "gathers of weights" or state.e.host_bandwidth and "waits" or nil
     local gathers = gathers_of(state, stage, units)
     local laid = lay(parts, units[1].seconds, waits, gathers, lower.exchange_communication_share(lowered.stack))
+    local wait = laid[1]
+    if wait and wait.gathers then wait.gathers.seconds = alone(state, wait.gathers, wait.seconds) end
     for _, part in ipairs(laid) do table.insert(own[part.unit or 1], part) end
     state.laid[key] = { laid, own }
   end
