@@ -64,7 +64,7 @@ local function inside_node(folder)
   local kernels = require "ett.profile.kernels"
   local large, small, above = { 0.0, 0 }, { 0.0, 0 }, { 0.0, 0 }
   local function add(into, kind, gpus, points, bytes, measured)
-    local seconds = collectives.seconds({ [kind] = { [gpus] = points } }, kind, bytes, gpus)
+    local seconds = collectives.seconds({ [kind] = { [gpus] = collectives.rising(points) } }, kind, bytes, gpus)
     into[1], into[2] = into[1] + math.abs(seconds / measured - 1), into[2] + 1
   end
   local function test(kind, gpus, curve)

@@ -80,6 +80,40 @@ describe("curves of collectives", function()
     assert.near(318e9, 7 / 8 * 512e6 / profile:collective("all_to_all", 512e6, node, "bf16").seconds, 16e9)
   end)
 
+  it("rise with bytes on every cluster, whatever the noise of their samples", function()
+    local clusters, count = require "ett.profile.cluster", 0
+    for _, name in ipairs(clusters.names()) do
+      local cluster = clusters.get(name)
+      local profile = not cluster.parts and require("ett.profile.of_cluster").open(cluster)
+      for _, kind in ipairs(profile and profile.device_times and require("ett.comm").kinds() or {}) do
+        for n = 2, math.min(8, cluster.gpus_per_node), 2 do
+          local nodes = n % 4 == 2 and 1 or 2
+          local time, before = profile:collective_timer(kind, { nodes = nodes, gpus_per_node = n }, "bf16"), 0.0
+          for step = 0, 37 * 4 do -- to 137 GB
+            local seconds = time(2 ^ (step / 4)).seconds
+            assert.is_true(seconds >= before * (1 - 1e-12), ("%s %s of %d x %d, %g bytes: %g us, before %g"):format(
+              name, kind, nodes, n, 2 ^ (step / 4), seconds * 1e6, before * 1e6))
+            before = seconds
+          end
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count > 300, count)
+  end)
+
+  it("take the geometric mean of neighbouring sizes whose times fall", function()
+    local rising = collectives.rising { 1, 3, 2, 8, 4, 2, 8, 4, 16, 9 }
+    assert.same({ 1, 2, 4, 8, 16 }, { rising[1], rising[3], rising[5], rising[7], rising[9] })
+    assert.near(3, rising[2], 1e-12)
+    for i = 4, 6, 2 do assert.near(4, rising[i], 1e-12) end -- 8 and 2, and 4 is no lower
+    assert.near(4, rising[8], 1e-12)
+    assert.near(9, rising[10], 1e-12)
+    local chain = collectives.rising { 1, 1, 2, 8, 4, 4, 8, 2 }
+    for i = 4, 8, 2 do assert.near(4, chain[i], 1e-12) end -- the cube root of 8 * 4 * 2
+    assert.equal(1, chain[2])
+  end)
+
   it("meet the links of a cluster without a jump", function()
     local function own(bandwidth)
       return { name = "slow", summary = "x", source = "x", gpus_per_node = 8, device = "h100_sxm",

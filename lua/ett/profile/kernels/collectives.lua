@@ -1,8 +1,8 @@
 --- Collectives inside a node: measured bus bandwidth by kind, number of GPUs and size.
 --
 -- Between two sizes the time is linear in bytes: a start and a rate. Below the smallest size the time is constant.
--- Above the largest size the line through the two largest sizes continues. Bytes count the whole buffer, as in
--- nccl-tests.
+-- Above the largest size the line through the two largest sizes continues. No time falls with bytes (`rising`). Bytes
+-- count the whole buffer, as in nccl-tests.
 local table_at = require "ett.base.table_at"
 
 local collectives = { name = "collectives", summary = "collectives inside a node, by kind, GPUs and size",
@@ -36,6 +36,29 @@ function collectives.fit(rows)
     end
   end
   return curves
+end
+
+--- The curve without noise that lets a larger size take less time: neighbouring sizes whose times fall have their
+--- geometric mean. It is the nearest rising curve in squares of logarithms (pools of adjacent violators).
+---@param curve number[] { bytes, seconds, … }
+function collectives.rising(curve)
+  local pools, rising = {}, {}
+  for i = 2, #curve, 2 do
+    pools[#pools + 1] = { log = math.log(curve[i]), sizes = 1, seconds = curve[i] }
+    while #pools > 1 and pools[#pools - 1].log > pools[#pools].log do
+      local above, below = table.remove(pools), table.remove(pools)
+      local sizes = below.sizes + above.sizes
+      local log = (below.log * below.sizes + above.log * above.sizes) / sizes
+      pools[#pools + 1] = { log = log, sizes = sizes, seconds = math.exp(log) }
+    end
+  end
+  for _, pool in ipairs(pools) do
+    for _ = 1, pool.sizes do
+      local n = #rising
+      rising[n + 1], rising[n + 2] = curve[n + 1], pool.seconds
+    end
+  end
+  return rising
 end
 
 -- The curve of the next larger number of GPUs, else of the largest, and that number.

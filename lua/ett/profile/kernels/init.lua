@@ -6,6 +6,7 @@
 --
 -- A kernel model is a file of this folder: inputs, table of measured rows, `analyse` and `group`. README.md lists all
 -- fields.
+local collectives = require "ett.profile.kernels.collectives"
 local csv = require "ett.csv"
 local devices = require "ett.profile.device"
 local error_module = require "ett.base.error"
@@ -228,19 +229,27 @@ local function nearest_file(device, name)
   end
 end
 
+local function rising(curves)
+  local found = {}
+  for kind, by_gpus in pairs(curves) do
+    for gpus, curve in pairs(by_gpus) do table_at(found, kind)[gpus] = collectives.rising(curve) end
+  end
+  return found
+end
+
 --- Curves of collectives inside a node: the device's, else for each number of GPUs those of the first neighbour of its
---- generation that was measured with it; nil if none was.
+--- generation that was measured with it; nil if none was. Times rise with bytes.
 ---@return table? curves
 function kernels.collectives(device)
   local own = read_file(device, "collectives")
-  if own then return own.curves end
+  if own then return rising(own.curves) end
   local curves = {}
   for _, neighbour in ipairs(device.neighbours or {}) do
     local other = devices.get(neighbour)
     local file = other.generation == device.generation and read_file(other, "collectives")
     for kind, by_gpus in pairs(file and file.curves or {}) do curves[kind] = merged(by_gpus, curves[kind]) end
   end
-  return next(curves) and curves or nil
+  return next(curves) and rising(curves) or nil
 end
 
 -- Measured seconds of a long causal forward pass over the seconds that the laws predict.

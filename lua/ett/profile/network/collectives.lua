@@ -87,8 +87,24 @@ end
 -- Kinds that may use a curve without a kind: rings of all these kinds use the links in the same way.
 local rings = { all_reduce = true, all_gather = true, reduce_scatter = true, broadcast = true }
 
+local risen = setmetatable({}, { __mode = "k" }) -- curve -> the same without times that fall
+
+-- A curve of bandwidths without noise that lets a larger message take less time.
+local function rising(curve)
+  if risen[curve] then return risen[curve] end
+  local times, falls = {}, false
+  for i = 1, #curve, 2 do
+    times[i], times[i + 1] = curve[i], curve[i] / curve[i + 1]
+    falls = falls or i > 1 and times[i + 1] < times[i - 1]
+  end
+  local found = falls and kernel_curves.rising(times) or curve
+  for i = 1, falls and #found or 0, 2 do found[i + 1] = found[i] / found[i + 1] end
+  risen[curve] = found
+  return found
+end
+
 --- The measured curve for the nearest number of ranks, as flat pairs of bytes and bytes/s. At equal distance, curves of
---- the kind come before curves without a kind, then the larger number of ranks.
+--- the kind come before curves without a kind, then the larger number of ranks. Times rise with bytes.
 ---@param curves table?
 ---@param ranks integer
 ---@param kind string?
@@ -105,7 +121,7 @@ function collectives.curve(curves, ranks, kind)
   end
   try(curves and kind and curves[kind] or {})
   if rings[kind or "all_reduce"] then try(curves or {}) end
-  return best
+  return best and rising(best)
 end
 
 local device_curves = setmetatable({}, { __mode = "k" })
