@@ -112,6 +112,31 @@ describe("extrapolated collectives of sampled clusters", function()
     end
   end)
 
+  it("are no faster than the network over nodes, at any size, for any kind", function()
+    local count = 0
+    for _, name in ipairs { "vista", "perlmutter" } do
+      local cluster = clusters.get(name)
+      local profile = of_cluster.open(cluster)
+      for _, kind in ipairs(require("ett.comm").kinds()) do
+        for _, nodes in ipairs(kind == "send_recv" and { 2 } or { 2, 3, 4, 8, 16 }) do
+          for inside = 1, kind == "send_recv" and 1 or cluster.gpus_per_node do
+            local at = { nodes = nodes, gpus_per_node = inside }
+            local time, links = profile:collective_timer(kind, at, "bf16"), clusters.collective_timer(cluster, kind, at)
+            for step = 0, 40 do
+              local bytes = 1e7 * 10 ^ (step / 10)
+              local over = time(bytes).seconds / links(bytes).seconds
+              -- The fastest samples are sends of perlmutter at 0.82.
+              assert.is_true(over > 0.82, ("%s %s %dx%d %g: %g of the links"):format(name, kind, nodes, inside, bytes,
+                over))
+              count = count + 1
+            end
+          end
+        end
+      end
+    end
+    assert.is_true(count > 3000, count)
+  end)
+
   it("make sequence parallelism no slower than tensor parallelism alone", function()
     local function step(sequence_parallel)
       local model = require("ett.model").new("llama", { hidden = 4096, layers = 32, heads = 32, ffn = 11008,

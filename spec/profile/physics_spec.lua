@@ -140,6 +140,53 @@ describe("a void pass", function()
   end)
 end)
 
+describe("rows of a collective over nodes", function()
+  local network = { bandwidth_per_gpu = 50e9, bandwidth_per_node = 100e9, send_bandwidth = 10e9,
+    send_bandwidth_per_node = 30e9 }
+  -- Least seconds of a row of a million fp16 elements.
+  local function least(kind, nodes, inside, given)
+    local seconds, bound = require("ett.profile.physics").least_seconds { rows = { 1e6 }, seconds = { 1 },
+      network = given, entry = { collective = kind, nodes = nodes, gpus = inside, dtype = "fp16" } }
+    return seconds[1], bound
+  end
+
+  it("take at least half of the time in which the network carries what a node receives", function()
+    -- Bytes into a node, by hand: shares of all other nodes; the buffer; the node's part of it; parts of other nodes.
+    for _, case in ipairs { { "all_gather", 4, 1, 6e6, 50e9 }, { "all_gather", 4, 4, 24e6, 100e9 },
+      { "all_reduce", 4, 2, 2e6, 100e9 }, { "reduce_scatter", 4, 2, 0.5e6, 100e9 }, { "broadcast", 2, 1, 2e6, 50e9 },
+      { "all_to_all", 2, 2, 2e6, 100e9 }, { "send_recv", 2, 1, 2e6, 10e9 } } do
+      local kind, nodes, inside, bytes, rate = table.unpack(case)
+      local seconds, bound = least(kind, nodes, inside, network)
+      assert.near(bytes / (2 * rate), seconds, 1e-12, kind)
+      assert.equal("2 times the cluster's network", bound)
+    end
+  end)
+
+  it("are bounded by the fastest links of any device inside a node, and without a cluster", function()
+    assert.same({ 6e6 / 1e12, "any link carries" }, { least("all_gather", 1, 4, network) })
+    assert.same({ 6e6 / 1e12, "any link carries" }, { least("all_gather", 4, 1, nil) })
+    assert.same({ 2e6 / 1e12, "any link carries" }, { least("reduce_scatter", 4, 2, nil) })
+  end)
+
+  fits("are void on a cluster whose network cannot carry most of them", function()
+    local folder = require("ett.base.folder").temporary()
+    local lines = { "shape,dur(us)" }
+    for i = 1, 40 do lines[i + 1] = ("%d,%g"):format(i * 1e6, i * 6e6 / (i > 12 and 150e9 or 40e9) * 1e6) end
+    assert(ett_io.write(("%s/%s_allgather_large_fp16_4_1.csv"):format(folder, device), table.concat(lines, "\n")
+      .. "\n"))
+    local at = { nodes = 4, gpus_per_node = 1 }
+    for _, cache_too in ipairs { false, true, true } do -- fitted, kept, and known from the cache
+      local options = { cache = cache_too and nil, network = network }
+      local none, why = profile.from_samples({ folder }, options):collective("all_gather", 1e8, at, "fp16")
+      assert.is_nil(none)
+      assert.equal("28 of 40 rows (70 %) are faster than 2 times the cluster's network", why)
+      options.network = nil
+      assert.is_truthy(profile.from_samples({ folder }, options):collective("all_gather", 1e8, at, "fp16"))
+    end
+    require("ett.base.folder").remove(folder)
+  end)
+end)
+
 describe("a void pass of a memory-bound operator", function()
   fits("is timed from the other pass by the ratio of bytes", function()
     local folder = os.tmpname()

@@ -140,7 +140,9 @@ function calibrate.run(request)
   if not request.source or request.source == "" then
     error_module.raise("usage", "calibrate: --source is missing; say where the samples come from")
   end
-  local options = { multiprocessors = request.cluster and request.cluster.device.multiprocessors }
+  local cluster = request.cluster
+  local options = cluster and { multiprocessors = cluster.device.multiprocessors,
+    network = (cluster.links or {}).inter } or {}
   local profile = sampled.open(request.folders, options)
   if request.cluster then
     physics.check_device(profile.gpu, request.cluster, profile.source, request.accept_device)

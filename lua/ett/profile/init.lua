@@ -46,6 +46,7 @@ function profile.open(source, options)
   end
   options = options or {}
   options.multiprocessors = options.multiprocessors or cluster.device.multiprocessors
+  options.network = options.network or (cluster.links or {}).inter
   local opened = profile.open({ path }, options)
   local said = type(source.profile) == "table" and source.profile
   physics.check_device(opened.gpu, cluster, path, said and said.accept_device)

@@ -1,7 +1,7 @@
 --- Lower bounds on the time of each row of a sample table, and the check for void passes.
 --
--- A row faster than the device's peak or memory is wrong: the fit drops it. A pass is void if most of its rows are
--- faster: the measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
+-- A row faster than the device's peak, its memory or the links is wrong: the fit drops it. A pass is void if most of
+-- its rows are faster: the measurement missed a kernel, or its timer failed. No model is fitted to a void pass.
 local device_module = require "ett.profile.device"
 local error_module = require "ett.base.error"
 local schema = require "ett.base.schema"
@@ -85,15 +85,34 @@ end
 -- Bytes/s into one device that no interconnect exceeds (NVLink 5: 0.9e12).
 local fastest_link = 1e12
 
-local function of_collective(rows, entry, group)
+--- Rate of a row over that of the cluster's links from which on the row is wrong. Links may be stated with a margin.
+physics.over_links = 2.0
+
+-- Bytes that enter a device, or a node with `inside` of the group's ranks, by any algorithm, for each byte of a row.
+local function received(kind, ranks, inside)
+  if kind == "all_gather" then return math.max(1, ranks - inside) end -- rows count the share of one rank
+  if kind == "reduce_scatter" then return inside / ranks end
+  if kind == "all_to_all" then return inside * (ranks - inside) / ranks end
+  return 1
+end
+
+-- Bytes/s of the network into a node with `inside` of the group's ranks.
+local function into_node(network, kind, inside)
+  local card, node = network.bandwidth_per_gpu, network.bandwidth_per_node
+  if kind == "send_recv" then card, node = network.send_bandwidth or card, network.send_bandwidth_per_node or node end
+  return math.min(inside * card, node)
+end
+
+local function of_collective(rows, entry, group, network)
   local nodes, gpus = (group or ("%d_%d"):format(entry.nodes or 1, entry.gpus or 1)):match("^(%d+)_(%d+)$")
-  local ranks = tonumber(nodes) * tonumber(gpus)
-  local bytes = schema.dtype_bytes[entry.dtype] or 2
-  -- An all-gather receives a share from every other rank; all other kinds move their buffer once.
-  local moved = bytes * (entry.collective == "all_gather" and math.max(1, ranks - 1) or 1)
-  local least = {}
-  for i, elements in ipairs(rows) do least[i] = elements * moved / fastest_link end
-  return least
+  nodes, gpus = tonumber(nodes), tonumber(gpus)
+  local over, bytes = nodes > 1 and network, schema.dtype_bytes[entry.dtype] or 2
+  local rate = over and physics.over_links * into_node(network, entry.collective, gpus) or fastest_link
+  -- Inside a node a device receives at least its buffer, whatever the kind.
+  local kind = (over or entry.collective == "all_gather") and entry.collective
+  local moved, least = bytes * received(kind, nodes * gpus, over and gpus or 1), {}
+  for i, elements in ipairs(rows) do least[i] = elements * moved / rate end
+  return least, over and ("%g times the cluster's network"):format(physics.over_links) or "any link carries"
 end
 
 local function of_products(family, d, rows, pass, count, peak)
@@ -126,12 +145,13 @@ end
 
 --- The lower bound of each row, seconds, and the limit that sets it; nil if the device is unknown.
 ---@param data table { gpu=, family=, dims=, rows= (flat), seconds=, pass=, entry= (of its file), group=? "nodes_gpus",
----  shapes=? (of each row, for operators that are neither products nor attention) }
+---  shapes=? (of each row, for operators that are neither products nor attention), network=? (links.inter of the
+---  cluster, for collectives over nodes) }
 ---@return number[]|nil seconds
 ---@return string|nil bound
 function physics.least_seconds(data)
   local entry = data.entry
-  if entry and entry.collective then return of_collective(data.rows, entry, data.group), "any link carries" end
+  if entry and entry.collective then return of_collective(data.rows, entry, data.group, data.network) end
   if data.family == "gemm" or data.family == "attention" then
     local peak = peak_of(data.gpu, entry and entry.dtype or "fp16")
     return peak and of_products(data.family, data.dims, data.rows, data.pass, #data.seconds, peak), "the device's peak"

@@ -57,6 +57,7 @@ end
 --- devices.
 ---@param folders string[]
 ---@param options table? { multiprocessors=, threads=, gpu= (needed where the folders hold several devices),
+---  network= (links.inter of the cluster: it bounds collectives over nodes),
 ---  cache = false: neither reads nor writes the cache }
 ---@return ett.Profile
 function sampled.open(folders, options)
@@ -98,7 +99,7 @@ function Profile:data(entries, pass, group)
   local files = files_of(self, entries)
   local data = samples.data(files, pass, group)
   if not data then return nil end
-  data.multiprocessors, data.threads = self.multiprocessors, self.options.threads
+  data.multiprocessors, data.threads, data.network = self.multiprocessors, self.options.threads, self.options.network
   for i, origin in ipairs(data.origins) do
     local file = files[origin.file]
     data.origins[i] = { entry = file.entry, path = file.path, line = file.lines[origin.row] }
@@ -144,8 +145,10 @@ function Profile:model(key, entries, pass, group)
   local paths, stamp = {}, nil
   for i, entry in ipairs(entries) do paths[i] = entry.path end
   if self.options.cache ~= false then
+    local network = not entries[1].operator and self.options.network or {}
     stamp = cache().key(paths, entries[1].operator and entries, pass, group or "", self.multiprocessors, self.gpu,
-      self.options.as_sampled and "as sampled" or "")
+      self.options.as_sampled and "as sampled" or "", network.bandwidth_per_gpu, network.bandwidth_per_node,
+      network.send_bandwidth, network.send_bandwidth_per_node)
     known = cache().load(stamp)
     if known then
       self.stamps[id] = stamp

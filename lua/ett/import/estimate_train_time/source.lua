@@ -112,7 +112,7 @@ function reference_source.source(config, config_path, cluster_name)
       .. "with --cluster", config.gpu_name, error_module.suggestion(config.gpu_name, known), table.concat(known, ", "))
   end
   local own = require("ett.profile").open({ operators, collectives },
-    { multiprocessors = cluster.device.multiprocessors, gpu = config.gpu_name })
+    { multiprocessors = cluster.device.multiprocessors, network = cluster.links.inter, gpu = config.gpu_name })
   cluster = with_nodes_of(cluster, config.plan.gpus_per_node)
   return cluster, require("ett.profile.of_cluster").open(cluster, own), own
 end
