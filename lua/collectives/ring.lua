@@ -14,12 +14,15 @@ local function outermost(r)
 end
 
 -- Adds the streams of a tier. Inside a node, a ring reaches less than in-switch reduction, whose bandwidth and curve an
--- all_reduce of the node has: NVLink 4 carries 370 GB/s of a ring, against 480 (NVIDIA/nccl-tests issue 212).
-local function add(law, r, tier, alone)
-  law[#law + 1] = { moved = r.factor, bandwidth = not tier.curve and tier.bandwidth or nil, curve = tier.curve }
+-- all_reduce of the node has: NVLink 4 carries 370 GB/s of a ring, against 480 (NVIDIA/nccl-tests issue 212). A ring
+-- over nodes takes the curves without their start, for its steps are counted.
+local function add(law, r, tier, alone, last)
+  local curves = last and tier.steady or { tier.curve }
+  if not tier.curve then law[#law + 1] = { moved = r.factor, bandwidth = tier.bandwidth } end
+  for _, curve in ipairs(curves) do law[#law + 1] = { moved = r.factor, curve = curve } end
   if alone then return end
   if tier.ring_bandwidth then law[#law + 1] = { moved = r.factor, bandwidth = tier.ring_bandwidth } end
-  if tier.ring_curve then law[#law + 1] = { moved = r.factor, curve = tier.ring_curve } end
+  if tier.ring_curve and not last then law[#law + 1] = { moved = r.factor, curve = tier.ring_curve } end
 end
 
 -- Steps of the ring on each tier: those of the network, and the rest on the innermost tier's links.
@@ -41,7 +44,7 @@ local post = 2e-6
 -- The law of one of NCCL's protocols of small messages.
 local function small(r, protocol, steps, over_nodes)
   local own = protocol.ring
-  local start, rate = own.start, over_nodes and protocol.most or math.huge
+  local start, rate = own.start, over_nodes and own.most or math.huge
   for k, tier in ipairs(r.tiers) do
     if tier.used then rate = math.min(rate, own.share * tier.ring_rate) end
     if steps[k] > 0 then
@@ -57,14 +60,14 @@ local function timer(r)
   if r.curve and (alone or last) then return { { moved = r.factor, curve = r.curve } } end
   local latency, law, laws, steps = 0.0, {}, {}, steps_of(r, last)
   for k, tier in ipairs(r.tiers) do
-    if tier.used then add(law, r, tier, alone) end
+    if tier.used then add(law, r, tier, alone, last) end
     latency = latency + steps[k] * tier.latency
   end
   law.start = r.curve and 0.0 or r.base_latency + latency -- a curve of the whole group has its latency
   laws[1] = law
   local over_nodes = last and r.tiers[last].wire == "network"
   for _, protocol in ipairs(r.curve and {} or r.protocols) do
-    if not (over_nodes and protocol.inside) then laws[#laws + 1] = small(r, protocol, steps, over_nodes) end
+    if not (over_nodes and protocol.ring.inside) then laws[#laws + 1] = small(r, protocol, steps, over_nodes) end
   end
   return table.unpack(laws)
 end

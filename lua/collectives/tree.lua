@@ -41,27 +41,31 @@ local function reduces_in_switch(r)
   return false
 end
 
--- Streams of the links inside the innermost unit.
+-- Streams of the links inside the innermost unit. A chain takes the curves without their start, for its steps are
+-- counted; in-switch reduction has no chain, and the start of its curve.
 local function inside(r, tier, in_switch)
-  local rounds = r.kind == "all_reduce" and 2 or 1
-  local law = { { moved = rounds, bandwidth = efficiency * (tier.curve and 1 or tier.bandwidth), curve = tier.curve } }
+  local rounds, law = r.kind == "all_reduce" and 2 or 1, {}
+  local curves = in_switch and { tier.curve } or tier.steady
+  if not tier.curve then law[1] = { moved = rounds, bandwidth = efficiency * tier.bandwidth } end
+  for _, curve in ipairs(curves) do law[#law + 1] = { moved = rounds, bandwidth = efficiency, curve = curve } end
   if tier.ring_bandwidth and not in_switch then
-    law[2] = { moved = rounds, bandwidth = efficiency * tier.ring_bandwidth }
+    law[#law + 1] = { moved = rounds, bandwidth = efficiency * tier.ring_bandwidth }
   end
   return law
 end
 
 -- The law of one of NCCL's protocols of small messages, which have no in-switch reduction.
 local function small(r, protocol)
-  local own, first = protocol.tree, r.tiers[1]
-  local law = { { moved = 2, bandwidth = math.min(protocol.most, first.used and own.share * first.ring_rate
-    or math.huge) } }
+  local own, first, law = protocol.tree, r.tiers[1], {}
+  local function add(bytes, rate) law[#law + 1] = { moved = bytes, bandwidth = rate, curve = own.shares } end
+  local rate = math.min(own.most or math.huge, first.used and own.share * first.ring_rate or math.huge)
+  if rate < math.huge then add(2, rate) end
   local start = (first.inside - 1) * own[first.wire] * first.latency
   for k = 2, #r.tiers do
     local tier = r.tiers[k]
     if tier.used then
       start = start + log2(tier.branches) * own[tier.wire] * tier.latency
-      law[#law + 1] = { moved = moved(r, tier, false), bandwidth = own.share * tier.bandwidth }
+      add(moved(r, tier, false), own.share * tier.bandwidth)
     end
   end
   law.start = own.start + 2 * start
@@ -84,7 +88,7 @@ local function timer(r)
   law.start = start + rounds * steps
   laws[1] = law
   for _, protocol in ipairs(r.kind == "all_reduce" and over_nodes and r.protocols or {}) do
-    if not protocol.inside then laws[#laws + 1] = small(r, protocol) end
+    if not (in_switch and protocol.tree.chains) then laws[#laws + 1] = small(r, protocol) end
   end
   return table.unpack(laws)
 end

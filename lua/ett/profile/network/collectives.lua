@@ -214,13 +214,33 @@ local function of_rank(tier, place)
   return math.min(place.cards * card / place.sharing / place.members, unit / place.groups / place.most)
 end
 
+local steady_of = setmetatable({}, { __mode = "k" }) -- curve -> the same without its start
+
+-- The bandwidths of a curve without the start of its collectives, which the line through its two smallest sizes gives:
+-- at most its peak. A group over several units counts the start by itself.
+local function steady(curve)
+  local found = steady_of[curve]
+  if found then return found end
+  local first, peak = curve[1] / curve[2], 0.0
+  for i = 2, #curve, 2 do peak = math.max(peak, curve[i]) end
+  local slope = curve[4] and math.max(0, (curve[3] / curve[4] - first) / (curve[3] - curve[1])) or 0
+  local start = first - math.min(slope, 1 / curve[2]) * curve[1]
+  found = {}
+  for i = 1, #curve, 2 do
+    local seconds = curve[i] / curve[i + 1] - start
+    found[i], found[i + 1] = curve[i], seconds > 0 and math.min(peak, curve[i] / seconds) or peak
+  end
+  steady_of[curve] = found
+  return found
+end
+
 -- The rate of a large ring on a tier: at most that of its curves.
 local function ring_rate(t)
   local rate = math.min(t.bandwidth, t.ring_bandwidth or huge)
-  for _, curve in ipairs { t.curve or {}, t.ring_curve or {} } do
+  for _, curve in ipairs(t.steady) do
     local peak = 0.0
     for i = 2, #curve, 2 do peak = math.max(peak, curve[i]) end
-    rate = peak > 0 and math.min(rate, peak) or rate
+    rate = math.min(rate, peak)
   end
   return rate
 end
@@ -269,6 +289,10 @@ local function tiers_of(cluster, kind, topology)
       hierarchical = tier.hierarchical, reduces = tier.reduces, used = used, send = send, receive = receive,
       bandwidth = send and math.min(send, receive), rank_bandwidth = rank_bandwidth, curve = curve }
     if used then
+      t.steady = {}
+      for _, own in ipairs { t.curve or t.ring_curve, t.curve and t.ring_curve or nil } do
+        t.steady[#t.steady + 1] = steady(own)
+      end
       t.ring_rate = ring_rate(t)
       found.curves[#found.curves + 1] = curve and { tier = t, curve = curve }
       found.ends_measured = curve ~= nil
@@ -333,7 +357,7 @@ local function check_law(model, law)
   if #found > 0 then refuse(model, "law: %s", table.concat(found, "; ")) end
 end
 
-local curves_of = { curve = true, ring_curve = true, pair_curve = true }
+local curves_of = { curve = true, ring_curve = true, pair_curve = true, steady = true }
 
 -- A view of a request, or of a table in it, that a user's model cannot change: other models read the same request. A
 -- curve is passed as it is, for laws. own: the model's entry of known.foreign.

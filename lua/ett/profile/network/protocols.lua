@@ -9,21 +9,37 @@ local protocols = {}
 protocols.pcie = 64e9
 
 -- Of each algorithm: seconds of starting, and seconds of a step over those of a step of Simple, by kind of link.
--- `share`: of the bandwidth that Simple reaches. `most`: bytes/s of a group over several nodes. `inside`: in one node
--- only.
+-- `share`: of the bandwidth that Simple reaches. `shares`: of this rate, by size. `most`: bytes/s of a group over
+-- several nodes. `inside`: rings in one node only. `chains`: trees without in-switch reduction only.
 --
 -- LL moves four bytes of flags with four of data. The tuner gives it 1/4 of a ring's rate (1/3 for gathers in a node,
 -- 1/2 since 2026) and 1/3.8 of a tree's. Between nodes the hosts limit it: 19.0 GB/s with AMD's processors, 20.4 with
 -- Intel's. Its step between nodes takes 5.0 us, as in the tuner's trees and rings of one device a node. The tuner's
 -- 2.7 us of other rings are further from measured times (spec/comm/comm_spec.lua).
 --
--- LL128 moves 120 bytes of 128, 0.92 of a ring's rate. The tuner also uses it between nodes. Published shares of the
--- cards of 2 to 128 nodes of eight (aliyun/SimAI inputs/ratio/nic_ratio.csv, 16 MB and more) have a mean error of 8 %
--- without LL128, and 14 % with it.
-local ll = { name = "LL", most = 19e9,
-  ring = { start = 6.6e-6, share = 1 / 4, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14 },
-  tree = { start = 6.8e-6, share = 0.92 / 3.8, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14 } }
-local ll128 = { name = "LL128", inside = true, ring = { start = 14e-6, share = 0.92, nvlink = 1.9 / 3.4 } }
+-- LL128 moves 120 bytes of 128: 0.92 of a ring's rate, 0.92 * 120 / 128 of a tree's. The tuner also uses it between
+-- nodes. Measured times of two nodes agree for trees of A100 (1 to 16 MB: mean error of 8 %, 28 % without LL128), but
+-- not for those with in-switch reduction (B200, 512 KB to 16 MB: 50 %, 20 % without LL128). Of rings, published shares
+-- of the cards of 2 to 128 nodes of eight (aliyun/SimAI inputs/ratio/nic_ratio.csv, 16 MB and more) have a mean error
+-- of 8 % without LL128, and 14 % with it.
+--
+-- Trees of medium sizes are slower than by start and rate: `shares` are the tuner's (cost_model.cc,
+-- treeCorrectionFactor; powers of two from 64 B). Those of Simple are left out. They would raise times of 64 MB over 4
+-- to 128 nodes of A100 by 5 to 10 %, others by at most 6 %; no published time was found that confirms this.
+local function curve_of(factors)
+  local curve = {}
+  for i, factor in ipairs(factors) do curve[2 * i - 1], curve[2 * i] = 2.0 ^ (5 + i), factor end
+  return curve
+end
+
+local ll = { name = "LL",
+  ring = { start = 6.6e-6, share = 1 / 4, most = 19e9, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14 },
+  tree = { start = 6.8e-6, share = 0.92 / 3.8, most = 19e9, nvlink = 0.6 / 3.4, pcie = 1.0 / 5.7, network = 5.0 / 14,
+    shares = curve_of { 1, 1, 1, 1, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1 } } }
+local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0.92, nvlink = 1.9 / 3.4 },
+  tree = { chains = true, start = 14e-6, share = 0.92 * 120 / 128, nvlink = 1.25 / 3.4, network = 8.5 / 14,
+    shares = curve_of { 1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9,
+      1 } } }
 
 local none, all, without_ll128 = {}, { ll, ll128 }, { ll }
 
