@@ -88,7 +88,8 @@ local function timer(r)
   law.start = start + rounds * steps
   laws[1] = law
   for _, protocol in ipairs(r.kind == "all_reduce" and over_nodes and r.protocols or {}) do
-    if not (in_switch and protocol.tree.chains) then laws[#laws + 1] = small(r, protocol) end
+    local own = protocol.tree
+    if own and not (in_switch and own.chains) then laws[#laws + 1] = small(r, protocol) end
   end
   return table.unpack(laws)
 end

@@ -311,7 +311,7 @@ local function empty_request(cluster, kind, topology)
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
     base_latency = tiers.list[1].hops and default.torus_base or default.base, tiers = tiers.list,
-    protocols = protocols.of(tiers.list),
+    protocols = protocols.of(tiers.list, cluster),
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }
 end

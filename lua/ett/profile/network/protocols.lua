@@ -1,8 +1,9 @@
---- LL and LL128, NCCL's protocols of small messages. Their steps are faster than those of Simple, at a part of the
---- links' bandwidth.
+--- LL and LL128, the protocols of small messages of NCCL and RCCL. Their steps are faster than those of Simple, at a
+--- part of the links' bandwidth.
 ---
---- Figures are those of NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, ring.cc and tree.cc; until 2025
---- src/graph/tuning.cc). Clusters state the latency of Simple's steps; steps of the others keep their ratio to it.
+--- Figures for NVIDIA's devices are those of NCCL's tuner (NVIDIA/nccl src/tuning/cost_model.cc, ring.cc and tree.cc;
+--- until 2025 src/graph/tuning.cc). Clusters state the latency of Simple's steps; steps of the others keep their ratio
+--- to it.
 local protocols = {}
 
 --- Links faster than PCIe 5 x16 are NVLink to the tuner.
@@ -41,12 +42,22 @@ local ll128 = { name = "LL128", ring = { inside = true, start = 14e-6, share = 0
     shares = curve_of { 1, 1, 1, 1, 1, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9,
       1 } } }
 
-local none, all, without_ll128 = {}, { ll, ll128 }, { ll }
+-- RCCL's on Infinity Fabric, `nvlink` to its tuner (ROCm/rccl src/graph/tuning.cc: baseLat, hwLat and bwRatio of
+-- tuning_model_5 and tuning_model_6, gfx942 and gfx950). The tuner chooses LL128 by size and has no rate for it.
+-- Measured times agree with NCCL's rate for rings in a node, not for trees over nodes (spec/comm/comm_spec.lua).
+local rccl_ll = { name = "LL", ring = { start = 12e-6, share = 0.08, nvlink = 0.8 / 3.4, network = 9.5 / 14 },
+  tree = { start = 12e-6, share = 0.06, nvlink = 0.9 / 3.4, network = 10.5 / 14 } }
+local rccl_ll128 = { name = "LL128", ring = { inside = true, start = 12e-6, share = 0.92, nvlink = 0.8 / 3.4 } }
 
---- The protocols that NCCL uses on these links. LL128 needs NVLink (cost_model.cc, isLL128Enabled: paths up to NVB).
+local none, all, without_ll128 = {}, { ll, ll128 }, { ll }
+local rccl = { rccl_ll, rccl_ll128 }
+
+--- The protocols that the cluster's library uses on these links. NCCL's LL128 needs NVLink (cost_model.cc,
+--- isLL128Enabled: paths up to NVB).
 ---@param tiers table[] of a request
-function protocols.of(tiers)
-  local found = all
+function protocols.of(tiers, cluster)
+  local device = type(cluster.device) == "table" and cluster.device
+  local found = device and device.vendor == "amd" and rccl or all
   for _, tier in ipairs(tiers) do
     if not tier.wire then return none end
     if tier.wire == "pcie" then found = without_ll128 end
@@ -55,12 +66,14 @@ function protocols.of(tiers)
 end
 
 --- The kind of a tier's links for the tuner: `nvlink`, `pcie` or `network`; nil for tori, processors and devices of
---- other vendors. A node of one device has no links; they count as NVLink. Older files of `ett cluster init` state
---- processors by the stack alone.
+--- vendors but NVIDIA and AMD. A node of one device has no links; they count as NVLink. Older files of `ett cluster
+--- init` state processors by the stack alone.
 function protocols.wire(cluster, tier, inside_node)
   local device = type(cluster.device) == "table" and cluster.device
-  if device and device.vendor or cluster.stack == "cpu" or tier.torus then return nil end
+  local vendor = device and device.vendor or nil
+  if vendor and vendor ~= "amd" or cluster.stack == "cpu" or tier.torus then return nil end
   if not inside_node then return "network" end
+  if vendor == "amd" then return "nvlink" end
   return tier.send and tier.send <= protocols.pcie and "pcie" or "nvlink"
 end
 
