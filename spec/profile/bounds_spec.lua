@@ -1,5 +1,6 @@
 --- Times that no device and no link can beat: every operator on every bundled cluster, and extrapolated collectives.
 local clusters = require "ett.profile.cluster"
+local device_times = require "ett.profile.device_times"
 local devices = require "ett.profile.device"
 local of_cluster = require "ett.profile.of_cluster"
 local operator = require "ett.operator"
@@ -31,6 +32,21 @@ local function configurations()
   return list
 end
 
+-- Attention that memory bounds: short sequences and windows. And long sequences, which the peak bounds.
+local function attention_shapes()
+  local list = {}
+  for _, case in ipairs { { 1024, 128, 0 }, { 1024, 128, 1, 64 }, { 1024, 256, 1 }, { 1024, 512, 1 },
+    { 8, 16384, 1, 128 }, { 1, 131072, 0 }, { 1, 1048576, 1 } } do
+    for _, kv_heads in ipairs { 8, 32 } do
+      for _, head_dim in ipairs { 64, 128 } do
+        list[#list + 1] = { batch = case[1], heads = 32, kv_heads = kv_heads, seq_q = case[2], seq_k = case[2],
+          head_dim = head_dim, causal = case[3], window = case[4] }
+      end
+    end
+  end
+  return list
+end
+
 describe("no operator of a bundled cluster", function()
   it("is faster than the peak or the memory of its device, in its whole range", function()
     local asked = 0
@@ -55,6 +71,23 @@ describe("no operator of a bundled cluster", function()
       end
     end
     assert.is_true(asked > 5000, tostring(asked))
+  end)
+
+  it("of attention is faster than them for short sequences, windows and long sequences", function()
+    local op = operator.get "flash_attention"
+    for _, name in ipairs(devices.names()) do
+      local device = devices.get(name)
+      local times = device.folder and device:peak "bf16" and device_times.new(device)
+      for _, s in ipairs(times and attention_shapes() or {}) do
+        for _, pass in ipairs(op.passes) do
+          local answer = times:operator("flash_attention", s, "bf16", pass)
+          local least = answer and (1 - 1e-9) * math.max(op.flops(s, pass) / device:peak "bf16",
+            op.bytes(s, "bf16", pass) / device.memory_bandwidth)
+          assert.is_true(not answer or answer.low_seconds >= least, ("%s %s %d x %d, dim %d: %g s, least %g")
+            :format(name, pass, s.batch, s.seq_q, s.head_dim, answer and answer.low_seconds or 0, least or 0))
+        end
+      end
+    end
   end)
 
   it("is faster than the memory if products of its size stand for it", function()

@@ -219,19 +219,23 @@ local function attention(self, op, shape, pass)
   local dtype = self.stack.attention_dtype
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
-  local seconds = training.seconds(self.device, laws.laws, dtype, pass, x)
-    or training.seconds(self.device, laws.laws, "bf16", pass, x)
+  local seconds, products_dtype = training.seconds(self.device, laws.laws, dtype, pass, x), dtype
+  if not seconds then
+    seconds, products_dtype = training.seconds(self.device, laws.laws, "bf16", pass, x), "bf16"
+  end
   if not seconds then return nil end
   local generation = self.device.generation
   local factors = in_step.attention[self.stack.attention][generation] or in_step.attention.cudnn[generation]
   seconds = seconds * ((training.padded(x.head_dim) + training.padded(x.value_dim)) / (x.head_dim + x.value_dim))
   seconds = seconds * laws.factor(shape.head_dim) * (factors and factors[pass == "backward" and 2 or 1] or 1.0)
     * power_factor(self.device)
-  if dtype == "fp8" then -- casts of operands and results between 16 and 8 bits
-    seconds = seconds + 1.5 * op.bytes(shape, "bf16", pass) / (self.device.memory_bandwidth * in_step.stream_share)
-  end
-  seconds = seconds + merging(self, shape, pass)
-  return { seconds = seconds, low_seconds = seconds * (1 - laws.spread), high_seconds = seconds * (1 + laws.spread),
+  local memory = op.bytes(shape, "bf16", pass) / self.device.memory_bandwidth
+  -- fp8: casts of operands and results between 16 and 8 bits.
+  if dtype == "fp8" then seconds = seconds + 1.5 * memory / in_step.stream_share end
+  local peak = training.flops(x, pass) / self.device:peak(products_dtype)
+  seconds = math.max(seconds, peak, memory / in_step.stream_share) + merging(self, shape, pass)
+  return { seconds = seconds, low_seconds = math.max(seconds * (1 - laws.spread), peak, memory),
+    high_seconds = seconds * (1 + laws.spread),
     provenance = "calibrated", detail = laws.detail }
 end
 
