@@ -28,6 +28,20 @@ describe("kernels in a step", function()
       1e-12)
   end)
 
+  it("are slowed once by a power limit that their rate alone respects", function()
+    local function factor(name, dtype)
+      local times = device_times.new(devices.get(name))
+      return times:operator("linear_up", large, dtype, "forward").seconds
+        / times:at_burst():operator("linear_up", large, dtype, "forward").seconds
+    end
+    assert.near(factor("h100_sxm", "bf16"), factor("h100_pcie", "bf16"), 1e-9)
+    assert.near((700 / 350) ^ in_step.power_exponent, factor("h100_pcie", "fp8") / factor("h100_sxm", "fp8"), 1e-3)
+    local device = devices.get "h100_pcie"
+    local free = seconds(device, "linear_up", large, "bf16")
+    device.power_limit_watts = 250
+    assert.near((350 / 250) ^ in_step.power_exponent, seconds(device, "linear_up", large, "bf16") / free, 1e-9)
+  end)
+
   it("of attention are at most as fast as cuDNN's; FlashAttention 3 and 4 are as fast", function()
     local shape = { batch = 4, heads = 32, kv_heads = 32, seq_q = 4096, seq_k = 4096, head_dim = 128 }
     for _, name in ipairs { "a100_sxm", "h100_sxm", "b200_sxm", "gb300", "tpu_v5p", "mi300x", "mi355x" } do

@@ -10,6 +10,7 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 79.14 GiB".
   memory_bytes = 84.98e9, memory_bandwidth = 3.35e12, multiprocessors = 132, l2_bytes = 50 * 2^20,
   power_watts = 700,
+  product_joules = 8.81e-13, -- of a bf16 FLOP: 700 W over measured_flops
   generation = "hopper",
   neighbours = { "h200_sxm" },
 }

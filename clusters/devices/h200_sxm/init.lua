@@ -10,6 +10,7 @@ return {
   -- Memory as CUDA reports it: PyTorch prints "total capacity of 139.80 GiB".
   memory_bytes = 150.11e9, memory_bandwidth = 4.8e12, multiprocessors = 132, l2_bytes = 50 * 2^20,
   power_watts = 700,
+  product_joules = 8.81e-13, -- of a bf16 FLOP: 700 W over measured_flops
   power = { idle_watts = 177, compute_watts = 692, memory_watts = 337,
     source = "bf16 products and attention of 0.1 ms and longer, ai-dynamo/aiconfigurator@095f58a (NVML, 100 ms); "
       .. "mean error of held-out shapes 18 %" },

@@ -15,6 +15,7 @@ local schema = require "ett.base.schema"
 local stacks = require "ett.operator.stack"
 local streaming = require "ett.profile.kernels.streaming"
 local training = require "ett.profile.kernels.attention_training"
+local transfer = require "ett.profile.kernels.transfer"
 
 local device_times = {}
 local DeviceTimes = {}
@@ -34,9 +35,11 @@ local computing_spread = 1.6
 
 local table_dtype = { fp16 = "bf16", mxfp8 = "fp8_block" }
 
--- Ratio of times in a step: at the device's power limit over at the reference power of its generation.
-local function power_factor(device)
-  local watts, reference = device.power_limit_watts or device.power_watts, in_step.reference_watts[device.generation]
+-- Ratio of times in a step: at the device's power limit over at the reference power of its generation. `known`: watts
+-- that the kernel's time already respects, in place of the reference power.
+local function power_factor(device, known)
+  local watts = device.power_limit_watts or device.power_watts
+  local reference = known or in_step.reference_watts[device.generation]
   local crowded = watts and device:peak "bf16" and device:peak "bf16" > 0.5e12 * watts -- false for H20
   return crowded and reference and (reference / watts) ^ in_step.power_exponent or 1.0
 end
@@ -48,7 +51,8 @@ local function in_step_factor(device, dtype, flops)
   local most = in_step.products[device.generation] or in_step.products.other
   if dtype == "fp8_block" and most.mxfp8 then dtype = "mxfp8" end
   local share = math.max(0.0, math.min(1.0, math.log(flops / 1e9, 10)))
-  return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power_factor(device) - 1) * share
+  local power = power_factor(device, transfer.allowed(device, dtype) and device.power_watts)
+  return 1 + ((most[dtype] or most[table_dtype[dtype]] or most.other) * power - 1) * share
 end
 
 --- The kernel model of this device, else of the nearest neighbour that has one; nil if none has.

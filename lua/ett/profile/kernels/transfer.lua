@@ -36,8 +36,8 @@ end
 local Transferred = { __name = "ett.kernel" }
 Transferred.__index = Transferred
 
--- Share of the peak rate that the power limit allows, or nil if the device file states no energy.
-local function allowed(device, dtype)
+--- Share of the peak rate that the power limit allows, or nil if the device file states no energy.
+function transfer.allowed(device, dtype)
   local joules = (dtype == "bf16" or dtype == "fp16") and device.product_joules
   return joules and device.power_watts and min(1.0, device.power_watts / (joules * device:peak(dtype))) or nil
 end
@@ -64,7 +64,7 @@ end
 -- that products of both sustain, else those that the power limits of both allow. Within a generation the power limits
 -- decide.
 local function slower(device, other, dtype)
-  return log(measured_ratio(device, other, dtype) or ratio_of(allowed, device, other, dtype) or 1.0)
+  return log(measured_ratio(device, other, dtype) or ratio_of(transfer.allowed, device, other, dtype) or 1.0)
 end
 
 -- Exponent of the smooth maximum of a time and of energy over watts. Of 2, 3, 4 and 6, it had the least error for L40S
@@ -75,7 +75,7 @@ local edge = 3
 -- Shares of the peak rates that both power limits allow, if that of the device is the smaller one and no ratio of
 -- measured rates replaces it (`slower`). Otherwise nil.
 local function limited(device, other, dtype)
-  local here, there = allowed(device, dtype), allowed(other, dtype)
+  local here, there = transfer.allowed(device, dtype), transfer.allowed(other, dtype)
   if not (here and there and here < there) or measured_ratio(device, other, dtype) then return nil end
   return { here = here, there = there, other = other }
 end
