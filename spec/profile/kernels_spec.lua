@@ -255,6 +255,40 @@ describe("the bundled devices", function()
     assert.same(rows, sound(amd, "fp8_block", rows))
   end)
 
+  it("do not learn from a large product that other rows and another framework contradict", function()
+    local gemm, device = kernels.get "gemm", device_module.get "gb300"
+    local function rows(m, slow, elsewhere, n)
+      local made = {}
+      for i, rows_of in ipairs { m / 4, m / 2, m } do
+        local x = { dtype = "nvfp4", framework = "trtllm", m = rows_of, n = n or 8192, k = 8192 }
+        x.seconds = 1.1 * gemm.analyse(device, "nvfp4", x)
+        local other = { dtype = "nvfp4", framework = "sglang", m = x.m, n = x.n, k = x.k,
+          seconds = x.seconds * (i == 3 and elsewhere or 1) }
+        if i == 3 then x.seconds = x.seconds * slow end
+        made[2 * i - 1], made[2 * i] = x, other
+      end
+      return kernels.preferred(gemm, made, "nvfp4")
+    end
+    local function kept(...) return #gemm.sound(device, "nvfp4", rows(...)) end
+    assert.same({ 2, 3 }, { kept(32768, 1.5, 1.0), kept(32768, 1.3, 1.0) })
+    assert.equal(3, kept(32768, 1.5, 1.5)) -- slow in another framework, too
+    assert.equal(3, kept(1024, 1.5, 1.0, 1024)) -- small
+    local alone = rows(32768, 1.5, 1.0)
+    for _, row in ipairs(alone) do row.elsewhere = nil end
+    assert.equal(3, #gemm.sound(device, "nvfp4", alone)) -- no other framework
+  end)
+
+  it("take no longer for products with full waves than for those beside them", function()
+    for _, name in ipairs { "gb300", "b300_sxm", "b200_sxm" } do
+      local product = kernels.of(device_module.get(name), "gemm", "nvfp4")
+      for _, x in ipairs { { 4864, 57344, 8192 }, { 24576, 57344, 8192 }, { 20480, 53248, 16384 } } do
+        local function slowness(m) return product:predict { m = m, n = x[2], k = x[3] } / m end
+        local beside = (slowness(x[1] - 512) + slowness(x[1] - 256) + slowness(x[1] + 256) + slowness(x[1] + 512)) / 4
+        assert.is_true(slowness(x[1]) < 1.15 * beside, ("%s %d"):format(name, x[1]))
+      end
+    end
+  end)
+
   -- Time of a product with the power limits over its time without.
   local function limited(key, x)
     local device = device_module.get(key)

@@ -7,6 +7,8 @@ local gemm = { name = "gemm", summary = "matrix products, by data type", table =
   inputs = { "m", "n", "k" }, texts = { "framework", "dtype" }, frameworks = { "trtllm", "aiter", "sglang", "vllm" },
   balance = 5, rounds = { default = 60, bf16 = 200, fp8 = 80 } }
 
+local table_at = require "ett.base.table_at"
+
 --- Bytes of an element of A and B. mxfp4, which plans do not offer, stores one scale for 32 elements.
 gemm.element_bytes = setmetatable({ mxfp4 = 0.5 + 1 / 32 }, { __index = require("ett.base.schema").dtype_bytes })
 
@@ -118,12 +120,40 @@ local function misses_kernels(device, dtype, row)
   return device.vendor == "amd" and dtype == "bf16" and (row.n % 64 > 0 or row.k % 64 > 0)
 end
 
---- Drops products with k over 65536: a table has 128 x 128 results with k up to 796544, computed on one multiprocessor.
---- Also drops products for which a tuner's table lacks the vendor's own kernels.
-function gemm.sound(device, dtype, rows)
-  local kept = {}
+-- A product is contradicted if, from the same weight with the next fewer rows, its time grows `steep` times as much as
+-- the analytic time and `steep` times as much as in another framework. TensorRT-LLM's nvfp4 products of 32768 x 51200
+-- on GB300 take 1.6 to 2.2 times as long as in proportion to 16384 rows, SGLang's do not. Frameworks usually differ by
+-- up to 1.3 for large products (the tables' README). Below large_flops the choice of tiles makes such steps, too.
+local steep, large_flops = 1.4, 1e12
+
+local function contradicted(device, dtype, rows)
+  local by_weight, dropped = {}, {}
   for _, row in ipairs(rows) do
-    if row.k <= 65536 and not misses_kernels(device, dtype, row) then kept[#kept + 1] = row end
+    if row.elsewhere then table.insert(table_at(by_weight, gemm.group(row)), row) end
+  end
+  for _, list in pairs(by_weight) do
+    table.sort(list, function(a, b) return a.m < b.m end)
+    local before = list[1]
+    for i = 2, #list do
+      local row = list[i]
+      local grown = row.seconds / before.seconds / steep
+      if gemm.flops(row) >= large_flops and grown > row.elsewhere / before.elsewhere
+        and grown > gemm.analyse(device, dtype, row) / gemm.analyse(device, dtype, before) then
+        dropped[row] = true
+      else
+        before = row
+      end
+    end
+  end
+  return dropped
+end
+
+--- Drops products with k over 65536: a table has 128 x 128 results with k up to 796544, computed on one multiprocessor.
+--- Also drops products for which a tuner's table lacks the vendor's own kernels, and contradicted ones.
+function gemm.sound(device, dtype, rows)
+  local kept, dropped = {}, contradicted(device, dtype, rows)
+  for _, row in ipairs(rows) do
+    if row.k <= 65536 and not misses_kernels(device, dtype, row) and not dropped[row] then kept[#kept + 1] = row end
   end
   return kept
 end

@@ -56,7 +56,25 @@ function kernels.read(model, folder, device)
   return rows
 end
 
---- The rows of one data type from the framework that the model prefers, and the name of that framework.
+-- Sets `elsewhere` of the chosen framework's rows: the least seconds that another one takes for the same inputs.
+local function compare(model, by_framework, chosen)
+  local least = {}
+  local function id(row)
+    local values = {}
+    for i, name in ipairs(model.inputs) do values[i] = row[name] end
+    return table.concat(values, " ")
+  end
+  for name, rows in pairs(by_framework) do
+    for _, row in ipairs(name ~= chosen and rows or {}) do
+      local key = id(row)
+      least[key] = math.min(least[key] or row.seconds, row.seconds)
+    end
+  end
+  for _, row in ipairs(by_framework[chosen]) do row.elsewhere = least[id(row)] end
+end
+
+--- The rows of one data type from the framework that the model prefers, and the name of that framework. Their field
+--- `elsewhere` has the least seconds of other frameworks for the same inputs.
 ---@param rows table[] of kernels.read
 ---@return table[] rows, string? framework nil if there is no row
 function kernels.preferred(model, rows, dtype)
@@ -66,10 +84,11 @@ function kernels.preferred(model, rows, dtype)
       table.insert(table_at(by_framework, row.framework), row)
     end
   end
-  for _, name in ipairs(model.frameworks) do
-    if by_framework[name] then return by_framework[name], name end
-  end
-  return {}, nil
+  local chosen
+  for _, name in ipairs(model.frameworks) do chosen = chosen or by_framework[name] and name end
+  if not chosen then return {}, nil end
+  compare(model, by_framework, chosen)
+  return by_framework[chosen], chosen
 end
 
 ---@class ett.Kernel
