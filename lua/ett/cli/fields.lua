@@ -196,8 +196,9 @@ fields.export_option = { "export", "FORMAT", "print the plan for a trainer: deep
 
 --- Prints a plan for a trainer. Settings that the format can state neither in a field nor in a comment go to standard
 --- error.
-function fields.write_plan(format, model, plan)
-  local text, left_out = require("ett.import.export").text(format, model, plan)
+---@param cluster string? of the plan, if the user named several
+function fields.write_plan(format, model, plan, cluster)
+  local text, left_out = require("ett.import.export").text(format, model, plan, cluster)
   io.write(text)
   for _, sentence in ipairs(format == "deepspeed" and left_out or {}) do
     io.stderr:write(("ett: not stated here: %s\n"):format(sentence))

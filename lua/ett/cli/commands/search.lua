@@ -93,13 +93,21 @@ local function progress_with(show)
   end
 end
 
-local function print_result(opts, s, model)
+--- The best plan's cluster, as its text in --vary; nil if clusters do not vary.
+local function varied_cluster(s, vary)
+  for _, text in ipairs(vary.cluster or {}) do
+    if require("ett.profile.cluster").get(text).name == s.best.estimate.cluster then return text end
+  end
+end
+
+local function print_result(opts, s, model, cluster)
   if opts.export then
-    fields.write_plan(opts.export, model, s.best.estimate.plan)
+    fields.write_plan(opts.export, model, s.best.estimate.plan, cluster)
   elseif opts.json then
     require "ett.cli.print_value"(opts, s, "rows")
   elseif opts.quiet then
-    print(require("ett.search.text").plan(s.best.estimate.plan))
+    local words = require("ett.search.text").plan(s.best.estimate.plan)
+    print(cluster and ("--cluster %s %s"):format(cluster, words) or words)
   else
     local text, host = require "ett.search.text", require "ett.host"
     print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
@@ -152,7 +160,7 @@ return {
     { "json", "print JSON" },
     { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side",
       writes = true },
-    { "quiet", "print the best plan as words only" },
+    { "quiet", "print the best plan as words for `ett predict`, with --cluster if clusters vary" },
     fields.export_option,
   },
   run = function(opts, words)
@@ -174,7 +182,7 @@ return {
     if share then share.leave() end
     if rank > 0 then return #s.rows == 0 and 1 or 0 end
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
-    print_result(opts, s, model)
+    print_result(opts, s, model, varied_cluster(s, vary))
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
   end,
 }

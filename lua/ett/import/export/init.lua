@@ -33,8 +33,9 @@ end
 ---@param format string one of export.formats
 ---@param model table of ett.model
 ---@param plan table a clean plan (of an estimate: e.plan)
+---@param cluster string? a name to list among the settings that the format omits
 ---@return string text, string[] left_out
-function export.text(format, model, plan)
+function export.text(format, model, plan, cluster)
   schema.argument(model, "model", "ett.export.text", "model")
   schema.argument(plan, "table", "ett.export.text", "plan")
   local known = false
@@ -44,6 +45,7 @@ function export.text(format, model, plan)
   end
   local left_out = {}
   local function leave_out(...) left_out[#left_out + 1] = (...):format(select(2, ...)) end
+  if cluster then leave_out("cluster = %s", cluster) end
   local writer = require("ett.import.export." .. format)
   local lines = writer.write(model, plan, leave_out)
   leave_out_others(writer.states, plan, leave_out)
