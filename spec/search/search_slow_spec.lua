@@ -558,6 +558,7 @@ describe("an impossible search", function()
     refused({ objective = "days" }, "the objective 'days' needs the tokens of the run")
     refused({ tokens = 1e12, plan = { seq = 1024, global_batch = 64, tokens = 2e12 } },
       "search: tokens = 1e+12 contradicts the plan's tokens = 2e+12")
+    refused({ tokens = 1e12, vary = { tokens = { 1e12, 2e12 } } }, "search: field 'tokens' is both fixed and varied")
     refused({ plan = { seq = 1024 } }, "missing field 'global_batch'")
     refused({ plan = { seq = 1024, global_batch = 64, tp = 2 }, vary = { tp = { 1 } } },
       "field 'tp' is both fixed and varied")

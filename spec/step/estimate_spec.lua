@@ -418,6 +418,14 @@ describe("estimate", function()
     assert.is_nil(run({}).price_per_step)
   end)
 
+  it("the tokens of the run are those of the argument or of the plan, and refused if both differ", function()
+    assert.equal(1e9, run({ tokens = 1e9 }).run_tokens)
+    assert.equal(1e9, run({ tokens = 1e9 }, { tokens = 1e9 }).run_tokens)
+    local ok, err = pcall(run, { tokens = 2e9 }, { tokens = 1e9 })
+    assert.is_false(ok)
+    assert.truthy(tostring(err):find("tokens = 1e+09 contradicts the plan's tokens = 2e+09", 1, true), tostring(err))
+  end)
+
   it("MFU counts the products of a forward and twice that of a backward pass", function()
     local e = run {}
     local layers, h, ffn, s, tokens = 12, 1024, 2816, 2048, 8 * 2048

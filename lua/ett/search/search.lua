@@ -78,11 +78,7 @@ local function checked(given)
   local clusters, devices = places(given)
   local own = require "ett.base.merged"(given, { clusters = clusters, devices = devices })
   own.objectives = type(given.objective) == "table" and given.objective or { given.objective }
-  own.tokens = given.tokens or given.plan.tokens
-  if given.plan.tokens and given.plan.tokens ~= own.tokens then
-    error_module.raise("usage", "search: tokens = %.4g contradicts the plan's tokens = %.4g; give one of them",
-      own.tokens, given.plan.tokens)
-  end
+  own.tokens = require("ett.step.cost").tokens("search", given.tokens, given.plan)
   if #own.objectives == 0 then
     error_module.raise("usage", "search: 'objective' is an empty list; give one objective or several")
   end

@@ -77,7 +77,7 @@ local function checked(given)
     if list == values_module.default then goto next end
     local clean = values_module.checked("search: vary", name, list, structural)
     refuse_doubles(name, clean)
-    if given.plan[name] ~= nil then
+    if given.plan[name] ~= nil or name == "tokens" and given.tokens then
       error_module.raise("usage", "search: field '%s' is both fixed and varied", name)
     end
     if fields.schema[name] then lists[name], first[name] = clean, list[1] end

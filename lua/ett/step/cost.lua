@@ -1,5 +1,19 @@
 --- Money, energy and days of a step and of a run.
+local error_module = require "ett.base.error"
+
 local cost = {}
+
+--- Tokens of the run: the argument, or those of the plan. Raises if both are given and differ.
+---@param label string for the message
+---@param tokens number?
+---@param p table a plan, checked or not
+function cost.tokens(label, tokens, p)
+  if tokens and type(p.tokens) == "number" and p.tokens ~= tokens then
+    error_module.raise("usage", "%s: tokens = %.4g contradicts the plan's tokens = %.4g; give one of them", label,
+      tokens, p.tokens)
+  end
+  return tokens or p.tokens
+end
 
 --- Dollars of a device and hour: the plan's price, else the cluster's; nil if there is none.
 function cost.hourly(p, cluster) return p.price_per_device_hour or cluster.price_per_gpu_hour end
