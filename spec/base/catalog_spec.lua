@@ -65,6 +65,7 @@ describe("ett.catalog", function()
         for _, kind in ipairs(catalog.kinds()) do
           local more = (kind == "operators" or kind == "clusters") and 1 or 0
           assert.equal(count[kind] + more, #catalog.entries(kind), kind)
+          assert.equal(#catalog.entries(kind), #catalog.list(kind), kind)
         end
       end)
       find.set_folders(nil)

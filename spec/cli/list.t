@@ -4,6 +4,13 @@ $ ett list
   operators      ...
 ...
 
+A kind's count is the number of its names, in text and in JSON.
+$ ett list | awk '$1 == "examples" { print $2 }' > n; ett list examples --quiet | grep -c . | cmp - n; ett list --csv | sed -n 's/^examples,//p' | cmp - n; ett list --json | head -4
+[
+  {
+    "count": ...,
+    "kind": "architectures"
+
 $ ett list operators
 ...
   gelu ...Gaussian error linear unit...

@@ -37,6 +37,15 @@ print(json.dumps(ett.sweep("llama", "dgx_h100", over={"tp": [1, 2], "layers": [4
     assert.same(json.decode(cli), json.decode(sweep))
   end)
 
+  it("lists the names of the command line", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett
+print("\n".join(ett.list("examples")))
+]]
+    assert.same({ (command.ett(folder, "list examples --quiet")), 0 }, { output, status })
+  end)
+
   it("passes every argument of a search that JSON can state", function()
     if missing then pending(missing) return end
     local output, status = python [[

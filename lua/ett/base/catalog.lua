@@ -7,10 +7,10 @@ local catalog = {}
 
 function catalog.kinds() return schema.keys(find.folders) end
 
---- First line of the comment at the start of a file.
-local function first_comment(path)
+--- First line of the comment at the start of a file, or the title of a page.
+local function first_comment(path, is_page)
   for line in io.lines(path) do
-    local text = line:match("^%-%-+%s*(.-)%s*$")
+    local text = line:match(is_page and "^#%s*(.*)$" or "^%-%-+%s*(.-)%s*$")
     if text then
       if text ~= "" then return text end
     elseif not line:match("^#!") then
@@ -51,7 +51,26 @@ local function is_of(kind, path)
   return true
 end
 
---- The files of a kind: list of {name, path, at_top?}, sorted.
+--- Folders of pages among the examples: each has a README.md in place of a script.
+local function page_folders()
+  local lfs, list = require "lfs", {}
+  for _, root in ipairs(find.roots()) do
+    local folder, names = root .. "/examples", {}
+    if lfs.attributes(folder, "mode") == "directory" then
+      for name in lfs.dir(folder) do names[#names + 1] = name end
+    end
+    for _, name in ipairs(names) do
+      local path = ("%s/%s/README.md"):format(folder, name)
+      if name:match "^[%w_]" and lfs.attributes(path, "mode") == "file"
+        and not lfs.attributes(("%s/%s/init.lua"):format(folder, name)) then
+        list[#list + 1] = { name = name, path = path, page = true }
+      end
+    end
+  end
+  return list
+end
+
+--- The files of a kind: list of {name, path, at_top?, page?}, sorted.
 function catalog.entries(kind)
   local list, index = find.list(find.folders[kind]), {}
   for i, entry in ipairs(list) do index[entry.name] = i end
@@ -61,6 +80,7 @@ function catalog.entries(kind)
       list[index[entry.name] or #list + 1] = entry
     end
   end
+  for _, entry in ipairs(kind == "examples" and page_folders() or {}) do list[#list + 1] = entry end
   table.sort(list, function(a, b) return a.name < b.name end)
   return list
 end
@@ -82,7 +102,7 @@ local function fault_of(value)
 end
 
 local function describe(kind, entry)
-  local described = { name = entry.name, path = entry.path, summary = first_comment(entry.path) }
+  local described = { name = entry.name, path = entry.path, summary = first_comment(entry.path, entry.page) }
   if runs[kind] or entry.at_top then return described end
   local ok, value = pcall(find.load_file, entry.path)
   if not ok then
@@ -98,26 +118,6 @@ local function describe(kind, entry)
   return described
 end
 
---- Folders of pages among the examples: each has a README.md in place of a script.
-local function page_folders()
-  local lfs, list = require "lfs", {}
-  for _, root in ipairs(find.roots()) do
-    local folder, names = root .. "/examples", {}
-    if lfs.attributes(folder, "mode") == "directory" then
-      for name in lfs.dir(folder) do names[#names + 1] = name end
-    end
-    for _, name in ipairs(names) do
-      local path = ("%s/%s/README.md"):format(folder, name)
-      if name:match "^[%w_]" and lfs.attributes(path, "mode") == "file"
-        and not lfs.attributes(("%s/%s/init.lua"):format(folder, name)) then
-        local title = require("ett.io").read(path) or ""
-        list[#list + 1] = { name = name, path = path, summary = title:match "^#%s*([^\n]*)" }
-      end
-    end
-  end
-  return list
-end
-
 --- Every file of a kind: list of {name, path, summary, aliases?, source?, fault?}, sorted.
 ---@param kind string
 function catalog.list(kind)
@@ -126,11 +126,6 @@ function catalog.list(kind)
   end
   local list = {}
   for i, entry in ipairs(catalog.entries(kind)) do list[i] = describe(kind, entry) end
-  if kind == "examples" then
-    local pages = page_folders()
-    table.move(pages, 1, #pages, #list + 1, list)
-    table.sort(list, function(a, b) return a.name < b.name end)
-  end
   return list
 end
 

@@ -56,12 +56,13 @@ end
 --- The names of a kind. `kind`: "models", "clusters", "schedules", …
 function functions.list(arguments)
   local given = schema.check(arguments, { kind = "string" }, "list")
-  local folders = find.folders
-  if not folders[given.kind] then
+  if not find.folders[given.kind] then
     error_module.raise("argument", "list: unknown kind '%s'%s", given.kind,
-      error_module.suggestion(given.kind, schema.keys(folders)))
+      error_module.suggestion(given.kind, schema.keys(find.folders)))
   end
-  return json.array(find.names(folders[given.kind]))
+  local names = {}
+  for i, entry in ipairs(require("ett.base.catalog").entries(given.kind)) do names[i] = entry.name end
+  return json.array(names)
 end
 
 --- Sets the folders of a call's argument `path`, a folder or a list of folders. Files of users' folders are read again

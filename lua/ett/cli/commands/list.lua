@@ -25,9 +25,11 @@ return {
   options = { { "json", "print JSON" }, { "quiet", "print names only" } },
   run = function(opts, kinds)
     if #kinds == 0 then
-      if print_value(opts, catalog.kinds()) then return end
-      for _, kind in ipairs(catalog.kinds()) do
-        print(opts.quiet and kind or ("  %-14s %d"):format(kind, #catalog.entries(kind)))
+      local counts = {}
+      for i, kind in ipairs(catalog.kinds()) do counts[i] = { kind = kind, count = #catalog.entries(kind) } end
+      if print_value(opts, counts) then return end
+      for _, each in ipairs(counts) do
+        print(opts.quiet and each.kind or ("  %-14s %d"):format(each.kind, each.count))
       end
       return
     end
