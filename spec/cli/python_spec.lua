@@ -159,6 +159,26 @@ print("clusters" if "dgx_h100" in ett.list("clusters") else "none")
     assert.matches("clusters\n$", output)
   end)
 
+  it("raises the Error of a process of a pool, with its kind and sentence", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import copy, ett, multiprocessing, pickle
+def plan(tp):
+    return ett.predict("llama3-8b", seq=4096, micro_batches=1, tp=tp)["step_seconds"]
+if __name__ == "__main__":
+    error = ett.Error("plan", "no")
+    for same in pickle.loads(pickle.dumps(error)), copy.copy(error):
+        print(type(same) is ett.Error, same.kind, same)
+    with multiprocessing.Pool(1) as pool:
+        try:
+            pool.map(plan, [1, 7])
+        except ett.Error as error:
+            print(error.kind, error)
+]]
+    assert.equal(0, status, output)
+    assert.matches("^True plan no\nTrue plan no\nplan .*tp = 7 must divide", output)
+  end)
+
   it("finds files of your own in `path`, and reads them again in each call", function()
     if missing then pending(missing) return end
     local output, status = python [[

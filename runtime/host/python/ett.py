@@ -26,6 +26,9 @@ class Error(Exception):
         super().__init__(message)
         self.kind = kind
 
+    def __reduce__(self):  # pickle would call __init__ with the message alone
+        return type(self), (self.kind, str(self)), self.__dict__
+
 
 def _library():
     """libett.so: of ETT_PREFIX, of the tree this file is in, or of the `ett` on PATH."""
