@@ -8,7 +8,9 @@
  *   ett_close(ett);
  *
  * The functions are those of lua/ett/cli/call.lua. A state is for one thread at a time.
- * Load the library with its symbols global (RTLD_GLOBAL): modules are loaded when needed.
+ * If the program has a handler for SIGINT, the signal also ends a call on the main
+ * thread: the error's kind is "interrupt". Load the library with its symbols global
+ * (RTLD_GLOBAL): modules are loaded when needed.
  */
 #ifndef ETT_H
 #define ETT_H

@@ -41,6 +41,17 @@ extern volatile sig_atomic_t host_allocating;
 void host_interrupt_catch(lua_State *L, int patience);
 void host_interrupt_patience(int patience);
 
+/* For a library: records which coroutine of the state runs, so that host_interrupt_share
+ * can raise in it. Once per state. */
+void host_interrupt_follow(lua_State *L);
+
+/* Until host_interrupt_release, SIGINT also raises an error object of kind "interrupt" in
+ * the running Lua code of the followed state, after the program's own handler. Without
+ * such a handler, or outside of the process's main thread, nothing changes. _release
+ * returns whether the signal came. */
+void host_interrupt_share(void);
+int host_interrupt_release(void);
+
 /* If SIGTERM came, it kills the process this many seconds from now. For clean-up that
  * waits for other processes. */
 void host_interrupt_grace(double seconds);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bind/common.h"
 #include "host/host.h"
@@ -272,17 +273,58 @@ static int make_timer(int number, timer_t *timer) {
   return timer_create(CLOCK_MONOTONIC, &event, timer) == 0;
 }
 
-void host_interrupt_catch(lua_State *L, int patience) {
+void host_interrupt_follow(lua_State *L) {
   running = L;
   lua_thread = pthread_self();
   signals = 0;
-  signals_allowed = patience;
   lua_getglobal(L, "coroutine");
   lua_pushcfunction(L, resume);
   lua_setfield(L, -2, "resume");
   lua_pushcfunction(L, wrap);
   lua_setfield(L, -2, "wrap");
   lua_pop(L, 1);
+}
+
+static struct sigaction programs; /* SIGINT of the program that calls the library */
+static int shares;
+
+static void on_shared_signal(int number, siginfo_t *info, void *context) {
+  if (!pthread_equal(pthread_self(), lua_thread)) {
+    pthread_kill(lua_thread, number);
+    return;
+  }
+  if (programs.sa_flags & SA_SIGINFO)
+    programs.sa_sigaction(number, info, context);
+  else
+    programs.sa_handler(number);
+  signals++;
+  lua_sethook(running, raise_interrupt, HOOK_EVENTS, 1);
+}
+
+/* On the main thread only: there Python runs its handlers. */
+void host_interrupt_share(void) {
+  lua_thread = pthread_self();
+  if (gettid() != getpid() || sigaction(SIGINT, NULL, &programs) != 0 ||
+      (!(programs.sa_flags & SA_SIGINFO) &&
+       (programs.sa_handler == SIG_DFL || programs.sa_handler == SIG_IGN)))
+    return;
+  struct sigaction action = programs;
+  action.sa_flags = (action.sa_flags | SA_SIGINFO) & ~(int)SA_RESETHAND;
+  action.sa_sigaction = on_shared_signal;
+  shares = sigaction(SIGINT, &action, NULL) == 0;
+}
+
+int host_interrupt_release(void) {
+  if (!shares)
+    return 0;
+  sigaction(SIGINT, &programs, NULL);
+  shares = 0;
+  return host_interrupt_reset();
+}
+
+void host_interrupt_catch(lua_State *L, int patience) {
+  host_interrupt_follow(L);
+  signals_allowed = patience;
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;

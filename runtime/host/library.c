@@ -40,6 +40,7 @@ ett_state *ett_open(const char *prefix, const char **why) {
     free(ett);
     return NULL;
   }
+  host_interrupt_follow(ett->L);
   open_already = 1;
   return ett;
 }
@@ -74,6 +75,8 @@ static int run(lua_State *L) {
 
 static const char no_memory[] =
     "{\"error\": {\"kind\": \"memory\", \"message\": \"not enough memory\"}}";
+static const char interrupted[] = /* for a signal while the answer was made */
+    "{\"error\": {\"kind\": \"interrupt\", \"message\": \"interrupted\"}}";
 static const char no_answer[] =
     "{\"error\": {\"kind\": \"internal\", \"message\": \"cannot run ett.cli.call\"}}";
 
@@ -82,8 +85,10 @@ char *ett_call(ett_state *ett, const char *function, const char *json) {
   lua_pushcfunction(L, run);
   lua_pushlightuserdata(L, (void *)function);
   lua_pushlightuserdata(L, (void *)json);
+  host_interrupt_share();
   const int status = host_call(L, 2, 1);
-  const char *text = status == LUA_ERRMEM ? no_memory : no_answer;
+  const int came = host_interrupt_release();
+  const char *text = status == LUA_ERRMEM ? no_memory : came ? interrupted : no_answer;
   if (status == LUA_OK && lua_type(L, -1) == LUA_TSTRING) /* converts nothing here */
     text = lua_tostring(L, -1);
   char *copy = strdup(text);

@@ -179,6 +179,44 @@ if __name__ == "__main__":
     assert.matches("^True plan no\nTrue plan no\nplan .*tp = 7 must divide", output)
   end)
 
+  it("ends a call at Ctrl-C, after the program's handler, and a call that catches it at the second", function()
+    if missing then pending(missing) return end
+    local output, status = python [[
+import ett, os, signal, threading, time
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+write("loop.lua", "while true do end")
+write("stubborn.lua", "while true do pcall(function() while true do end end) end")
+fields = dict(layers=2, hidden=256, heads=4, vocab=1000, seq=128, micro_batches=1)
+before = ett.predict("gpt", **fields)
+def interrupted(model, count):
+    done = threading.Event()
+    def press():
+        for _ in range(count):
+            if not done.wait(0.5):
+                os.kill(os.getpid(), signal.SIGINT)
+    thread = threading.Thread(target=press)
+    thread.start()
+    try:
+        return ett.predict(model, **fields)
+    except KeyboardInterrupt:
+        return "KeyboardInterrupt"
+    except ett.Error as error:
+        return error.kind
+    finally:
+        done.set()
+        thread.join()
+print(interrupted("./loop.lua", 1))
+print(ett.predict("gpt", **fields) == before, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+seen = []
+signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+print(interrupted("./loop.lua", 1), len(seen))
+print(interrupted("./stubborn.lua", 2), len(seen) > 1)
+]]
+    assert.same({ "KeyboardInterrupt\nTrue True\ninterrupt 1\ninterrupt True\n", 0 }, { output, status })
+  end)
+
   it("finds files of your own in `path`, and reads them again in each call", function()
     if missing then pending(missing) return end
     local output, status = python [[

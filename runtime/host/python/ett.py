@@ -8,8 +8,8 @@
     print(best["rows"][0])
 
 Keywords are fields of the plan and hyper-parameters; `ett predict --help MODEL` lists them. Results are those of
-`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. A model or a cluster
-may be FILE.lua. `path="folder"`, or a list of folders, finds operators and other files of your own by name, as `--path`
+`ett COMMAND --json`. A wrong value raises ett.Error. Calls take turns: ett has one state a process. Ctrl-C ends a call
+of the main thread. A model or a cluster may be FILE.lua. `path="folder"`, or a list of folders, finds operators and other files of your own by name, as `--path`
 does; they are read again in each call.
 """
 import ctypes
