@@ -587,6 +587,51 @@ return op]] })
       os.execute(("rm -r '%s'"):format(own))
     end)
 
+    -- Runs each command twice with a cache that is empty before, or holds the fits of `ett fit`. Samples: one operator,
+    -- and one kind of collective if `collective` is true.
+    local function repeated(commands, collective, fit)
+      local command = require "command"
+      local at = command.folder()
+      assert(lfs.mkdir(at .. "/s"))
+      command.write(at, "c.lua", [[return { profile = "s", name = "twice", summary = "two processors", source = "spec",
+        gpus_per_node = 2, nodes = 1, stack = "cpu",
+        device = { name = "twice", source = "spec", vendor = "cpu", peak_flops = { fp32 = 1e11 },
+          memory_bandwidth = 3.5e10, memory_bytes = 1.2e10 },
+        links = { intra = { bandwidth = 5e9, send_bandwidth = 6e9, latency = 5e-7, source = "spec" } } }]])
+      local rows, sizes = { "tokens,width,F_dur(us),B_dur(us)" }, { "shape,dur(us)" }
+      for i = 1, 40 do
+        local count, width = 32 * (1 + i % 8), 64 * i
+        rows[i + 1] = ("%d,%d,%.3f,%.3f"):format(count, width, 2 + count * width * 3e-4, 3 + count * width * 5e-4)
+        sizes[i + 1] = ("%d,%.3f"):format(256 * i * i, 2 + 256 * i * i * 8e-4)
+      end
+      command.write(at, "s/twice_gelu_fp32.csv", table.concat(rows, "\n") .. "\n")
+      if collective then command.write(at, "s/twice_all_reduce_fp32_1_2.csv", table.concat(sizes, "\n") .. "\n") end
+      for i, line in ipairs(commands) do
+        local said, before = {}, ("XDG_CACHE_HOME='%s/cache%d' timeout 60"):format(at, i)
+        if fit then assert.equal(0, select(2, command.ett(at, "fit s", before))) end
+        for run = 1, 2 do
+          local output, status = command.ett(at, line, before)
+          assert.equal(0, status, ("%s, run %d: %s"):format(line, run, output))
+          said[run] = output:gsub("%d[%d.]* m?s\n", "") -- how long a search took
+        end
+        assert.equal(said[1], said[2], line)
+      end
+      command.remove(at)
+    end
+    local of_gpt = " --cluster c.lua --model gpt hidden=256 layers=2 heads=4 vocab=2048 seq=256 global_batch=4"
+      .. " dtype=fp32"
+
+    fits("serves plans whose collectives have no samples", function()
+      repeated({ "predict dp=2" .. of_gpt, "predict tp=2" .. of_gpt, "predict pp=2" .. of_gpt,
+        "sweep dp=1,2 --quiet" .. of_gpt, "search --devices 2 --quiet" .. of_gpt })
+    end)
+
+    fits("serves plans of which only some kinds of collectives have samples", function()
+      repeated({ "predict pp=2" .. of_gpt, "predict dp=2 zero=1" .. of_gpt }, true)
+    end)
+
+    fits("serves a plan after `ett fit`", function() repeated({ "predict dp=2" .. of_gpt }, false, true) end)
+
     fits("only warns when it cannot be written", function()
       local said
       cache.folder = function() return "/dev/null/cache" end

@@ -83,7 +83,7 @@ end
 
 -- The files of some entries. Those read last are kept, because the fit of the other pass needs them next.
 local function files_of(self, entries)
-  local last = self.last_read or { entries = {} }
+  local last = self.last_read or { entries = {}, files = {} }
   local same = #last.entries == #entries
   for i, entry in ipairs(entries) do same = same and last.entries[i] == entry end
   if same then return last.files end
