@@ -41,15 +41,18 @@ end
 
 local function training(folder)
   local device_module = require "ett.profile.device"
-  local laws = require "ett.profile.kernels.attention_training"
+  local kernels, laws = require "ett.profile.kernels", require "ett.profile.kernels.attention_training"
   local by_pass = { forward = { 0.0, 0 }, backward = { 0.0, 0 } }
   for _, key in ipairs { "h200_sxm", "gb300" } do
     local device = device_module.get(key)
-    local rows = laws.chosen(require("ett.profile.kernels").read(laws, folder, device))
+    local rows = laws.chosen(kernels.read(laws, folder, device))
+    local function forward(dtype, head_dim, other)
+      return laws.relative(kernels.own(device, "attention", dtype), head_dim, other)
+    end
     for i, row in ipairs(rows) do -- each row from laws of all others
       local others = table.move(rows, 1, i - 1, 1, {})
       table.move(rows, i + 1, #rows, #others + 1, others)
-      local seconds = laws.seconds(device, laws.fit(device, others), row.dtype, row.pass, row)
+      local seconds = laws.seconds(device, laws.fit(device, others, forward), row.dtype, row.pass, row)
       local sum = by_pass[row.pass]
       sum[1], sum[2] = sum[1] + math.abs(seconds / row.seconds - 1), sum[2] + 1
     end

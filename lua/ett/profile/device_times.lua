@@ -237,7 +237,8 @@ local function attention(self, op, shape, pass)
   -- fp8: casts of operands and results between 16 and 8 bits.
   if dtype == "fp8" then seconds = seconds + 1.5 * memory / in_step.stream_share end
   local peak = training.flops(x, pass) / self.device:peak(products_dtype)
-  seconds = math.max(seconds, peak, memory / in_step.stream_share) + merging(self, shape, pass)
+  seconds = math.max(seconds, peak / (transfer.allowed(self.device, products_dtype) or 1),
+    memory / in_step.stream_share) + merging(self, shape, pass)
   return { seconds = seconds, low_seconds = math.max(seconds * (1 - laws.spread), peak, memory),
     high_seconds = seconds * (1 + laws.spread),
     provenance = "calibrated", detail = laws.detail }

@@ -43,9 +43,9 @@ in_step.stream_share = 0.80
 in_step.attention = {
   cudnn = { hopper = { 1.05, 1.05 }, blackwell = { 1.16, 1.16 }, tpu = { 1.26, 1.26 }, cdna2 = { 1.7, 1.7 },
     cdna3 = { 1.7, 1.7 }, cdna4 = { 1.7, 1.7 } },
-  flash2 = { hopper = { 1.80, 1.65 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
-  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.51, 3.27 } },
-  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.5, 2.5 } }, flash3 = {}, flash4 = {},
+  flash2 = { hopper = { 1.98, 1.82 }, cdna3 = { 3.2, 6.8 }, cdna4 = { 3.2, 6.8 } },
+  flash1 = { ampere = { 1.7, 1.45 }, hopper = { 3.86, 3.61 } },
+  flash1_triton = { ampere = { 1.62, 1.85 }, hopper = { 2.75, 2.75 } }, flash3 = {}, flash4 = {},
 }
 
 --- Bytes that context parallelism moves in kernels of its own, forward and backward, for each block of keys of another

@@ -1,13 +1,15 @@
 --- Attention in training: separate formulas ("laws") for forward and backward of cuDNN's fused kernels.
 --
--- seconds = FLOPs / peak x (a + b / keys), where keys is the mean number of keys that a query attends to. Each data
--- type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long sequences; b
--- is the fixed cost of a query.
+-- seconds = FLOPs / peak x (a + b / keys) x idle, where keys is the mean number of keys that a query attends to. Each
+-- data type, pass and pair of head dimensions has its own a and b. a is the inverse of the utilisation at long
+-- sequences; b is the fixed cost of a query. idle is 1 for many blocks of queries (`training.idle`). A third
+-- coefficient is the factor on the time of causal masks, where the kernel hardly skips them.
 local training = { name = "attention_training", summary = "fused attention, forward and backward separately",
   table = "attention_training.csv", texts = { "framework", "dtype", "pass" },
   inputs = { "batch", "seq_q", "seq_k", "heads", "head_dim", "value_dim", "causal", "window" } }
 
 local max, min = math.max, math.min
+local median = require "ett.base.median"
 local merged = require "ett.base.merged"
 local launch_seconds = 4e-6 -- assumed; not part of the fit
 
@@ -18,6 +20,27 @@ local function pairs_of(x)
   if x.causal == 0 then return x.seq_q * (x.seq_k + 0.0) end
   -- Each context-parallel rank holds one early and one late chunk of the sequence: half of all pairs.
   return x.seq_q * (x.shards and x.seq_k / 2.0 or x.seq_k - x.seq_q / 2.0)
+end
+
+-- Rows of a block: queries forward, keys backward.
+local block_rows = 128
+
+-- Share of the longest block that multiprocessors wait at the end of a kernel, by generation. Fitted to causal forward
+-- passes of the fastest framework for each shape (attention_forward, without the rows that `ett bench kernels` holds
+-- out): 0.7 on A100, 0 to 0.1 on H100 and H200, 0 to 0.2 on L40S. 0.5 on Blackwell lies between cuDNN's own rows on
+-- GB300 (0 to 0.2), RTX PRO 6000 (0.2 to 0.7) and B200, B300 and GB300 (0 to 1.1). Other generations: assumed.
+local waiting = { ampere = 0.7, hopper = 0.0, ada = 0.2, blackwell = 0.5, other = 0.0 }
+
+--- Time of a pass over its time if all multiprocessors were busy until its end: 1 for many blocks. It is at least the
+--- time of the longest block.
+---@param device ett.Device
+function training.idle(device, pass, x)
+  local rows, others = x.seq_q, x.seq_k
+  if pass == "backward" then rows, others = others, rows end
+  local blocks = x.batch * x.heads * math.ceil(rows / block_rows)
+  local longest = x.window > 0 and min(x.window, others) or others
+  local last = longest * rows / pairs_of(x) * device.multiprocessors / blocks
+  return max(last, 1 + (waiting[device.generation] or waiting.other) * last)
 end
 
 --- FLOPs of a pass: two products forward, five backward.
@@ -52,9 +75,8 @@ function training.chosen(all)
     -- GB300 has rows of both kinds of backward pass: keep the faster, which is the default of frameworks.
     local key = ("%s %d %d %d %d %d"):format(training.key(row.dtype, row.pass, row), row.batch, row.seq_q, row.heads,
       row.causal, row.window)
-    row.small = row.window > 0 and row.window < 256 -- a few tiles
-    -- fp8 kernels compute scores outside a small window too.
-    if row.framework == "cudnn" and row.dtype ~= "mxfp8" and not (row.small and row.dtype ~= "bf16") then
+    if row.framework == "cudnn" and row.dtype ~= "mxfp8" then
+      if row.dtype == "fp8" and row.pass == "backward" then row.window = 0 end
       local at = seen[key] or #rows + 1
       if not rows[at] or row.seconds < rows[at].seconds then rows[at] = row end
       seen[key] = at
@@ -79,31 +101,107 @@ end
 -- b of a law with a given a: the median over the rows.
 local function one_column(rows, a)
   local list = {}
-  for i, row in ipairs(rows) do list[i] = math.max(0.0, row.seconds - a * row.u) / row.v end
-  table.sort(list)
-  return list[(#list + 1) // 2]
+  for i, row in ipairs(rows) do list[i] = max(0.0, row.seconds - a * row.u) / row.v end
+  return median(list)
 end
 
---- Fits every law that has rows. A head dimension with rows of small windows only takes a from the nearest law.
----@param device ett.Device
----@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
----@return table<string, number[]> key -> { a, b }
-function training.fit(device, rows)
-  local groups, windows, laws = {}, {}, {}
+-- Whether rows tell a from b: their numbers of keys differ by a factor of two.
+local function apart(rows)
+  local least, most = math.huge, 0.0
+  for _, row in ipairs(rows) do least, most = min(least, row.u / row.v), max(most, row.u / row.v) end
+  return most >= 2 * least
+end
+
+-- Rows of every law, as columns.
+local function grouped(device, rows)
+  local groups = {}
   for _, row in ipairs(rows) do
     local key = training.key(row.dtype, row.pass, row)
-    local u = training.flops(row, row.pass) / device:peak(row.dtype)
-    local into = row.small and windows or groups
-    into[key] = into[key] or { row = row }
-    table.insert(into[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds })
+    local u = training.flops(row, row.pass) / device:peak(row.dtype) * training.idle(device, row.pass, row)
+    groups[key] = groups[key] or { row = row }
+    table.insert(groups[key], { u = u, v = u / (pairs_of(row) / row.seq_q), seconds = row.seconds,
+      masked = row.causal == 1 and row.window == 0, whole = row.causal == 0 })
   end
-  for key, group in pairs(groups) do laws[key] = { two_columns(group) } end
-  local more = {}
-  for key, group in pairs(windows) do
-    local law = not laws[key] and nearest(laws, group.row.dtype, group.row.pass, group.row)
-    if law then more[key] = { law[1], one_column(group, law[1]) } end
+  return groups
+end
+
+-- Masked rows whose time for a pair of the mask differs by more than this factor from the law of whole products have a
+-- third coefficient, this factor. cuDNN's fp8 backward pass on H200 hardly skips masked tiles: 1.71. With a coefficient
+-- for every law, the errors of GB300's rows left out rise from 3.3 to 4.3 % backward and from 3.8 to 4.5 % forward.
+local odd_mask = 1.2
+
+local function law_with_mask(rows)
+  local whole, masked, ratios = {}, {}, {}
+  for _, row in ipairs(rows) do
+    if row.whole then whole[#whole + 1] = row end
+    if row.masked then masked[#masked + 1] = row end
   end
-  return merged(laws, more)
+  local a, b = two_columns(rows)
+  if #masked == 0 or not apart(whole) then return { a, b } end
+  local c, d = two_columns(whole)
+  for i, row in ipairs(masked) do ratios[i] = row.seconds / (c * row.u + d * row.v) end
+  local factor = median(ratios)
+  if max(factor, 1 / factor) < odd_mask then return { a, b } end
+  return { c, d, factor }
+end
+
+-- a of a law whose rows cannot tell it, from the nearest law of the pass.
+-- Forward: times the ratio of the measured forward passes of both head dimensions. Backward: each pair has one
+-- exponential in both passes, so the time of a pair grows by as many seconds as forward. Test: this a and the median
+-- of b fit H200's backward rows of 64 to 1 %.
+local function asymptote(laws, row, forward)
+  local near, key = nearest(laws, row.dtype, row.pass, row)
+  local head, value = key:match " (%d+) (%d+)$"
+  local other = { head_dim = tonumber(head), value_dim = tonumber(value) }
+  if row.pass == "forward" then return near[1] * forward(row.dtype, row.head_dim, other.head_dim) end
+  local own, there = nearest(laws, row.dtype, "forward", row), nearest(laws, row.dtype, "forward", other)
+  if not (own and there) then return near[1] end
+  local share = (row.head_dim + row.value_dim) / (3 * row.head_dim + 2 * row.value_dim)
+  return near[1] + (own[1] - there[1]) * share
+end
+
+--- Fits every law that has rows. A law whose rows have similar numbers of keys only takes a from the nearest law.
+---@param device ett.Device
+---@param rows table[] { dtype, pass, batch, heads, seq_q, seq_k, head_dim, value_dim, causal, window, seconds }
+---@param forward function(dtype, head_dim, other)? time of a FLOP of long forward passes over that of another head_dim
+---@return table<string, number[]> key -> { a, b, masked }
+function training.fit(device, rows, forward)
+  local laws, left = {}, { forward = {}, backward = {} }
+  for key, group in pairs(grouped(device, rows)) do
+    if apart(group) then laws[key] = law_with_mask(group) else left[group.row.pass][key] = group end
+  end
+  for _, pass in ipairs { "forward", "backward" } do
+    local more = {}
+    for key, group in pairs(left[pass]) do
+      if nearest(laws, group.row.dtype, pass, group.row) then
+        local a = asymptote(laws, group.row, forward or function() return 1.0 end)
+        more[key] = { a, one_column(group, a) }
+      end
+    end
+    laws = merged(laws, more)
+  end
+  return laws
+end
+
+--- The median over shapes whose time products bound: long sequences and few key-value heads.
+---@param ratio function(x) of the inputs of ett.profile.kernels.attention
+function training.at_length(head_dim, ratio)
+  local list = {}
+  for _, seq in ipairs { 8192, 16384 } do
+    for _, kv_heads in ipairs { 1, 2, 4 } do
+      list[#list + 1] = ratio { batch = 4, seq = seq, heads = 32, kv_heads = kv_heads, head_dim = head_dim,
+        window = 0 }
+    end
+  end
+  return median(list)
+end
+
+--- Time of a FLOP of long forward passes at a head dimension over that at another.
+---@param kernel ett.Kernel of attention, or nil (1)
+function training.relative(kernel, head_dim, other)
+  return kernel and training.at_length(head_dim, function(x)
+    return kernel:predict(x) / head_dim / (kernel:predict(merged(x, { head_dim = other })) / other)
+  end) or 1.0
 end
 
 --- Kernels of attention pad heads: on Hopper and Blackwell 72 values take as long as 80, or 5 % longer
@@ -125,6 +223,12 @@ local function law_of(laws, dtype, pass, x)
   return { low[1] + share * (high[1] - low[1]), low[2] + share * (high[2] - low[2]) }
 end
 
+-- The third coefficient of a law on the pairs of queries with their own keys; other keys of a causal mask are whole.
+local function masked_factor(law, x)
+  if not law[3] or x.causal == 0 or x.window > 0 then return 1.0 end
+  return 1 + (law[3] - 1) * x.seq_q * x.seq_q / 2 / pairs_of(x)
+end
+
 --- Seconds of a pass, or nil without a law for the data type.
 ---@param device ett.Device
 ---@param laws table of training.fit
@@ -132,8 +236,17 @@ function training.seconds(device, laws, dtype, pass, x)
   local law = law_of(laws, dtype, pass, x)
   if not law then return nil end
   local keys = max(1, pairs_of(x) / x.seq_q)
-  local unit = training.flops(x, pass) / device:peak(dtype)
-  return unit * (law[1] + law[2] / keys) + launch_seconds
+  local unit = training.flops(x, pass) / device:peak(dtype) * training.idle(device, pass, x)
+  return unit * (law[1] + law[2] / keys) * masked_factor(law, x) + launch_seconds
+end
+
+--- Laws of another device for this one. The time that they add to each query follows the rate of instructions, not of
+--- products.
+function training.at_cycles(laws, device, other)
+  local ratio = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
+  local scaled = {}
+  for key, law in pairs(laws) do scaled[key] = { law[1], law[2] * ratio, law[3] } end
+  return scaled
 end
 
 --- Mean relative error of laws over rows.

@@ -77,7 +77,8 @@ end
 local function laws_file(device, laws, fitted)
   local lines = {}
   for i, key in ipairs(schema.keys(laws)) do
-    lines[i] = ("    [%q] = { %.5g, %.5g },"):format(key, table.unpack(laws[key]))
+    lines[i] = ("    [%q] = { %.5g, %.5g%s },"):format(key, laws[key][1], laws[key][2],
+      laws[key][3] and (", %.5g"):format(laws[key][3]) or "")
   end
   return ([==[
 %s
@@ -113,6 +114,7 @@ local function reachable(model, device, dtype, rows)
   return kept
 end
 
+-- Fits and writes the trees. Returns the line of the summary, and the kernel.
 local function fit_trees(request, device, name, dtype, all)
   local model = kernels.get(name)
   local every, framework = kernels.preferred(model, all, dtype)
@@ -125,14 +127,17 @@ local function fit_trees(request, device, name, dtype, all)
     fitted = request.fitted, rows = #rows, error = err })
   write(("%s/%s/%s.%s.coefficients.lua"):format(request.into, device.key, name, dtype), text)
   return { device = device.key, kernel = name, dtype = dtype, rows = #rows, dropped = #every - #rows, error = err,
-    bytes = #text }
+    bytes = #text }, kernel
 end
 
-local function fit_laws(request, device)
+-- forward: kernels of attention that this run fitted, by data type.
+local function fit_laws(request, device, forward)
   local all = kernels.read(training, request.tables, device)
   if not all then return nil end
   local rows = training.chosen(all)
-  local laws = training.fit(device, rows)
+  local laws = training.fit(device, rows, function(dtype, head_dim, dim)
+    return training.relative(forward[dtype] or kernels.own(device, "attention", dtype), head_dim, dim)
+  end)
   local text = laws_file(device, laws, request.fitted)
   write(("%s/%s/attention_training.coefficients.lua"):format(request.into, device.key), text)
   return { device = device.key, kernel = "attention_training", dtype = "", rows = #rows,
@@ -191,14 +196,16 @@ end
 function calibrate.run(request)
   local summary = {}
   for _, key in ipairs(request.devices or devices.names()) do
-    local device = devices.get(key)
+    local device, forward = devices.get(key), {}
     for _, name in ipairs(names) do
       local all = kernels.read(kernels.get(name), request.tables, device) or {}
       for _, dtype in ipairs(calibrate.dtypes) do
-        summary[#summary + 1] = fit_trees(request, device, name, dtype, all)
+        local kernel
+        summary[#summary + 1], kernel = fit_trees(request, device, name, dtype, all)
+        if name == "attention" then forward[dtype] = kernel end
       end
     end
-    summary[#summary + 1] = fit_laws(request, device)
+    summary[#summary + 1] = fit_laws(request, device, forward)
     summary[#summary + 1] = copy_collectives(request, device)
   end
   if #summary == 0 then

@@ -271,24 +271,34 @@ function kernels.collectives(device)
   return next(curves) and rising(curves) or nil
 end
 
--- Measured seconds of a long causal forward pass over the seconds that the laws predict.
-local function level(device, laws, head_dim)
-  local kernel = kernels.of(device, "attention", "bf16")
-  if not kernel then return nil end
-  local x = { batch = 4, seq = 4096, heads = 32, kv_heads = 32, head_dim = head_dim, window = 0 }
-  local law = training.seconds(device, laws, "bf16", "forward", { batch = 4, heads = 32, seq_q = 4096, seq_k = 4096,
-    head_dim = head_dim, value_dim = head_dim, causal = 1, window = 0 })
-  return kernel:predict(x) / law
+-- Factor from the laws of `other` to a device at a head dimension of 64 or 128: the ratio of the long forward passes of
+-- both, each over its time by the laws.
+local function level(device, other, laws, head_dim, here, there)
+  return training.at_length(head_dim, function(x)
+    local shape = merged(x, { seq_q = x.seq, seq_k = x.seq, value_dim = head_dim, causal = 1 })
+    local function over_law(of, kernel)
+      return kernel:predict(x) / training.seconds(of, laws, "bf16", "forward", shape)
+    end
+    return over_law(device, here) / over_law(other, there)
+  end)
 end
 
--- Factor from the laws of `other` to a device at a head dimension: the ratio of their measured forward passes.
-local function law_factor(device, other, laws, head_dim)
+-- Factor from the laws of `other` to a device at any head dimension.
+local function law_factor(device, other, laws, head_dim, here)
   local factor, position = 1.0, training.position(head_dim)
+  local there = kernels.own(other, "attention", "bf16")
   for dim, weight in pairs { [64] = 1 - position, [128] = position } do
-    local here, there = weight > 0 and level(device, laws, dim), level(other, laws, dim)
-    factor = factor * (here and there and here / there or 1.0) ^ weight
+    factor = factor * (weight > 0 and there and level(device, other, laws, dim, here, there) or 1.0) ^ weight
   end
   return factor
+end
+
+-- The forward kernel of a device, if its own or from a device of its vendor; and whether that has its generation.
+local function forward_kernel(device)
+  local kernel = kernels.of(device, "attention", "bf16")
+  local source = kernel and (kernel.from and devices.get(kernel.from:match "^[^,]+") or device)
+  if not source or source.vendor ~= device.vendor then return nil, false end
+  return kernel, source.generation == device.generation
 end
 
 -- Half-widths of the interval of attention in training. Assumed: by own laws, and by those of a neighbour. Laws of
@@ -296,17 +306,20 @@ end
 local own_spread, neighbour_spread, far_spread = 0.08, 0.2, 0.4
 
 --- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the
---- measured forward passes of both devices at the head dimension.
+--- measured forward passes of both devices at the head dimension. The forward passes may be a sibling's.
 ---@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
 function kernels.laws(device)
   local file, neighbour, other = nearest_file(device, "attention_training")
   if not file then return nil end
-  local known, near = {}, other and (other.generation == device.generation or kernels.own(device, "attention", "bf16"))
+  local known, kernel, near = {}, nil, false
+  if other then kernel, near = forward_kernel(device) end
+  near = near or other and other.generation == device.generation
+  local laws = kernel and training.at_cycles(file.laws, device, other) or file.laws
   local function factor(head_dim)
-    known[head_dim] = known[head_dim] or near and law_factor(device, other, file.laws, head_dim) or 1.0
+    known[head_dim] = known[head_dim] or kernel and law_factor(device, other, laws, head_dim, kernel) or 1.0
     return known[head_dim]
   end
-  return { laws = file.laws, factor = factor,
+  return { laws = laws, factor = factor,
     spread = not other and own_spread or near and neighbour_spread or far_spread,
     detail = "fitted formula of fused attention" .. (other and ", from " .. neighbour or "") }
 end
