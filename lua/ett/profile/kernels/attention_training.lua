@@ -49,6 +49,8 @@ function training.flops(x, pass)
   return 2.0 * x.batch * x.heads * dims * pairs_of(x)
 end
 
+local function heads_of(dim) return { head_dim = dim, value_dim = dim } end
+
 --- The key of a law, such as "bf16 backward 128 128".
 function training.key(dtype, pass, x) return ("%s %s %d %d"):format(dtype, pass, x.head_dim, x.value_dim) end
 
@@ -208,44 +210,42 @@ end
 --- (attention_bidirectional_forward).
 function training.padded(dim) return (dim + 15) // 16 * 16 end
 
---- Position of a head dimension between 64 (0) and 128 (1), which every table has. Heads of 80 values reach 0.98 to
---- 1.07 times the rate of 64 (same tables); the laws at their position give 1.01 to 1.06.
-function training.position(head_dim) return max(0.0, min(1.0, math.log(training.padded(head_dim) / 64, 2))) end
-
--- The law of head dimensions: the nearest, or between those of 64 and 128.
-local function law_of(laws, dtype, pass, x)
-  local law = nearest(laws, dtype, pass, x)
-  local share = x.head_dim == x.value_dim and training.position(x.head_dim) or 0.0
-  if share == 0 or share == 1 then return law end
-  local low = laws[("%s %s 64 64"):format(dtype, pass)]
-  local high = laws[("%s %s 128 128"):format(dtype, pass)]
-  if not (low and high) then return law end
-  return { low[1] + share * (high[1] - low[1]), low[2] + share * (high[2] - low[2]) }
-end
-
 -- The third coefficient of a law on the pairs of queries with their own keys; other keys of a causal mask are whole.
 local function masked_factor(law, x)
   if not law[3] or x.causal == 0 or x.window > 0 then return 1.0 end
   return 1 + (law[3] - 1) * x.seq_q * x.seq_q / 2 / pairs_of(x)
 end
 
+-- Time of a FLOP over that at the peak rate: by the nearest law. Heads between 64 and 128 values run at the rate of 64,
+-- but take at most as long as heads of 128. Heads of 80 reach 0.98 to 1.07 times the rate of 64
+-- (attention_bidirectional_forward).
+local function by_law(laws, dtype, pass, x, keys)
+  local law = nearest(laws, dtype, pass, x)
+  if not law then return nil end
+  local function value(of) return (of[1] + of[2] / keys) * masked_factor(of, x) end
+  local low, high = laws[training.key(dtype, pass, heads_of(64))], laws[training.key(dtype, pass, heads_of(128))]
+  if x.head_dim ~= x.value_dim or x.head_dim <= 64 or x.head_dim >= 128 or not (low and high) then return value(law) end
+  return min(value(low), value(high) * 128 / training.padded(x.head_dim))
+end
+
 --- Seconds of a pass, or nil without a law for the data type.
 ---@param device ett.Device
 ---@param laws table of training.fit
 function training.seconds(device, laws, dtype, pass, x)
-  local law = law_of(laws, dtype, pass, x)
-  if not law then return nil end
-  local keys = max(1, pairs_of(x) / x.seq_q)
-  local unit = training.flops(x, pass) / device:peak(dtype) * training.idle(device, pass, x)
-  return unit * (law[1] + law[2] / keys) * masked_factor(law, x) + launch_seconds
+  local value = by_law(laws, dtype, pass, x, max(1, pairs_of(x) / x.seq_q))
+  if not value then return nil end
+  return training.flops(x, pass) / device:peak(dtype) * training.idle(device, pass, x) * value + launch_seconds
 end
 
---- Laws of another device for this one. The time that they add to each query follows the rate of instructions, not of
---- products.
-function training.at_cycles(laws, device, other)
-  local ratio = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
+--- Laws times a factor.
+---@param factor function(head_dim) by head dimension
+---@param query number on the time that they add to each query, in addition
+function training.scaled(laws, factor, query)
   local scaled = {}
-  for key, law in pairs(laws) do scaled[key] = { law[1], law[2] * ratio, law[3] } end
+  for key, law in pairs(laws) do
+    local times = factor(tonumber(key:match "(%d+) %d+$"))
+    scaled[key] = { law[1] * times, law[2] * times * query, law[3] }
+  end
   return scaled
 end
 

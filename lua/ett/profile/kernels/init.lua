@@ -271,8 +271,8 @@ function kernels.collectives(device)
   return next(curves) and rising(curves) or nil
 end
 
--- Factor from the laws of `other` to a device at a head dimension of 64 or 128: the ratio of the long forward passes of
--- both, each over its time by the laws.
+-- Factor from the laws of `other` to a device at a head dimension: the ratio of the long forward passes of both, each
+-- over its time by the laws.
 local function level(device, other, laws, head_dim, here, there)
   return training.at_length(head_dim, function(x)
     local shape = merged(x, { seq_q = x.seq, seq_k = x.seq, value_dim = head_dim, causal = 1 })
@@ -283,14 +283,18 @@ local function level(device, other, laws, head_dim, here, there)
   end)
 end
 
--- Factor from the laws of `other` to a device at any head dimension.
-local function law_factor(device, other, laws, head_dim, here)
-  local factor, position = 1.0, training.position(head_dim)
+-- Laws of another device for this one. The time that they add to each query follows the rate of instructions, not of
+-- products.
+local function moved(laws, device, other, here)
   local there = kernels.own(other, "attention", "bf16")
-  for dim, weight in pairs { [64] = 1 - position, [128] = position } do
-    factor = factor * (weight > 0 and there and level(device, other, laws, dim, here, there) or 1.0) ^ weight
-  end
-  return factor
+  local query = device:peak "bf16" / device:cycles() / (other:peak "bf16" / other:cycles())
+  local per_query = training.scaled(laws, function() return 1.0 end, query)
+  local known = {}
+  return training.scaled(per_query, function(head_dim)
+    local dim = head_dim <= 64 and 64 or 128 -- which every table has
+    known[dim] = known[dim] or there and level(device, other, per_query, dim, here, there) or 1.0
+    return known[dim]
+  end, 1.0)
 end
 
 -- The forward kernel of a device, if its own or from a device of its vendor; and whether that has its generation.
@@ -307,21 +311,15 @@ local own_spread, neighbour_spread, far_spread = 0.08, 0.2, 0.4
 
 --- The laws of attention in training. A device without laws uses a neighbour's laws, scaled by the ratio of the
 --- measured forward passes of both devices at the head dimension. The forward passes may be a sibling's.
----@return table? { laws, factor = function(head_dim), spread (half-width of the interval), detail }
+---@return table? { laws, spread (half-width of the interval), detail }
 function kernels.laws(device)
   local file, neighbour, other = nearest_file(device, "attention_training")
   if not file then return nil end
-  local known, kernel, near = {}, nil, false
-  if other then kernel, near = forward_kernel(device) end
-  near = near or other and other.generation == device.generation
-  local laws = kernel and training.at_cycles(file.laws, device, other) or file.laws
-  local function factor(head_dim)
-    known[head_dim] = known[head_dim] or kernel and law_factor(device, other, laws, head_dim, kernel) or 1.0
-    return known[head_dim]
-  end
-  return { laws = laws, factor = factor,
-    spread = not other and own_spread or near and neighbour_spread or far_spread,
-    detail = "fitted formula of fused attention" .. (other and ", from " .. neighbour or "") }
+  if not other then return { laws = file.laws, spread = own_spread, detail = "fitted formula of fused attention" } end
+  local kernel, near = forward_kernel(device)
+  return { laws = kernel and moved(file.laws, device, other, kernel) or file.laws,
+    spread = (near or other.generation == device.generation) and neighbour_spread or far_spread,
+    detail = "fitted formula of fused attention, from " .. neighbour }
 end
 
 return kernels
