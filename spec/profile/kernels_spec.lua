@@ -350,6 +350,14 @@ describe("the bundled devices", function()
     assert.equal(before, kernels.of(gb200, "gemm", "bf16"):predict(x))
   end)
 
+  it("of fp8 attention need a device with a rate of fp8", function()
+    local times = require("ett.profile.device_times").new(device_module.get "a100_sxm",
+      stacks.get "megatron:attention_dtype=fp8")
+    assert.matches("attention_dtype = 'fp8' needs a rate in the device's peak_flops; NVIDIAA100%-SXM4%-80GB has none",
+      message(times.operator, times, "flash_attention", { batch = 1, heads = 8, kv_heads = 8, seq_q = 1024,
+        seq_k = 1024, head_dim = 128, causal = 1 }, "bf16", "forward"))
+  end)
+
   it("of a stack may be named behind its name", function()
     local own = stacks.get "megatron:graphs:attention=flash2:slowdown=1.5"
     assert.same({ "flash2", true, "kernel", 1.5 }, { own.attention, own.graphs, own.grouped, own.slowdown })

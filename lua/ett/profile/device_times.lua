@@ -221,6 +221,10 @@ local function attention(self, op, shape, pass)
     head_dim = shape.head_dim, value_dim = shape.value_dim or shape.head_dim, causal = s.causal and 1 or 0,
     window = shape.window or 0, shards = shape.shards }
   local dtype = self.stack.attention_dtype
+  if not self.device:peak(dtype) and dtype ~= "bf16" then
+    error_module.raise("model", "stack %s: attention_dtype = '%s' needs a rate in the device's peak_flops; %s has none",
+      self.stack.name, dtype, self.device.name)
+  end
   -- fp8 backward kernels also compute scores outside the window (cudnn-frontend's tables, windows of 128).
   if dtype == "fp8" and pass == "backward" then x.window = 0 end
   local seconds, products_dtype = training.seconds(self.device, laws.laws, dtype, pass, x), dtype
