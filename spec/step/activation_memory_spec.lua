@@ -221,6 +221,39 @@ describe("the loss", function()
   end)
 end)
 
+describe("the head's input under sequence parallelism", function()
+  local hyper = { layers = 2, hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
+
+  -- Stored bytes, and collectives of the head in the backward pass.
+  local function head(stack, more)
+    local e = estimate.new { model = model_module.new("llama", hyper), cluster = "dgx_h100", units = true,
+      plan = require "ett.base.merged"({ tp = 4, seq = 1024, micro_batches = 1, sequence_parallel = true,
+        stack = stack }, more) }
+    local names, middle = {}, 0
+    for _, kind in ipairs(e.lowered.kinds) do
+      for _, item in ipairs(kind.order) do
+        local o = e.lowered.operations[item[1]]
+        if kind.place == "last" and o.backward and o.kind == "collective" then names[#names + 1] = o.name end
+        if kind.place == "middle" and o.backward and o.name == "all_gather" then middle = middle + item[2] end
+      end
+    end
+    table.sort(names)
+    return e.stages[1].activation_bytes, names, middle
+  end
+
+  it("is stored whole where the stack keeps it, and is not gathered again", function()
+    local whole, names, middle = head "torchtitan"
+    local shard, again, layers = head "torchtitan:keeps_head_input=false"
+    assert.near(2 * 1024 * 1024 * 3 / 4, whole - shard, 1)
+    assert.same({ "reduce_scatter" }, names)
+    assert.same({ "all_gather", "reduce_scatter" }, again)
+    assert.equal(layers, middle)
+    for _, more in ipairs { { sequence_parallel = false }, { tp = 1, sequence_parallel = false } } do
+      assert.equal((head("torchtitan:keeps_head_input=false", more)), (head("torchtitan", more)))
+    end
+  end)
+end)
+
 describe("a soft cap", function()
   local h = { hidden = 1024, heads = 16, ffn = 2816, vocab = 32000 }
 

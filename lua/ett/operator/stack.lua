@@ -46,7 +46,7 @@ stack_module.fields = {
   exchange_communication_share = { "fraction", optional = true, most = 0.99 },
   fused_accumulation = flag, cached_gradients = flag, fused_bias_gradients = flag,
   gradient_copy_bytes = { "nonnegative", default = 0, most = 1e3 },
-  keeps_gradients = flag, keeps_inputs = flag,
+  keeps_gradients = flag, keeps_inputs = flag, keeps_head_input = flag,
   quantised_weights = { "string", default = "none", one_of = { "none", "beside", "only", "single" } },
   quantised_products = { "string", default = "all", one_of = { "all", "dense", "experts" } },
   weighs_activations = flag, half_products = flag, master_shards = flag, whole_stages = flag, keeps_outputs = flag,

@@ -639,12 +639,24 @@ local item_fields = { "seq", "tp", "cp", "cp_method", "cp_balanced", "ep", "etp"
   "capacity_factor", "pad_to_capacity", "micro_batch", "sequence_parallel", "dtype", "lora_rank", "lora_targets",
   "frozen_layers" }
 
+--- The head with its whole input stored; nil for the gather that else brings the input again (keeps_head_input).
+local function with_head_input(item)
+  if item.operator and item.operator.unquantised then
+    local own = merged(item, { shape = merged(item.shape) })
+    own.shape.stored_tokens, own.key = nil, nil
+    return own
+  end
+  local again = item.overlapped and item.name == "all_gather" and not item.operand
+  return not again and item or nil
+end
+
 --- The items of a layer under a configuration, without operators whose work is inside another kernel of the stack.
 ---@param stack table the software
 function lower.items(layer, c, p, stack)
   local list = {}
   for _, item in ipairs(frozen.items(architecture.operations(layer, c), layer.frozen, p)) do
     local op = item.operator
+    if stack.keeps_head_input then item = with_head_input(item) end
     if not (op and op.inside and op.inside(item.shape, stack)) then list[#list + 1] = item end
   end
   return list
