@@ -1110,6 +1110,15 @@ describe("a plan as Megatron-LM's flags", function()
     text, left_out = export.text("megatron", model_module.new "llama3-8b", quantised.plan)
     assert.matches("--fp8-param-gather", text, 1, true)
     assert.same({ "quantised_weights=single: set disable_parameter_transpose_cache of TransformerConfig" }, left_out)
+    local split = { seq = 2048, tp = 2, pp = 2, micro_batches = 4, sequence_parallel = true, overlap_tensor = true }
+    for schedule, said in pairs { ["1f1b"] = {}, zb_h1 = { "schedule = 'zb_h1': Megatron-LM has no flag for it",
+      "overlap_tensor: Transformer Engine refuses it beside delayed weight gradients, unless with "
+        .. "--tp-comm-overlap-rs-dgrad" } } do
+      split.schedule = schedule
+      local model = model_module.new "llama3-8b"
+      local plan = estimate.new({ model = model, plan = split, cluster = "dgx_h100" }).plan
+      assert.same(said, (select(2, export.text("megatron", model, plan))))
+    end
     local sharded = { seq = 2048, dp = 2, zero = 3, micro_batches = 4, overlap_gradients = true }
     for overlap, said in pairs { [false] = { "overlap_gradients or overlap_parameters = false: Megatron FSDP overlaps "
       .. "both when it shards parameters" }, [true] = {} } do

@@ -2,6 +2,7 @@
 local devices = require("ett.plan").devices
 local even_split = require("ett.step").split
 local plan_fields = require "ett.plan.fields"
+local schedules = require "ett.plan.schedules"
 local stacks = require "ett.operator.stack"
 
 --- Returns a function that appends "--name value", or "--name" for true; it ignores nil and false.
@@ -249,6 +250,11 @@ local function pipeline(p, h, add, leave_out)
     add("microbatch-group-size-per-virtual-pipeline-stage", p.interleave_group)
   elseif p.schedule ~= "1f1b" and p.pp > 1 then
     leave_out("schedule = '%s': Megatron-LM has no flag for it", p.schedule)
+    -- module/linear.py, _Linear.backward: by default the reduce-scatter is in bulk beside the weight gradient.
+    if p.overlap_tensor and not schedules.built_in[p.schedule] then
+      leave_out("overlap_tensor: Transformer Engine refuses it beside delayed weight gradients, unless with "
+        .. "--tp-comm-overlap-rs-dgrad")
+    end
   end
 end
 
