@@ -11,8 +11,8 @@ return {
       whole_rings = true,
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 45 GB/s a link one way; gathers use both directions "
         .. "of all axes" },
-    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 270e9, bandwidth_per_node = 4320e9,
-      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face; a "
-        .. "step through 64 chips takes four hops" },
+    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 270e9, bandwidth_per_node = 4320e9, axes = 3,
+      source = "the torus continues beyond 64 chips, over six faces of 16 links, as of TPU v5p; "
+        .. "assumed: a step through 64 chips takes four hops" },
   },
 }

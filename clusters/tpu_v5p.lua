@@ -13,8 +13,8 @@ return {
       whole_rings = true,
       source = "jax-ml/scaling-book@0819a7d tpus.md, sharding.md: 90 GB/s a link one way; gathers use both directions "
         .. "of all axes" },
-    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 540e9, bandwidth_per_node = 8640e9,
-      source = "assumed: the torus continues beyond 64 chips, and half of them are on a face; a "
-        .. "step through 64 chips takes four hops" },
+    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 540e9, bandwidth_per_node = 8640e9, axes = 3,
+      source = "the torus continues beyond 64 chips, over six faces of 16 links: docs.cloud.google.com/tpu/docs/v5p; "
+        .. "assumed: a step through 64 chips takes four hops" },
   },
 }

@@ -12,8 +12,8 @@ return {
     intra = { name = "ICI torus, 3 axes", bandwidth = 600e9, torus = { 4, 4, 4 },
       whole_rings = true,
       source = "600 GB/s a chip one way: stas00/ml-engineering@744d01e network/README.md" },
-    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 600e9, bandwidth_per_node = 9600e9,
-      source = "a pod has 9,216 chips: docs.cloud.google.com/tpu/docs/tpu7x; half of 64 chips are on a face; "
+    inter = { name = "ICI torus", latency = 4e-6, bandwidth_per_gpu = 600e9, bandwidth_per_node = 9600e9, axes = 3,
+      source = "a pod has 9,216 chips: docs.cloud.google.com/tpu/docs/tpu7x; 64 have six faces of 16 links; "
         .. "a step through 64 chips takes four hops, assumed" },
   },
 }

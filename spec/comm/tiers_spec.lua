@@ -358,6 +358,30 @@ describe("a group on a torus", function()
     end
   end)
 
+  it("over cubes uses the axes that they fill", function()
+    -- Cubes of 64 chips with 16 links of 90 GB/s on each face, on slices of docs.cloud.google.com/tpu/docs/v5p: 2 are
+    -- 4x4x8, 4 are 4x8x8, 8 are 8x8x8, 16 are 8x8x16, 96 are 16x16x24.
+    local c, link = cluster_module.get "tpu_v5p", 90e9
+    local function time(kind, nodes, chips)
+      return collectives.time(c, kind, big, { nodes = nodes, gpus_per_node = chips }).seconds
+    end
+    for nodes, axes in pairs { [2] = 1, [3] = 1, [4] = 2, [6] = 2, [8] = 3, [16] = 3 } do
+      near(big * (nodes - 1) / nodes / (axes * 2 * 16 * link / 64), time("all_gather", nodes, 1))
+    end
+    near(big / (16 * link / 64), time("send_recv", 2, 1)) -- every chip sends through one face
+    for nodes, longest in pairs { [2] = 8, [3] = 12, [4] = 8, [8] = 8, [16] = 16, [96] = 24 } do
+      near(big * longest / 8 / link, time("all_to_all", nodes, 64)) -- load of a link of the longest axis
+    end
+    for _, name in ipairs { "tpu_v4", "tpu_v5p", "tpu_v7x" } do
+      c = cluster_module.get(name)
+      for _, kind in ipairs { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv" } do
+        for _, n in ipairs(kind == "send_recv" and { 2 } or { 2, 4, 8 }) do
+          assert.is_true(time(kind, 1, n) <= time(kind, n, 1), name .. " " .. kind)
+        end
+      end
+    end
+  end)
+
   it("has no place on axes that are too many or too long, and none of length 0", function()
     local function along(axes, dp)
       local size = dp and 256 or 64

@@ -294,6 +294,8 @@ describe("a user's cluster", function()
       { name = "network", bandwidth = 5e9, mesh = true, source = "z" } }
     assert.matches("tiers[2]: only links inside the innermost tier, of at least two devices, can be a mesh or a torus",
       message(cluster_module.get, c), 1, true)
+    c.tiers[1].axes, c.tiers[2].mesh = 3, nil
+    assert.matches("tiers[1]: 'axes' is for links between units", message(cluster_module.get, c), 1, true)
   end)
   it("may name its device", function()
     local c = valid()

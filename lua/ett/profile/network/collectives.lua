@@ -176,11 +176,31 @@ local function on_torus(tier, ranks, place)
   return links / (positions / (place.placed or positions)), load, far
 end
 
+-- The box of n units of least lengths in sum, on `axes` axes at most: the sum, the axes that it fills, and the longest.
+local function box(axes, n)
+  local sum, filled, longest = n, 1, n
+  for a = 2, axes > 1 and math.floor(math.sqrt(n)) or 0 do
+    local of_rest, more, length = 0, 0, 0
+    if n % a == 0 then of_rest, more, length = box(axes - 1, n // a) end
+    if more > 0 and a + of_rest <= sum then sum, filled, longest = a + of_rest, 1 + more, math.max(a, length) end
+  end
+  return sum, filled, longest
+end
+
+-- Shares of a unit's bandwidth that a group over n units of a torus reaches in rings or sends, and in all-to-alls.
+-- Rings use the axes that the group fills: one, two and three of 2, 4 and 8 cubes (docs.cloud.google.com/tpu/docs/v5p,
+-- configurations). A send uses one direction of an axis. In an all-to-all the longest axis has the load of on_torus.
+local function over_axes(axes, n, kind)
+  local _, filled, longest = box(axes, n)
+  return (kind == "send_recv" and 0.5 or filled) / axes, 4 * (n - 1) / (n * longest) / axes
+end
+
 -- Shares of a device's bandwidth that a group reaches in rings or sends, and in all-to-alls. In a mesh every pair of
 -- devices has links of its own, so a group uses those between its members, and a send those of one pair. A group uses
 -- these links although one of its nodes holds a single rank, if another holds several.
-local function reached(tier, kind, ranks, place)
+local function reached(tier, kind, ranks, place, branches)
   ranks = math.max(2, ranks)
+  if tier.axes and branches > 1 then return over_axes(tier.axes, branches, kind) end
   if tier.mesh then
     local share = (kind == "send_recv" and 1 or ranks - 1) / (tier.size - 1)
     return share, share
@@ -272,7 +292,7 @@ local function tiers_of(cluster, kind, topology)
     local of_device = used and k == node and inside > 1 and device_curve(cluster, tier, kind, inside) or nil
     if used then
       if not tier.send then refuse_missing(k, node, cluster, topology) end
-      local of_rings, of_pairs = reached(tier, kind, inside, place)
+      local of_rings, of_pairs = reached(tier, kind, inside, place, branches)
       send = share(tier, place, kind, of_rings * tier.send, of_rings * tier.unit_send)
       receive = share(tier, place, kind, of_rings * tier.receive, of_rings * tier.unit_receive)
       rank_bandwidth = of_pairs * of_rank(tier, place)

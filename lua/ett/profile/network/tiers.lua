@@ -37,13 +37,14 @@ local least_rate, most_rate, least_of_curve = 1e6, 1e17, 1e3
 local rate = { "positive", least = least_rate, most = most_rate, unit = "bytes/s" }
 local maybe_rate = { "positive", optional = true, least = least_rate, most = most_rate, unit = "bytes/s" }
 local latency = { "nonnegative", optional = true, most = 0.5, unit = "seconds" }
+local axes_field = { "count", optional = true, most = 8 }
 
 tiers.link_fields = {
   intra = { "table", optional = true, fields = { bandwidth = rate, latency = latency,
     send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, mesh = "boolean?", torus = "list?",
     whole_rings = "boolean?", curves = { "text_or_table", optional = true }, name = "string?", source = "string" } },
   inter = { "table", optional = true, fields = { bandwidth_per_gpu = rate, bandwidth_per_node = rate,
-    latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate,
+    latency = latency, send_bandwidth = maybe_rate, send_bandwidth_per_node = maybe_rate, axes = axes_field,
     hierarchical = "boolean?", name = "string?", source = "string" } },
 }
 
@@ -55,7 +56,7 @@ local fields = {
   send_bandwidth = maybe_rate, ring_bandwidth = maybe_rate, unit_send_bandwidth = maybe_rate,
   hierarchical = "boolean?", reduces = "boolean?",
   through = "boolean?", mesh = "boolean?", torus = "list?", whole_rings = "boolean?",
-  curves = { "text_or_table", optional = true },
+  axes = axes_field, curves = { "text_or_table", optional = true },
 }
 
 --- The given curves, or the innermost tier's curves of the cluster whose name is given.
@@ -183,6 +184,9 @@ function tiers.check(given, label)
     tier.unit_send = tier.unit_bandwidth or all * tier.send
     tier.unit_receive = tier.unit_bandwidth or all * tier.receive
     tiers.check_wires(tier, k == 1 and tier.size, at)
+    if tier.axes and k == 1 then
+      error_module.raise("model", "%s: 'axes' is for links between units; those between devices have 'torus'", at)
+    end
     tier.curves = tiers.curves(tier.curves, at)
     if tier.curves then tiers.check_curves(tier.curves, at, tier.size or math.maxinteger, "size") end
     list[k], below = tier, tier.size or math.maxinteger
@@ -254,7 +258,7 @@ local function short_form(cluster)
     { name = "network", send = inter.bandwidth_per_gpu, receive = inter.bandwidth_per_gpu,
       unit_send = inter.bandwidth_per_node, unit_receive = inter.bandwidth_per_node,
       send_bandwidth = inter.send_bandwidth,
-      unit_send_bandwidth = inter.send_bandwidth_per_node, hierarchical = inter.hierarchical,
+      unit_send_bandwidth = inter.send_bandwidth_per_node, hierarchical = inter.hierarchical, axes = inter.axes,
       latency = inter.latency or default.inter, card = 1, through = true },
   }, 1
 end
