@@ -228,6 +228,76 @@ describe("ett.comm", function()
     end
   end)
 
+  -- Calls check(cluster, time, nodes, ranks in a node) for groups on every cluster with a network. time(kind, bytes,
+  -- alone): seconds for groups on all devices, or for one alone.
+  local function on_clusters(check)
+    local clusters = require "ett.profile.cluster"
+    for _, name in ipairs(clusters.names()) do
+      local on = clusters.get(name)
+      local last = on.tiers and on.tiers[#on.tiers].size
+      local most = not on.parts and (on.tiers or on.links.inter) and (last and last // on.gpus_per_node or 4096) or 0
+      for _, nodes in ipairs { 1, 2, 4, 8, 256, 4096 } do
+        for _, n in ipairs { 1, 2, 4, on.gpus_per_node } do
+          local timers = {}
+          local function time(kind, bytes, alone)
+            local key = kind .. (alone and 1 or 2)
+            timers[key] = timers[key] or collectives.timer(on, kind, { nodes = nodes, gpus_per_node = n,
+              groups_per_node = alone and 1 or math.max(1, on.gpus_per_node // n) })
+            return (timers[key](bytes))
+          end
+          if nodes * n > 1 and n <= on.gpus_per_node and nodes <= most then check(on, time, nodes, n) end
+        end
+      end
+    end
+  end
+
+  it("keeps the laws of collectives on the links of every cluster", function()
+    local count, kinds = 0, { "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast" }
+    on_clusters(function(on, time, nodes, n)
+      local before = {}
+      for half = 0, 22 do -- to 100 GB
+        local bytes, t = 10 ^ (half / 2), {}
+        local function holds(law, what)
+          assert.is_true(law, ("%s, %d x %d, %g bytes: %s"):format(on.name, nodes, n, bytes, what))
+        end
+        for _, kind in ipairs(kinds) do
+          t[kind] = time(kind, bytes, true)
+          holds(t[kind] >= (before[kind] or 0) * (1 - 1e-12), kind .. " rises with bytes")
+          holds(time(kind, bytes) >= t[kind] * (1 - 1e-12), kind .. " of groups that share cards is not faster")
+          before[kind] = t[kind]
+        end
+        local gather, scatter, reduce = t.all_gather, t.reduce_scatter, t.all_reduce
+        holds(reduce <= 1.3 * (gather + scatter), "all_reduce by its two halves")
+        if bytes >= 1e9 then -- an all_reduce of fewer bytes over many nodes is a tree, which gathers have not
+          holds(t.broadcast <= 1.3 * gather * nodes * n / (nodes * n - 1), "broadcast by an all_gather")
+          holds(nodes * n > 64 or reduce >= math.max(gather, scatter), "all_reduce takes longer than either half")
+        end
+        count = count + 1
+      end
+    end)
+    assert.is_true(count > 5000, count)
+  end)
+
+  it("is not faster over nodes than in one", function()
+    local count, inside = 0, {}
+    on_clusters(function(on, time, nodes, n)
+      -- Eight L40S in a node are slower than their cards: measured, PCIe without peer access.
+      if on.name == "l40s_node" or nodes * n > 8 then return end
+      for _, kind in ipairs(nodes * n == 2 and comm.kinds() or { "all_reduce", "all_gather", "all_to_all" }) do
+        for digits = 8, 11 do
+          local key = on.name .. kind .. digits .. "of" .. nodes * n
+          local own = time(kind, 10.0 ^ digits)
+          if nodes == 1 then inside[key] = own end
+          local least = inside[key] or 0.0
+          assert.is_true(least <= 1.02 * own, ("%s of %s, %d x %d, 1e%d bytes: %g s, in a node %g s"):format(kind,
+            on.name, nodes, n, digits, own, least))
+          count = count + (least > 0 and nodes > 1 and 1 or 0)
+        end
+      end
+    end)
+    assert.is_true(count > 1000, count)
+  end)
+
   it("has no step where protocols meet, and is never faster than the links", function()
     local wires = { intra = { bandwidth = 400e9, ring_bandwidth = 300e9 }, inter = { bandwidth_per_gpu = 50e9,
       bandwidth_per_node = 400e9 } }

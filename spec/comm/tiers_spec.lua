@@ -198,6 +198,8 @@ describe("a cluster of tiers", function()
     local model = random_plans.llama(8)
     assert.matches("the plan needs 128 devices, pods has 64", message(estimate.new, { model = model, cluster = c,
       plan = { seq = 1024, dp = 128, micro_batches = 1 } }), 1, true)
+    assert.matches("a group of 128 ranks is larger than the last tier of cluster pods", message(collectives.time, c,
+      "all_reduce", 1e6, { nodes = 16, gpus_per_node = 8 }), 1, true)
   end)
 end)
 

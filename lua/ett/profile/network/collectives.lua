@@ -267,8 +267,8 @@ end
 
 local function refuse_missing(k, node, cluster, topology)
   if cluster.tiers then
-    error_module.raise("plan", "a group of %d ranks is larger than the last tier of cluster %s", topology.ranks or 0,
-      cluster.name)
+    error_module.raise("plan", "a group of %d ranks is larger than the last tier of cluster %s",
+      topology.ranks or topology.nodes * topology.gpus_per_node, cluster.name)
   elseif k == node then
     error_module.raise("missing", "%d ranks in a node need the cluster's links.intra.bandwidth", topology.gpus_per_node)
   end
