@@ -233,7 +233,7 @@ describe("the warnings of a sweep", function()
     assert.same(wanted(s.rows[1], slow_samples.model()), s.warnings)
     s = swept { model = slow_samples.model(), profile = false }
     assert.same({}, s.warnings)
-    assert.is_nil(json.decode(json.encode(s)).warnings)
+    assert.truthy(json.encode(s):find('"warnings":[]', 1, true))
     -- No plan is left.
     assert.same({}, swept({ model = slow_samples.model(), profile = profile, over = { tp = { 3 } } }).warnings)
   end)

@@ -418,6 +418,15 @@ describe("estimate", function()
     assert.is_nil(run({}).price_per_step)
   end)
 
+  it("writes empty lists as lists", function()
+    local e = run {}
+    local text = require("ett.json").encode(e)
+    for _, name in ipairs { "collectives", "notes", "warnings" } do
+      assert.same({}, e[name])
+      assert.truthy(text:find(('"%s":[]'):format(name), 1, true), name)
+    end
+  end)
+
   it("the tokens of the run are those of the argument or of the plan, and refused if both differ", function()
     assert.equal(1e9, run({ tokens = 1e9 }).run_tokens)
     assert.equal(1e9, run({ tokens = 1e9 }, { tokens = 1e9 }).run_tokens)

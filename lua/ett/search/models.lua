@@ -5,6 +5,7 @@
 --   s.rows[1].hidden, s.rows[1].parameters
 local architecture = require "ett.model.architecture"
 local error_module = require "ett.base.error"
+local json = require "ett.json"
 local merged = require "ett.base.merged"
 local schema = require "ett.base.schema"
 
@@ -96,7 +97,8 @@ function models.sweep(given, sweep_of)
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,
     nothing_fits = #result.unfit == sweeps and result.unfit[1] or nil,
     notes = result.notes, warnings = warnings_of(result.rows[1], names, given, sweep_of),
-    rows = setmetatable(result.rows, { __json = function(rows) return table.move(rows, 1, #rows, 1, {}) end }),
+    rows = setmetatable(result.rows,
+      { __json = function(rows) return json.array(table.move(rows, 1, #rows, 1, {})) end }),
     base = last.base }, meta)
 end
 

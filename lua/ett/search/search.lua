@@ -7,6 +7,7 @@
 -- ett.search.space builds the space, ett.search.walk searches it, ett.search.keeper holds the best rows.
 local error_module = require "ett.base.error"
 local explain = require "ett.search.explain"
+local json = require "ett.json"
 local journal_module = require "ett.search.journal"
 local keeper_module = require "ett.search.keeper"
 local objective = require "ett.search.objective"
@@ -159,7 +160,6 @@ end
 
 --- Exchanges the rows of all ranks, so that every rank's keeper has all.
 local function merge(share, keeper)
-  local json = require "ett.json"
   local own = json.encode(keeper:all())
   share.any(false) -- sleeps until all ranks arrive
   for rank = 0, share.size() - 1 do
@@ -281,9 +281,10 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 
 function Search.__json(self)
   local x = self.best
-  return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut, rows = self.rows,
-    nothing = self.nothing, fields = self.fields, sure = self.sure, best = x and { estimate = x.estimate,
-    parts = x.parts, binds = x.binds, gains = x.gains, neighbours = x.neighbours } }
+  return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut,
+    rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
+    best = x and { estimate = x.estimate, parts = x.parts, binds = x.binds, gains = json.array(x.gains),
+      neighbours = json.array(x.neighbours) } }
 end
 
 return setmetatable(search, { __call = function(_, given) return search.new(given) end })

@@ -132,7 +132,7 @@ function sure.rows(rows, estimate_of, shared)
       if beats >= 0.1 then alike[#alike + 1] = { row = i, beats_best_percent = math.floor(1000 * beats + 0.5) / 10 } end
     end
   end
-  return { best_percent = rows[1].best_percent, of = #plans, alike = alike,
+  return { best_percent = rows[1].best_percent, of = #plans, alike = require("ett.json").array(alike),
     settles = alike[1] and settles(plans[1].lines, plans[alike[1].row].lines) or nil }
 end
 

@@ -13,6 +13,7 @@ local error_module = require "ett.base.error"
 local estimate = require "ett.step.estimate"
 local fields = require "ett.plan.fields"
 local fitting = require "ett.search.fitting"
+local json = require "ett.json"
 local follows = require "ett.plan.follows"
 local lower = require "ett.step.lower"
 local merged = require "ett.base.merged"
@@ -196,7 +197,7 @@ end
 
 --- Ranks of a job evaluate programs in turn; merges the results of all ranks on every rank.
 local function merge(run)
-  local share, json = run.share, require "ett.json"
+  local share = run.share
   local own = json.encode { refused = run.refused, refusal = run.refusal, at = run.refused_at }
   local results, refused, refusal, first = run.list:take(), 0, nil, math.huge
   for rank = 0, share.size() - 1 do
@@ -305,7 +306,7 @@ local function rows_of(list, axes, base)
   end
   function Rows.__len() return list:count() end
   function Rows.__pairs(rows) return ipairs(rows) end
-  function Rows.__json(rows) return table.move(rows, 1, #rows, 1, {}) end
+  function Rows.__json(rows) return json.array(table.move(rows, 1, #rows, 1, {})) end
   return setmetatable({}, Rows)
 end
 
@@ -413,7 +414,7 @@ end
 function Sweep.__json(self)
   return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
     refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits,
-    notes = self.notes[1] and self.notes, warnings = self.warnings[1] and self.warnings, rows = self.rows,
+    notes = json.array(self.notes), warnings = json.array(self.warnings), rows = self.rows,
     plan = self.base }
 end
 

@@ -12,6 +12,7 @@ local detail = require "ett.profile.detail"
 local energy = require "ett.step.energy"
 local frozen = require "ett.step.frozen"
 local goodput = require "ett.step.goodput"
+local json = require "ett.json"
 local lower = require "ett.step.lower"
 local memory = require "ett.step.memory"
 local merged = require "ett.base.merged"
@@ -456,7 +457,7 @@ function estimate.new(given)
     composition = "default", cluster = cluster.name, device = cluster.device.name, devices = devices,
     model = { name = model.name, parameters = architecture.parameters(model, p.seq), hyper = model.hyper },
     plan = p, stack = lowered.stack.name,
-    left_open = plan_fields.left_open(given.plan, p, lowered.stack),
+    left_open = json.array(plan_fields.left_open(given.plan, p, lowered.stack)),
     step_seconds = step, low_seconds = low, high_seconds = high, interval_percent = 90,
     tokens_per_step = tokens, tokens_per_second = tokens / step,
     tokens_per_second_per_device = tokens / step / devices,
@@ -464,7 +465,7 @@ function estimate.new(given)
     mfu_percent = peak and 100 * model_flops / (step * devices * peak) or nil,
     pipeline_seconds = result.pipeline_seconds, bubble_percent = 100 * result.bubble_fraction,
     idle_seconds = idle_of(step, busy), idle_percent = 100 * idle_of(step, busy) / step,
-    operators = computed, collectives = collectives, stages = result.stages,
+    operators = json.array(computed), collectives = json.array(collectives), stages = result.stages,
     gradient_exposed_seconds = sums.gradient, gradient_overlapped_seconds = sums.gradient_hidden,
     all_to_all_exposed_seconds = exchange_exposed, all_to_all_overlapped_seconds = exchange_hidden,
     memory_bytes = result.memory_bytes, memory_limit_bytes = cluster.device.memory_bytes,
@@ -484,8 +485,8 @@ function estimate.new(given)
   end
   add_outlook(e, cluster, run_tokens, lowered, result, model,
     function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
-  e.warnings = warnings_of(e, cluster, lowered, model, host)
-  e.notes = notes_of(e, cluster, model, times)
+  e.warnings = json.array(warnings_of(e, cluster, lowered, model, host))
+  e.notes = json.array(notes_of(e, cluster, model, times))
   return e
 end
 
