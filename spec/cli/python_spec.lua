@@ -138,6 +138,7 @@ for call in (lambda: ett.predict("llama3-8b", "dgx_h100", seq=4096, micro_batche
              lambda: ett.predict("llama3-8b", 5, seq=4096),
              lambda: ett.predict(None),
              lambda: ett.sweep("llama3-8b", over=[1]),
+             lambda: ett.sweep("llama", over={"hidden": [1024]}, hidden=2048, seq=128, micro_batches=1),
              lambda: ett.list("zebras"),
              lambda: ett.call("os.execute"),
              lambda: ett.predict("llama3-8b", seq=float("nan")),
@@ -154,6 +155,7 @@ print("clusters" if "dgx_h100" in ett.list("clusters") else "none")
     assert.is_nil(output:match "internal: ", output)
     assert.is_nil(output:match "traceback", output)
     assert.is_truthy(output:find("usage: predict: unknown field 'tpp'; did you mean 'pp'?\n", 1, true), output)
+    assert.is_truthy(output:find("usage: sweep: field 'hidden' is both fixed and swept", 1, true), output)
     assert.is_truthy(output:find("field 'tp' must be a positive integer, got 'x'", 1, true), output)
     assert.is_truthy(output:find("ett has no function 'os.execute' for other languages", 1, true), output)
     assert.matches("clusters\n$", output)

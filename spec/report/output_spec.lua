@@ -109,7 +109,7 @@ describe("--csv", function()
     rows = read(run("sweep --cluster dgx_h100 dp=1,2,4 --csv " .. step):gsub("\n$", ""))
     assert.equal(3, #rows)
     for i, row in ipairs(value.rows) do assert.equal(row.dp, math.tointeger(rows[i].dp)) end
-    assert.equal("value", run("list --csv"):match "^[^\n]*")
+    assert.equal("kind,count", run("list --csv"):match "^[^\n]*")
   end)
 
   it("lists the tables if the requested one does not exist, and refuses --table alone", function()

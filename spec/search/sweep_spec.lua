@@ -7,7 +7,7 @@ local model = require("ett.model").new("llama", { layers = 8, hidden = 512, head
 
 local function run(over, plan)
   plan = plan or {}
-  plan.seq, plan.micro_batches = 512, 4
+  plan.seq, plan.micro_batches = not over.seq and 512 or nil, not over.micro_batches and 4 or nil
   return sweep.new { model = model, cluster = "perlmutter", profile = false, plan = plan, over = over }
 end
 
@@ -76,6 +76,24 @@ describe("a sweep", function()
         end
       end
     end
+  end)
+
+  it("refuses a field that is fixed and swept", function()
+    local ok, why = pcall(run, { tp = { 1, 2 } }, { tp = 4 })
+    assert.same({ false, "sweep: field 'tp' is both fixed and swept" }, { ok, tostring(why) })
+  end)
+
+  it("adds days, price and energy if the plan gives tokens, as if they were swept", function()
+    local fixed = run({ dp = { 1, 2 } }, { tokens = 1e9 })
+    local swept = run({ dp = { 1, 2 }, tokens = { 1e9 } })
+    assert.is_number(fixed.rows[1].run_seconds)
+    assert.is_number(fixed.rows[2].run_kwh)
+    for i, row in ipairs(fixed.rows) do
+      row.tokens = 1e9
+      assert.same(swept.rows[i], row)
+    end
+    assert.matches("days", tostring(fixed):match "\n *dp[^\n]*")
+    assert.is_nil(run({ dp = { 1, 2 } }).rows[1].run_seconds)
   end)
 
   it("follows the overlaps of each plan's stack where they are left open", function()

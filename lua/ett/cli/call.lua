@@ -36,6 +36,9 @@ function functions.sweep(arguments)
   local given, plan, hyper = split("sweep", arguments, { model = "string", over = "table", devices = "count?",
     cluster = { "string", default = fields.default_cluster }, objective = "string?", accept_device = "boolean?" })
   local over, hyper_over = fields.sort("sweep", given.over, given.model)
+  for name in pairs(hyper_over) do
+    if hyper[name] ~= nil then error_module.raise("usage", "sweep: field '%s' is both fixed and swept", name) end
+  end
   local several = next(hyper_over) ~= nil
   local function model(own) return fields.model_of(given.model, merged(hyper, own)) end
   return require("ett.search.sweep").new { model = several and model or model {}, hyper = several and hyper_over or nil,

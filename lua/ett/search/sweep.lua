@@ -39,9 +39,12 @@ local argument_fields = { model = "model", plan = "table", cluster = "cluster", 
   keep = "count?", progress = "function?" }
 
 --- Names of the swept fields, the outermost loop first.
-local function swept_names(over)
+local function swept_names(over, plan)
   local names = schema.keys(over)
-  for _, name in ipairs(names) do values_module.checked("sweep", name, over[name]) end
+  for _, name in ipairs(names) do
+    values_module.checked("sweep", name, over[name])
+    if plan[name] ~= nil then error_module.raise("usage", "sweep: field '%s' is both fixed and swept", name) end
+  end
   table.sort(names, function(a, b) return fields.position[a] < fields.position[b] end)
   return names
 end
@@ -310,12 +313,14 @@ local function rows_of(list, axes, base)
   return setmetatable({}, Rows)
 end
 
---- Adds the outlook to every row, by one estimate each, if a field that affects it is swept.
-local function add_outlook(run, base)
-  local swept = false
-  for _, axis in ipairs(run.axes) do swept = swept or fields.list[fields.position[axis.name]].after end
-  for i = 1, swept and #run.rows or 0 do
-    local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times,
+--- Adds the outlook to every row, by one estimate each, if a field that affects it is swept or given.
+local function add_outlook(run, base, given)
+  local wanted = false
+  for _, field in ipairs(fields.list) do
+    wanted = wanted or field.after and (given.over[field[1]] or given.plan[field[1]]) ~= nil
+  end
+  for i = 1, wanted and #run.rows or 0 do
+    local e = estimate.new { model = run.model, cluster = run.cluster, times = run.times, interval = false,
       plan = plan_of(run.axes, base, run.list:row(i, {})) }
     for _, name in ipairs(outlook) do run.rows[i][name] = e[name] end
   end
@@ -360,7 +365,7 @@ function sweep.new(given)
   given = schema.check(given, argument_fields, "ett.sweep", "argument")
   local cluster, objective, over = given.cluster, given.objective, given.over
   if not (type(cluster) == "table" and cluster.path) then cluster = cluster_module.get(cluster) end
-  local names = swept_names(over)
+  local names = swept_names(over, given.plan)
   if not objectives[objective] then
     error_module.raise("usage", "sweep: %s", error_module.unknown("objective", objective, schema.keys(objectives)))
   end
@@ -392,7 +397,7 @@ function sweep.new(given)
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base)
-  add_outlook(run, base)
+  add_outlook(run, base, given)
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
     evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
     notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
