@@ -162,7 +162,7 @@ int ett_dist_time(const ett_dist_job *job, const ett_dist_group *g,
     all++;
     if (report[2] > 0 || kept >= most || all >= 4 * most)
       break;
-    if (kept >= options->min_repeats && kept % 8 == 0) {
+    if (kept > 0 && kept >= options->min_repeats && kept % 8 == 0) {
       ett_sample_stats stats; /* equal numbers and decisions on every rank */
       ett_sample_stats_compute(times, (size_t)kept, sorted, &stats);
       if (stats.half_width <= options->target * stats.low_mean)

@@ -71,6 +71,39 @@ describe("ett.sampling.cluster_init", function()
     end
   end)
 
+  it("takes the best of at least ten undisturbed repeats of a message, and says that there were fewer", function()
+    local cpu, mpirun = require("ett.base.find").load("samplers", "cpu"), require "ett.sampling.mpirun"
+    if not cpu.available() then pending "the CPU back end is not built here" end
+    if require("ett.sample").processors() < 2 then pending "one processor has no links" end
+    local available, run = mpirun.available, mpirun.run
+    finally(function() mpirun.available, mpirun.run = available, run end)
+    local asked = {}
+    local world = { time = function(_, message)
+      asked[#asked + 1] = message
+      return { seconds = 1, min_seconds = #asked % 3 == 1 and 1e-6 or 1e-3 + 2e-6, repeats = 20,
+        dropped = 10 + #asked % 3 }
+    end }
+    function mpirun.available() return true end
+    function mpirun.run(_, arguments)
+      local said
+      local parts = { require = function() return { open = function() return { rank = 0, world = world } end } end,
+        io = { stdout = { write = function(_, text) said = text end } } }
+      assert(loadfile(arguments:match "^run '?([^']*)'?$", "t", setmetatable(parts, { __index = _G })))()
+      return said
+    end
+    local facts = cluster_init.look "cpu"
+    assert.equal(3, #asked)
+    for _, message in ipairs(asked) do assert.equal(10, message.min_repeats) end
+    assert.near(4194304 / 1.001e-3, facts.wire.send_bandwidth, 1)
+    assert.near(4194304 / 1e-3, facts.wire.bandwidth, 1)
+    assert.equal(1e-6, facts.wire.latency)
+    local text = cluster_init.text("mine", facts)
+    assert.matches("-- The link was measured on a busy machine: 8 undisturbed repeats of a message.", text, 1, true)
+    assert.equal(1e-6, require("ett.profile.cluster").get(assert(load(text))()).links.intra.latency)
+    facts.wire.repeats = 10
+    assert.is_nil(cluster_init.text("mine", facts):find("busy machine", 1, true))
+  end)
+
   fits("was on a busy machine if samples are faster than its rates: estimates say so", function()
     local folder = os.tmpname()
     os.remove(folder)

@@ -64,30 +64,38 @@ local function cpu_rates()
     bandwidth = 8.0 * 4096 * 4096 / copy.min_seconds }
 end
 
---- Bandwidth and latency between two ranks of this machine, or nil and the reason.
+--- Fewest undisturbed repeats of a message. A probe ends without them if its ranks rarely start together.
+local least_repeats = 10
+
+--- Best bandwidth and latency between two ranks of this machine, and the fewest undisturbed `repeats` of a message; or
+--- nil and the reason.
 local function wire_rates()
   local available, missing = mpirun.available()
   if not available then return nil, missing end
   local text, why = folder_module.within(function(folder)
-    local script = folder_module.write(folder .. "/wires.lua", [[
+    local script = folder_module.write(folder .. "/wires.lua", ([[
       local job = require("ett.dist").open()
-      local small = assert(job.world:time { kind = "send_recv", count = 1, budget_seconds = 0.2 })
-      local large = assert(job.world:time { kind = "send_recv", count = 1048576, budget_seconds = 0.3 })
-      local all = assert(job.world:time { kind = "all_reduce", count = 1048576, budget_seconds = 0.3, in_place = true })
-      if job.rank == 0 then
-        io.stdout:write(("wires %.9g %.9g %.9g\n"):format(small.seconds, large.seconds, all.seconds))
+      local repeats, seconds = math.huge, {}
+      for i, message in ipairs { { kind = "send_recv", count = 1 }, { kind = "send_recv", count = 1048576 },
+        { kind = "all_reduce", count = 1048576, in_place = true } } do
+        message.min_repeats, message.budget_seconds = %d, 0.3
+        local result = assert(job.world:time(message))
+        seconds[i] = result.min_seconds
+        repeats = math.min(repeats, result.repeats - result.dropped)
       end
-    ]])
+      if job.rank == 0 then io.stdout:write(("wires %%.9g %%.9g %%.9g %%d\n"):format(seconds[1], seconds[2], seconds[3],
+        repeats)) end
+    ]]):format(least_repeats))
     local ok, text = pcall(mpirun.run, 2, "run " .. quote(script), { what = "cluster init", log = folder .. "/log",
       bound = true })
     if not ok and error_module.from(text).kind == "interrupt" then error(text, 0) end
     return ok and text or "", not ok and tostring(text) or nil
   end)
-  local latency, send, reduce = text:match("wires (%S+) (%S+) (%S+)")
+  local latency, send, reduce, repeats = text:match("wires (%S+) (%S+) (%S+) (%d+)")
   if not latency then return nil, why or "the ranks printed no times" end
-  latency, send, reduce = tonumber(latency), tonumber(send), tonumber(reduce)
+  latency, send, reduce, repeats = tonumber(latency), tonumber(send), tonumber(reduce), tonumber(repeats)
   -- Bus bandwidth of nccl-tests: an all-reduce of S bytes over n ranks moves 2 (n - 1) / n S.
-  return { latency = latency, send_bandwidth = 4194304 / math.max(send - latency, 1e-9),
+  return { latency = latency, repeats = repeats, send_bandwidth = 4194304 / math.max(send - latency, 1e-9),
     bandwidth = 4194304 / math.max(reduce - 2 * latency, 1e-9) }
 end
 
@@ -126,6 +134,10 @@ local function describe_cpu(add, name, facts)
       ((facts.no_wire or "no MPI"):gsub("%s+", " ")))
     facts.wire = { bandwidth = facts.cpu.bandwidth / 2, send_bandwidth = facts.cpu.bandwidth / 2, latency = 1e-6,
       source = "half the memory's bandwidth, 1 us assumed" }
+  end
+  if ranks > 1 and (facts.wire.repeats or least_repeats) < least_repeats then
+    add("-- The link was measured on a busy machine: %d undisturbed repeats of a message. Measure it again on an idle "
+      .. "machine (`ett cluster init`).", facts.wire.repeats)
   end
   add("return {")
   add("  name = %q, summary = \"%d processors of %s\", source = probe,", name, ranks, facts.cpu.device)
