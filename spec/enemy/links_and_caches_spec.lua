@@ -155,6 +155,88 @@ describe("the cache of fitted models", function()
   end)
 end)
 
+describe("the journal of a search", function()
+  before_each(function() folder = command.folder() end)
+  after_each(function() command.remove(folder) end)
+
+  -- The file without its own value, and with another one.
+  local edited = {
+    ["p/operators/relu2.lua"] = { [[
+local op = { name = "relu2", summary = "squared ReLU", schema = { tokens = "count", width = "count" } }
+local bytes = require("lib.relu2_bytes")
+function op.shape(c) return { tokens = c.micro_batch * c.seq // c.cp, width = c.ffn // c.tp } end
+function op.flops(s) return 2.0 * s.tokens * s.width end
+function op.bytes(s) return bytes * s.tokens * s.width end
+return op
+]] },
+    ["p/lib/relu2_bytes.lua"] = { "return 4.0", "return 4000.0" },
+    ["p/direct.lua"] = { [[
+return { name = "direct", summary = "all at once", source = "a", kinds = { "all_reduce", "all_gather",
+  "reduce_scatter" }, seconds = function(r) return 1e-6 + 1 * r.bytes / r.tiers[1].bandwidth end }
+]], [[
+return { name = "direct", summary = "all at once", source = "a", kinds = { "all_reduce", "all_gather",
+  "reduce_scatter" }, seconds = function(r) return 1e-6 + 9 * r.bytes / r.tiers[1].bandwidth end }
+]] },
+    ["p/stacks/st.lua"] = { 'return { name = "st", summary = "s", source = "x", launch_seconds = 12e-6 }',
+      'return { name = "st", summary = "s", source = "x", launch_seconds = 1200e-6 }' },
+    ["s/A100_gelu_fp16.csv"] = { "mp,b,l,dim,F_dur(us)\n", "mp,b,l,dim,F_dur(us)\n" },
+  }
+  for factor, text in ipairs(edited["s/A100_gelu_fp16.csv"]) do
+    for i = 1, 40 do
+      text = ("%s1,4,%d,%d,%.3f\n"):format(text, 512 + 64 * i, 1024 * (1 + i % 4), factor * (20 + i * 100))
+    end
+    edited["s/A100_gelu_fp16.csv"][factor] = text
+  end
+
+  it("is not continued after an edit of a file that its rows depend on, also of one that is only named", function()
+    for name, texts in pairs(edited) do write(name, texts[1]) end
+    write("config.lua", [[return { name = "config", summary = "a", source = "a", gpus_per_node = 8,
+      device = "a100_sxm_40gb", collectives = "direct", profile = { folder = "s", accept_device = true },
+      links = { intra = { bandwidth = 250e9, source = "a" } } }]])
+    write("s.lua", [[
+      local ett = require "ett"
+      local model = ett.model.list({ "rms_norm", "linear_qkv", "rope", "flash_attention", "linear_proj",
+        "residual_add", "rms_norm", "linear_up", "relu2", "gelu", "linear_down", "residual_add" },
+        { layers = 4, hidden = 1024, heads = 8, ffn = 4096, vocab = 32000 })
+      local s = ett.search { model = model, cluster = "config.lua", devices = 8, journal = ett.options {
+        j = "string?" }.j, plan = { global_batch = 16, seq = 1024, cp = 1, tp = 2, pp = 1, stack = "st",
+        schedule = "1f1b", recompute = "none", dtype = "fp16" } }
+      return s.rows[1].step_seconds
+    ]])
+    local function step(words)
+      local output, status = ett("run s.lua --path p " .. words)
+      assert.equal(0, status, output)
+      return output:match "\n([%d.e+-]+)\n"
+    end
+    local last = step "j=j"
+    assert.equal(last, step "j=j")
+    assert.equal(1, #names("j", "^%x+$"))
+    local count = 1
+    for name, texts in pairs(edited) do
+      if texts[2] then
+        write(name, texts[2])
+        local fresh = step ""
+        assert.not_equal(last, fresh, name)
+        assert.equal(fresh, step "j=j", name)
+        count, last = count + 1, fresh
+        assert.equal(count, #names("j", "^%x+$"), name)
+      end
+    end
+  end)
+
+  it("refuses a profile of the script, whose functions it cannot compare", function()
+    write("s.lua", [[
+      local ett = require "ett"
+      local function time() return { seconds = 1e-3, provenance = "assumed" } end
+      ett.search { model = ett.model.new("llama", { layers = 4, hidden = 1024, heads = 8, vocab = 32000 }),
+        cluster = "dgx_h100", devices = 8, plan = { global_batch = 16, seq = 1024 }, journal = "j",
+        profile = { operator = time, collective = time } }
+    ]])
+    assert.same({ "ett: s.lua:3: search: with a journal, 'profile' must be one of ett.profile, not a table of functions\n",
+      1 }, { ett "run s.lua --quiet" })
+  end)
+end)
+
 describe("control characters", function()
   setup(function() folder = command.folder() end)
   teardown(function() command.remove(folder) end)

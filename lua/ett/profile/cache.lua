@@ -38,15 +38,16 @@ local function code()
   return code_hash
 end
 
--- Files may change while a process runs, so their hashes are not kept.
-local function hash_of(path)
+--- The hash of a file; raises if it cannot be read. Files may change while a process runs, so hashes are not kept.
+function cache.hash_of(path)
   local hash, err = files.hash_file(path)
   if not hash then error(err, 0) end
   return hash
 end
 
--- Adds the hashes of a Lua file and of the modules that it names, and that those name. `code` has ett's own.
-local function add_sources(pieces, path, seen)
+--- Adds the hashes of a Lua file and of the modules that it names, and that those name, except ett's own. seen: paths
+--- that are added already.
+function cache.add_sources(pieces, path, seen)
   if seen[path] then return end
   seen[path] = true
   local text, err = files.read(path)
@@ -54,7 +55,7 @@ local function add_sources(pieces, path, seen)
   pieces[#pieces + 1] = files.hash(text)
   for name in text:gmatch "require%s*%(?%s*[\"']([%w_.%-]+)[\"']" do
     local module = not name:find "^ett%." and package.searchpath(name, package.path)
-    if module then add_sources(pieces, module, seen) end
+    if module then cache.add_sources(pieces, module, seen) end
   end
 end
 
@@ -63,10 +64,10 @@ end
 ---@param entries table[]|nil entries whose operator files, and the modules that these name, are hashed too
 function cache.key(paths, entries, ...)
   local pieces = { code() }
-  for _, path in ipairs(paths) do pieces[#pieces + 1] = hash_of(path) end
+  for _, path in ipairs(paths) do pieces[#pieces + 1] = cache.hash_of(path) end
   local seen = {}
   for _, entry in ipairs(entries or {}) do
-    if entry.operator and entry.operator.path then add_sources(pieces, entry.operator.path, seen) end
+    if entry.operator and entry.operator.path then cache.add_sources(pieces, entry.operator.path, seen) end
   end
   for i = 1, select("#", ...) do pieces[#pieces + 1] = tostring((select(i, ...))) end
   return files.hash(table.unpack(pieces))

@@ -1,8 +1,12 @@
 --- The journal of a search: the finished units and their rows. A killed search resumes from it.
 --
 -- DIR/HASH/rows-RANK.jsonl has one line per unit. HASH covers all inputs of the rows: model, clusters, plan, lists,
--- objectives, limits. The first line names the version of ett. Each rank appends to its own file and reads all files.
+-- objectives, limits, and the contents of the files behind them (`sources`). The first line names the version of ett.
+-- Each rank appends to its own file and reads all files.
+local cache = require "ett.profile.cache"
 local error_module = require "ett.base.error"
+local files = require "ett.io"
+local find = require "ett.base.find"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
 local json = require "ett.json"
@@ -34,14 +38,57 @@ local function content(value, into, seen)
   end
 end
 
-local function hash_of(space, given)
+-- The kinds of files that rows depend on by name only.
+local kinds = { "operators", "lua/collectives", "lua/stacks", "lua/schedules", "clusters/devices" }
+
+-- Adds the hashes of the files behind a profile: its sample tables or coefficients, and those of other clusters.
+local function add_profile(pieces, profile)
+  if not profile then return end
+  if not (profile.files or profile.folder or profile.cluster) then
+    error_module.raise("argument", "search: with a journal, 'profile' must be one of ett.profile, not a table of "
+      .. "functions")
+  end
+  for _, entry in ipairs(profile.files or {}) do pieces[#pieces + 1] = cache.hash_of(entry.path) end
+  for _, name in ipairs(profile.folder and folder.names(profile.folder, "%.coefficients%.lua$") or {}) do
+    pieces[#pieces + 1] = cache.hash_of(profile.folder .. "/" .. name)
+  end
+  add_profile(pieces, profile.own)
+  add_profile(pieces, profile.other)
+end
+
+-- A hash of the files that the rows may depend on: all description files under the roots, all Lua files at the top of
+-- the user's folders, the modules that they name, and the files of profiles. Which of them a search reads is known only
+-- at its end.
+local function sources(times)
+  local pieces, seen = {}, {}
+  for _, kind in ipairs(kinds) do
+    for _, entry in ipairs(find.list(kind)) do
+      pieces[#pieces + 1] = kind .. "/" .. entry.name
+      cache.add_sources(pieces, entry.path, seen)
+      local own = entry.path:match "^(.*)/init%.lua$"
+      for _, name in ipairs(own and folder.names(own, "%.coefficients%.lua$") or {}) do
+        pieces[#pieces + 1] = cache.hash_of(own .. "/" .. name)
+      end
+    end
+  end
+  for _, entry in ipairs(find.at_top()) do
+    pieces[#pieces + 1] = entry.name
+    cache.add_sources(pieces, entry.path, seen)
+  end
+  for _, one in ipairs(times) do
+    for _, own in ipairs(one.parts or { one }) do add_profile(pieces, own.profile) end
+  end
+  return files.hash(table.concat(pieces, "\n"))
+end
+
+local function hash_of(space, given, times)
   local into, clusters = {}, {}
   for i, cluster in ipairs(given.clusters) do clusters[i] = { cluster.name, cluster } end
   content({ given.model.name, given.model.hyper, given.model.layers, clusters, given.devices, space.base, space.fixed,
     space.lists, space.axes, space.where and space.where.text, given.objectives, given.tokens, given.days,
     given.budget, given.kwh, given.headroom, given.keep,
-    given.each, given.exhaustive, #space.units }, into, {})
-  return (require("ett.io").hash(table.concat(into)))
+    given.each, given.exhaustive, #space.units, given.profile == false }, into, {})
+  return files.hash(table.concat(into), sources(times))
 end
 
 --- Reads one file: marks its units as done and adds their rows.
@@ -69,12 +116,13 @@ local function read(self, path)
 end
 
 --- Opens the journal of a search in a folder.
+---@param times table[] ett.step.times of each cluster
 ---@param rank integer of this process
-function journal.open(path, space, given, rank)
+function journal.open(path, space, given, times, rank)
   if space.where and not space.where.by_values then
     error_module.raise("argument", "search: with a journal, 'where' must be an expression, not a function")
   end
-  local own = ("%s/%s"):format(path, hash_of(space, given))
+  local own = ("%s/%s"):format(path, hash_of(space, given, times))
   folder.make(own)
   local self = setmetatable({ done = {}, rows = {}, plans = 0, rule = 0, where = 0, synced = 0 }, Journal)
   local names = {}

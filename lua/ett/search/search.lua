@@ -180,7 +180,12 @@ local function settle(space, own)
   local keeper = keeper_module.new(own)
   local walk <close> = walk_module.new(space, keeper, own)
   local share = own.share or nil
-  local journal = own.journal and journal_module.open(own.journal, space, own, share and share.rank() or 0)
+  local journal
+  if own.journal then
+    local times = {}
+    for i, cluster in ipairs(own.clusters) do times[i] = walk:times_of(cluster) end
+    journal = journal_module.open(own.journal, space, own, times, share and share.rank() or 0)
+  end
   local pending, sum = {}, { plans = 0, rule = 0, where = 0 }
   for _, unit in ipairs(space.units) do
     if not (journal and journal.done[unit.index]) then pending[#pending + 1] = unit end
