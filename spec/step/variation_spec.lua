@@ -61,7 +61,7 @@ local function law_of(shape)
     single[s], work[s] = {}, 1.0
     for i, factor in ipairs(factors) do single[s][i] = with(s, factor) end
   end
-  return variation.law(factors, single, with(nil, factors[#factors]), work)
+  return variation.law(factors, single, with(nil, factors[#factors]), work, true)
 end
 
 describe("the distribution of the slowest replica", function()
@@ -257,6 +257,24 @@ describe("steps of slow stages", function()
 end)
 
 describe("the law of added seconds", function()
+  it("lets a fast bottleneck shorten a step that another stage only fills", function()
+    -- Two stages, 8 micro-batches: the second stage lengthens the step by its work in one of them.
+    local factors, single, work = { 1, 1.025, 1.075, 1.15, 1.25 }, { {}, {} }, { 0.2, 0.06 }
+    for i, factor in ipairs(factors) do
+      single[1][i], single[2][i] = work[1] * (factor - 1), work[2] / 8 * (factor - 1)
+    end
+    local law = variation.law(factors, single, (work[1] + work[2] / 16) * 0.25, work, true)
+    local v, shape = { jitter = 0.05, slow_share = 0, slow_factor = 1.1 }, { ranks = 1, replicas = 1 }
+    local below, least, most = variation.below(law, shape, v)
+    assert.near(0, variation.mean(below, least, most), 0.01 * v.jitter * work[1]) -- all is linear
+    assert.near(-1.2816 * v.jitter * work[1], variation.quantile(below, 0.1, least, most), 0.02 * v.jitter * work[1])
+    -- A slow device of the second stage still counts.
+    law = variation.law(factors, single, (work[1] + work[2] / 16) * 0.25, work, false)
+    below, least, most = variation.below(law, shape, { jitter = 0, slow_share = 0.5, slow_factor = 1.25 })
+    local mean = 0.5 * single[1][5] + 0.25 * single[2][5] + 0.25 * work[2] / 16 * 0.25 -- four choices
+    assert.near(mean, variation.mean(below, least, most), 0.01 * mean)
+  end)
+
   it("does not fall where a stage adds less at a larger factor", function()
     local law = variation.law({ 1, 1.1, 1.2 }, { { 0.0, 0.1, 1e-9 }, { 0.0, 0.0, 0.0 } }, 0.1, { 1.0, 0.5 })
     local shape = { ranks = 8, replicas = 4 }

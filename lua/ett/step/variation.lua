@@ -85,8 +85,9 @@ end
 ---@param single number[][] for each stage: added seconds of steps in which it alone has each factor
 ---@param all number added seconds of a step in which all stages have the last factor
 ---@param work number[] seconds of computing of a micro-batch on each stage
+---@param faster boolean whether factors are also below 1
 ---@return table { fill = { d_s, … }, stages = { points of h_s, or false: never the bottleneck }, floor = number? }
-function variation.law(factors, single, all, work)
+function variation.law(factors, single, all, work, faster)
   local last, busiest, sum = #factors, 1, 0.0
   for s in ipairs(single) do
     if single[s][last] > single[busiest][last] then busiest = s end
@@ -96,13 +97,17 @@ function variation.law(factors, single, all, work)
   local fill = others > 0 and math.max(0.0, all - single[busiest][last]) / (factors[last] - 1) / others or 0.0
   local law, most, best = { fill = {}, stages = {} }, -math.huge, 0
   local tiny, least = 1e-9 * all, 1e-3 * all / (factors[last] - 1) -- least: seconds per factor of a bottleneck
+  -- All work of a bottleneck lengthens the step, of other stages that of one or a few micro-batches. A bottleneck also
+  -- bounds a step whose other stages are faster.
+  local half = faster and 0.5 * single[busiest][last] / (factors[last] - 1) / work[busiest] or 0.0
   for s, seconds in ipairs(single) do
     local d, points = fill * work[s], {}
     for i = 2, last do
       local y = seconds[i] - d * (factors[i] - 1)
+      local steep = seconds[i] - seconds[i - 1] >= half * work[s] * (factors[i] - factors[i - 1])
       -- Where the stage is not the bottleneck h is unknown: the first segment where it is one is extended. From there
       -- on h does not fall.
-      if #points > 0 or y > least * (factors[i] - 1) then
+      if #points > 0 or steep and y > least * (factors[i] - 1) then
         if i == last and #points == 0 then points[1] = { factors[i - 1], 0.0 } end
         local before = points[#points]
         points[#points + 1] = { factors[i], before and math.max(y, before[2] + tiny) or y }
@@ -289,7 +294,7 @@ local function law_of(e, slowed, v)
     single[s] = {}
     for i = 1, #factors do single[s][i] = seconds[first[s] + i] - e.step_seconds end
   end
-  return variation.law(factors, single, all, work)
+  return variation.law(factors, single, all, work, v.jitter > 0)
 end
 
 --- Adds the distribution of the step to an estimate; does nothing if all devices are equal.
