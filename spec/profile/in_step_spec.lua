@@ -3,6 +3,7 @@ local devices = require "ett.profile.device"
 local device_times = require "ett.profile.device_times"
 local estimate = require "ett.step.estimate"
 local in_step = require "ett.profile.in_step"
+local schema = require "ett.base.schema"
 local stack_module = require "ett.operator.stack"
 
 --- Seconds of one pass of an operator on a device.
@@ -244,20 +245,33 @@ describe("kernels in a step", function()
     for _, pass in ipairs { "forward", "backward" } do
       local shared = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
       stack.grouped_tile = 0
-      assert.near(1 + 3 / 4 * 512 / 1024, shared / seconds(device, "expert_linear1", expert, "bf16", pass, stack), 1e-9)
+      -- Arithmetic; the weights are read once.
+      assert.near(1 + 3 / 4 * 512 / 1024, shared / seconds(device, "expert_linear1", expert, "bf16", pass, stack), 0.04)
       stack.grouped_tile = 512
     end
   end)
 
-  it("never take less time for twice the tokens of an expert, whatever its tiles add", function()
-    local device, stack = devices.get "tpu_v6e", stack_module.get "maxtext"
-    for _, pass in ipairs { "forward", "backward" } do
-      local last = 0.0
-      for i = 0, 14 do
-        local expert = { batch = 8, tokens = 1 << i, in_features = 5120, out_features = 16384 }
-        local now = seconds(device, "expert_linear1", expert, "bf16", pass, stack)
-        assert.is_true(now > 0.95 * last, ("%d tokens %s: %g s after %g s"):format(1 << i, pass, now, last))
-        last = now
+  it("of experts never take less time with more tokens, and never less than memory takes for their operands", function()
+    local tokens = { 1, 8, 16, 32, 48, 64, 80, 88, 90, 112, 127, 128, 129, 152, 160, 192, 256, 320, 384, 512, 4096 }
+    for _, name in ipairs { "h100_sxm", "h20", "l40s", "gb300", "mi300x", "tpu_v6e" } do
+      local device = devices.get(name)
+      for _, software in ipairs { "torchtitan", "megatron", "maxtext" } do
+        local stack = stack_module.get(software)
+        for _, pass in ipairs { "forward", "backward" } do
+          for _, dtype in ipairs { "bf16", "fp8", "nvfp4" } do
+            local last = device:peak(dtype) and 0.0 or math.huge
+            for _, count in ipairs(last == 0.0 and tokens or {}) do
+              local expert = { batch = 16, tokens = count, in_features = 4096, out_features = 3072 }
+              local now = seconds(device, "expert_linear1", expert, dtype, pass, stack)
+              local what = ("%s %s %s %s %d"):format(name, software, dtype, pass, count)
+              assert.is_true(now >= last, what)
+              last = now
+              -- The weight, an input and an output; backward twice.
+              local bytes = 16 * (schema.dtype_bytes[dtype] * (3072 * 4096 + count * 4096) + 2.0 * count * 3072)
+              assert.is_true(now >= (pass == "backward" and 2 or 1) * bytes / device.memory_bandwidth, what)
+            end
+          end
+        end
       end
     end
   end)
@@ -280,8 +294,8 @@ describe("kernels in a step", function()
       local stack = stack_module.get "plain"
       stack.grouped = grouped
       local expert = { batch = 1, tokens = 8192, in_features = 8192, out_features = 16384 }
-      assert.near(in_step.grouped[grouped] * seconds(device, "linear_up", large, "bf16"),
-        seconds(device, "expert_linear1", expert, "bf16", nil, stack), 1e-9)
+      local one = seconds(device, "linear_up", large, "bf16")
+      assert.near(in_step.grouped[grouped], seconds(device, "expert_linear1", expert, "bf16", nil, stack) / one, 0.08)
     end
   end)
 

@@ -28,6 +28,23 @@ describe("the bundled devices", function()
     end
   end)
 
+  measured("take the time of measured fused layers for the operators of experts", function()
+    local times = require("ett.profile.device_times")
+    package.path = ("%s;%s/spec/bench/support/?.lua"):format(package.path, require("ett.host").root)
+    local served = require "served_experts"
+    -- Qwen3-235B, 8 experts a rank, by tokens an expert: the layer grows steadily (aiconfigurator, H100, trtllm).
+    local h100 = times.new(device_module.get "h100_sxm"):at_burst()
+    for rows, us in pairs { [16] = 132, [32] = 145, [64] = 153, [128] = 191, [256] = 220 } do
+      local x = { tokens = rows * 16, hidden = 4096, ffn = 1536, top_k = 8, experts = 128, tp = 1, ep = 16,
+        routing = "balanced", kernel = "moe_torch_flow_cutlass" }
+      assert.near(us, 1e6 * served.seconds(h100, x), 0.16 * us)
+    end
+    local most = { h100_sxm = 0.13, h200_sxm = 0.14, l40s = 0.19, rtx_pro_6000 = 0.1 }
+    for _, of in ipairs(served.errors(tables)) do
+      assert.is_true(of.error < (most[of.key] or 0.2), ("%s: %g"):format(of.key, of.error))
+    end
+  end)
+
   it("have facts, a source and neighbours that exist", function()
     assert.is_true(#device_module.names() >= 25)
     for _, name in ipairs(device_module.names()) do

@@ -1,11 +1,12 @@
 --- Operator times of a device from its kernel models in clusters/devices/NAME.
 --
 -- A linear layer consists of its products: forward (m, n, k); backward dA (m, k, n) and dW (n, k, m). Attention uses
--- the training models; grouped experts use one product over all their rows, times a factor. A memory-bound operator
--- takes its bytes divided by the device's streaming rate. Products and attention without the dimensions of their
--- kernels have no time here.
+-- the training models; products of experts use ett.profile.kernels.experts. A memory-bound operator takes its bytes
+-- divided by the device's streaming rate. Products and attention without the dimensions of their kernels have no time
+-- here.
 local collectives = require "ett.profile.kernels.collectives"
 local error_module = require "ett.base.error"
+local experts = require "ett.profile.kernels.experts"
 local in_step = require "ett.profile.in_step"
 local kernels = require "ett.profile.kernels"
 local merged = require "ett.base.merged"
@@ -66,45 +67,47 @@ function DeviceTimes:kernel(name, dtype)
   return known or nil
 end
 
--- Factor on the time of products if their arithmetic is done `times` times, by the peak rates.
-local function with_arithmetic(device, dtype, batch, m, n, k, times)
-  local arithmetic = 2.0 * batch * m * n * k / device:peak(dtype)
-  local memory = schema.dtype_bytes[dtype] * batch * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n) / device.memory_bandwidth
-  return math.max(times * arithmetic, memory) / math.max(arithmetic, memory)
-end
-
--- Time of `batch` expert products over the time of one product of all their rows. A stack runs them on a few CUDA
--- streams (Transformer Engine, nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams
--- lies between one product of all rows and the sum of the separate products. A tile that holds rows of two experts is
--- computed for both: a kernel that packs rows (Megablox) computes up to batch - 1 more tiles.
-local function expert_factor(self, kernel, dtype, ratio, batch, m, n, k, expert_rows)
-  if self.burst then return ratio end
-  if self.stack.grouped == "streams" then
-    local apart = batch * kernel:predict { m = m, n = n, k = k } / kernel:predict { m = batch * m, n = n, k = k }
-    return in_step.grouped.streams * math.max(1.0, 1 + in_step.apart * (apart - 1))
+-- Time of the products of experts. A stack runs them on a few CUDA streams (Transformer Engine,
+-- nvte_multi_stream_cublas_gemm) or in one grouped kernel. The time on streams lies between one grouped kernel and the
+-- sum of separate products. The in-step factor of large products applies to all that grows with the tokens.
+local function expert_product(self, kernel, dtype, x)
+  if self.burst then return experts.seconds(kernel, x, { ways = "grouped", cached = true, slower = 1, tile = 0 }) end
+  local how = { ways = "grouped", slower = in_step_factor(self.device, dtype, math.huge),
+    tile = self.stack.grouped_tile * (self.device.partitions or 1) }
+  local streams = self.stack.grouped == "streams"
+  local found = table.pack(experts.seconds(kernel, x, how))
+  how.ways, how.tile = "apart", 0
+  local apart = streams and table.pack(experts.seconds(kernel, x, how))
+  for i, together in ipairs(found) do
+    if streams then
+      found[i] = in_step.grouped.streams * (together + in_step.apart * math.max(0.0, apart[i] - together))
+    else
+      found[i] = together * (in_step.grouped[self.device.generation] or in_step.grouped.kernel)
+    end
   end
-  local shared = (1 - 1 / batch) * self.stack.grouped_tile / expert_rows * (self.device.partitions or 1)
-  return ratio * (in_step.grouped[self.device.generation] or in_step.grouped.kernel)
-    * (shared > 0 and with_arithmetic(self.device, dtype, batch, m, n, k, 1 + shared) or 1)
+  return table.unpack(found)
 end
 
--- Time of `batch` equal products: { seconds, low, high }. expert_rows: tokens of one expert, for expert products.
--- share: the share of the FLOPs' time at the peak rate that misaligned rows add.
+-- Time of `batch` equal products: { seconds, low, high }. of_experts: "rows" if m counts the tokens of one expert,
+-- "sums" if k does. share: the share of the FLOPs' time at the peak rate that misaligned rows add.
 -- Products of attention heads run in one batched kernel. 4,860 samples of A100 are 0.9 to 1.1 times its analytic time,
 -- depending on the head dimension. The in-step factor applies only to the arithmetic share of their time.
-local function product(self, dtype, batch, m, n, k, expert_rows, share)
+local function product(self, dtype, batch, m, n, k, of_experts, share)
   local kernel = self:kernel("gemm", table_dtype[dtype] or dtype)
   if not kernel then return nil end
-  local seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
-  local factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
-  if batch > 1 or expert_rows then
+  local seconds, low, high, factor
+  if of_experts then
+    seconds, low, high = expert_product(self, kernel, dtype,
+      { batch = batch, m = m, n = n, k = k, sums = of_experts == "sums" })
+    factor = 1
+  else
+    seconds, low, high = kernel:predict { m = batch * m, n = n, k = k }
+    factor = self.burst and 1 or in_step_factor(self.device, dtype, 2.0 * batch * m * n * k)
+  end
+  if batch > 1 and not of_experts then
     local grouped, arithmetic = kernel.model.grouped(self.device, kernel.dtype, batch, m, n, k)
-    local ratio = grouped / kernel.model.analyse(self.device, kernel.dtype, { m = batch * m, n = n, k = k })
-    if expert_rows then
-      factor = factor * expert_factor(self, kernel, dtype, ratio, batch, m, n, k, expert_rows)
-    else
-      factor = (1 + (factor - 1) * arithmetic) * ratio
-    end
+    factor = (1 + (factor - 1) * arithmetic) * grouped
+      / kernel.model.analyse(self.device, kernel.dtype, { m = batch * m, n = n, k = k })
   end
   local added = share > 0 and share * 2.0 * batch * m * n * k / self.device:peak(dtype) or 0.0
   return { seconds = seconds * factor + added, low = low * factor + added, high = high * factor + added,
@@ -173,10 +176,11 @@ end
 local function products(self, op, shape, dtype, pass)
   local s = op.kernel_shape(shape)
   if not (s.m and s.n and s.k) then return nil end
-  local batch, expert_rows = s.batch or 1, op.experts and s.m
+  local batch = s.batch or 1
   if pass == "backward" then
-    local d_input = product(self, dtype, batch, s.m, s.k, s.n, expert_rows, misaligned(self, dtype, s.n, s.k))
-    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, expert_rows,
+    local d_input = product(self, dtype, batch, s.m, s.k, s.n, op.experts and "rows",
+      misaligned(self, dtype, s.n, s.k))
+    local d_weight = product(self, dtype, batch, s.n, s.k, s.m, op.experts and "sums",
       math.max(misaligned(self, dtype, 0, s.n), misaligned(self, dtype, 0, s.k)))
     local parts, beside = { d_input or false, d_weight or false }, nil
     if schema.dtype_bytes[dtype] < 2 then
@@ -190,7 +194,7 @@ local function products(self, op, shape, dtype, pass)
     local found = answer(parts, "products of its kernel table")
     return beside and quantising(self, found, dtype, 2.0 * batch * s.m * s.n, beside.seconds) or found
   end
-  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, expert_rows,
+  local found = answer({ product(self, dtype, batch, s.m, s.n, s.k, op.experts and "rows",
     misaligned(self, dtype, s.k, s.n)) or false }, "product of its kernel table")
   return schema.dtype_bytes[dtype] < 2 and quantising(self, found, dtype, (batch + 0.0) * s.m * s.k, 0.0) or found
 end

@@ -76,11 +76,11 @@ in_step.update_bytes = { fp16 = 24, other = 12 }
 --- samples with more than 5e7 scores (GPT-NeoX's kernel, which Megatron also uses).
 in_step.masked_softmax = { 1.34, 1.44 }
 
---- Time of the experts' products over the time of one product of all their rows; fitted. streams: separate products on
---- a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
+--- Time of the experts' products over the time that ett.profile.kernels.experts gives; fitted. streams: separate
+--- products on a few CUDA streams; kernel: one grouped kernel; tpu: MaxText's grouped kernel.
 in_step.grouped = { streams = 1.49, kernel = 1.14, tpu = 1.24 }
 
---- Position of products on streams between one product of all rows (0) and the sum of separate products (1).
+--- Position of products on streams between one grouped kernel (0) and the sum of separate products (1).
 in_step.apart = 0.694
 
 --- Time of launches on a host over their time on an x86 host; fitted. One product of PyTorch takes Grace 2.5 (GH200)

@@ -168,11 +168,30 @@ function gemm.flops(x) return 2.0 * x.m * x.n * x.k end
 --- Rows with the same weight are held out together.
 function gemm.group(x) return ("%d %d"):format(x.n, x.k) end
 
+--- Analytic seconds of the parts of `batch` independent products: arithmetic; memory traffic of the operand that does
+--- not grow with the tokens; that of the other operands.
+---@param x table { batch, m, n, k, sums (k counts tokens, and the output does not grow; else m does) }
+---@param how table { ways ("grouped" in one kernel, "apart" in one each), cached (weights may stay in the cache) }
+---@return number arithmetic, number fixed, number growing
+function gemm.parts(device, dtype, x, how)
+  local batch, weight, activation, output = x.batch, operand_bytes(dtype, x.m, x.n, x.k)
+  local together = how.ways == "grouped"
+  local ways = (together or of_blocks[dtype]) and whole or splits
+  local arithmetic = computed(device, dtype, together and batch or 1, x.m, x.n, x.k, ways) * (together and 1 or batch)
+  local rate = device.memory_bandwidth / batch
+  if x.sums then return arithmetic, output / rate, (weight + activation) / rate end
+  local growing = (activation + output) / rate
+  local fixed = how.cached and moved(device, batch, weight, activation, output) - growing or weight / rate
+  return arithmetic, fixed, growing
+end
+
+gemm.time, gemm.start, gemm.arithmetic_reached, gemm.memory_reached = time, start, arithmetic_share, memory_share
+
 --- Analytic seconds of `batch` independent products in one grouped kernel, and the arithmetic share.
 function gemm.grouped(device, dtype, batch, m, n, k)
-  local weight, activation, output = operand_bytes(dtype, m, n, k)
-  local arithmetic = computed(device, dtype, batch, m, n, k, whole)
-  local memory = moved(device, batch, weight, activation, output)
+  local arithmetic, fixed, growing = gemm.parts(device, dtype, { batch = batch, m = m, n = n, k = k },
+    { ways = "grouped", cached = true })
+  local memory = fixed + growing
   return time(device, dtype, arithmetic, memory), arithmetic / (arithmetic + memory)
 end
 
