@@ -19,8 +19,13 @@ $ ett picture --layers 5 --pp 2
 ett: picture: layers = 5 must be divisible by pp = 2
 ?1
 
-$ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8 --csv | head -1
-quantity,metered ledger,"simple, corrected",ett predict
+$ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=2048 vocab=51200 pp=2 tp=4 dp=2 micro_batch=2 micro_batches=8 --csv > c; grep '^# ' c; grep -c '^view,\|,view' c; ett compare --model gpt layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2 --csv --table zz
+# values
+# reasons
+# views
+1
+ett: --table: no table 'zz'; there are values, reasons, views
+?2
 
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
 ett: compare: the first two views describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'

@@ -96,12 +96,16 @@ price: device_dollars_per_hour = 96 (default)
 warning: below 5 % of the peak: 98787 pods (0.71 %)
 
 $ ett optimize --devices 64 --csv
-devices,...,unit,price_per_device_hour,price_source
-64,64,...,pods of 32 H100,96,default
+best,bound,bound_by,...,layout.dp,...,phases.steady_and_bubble.seconds,...,price_per_device_hour,price_source,...
+...,64,64,...,96,default,...
 
 $ for price in '' chip_dollars_per_hour=2.5; do ett optimize --model simple --cluster mi300x_node --devices 64 --csv $price | tail -1; done
-64,64,...,devices,6,"Azure and Oracle, list, 18 May 2026: 6 $ a GPU and hour"
-64,64,...,devices,2.5,given
+...,64,64,...,6,"Azure and Oracle, list, 18 May 2026: 6 $ a GPU and hour",...
+...,64,64,...,2.5,given,...
+
+$ ett optimize --devices 64 --csv --table zz
+ett: --table: no table 'zz'; there are rows
+?2
 
 $ ett optimize --days 3 --devices 20000 --objective dollars
 ett: optimize: 3 days cannot be reached with at most 20000 pods of 32 H100 (640000 H100); the cheapest layout takes 182763.93 days

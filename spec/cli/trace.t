@@ -69,6 +69,10 @@ $ cd $SPEC && ett trace trace_run --metric straggler_lag
 ett: trace: straggler_lag: needs at least two ranks; the trace has one device lane (0)
 ?1
 
+$ cd $SPEC && ett trace trace_run --metric wall_time_s --csv --table zz
+ett: trace: --table needs --list-metrics, --diff, --against, --read-plan or --what-if: the CSV of metrics is one table
+?2
+
 $ cd $SPEC && ett trace trace_run --metric wall_time_s --csv
 trace,metric,field,value
 trace_run,wall_time_s,over_devices,mean

@@ -303,6 +303,7 @@ function options.parse(command, argv)
       table.concat(missing, ", "), name)
   end
   if opts.csv and opts.json then error_module.raise("usage", "%s: give --json or --csv, not both", name) end
+  if opts.table and not opts.csv then error_module.raise("usage", "%s: --table needs --csv", name) end
   if opts.csv and not declared(command, "csv") then opts.json = true end -- ett.report.output prints either
   if command.words == false and positional[1] then
     error_module.raise("usage", "%s: takes no arguments, got '%s'", name, positional[1])

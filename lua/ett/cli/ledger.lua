@@ -12,7 +12,6 @@ local shared = {
   optimizer_bytes = { "optimizer_bytes", "B", "bytes of optimizer state a parameter", kind = "number", least = 0,
     most = 1024, default = simple.corrections.optimizer_bytes, extension = true },
   json = { "json", "print JSON", extension = true },
-  csv = { "csv", "print CSV", extension = true },
 }
 
 --- Adds the named shared options to a list of options.
@@ -40,6 +39,17 @@ function front.check_tokens(name, o)
     require("ett.base.error").raise("usage", "%s: option '--dataset_size' must be at least one batch, "
       .. "batch_size * seq_len = %d tokens, got %g", name, batch, o.dataset_size)
   end
+end
+
+--- Memory for JSON, named as in `ett predict`: the total, the parts, and the limit.
+---@param memory table<string, number> bytes of weights, gradients, optimizer, activations, total
+function front.memory_fields(memory, limit)
+  local parts = {}
+  for name, bytes in pairs(memory) do
+    if name ~= "total" then parts[#parts + 1] = { name = name, bytes = bytes } end
+  end
+  table.sort(parts, function(a, b) return a.name < b.name end)
+  return { memory_bytes = memory.total, memory = parts, memory_limit_bytes = limit, fits = memory.total <= limit }
 end
 
 --- A collector of lines: out(format, ...) adds a line, out.print() prints all.

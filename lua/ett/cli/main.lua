@@ -71,7 +71,6 @@ local function main(argv)
   local rest = table.move(argv, 2, #argv, 1, {})
   local opts, positional = {}, {}
   if command.raw then opts.help = command.asks_help(rest) else opts, positional = options.parse(command, rest) end
-  if opts.table and not opts.csv then error_module.raise("usage", "%s: --table needs --csv", name) end
   if opts.path and command.finds then require("ett.base.find").set_folders(opts.path) end
   enter_sandbox(command, opts, rest, positional)
   -- From here `require` also searches ETT_PATH, whose files may be untrusted.

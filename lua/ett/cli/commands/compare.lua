@@ -1,7 +1,9 @@
 --- `ett compare`: ledger model, simple model and `ett predict` side by side; also two plans, clusters or stacks.
 local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
+local json = require "ett.json"
 local options = require "ett.base.options"
+local print_value = require "ett.cli.print_value"
 
 local rows = {
   { "FLOP of the step", "flop", "%.4g" }, { "matmul time (s)", "compute_seconds", "%.5f" },
@@ -81,9 +83,9 @@ local function compare_sides(opts, sides, words)
     list[i] = { model = model, plan = own, cluster = place }
   end
   local c = compare.new(list[1], list[2])
-  local value = { fields = c.fields, totals = c.totals, lines = c.lines, memory = c.memory,
-    fits = { a = c.a.fits, b = c.b.fits }, notes = c.notes[1] and c.notes }
-  if not require "ett.cli.print_value"(opts, value) then
+  local value = { fields = json.array(c.fields), totals = c.totals, lines = c.lines, memory = c.memory,
+    fits = { a = c.a.fits, b = c.b.fits }, notes = json.array(c.notes) }
+  if not print_value(opts, value) then
     print(require("ett.base.pretty").plain(compare.text(c)))
   end
 end
@@ -108,8 +110,6 @@ return {
     { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", least = 0, most = 1,
       default = 1 },
     { "json", "print JSON" },
-    { "csv", "print CSV" },
-    options.csv[2], -- --table
     { "quiet", "print only the step time of each view, seconds" },
   },
   run = function(opts, words)
@@ -119,21 +119,10 @@ return {
     local plan, model = fields.subject("compare", opts, words)
     local result = require("ett.search.views").new { model = model, plan = fields.values(plan),
       cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
-    if opts.json then
-      io.write(require("ett.report.output").text(opts,
-        { views = result.views, reasons = result.reasons, devices = result.devices,
-          notes = result.notes[1] and result.notes, warnings = result.warnings[1] and result.warnings }))
-    elseif opts.csv then
-      local cells = { { "quantity" } }
-      for i, view in ipairs(result.views) do
-        cells[1][i + 1] = view.view
-        for k, row in ipairs(rows) do
-          cells[k + 1] = cells[k + 1] or { row[2] }
-          cells[k + 1][i + 1] = view[row[2]] or ""
-        end
-      end
-      print(require("ett.report.table").csv(cells))
-    elseif opts.quiet then
+    local value = { views = json.array(result.views), reasons = json.array(result.reasons), devices = result.devices,
+      notes = json.array(result.notes), warnings = json.array(result.warnings) }
+    if print_value(opts, value) then return end
+    if opts.quiet then
       for _, view in ipairs(result.views) do print(("%.17g"):format(view.step_seconds)) end
     else
       print_table(result)

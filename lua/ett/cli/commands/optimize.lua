@@ -131,7 +131,7 @@ end
 
 --- A result for JSON: finite numbers, units in the field names.
 local function plain(result, price)
-  local doc = { price_per_device_hour = price.dollars, price_source = price.source }
+  local doc = { bound_by = bound_by(result), price_per_device_hour = price.dollars, price_source = price.source }
   for name, value in pairs(result) do
     if value ~= math.huge and value ~= -math.huge then doc[name] = value end
   end
@@ -156,17 +156,7 @@ local function show(opts, results, unit, price)
   if opts.json then
     local docs = {}
     for i, result in ipairs(results) do docs[i] = plain(result, price) end
-    io.write(require("ett.json").encode(docs, { indent = 2 }))
-  elseif opts.csv then
-    local rows = { { "devices", "devices_used", "days", "utilization", "dollars", "bound_by", "gap" } }
-    table.move(order, 1, #order, 8, rows[1])
-    table.move({ "unit", "price_per_device_hour", "price_source" }, 1, 3, 8 + #order, rows[1])
-    for k, r in ipairs(results) do
-      rows[k + 1] = { r.devices, r.devices_used, r.days, r.utilization, r.dollars, bound_by(r), r.gap }
-      for i, name in ipairs(order) do rows[k + 1][7 + i] = r.layout[name] or "" end
-      table.move({ r.unit, price.dollars, price.source }, 1, 3, 8 + #order, rows[k + 1])
-    end
-    print(tables.csv(rows))
+    require "ett.cli.print_value"(opts, docs, "rows")
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else
@@ -282,7 +272,7 @@ local function run(opts, positional)
       error_module.raise("limit", "optimize: no bandwidth gives %s %g of their peak; the best is %.4f",
         search:counted(counts[1]), opts.utilization, best.utilization_of_all)
     end
-    if not (opts.json or opts.csv or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
+    if not (opts.json or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
     best.bandwidth_bytes_per_second = bandwidth
     show(opts, { best }, search.unit, price)
     return 0
@@ -333,7 +323,6 @@ return {
     { "sensitivities", "effect of more bandwidth, memory, FLOP/s, batch and devices; each is a new search" },
     { "svg", "PREFIX", "write figures PREFIX-degrees.svg, -phases.svg, -resources.svg of a sweep", writes = true },
     { "json", "print JSON" },
-    { "csv", "print CSV" },
     { "quiet", "print the layouts only" },
   },
   run = run,

@@ -5,7 +5,6 @@ local front = require "ett.cli.ledger"
 local ledger = require "ett.ledger"
 local options_module = require "ett.base.options"
 local simple = require "ett.ledger.simple_transformer"
-local tables = require "ett.report.table"
 local violations = require "ett.ledger.violations"
 
 local function common(version)
@@ -32,7 +31,7 @@ local function common(version)
         default = simple.parameters.base_utilization },
     }, 1, 2, #list + 1, list)
   end
-  return front.add(list, { "json", "csv" })
+  return front.add(list, { "json" })
 end
 
 local corrections = {
@@ -132,31 +131,14 @@ local function result(m, r, chip, version)
     bubble_seconds = r.bubble, full_seconds = r.full, gradient_seconds = r.gradient, utilization = r.utilization,
     run_days = r.days, run_flop = r.flop, microbatches = r.microbatches, n_experts = m.n_experts }
   if r.phases then
-    doc.phases, doc.memory_bytes = {}, r.memory
-    doc.memory_usable_bytes, doc.fits = r.memory_limit, r.memory.total <= r.memory_limit
+    doc.phases = {}
+    for name, value in pairs(front.memory_fields(r.memory, r.memory_limit)) do doc[name] = value end
     for name, p in pairs(r.phases) do
       doc.phases[name] = { seconds = p.seconds, compute_seconds = p.compute, memory_seconds = p.memory,
         network_seconds = p.network, bound_by = simple.binding(p) }
     end
   end
   return doc
-end
-
-local function csv_text(doc, rows)
-  if rows then
-    local cells = { { "quantity", "factor", "run_time_change", "utilization_change" } }
-    for i, row in ipairs(rows) do
-      cells[i + 1] = { row.name, ("%g"):format(row.factor), row.run_time_change, row.utilization_change }
-    end
-    return tables.csv(cells)
-  end
-  local names, values = {}, {}
-  for name, value in pairs(doc) do
-    if type(value) ~= "table" then names[#names + 1] = name end
-  end
-  table.sort(names)
-  for i, name in ipairs(names) do values[i] = doc[name] end
-  return tables.csv { names, values }
 end
 
 local function described(o, version)
@@ -190,10 +172,7 @@ function command.run(argv)
   if o.json then
     local doc = result(m, r, chip, version)
     doc.sensitivities = rows or nil
-    io.write(require("ett.json").encode(doc, { indent = 2 }))
-    return 0
-  elseif o.csv then
-    print(csv_text(result(m, r, chip, version), rows))
+    require "ett.cli.print_value"(o, doc)
     return 0
   end
   local out = front.lines()

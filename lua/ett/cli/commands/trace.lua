@@ -352,6 +352,10 @@ local function run(opts, positional)
   end
   if opts.all then names = metrics.names() elseif not asked then names = overview end
   opts.overview = not opts.all and not asked
+  if opts.table then
+    error_module.raise("usage", "trace: --table needs --list-metrics, --diff, --against, --read-plan or --what-if: the "
+      .. "CSV of metrics is one table")
+  end
   local chosen = metrics.load_all(names)
   if #paths > 1 then return batch(paths, opts, chosen) end
   local needed = opts.html and metrics.load_all(metrics.names()) or chosen

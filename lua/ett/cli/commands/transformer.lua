@@ -2,6 +2,8 @@
 -- file declares the options and prints.
 local error_module = require "ett.base.error"
 local front = require "ett.cli.ledger"
+local json = require "ett.json"
+local merged = require "ett.base.merged"
 local run_module = require "ett.ledger.run"
 local simple = require "ett.ledger.simple_transformer"
 local violations = require "ett.ledger.violations"
@@ -35,7 +37,7 @@ for _, option in ipairs {
     extension = true },
   { "entries", "print the FLOP and words of each operation and axis", extension = true },
 } do options[#options + 1] = option end
-front.add(options, { "cluster", "overlap", "schedule", "optimizer_bytes", "json", "csv" })
+front.add(options, { "cluster", "overlap", "schedule", "optimizer_bytes", "json" })
 
 local function duration(seconds)
   local unit, scale = "seconds", 1
@@ -91,18 +93,27 @@ local function result(L, m, run, costs, rates, sizes)
   return doc
 end
 
-local function csv_text(L)
-  local rows = { { "label", "operation", "tensors", "dimension", "axis", "flop_forward", "flop_backward",
-    "tx_words_forward", "tx_words_backward", "rx_words_forward", "rx_words_backward" } }
+--- The operations, each followed by its words on every axis.
+local function entries_of(L)
+  local list = {}
   local function add(e, axis, flop_forward, flop_backward, words)
-    rows[#rows + 1] = { e.label, e.operation, table.concat(e.tensors, " * "), e.dimension or "", axis, flop_forward,
-      flop_backward, words.tx_forward, words.tx_backward, words.rx_forward, words.rx_backward }
+    list[#list + 1] = { label = e.label, operation = e.operation, tensors = table.concat(e.tensors, " * "),
+      dimension = e.dimension, axis = axis, flop_forward = flop_forward, flop_backward = flop_backward,
+      tx_words_forward = words.tx_forward, tx_words_backward = words.tx_backward,
+      rx_words_forward = words.rx_forward, rx_words_backward = words.rx_backward }
   end
   for _, e in ipairs(L:entries()) do
-    add(e, "", e.flop_forward, e.flop_backward, e)
-    for _, part in ipairs(e.axes) do add(e, part.axis, 0, 0, part) end
+    add(e, nil, e.flop_forward, e.flop_backward, e)
+    for _, part in ipairs(e.axes) do add(e, part.axis, 0.0, 0.0, part) end
   end
-  return require("ett.report.table").csv(rows)
+  return list
+end
+
+--- The time with traffic, with its memory in the fields of `ett predict`.
+local function time_fields(time)
+  local fields = merged(time, front.memory_fields(time.memory_bytes, time.memory_capacity_bytes))
+  fields.memory_capacity_bytes = nil
+  return fields
 end
 
 local function print_time(r, o, out)
@@ -141,12 +152,11 @@ local function run(o)
   local r = run_module.new(o)
   if o.json and #r.late == 0 then
     local doc = result(r.L, r.m, r.run, r.costs, r.rates, r.sizes)
-    doc.time = r.time
+    doc.time = r.time and time_fields(r.time)
+    doc.entries = o.entries and json.array(entries_of(r.L)) or nil
     if r.time and o.sensitivities then doc.sensitivities = run_module.sensitivities(r.m, o, r.time) end
-    io.write(require("ett.json").encode(doc, { indent = 2 }))
+    require "ett.cli.print_value"(o, doc)
     return 0
-  elseif o.csv and #r.late == 0 then
-    print(csv_text(r.L))
   else
     print_text(r, o)
   end
