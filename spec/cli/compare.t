@@ -27,6 +27,12 @@ $ ett compare --model gpt --cluster dgx_h100 layers=24 hidden=2048 heads=16 seq=
 ett: --table: no table 'zz'; there are values, reasons, views
 ?2
 
+# Two sides: --quiet prints their steps, and options of the ledger views are refused.
+$ W='--model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2'; ett compare $W tp=1 tp=2 --quiet > a; for t in 1 2; do ett predict $W tp=$t --quiet; done | cmp a -; ett compare $W tp=1 tp=2 --overlap 0.5; ett compare $W tp=1 tp=2 --utilization 0.5
+ett: compare: --overlap needs the ledger views: give no sides
+ett: compare: --utilization needs the ledger views: give no sides
+?2
+
 $ ett compare --model mamba2-2.7b --cluster dgx_h100 seq=2048 micro_batches=8
 ett: compare: the first two views describe only decoders of attention and MLPs; mamba2-2.7b also has the product 'linear_mixer_in'
 ?1

@@ -32,6 +32,10 @@ chip_flops,1.1000000000000001,0,-0.0909...
 batch_size,2,...
 dp,2,...
 
+$ ett simple-transformer --n_layers 4 --d_model 1024 --chip_type H100 --cluster dgx_a100
+ett: simple-transformer: give --chip_type or --cluster, not both
+?2
+
 # --csv holds what --json holds; --table names one of its tables.
 $ W='--n_layers 4 --d_model 1024'; ett simple-transformer $W --csv --table memory; ett simple-transformer $W --csv | grep -c '^phases.full.seconds,'; ett simple-transformer $W --csv --table zz; ett simple-transformer $W --table memory
 name,bytes

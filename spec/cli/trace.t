@@ -69,6 +69,16 @@ $ cd $SPEC && ett trace trace_run --metric straggler_lag
 ett: trace: straggler_lag: needs at least two ranks; the trace has one device lane (0)
 ?1
 
+# Options that no requested metric reads are refused.
+$ cd $SPEC && for o in '--samples x' '--n-chips 4' '--collective all_gathr' '--top 3' '--peak-flops 1e15'; do ett trace trace_run iter_time $o; done; ett trace trace_run --top 3 | tail -1; ett trace trace_run kernel_breakdown iter_time --top 1 | grep -c '1 '
+ett: trace: --samples needs --against
+ett: trace: --n-chips has no effect on iter_time
+ett: trace: --collective has no effect on iter_time
+ett: trace: --top has no effect on iter_time
+ett: trace: --peak-flops has no effect on iter_time
+ett: trace: --top has no effect on device_time, temporal_breakdown, comm_comp_overlap, coll_call_num
+...
+
 $ cd $SPEC && ett trace trace_run --metric wall_time_s --csv --table zz
 ett: trace: --table needs --list-metrics, --diff, --against, --read-plan or --what-if: the CSV of metrics is one table
 ?2

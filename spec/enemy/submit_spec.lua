@@ -33,7 +33,7 @@ describe("ett submit", function()
   it("refuses a value with a command in every other option, in one line", function()
     local evil = "fp32;touch PWN\n$(touch PWN)"
     for _, option in ipairs { "nodes", "ranks", "gpus", "minutes" } do
-      refused(option, evil, ("option '--%s' must be a positive integer, got '%s'"):format(option,
+      refused(option, evil, ("option '--%s' must be a whole number of at most 2^53, in digits, got '%s'"):format(option,
         (evil:gsub("\n", "\\n"))))
     end
     for _, text in ipairs { "fp32;touch PWN", evil } do
@@ -50,6 +50,18 @@ describe("ett submit", function()
       assert.equal(2, status)
     end
     assert.is_nil(command.read(folder, "PWN"))
+  end)
+
+  it("refuses numbers with a suffix, and options without effect beside --print", function()
+    for _, option in ipairs { "nodes", "ranks", "gpus", "minutes" } do
+      refused(option, "5M",
+        ("option '--%s' must be a whole number of at most 2^53, in digits, got '5M'"):format(option))
+      refused(option, "0", ("option '--%s' must be at least 1, got '0'"):format(option))
+    end
+    for _, option in ipairs { "csv", "json", "quiet", "wait" } do
+      assert.same({ ("ett: submit: --%s needs a job; --print submits none\n"):format(option), 2 },
+        { command.ett(folder, "submit c.lua --print --" .. option) })
+    end
   end)
 
   it("refuses back ends and precisions that no sampler has", function()

@@ -5,6 +5,8 @@ local json = require "ett.json"
 local options = require "ett.base.options"
 local print_value = require "ett.cli.print_value"
 
+local default_utilization = require("ett.ledger.simple_transformer").parameters.base_utilization
+
 local rows = {
   { "FLOP of the step", "flop", "%.4g" }, { "matmul time (s)", "compute_seconds", "%.5f" },
   { "other operators (s)", "other_seconds", "%.5f" }, { "tensor traffic (s)", "tensor_seconds", "%.5f" },
@@ -72,6 +74,7 @@ end
 
 --- Compares two plans, clusters or stacks line by line.
 local function compare_sides(opts, sides, words)
+  require "ett.cli.refuse"(opts, { "utilization", "overlap" }, "compare: --%s needs the ledger views: give no sides")
   if #sides ~= 2 then
     error_module.raise("usage", "compare: give two sides, such as dgx_h100 dgx_b200 or 'tp=8 dp=64' 'tp=4 dp=128', "
       .. "got %d", #sides)
@@ -85,9 +88,9 @@ local function compare_sides(opts, sides, words)
   local c = compare.new(list[1], list[2])
   local value = { fields = json.array(c.fields), totals = c.totals, lines = c.lines, memory = c.memory,
     fits = { a = c.a.fits, b = c.b.fits }, notes = json.array(c.notes) }
-  if not print_value(opts, value) then
-    print(require("ett.base.pretty").plain(compare.text(c)))
-  end
+  if print_value(opts, value) then return end
+  if not opts.quiet then return print(require("ett.base.pretty").plain(compare.text(c))) end
+  for _, e in ipairs { c.a, c.b } do print(("%.17g"):format(e.step_seconds)) end
 end
 
 return {
@@ -105,12 +108,12 @@ return {
   options = {
     fields.model_option,
     { "cluster", "NAME", "a cluster by name or file", default = fields.default_cluster },
-    { "utilization", "U", "fraction of peak that matmuls reach in the ledger views", kind = "number", least = 1e-6,
-      most = 1, default = require("ett.ledger.simple_transformer").parameters.base_utilization },
-    { "overlap", "F", "fraction of traffic that may hide in the ledger views", kind = "number", least = 0, most = 1,
-      default = 1 },
+    { "utilization", "U", ("fraction of peak that matmuls reach in the ledger views (default %g)"):format(
+      default_utilization), kind = "number", least = 1e-6, most = 1 },
+    { "overlap", "F", "fraction of traffic that may hide in the ledger views (default 1)", kind = "number", least = 0,
+      most = 1 },
     { "json", "print JSON" },
-    { "quiet", "print only the step time of each view, seconds" },
+    { "quiet", "print only the step time of each view or side, seconds" },
   },
   run = function(opts, words)
     fields.one_cluster("compare", opts.cluster)
@@ -118,7 +121,8 @@ return {
     if #sides > 0 then return compare_sides(opts, sides, others) end
     local plan, model = fields.subject("compare", opts, words)
     local result = require("ett.search.views").new { model = model, plan = fields.values(plan),
-      cluster = opts.cluster, utilization = opts.utilization, overlap = opts.overlap }
+      cluster = opts.cluster, utilization = opts.utilization or default_utilization,
+      overlap = opts.overlap or 1 }
     local value = { views = json.array(result.views), reasons = json.array(result.reasons), devices = result.devices,
       notes = json.array(result.notes), warnings = json.array(result.warnings) }
     if print_value(opts, value) then return end

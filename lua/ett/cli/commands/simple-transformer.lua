@@ -7,6 +7,8 @@ local options_module = require "ett.base.options"
 local simple = require "ett.ledger.simple_transformer"
 local violations = require "ett.ledger.violations"
 
+local default_chip = "H100"
+
 local function common(version)
   local list = front.wholes({
     { "precision_bits", "bits of weights, activations and traffic" }, { "n_layers", "layers", required = true },
@@ -19,8 +21,8 @@ local function common(version)
   }, simple.parameters)
   for _, option in ipairs {
     { "dataset_size", "TOKENS", "tokens of the run (default 20 for each parameter)", kind = "positive" },
-    { "chip_type", "NAME", "chip", choices = simple.chip_names(version), default = version ~= "readme" and "H100"
-      or nil },
+    { "chip_type", "NAME", version == "readme" and "chip" or ("chip (default %s)"):format(default_chip),
+      choices = simple.chip_names(version) },
     { "as", "NAME", "version of the model", choices = { "readme", "head", "corrected" }, default = "corrected",
       extension = true },
   } do list[#list + 1] = option end
@@ -167,6 +169,10 @@ function command.run(argv)
   local o = options_module.parse(command, argv)
   if o.path then require("ett.base.find").set_folders(o.path) end
   front.check_tokens("simple-transformer", o)
+  if o.cluster and o.chip_type then
+    error_module.raise("usage", "simple-transformer: give --chip_type or --cluster, not both")
+  end
+  o.chip_type = o.chip_type or version ~= "readme" and default_chip or nil
   local m, r, chip = described(o, version)
   local rows = o.sensitivities and simple.sensitivities(m)
   if o.json then

@@ -1,6 +1,7 @@
 --- `ett submit`: runs a campaign as a Slurm job.
 local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
+local refuse = require "ett.cli.refuse"
 
 --- Whether a file is a script that calls a search, not a campaign.
 local function searches(path)
@@ -21,10 +22,10 @@ return {
     .. "A script that calls ett.search runs on all ranks, which divide the search.",
   options = {
     { "out", "DIR", "folder of the sample tables", default = "samples" },
-    { "nodes", "N", "nodes", kind = "count", default = 1 },
-    { "ranks", "N", "ranks a node", kind = "count", default = 1 },
-    { "gpus", "N", "GPUs a node", kind = "count" },
-    { "minutes", "N", "time limit", kind = "count" },
+    { "nodes", "N", "nodes", kind = "whole", least = 1, default = 1 },
+    { "ranks", "N", "ranks a node", kind = "whole", least = 1, default = 1 },
+    { "gpus", "N", "GPUs a node", kind = "whole", least = 1 },
+    { "minutes", "N", "time limit", kind = "whole", least = 1 },
     { "partition", "NAME", "partition" },
     { "account", "NAME", "account" },
     { "backend", "NAME", "back end (default: the campaign's)" },
@@ -39,9 +40,12 @@ return {
     if #positional ~= 1 then
       error_module.raise("usage", "submit: give one campaign; `ett list campaigns` names those of ett")
     end
+    if opts.print then
+      refuse(opts, { "csv", "json", "quiet", "wait" }, "submit: --%s needs a job; --print submits none")
+    end
     local script = searches(positional[1])
     local submit = require "ett.sampling.submit"
-    require "ett.cli.refuse"(opts, script and { "backend", "precision" } or {},
+    refuse(opts, script and { "backend", "precision" } or {},
       "submit: --%s needs a campaign; '%s' is a script that searches", positional[1])
     local given = not script and require("ett.sampling.campaign").load(positional[1]) -- checked before queueing
     local words = {}

@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
 local print_value = require "ett.cli.print_value"
+local refuse = require "ett.cli.refuse"
 
 local function split_positional(words, all_paths)
   local lfs = require "lfs"
@@ -317,6 +318,24 @@ local function print_loop(path, opts, words)
   end
 end
 
+-- Options that only metrics read: those whose `options` name them, and those of collectives (with `args`) --n-chips.
+local metric_options = { "top", "model_params", "flops_per_token", "peak_flops", "batch_size", "seq_len", "collective",
+  "n_chips" }
+
+--- Refuses options that no chosen metric reads.
+local function refuse_unread(opts, chosen)
+  local read, names, unread = {}, {}, {}
+  for i, metric in ipairs(chosen) do
+    names[i] = metric.name
+    read.n_chips = read.n_chips or metric.args ~= nil
+    for _, name in ipairs(metric.options or {}) do read[name] = true end
+  end
+  for _, name in ipairs(metric_options) do
+    if not read[name] then unread[#unread + 1] = name end
+  end
+  refuse(opts, unread, "trace: --%s has no effect on %s", table.concat(names, ", "))
+end
+
 local overview = { "device_time", "temporal_breakdown", "comm_comp_overlap", "coll_call_num" }
 local overview_of_timings = { "pipeline_bubble" }
 
@@ -334,6 +353,7 @@ local function run(opts, positional)
   for _, name in ipairs(opts.metric or {}) do
     for word in name:gmatch("[^,]+") do names[#names + 1] = word end
   end
+  if not opts.against then refuse(opts, { "samples" }, "trace: --%s needs --against") end
   if #paths == 0 then error_module.raise("usage", "trace: give the folder or file of a trace: ett trace DIR") end
   if opts.against or opts.read_plan or opts.what_if then
     if #paths > 1 then error_module.raise("usage", "trace: --against, --read-plan and --what-if take one trace, got %d",
@@ -357,6 +377,7 @@ local function run(opts, positional)
       .. "CSV of metrics is one table")
   end
   local chosen = metrics.load_all(names)
+  if not opts.html then refuse_unread(opts, chosen) end
   if #paths > 1 then return batch(paths, opts, chosen) end
   local needed = opts.html and metrics.load_all(metrics.names()) or chosen
   local view <close> = open(paths[1], opts, needed)
