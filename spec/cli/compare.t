@@ -13,6 +13,7 @@ ett: compare: unknown field 'layer'; did you mean 'layers'?
 ?2
 
 $ ett picture -o new/picture.html && ls new
+wrote new/picture.html
 picture.html
 
 $ ett picture --layers 5 --pp 2

@@ -225,6 +225,15 @@ new/run/step.json
 new/run/workload_card.yaml
 1
 
+Standard error names written files, whose missing folders are made.
+$ W='--model llama3-8b seq=8192 micro_batches=4 layers=4'; ett predict $W --chrome-trace a/b/step.json --html a/p.html >new.out; ett search --model llama3-8b layers=2 --devices 1 --global-batch 1 --seq 512 --html c/s.html 2>&1 >new.out | grep wrote; find a c -type f | sort
+wrote a/b/step.json
+wrote a/p.html
+wrote c/s.html
+a/b/step.json
+a/p.html
+c/s.html
+
 $ ett predict --model llama3-8b --cluster h100 seq=8192 pp=2 micro_batches=4 layers=4 --chakra new/et --quiet > seconds && ls new/et
 comm_groups.json
 step.0.et

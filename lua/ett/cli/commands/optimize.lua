@@ -4,7 +4,6 @@ local error_module = require "ett.base.error"
 local figures = require "ett.ledger.figures"
 local optimize = require "ett.ledger.optimize"
 local options_module = require "ett.base.options"
-local pretty = require "ett.base.pretty"
 local tables = require "ett.report.table"
 
 local function number_list(text, what)
@@ -287,9 +286,7 @@ local function run(opts, positional)
   end
   show(opts, results, search.unit, price)
   if opts.svg then
-    for _, path in ipairs(figures.write(opts.svg, results, opts.model)) do
-      io.stderr:write(pretty.plain("wrote " .. path), "\n")
-    end
+    require "ett.cli.wrote"(opts, table.unpack(figures.write(opts.svg, results, opts.model)))
   end
 end
 

@@ -3,7 +3,7 @@ local names = { "layers", "pp", "dp", "tp", "microbatches", "width", "hidden", "
 local help = { layers = "layers of two matrices", pp = "pipeline stages", dp = "replicas", tp = "tensor slices",
   microbatches = "microbatches of a replica", width = "model width drawn", hidden = "hidden width drawn",
   batch = "samples drawn" }
-local options = { { "output", "FILE", "the page to write (default: print it)", short = "o" } }
+local options = { { "output", "FILE", "the page to write (default: print it); missing folders are made", short = "o" } }
 for _, name in ipairs(names) do
   options[#options + 1] = { name, "N", help[name], kind = "count", most = 4096 }
 end
@@ -23,5 +23,6 @@ return {
       return 0
     end
     require("ett.base.folder").write_with_folder(opts.output, page)
+    require "ett.cli.wrote"(opts, opts.output)
   end,
 }

@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local fields = require "ett.cli.fields"
 local options = require "ett.base.options"
 local print_value = require "ett.cli.print_value"
+local wrote = require "ett.cli.wrote"
 
 --- `--composition reference`: the composition of estimate-train-time, from its configuration file.
 local function reference(opts, given)
@@ -107,7 +108,8 @@ return {
     { "chrome-trace", "FILE", "also write the step as a Chrome trace; with FOLDER/ its workload card too",
       writes = true },
     { "chakra", "FOLDER", "also write Chakra execution traces, a file a rank, for ASTRA-sim", writes = true },
-    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, most effective changes",
+    { "html", "FILE", "also write a self-contained page: pipeline, breakdown, memory, most effective changes; missing "
+      .. "folders are made, also for the other files",
       writes = true },
     fields.export_option,
     { "require-fit", "exit 1 when the fullest device has too little memory" },
@@ -148,6 +150,7 @@ return {
     if opts.chrome_trace then require("ett.step.chrome_trace").write(e, opts.chrome_trace) end
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").new(e, what):write(opts.html) end
+    wrote(opts, opts.chrome_trace, opts.chakra, opts.html)
     if not e.fits then e.would_fit = would_fit(what) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if not print_value(opts, e) then

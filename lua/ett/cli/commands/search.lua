@@ -158,7 +158,8 @@ return {
     { "exhaustive", "evaluate every plan that fits, without bounds" },
     { "journal", "DIR", "store finished parts in this folder: a killed search continues from it", writes = true },
     { "json", "print JSON" },
-    { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side",
+    { "html", "FILE", "also write a self-contained page: the plans as points, filters, the best side by side; "
+      .. "missing folders are made",
       writes = true },
     { "quiet", "print the best plan as words for `ett predict`, with --cluster if clusters vary" },
     fields.export_option,
@@ -184,5 +185,6 @@ return {
     if #s.rows == 0 then error_module.raise("limit", "search: %s", s.nothing) end
     print_result(opts, s, model, varied_cluster(s, vary))
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
+    require "ett.cli.wrote"(opts, opts.html)
   end,
 }

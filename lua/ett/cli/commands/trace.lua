@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local pretty = require "ett.base.pretty"
 local print_value = require "ett.cli.print_value"
 local refuse = require "ett.cli.refuse"
+local wrote = require "ett.cli.wrote"
 
 local function split_positional(words, all_paths)
   local lfs = require "lfs"
@@ -294,6 +295,7 @@ local function print_against(view, opts, words)
   local subject = require("ett.loop.subject").of(view, given_plan(opts, words))
   local result, lines = against.compare(view, subject)
   if opts.html then require("ett.loop.page").new(view, result, lines):write(opts.html) end
+  wrote(opts, opts.html)
   if opts.json or opts.csv then
     result.plan, result.hyper, result.cluster, result.used = subject.plan, subject.model.hyper, subject.cluster.name,
       subject.used
@@ -384,10 +386,8 @@ local function run(opts, positional)
   warn(view, opts)
   if opts.html then
     require("ett.trace.html").page(view):write(opts.html)
-    if not asked and not opts.all then
-      if not opts.quiet then print(pretty.plain("wrote " .. opts.html)) end
-      return 0
-    end
+    wrote(opts, opts.html)
+    if not asked and not opts.all then return 0 end
   end
   if not view.trace and not asked and not opts.all then chosen = metrics.load_all(overview_of_timings) end
   local results, reasons = run_metrics(view, chosen)
@@ -429,7 +429,8 @@ return {
     { "output-json", "same as --json" },
     { "csv", "print CSV: field and value of metrics; with several folders, one line for each" },
     require("ett.base.options").csv[2], -- --table
-    { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives; with --against predictions" },
+    { "html", "FILE", "write a self-contained page: timelines, breakdown, collectives; with --against predictions; "
+      .. "missing folders are made" },
     { "step", "N", "only ProfilerStep#N of each rank", kind = "integer" },
     { "window", "FROM:TO", "only this window, milliseconds from the start of the trace" },
     { "launched-only", "exclude device rows without a recorded launch call, as at the start of a recording" },
