@@ -10,7 +10,8 @@ local fields = require "ett.cli.fields"
 local median = require "ett.base.median"
 local options = require "ett.base.options"
 
-local bench = { summary = "measured steps of the literature, estimated from the words of a command line" }
+local bench = { summary = "measured steps of the literature, estimated from the words of a command line",
+  options = { "rows" } }
 
 local columns = { "name", "cluster", "words", "figure", "software", "source", "open" }
 

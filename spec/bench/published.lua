@@ -6,7 +6,8 @@
 package.path = package.path .. ";" .. require("ett.host").root .. "/spec/support/?.lua"
 local published = require "published"
 
-local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision" }
+local bench = { summary = "published measured steps: errors by hardware, source, architecture and precision",
+  options = { "rows", "page" } }
 
 --- { row, answer } or { row, refused = sentence } of each row.
 local function estimates(rows)

@@ -9,6 +9,19 @@ $ ett nonsense
 ett: unknown command 'nonsense'...
 ?2
 
+$ ett --help | tail -2; ett predict --help | grep -o 'T, P (powers of 1000)'
+`ett COMMAND --help` explains a command; `ett list models clusters` prints names, `ett --version` the
+version.
+T, P (powers of 1000)
+
+$ ett bench sweep --rows
+ett: bench: --rows has no effect on sweep
+?2
+
+$ ett bench literature --page x
+ett: bench: --page has no effect on literature
+?2
+
 $ ett bench --nonsense
 ett: bench: unknown option '--nonsense'...
 ?2

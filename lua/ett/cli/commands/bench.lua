@@ -2,6 +2,8 @@
 local find = require "ett.base.find"
 local error_module = require "ett.base.error"
 local print_value = require "ett.cli.print_value"
+local refuse = require "ett.cli.refuse"
+local schema = require "ett.base.schema"
 
 return {
   name = "bench",
@@ -9,7 +11,7 @@ return {
   summary = "run the benchmarks of spec/bench (all, or the given names)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",
   options = { { "json", "print JSON" }, { "quiet", "print only rows that missed their target" },
-    { "rows", "published: print one JSON object for each row" },
+    { "rows", "published, literature: print each step; published as one JSON object a line" },
     { "page", "FILE", "published: write the figures to a Markdown file" } },
   run = function(opts, names)
     local known = find.names "spec/bench"
@@ -18,14 +20,17 @@ return {
       error_module.raise("missing", "bench: no benchmarks found: spec/bench is part of the source tree, not of an "
         .. "installed one")
     end
-    local all = {}
-    for _, name in ipairs(names) do
+    local list, all = {}, {}
+    for i, name in ipairs(names) do
       if not find.path("spec/bench", name) then
         error_module.raise("usage", "bench: no measure '%s'%s", name, error_module.suggestion(name, known))
       end
-      local bench = find.load("spec/bench", name)
-      all[#all + 1] = { name = name, summary = bench.summary, rows = bench.run(opts) }
+      list[i] = find.load("spec/bench", name)
+      local unread = { rows = true, page = true }
+      for _, option in ipairs(list[i].options or {}) do unread[option] = nil end
+      refuse(opts, schema.keys(unread), "bench: --%s has no effect on %s", name)
     end
+    for i, bench in ipairs(list) do all[i] = { name = names[i], summary = bench.summary, rows = bench.run(opts) } end
     if opts.rows or opts.page or print_value(opts, all) then return end
     for _, bench in ipairs(all) do
       if not opts.quiet then print(("# %s: %s"):format(bench.name, bench.summary)) end

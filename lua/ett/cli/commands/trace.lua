@@ -443,7 +443,7 @@ return {
     { "collective", "KIND", "collective for the Hockney fit (all_reduce)" },
     { "n-chips", "N", "ranks of a collective, if the trace has no group size", kind = "count" },
     { "n_chips", "N", "same as --n-chips", kind = "count" },
-    { "model-params", "N", "parameters of the model (7e9)", kind = "positive" },
+    { "model-params", "N", "parameters of the model, such as 7e9", kind = "positive" },
     { "model_params", "N", "same as --model-params", kind = "positive" },
     { "flops-per-token", "N", "FLOPs per token instead of 6 or 2 x parameters", kind = "positive" },
     { "peak-flops", "N", "peak FLOP/s of a device for mfu", kind = "positive" },
