@@ -123,31 +123,38 @@ static size_t find_place(ett_demands *d, size_t index) {
   return index;
 }
 
-/* Limits a time outside the samples to at least half of that of the links. Below the
- * smallest sample, where regressors are constant, also to at most that of the links, or
- * to over_links times it if that is more. Above the samples, over_links is INFINITY. */
-static ett_demand_time within_links(double by_links, double over_links,
+/* Limits a time outside the samples, so that it joins the samples. over_links: sampled
+ * time over that of the links at the smallest sample, or at the largest. Lower limit:
+ * half of the links' time, or less if the samples are faster. Below the samples, where
+ * regressors are constant, also an upper one: the links' time, or more if the samples are
+ * slower. */
+static ett_demand_time within_links(double by_links, double over_links, int below,
                                     ett_demand_time own) {
-  double most = by_links * (over_links > 1.0 ? over_links : 1.0);
-  double least = 0.5 * by_links, held = own.seconds < most ? own.seconds : most;
+  double most = below ? by_links * (over_links > 1.0 ? over_links : 1.0) : INFINITY;
+  double least = (over_links < 0.5 ? over_links : 0.5) * by_links;
+  double held = own.seconds < most ? own.seconds : most;
   held = held > least ? held : least;
   return held == own.seconds ? own : (ett_demand_time){held, 0.5 * held, 2 * held};
 }
 
 static int sampled(const ett_message_price *p, double bytes, ett_demand_time *time) {
   double size = bytes / p->element_bytes / p->ranks;
-  ett_prediction found;
+  ett_prediction found, at_end;
   if (!(size > 0) || ett_model_predict(p->model, &size, &found, NULL) != 0)
     return 0;
   *time = (ett_demand_time){found.value, found.low, found.high};
+  const ett_model_facts *facts = &p->model->facts;
   double by_links = ett_comm_law_at(p->law, bytes).seconds;
-  if (found.value < 0.5 * by_links && bytes >= 1e6) /* damaged samples */
+  double largest = facts->size_most * p->element_bytes * p->ranks;
+  if (found.value < 0.5 * by_links && fmin(bytes, largest) >= 1e6) /* damaged samples */
     return 0;
   if (found.provenance == ETT_EXTRAPOLATED) {
-    int below = size < p->model->facts.size_least;
-    if (below && p->over_links <= 0)
+    int below = size < facts->size_least;
+    double end = below ? facts->size_least : facts->size_most;
+    double links = ett_comm_law_at(p->law, end * p->element_bytes * p->ranks).seconds;
+    if (ett_model_predict(p->model, &end, &at_end, NULL) != 0)
       return 0;
-    *time = within_links(by_links, below ? p->over_links : INFINITY, *time);
+    *time = within_links(by_links, at_end.value / links, below, *time);
   }
   double least = p->bandwidth > 0 ? bytes * p->share * p->groups / p->bandwidth : 0;
   if (time->seconds < least) {

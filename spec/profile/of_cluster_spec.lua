@@ -1,6 +1,7 @@
 local cluster_module = require "ett.profile.cluster"
 local cluster_profile = require "ett.profile.of_cluster"
 local operator = require "ett.operator"
+local fits = require("needs").fitting(it, pending)
 
 local function open(name, own) return cluster_profile.open(cluster_module.get(name), own) end
 
@@ -214,6 +215,34 @@ describe("collectives", function()
     local sane = fake(function() return nil end)
     function sane.collective(_, _, bytes) return { seconds = bytes / 2e10, provenance = "measured", detail = "own" } end
     assert.equal("own", open("vista", sane):collective("all_gather", 1e9, topology, "fp16").detail)
+  end)
+
+  fits("outside the samples join them without a jump, and grow with their bytes", function()
+    local folder, clusters = require "ett.base.folder", cluster_module
+    local on, at, samples = clusters.get "perlmutter", { nodes = 1, gpus_per_node = 4 }, folder.temporary()
+    finally(function() folder.remove(samples) end)
+    for _, over_links in ipairs { 0.2, 0.8, 4 } do -- of the samples
+      local lines, first, last = { "shape,dur(us)" }, 1 << 13, nil
+      for i = 0, 39 do
+        last = math.floor(first * 1.1 ^ i)
+        lines[i + 2] = ("%d,%.6f"):format(last, 1e6 * over_links
+          * clusters.collective(on, "all_reduce", 2 * last, at).seconds)
+      end
+      folder.write(samples .. "/NVIDIAA100-SXM4-80GB_all_reduce_fp16_1_4.csv", table.concat(lines, "\n") .. "\n")
+      local p = open("perlmutter", require("ett.profile").from_samples({ samples }, { cache = false }))
+      local function seconds(elements) return p:collective("all_reduce", 2 * elements, at, "fp16").seconds end
+      local what = ("samples of %g of the links"):format(over_links)
+      for _, near in ipairs { first, last } do
+        assert.near(1, seconds(0.999 * near) / seconds(1.001 * near), 0.03, what)
+      end
+      local before, outside = 0.0, 0
+      for i = -60, 70 do
+        local answer = p:collective("all_reduce", 2 * first * 1.1 ^ i, at, "fp16")
+        assert.is_true(answer.seconds >= before, ("%s: %g bytes"):format(what, 2 * first * 1.1 ^ i))
+        before, outside = answer.seconds, outside + (answer.provenance == "extrapolated" and 1 or 0)
+      end
+      assert.is_true(outside > 60)
+    end
   end)
 
   it("of reduce_scatter come from few samples of all_gather, as from many", function()

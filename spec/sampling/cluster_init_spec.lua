@@ -67,6 +67,9 @@ describe("ett.sampling.cluster_init", function()
         local seconds = require("ett.profile.network.collectives").time(cluster, kind, 8,
           { nodes = 1, gpus_per_node = 2 }).seconds
         assert.is_true(seconds >= 45.26e-6, ("%s: %g s"):format(kind, seconds))
+        -- No start of a GPU's kernel: the two steps of an all_reduce are the slowest.
+        assert.is_true(seconds < 2.01 * 45.26e-6, ("%s: %g s"):format(kind, seconds))
+        assert.is_true(kind ~= "send_recv" or seconds < 1.01 * 45.26e-6, ("%s: %g s"):format(kind, seconds))
       end
     end
   end)

@@ -1,6 +1,7 @@
 --- Times of a step: answers of a profile, each requested once and checked; assumed times without an answer.
 local operator = require "ett.operator"
 local times_module = require "ett.step.times"
+local fits = require("needs").fitting(it, pending)
 
 local cluster = { name = "flat", path = "spec", gpus_per_node = 4,
   device = { name = "D", peak_flops = { bf16 = 1e14, fp32 = 5e13 }, memory_bytes = 80e9, memory_bandwidth = 1e12 } }
@@ -54,16 +55,16 @@ describe("times", function()
     end
   end)
 
-  it("of messages that follow a law are those of single answers, with their intervals", function()
-    local clusters, core, fields = require "ett.profile.cluster", require "ett.step", require "ett.plan.fields"
-    for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100", "vista" } do
-      local on, priced = clusters.get(name), 0
-      local times = times_module.new(on)
-      for _, changes in ipairs { { pp = 4, dp = 8 }, { tp = 2, dp = 32, zero = 1 }, { pp = 2, zero = 3, dp = 2 },
-        { pp = 2, micro_batch = 512 } } do -- vista: sends above its samples
-        local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, ffn = 4096,
-          vocab = 32000 })
-        changes.seq, changes.micro_batches, changes.dtype = 1024, 4, "fp16"
+  -- C times the messages of some plans as Lua does, at least one by a law or a regressor.
+  local function same_messages(on)
+    local core, fields = require "ett.step", require "ett.plan.fields"
+    local times, priced = times_module.new(on), 0
+    for _, changes in ipairs { { pp = 4, dp = 8 }, { tp = 2, dp = 32, zero = 1 }, { pp = 2, zero = 3, dp = 2 },
+      { tp = 4 }, { pp = 2, micro_batch = 512 } } do -- vista: sends above its samples
+      local model = require("ett.model").new("llama", { layers = 8, hidden = 1024, heads = 8, ffn = 4096,
+        vocab = 32000 })
+      changes.seq, changes.micro_batches, changes.dtype = 1024, 4, "fp16"
+      if on.gpus_per_node % (changes.tp or 1) == 0 then
         local p = require("ett.plan").new(changes, model, on)
         local program <close> = require("ett.step.lower").program(model, p, times).program
         local demands <close> = core.demands()
@@ -71,15 +72,38 @@ describe("times", function()
         local asked = getmetatable(demands).__index
         local counting = setmetatable({ price = function(_, ...) priced = priced + 1; return demands:price(...) end },
           { __index = function(_, method) return function(_, ...) return asked[method](demands, ...) end end })
-        assert.is_nil(program:totals(fields.to_c(p, clusters.placement(on)), demands, workspace))
+        assert.is_nil(program:totals(fields.to_c(p, require("ett.profile.cluster").placement(on)), demands, workspace))
         times:answer(counting, p.dtype, 1024)
         for i = 1, demands:count() do
           local d = demands:get(i)
           local seconds, low, high = times:of_demand(d, p.dtype, 1024)
-          assert.same({ seconds, low, high }, { d.seconds, d.low_seconds, d.high_seconds }, name .. d.kind)
+          assert.same({ seconds, low, high }, { d.seconds, d.low_seconds, d.high_seconds }, on.name .. d.kind)
         end
       end
-      assert.is_true(priced > 0, name)
+    end
+    assert.is_true(priced > 0, on.name)
+  end
+
+  it("of messages that follow a law are those of single answers, with their intervals", function()
+    for _, name in ipairs { "dgx_h100", "perlmutter", "superpod_dgxh100", "vista" } do
+      same_messages(require("ett.profile.cluster").get(name))
+    end
+  end)
+
+  fits("of messages outside the samples are those of single answers, too", function()
+    local clusters, folder = require "ett.profile.cluster", require "ett.base.folder"
+    local on, samples = clusters.get "perlmutter", folder.temporary()
+    finally(function() folder.remove(samples) end)
+    -- Elements of the smallest sample, and its time over that of the links. The plan's messages have 2 MB.
+    for _, case in ipairs { { 1 << 9, 0.3 }, { 1 << 9, 3 }, { 1 << 24, 0.7 }, { 1 << 24, 3 } } do
+      local lines = { "shape,nodes,GPUsPerNode,dur(us)" }
+      for i = 0, 39 do
+        local elements = math.floor(case[1] * 1.15 ^ i)
+        local links = clusters.collective(on, "all_reduce", 2 * elements, { nodes = 1, gpus_per_node = 4 }).seconds
+        lines[#lines + 1] = ("%d,1,4,%.6f"):format(elements, 1e6 * case[2] * links)
+      end
+      folder.write(samples .. "/NVIDIAA100-SXM4-80GB_all_reduce_fp16.csv", table.concat(lines, "\n") .. "\n")
+      same_messages(require("ett.base.merged")(on, { profile = samples }))
     end
   end)
 

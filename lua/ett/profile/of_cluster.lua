@@ -353,28 +353,13 @@ local function few_timer(self, kind, topology, dtype, links_seconds)
   end
 end
 
--- Sampled seconds over the links' seconds at the smallest size that is not extrapolated; 1 if all sizes up to 64 GB are
--- extrapolated.
-local function links_ratio(own, links_seconds, least)
-  local size = 1024.0
-  while size < 0.99 * (least or 0.0) do size = 2 * size end -- smaller sizes are extrapolated
-  while size <= 2.0 ^ 36 do
-    local ok, answer = pcall(own, size)
-    if ok and answer and answer.provenance ~= "assumed" and answer.provenance ~= "extrapolated" then
-      return answer.seconds / links_seconds(size)
-    end
-    size = 2 * size
-  end
-  return 1.0
-end
-
--- Limits times outside the samples. Lower limit: half of the links' time. Below the smallest sample, where regressors
--- are constant, also an upper one: the links' time, or more if the smallest sample exceeds it (over_links: ratio of
--- sampled to links' time there).
----@param over_links number? nil: above the samples
+-- Limits times outside the samples, so that they join the samples. `over_links`: sampled seconds over the links' at
+-- the smallest sample, or at the largest. Lower limit: half of the links' time, or less if the samples are faster.
+-- Below the samples, where regressors are constant, also an upper one: the links' time, or more if the samples are
+-- slower.
 local function within_links(by_links, over_links, answer)
-  local most = over_links and by_links * math.max(1.0, over_links) or math.huge
-  local held = math.max(0.5 * by_links, math.min(answer.seconds, most))
+  local most = answer.below and by_links * math.max(1.0, over_links) or math.huge
+  local held = math.max(math.min(0.5, over_links) * by_links, math.min(answer.seconds, most))
   if held == answer.seconds then return answer end
   return { seconds = held, low_seconds = 0.5 * held, high_seconds = 2 * held, provenance = "extrapolated",
     outside = answer.outside, detail = { "limited by the links' time; %s", answer.detail or "" } }
@@ -408,8 +393,8 @@ local function unsampled_timer(self, kind, topology, links)
 end
 
 -- Timer over the profile's own samples; nil and the reason if they are void; nil and nil if there are none. Further
--- values: bytes of the smallest sample, if known, and data for C (Sampled:collective_timer). For sizes whose samples
--- are void, the timer returns nil and a reason.
+-- values: bytes of the smallest and of the largest sample, if known, and data for C (Sampled:collective_timer). For
+-- sizes whose samples are void, the timer returns nil and a reason.
 local function own_timer(self, kind, topology, dtype)
   local own = self.own
   if not (own and own.collective) then return nil, nil end
@@ -421,10 +406,10 @@ end
 --- cluster's links.
 ---@return function function(bytes of the whole buffer): an answer (ett.profile.detail)
 ---@return function|nil function(): the law of the links (ett.profile.cluster), if times follow one. If a regressor is
----  limited by that law: also its data for C (ett.profile.sampled), with `over_links` if already known
+---  limited by that law: also its data for C (ett.profile.sampled)
 function Profile:collective_timer(kind, topology, dtype)
   local links, links_seconds, law = cluster_module.collective_timer(self.cluster, kind, topology)
-  local own, void, smallest, compiled = own_timer(self, kind, topology, dtype)
+  local own, void, ends, compiled = own_timer(self, kind, topology, dtype)
   if void then own = function() return nil, void end end
   local rest
   local function find_rest()
@@ -437,7 +422,7 @@ function Profile:collective_timer(kind, topology, dtype)
       if find_rest() == links then return law() end
     end
   end
-  local over_links
+  local over_links = {} -- at the smallest and at the largest sample
   local function of_links(bytes, format, said)
     local answer = links(bytes)
     answer.detail = { format, said, answer.detail }
@@ -450,16 +435,15 @@ function Profile:collective_timer(kind, topology, dtype)
     -- Samples much faster than the links are damaged. In the samples from 1 MB on, the fastest good one takes 0.74 of
     -- the links' time (vista's all-gather over two nodes), the damaged ones 0.002.
     local by_links = links_seconds(bytes)
-    if answer.seconds < 0.5 * by_links and bytes >= 1e6 then
+    if answer.seconds < 0.5 * by_links and (ends and math.min(bytes, ends[2]) or bytes) >= 1e6 then
       return of_links(bytes, "samples of %.3g s are faster than the links; %s", answer.seconds)
     end
-    if answer.provenance ~= "extrapolated" then return answer end
-    if answer.below == false then return within_links(by_links, nil, answer) end
-    over_links = over_links or links_ratio(own, links_seconds, smallest)
-    return within_links(by_links, over_links, answer)
+    if answer.provenance ~= "extrapolated" or not ends then return answer end
+    local k = answer.below and 1 or 2
+    over_links[k] = over_links[k] or own(ends[k]).seconds / links_seconds(ends[k])
+    return within_links(by_links, over_links[k], answer)
   end, compiled and function()
     local own_law, spread = law()
-    compiled.over_links = over_links
     return own_law or nil, spread, compiled
   end
 end

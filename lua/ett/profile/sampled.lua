@@ -327,12 +327,6 @@ function Profile:operator(name, shape, dtype, pass)
   return time and detail_words.as_text(time(shape))
 end
 
--- Elements per row of the sample files for a buffer of `bytes`. all_gather tables count the share of one rank.
-local function elements(kind, bytes, ranks, dtype)
-  local count = bytes / schema.dtype_bytes[dtype]
-  return kind == "all_gather" and count / ranks or count
-end
-
 -- Of the models of one kind and topology: the first whose range covers the size, else the nearest by ratio.
 local function nearest(models, size)
   local best, distance
@@ -408,7 +402,7 @@ end
 ---@param topology table { nodes=, gpus_per_node= }
 ---@return function|nil function(bytes of the whole buffer): an answer (ett.profile.detail); nil for zero bytes
 ---@return string|nil
----@return number|nil bytes of the smallest sample
+---@return number[]|nil bytes of the smallest and of the largest sample
 ---@return table|nil data with which C predicts: { model, element_bytes, ranks } (ett_message_price)
 function Profile:collective_timer(kind, topology, dtype)
   local asked = collective_names.kind(kind)
@@ -421,25 +415,28 @@ function Profile:collective_timer(kind, topology, dtype)
     models = self:collective_models(kind, key, nodes, gpus)
   end
   if #models == 0 then return nil, models.void end
-  local details, least = {}, math.huge
+  local element_bytes = schema.dtype_bytes[dtype]
+  -- Rows of all_gather count the elements of one rank's share.
+  local details, shares, least, most = {}, kind == "all_gather" and nodes * gpus or 1, math.huge, 0.0
   for _, model in ipairs(models) do
     local facts = model:facts()
     local detail = { "%s %dx%d, %d samples", kind, nodes, gpus, facts.rows }
     details[model] = asked ~= kind and { "%s as %s", asked, detail } or detail
-    least = math.min(least, (facts.size_least or 0) / elements(kind, 1, nodes * gpus, dtype))
+    least = math.min(least, facts.size_least * element_bytes * shares)
+    most = math.max(most, facts.size_most * element_bytes * shares)
   end
   local only, origin = #models == 1 and models[1], self.origin
-  local compiled = only and only.compiled and { model = only:compiled(), element_bytes = schema.dtype_bytes[dtype],
-    ranks = kind == "all_gather" and nodes * gpus or 1 } or nil
+  local compiled = only and only.compiled and { model = only:compiled(), element_bytes = element_bytes,
+    ranks = shares } or nil
   return function(bytes)
-    local size = elements(kind, bytes, nodes * gpus, dtype)
+    local size = bytes / element_bytes / shares
     if size <= 0 then return nil end
     local model = only or nearest(models, size)
     local seconds, low, high, provenance, outside = model:values(size)
     return { seconds = seconds, low_seconds = low, high_seconds = high, provenance = origin(provenance),
       detail = words_of(details[model], provenance, outside), outside = outside,
         below = size < model:facts().size_least }
-  end, nil, least, compiled
+  end, nil, { least, most }, compiled
 end
 
 function Profile:collective(kind, bytes, topology, dtype)

@@ -271,12 +271,11 @@ local function set_time(demands, index, seconds, low, high) demands:set(index, s
 local function answer_message(demands, index, amount, known)
   local law, spread, compiled
   if known.find_law then law, spread, compiled = known.find_law() end
-  -- A regressor that could not time a message before is tried again only if its data changed (over_links).
-  local knows = compiled and (compiled.over_links or 0)
-  if law and not (compiled and known.priced and known.priced[demands] == knows) then
+  -- A regressor that could not time a message before is not tried again.
+  if law and not (compiled and known.priced and known.priced[demands]) then
     if compiled then
       known.priced = known.priced or setmetatable({}, { __mode = "k" })
-      known.priced[demands] = knows
+      known.priced[demands] = true
     end
     if demands:price(index, law, 1 - spread, 1 + spread, compiled) then return end
   end

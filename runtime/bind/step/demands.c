@@ -172,8 +172,8 @@ static const ett_model *get_model(lua_State *L, int index) {
   return model;
 }
 
-/* demands:price(index, law, low, high [, { model=, element_bytes=, ranks=, over_links=,
- * share=, groups=, bandwidth= }]): times all messages of a demand's kind and placement by
+/* demands:price(index, law, low, high [, { model=, element_bytes=, ranks=, share=,
+ * groups=, bandwidth= }]): times all messages of a demand's kind and placement by
  * a law of ett.comm, whose interval is [low, high] times the time, or by a regressor
  * within the law (ett_message_price). Returns whether the demand has a time afterwards.
  */
@@ -194,7 +194,6 @@ static int demands_price(lua_State *L) {
                   "needs a regressor of one dimension");
     price.element_bytes = ett_lua_number_field(L, 6, "element_bytes", 1);
     price.ranks = ett_lua_number_field(L, 6, "ranks", 1);
-    price.over_links = ett_lua_number_field(L, 6, "over_links", 0);
     price.share = ett_lua_number_field(L, 6, "share", 0);
     price.groups = ett_lua_number_field(L, 6, "groups", 0);
     price.bandwidth = ett_lua_number_field(L, 6, "bandwidth", 0);

@@ -323,14 +323,21 @@ local function tiers_of(cluster, kind, topology)
   return found
 end
 
+-- Seconds of starting a collective. A processor starts no kernel: the latency of its links is that of a whole message.
+local function base_latency(cluster, first_tier)
+  if protocols.of_processors(cluster) then return 0.0 end
+  local default = tiers_module.default_latency
+  return first_tier.hops and default.torus_base or default.base
+end
+
 -- A request with zero bytes.
 local function empty_request(cluster, kind, topology)
   local ranks = topology.ranks or topology.nodes * topology.gpus_per_node
   local tiers = tiers_of(cluster, kind, topology)
-  local curves, default = tiers.curves, tiers_module.default_latency
+  local curves = tiers.curves
   -- A curve of the outermost tier in use includes the tiers inside.
   return { request = { kind = kind, ranks = ranks, factor = comm.factor(kind, ranks),
-    base_latency = tiers.list[1].hops and default.torus_base or default.base, tiers = tiers.list,
+    base_latency = base_latency(cluster, tiers.list[1]), tiers = tiers.list,
     protocols = protocols.of(tiers.list, cluster),
     curve = tiers.ends_measured and curves[#curves].curve or nil }, curves = curves,
     ends_measured = tiers.ends_measured }

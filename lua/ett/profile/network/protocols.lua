@@ -65,13 +65,16 @@ function protocols.of(tiers, cluster)
   return found
 end
 
+local function vendor_of(cluster) return type(cluster.device) == "table" and cluster.device.vendor or nil end
+
+--- Whether the devices of a cluster are processors. Older files of `ett cluster init` state them by the stack alone.
+function protocols.of_processors(cluster) return vendor_of(cluster) == "cpu" or cluster.stack == "cpu" end
+
 --- The kind of a tier's links for the tuner: `nvlink`, `pcie` or `network`; nil for tori, processors and devices of
---- vendors but NVIDIA and AMD. A node of one device has no links; they count as NVLink. Older files of `ett cluster
---- init` state processors by the stack alone.
+--- vendors but NVIDIA and AMD. A node of one device has no links; they count as NVLink.
 function protocols.wire(cluster, tier, inside_node)
-  local device = type(cluster.device) == "table" and cluster.device
-  local vendor = device and device.vendor or nil
-  if vendor and vendor ~= "amd" or cluster.stack == "cpu" or tier.torus then return nil end
+  local vendor = vendor_of(cluster)
+  if vendor and vendor ~= "amd" or protocols.of_processors(cluster) or tier.torus then return nil end
   if not inside_node then return "network" end
   if vendor == "amd" then return "nvlink" end
   return tier.send and tier.send <= protocols.pcie and "pcie" or "nvlink"
