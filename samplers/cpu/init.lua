@@ -343,7 +343,7 @@ function backend.open(options)
     -- min_repeats run even if they take up to this many budgets.
     resolved = { budget_seconds = timing.budget_seconds, target = timing.target, min_repeats = timing.min_repeats,
       max_repeats = timing.max_repeats, most_budgets = 4 },
-    device = machine.processor().model:gsub("[^%w%-]", ""):gsub("^$", "cpu"),
+    device = machine.processor().device,
     header = header_of(cpu, options, visits, pinned) }
   timing.budget_seconds, timing.keep_raw = timing.budget_seconds / visits, true
   add_measuring(session, pool, watch, options)

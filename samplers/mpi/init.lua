@@ -71,7 +71,7 @@ function backend.open(options)
   local session = {
     backend = backend, resolved = { budget_seconds = options.budget_seconds or 0.05, target = options.target or 0.01,
       min_repeats = options.min_repeats or 10, max_repeats = options.max_repeats or 200 },
-    device = (sample.hostname():gsub("[^%w%-]", "") .. "-cpu"),
+    device = processor.device,
     header = {
       { "machine", sample.hostname() },
       { "device", ("%s, %d ranks on %d nodes, %d processors here"):format(processor.model, job.size, job.nodes,

@@ -200,7 +200,7 @@ function backend.open(options)
     return nil, err
   end
   session.torch_device = hello.device
-  session.device = (hello.device == "cpu" and machine.processor().model or hello.device):gsub("[^%w%-]", "")
+  session.device = hello.device == "cpu" and machine.processor().device or (hello.device:gsub("[^%w%-]", ""))
   session.header = header_of(hello, options, warmup, active)
 
   --- Times every pass of an operator on a shape: { forward = result, … } | nil, error.

@@ -37,6 +37,19 @@ describe("ett.dist on one rank", function()
     end
   end)
 
+  it("names the device of its tables as the back end cpu does: a profile takes samples of both", function()
+    local find, real = require "ett.base.find", dist.open
+    local cpu = find.load("samplers", "cpu")
+    if not cpu.available() then pending "the CPU back end is not built here" end
+    finally(function() dist.open = real end)
+    dist.open = function() return setmetatable({ size = 2, nodes = 1 }, { __index = real() }) end
+    local session = assert(find.load("samplers", "mpi").open())
+    local other = assert(cpu.open { cold_bytes = 1 << 20 })
+    assert.equal(other.device, session.device)
+    other.close()
+    session.close()
+  end)
+
   it("keeps the journal of shared work open until the work is closed", function()
     local path = os.tmpname()
     os.remove(path)

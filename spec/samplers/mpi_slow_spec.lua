@@ -285,7 +285,7 @@ describe("the MPI back end", function()
     local median = write("median.lua", (io.open(file):read("a"):gsub("max_repeats", "statistic = 'median', %0")))
     local text, ok = run(3, ("sample '%s' --run get_one"):format(file))
     assert(ok, text)
-    assert.matches("# all_reduce on %S+%-cpu, fp32\nshape: shape=64 nodes=1 GPUsPerNode=3\ncollective +[%d.]+ us", text)
+    assert.matches("# all_reduce on %S+, fp32\nshape: shape=64 nodes=1 GPUsPerNode=3\ncollective +[%d.]+ us", text)
     assert.equal(1, select(2, text:gsub("collective +%d", "")), text) -- one rank prints
     text, ok = run(2, ("sample '%s' --run get_profiler"):format(file))
     assert(ok, text)

@@ -69,7 +69,7 @@ describe("samplers/torch on the host", function()
       assert.equal(1, report.measured, report.name)
       assert.equal(0, report.failed, report.name)
     end
-    local device = require("ett.sampling.machine").processor().model:gsub("[^%w%-]", "") -- as the back end cpu names it
+    local device = require("ett.sampling.machine").processor().device -- as the back end cpu names it
     local attention = command.read(folder, ("out/%s_flash_attention_fp32.csv"):format(device))
     local gelu = command.read(folder, ("out/%s_gelu_fp32.csv"):format(device))
     assert.matches("\n# libraries: PyTorch %d", gelu)

@@ -5,12 +5,13 @@ local sample = require "ett.sample"
 
 local machine = {}
 
---- Model, vendor, flags (each followed by a space) and nominal clock in MHz (text; nil if unknown) of the CPU.
+--- Model, vendor, flags (each followed by a space) and nominal clock in MHz (text; nil if unknown) of the CPU; `device`
+--- is its name as the device of tables, of every back end.
 function machine.processor()
   local text = read "/proc/cpuinfo" or ""
   local function first(key) return text:match("%f[^\n%z]" .. key .. "%s*: ([^\n]*)") end
-  local flags = first "flags"
-  return { model = first "model name" or "unknown", flags = flags and flags .. " " or "",
+  local flags, model = first "flags", first "model name" or "unknown"
+  return { model = model, device = (model:gsub("[^%w%-]", ""):gsub("^$", "cpu")), flags = flags and flags .. " " or "",
     vendor = first "vendor_id" or "", mhz = first "cpu MHz" }
 end
 
