@@ -24,8 +24,40 @@ ett: optimize: --devices must be N, N,M,... or LOW:HIGH[:PER_OCTAVE], got '4:2'
 ?2
 
 $ ett optimize layers=3
-ett: unknown parameter 'layers'...
+ett: unknown parameter 'layers'; parameters: batch_scale, budget_flop, ..., utilization
 ?1
+
+$ ett optimize budget=1e26
+ett: unknown parameter 'budget'; did you mean 'budget_flop'?
+?1
+
+# Parameters that the search sets itself had no effect.
+$ ett optimize pp=4
+ett: parameter 'pp' cannot be set: the search chooses it
+?1
+
+$ ett optimize --model simple recompute=1
+ett: parameter 'recompute' cannot be set: the search chooses it
+?1
+
+$ ett optimize devices=3
+ett: parameter 'devices' cannot be set: the search chooses it, at most the number of devices given
+?1
+
+# A tenth of the budget takes a tenth of the days of 64 pods; the help lists every parameter.
+$ ett optimize budget_flop=4e25 --devices 64 --json | grep '"days"'
+    "days": 286.1...
+
+$ ett optimize --help | grep -E '^parameters|budget_flop|default 1024'
+parameters of pods with their defaults:
+  batch_scale=1 budget_flop=4e+26 ...
+parameters of simple with their defaults:
+  --devices N ...(default 1024)
+
+# The column util is of the used pods, the bandwidth of all.
+$ ett optimize --utilization 0.4
+least bandwidth: ... bytes/s, for 0.4 of the peak of 1024 pods of 32 H100 (32768 H100); util is that of the used ones
+...
 
 # Fewest H100 in nodes of eight for a run of 30 days, 16 bits, and what 2 devices would do.
 $ ett optimize --model simple --cluster dgx_h100 --days 30 n_layers=48 d_model=8192 precision_bits=16
@@ -62,7 +94,7 @@ ett: optimize: 1000 bytes/s, the least bandwidth searched, gives 1024 pods of 32
 
 # A limit on days holds for --utilization and --days, too.
 $ ett optimize --utilization 0.5 --max-days 200
-least bandwidth: 4.4456e+10 bytes/s
+least bandwidth: 4.4456e+10 bytes/s, for 0.7139 of the peak of 1024 pods ...
 pods ...
 1024  1024  32768  200.00  0.7139 ...
 price: device_dollars_per_hour = 96 (default)

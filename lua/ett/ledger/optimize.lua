@@ -26,6 +26,30 @@ function optimize.model(name)
     error_module.suggestion(tostring(name), optimize.models), table.concat(optimize.models, ", "))
 end
 
+--- Sorted names of the parameters that a caller may set: neither the number of devices nor variables of the search.
+---@param model table
+function optimize.settable(model)
+  local rest = merged(model.parameters, { devices = false })
+  for _, group in ipairs { model.variables(model.parameters), table.unpack(model.choices and model.choices() or {}) } do
+    for name in pairs(group) do rest[name] = false end
+  end
+  local names = {}
+  for _, name in ipairs(schema.keys(rest)) do names[#names + 1] = rest[name] and name or nil end
+  return names
+end
+
+local function check_settable(model, name)
+  local known = optimize.settable(model)
+  for _, other in ipairs(known) do if other == name then return end end
+  if model.parameters[name] then
+    error_module.raise("argument", "parameter '%s' cannot be set: the search chooses it%s", name,
+      name == "devices" and ", at most the number of devices given" or "")
+  end
+  local near = error_module.suggestion(name, known)
+  error_module.raise("argument", "unknown parameter '%s'%s", name,
+    near ~= "" and near or "; parameters: " .. table.concat(known, ", "))
+end
+
 --- Compiles a model for one objective and its limits. The object can run many searches.
 --
 -- spec: model (name or table), objective ("days", "dollars", "devices"), limits
@@ -34,12 +58,7 @@ function optimize.new(spec)
   local model = type(spec.model) == "table" and spec.model or optimize.model(spec.model or "pods")
   local L = ledger.new()
   local o, fixed = {}, spec.fixed or {}
-  for name in pairs(fixed) do
-    if model.parameters[name] == nil then
-      error_module.raise("argument", "unknown parameter '%s'%s", name,
-        error_module.suggestion(name, schema.keys(model.parameters)))
-    end
-  end
+  for _, name in ipairs(schema.keys(fixed)) do check_settable(model, name) end
   for _, name in ipairs(schema.keys(model.parameters)) do
     o[name] = L:parameter(name, fixed[name] or model.parameters[name])
   end

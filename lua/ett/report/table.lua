@@ -17,7 +17,9 @@ end
 local gap = 2
 local least_text = 16 -- a last column of texts is wrapped if it keeps this width
 
-local function words_within(text, most)
+--- The words of a text as lines of at most `most` characters.
+---@return string[]
+function tables.words_within(text, most)
   local lines, line = {}, nil
   for word in text:gmatch "%S+" do
     if line and width(line) + 1 + width(word) > most then
@@ -60,7 +62,7 @@ local function wrapped(rows, widths, align, most)
   local lines = {}
   for _, row in ipairs(rows) do
     local cut = table.move(row, 1, #row, 1, {})
-    local parts = row[last] and words_within(row[last], most - before) or {}
+    local parts = row[last] and tables.words_within(row[last], most - before) or {}
     cut[last] = parts[1]
     lines[#lines + 1] = line_of(cut, widths, align, range(1, #row))
     for k = 2, #parts do lines[#lines + 1] = (" "):rep(before) .. parts[k] end

@@ -236,6 +236,34 @@ local function gap_of(opts)
   return opts.gap > 0 and opts.gap or real_gap
 end
 
+local default_devices = "1024"
+
+--- "budget_flop=4e+26", … of a model, each with its default.
+local function parameter_words(name)
+  local model, words = optimize.model(name), {}
+  for i, parameter in ipairs(optimize.settable(model)) do
+    words[i] = ("%s=%.6g"):format(parameter, model.parameters[parameter])
+  end
+  return words
+end
+
+local function description(opts)
+  local parts = { [[
+Searches all whole-number layouts by branch and bound. The result is the optimum of the model, unless a gap is printed.
+models: pods (a FLOP budget; its devices are pods of 32 H100), simple (the corrected simple-transformer,
+with memory).
+prices: device_dollars_per_hour of a pod (pods, default 96), chip_dollars_per_hour of a device (simple,
+default the cluster's, else 3).]] }
+  for _, name in ipairs(opts.model and { opts.model } or optimize.models) do
+    parts[#parts + 1] = ("\nparameters of %s with their defaults:"):format(name)
+    local most = math.min(require("ett.host").columns or 100, 100) - 2
+    for _, line in ipairs(tables.words_within(table.concat(parameter_words(name), " "), most)) do
+      parts[#parts + 1] = "  " .. line
+    end
+  end
+  return table.concat(parts, "\n")
+end
+
 local function run(opts, positional)
   local front_x, front_y
   if opts.pareto then front_x, front_y = front_of(opts.pareto) end
@@ -263,7 +291,7 @@ local function run(opts, positional)
     show(opts, { found }, search.unit, price)
     return 0
   end
-  local counts = device_counts(opts.devices or "1024")
+  local counts = device_counts(opts.devices or default_devices)
   if opts.utilization then
     local bandwidth, best = done(search:least_bandwidth(opts.utilization, counts[1], settings))
     if not best.found then none(opts, search, counts[1]) end
@@ -271,7 +299,10 @@ local function run(opts, positional)
       error_module.raise("limit", "optimize: no bandwidth gives %s %g of their peak; the best is %.4f",
         search:counted(counts[1]), opts.utilization, best.utilization_of_all)
     end
-    if not (opts.json or opts.quiet) then print(("least bandwidth: %.6g bytes/s"):format(bandwidth)) end
+    if not (opts.json or opts.quiet) then
+      print(("least bandwidth: %.6g bytes/s, for %.4g of the peak of %s; util is that of the used ones"):format(
+        bandwidth, best.utilization_of_all, search:counted(counts[1])))
+    end
     best.bandwidth_bytes_per_second = bandwidth
     show(opts, { best }, search.unit, price)
     return 0
@@ -296,22 +327,18 @@ return {
   sandbox = true,
   summary = "find the best layout for a budget and a device count, with proof",
   usage = "optimize [--model pods|simple] [--devices N | N,M | LOW:HIGH[:PER_OCTAVE]] [parameter=number ...]",
-  description = "Searches all whole-number layouts by branch and bound. The result is the optimum of the model, "
-    .. "unless a gap is printed.\n"
-    .. "models: pods (a FLOP budget; its devices are pods of 32 H100), simple (the corrected simple-transformer,\n"
-    .. "with memory).\n"
-    .. "prices: device_dollars_per_hour of a pod (pods, default 96), chip_dollars_per_hour of a device (simple,\n"
-    .. "default the cluster's, else 3).",
+  description = description,
   options = {
     { "model", "NAME", "model to search", choices = optimize.models, default = "pods" },
     { "cluster", "NAME", "cluster whose device, links and price the simple model takes" },
-    { "devices", "N", "at most N devices or pods; a list or LOW:HIGH[:PER_OCTAVE] is a sweep" },
+    { "devices", "N", ("at most N devices or pods; a list or LOW:HIGH[:PER_OCTAVE] is a sweep (default %s)"):format(
+      default_devices) },
     { "objective", "WHAT", "quantity to minimise", choices = optimize.objectives, default = "days" },
     { "max-days", "D", "only layouts of at most D days", kind = "positive" },
     { "max-dollars", "D", "only layouts of at most D dollars", kind = "positive" },
     { "days", "D", "inverse: the fewest devices or pods that finish in D days", kind = "positive" },
-    { "utilization", "U", "inverse: the least network bandwidth for this fraction of peak", kind = "positive",
-      most = 1 },
+    { "utilization", "U", "inverse: the least network bandwidth for this fraction of the peak of all devices",
+      kind = "positive", most = 1 },
     { "exact-devices", "use exactly the devices given" },
     { "real", "allow fractions of degrees: a bound for every layout (pods)" },
     { "gap", "G", "stop when the optimum is proven to this fraction (with --real, 0 means 0.005)", kind = "number",
