@@ -175,10 +175,6 @@ local function timing_of(cpu, options)
   return timing
 end
 
---- The timing text of the header without the number of visits: shapes of ett.sampling.active get more visits than those
---- of a grid.
-local function without_visits(text) return (text:gsub(" of %d+ visits", "", 1)) end
-
 --- Merges the visits of one pass: all repeats of the accepted visits.
 ---@param visits table[] results of the pool
 ---@param watch table sentinel
@@ -232,11 +228,11 @@ local function header_of(cpu, options, visits, pinned)
     { "device", ("%s, %d processors"):format(host.model, sample.processors()) },
     { "clock", ("%s MHz nominal, probe %.3f us"):format(host.mhz or "?", cpu.clock_probe() * 1e6) },
     { "libraries", ("OpenBLAS core %s (%s), kernels %s"):format(info.blas_core, info.blas, info.isa) },
-    { "timing", ("%s of %d visits, operands rotate through %d MB"):format(
+    { "timing", ("%s of %d visits, operands rotate through %g MB"):format(
       options.statistic == "median" and "median" or "5th to 15th percentile", visits,
-      (options.cold_bytes or COLD_BYTES) >> 20), decides = without_visits },
+      (options.cold_bytes or COLD_BYTES) / 2 ^ 20) },
     { "threads", ("%d pinned to processor%s %s"):format(#pinned, #pinned == 1 and "" or "s",
-      table.concat(pinned, ", ")), decides = function(text) return text:match("^%d+") end },
+      table.concat(pinned, ", ")) },
   }
 end
 

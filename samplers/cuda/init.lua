@@ -186,8 +186,7 @@ local function header_of(ordinal, info, probe, autotune)
       and (", %.0f MHz measured"):format(probe.clock_hz / 1e6) or "", info.memory_clock_hz / 1e6) },
     { "time", ("CUDA events around a graph, L2 overwritten before each run; an empty kernel takes %.1f us"):format(
       probe.floor_seconds * 1e6) },
-    { "gemm", autotune and "cuBLASLt, autotuned" or "cuBLASLt, first heuristic",
-      decides = function(text) return text end },
+    { "gemm", autotune and "cuBLASLt, autotuned" or "cuBLASLt, first heuristic" },
   }
 end
 

@@ -282,6 +282,19 @@ describe("a table", function()
     assert.equal(6, store.held(path, 3).rows)
   end)
 
+  it("names the statistic of a back end without visits", function()
+    for statistic, words in pairs { low = "mean of the fastest tenth of the repeats, plus one",
+      median = "median of the repeats" } do
+      local given = small()
+      given.statistic = statistic
+      local journal = store.open({ backend = { name = "mpi" }, header = {} }, given.targets[1],
+        { campaign = given, parts = 1, part = 1, precision = "fp32" }, folder .. "/" .. statistic .. ".csv")
+      journal:close()
+      local text = table.concat(lines_of(folder .. "/" .. statistic .. ".csv"), "\n")
+      assert.matches("\n# statistic: " .. words .. "\n", text, 1, true)
+    end
+  end)
+
   it("refuses an edited campaign without --continue-changed", function()
     if not usable then return pending("no CPU back end") end
     local given = small()

@@ -119,6 +119,10 @@ describe("ett sample continues", function()
     assert.equal(1, status)
     assert.matches("was started with timing: 5th to 15th percentile, operands rotate through 8 MB, now 5th to "
       .. "15th percentile, operands rotate through 1 MB; give --continue-changed", text, 1, true)
+    write(name, (whole:gsub("# libraries: OpenBLAS core", "# libraries: OpenBLAS older core")))
+    text, status = run "sample c.lua --out out --quiet"
+    assert.equal(1, status)
+    assert.matches("was started with libraries: OpenBLAS older core", text, 1, true)
   end)
 
   it("does not continue a table without a campaign's name, unless allowed", function()

@@ -72,6 +72,29 @@ describe("merging the tables of parts", function()
       "differ in device: 'H100, sm_90' and 'A100, sm_80'")
   end)
 
+  it("joins no parts that were timed in another way", function()
+    local function joined(one, two)
+      for part, line in ipairs { one, two } do
+        write(("D_gelu_fp32_2_%d.csv"):format(part), (head:gsub("# precision", line .. "%0")) .. part .. ",8,1,2\n")
+      end
+      return merge({ folder .. "/D_gelu_fp32_2_1.csv", folder .. "/D_gelu_fp32_2_2.csv" }, folder .. "/out")[1].rows
+    end
+    for name, texts in pairs {
+      threads = { "1 pinned to processor 0", "2 pinned to processors 0, 1", "1 pinned to processor 3" },
+      timing = { "median of 3 visits, operands rotate through 96 MB",
+        "median of 3 visits, operands rotate through 8 MB", "median of 9 visits, operands rotate through 96 MB" },
+      time = { "clock of the host around each pass, 1 thread; an empty kernel takes 4.1 us",
+        "clock of the host around each pass, 2 threads", "clock of the host around each pass, 1 thread" },
+      libraries = { "PyTorch 1.13", "PyTorch 2.0", "PyTorch 1.13" },
+    } do
+      local first, other, alike = table.unpack(texts)
+      local function line(text) return ("# %s: %s\n"):format(name, text) end
+      assert.error_matches(function() joined(line(first), line(other)) end, "differ in " .. name .. ": '")
+      assert.equal(2, joined(line(first), line(alike)))
+      assert.equal(2, joined(line(first), "")) -- of another program
+    end
+  end)
+
   it("leaves out a last line that was cut, of a table of ett", function()
     write("D_gelu_fp32_2_1.csv", head .. "2,8,1,2\n4,8,1.5,2.")
     write("D_add_fp32_2_1.csv", "rows,cols,F_dur(us),B_dur(us)\n2,8,1,2\n4,8,1.5,2.5")

@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local folder_module = require "ett.base.folder"
 local lfs = require "lfs"
 local sample_table = require "ett.samples.table"
+local settings = require "ett.samples.settings"
 
 local sample_merge = {}
 
@@ -56,23 +57,28 @@ local function same_file(a, b)
   return x and y and x.dev == y.dev and x.ino == y.ino
 end
 
---- A header fact of a table. For an edited campaign or operator file it is the last version. The devices of two parts
---- may differ in their number.
+--- A header fact of a table. For an edited campaign it is the last version. The devices of two parts may differ in
+--- their number.
 local function fact(t, field)
   if field == "columns" then return table.concat(t.columns, ",") end
   if field == "device" then return t.first.device and (t.first.device:gsub("^%d+, ", "")) end
-  return ((field == "campaign" or field == "operator file") and t.last or t.first)[field]
+  return (field == "campaign" and t.last or t.first)[field]
 end
 
---- Raises an error if two tables are not parts of one campaign on one device.
+--- Raises an error if two tables are not parts of one campaign on one device, with the same settings. Tables of an
+--- older ett may lack the file of the operator, and those of other programs the settings.
 local function check_alike(first, t)
-  for _, field in ipairs { "columns", "campaign", "operator file", "backend", "device", "precision" } do
-    local a, b = fact(first, field), fact(t, field)
-    local older = field == "operator file" and not (a and b)
-    if a ~= b and not older then
-      error_module.raise("format", "%s and %s differ in %s: '%s' and '%s'", first.path, t.path, field, tostring(a),
-        tostring(b))
-    end
+  local function compare(field, a, b)
+    if a == b then return end
+    error_module.raise("format", "%s and %s differ in %s: '%s' and '%s'", first.path, t.path, field, tostring(a),
+      tostring(b))
+  end
+  for _, field in ipairs { "columns", "campaign", "backend", "device", "precision" } do
+    compare(field, fact(first, field), fact(t, field))
+  end
+  for _, field in ipairs(settings.names) do
+    local a, b = first.last[field], t.last[field]
+    if a and b and settings.part(field, a) ~= settings.part(field, b) then compare(field, a, b) end
   end
 end
 

@@ -8,6 +8,7 @@ local lfs = require "lfs"
 local sample = require "ett.sample"
 local sample_table = require "ett.samples.table"
 local sample_visits = require "ett.sampling.visits"
+local settings = require "ett.samples.settings"
 
 local one_line = sample_table.one_line
 local store = {}
@@ -31,6 +32,12 @@ local function options_text(session, run)
   add("operands up to %g bytes", run.limit_bytes)
   if run.interleave then add("%s", "tables take turns") end
   return table.concat(words, ", ")
+end
+
+--- How a row's time follows from its repeats. A back end with visits states it in its line `timing`.
+local function statistic_text(session, statistic)
+  if session.visits then return nil end
+  return statistic == "median" and "median of the repeats" or "mean of the fastest tenth of the repeats, plus one"
 end
 
 local function schedule_text(session, schedule)
@@ -60,24 +67,22 @@ local function header_text(session, target, run, columns)
   add("checked", run.verdict and run.verdict.text)
   add("precision", run.precision)
   add("seed", given.seed)
+  add("statistic", statistic_text(session, given.statistic))
   add("schedule", schedule_text(session, given.schedule))
   add("options", options_text(session, run))
   return sample_table.header(entries, columns)
 end
 
---- Settings of the back end that differ from those of a table's rows. A header entry with a function `decides` is
---- compared by the part of its text that the function returns.
+--- Settings of the back end that differ from those of a table's rows.
 ---@param last table header name -> text
 ---@return table[] { name =, was =, is =, line = of a header } each
 local function changed_settings(session, last)
   local list = {}
   for _, entry in ipairs(session.header) do
     local name, text = entry[1], one_line(entry[2])
-    if entry.decides and last[name] then
-      local was, is = entry.decides(last[name]), entry.decides(text)
-      if was ~= is then
-        list[#list + 1] = { name = name, was = was or last[name], is = is, line = ("# %s: %s"):format(name, text) }
-      end
+    local was, is = settings.part(name, last[name]), settings.part(name, text)
+    if last[name] and was ~= is then
+      list[#list + 1] = { name = name, was = was or last[name], is = is, line = ("# %s: %s"):format(name, text) }
     end
   end
   return list
@@ -152,8 +157,8 @@ local function check_continues(session, target, run, path, held)
     changed("# operator file: " .. file_print, "was started with another version of %s (%s, now %s)",
       target.operator.path, held.operator, file_print, advice)
   end
-  local settings = changed_settings(session, held.last)
-  for _, setting in ipairs(settings) do
+  local others = changed_settings(session, held.last)
+  for _, setting in ipairs(others) do
     changed(setting.line, "was started with %s: %s, now %s", setting.name, setting.was, setting.is, advice)
   end
   if held.backend and held.backend ~= session.backend.name then
@@ -164,7 +169,7 @@ local function check_continues(session, target, run, path, held)
   if held.columns and held.columns ~= columns then
     error_module.raise("format", "'%s' has columns %s, this campaign writes %s", path, held.columns, columns)
   end
-  return lines, #settings > 0
+  return lines, #others > 0
 end
 
 -- A table without rows from another campaign: its failures do not apply to this one.
