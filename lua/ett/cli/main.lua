@@ -10,7 +10,7 @@ local function print_overview()
   local rows = {}
   for i, command in ipairs(commands.all()) do rows[i] = { command.name, command.summary } end
   print(require("ett.report.table").text(rows, "ll", "  "))
-  print("\nA first prediction: ett predict --model llama3-8b --cluster dgx_h100 seq=8192 tp=2 global_batch=8")
+  print("\nA first prediction: ett predict --model llama3-8b seq=8192 tp=2 dp=4 zero=1 global_batch=8")
   print("`ett COMMAND --help` explains a command; `ett list models clusters` prints names, `ett --version` the\nversion.")
 end
 
