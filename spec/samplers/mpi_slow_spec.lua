@@ -142,12 +142,17 @@ describe("the MPI back end", function()
 
     it("measures every shape on every rank; a row is the mean, and one rank's failure is the shape's", function()
       local file = campaign "together = true, visits = 2,"
-      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check"):format(file, folder),
+      local text, ok = run(2, ("sample '%s' --out '%s/out' --quiet --no-check --raw"):format(file, folder),
         ("ETT_SPEC_FOLDER='%s' timeout 60 "):format(folder))
       assert(ok, text)
       assert.matches("5 measured, 2 failed", text)
-      local rows, failures = {}, {}
+      local rows, failures, repeats = {}, {}, {}
       for line in io.lines((text:match("(%S+%.csv): "))) do
+        local of = line:match("^#~ repeats: (%d+): forward: ")
+        if of then
+          repeats[of] = repeats[of] or {}
+          table.insert(repeats[of], require("ett.sample").stats(require("ett.samples.table").mark(line).seconds).low)
+        end
         local number, microseconds = line:match("^(%d+),([%d.]+)$")
         if number then
           assert.is_nil(rows[number])
@@ -158,6 +163,9 @@ describe("the MPI back end", function()
       for _, number in ipairs { "1", "2", "3", "4", "6" } do
         -- Sleeps of 10 and 120 ms: 65 on average, and more where the machine is busy.
         assert.is_true(rows[number] > 64500 and rows[number] < 110000, ("%s: %s"):format(number, rows[number]))
+        assert.equal(2, #repeats[number]) -- a line for each rank
+        assert.is_true(repeats[number][1] < 0.1 and repeats[number][2] > 0.119)
+        assert.near(1, 0.5e6 * (repeats[number][1] + repeats[number][2]) / rows[number], 1e-3)
         for rank = 0, 1 do
           assert.is_truthy(io.open(("%s/seen_%d_%s"):format(folder, rank, number)), number)
         end

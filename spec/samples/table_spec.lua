@@ -35,6 +35,12 @@ describe("a sample table", function()
     assert.equal(text, sample_table.encode(t))
   end)
 
+  it("holds the repeats of each rank of a shape measured together", function()
+    local lines = sample_table.marks_of("16,8", { forward = { seconds = 2e-6, raw_seconds = { 1e-6 },
+      raw_of_ranks = { { 1e-6 }, { 3e-6, 4e-6 } } } }, true)
+    assert.same({ "#~ repeats: 16,8: forward: 1", "#~ repeats: 16,8: forward: 3 4" }, lines)
+  end)
+
   it("holds no line that was cut, where ett wrote it", function()
     local t = read(head .. "16,8,1,2\n32,8,1,2.")
     assert.same({ 1, 6 }, { #t.rows, t.cut })

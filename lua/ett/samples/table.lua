@@ -234,9 +234,9 @@ function sample_table.marks_of(key, results, keep_raw)
   for _, note in ipairs(notes) do add("note", "%s", note) end
   for _, entry in ipairs(measured) do
     local pass, result = entry[1], entry[2]
-    if keep_raw and result.raw_seconds then
+    for _, raw_seconds in ipairs(keep_raw and (result.raw_of_ranks or { result.raw_seconds }) or {}) do
       local times = {}
-      for i, seconds in ipairs(result.raw_seconds) do times[i] = ("%.7g"):format(seconds * 1e6) end
+      for i, seconds in ipairs(raw_seconds) do times[i] = ("%.7g"):format(seconds * 1e6) end
       add("repeats", "%s: %s", pass, table.concat(times, " "))
     end
     for _, kernel in ipairs(result.kernels or {}) do

@@ -2,6 +2,7 @@
 --
 -- For shapes with several visits, ett.sampling.visits stores the visits of unfinished shapes beside the table.
 local error_module = require "ett.base.error"
+local json = require "ett.json"
 local lfs = require "lfs"
 local sample = require "ett.sample"
 local sample_check = require "ett.sampling.check"
@@ -135,10 +136,21 @@ function Runner:stop()
   return report.interrupted
 end
 
+-- The repeats of a pass on every rank; every rank calls it.
+local function of_ranks(shared, seconds)
+  local lists = {}
+  for rank = 0, shared.size() - 1 do
+    lists[rank + 1] = json.decode(shared.text_of(rank, rank == shared.rank() and json.encode(seconds) or ""))
+  end
+  return lists
+end
+
 function Runner:record_row(values, key, results)
-  local report, session = self.report, self.session
+  local report, session, shared = self.report, self.session, self.shared
   for _, entry in ipairs(self.together and sample_table.passes(results) or {}) do
-    entry[2].seconds = self.shared.mean(entry[2].seconds)
+    local result = entry[2]
+    result.seconds = shared.mean(result.seconds)
+    result.raw_of_ranks = self.run.keep_raw and of_ranks(shared, result.raw_seconds) or nil
   end
   local lines, why, note = sample_table.marks_of(key, results, self.run.keep_raw)
   if why then report.disturbed = report.disturbed + 1 end
