@@ -4,7 +4,7 @@ ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatro
 ?2
 
 $ ett predict llama3-70b dgx_h100 seq=8192
-ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; see `ett predict --help`
+ett: predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; did you mean '--model llama3-70b'?
 ?2
 
 $ ett predict --composition best
@@ -351,3 +351,12 @@ note: price and energy are of 12 of the 16 devices of 2 nodes, which may be bill
 $ for c in dgx_b200 aws_p4d; do ett predict --model llama2-7b --cluster $c seq=512 dp=9 micro_batches=4 | grep '^note'; done
 note: price and energy are of 9 of the 16 devices of 2 nodes, which may be billed and powered whole
 note: the energy is of 9 of the 16 devices of 2 nodes, which may be billed and powered whole
+
+A range has two dots; the message names the field. Several clusters are a search.
+$ M='--model llama3-8b seq=8192 global_batch=8'; ett predict $M tp=1-4; ett sweep $M tp=1-4; ett sweep $M pp=1,2 cluster=dgx_h100,dgx_b200; ett sweep llama3-8b tp=1,2; ett search llama3-8b
+ett: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
+ett: field 'tp' must be a positive integer, got '1-4'; a range is 1..4
+ett: sweep: unknown field 'cluster'; for several, `ett search … --vary cluster=dgx_h100,dgx_b200 --each`
+ett: sweep: needs --model NAME or config.json; did you mean '--model llama3-8b'?
+ett: search: needs --model NAME or config.json; did you mean '--model llama3-8b'?
+?2

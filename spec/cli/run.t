@@ -191,3 +191,9 @@ own,...,assumed,...
 own,...,calibrated,...
 1 1
 own,operator,...,roofline of the device's rates,...,assumed,...
+
+Options of a script have no dashes; a misspelt option of `ett run` is named.
+$ echo 'print(require("ett").options { micro_batch = "count" }.micro_batch)' > s.lua; ett run s.lua --micro-batch 3; ett run s.lua --jsn; ett run s.lua micro_batch=3
+ett: run: unknown option '--micro-batch'; options of a script have no dashes: micro_batch=VALUE
+ett: run: unknown option '--jsn'; did you mean '--json'?
+3

@@ -178,3 +178,16 @@ dollars and energy leave out the other devices of the last node: 12 of 16, 20 of
 dollars and energy leave out the other devices of the last node: 20 of 24 devices
 0
 ?1
+
+# Messages that say what to write instead.
+$ S='ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192'; for w in 'tp = 4' 'tp == 4 and pp=1' 'tp ~= = 4' 'tp == '; do $S --where "$w"; done; $S --vary hidden=4096,8192
+ett: search: where 'tp = 4': write == in place of =, as in tp == 4
+ett: search: where 'tp == 4 and pp=1': write == in place of =, as in tp == 4
+ett: search: where 'tp ~= = 4': write == in place of =, as in tp == 4
+ett: search: where 'tp == ': the expression is incomplete
+ett: search: vary: unknown field 'hidden'; `ett sweep` varies hyper-parameters
+?1
+
+# An equals sign in a text is part of it.
+$ ett search --model llama3-8b --devices 8 --global-batch 8 --seq 8192 --where "stack == 'a=b'" 2>&1 | grep -o 'no layout'
+no layout

@@ -543,7 +543,7 @@ describe("an impossible search", function()
 
   it("names the error in a condition, and its position", function()
     refused({ where = "tq <= 8" }, "where 'tq <= 8': unknown name 'tq' at character 1; did you mean")
-    refused({ where = "tp <= " }, "where 'tp <= ': unexpected symbol near <eof>")
+    refused({ where = "tp <= " }, "where 'tp <= ': the expression is incomplete")
     refused({ where = "tp" }, "where 'tp': must be true or false, got 8 (with tp = 8)")
     refused({ where = "'x'" }, "where ''x'': must be true or false, got 'x'")
     refused({ where = "schedule < 3" }, "where 'schedule < 3': attempt to compare string with number")

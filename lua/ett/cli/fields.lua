@@ -16,10 +16,13 @@ local function hyper_fields(source)
   return source and model_module.fields(source) or {}
 end
 
+local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
+
 local counts = { devices = true, gpus = true, num_gpus = true, world_size = true } -- of the devices of a plan
 
 -- Text that a message adds for an unknown field.
-local function hint(command, name, source, plan_rules, hyper_rules)
+local function hint(command, name, text, source, plan_rules, hyper_rules)
+  if name == "cluster" and text:find(",", 1, true) then return several_clusters:format("", text) end
   local option = options.named(counts[name] and "devices" or name)
   if option then return ("; did you mean '%s'?"):format(option) end
   if counts[name] then return "; a plan has pp x tp x cp x dp devices" end
@@ -40,7 +43,7 @@ function fields.sort(command, texts, source)
     local into = plan_rules[name] and plan or hyper_rules[name] and hyper
     if not into then
       error_module.raise("usage", "%s: unknown field '%s'%s", command, name,
-        hint(command, name, source, plan_rules, hyper_rules))
+        hint(command, name, texts[name], source, plan_rules, hyper_rules))
     end
     into[name] = texts[name]
   end
@@ -71,10 +74,11 @@ local function is_list(name) return kind_of(name) == "list" end
 local numeric = { count = true, degree = true, integer = true, natural = true, number = true, positive = true,
   nonnegative = true, fraction = true }
 
--- The value of a text. Raises if it is a number with an unknown suffix in a field of numbers.
+-- The value of a text. Raises if it is a number with an unknown suffix, or 1-4, in a field of numbers.
 local function value_of(name, text)
   local value, kind = options.value(text), kind_of(name)
   local known = numeric[kind] and type(value) == "string" and options.suffix_hint(text) or ""
+  if numeric[kind] and text:find "^%d+%-%d+$" then known = "; a range is " .. text:gsub("%-", "..") end
   if known ~= "" then
     error_module.raise("usage", "field '%s' must be %s, got '%s'%s", name, schema.sentence(kind), text, known)
   end
@@ -153,11 +157,18 @@ end
 --- fields.model_of with the texts of hyper-parameters.
 function fields.model(source, hyper) return fields.model_of(source, fields.values(hyper)) end
 
+--- Text that a message about a missing --model adds: the first word, if it is no field, may be the model.
+function fields.model_hint(command, words)
+  local word = words[1]
+  if not word or word:find("=", 1, true) then return ("; see `ett %s --help`"):format(command) end
+  return error_module.message("; did you mean '--model %s'?", word)
+end
+
 --- The plan fields and the hyper-parameters of words, as texts, for the model of --model.
 ---@param command string for messages
 function fields.sorted(command, opts, words)
   if not opts.model then
-    error_module.raise("usage", "%s: needs --model NAME or config.json; see `ett %s --help`", command, command)
+    error_module.raise("usage", "%s: needs --model NAME or config.json%s", command, fields.model_hint(command, words))
   end
   return fields.sort(command, options.words(words, command), opts.model)
 end
@@ -182,8 +193,7 @@ end
 --- Refuses several names in `--cluster`. The path of a file may contain commas.
 function fields.one_cluster(command, name)
   if name and name:find(",", 1, true) and not name:find "%.lua$" then
-    error_module.raise("usage", "%s: --cluster takes one cluster; for several, `ett search … --vary cluster=%s --each`",
-      command, name)
+    error_module.raise("usage", several_clusters, command .. ": --cluster takes one cluster", name)
   end
 end
 

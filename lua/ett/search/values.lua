@@ -2,6 +2,7 @@
 local error_module = require "ett.base.error"
 local fields = require "ett.plan.fields"
 local find = require "ett.base.find"
+local hyper = require("ett.model.hyper").fields
 local schedules = require "ett.plan.schedules"
 local schema = require "ett.base.schema"
 
@@ -82,8 +83,9 @@ end
 ---@param more table<string, any>? other fields that may vary; their values are not checked
 function values.checked(who, name, list, more)
   if not fields.schema[name] and not (more and more[name]) then
-    error_module.raise("plan", "%s: unknown field '%s'%s", who, name,
-      schema.suggestion(name, fields.schema, more or {}))
+    local hint = hyper[name] and "; `ett sweep` varies hyper-parameters"
+      or schema.suggestion(name, fields.schema, more or {})
+    error_module.raise("plan", "%s: unknown field '%s'%s", who, name, hint)
   end
   if type(list) ~= "table" or list[1] == nil then -- a list that begins with a hole may have a length
     error_module.raise("plan", "%s: field '%s' must be a non-empty list of values, got %s", who, name,

@@ -54,7 +54,12 @@ function where.new(given)
   if not given:find "%S" then fail(given, "an expression is missing, such as tp <= 8") end
   local env = {}
   local chunk, why = load("return " .. given, "=where", "t", env)
-  if not chunk then fail(given, "%s", (why:gsub("^where:%d+: ", ""))) end
+  if not chunk then
+    local bare = (" " .. given:gsub("(['\"]).-%1", "")):gsub("[=~<>]=", "")
+    if bare:find("=", 1, true) then fail(given, "write == in place of =, as in tp == 4") end
+    if why:find "near <eof>$" then fail(given, "the expression is incomplete") end
+    fail(given, "%s", (why:gsub("^where:%d+: ", "")))
+  end
   local names = names_of(given)
   local self = setmetatable({ text = given, names = names, masks = {}, sorted = {} }, Where)
   function self.test(p)

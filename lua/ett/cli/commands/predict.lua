@@ -48,13 +48,13 @@ local function of_plan_file(opts, given)
   return { model = model, plan = plan, cluster = opts.cluster or fields.default_cluster }
 end
 
-local function need_model(opts)
+local function need_model(opts, words)
   if opts.plan and not opts.model then
     error_module.raise("usage", "predict: --plan needs --model: the file does not describe the model")
   end
   if opts.model or opts.config or opts.megatron_args then return end
-  error_module.raise("usage", "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args FILE; "
-    .. "see `ett predict --help`")
+  error_module.raise("usage", "predict: needs --model NAME or config.json, --config FILE.yml, or --megatron-args "
+    .. "FILE%s", fields.model_hint("predict", words))
 end
 
 local function subject(opts, given)
@@ -117,7 +117,7 @@ return {
     { "quiet", "print the step's seconds only" },
   },
   run = function(opts, words)
-    if opts.composition == "default" then need_model(opts) end
+    if opts.composition == "default" then need_model(opts, words) end
     fields.one_cluster("predict", opts.cluster)
     local given = options.words(words, "predict", "; see `ett predict --help`")
     if opts.config and opts.model then
