@@ -88,6 +88,21 @@ describe("the library, called wrongly,", function()
     return tostring(raised)
   end
 
+  it("with a colon, is told to use a dot", function()
+    for _, name in ipairs { "estimate", "search", "sweep", "options" } do
+      local ok, why = pcall(function() return ett[name](ett, {}) end) -- what ett:NAME {} calls
+      assert.is_false(ok)
+      assert.matches("got the module ett; write ett.NAME with a dot, not with a colon$", tostring(why))
+    end
+  end)
+
+  it("names the nearest module", function()
+    for name, near in pairs { modl = "model", predict = "estimate", Plan = "plan" } do
+      local _, why = pcall(function() return ett[name] end)
+      assert.equal(("ett has no module '%s'; did you mean '%s'?"):format(name, near), tostring(why))
+    end
+  end)
+
   it("names the missing input and the alternatives", function()
     assert.equal("ett.estimate: missing field 'cluster' (a cluster's name, file or table, see `ett list clusters`); "
       .. "missing field 'model' (a model of ett.model.new, .list or .huggingface); missing field 'plan' (a table)",

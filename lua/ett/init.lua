@@ -70,7 +70,7 @@ return setmetatable(ett, {
     local module = ett.module(name)
     if not module then
       local error_module = require "ett.base.error"
-      error_module.raise("missing", "ett has no module '%s'", name)
+      error_module.raise("missing", "ett has no module '%s'%s", name, error_module.suggestion(name, ett.names()))
     end
     local value = require(module)
     rawset(self, name, value)

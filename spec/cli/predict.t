@@ -360,3 +360,11 @@ ett: sweep: unknown field 'cluster'; for several, `ett search … --vary cluster
 ett: sweep: needs --model NAME or config.json; did you mean '--model llama3-8b'?
 ett: search: needs --model NAME or config.json; did you mean '--model llama3-8b'?
 ?2
+
+Names of other software mean a value, or a back end.
+$ ett predict --model llama3-8b seq=8192 fsdp=8; ett predict --model llama3-8b --fsdp 8; ett sample cpu_30s --backend gpu; ett cluster init x --backend nvidia
+ett: predict: unknown field 'fsdp'; did you mean 'zero=3'?
+ett: predict: unknown option '--fsdp'; fields have no dashes: zero=3
+ett: unknown back end 'gpu'; did you mean 'cuda'?; known are cpu, cuda, mpi, nccl, torch
+ett: cluster: option '--backend' must be one of cpu, cuda, got 'nvidia'; did you mean 'cuda'?
+?2

@@ -75,6 +75,10 @@ describe("a preset", function()
   it("with an ambiguous or unknown name is refused", function()
     assert.equal("the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them",
       message(model_module.new, "falcon"))
+    assert.equal("the model 'olmo' may be olmo2-13b, olmo2-32b, olmo2-7b; give one of them",
+      message(model_module.new, "olmo"))
+    assert.matches("^the model 'qwen' may be qwen2%-0.5b, .*, …; give one of them$", message(model_module.new, "qwen"))
+    assert.equal("unknown model 'step'; did you mean 'step3'?", message(model_module.new, "step"))
     assert.equal("unknown model 'lama3-70b'; did you mean 'llama3-70b'?", message(model_module.new, "lama3-70b"))
     assert.equal("unknown model 'zzzzzzzzz'; `ett list models` and `ett list architectures` name them all",
       message(model_module.new, "zzzzzzzzz"))

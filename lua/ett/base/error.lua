@@ -175,9 +175,16 @@ local function completed(name, candidates)
   return found
 end
 
+-- Names of other software, where spelling misleads.
+local synonyms = { gpu = "cuda", nvidia = "cuda", predict = "estimate" }
+
+local function synonym(name, candidates)
+  for _, candidate in ipairs(candidates) do if candidate == synonyms[name] then return candidate end end
+end
+
 --- Text for the end of a message: "; did you mean 'x'?" or "".
 function error_module.suggestion(name, candidates)
-  local near = completed(tostring(name), candidates) or error_module.nearest(name, candidates)
+  local near = synonym(name, candidates) or completed(tostring(name), candidates) or error_module.nearest(name, candidates)
   return near and ("; did you mean '%s'?"):format(near) or ""
 end
 

@@ -184,16 +184,19 @@ local tolerant = { clusters = true, ["clusters/devices"] = true, ["lua/models"] 
 --- A name without case and punctuation: "Llama-3.1_8B" -> "llama318b".
 local function plain(name) return (name:lower():gsub("[%-_%.%s]", "")) end
 
---- Whether consecutive words of a name form the given plain text: "h100" in "dgx_h100".
+--- Whether consecutive words of a name form the given plain text: "h100" in "dgx_h100". The second result: whether
+--- they do with a number behind it: "qwen" in "qwen3-8b".
 local function has_words(name, text)
-  local words = {}
+  local words, numbered = {}, false
   for word in name:gmatch "[^%-_%.]+" do words[#words + 1] = word end
   for first = 1, #words do
     for last = first, #words do
-      if plain(table.concat(words, "", first, last)) == text then return true end
+      local joined = plain(table.concat(words, "", first, last))
+      if joined == text then return true, false end
+      numbered = numbered or joined:sub(1, #text) == text and joined:find("^%d", #text + 1) ~= nil
     end
   end
-  return false
+  return false, numbered and text:find "%a$" ~= nil
 end
 
 -- The name that all others continue (dgx_a100: dgx_a100_40gb), or nil.
@@ -205,19 +208,28 @@ end
 
 --- Resolves a name: an exact name first. For clusters, devices and models also the only name that differs just in case
 --- and punctuation, then the only name with these words (h100: dgx_h100), or the name that all others with these words
---- continue. Otherwise nil and the candidates.
+--- continue. Otherwise nil and the candidates: names with these words, or with a number behind them (qwen: qwen3-8b).
 function find.meant(kind, name)
   if find.path(kind, name) then return name, {} end
   if not tolerant[kind] or type(name) ~= "string" or plain(name) == "" then return nil, {} end
-  local text, same, within = plain(name), {}, {}
+  local text, same, within, similar = plain(name), {}, {}, {}
   for _, known in ipairs(find.names(kind)) do
+    local has, numbered = has_words(known, text)
     if plain(known) == text then same[#same + 1] = known end
-    if has_words(known, text) then within[#within + 1] = known end
+    if has then within[#within + 1] = known end
+    if has or numbered then similar[#similar + 1] = known end
   end
   local list = #same > 0 and same or within
   local root = root_of { table.unpack(list) }
   if root then return root, {} end
-  return nil, list
+  return nil, #same > 0 and same or similar
+end
+
+--- Up to twelve names for a message.
+function find.shown(names)
+  local shown = table.move(names, 1, math.min(#names, 12), 1, {})
+  if #names > #shown then shown[#shown + 1] = "…" end
+  return table.concat(shown, ", ")
 end
 
 local restricted -- the globals of user files in the sandbox
@@ -314,8 +326,23 @@ function find.beside(leaf, name, folder)
   end
 end
 
-local function hint_for(kind, leaf, name)
-  local nearest = error_module.suggestion(name, find.names(kind))
+--- Text on clusters of the device of that name, or nil.
+local function clusters_of(name)
+  local device = find.meant("clusters/devices", name)
+  if not device then return nil end
+  local found = {}
+  for _, entry in ipairs(find.list "clusters") do
+    if is_installed(entry.path) and find.load_file(entry.path).device == device then found[#found + 1] = entry.name end
+  end
+  return #found > 0 and ("; '%s' is a device, its clusters are %s"):format(device, find.shown(found))
+    or ("; '%s' is a device, and a file with device = \"%s\" describes a cluster of it"):format(device, device)
+end
+
+local function hint_for(kind, leaf, name, similar)
+  local of_device = kind == "clusters" and clusters_of(name)
+  if of_device then return of_device end
+  local nearest = similar and ("; did you mean '%s'?"):format(similar)
+    or error_module.suggestion(name, find.names(kind))
   if find.folders[leaf] ~= kind then return nearest end -- of ett itself, not of users
   local beside = find.beside(leaf, name)
   if beside then return beside end
@@ -335,10 +362,10 @@ function find.load(kind, name)
     local leaf = kind:match("([^/]+)$")
     if #several > 1 then
       error_module.raise("missing", "the %s '%s' may be %s; give one of them", (leaf:gsub("s$", "")), name,
-        table.concat(several, ", "))
+        find.shown(several))
     end
     error_module.raise("missing", "unknown %s '%s'%s", (leaf:gsub("s$", "")), tostring(name),
-      hint_for(kind, leaf, tostring(name)))
+      hint_for(kind, leaf, tostring(name), several[1]))
   end
   return find.load_file(path), path
 end

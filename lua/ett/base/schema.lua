@@ -70,6 +70,12 @@ local kinds = {
     function(v) return v == false or type(v) == "table" and v.operator ~= nil and v.collective ~= nil end },
 }
 
+-- What an argument is if it cannot be read: not a table, or the library, as in ett:estimate { … }.
+local function got(value)
+  if type(value) ~= "table" then return describe(value) end
+  return value == package.loaded.ett and "the module ett; write ett.NAME with a dot, not with a colon" or nil
+end
+
 local function converted(kind, value) return kind[3] and kind[3](value) or value end
 
 --- Checks one argument of a function by its kind (optional with "?") and returns it. schema.argument(nil, "string",
@@ -78,8 +84,9 @@ function schema.argument(value, kind, where, name)
   local optional = kind:sub(-1) == "?"
   local check = kinds[optional and kind:sub(1, -2) or kind]
   if value == nil and optional then return nil end
-  if not check[2](value) then
-    error_module.raise("argument", "%s: argument '%s' must be %s, got %s", where, name, check[1], describe(value))
+  if not check[2](value) or value == package.loaded.ett then
+    error_module.raise("argument", "%s: argument '%s' must be %s, got %s", where, name, check[1],
+      got(value) or describe(value))
   end
   return converted(check, value)
 end
@@ -202,12 +209,16 @@ local function foreign(name)
     :gsub("_degree$", ""))
 end
 
---- The field of a spec that has this name in other software (`also` of its rule), or nil.
+--- The field of a spec that has this name in other software (`also` of its rule), or nil; with a value ("zero=3") if
+--- the name stands for one.
 function schema.meant(name, spec)
   local text = foreign(name)
   for _, known in ipairs(schema.keys(spec)) do
     local also = type(spec[known]) == "table" and spec[known].also or ""
-    if known == text or (" " .. also .. " "):find(" " .. text .. " ", 1, true) then return known end
+    if known == text then return known end
+    for other, value in also:gmatch "([^%s=]+)(=?%S*)" do
+      if other == text then return known .. value end
+    end
   end
 end
 
@@ -259,9 +270,8 @@ end
 
 --- All violations of `spec` in `given` as a list of messages, and the clean copy.
 function schema.violations(given, spec)
-  if type(given) ~= "table" then
-    return { ("must be a table of named fields, got %s"):format(describe(given)) }, {}
-  end
+  local other = got(given)
+  if other then return { "must be a table of named fields, got " .. other }, {} end
   local found, clean = {}, {}
   local known, unknown = prepare(spec), unknown_names(given, spec)
   for _, name in ipairs(unknown or found) do

@@ -59,7 +59,7 @@ function fields.hints(own)
   return setmetatable(own or {}, { __index = function(_, option)
     local name = option and (schema.meant(option, require("ett.plan").schema)
       or schema.meant(option, require("ett.model.hyper").fields))
-    return name and ("fields have no dashes: %s=VALUE"):format(name)
+    return name and ("fields have no dashes: %s"):format(name:find "=" and name or name .. "=VALUE")
   end })
 end
 

@@ -40,7 +40,7 @@ local function of_architecture(name, hyper)
   if name:find "%.lua$" or error_module.from(built).kind ~= "model" then error(built, 0) end
   local _, models = find.meant("lua/models", name)
   error_module.raise("model", "%s; '%s' is an architecture, %s", tostring(built), name, #models > 0
-    and "its models are " .. table.concat(models, ", ") or "`ett list models` names public models")
+    and "its models are " .. find.shown(models) or "`ett list models` names public models")
 end
 
 --- A model from an architecture (name or function) or a preset, and hyper-parameters.

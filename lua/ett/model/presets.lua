@@ -52,7 +52,7 @@ end
 ---@return table?, string[]
 function presets.find(name)
   local meant, several = find.meant("lua/models", name:find("/", 1, true) and presets.of_repository(name) or name)
-  meant = meant or #several == 0 and of_alias(name) or nil
+  meant = meant or of_alias(name)
   if not meant then return nil, several end
   local path = find.path("lua/models", meant)
   return checked(find.load_file(path), path), {}
@@ -80,16 +80,14 @@ end
 
 --- Raises an error for a name that is neither an architecture nor a preset.
 function presets.refuse(name, several)
-  if #several > 0 then
-    local shown = table.move(several, 1, math.min(#several, 12), 1, {})
-    if #several > #shown then shown[#shown + 1] = "…" end
-    error_module.raise("missing", "the model '%s' may be %s; give one of them", name, table.concat(shown, ", "))
+  if #several > 1 then
+    error_module.raise("missing", "the model '%s' may be %s; give one of them", name, find.shown(several))
   end
   local known = find.names "lua/models"
   local architectures = find.names "lua/architectures"
   table.move(architectures, 1, #architectures, #known + 1, known)
   table.sort(known)
-  local hint = error_module.suggestion(name, known)
+  local hint = several[1] and ("; did you mean '%s'?"):format(several[1]) or error_module.suggestion(name, known)
   error_module.raise("missing", "unknown model '%s'%s", name,
     hint ~= "" and hint or "; `ett list models` and `ett list architectures` name them all")
 end

@@ -6,7 +6,7 @@
 ---   after    neither the program nor C depends on it; only runs, money and variation of an estimate do
 ---   needs    { text, function(plan, context) }: condition under which a value other than the default has an effect
 ---   software decided by the training software; an estimate lists it if the plan leaves it open
----   also     names of the field in Megatron-LM, DeepSpeed, torchtitan and Transformers (schema.suggestion)
+---   also     names of the field in Megatron-LM, DeepSpeed, torchtitan and Transformers, or of its value (fsdp=3)
 ---   program  the step program depends on it: true, or a function of value and plan that returns the relevant part
 ---            (a list: as text)
 ---
@@ -158,7 +158,7 @@ local fields = {
       c = true, also = "recompute_granularity gradient_checkpointing activation_checkpointing",
       help = "operators that the backward pass repeats: none, selective (attention's core), half (as the stack does), "
         .. "full" },
-    { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage",
+    { "zero", "natural", software = true, default = 0, one_of = { 0, 1, 2, 3 }, c = true, also = "zero_stage fsdp=3",
       needs = { copies, replicated },
       help = "0: none, 1: optimizer sharded over dp, 2: gradients too, 3: weights too" },
     { "shard", "degree", optional = true, most = replicas, c = { "shard", function(shard) return shard or 0 end },

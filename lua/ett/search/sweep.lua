@@ -357,7 +357,7 @@ end
 ---  keep: only that number of the best rows. With `hyper` = { field = list }, model is a function of those
 ---  hyper-parameters.
 function sweep.new(given)
-  if type(given) == "table" and given.hyper ~= nil then
+  if type(given) == "table" and rawget(given, "hyper") ~= nil then
     schema.argument(given.hyper, "table", "ett.sweep", "hyper")
     schema.argument(given.model, "function", "ett.sweep", "model")
     return require("ett.search.models").sweep(given, sweep.new)
