@@ -126,6 +126,28 @@ describe("a sweep of many plans", function()
   end)
 end)
 
+describe("a search that is ended by a signal", function()
+  it("says that its plan is not the optimum, in its output and in its status", function()
+    local words = "search --model llama3-70b --cluster dgx_h100 --devices 512 --global-batch 1024 --seq 8192 "
+      .. "--vary dtype=all --exhaustive --top 20" -- takes more than a minute
+    for _, case in ipairs { { "INT", 130, "", "^interrupted, the best so far: " },
+      { "TERM", 143, "--html x.html", "^interrupted, the best so far: " },
+      { "TERM", 143, "--json", '"interrupted": true' }, { "TERM", 143, "--csv", "^best_percent," },
+      { "INT", 130, "--quiet", "^seq=" }, { "TERM", 143, "--export torchtitan", "^#" } } do
+      local signal, status, option, mark = table.unpack(case)
+      local output, ended = command.shell(("cd '%s' && timeout --preserve-status -s %s 2 '%s/bin/ett' %s %s 2>err")
+        :format(folder, signal, require("ett.host").prefix, words, option))
+      assert.equal(status, ended, option)
+      assert.matches(mark, output)
+      assert.is_nil(output:find(" 0 layouts", 1, true), output)
+      assert.matches("ett: search: interrupted: the plan is the best so far, not the optimum\n$",
+        command.read(folder, "err"))
+    end
+    local page = command.read(folder, "x.html")
+    assert.matches('"interrupted":true', page, 1, true)
+  end)
+end)
+
 describe("a narrow terminal", function()
   it("has every table within its width", function()
     if not has "script" then return end

@@ -232,8 +232,8 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
         cluster = "dgx_h100", devices = 8, plan = { global_batch = 16, seq = 1024 }, journal = "j",
         profile = { operator = time, collective = time } }
     ]])
-    assert.same({ "ett: s.lua:3: search: with a journal, 'profile' must be one of ett.profile, "
-      .. "not a table of functions\n", 1 }, { ett "run s.lua --quiet" })
+    assert.same({ "ett: s.lua:3: search: with a journal, 'profile' must be one of ett.profile, not a table of "
+      .. "functions\n", 1 }, { ett "run s.lua --quiet" })
   end)
 end)
 

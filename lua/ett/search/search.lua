@@ -167,6 +167,9 @@ local function merge(share, keeper)
   end
 end
 
+-- Time after SIGTERM to explain the best plan and to write the rows.
+local grace_seconds = 10
+
 -- Counts summed over opened units: layouts, rule violations, failed conditions.
 local totals = { "plans", "rule", "where" }
 
@@ -223,6 +226,10 @@ local function settle(space, own)
     merge(share, keeper)
     share.sum(walk.counts, walk_module.counted)
     share.sum(sum, totals)
+  end
+  if walk.interrupted then
+    sum.plans = walk.counts.plans -- units without an end have no totals
+    require("ett.host").interrupt_grace(grace_seconds)
   end
   sum.plans, sum.rule = sum.plans + space.impossible, sum.rule + space.impossible
   return keeper:all(), walk, sum
@@ -286,8 +293,8 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 
 function Search.__json(self)
   local x = self.best
-  return { model = self.model, objectives = self.objectives, plans = self.plans, cut = self.cut,
-    rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
+  return { model = self.model, interrupted = self.interrupted, objectives = self.objectives, plans = self.plans,
+    cut = self.cut, rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
     best = x and { estimate = x.estimate, parts = x.parts, binds = x.binds, gains = json.array(x.gains),
       neighbours = json.array(x.neighbours) } }
 end

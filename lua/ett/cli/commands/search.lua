@@ -186,5 +186,8 @@ return {
     print_result(opts, s, model, varied_cluster(s, vary))
     if opts.html then require("ett.search.page").new(s, model):write(opts.html) end
     require "ett.cli.wrote"(opts, opts.html)
+    if s.interrupted then -- ends as by the signal
+      error_module.raise("interrupt", "search: interrupted: the plan is the best so far, not the optimum")
+    end
   end,
 }

@@ -129,6 +129,7 @@ function page.new(s, model)
     scripts = { "charts", "points", host.root .. "/lua/ett/search/page/page.js" } }
   local data = p.data
   data.objectives, data.plans, data.cut, data.first_rule = json.array(s.objectives), s.plans, s.cut, s.first_rule
+  data.interrupted = s.interrupted
   data.part_names = json.array(explain.part_order)
   local order
   data.columns, order = columns.pack(p, rows, names, measures_of(rows, names))

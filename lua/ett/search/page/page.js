@@ -193,7 +193,7 @@ function summary() {
     el("p", {}, "The best plan of ", el("b", {}, best.model), " (" + (best.parameters / 1e9).toFixed(2) + " B parameters) on " + show(best.devices) + " x " + best.device + " (" + best.cluster + ") takes ",
       el("b", {}, seconds(best.step_seconds)), " a step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "
       + show(Math.round(best.tokens_per_second)) + " tokens a second" + (best.mfu_percent ? ", MFU " + best.mfu_percent.toFixed(1) + " %" : "") + ", "
-      + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is the optimum of " + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
+      + bytes(best.memory_bytes, 3) + " of " + bytes(best.memory_limit_bytes, 3) + " on the fullest device. It is " + (data.interrupted ? "the best so far of an interrupted search, after " : "the optimum of ") + show(data.plans) + " layouts, by " + data.objectives.join(", ") + "."),
     best.sure.length ? el("p", {}, best.sure.map(s => s[0].toUpperCase() + s.slice(1) + ".").join(" ")) : "",
     el("p", { class: "command" }, best.plan),
     el("div", { class: "columns" },
