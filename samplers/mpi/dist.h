@@ -53,7 +53,7 @@ typedef enum {
 /* Name to collective; -1 when unknown. */
 int ett_dist_collective_find(const char *name);
 
-/* Runs one collective. count: elements of the whole message, as in nccl-tests. That is
+/* Runs one collective. count: elements of the whole message. That is
  * the reduced, broadcast or sent buffer, or the whole gathered or scattered buffer (a
  * rank holds count / size). in == out: in place. Returns 0 or -1. */
 int ett_dist_run(const ett_dist_group *group, ett_dist_collective kind, const float *in,

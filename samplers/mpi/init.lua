@@ -1,6 +1,6 @@
 --- MPI back end: collectives between the ranks of an mpirun or srun job.
 --
--- Sizes are in elements of the whole message, as nccl-tests counts them. The time of a repeat is that of the slowest
+-- Sizes are in elements of the whole message. The time of a repeat is that of the slowest
 -- rank, from a synchronised start.
 local error_module = require "ett.base.error"
 local machine = require "ett.sampling.machine"

@@ -17,8 +17,8 @@ typedef enum ett_nccl_kind {
   ETT_NCCL_BROADCAST, /* from rank 0 */
 } ett_nccl_kind;
 
-/* count: elements, as in nccl-tests. It is the whole message for all_reduce, broadcast
- * and send_recv, and the whole gathered or scattered buffer for the others. */
+/* count: elements of the whole message for all_reduce, broadcast and send_recv, and of
+ * the whole gathered or scattered buffer for the others. */
 typedef struct ett_nccl_request {
   ett_nccl_kind kind;
   long long count;
