@@ -143,14 +143,16 @@ static int replace(const char *path, const char *target, mode_t mode, file_kind 
   return fail(err, "write", path, code);
 }
 
-int ett_file_write(const char *path, const char *data, size_t length, int private,
+int ett_file_write(const char *path, const char *data, size_t length, ett_file_kind kind,
                    ett_err *err) {
-  if (private && strlen(path) >= PATH_MAX)
+  if (kind != ETT_FILE_NAMED && strlen(path) >= PATH_MAX)
     return fail(err, "write", path, ENAMETOOLONG);
-  if (private)
+  if (kind == ETT_FILE_PRIVATE)
     return replace(path, path, 0600, PRIVATE_FILE, data, length, err);
   struct stat status;
-  int exists = stat(path, &status) == 0;
+  int exists = (kind == ETT_FILE_DERIVED ? lstat : stat)(path, &status) == 0;
+  if (kind == ETT_FILE_DERIVED && !(exists && S_ISREG(status.st_mode)))
+    return replace(path, path, 0666, NEW_FILE, data, length, err);
   if (exists && S_ISDIR(status.st_mode))
     return fail(err, "write", path, EISDIR);
   if (exists && !S_ISREG(status.st_mode))

@@ -12,11 +12,19 @@
 int ett_file_read(const char *path, size_t max_bytes, char **data, size_t *length,
                   ett_err *err);
 
+/* NAMED: the user named the path. A link keeps its target, and devices and pipes are
+ * written directly. DERIVED: ett chose the name in a folder, which may hold links of
+ * other users; the new file replaces a link, device or pipe. PRIVATE: the same, for its
+ * owner alone (mode 0600 whatever the umask). */
+typedef enum ett_file_kind {
+  ETT_FILE_NAMED,
+  ETT_FILE_DERIVED,
+  ETT_FILE_PRIVATE
+} ett_file_kind;
+
 /* Replaces path by data[0 .. length): writes a new file beside it, syncs and renames it.
- * Readers see the old file or the new one. Devices and pipes are written directly, and a
- * link keeps its target. A private file is for its owner alone (mode 0600 whatever the
- * umask); it replaces a link or device. Returns 0 or -1. */
-int ett_file_write(const char *path, const char *data, size_t length, int private,
+ * Readers see the old file or the new one. Returns 0 or -1. */
+int ett_file_write(const char *path, const char *data, size_t length, ett_file_kind kind,
                    ett_err *err);
 
 /* Writes all bytes to an open file and retries after interruptions. Returns 0 or an

@@ -74,24 +74,26 @@ static int repair(ett_sample_journal *j, ett_err *err) {
   return 0;
 }
 
-/* Opens or creates the lock file. Links are refused: they could make this process
+/* Opens a file to write into it. Links are refused: they could make this process
  * overwrite another file. */
-static int open_lock(const char *lock, ett_err *err) {
-  const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  int file = open(lock, flags | O_CREAT | O_EXCL, 0666);
+static int open_own(const char *path, int flags, const char *verb, ett_err *err) {
+  flags |= O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  int file = open(path, flags, 0666);
   if (file < 0 && errno == EEXIST)
-    file = open(lock, flags);
+    file = open(path, flags & ~(O_CREAT | O_EXCL));
   struct stat info;
   if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink < 2)
     return file;
   if (file < 0 && errno != ELOOP) {
-    ett_err_set(err, ETT_ERR_IO, "cannot create '%s': %s", lock, strerror(errno));
+    ett_err_set(err, ETT_ERR_IO, "cannot %s '%s': %s", flags & O_CREAT ? "create" : verb,
+                path, strerror(errno));
     return -1;
   }
   if (file >= 0)
     close(file);
   ett_err_set(err, ETT_ERR_IO,
-              "cannot lock '%s': it is a link or not a regular file; remove it", lock);
+              "cannot %s '%s': it is a link or not a regular file; remove it", verb,
+              path);
   return -1;
 }
 
@@ -113,7 +115,7 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
   const int folder = slash ? (int)(slash - path) + 1 : 0;
   snprintf(lock, sizeof lock, "%.*s.%s.lock", folder, path, path + folder);
   j->file = -1;
-  j->lock = open_lock(lock, err);
+  j->lock = open_own(lock, O_CREAT | O_EXCL, "lock", err);
   if (j->lock < 0)
     goto failed;
   if (flock(j->lock, LOCK_EX | LOCK_NB) != 0) {
@@ -132,16 +134,12 @@ ett_sample_journal *ett_sample_journal_open(const char *path, const char *header
     /* Only messages about another process lack the path. */
   }
   if (access(path, F_OK) != 0) {
-    if (ett_file_write(path, header, strlen(header), 0, err) != 0)
+    if (ett_file_write(path, header, strlen(header), ETT_FILE_DERIVED, err) != 0)
       goto failed;
     sync_folder(path);
   }
-  j->file = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
-  if (j->file < 0) {
-    ett_err_set(err, ETT_ERR_IO, "cannot open '%s': %s", path, strerror(errno));
-    goto failed;
-  }
-  if (repair(j, err) != 0)
+  j->file = open_own(path, O_APPEND, "append to", err);
+  if (j->file < 0 || repair(j, err) != 0)
     goto failed;
   return j;
 failed:

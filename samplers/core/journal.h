@@ -15,7 +15,7 @@ typedef struct ett_sample_journal ett_sample_journal;
 
 /* Opens path for appending; a new file begins with `header` (whole lines). Returns NULL
  * with err set: ETT_ERR_LIMIT if another process holds it, ETT_ERR_IO if the folder is
- * not writable. */
+ * not writable or path is a link. */
 ett_sample_journal *ett_sample_journal_open(const char *path, const char *header,
                                             ett_err *err);
 

@@ -77,7 +77,7 @@ static void files_are_whole(void **state) {
   ett_err err;
   char *data;
   size_t length;
-  assert_int_equal(ett_file_write(path, "hello", 5, 0, &err), 0);
+  assert_int_equal(ett_file_write(path, "hello", 5, ETT_FILE_NAMED, &err), 0);
   assert_int_equal(ett_file_read(path, 5, &data, &length, &err), 0);
   assert_int_equal(length, 5);
   assert_string_equal(data, "hello");

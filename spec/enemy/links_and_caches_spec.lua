@@ -50,6 +50,20 @@ describe("a campaign in a folder with links", function()
     end
   end)
 
+  it("does not write through a link named as the table, whose file is empty or lacks a newline", function()
+    local name = "out/" .. table_name()
+    for _, text in ipairs { "", "secret" } do
+      write("victim", text)
+      folders.make(folder .. "/out")
+      assert(lfs.link(folder .. "/victim", folder .. "/" .. name, true))
+      local output, status = ett "sample c.lua --out out --quiet --no-check"
+      assert.same({ ("ett: cannot append to '%s': it is a link or not a regular file; remove it\n"):format(name), 1 },
+        { output, status })
+      assert.equal(text, command.read(folder, "victim"))
+      folders.remove(folder .. "/out")
+    end
+  end)
+
   it("replaces a link named as its new file", function()
     local fresh = folder .. "/out/" .. table_name() .. ".new"
     folders.make(folder .. "/out")
@@ -57,6 +71,55 @@ describe("a campaign in a folder with links", function()
     local output, status = ett "sample c.lua --out out --quiet --no-check"
     assert.equal(0, status, output)
     assert.equal("precious\n", command.read(folder, "victim"))
+  end)
+end)
+
+describe("links in a folder that a command fills", function()
+  before_each(function()
+    folder = command.folder()
+    write("victim", "precious\n")
+  end)
+  after_each(function() command.remove(folder) end)
+
+  local plan = "predict --model llama hidden=256 layers=2 heads=4 vocab=1000 seq=128 micro_batches=1 "
+  it("are replaced, whatever they lead to", function()
+    for words, files in pairs {
+      ["--chakra o"] = { "comm_groups.json", "step.0.et" },
+      ["--chrome-trace o/"] = { "step.json", "workload_card.yaml" },
+    } do
+      folders.make(folder .. "/o")
+      for _, name in ipairs(files) do assert(lfs.link("../victim", folder .. "/o/" .. name, true)) end
+      local output, status = ett(plan .. words)
+      assert.equal(0, status, output)
+      assert.equal("precious\n", command.read(folder, "victim"))
+      for _, name in ipairs(files) do
+        assert.equal("file", lfs.symlinkattributes(folder .. "/o/" .. name, "mode"), name)
+      end
+      folders.remove(folder .. "/o")
+    end
+  end)
+
+  it("keep their targets where the user named the file", function()
+    assert(lfs.link("victim", folder .. "/mine.json", true))
+    local output, status = ett(plan .. "--chrome-trace mine.json")
+    assert.equal(0, status, output)
+    assert.equal("link", lfs.symlinkattributes(folder .. "/mine.json", "mode"))
+    assert.matches("traceEvents", command.read(folder, "victim"))
+  end)
+
+  it("are refused as the rows of a search's journal", function()
+    local search = "search --model llama hidden=256 layers=2 heads=4 vocab=1000 --seq 128 --global-batch 8 --devices 8 "
+      .. "--journal j"
+    assert.equal(0, select(2, ett(search)))
+    local rows = ("%s/j/%s/rows-0.jsonl"):format(folder, names("j", "^%x+$")[1])
+    os.remove(rows)
+    write("victim", "secret")
+    assert(lfs.link(folder .. "/victim", rows, true))
+    local output, status = ett(search)
+    assert.equal(1, status)
+    assert.matches("^ett: cannot append to 'j/%x+/rows%-0%.jsonl': it is a link or not a regular file; remove it\n$",
+      output)
+    assert.equal("secret", command.read(folder, "victim"))
   end)
 end)
 
@@ -208,18 +271,18 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
       assert.equal(0, status, output)
       return output:match "\n([%d.e+-]+)\n"
     end
-    local last = step "j=j"
-    assert.equal(last, step "j=j")
-    assert.equal(1, #names("j", "^%x+$"))
-    local count = 1
+    local first, count = step "j=j", 1
+    assert.equal(first, step "j=j")
+    assert.equal(count, #names("j", "^%x+$"))
     for name, texts in pairs(edited) do
       if texts[2] then
         write(name, texts[2])
         local fresh = step ""
-        assert.not_equal(last, fresh, name)
+        assert.not_equal(first, fresh, name)
         assert.equal(fresh, step "j=j", name)
-        count, last = count + 1, fresh
+        count = count + 1
         assert.equal(count, #names("j", "^%x+$"), name)
+        write(name, texts[1])
       end
     end
   end)

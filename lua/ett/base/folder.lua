@@ -21,7 +21,17 @@ function folder.write(path, text)
   return path
 end
 
---- The same; also creates the folder of the file.
+--- The same for a name that ett chose; also creates the folder. A link of that name is replaced, because other users
+--- may have put it there.
+---@return string path
+function folder.write_in(path, name, text)
+  local own = ("%s/%s"):format(folder.make(path), name)
+  local ok, why = require("ett.io").write(own, text, "derived")
+  if not ok then error(error_module.from(why), 0) end
+  return own
+end
+
+--- Writes a file that the user named; also creates its folder.
 function folder.write_with_folder(path, text)
   local parent = path:match("^(.+)/[^/]*$")
   if parent then folder.make(parent) end

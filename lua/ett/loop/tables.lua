@@ -222,7 +222,7 @@ end
 --- Writes the tables of the gathered runs into a folder; returns the result of tables.list.
 function tables.write(into, folder)
   local list = tables.list(into)
-  for _, each in ipairs(list) do folders.write_with_folder(folder .. "/" .. each.name, each.text) end
+  for _, each in ipairs(list) do folders.write_in(folder, each.name, each.text) end
   return list
 end
 

@@ -139,7 +139,7 @@ local function keep(key, texts)
   if folder then
     ok, err = files.make_folder(folder, true)
     for _, one in ipairs(texts) do
-      if ok then ok, err = files.write(("%s/%s.%s"):format(folder, key, one[1]), heading(key) .. one[2], true) end
+      if ok then ok, err = files.write(("%s/%s.%s"):format(folder, key, one[1]), heading(key) .. one[2], "private") end
     end
   end
   if not ok and not warned then

@@ -119,9 +119,8 @@ function calibrate.export(profile, folder, about)
   if #made == 0 then
     error_module.raise("format", "%s: nothing to calibrate: %s %s", profile.source, summary[1].name, summary[1].fault)
   end
-  folders.make(folder)
   for _, file in ipairs(made) do
-    folders.write(("%s/%s.%s.coefficients.lua"):format(folder, file.pool, file.dtype), serialise(file))
+    folders.write_in(folder, ("%s.%s.coefficients.lua"):format(file.pool, file.dtype), serialise(file))
   end
   return summary
 end

@@ -4,7 +4,6 @@
 --   fit_plot.write("figures", plots)                                          -- { "figures/index.html", … }
 --
 -- The rows are held out (ett.holdout: a fifth of the kernels): the model was not fitted to them.
-local error_module = require "ett.base.error"
 local folders = require "ett.base.folder"
 local svg = require "ett.report.svg"
 
@@ -178,10 +177,8 @@ end
 ---@return string[] paths
 function fit_plot.write(folder, plots)
   local paths = {}
-  local made, why = require("ett.io").make_folder(folder)
-  if not made then error_module.raise("io", "cannot make folder '%s' for plots: %s", folder, tostring(why)) end
   for _, plot in ipairs(plots) do
-    if plot.text then paths[#paths + 1] = folders.write(folder .. "/" .. plot.name, plot.text) end
+    if plot.text then paths[#paths + 1] = folders.write_in(folder, plot.name, plot.text) end
   end
   return paths
 end

@@ -293,13 +293,12 @@ function chakra.write(e, folder)
   head = varint(#head) .. head
   for i, stage in ipairs(t.stages) do nodes[i] = nodes_of(state, stage, stages) end
   check(e, nodes)
-  files.make(folder)
   for r = 0, e.devices - 1 do
     local out, pipeline, known = { head }, ranks.group(e.plan, "pp", r), {}
     for i, node in ipairs(nodes[ranks.stage_of(e.plan, r)]) do out[i + 1] = encode(state, node, r, pipeline, known) end
-    files.write(("%s/step.%d.et"):format(folder, r), table.concat(out))
+    files.write_in(folder, ("step.%d.et"):format(r), table.concat(out))
   end
-  files.write(folder .. "/comm_groups.json", json.encode(state.lists))
+  files.write_in(folder, "comm_groups.json", json.encode(state.lists))
 end
 
 return chakra

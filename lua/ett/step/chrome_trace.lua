@@ -230,8 +230,9 @@ end
 ---@return string path of the trace
 function chrome_trace.write(e, path)
   if path:sub(-1) == "/" then
-    files.write_with_folder(path .. "workload_card.yaml", card(e))
-    path = path .. "step.json"
+    local folder = #path > 1 and path:sub(1, -2) or path
+    files.write_in(folder, "workload_card.yaml", card(e))
+    return files.write_in(folder, "step.json", json.encode(chrome_trace.of(e)))
   end
   return files.write_with_folder(path, json.encode(chrome_trace.of(e)))
 end

@@ -19,15 +19,16 @@ static int io_read(lua_State *L) {
   return 1;
 }
 
-/* io.write(path, text [, private]) -> true | nil, err. Replaces the whole file or
- * nothing. With `private` only the owner may read it. */
+/* io.write(path, text [, kind]) -> true | nil, err. Replaces the whole file or nothing.
+ * kind: "named" (default), "derived" or "private" of io/file.h */
 static int io_write(lua_State *L) {
   size_t length;
   const char *path = luaL_checkstring(L, 1);
   const char *text = luaL_checklstring(L, 2, &length);
+  static const char *const kinds[] = {"named", "derived", "private", NULL};
+  const ett_file_kind kind = (ett_file_kind)luaL_checkoption(L, 3, "named", kinds);
   ett_err err = {ETT_OK, ""};
-  return ett_lua_result(L, ett_file_write(path, text, length, lua_toboolean(L, 3), &err),
-                        &err);
+  return ett_lua_result(L, ett_file_write(path, text, length, kind, &err), &err);
 }
 
 /* io.make_folder(path [, private]) -> true | nil, err; with its parents */

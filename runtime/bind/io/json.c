@@ -36,7 +36,8 @@ static int json_write(lua_State *L) {
   size_t length;
   const char *text = lua_tolstring(L, -1, &length);
   ett_err err = {ETT_OK, ""};
-  return ett_lua_result(L, ett_file_write(path, text, length, 0, &err), &err);
+  return ett_lua_result(L, ett_file_write(path, text, length, ETT_FILE_NAMED, &err),
+                        &err);
 }
 
 /* Pushes lua-cjson's decode function, with settings of its own. Returns false, with err

@@ -122,12 +122,11 @@ local function from_trace(opts, words)
     io.write(body)
     return 0
   end
-  local name = opts.output .. "/" .. sample_table.name(opts.device or device or "unknown", config.kernel_name,
+  local name = sample_table.name(opts.device or device or "unknown", config.kernel_name,
     opts.precision or "fp16")
   local folder = require "ett.base.folder"
-  folder.make(opts.output)
-  folder.write(name, body)
-  if not opts.quiet then print(pretty.plain("wrote " .. name)) end
+  folder.write_in(opts.output, name, body)
+  if not opts.quiet then print(pretty.plain(("wrote %s/%s"):format(opts.output, name))) end
 end
 
 local function merge(opts, words)

@@ -93,7 +93,10 @@ return {
 ]==]):format(head, kernels.format, device.key, sources.cudnn[1], sources.cudnn[2], fitted, table.concat(lines, "\n"))
 end
 
-local function write(path, text) folders.write_with_folder(path, sealed.text(text)) end
+local function write(path, text)
+  local folder, name = path:match "^(.*)/([^/]*)$"
+  folders.write_in(folder, name, sealed.text(text))
+end
 
 -- The rows that are not faster than the device's peak rate. Raises an error if these are less than half of all rows.
 local function reachable(model, device, dtype, rows)
