@@ -961,6 +961,28 @@ describe("a Hugging Face configuration", function()
       message(changed("deepseek-v3", { v_head_dim = json.null })), 1, true)
   end)
 
+  it("with the bare words Infinity and NaN is read; as the number of a field they are refused", function()
+    local function of_text(text)
+      local path = os.tmpname()
+      require("ett.base.folder").write(path, text)
+      local answer = table.pack(pcall(model_module.huggingface, path))
+      os.remove(path)
+      if answer[1] then return architecture.parameters(answer[2]) end
+      return (tostring(answer[2]):gsub("^.*" .. path:match "[^/]+$", "c"))
+    end
+    local text = '{"model_type":"mamba2","hidden_size":1024,"num_hidden_layers":4,"num_heads":32,"head_dim":64,'
+      .. '"expand":2,"n_groups":1,"state_size":128,"vocab_size":1000,"_name":"NaN, \\"Infinity","time_step_limit":%s}'
+    local count = of_text(text:format "[0.0,1e9]")
+    assert.equal("number", type(count), count)
+    for _, limit in ipairs { "[0.0, Infinity]", "[-Infinity,Infinity]", "NaN", '{"__float__":"Infinity"}' } do
+      assert.equal(count, of_text(text:format(limit)))
+    end
+    assert.equal("c: field 'hidden_size' must be a number, got 'NaN'",
+      of_text((text:format("0"):gsub("1024", "NaN"))))
+    assert.equal("c:2:3: expected value but found invalid token", of_text '{"a":Infinity,"b":\n  Infinite}')
+    assert.matches("^c:1:%d+: ", of_text '{"a":NaN,"b":"\\')
+  end)
+
   it("with impossible, null or wrong values is refused with each of them", function()
     local base = "mistral-7b"
     assert.matches("missing field 'num_hidden_layers' or 'n_layer'",

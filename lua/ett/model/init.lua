@@ -54,10 +54,32 @@ function model.new(name, hyper)
   return noted(built, label, { preset.note })
 end
 
+-- A JSON text whose bare words Infinity, -Infinity and NaN are texts. Python's json module writes them, such as in the
+-- time_step_limit of Mamba-2 (huggingface/transformers, pull request 42959). As texts they are refused where a number
+-- is needed.
+local function with_quoted_words(text)
+  if not (text:find("Infinity", 1, true) or text:find("NaN", 1, true)) then return text end
+  local pieces, at = {}, 1
+  while at <= #text do
+    local quote = text:find('"', at, true) or #text + 1
+    local outside = text:sub(at, quote - 1):gsub("%f[%w-]%-?Infinity%f[^%w]", '"%0"'):gsub("%f[%w-]NaN%f[^%w]", '"%0"')
+    local stop = quote
+    repeat
+      stop = text:find('["\\]', stop + 1) or #text
+      local escape = text:sub(stop, stop) == "\\"
+      if escape then stop = stop + 1 end
+    until not escape or stop > #text
+    pieces[#pieces + 1] = outside .. text:sub(quote, stop)
+    at = stop + 1
+  end
+  return table.concat(pieces)
+end
+
 --- Architecture, hyper-parameters, notes and model type of a Hugging Face config.json.
 local function read_configuration(path)
   if require("lfs").attributes(path, "mode") == "directory" then path = path:gsub("/+$", "") .. "/config.json" end
-  local config = error_module.must(require("ett.json").read(path, 16 << 20))
+  local config = error_module.must(require("ett.json").decode(
+    with_quoted_words(error_module.must(require("ett.io").read(path, 16 << 20))), { name = path }))
   if type(config) ~= "table" then error_module.raise("format", "%s: must hold a JSON object", path) end
   return find.load("lua/ett/import", "huggingface").hyper(config, path)
 end
