@@ -80,6 +80,19 @@ bwd_syncs: 2
     os.remove(folder .. "/ran")
   end)
 
+  it("are not run by a pattern that names all files of a folder", function()
+    local own = command.folder()
+    folders.write(own .. "/zz.lua", "error 'was run'")
+    folders.write(own .. "/a.json", "{}")
+    for _, words in ipairs { "trace %s/*", "trace --all %s/*", "trace %s/zz.lua", "trace --diff %s/*" } do
+      local output, status = command.ett(folder, words:format(own))
+      assert.same({ ("ett: trace: '%s/zz.lua' is a Lua file, not a trace; as a metric it needs --metric %s/zz.lua\n")
+        :format(own, own), 2 }, { output, status }, words)
+    end
+    assert.matches("was run", (command.ett(folder, ("trace %s --metric %s/zz.lua"):format(own, own))))
+    command.remove(own)
+  end)
+
   it("--path finds an operator, a metric and an architecture of the user", function()
     local own = command.folder()
     folders.make(own .. "/lua/ett/metrics")

@@ -76,7 +76,7 @@ describe("files that name what cannot be", function()
     write("own.lua", "return { name = 'own', summary = 's', definition = 'd', needs = 'n', units = {}, "
       .. "compute = function() local t = {} t[1] = t return t end }\n")
     write("run/trace.json", '{"traceEvents":[{"ph":"X","name":"k","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":1}]}')
-    refused("trace run own.lua --quiet",
+    refused("trace run --metric own.lua --quiet",
       "own.lua:1: 'compute' must return at most 32 levels of tables, field '1' has more")
   end)
 

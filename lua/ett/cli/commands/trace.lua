@@ -9,8 +9,9 @@ local function split_positional(words, all_paths)
   local lfs = require "lfs"
   local paths, names = {}, {}
   for _, word in ipairs(words) do
-    if #paths > 0 and not all_paths and word:find("%.lua$") then
-      names[#names + 1] = word
+    if word:find("%.lua$") and lfs.attributes(word, "mode") ~= "directory" then -- DIR/* may name foreign code
+      error_module.raise("usage", "trace: '%s' is a Lua file, not a trace; as a metric it needs --metric %s", word,
+        word)
     elseif all_paths or lfs.attributes(word, "mode") or (#paths == 0 and #names == 0) or word:find("/", 1, true) then
       paths[#paths + 1] = word
     else
@@ -413,7 +414,8 @@ return {
     .. "       ett trace DIR --what-if CHANGE  the recorded run with a change\n"
     .. "       ett trace --list-metrics",
   description = "A metric is one Lua file: lua/ett/metrics/NAME.lua in the installed tree or in ETT_PATH, or\n"
-    .. "NAME.lua in a --path DIR. If the trace lacks data for a metric, the metric names the missing field.",
+    .. "NAME.lua in a --path DIR, or --metric FILE.lua. If the trace lacks data for a metric, the metric names the\n"
+    .. "missing field.",
   options = {
     { "metric", "NAME", "metric to compute (repeat the option, or separate names with commas)", many = true },
     { "all", "every metric; with several folders, one row for each" },
