@@ -151,7 +151,8 @@ describe("ett.find", function()
     local name, several = find.meant("clusters", "dgx")
     assert.is_nil(name)
     assert.is_true(#several > 3)
-    assert.matches("the cluster 'dgx' may be dgx2, dgx_a100, dgx_a100_40gb, ", message(find.load, "clusters", "dgx"), 1, true)
+    assert.matches("the cluster 'dgx' may be dgx2, dgx_a100, dgx_a100_40gb, ", message(find.load, "clusters", "dgx"),
+      1, true)
     assert.equal("unknown cluster 'l'; did you mean 'l40s_node'?", message(find.load, "clusters", "l")) -- not taken
     assert.is_nil((find.meant("operators", "GELU")))
     assert.is_nil((find.meant("clusters", "-_.")))
