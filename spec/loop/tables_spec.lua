@@ -162,6 +162,24 @@ describe("ett.profile.scale", function()
     end)())
   end)
 
+  it("is no surer of a shape sampled once than its caller, nor of collectives than between their sizes", function()
+    local points = { { dims = { 1 }, factor = 2 }, { dims = { 4 }, factor = 2.4 }, { dims = { 16 }, factor = 2 } }
+    local errors, at = scale.errors(points), scale.noise(points)
+    assert.same({ errors[3], 3 }, { at, #errors }) -- twice the median is more than the largest
+    local answer = scale.answer(points, { 4 }, { seconds = 1, name = "the time of the links" }, at)
+    local between = scale.answer(points, { 8 }, { seconds = 1 }, at)
+    assert.near(2.4 * (1 + at), answer.high_seconds, 1e-2)
+    assert.is_true(between.high_seconds / between.seconds >= answer.high_seconds / answer.seconds - 1e-9)
+    assert.equal("3 samples on the time of the links, 2.40 times it", answer.detail)
+    points[2].rows, points[2].spread = 2, 0.05
+    assert.near(2.4 * 1.05, scale.answer(points, { 4 }, { seconds = 1 }, at).high_seconds, 1e-2)
+    assert.equal(scale.assumed_spread, scale.noise { points[1] })
+    for i = 4, 9 do points[i] = { dims = { 4 ^ i }, factor = 2 * 1.01 ^ (i % 3) } end
+    errors = scale.errors(points)
+    assert.near(2 * errors[5], scale.noise(points), 1e-12)
+    assert.is_true(2 * errors[5] < errors[9])
+  end)
+
   it("covers repeats of a shape that disagree", function()
     local points = scale.joined({ { dims = { 1, 1 }, factor = 2 }, { dims = { 4, 1 }, factor = 8 },
       { dims = { 1, 1 }, factor = 4 } }, "factor")

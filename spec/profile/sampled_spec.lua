@@ -289,6 +289,18 @@ describe("ett.profile", function()
     os.execute(("rm -r '%s' '%s'"):format(both, whole))
   end)
 
+  it("knows a shape that was sampled once to 15 % on a device without kernel tables", function()
+    local own = os.tmpname()
+    os.remove(own)
+    finally(function() os.execute(("rm -r '%s'"):format(own)) end)
+    assert(ett_io.make_folder(own))
+    write(own .. "/aprocessor_gelu_fp16.csv", "tokens,width,F_dur(us)\n64,512,5\n128,512,9\n")
+    local answer = profile.open(own, none):operator("gelu", { tokens = 64, width = 512 }, "fp16", "forward")
+    assert.near(5e-6, answer.seconds, 1e-9)
+    assert.equal("measured", answer.provenance)
+    assert.near(1.15, answer.high_seconds / answer.seconds, 1e-9)
+  end)
+
   it("scales the few samples of a partial rotation by themselves", function()
     local function us(s) return s.seq * s.rotary_dim / 1e3 end
     local made = table_of("rope", { "batch", "seq", "heads", "kv_heads", "head_dim", "rotary_dim" },

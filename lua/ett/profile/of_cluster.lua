@@ -345,9 +345,12 @@ end
 local function few_timer(self, kind, topology, dtype, links_seconds)
   local points = self.own and self.own.few_collectives and self.own:few_collectives(kind, topology, dtype)
   if not points then return nil end
+  local scale = require "ett.profile.scale"
   for _, point in ipairs(points) do point.factor = point.seconds / links_seconds(point.dims[1]) end
+  local noise = scale.noise(points)
   return function(bytes)
-    local answer = require("ett.profile.scale").answer(points, { bytes }, { seconds = links_seconds(bytes) })
+    local answer = scale.answer(points, { bytes }, { seconds = links_seconds(bytes), name = "the time of the links" },
+      noise)
     if points.as then answer.detail = { "%s as %s, %s", kind, points.as, answer.detail } end
     return answer
   end

@@ -204,7 +204,8 @@ local function scaled(self, op, shape, dtype, pass, entries)
   if not known then return nil end
   local dims, partial = dims_as(op, shape, known.family, #known[1].dims)
   if not dims then return nil end
-  local answer = scale().answer(known, dims, scale().base(self.tables, op, shape, dtype, pass))
+  local answer = scale().answer(known, dims, scale().base(self.tables, op, shape, dtype, pass),
+    not self.tables and scale().assumed_spread or nil)
   if partial and answer.provenance == "measured" then answer.provenance = "calibrated" end
   if self.tables then return answer end
   answer.detail = "a sample of this shape"

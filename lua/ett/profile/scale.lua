@@ -8,7 +8,8 @@ local scale = {}
 local same = 1e-6
 
 --- Relative half-width with a single sample, and the least one with several samples; assumed.
-local assumed_spread, least_spread = 0.15, 0.03
+scale.assumed_spread = 0.15
+local least_spread = 0.03
 
 --- Nominal rates for devices without kernel tables. They determine only how the time grows with the shape.
 local flops_per_second, bytes_per_second, start_seconds = 2e13, 1e12, 3e-6
@@ -78,14 +79,24 @@ function scale.errors(points)
   return list
 end
 
+--- Half-width of 90 % of the noise of samples whose times are smooth in the shape, as those of collectives are: twice
+--- the median leave-one-out error, and at most the largest. 90 % of normal errors are below 2.4 times their median;
+--- about a third of a leave-one-out error's variance is that of the neighbours.
+function scale.noise(points)
+  local errors = scale.errors(points)
+  return errors[1] and math.min(errors[#errors], 2 * median(errors)) or scale.assumed_spread
+end
+
 --- An answer (ett.profile) for a shape.
 ---@param points table[] of scale.joined: { dims, factor: measured over the model's seconds, rows?, spread? }
 ---@param dims number[] dimensions of the shape
----@param base table the model's answer for the shape
-function scale.answer(points, dims, base)
+---@param base table the model's answer for the shape; `name`: of the model, default the device's own
+---@param once number? relative half-width of a shape that was sampled once; default: of quiet devices
+function scale.answer(points, dims, base, once)
   local factor, nearest, closest = factor_at(points, dims)
   local errors, exact, rows = scale.errors(points), nearest <= same, 0
-  local spread = exact and (closest.spread or 0.0) or #errors > 0 and errors[#errors] or assumed_spread
+  local spread = #errors > 0 and errors[#errors] or scale.assumed_spread
+  if exact then spread = (closest.rows or 1) == 1 and once or closest.spread or 0.0 end
   for _, point in ipairs(points) do
     rows = rows + (point.rows or 1)
     if not exact then spread = math.max(spread, point.spread or 0.0) end
@@ -94,7 +105,8 @@ function scale.answer(points, dims, base)
   local seconds = base.seconds * factor
   return { seconds = seconds, low_seconds = seconds / (1 + spread), high_seconds = seconds * (1 + spread),
     provenance = exact and "measured" or "calibrated",
-    detail = ("%d sample%s on the device's own model, %.2f times it"):format(rows, rows == 1 and "" or "s", factor) }
+    detail = ("%d sample%s on %s, %.2f times it"):format(rows, rows == 1 and "" or "s",
+      base.name or "the device's own model", factor) }
 end
 
 return scale
