@@ -96,7 +96,11 @@ function backend.open(options)
     local result, failure = session.group:time { kind = target.collective, count = count, in_place = target.in_place,
       min_repeats = r.min_repeats, max_repeats = r.max_repeats, budget_seconds = r.budget_seconds, target = r.target,
       keep_raw = options.keep_raw }
-    if result and options.statistic == "median" then result.seconds = result.median_seconds end
+    if result and options.statistic == "median" then
+      result.seconds = result.median_seconds
+    elseif result then
+      result.known_to = result.half_width_seconds / result.seconds
+    end
     return result, failure
   end
 

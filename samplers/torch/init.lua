@@ -151,10 +151,11 @@ local function results_of(seconds, op, options)
       return nil, error_module.new("model", "%s: the trace has no rows of its %s pass", op.name, pass)
     end
     local stats = sample.stats(list)
-    results[pass] = { seconds = options.statistic == "median" and stats.median or stats.low_mean,
-      min_seconds = stats.min, median_seconds = stats.median,
-      mean_seconds = stats.mean, half_width_seconds = stats.half_width, repeats = #list, dropped = 0,
-      raw_seconds = options.keep_raw and list or nil }
+    local median = options.statistic == "median"
+    results[pass] = { seconds = median and stats.median or stats.low_mean,
+      known_to = not median and stats.half_width / stats.low_mean or nil, min_seconds = stats.min,
+      median_seconds = stats.median, mean_seconds = stats.mean, half_width_seconds = stats.half_width,
+      repeats = #list, dropped = 0, raw_seconds = options.keep_raw and list or nil }
   end
   return results
 end

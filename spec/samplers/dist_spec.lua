@@ -50,6 +50,20 @@ describe("ett.dist on one rank", function()
     session.close()
   end)
 
+  it("tells how well the time of a collective is known, but of its mean of the fastest only", function()
+    local find, real = require "ett.base.find", dist.open
+    finally(function() dist.open = real end)
+    dist.open = function() return setmetatable({ size = 2, nodes = 1 }, { __index = real() }) end
+    for statistic, known_to in pairs { low = 0.25, median = false } do
+      local session = assert(find.load("samplers", "mpi").open { statistic = statistic })
+      session.group = { close = function() end, time = function()
+        return { seconds = 4e-6, median_seconds = 9e-6, half_width_seconds = 1e-6 }
+      end }
+      assert.equal(known_to, session.measure_collective({}, 1).known_to or false)
+      session.close()
+    end
+  end)
+
   it("keeps the journal of shared work open until the work is closed", function()
     local path = os.tmpname()
     os.remove(path)

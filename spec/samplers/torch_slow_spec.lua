@@ -48,6 +48,7 @@ describe("samplers/torch on the host", function()
         for pass, seconds in pairs(loop[name]) do
           local key = name .. pass
           assert.equal(12, results[pass].repeats)
+          assert.equal(results[pass].half_width_seconds / results[pass].seconds, results[pass].known_to)
           own[key] = math.min(own[key] or math.huge, results[pass].min_seconds)
           plain[key] = math.min(plain[key] or math.huge, seconds)
           worst = math.max(worst, own[key] / plain[key], plain[key] / own[key])

@@ -35,6 +35,15 @@ describe("a sample table", function()
     assert.equal(text, sample_table.encode(t))
   end)
 
+  it("marks a row of one visit whose time is known to no better than 15 %", function()
+    local function why(known_to)
+      return sample_table.disturbance { seconds = 1e-6, known_to = known_to }
+    end
+    assert.equal("collective: known to 16 % only", why(0.16))
+    assert.is_nil(why(0.14))
+    assert.is_nil(why(nil)) -- of a median, or of visits
+  end)
+
   it("holds the repeats of each rank of a shape measured together", function()
     local lines = sample_table.marks_of("16,8", { forward = { seconds = 2e-6, raw_seconds = { 1e-6 },
       raw_of_ranks = { { 1e-6 }, { 3e-6, 4e-6 } } } }, true)

@@ -197,7 +197,10 @@ end
 
 function sample_table.failure(key, reason) return ("#! failed: %s: %s"):format(key, one_line(reason)) end
 
---- The reason why results count as disturbed, or nil.
+--- Half-width over time above which a row is marked; assumed, as for slow memory (ett.sampling.sentinel).
+local doubtful = 0.15
+
+--- The reason why results count as disturbed, or nil. `known_to`: half-width over time, of back ends with one visit.
 function sample_table.disturbance(results)
   local reasons = {}
   local function add(format, ...) reasons[#reasons + 1] = format:format(...) end
@@ -211,6 +214,7 @@ function sample_table.disturbance(results)
       add("%s: memory %.0f %% slow, %d of %d visits undisturbed", pass, 100 * (result.memory_ratio - 1),
         result.quiet_visits, #result.visits)
     end
+    if (result.known_to or 0.0) > doubtful then add("%s: known to %.0f %% only", pass, 100 * result.known_to) end
   end
   return #reasons > 0 and table.concat(reasons, ", ") or nil
 end
