@@ -49,3 +49,13 @@ it("the README states the error of ACCURACY.md", function()
   assert.equal(all, steps)
   assert.is_true(math.abs(exact - percent) <= 0.6, exact)
 end)
+
+it("the README names every objective of a search, and every line of its first estimate", function()
+  local text = tree.read "README.md"
+  for _, name in ipairs(require("ett.search.objective").names()) do
+    assert.truthy(text:find("Other objectives are [^.]*`" .. name .. "`") or name == "dollars", name)
+  end
+  for name in text:match("\n\nstep time [^\n]*\n(.-)\n```"):gmatch "%f[^\n%z]%a+" do
+    assert.truthy(text:find("\n| `" .. name .. "` |", 1, true), name)
+  end
+end)

@@ -127,8 +127,8 @@ describe("ett.find", function()
   it("names the clusters of a device", function()
     assert.equal("unknown cluster 'V100'; 'v100' is a device, its clusters are dgx2",
       message(find.load, "clusters", "V100"))
-    assert.equal("unknown cluster 'h20'; 'h20' is a device, and a file with device = \"h20\" describes a cluster of it",
-      message(find.load, "clusters", "h20"))
+    assert.equal("unknown cluster 'h20'; 'h20' is a device, and a file with device = \"h20\" describes a cluster of "
+      .. "it", message(find.load, "clusters", "h20"))
   end)
 
   it("names a file of the current folder, which is not searched", function()
@@ -151,8 +151,8 @@ describe("ett.find", function()
     local name, several = find.meant("clusters", "dgx")
     assert.is_nil(name)
     assert.is_true(#several > 3)
-    assert.matches("the cluster 'dgx' may be dgx2, dgx_a100, dgx_a100_40gb, ", message(find.load, "clusters", "dgx"),
-      1, true)
+    assert.matches("the cluster 'dgx' may be dgx2, dgx_a100, dgx_a100_40gb, ",
+      message(find.load, "clusters", "dgx"), 1, true)
     assert.equal("unknown cluster 'l'; did you mean 'l40s_node'?", message(find.load, "clusters", "l")) -- not taken
     assert.is_nil((find.meant("operators", "GELU")))
     assert.is_nil((find.meant("clusters", "-_.")))
