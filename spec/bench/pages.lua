@@ -127,8 +127,8 @@ local function million(real)
     end
     row.step_seconds = 5 / row.devices * 512 * math.exp(math.random() * 2) * (1 + row.pp / 20)
     row.memory_bytes = 80e9 * math.exp(-math.random() * 2) / (1 + row.zero)
-    row.tokens_per_second, row.days = 8388608 / row.step_seconds, row.step_seconds * 1.38
-    row.dollars = row.days * row.devices * 48
+    row.tokens_per_second, row.run_days = 8388608 / row.step_seconds, row.step_seconds * 1.38
+    row.run_dollars = row.run_days * row.devices * 48
     rows[i] = row
   end
   local s = {}

@@ -14,8 +14,8 @@ ett: unknown command 'nonsense'...
 ?2
 
 $ ett --help | tail -2; ett predict --help | grep -o 'T, P (powers of 1000)'
-`ett COMMAND --help` explains a command; `ett list models clusters` prints names, `ett --version` the
-version.
+`ett COMMAND --help` explains a command; `ett list models clusters` prints names.
+`ett --version` prints the version.
 T, P (powers of 1000)
 
 $ ett bench sweep --rows

@@ -1,12 +1,14 @@
 # Samples become fitted models; faults of a sample file name the line, the column and the text.
 
 # needs ett.regress_fit
-$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), 50 + 10 * i * (1 + i % 4), 90 + 20 * i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s --json | grep -E '"(model|rows)"'; ett fit s/A100_gelu_fp16.csv --quiet; ls cache/ett/models | wc -l
+$ export XDG_CACHE_HOME=$PWD/cache; mkdir s; awk 'BEGIN { print "mp,b,l,dim,F_dur(us),B_dur(us)"; for (i = 1; i <= 40; i++) printf "1,4,%d,%d,%.3f,%.3f\n", 512 + 64 * i, 1024 * (1 + i % 4), 50 + 10 * i * (1 + i % 4), 90 + 20 * i * (1 + i % 4) }' > s/A100_gelu_fp16.csv; ett fit s; ett fit s --json | grep -E '"(model|rows|held_out_mean_error_percent)"'; ett fit s/A100_gelu_fp16.csv --quiet; ls cache/ett/models | wc -l
 model ... mean error %  median error %
 gelu fp16 backward ...
 gelu fp16 forward ...
+      "held_out_mean_error_percent": ...
       "model": "gelu fp16 backward",
       "rows": 40
+      "held_out_mean_error_percent": ...
       "model": "gelu fp16 forward",
       "rows": 40
 2

@@ -5,14 +5,17 @@ pods  used   H100    days    util    dollars  bound by  layout
 price: device_dollars_per_hour = 96 (default)
 
 $ ett optimize --days 400 --json
-[
-  {
+{
+  "rows": [
+    {
 ...
-    "devices_used": 828,
+      "devices_used": 828,
 ...
-    "proven": true,
-    "unit": "pods of 32 H100",
-    "unit_devices": 32,
+      "proven": true,
+      "run_days": 399.8...,
+      "run_dollars": 762848166...,
+      "unit": "pods of 32 H100",
+      "unit_devices": 32,
 ...
 
 $ ett optimize --model simple --devices 64 --max-days 1 n_layers=96 d_model=12288
@@ -184,8 +187,8 @@ ett: optimize: no layout of at most 64 devices meets the limits of model 'simple
 ?1
 
 $ ett optimize --model simple --cluster dgx_b200 --devices 64 --json
-[
+{
 ...
-    "price_per_device_hour": 14.24,
-    "price_source": "AWS...
+      "price_per_device_hour": 14.24,
+      "price_source": "AWS...
 ...

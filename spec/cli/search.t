@@ -27,6 +27,13 @@ $ ett search --model llama3-8b --cluster dgx_h100 --devices 12 --global-batch 96
 $ ett search --model llama layers=8 hidden=1024 heads=8 vocab=32000 --cluster dgx_h100 --devices 8 --global-batch 64 --seq 1024 --where 'tp == 2' --quiet
 seq=1024 tp=2 ...
 
+Facts have one name and unit in all commands; a part that is not used is 0.0 % shorter.
+$ W='--model llama layers=4 hidden=1024 heads=8 vocab=32000 seq=1024 global_batch=8 tp=1'; ett search ${W% seq*} --seq 1024 --global-batch 8 tp=1 --devices 2 --tokens 1e9 --json 2>new.err >s; ett predict $W dp=2 tokens=1e9 --json >p; ett sweep $W dp=1,2 tokens=1e9 --json >w; ett compare $W dp=1 dp=2 tokens=1e9 --json >c; for k in run_days run_dollars; do for f in s p w c; do grep -c "\b$k\b" $f | sed 's/[1-9].*/some/'; done; done | sort | uniq -c | tr -s ' '; grep -hE '"(price_per_step|price_per_billion_tokens|run_price|run_seconds|days|dollars|mfu|gain|parts)"' s p w c; grep -A1 '"model": {' s w | grep -c '"name": "llama"'; ett search ${W% seq*} --seq 1024 --global-batch 8 tp=1 --devices 2 2>new.err | grep -c -e '-0.0 % shorter'
+ 8 some
+2
+0
+?1
+
 Empty lists are lists, also in the estimate of the best plan.
 $ ett search --model llama layers=4 hidden=1024 heads=8 vocab=32000 --devices 1 --global-batch 8 --seq 1024 --json 2>new.err | grep -e '{}' -e '\[\]' | LC_ALL=C sort -u
       "collectives": [],
@@ -115,7 +122,7 @@ srun --kill-on-bad-exit=1 --mpi=pmix ...bin/ett run s.lua
 # Days leave out failures where a cluster states no rate, and say so.
 
 $ ett search --model llama3-8b --vary cluster=dgx_h100,dgx_b200 --devices 8 --global-batch 8 --seq 2048 --tokens 1e9 --each tp=8 pp=1 zero=1 2>new.err | grep -e '^days' -e '^ *cluster' -e '^dgx'
- cluster ...  days  failures  dollars ...
+ cluster ...  days  failures  ...USD ...
 dgx_b200 ...  0.10   ignored ...
 dgx_h100 ...  0.16   counted ...
 days without failures: dgx_b200; failures_per_device_day=N sets their rate

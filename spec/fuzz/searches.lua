@@ -145,8 +145,8 @@ local function compare(c, s, all, rows)
     local e = oracle.estimate(c, row)
     assert(e.step_seconds == row.step_seconds and e.memory_bytes == row.memory_bytes and e.fits
       and e.devices == c.devices, ("row %d: digits of its estimate"):format(i))
-    for name, value in pairs { days = e.run_seconds / 86400, dollars = e.run_price, goodput_percent = e.goodput_percent,
-      kwh = row.kwh and e.run_kwh, tokens_per_second = e.tokens_per_second } do
+    for name, value in pairs { run_days = e.run_days, run_dollars = e.run_dollars, goodput_percent = e.goodput_percent,
+      run_kwh = row.run_kwh and e.run_kwh, tokens_per_second = e.tokens_per_second } do
       assert(not value or near(value, row[name]), ("row %d: %s of its estimate"):format(i, name))
     end
     for k, name in ipairs(wanted and c.objective or {}) do

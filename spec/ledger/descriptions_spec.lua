@@ -81,7 +81,7 @@ describe("ett compare", function()
     assert.equal(3, #doc.views)
     assert.equal(16, doc.devices)
     for _, view in ipairs(doc.views) do
-      assert.is_true(view.step_seconds > 0 and view.mfu > 0 and view.mfu < 1, view.view)
+      assert.is_true(view.step_seconds > 0 and view.mfu_percent > 0 and view.mfu_percent < 100, view.view)
       assert.is_true(view.step_seconds >= view.compute_seconds)
     end
     assert.is_true(#doc.reasons >= 6)

@@ -66,14 +66,14 @@ describe("tables of a value", function()
   it("name fields of records, and number the record that a list belongs to", function()
     local found = tables_of { step = 2, of = { x = 1, none = json.null }, flags = { true, false },
       views = { { name = "a", lines = { { t = 1 }, { t = 2 } } }, { name = "b", lines = { { t = 3 } } } } }
-    assert.same({ { field = "flags", value = "true false" }, { field = "of.none", value = "" },
+    assert.same({ { field = "flags", value = "true; false" }, { field = "of.none", value = "" },
       { field = "of.x", value = "1" }, { field = "step", value = "2" } }, found.values)
     assert.same({ { name = "a" }, { name = "b" } }, found.views)
     assert.same({ { views = "1", t = "1" }, { views = "1", t = "2" }, { views = "2", t = "3" } }, found["views.lines"])
   end)
 
   it("of lists of lists, empty lists and single values are tables, too", function()
-    assert.same({ { field = "a", value = "[1,2] [3]" } }, tables_of({ a = { { 1, 2 }, { 3 } }, b = {} }).values)
+    assert.same({ { field = "a", value = "[1,2]; [3]" } }, tables_of({ a = { { 1, 2 }, { 3 } }, b = {} }).values)
     assert.same({ { value = "x" }, { value = "y" } }, tables_of({ "x", "y" }).rows)
     assert.same({ { field = "value", value = "3" } }, tables_of(3).values)
   end)

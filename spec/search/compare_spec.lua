@@ -43,8 +43,8 @@ describe("two plans side by side", function()
     local c = compare.new(side(p, model, "dgx_h100"), side(random_plans.with(p, { dp = 2 }), model, "dgx_h100"))
     local totals = {}
     for _, total in ipairs(c.totals) do totals[total.name] = total end
-    assert.equal(c.a.run_price, totals.run_price.a)
-    assert.equal(c.b.run_seconds, totals.run_seconds.b)
+    assert.equal(c.a.run_dollars, totals.run_dollars.a)
+    assert.equal(c.b.run_days, totals.run_days.b)
     assert.same({ 0.0, 0.0 }, { totals.bubble_percent.a, totals.bubble_percent.b })
   end)
 
@@ -62,7 +62,7 @@ describe("two plans side by side", function()
     assert.matches("^the run of A contains failures, checkpoints and restarts, that of B leaves them out", c.notes[1])
     assert.same({ c.a.goodput_percent, nil, nil },
       { totals.goodput_percent.a, totals.goodput_percent.b, totals.goodput_percent.percent })
-    assert.matches("\ngoodput_percent +[%d.]+ +%- *\n", compare.text(c))
+    assert.matches("\ngoodput %% +[%d.]+ +%- *\n", compare.text(c))
     assert.matches("\nnote: the run of A", compare.text(c))
     totals, c = compared("dgx_b200", "dgx_h100")
     assert.matches("^the run of B contains", c.notes[1])
@@ -73,7 +73,7 @@ describe("two plans side by side", function()
       totals, c = compared(table.unpack(alike))
       assert.same({}, c.notes, alike[2])
     end
-    assert.is_nil(totals.run_seconds)
+    assert.is_nil(totals.run_days)
   end)
 
   it("warn of the samples of either side", function()

@@ -14,16 +14,16 @@ describe("the bottleneck of a plan", function()
     local x = best { tp = 16, pp = 1, stack = "megatron", sequence_parallel = true, recompute = "full",
       seq = 4096 }
     assert.equal("host", x.binds)
-    assert.is_true(x.parts.network > 2 * x.parts.host)
+    assert.is_true(x.part_seconds.network > 2 * x.part_seconds.host)
     local gain = {}
-    for _, own in ipairs(x.gains) do gain[own.part] = own.gain end
+    for _, own in ipairs(x.gains) do gain[own.part] = -own.percent / 100 end
     assert.is_true(gain.host > 0.05 and gain.network < 0.01 and gain.compute < 0.01)
   end)
 
   it("is the part with the largest share where nothing waits, and the bubble with the largest", function()
     local x = best { tp = 1, pp = 1, seq = 8192, global_batch = 64 }
     assert.equal("compute", x.binds)
-    for _, seconds in pairs(x.parts) do assert.is_true(seconds <= x.parts.compute) end
+    for _, seconds in pairs(x.part_seconds) do assert.is_true(seconds <= x.part_seconds.compute) end
     x = best { tp = 1, pp = 4, dp = 2, seq = 8192, global_batch = 2, schedule = "1f1b" }
     assert.equal("bubble", x.binds)
   end)

@@ -54,12 +54,12 @@ describe("packed columns of a search", function()
       rows[i] = { tp = 1 << math.random(0, 3), vp = math.random(1, 400), zero = math.random(0, 3),
         flag = math.random() < 0.5, schedule = math.random() < 0.3 and "gpipe" or "1f1b",
         etp = math.random() < 0.5 and 2 or nil, seq = 4096, devices = devices, step_seconds = step,
-        memory_bytes = 1e9 + math.random() * 8e10, dollars = math.random() < 0.7 and 1 + math.random() or nil,
-        days = step * 0.25 * 64 / devices, tokens_per_second = 4e6 / step }
+        memory_bytes = 1e9 + math.random() * 8e10, run_dollars = math.random() < 0.7 and 1 + math.random() or nil,
+        run_days = step * 0.25 * 64 / devices, tokens_per_second = 4e6 / step }
     end
     local page = pages.new { title = "x", scripts = {} }
     local out, order = columns.pack(page, rows, { "devices", "tp", "vp", "zero", "flag", "schedule", "etp", "seq" },
-      { "step_seconds", "memory_bytes", "days", "tokens_per_second", "dollars", "absent" })
+      { "step_seconds", "memory_bytes", "run_days", "tokens_per_second", "run_dollars", "absent" })
     assert.equal(5, #out.measures)
     assert.same({ { "seq", 4096 } }, out.fixed)
     for i, row in ipairs(read(page, out)) do
@@ -68,11 +68,11 @@ describe("packed columns of a search", function()
         assert.equal(wanted[name], row[name])
       end
       assert.equal(wanted.etp or "", row.etp)
-      for _, name in ipairs { "step_seconds", "memory_bytes", "days", "tokens_per_second" } do
+      for _, name in ipairs { "step_seconds", "memory_bytes", "run_days", "tokens_per_second" } do
         assert.near(1, row[name] / wanted[name], 2e-4)
       end
-      assert.equal(wanted.dollars == nil, row.dollars == nil)
-      assert.near(1, (row.dollars or 1) / (wanted.dollars or 1), 2e-4)
+      assert.equal(wanted.run_dollars == nil, row.run_dollars == nil)
+      assert.near(1, (row.run_dollars or 1) / (wanted.run_dollars or 1), 2e-4)
     end
   end)
 end)

@@ -314,9 +314,9 @@ describe("money, energy, days and memory", function()
       local all = small(given)
       assert.same(all.rows, bounded.rows)
       local row, e = bounded.rows[1], bounded.best.estimate
-      assert.equal(e.run_seconds / 86400, row.days)
-      assert.equal(e.run_price, row.dollars)
-      if name == "kwh" then assert.near(e.run_kwh, row.kwh, 1e-9 * row.kwh) end
+      assert.equal(e.run_days, row.run_days)
+      assert.equal(e.run_dollars, row.run_dollars)
+      if name == "kwh" then assert.near(e.run_kwh, row.run_kwh, 1e-9 * row.run_kwh) end
       if name == "devices" then assert.equal(4, row.devices) end
     end)
   end
@@ -331,7 +331,7 @@ describe("money, energy, days and memory", function()
       local bounded = small(given)
       given.exhaustive = true
       assert.same(small(given).rows, bounded.rows)
-      assert.near(bounded.best.estimate.run_kwh, bounded.rows[1].kwh, 1e-9 * bounded.rows[1].kwh)
+      assert.near(bounded.best.estimate.run_kwh, bounded.rows[1].run_kwh, 1e-9 * bounded.rows[1].run_kwh)
     end
   end)
 
@@ -345,7 +345,7 @@ describe("money, energy, days and memory", function()
       given.exhaustive = true
       assert.same(small(given).rows, bounded.rows)
       local row, e = bounded.rows[1], bounded.best.estimate
-      assert.near(e.run_seconds / 86400, row.days, 1e-9 * row.days)
+      assert.near(e.run_days, row.run_days, 1e-9 * row.run_days)
       assert.near(e.goodput_percent, row.goodput_percent, 1e-9 * e.goodput_percent)
     end
   end)
@@ -358,30 +358,30 @@ describe("money, energy, days and memory", function()
       local all = small { plan = given, tokens = 1e11, objective = "days", keep = 5, exhaustive = true }
       assert.same(all.rows, s.rows)
       local row, e = s.rows[1], s.best.estimate
-      assert.near(e.run_seconds / 86400, row.days, 1e-9 * row.days)
-      assert.near(e.run_price, row.dollars, 1e-9 * row.dollars)
-      assert.near(e.price_per_billion_tokens, row.dollars_per_billion_tokens, 1e-9 * row.dollars_per_billion_tokens)
-      assert.is_true(math.abs(row.days / (e.run_steps * row.step_seconds / 86400) - 1) > 0.01)
+      assert.near(e.run_days, row.run_days, 1e-9 * row.run_days)
+      assert.near(e.run_dollars, row.run_dollars, 1e-9 * row.run_dollars)
+      assert.near(e.dollars_per_billion_tokens, row.dollars_per_billion_tokens, 1e-9 * row.dollars_per_billion_tokens)
+      assert.is_true(math.abs(row.run_days / (e.run_steps * row.step_seconds / 86400) - 1) > 0.01)
       s = small { plan = given, tokens = 1e11, objective = "kwh", keep = 5 }
       assert.same(small({ plan = given, tokens = 1e11, objective = "kwh", keep = 5, exhaustive = true }).rows, s.rows)
-      assert.near(s.best.estimate.run_kwh, s.rows[1].kwh, 1e-9 * s.rows[1].kwh)
+      assert.near(s.best.estimate.run_kwh, s.rows[1].run_kwh, 1e-9 * s.rows[1].run_kwh)
     end
   end)
 
   it("meets the limits of a run", function()
     local free = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices" }
-    local days = free.rows[#free.rows].days
-    for _, row in ipairs(free.rows) do days = math.min(days, row.days) end
+    local days = free.rows[#free.rows].run_days
+    for _, row in ipairs(free.rows) do days = math.min(days, row.run_days) end
     local s = small { plan = plan, tokens = 1e11, devices = { 1, 2, 4, 8 }, objective = "devices", days = 2 * days }
     assert.is_true(#s.rows > 0)
-    for _, row in ipairs(s.rows) do assert.is_true(row.days <= 2 * days) end
+    for _, row in ipairs(s.rows) do assert.is_true(row.run_days <= 2 * days) end
   end)
 
   it("finds the fastest run under the limit of exactly its days, also with frozen weights", function()
     local given = { plan = { seq = 1024, global_batch = 16, cp = 1, frozen_layers = 3 }, tokens = 1e11,
       objective = "days", keep = 1 }
     local first = small(given).rows[1]
-    given.days = first.days
+    given.days = first.run_days
     assert.same(first, small(given).rows[1])
   end)
 end)
@@ -593,9 +593,10 @@ describe("an impossible search", function()
     local both = small { tokens = 1e9, vary = { devices = { 8, 16 } } }
     local few, many = both.rows[1].devices == 8 and both.rows[1] or nil, both.rows[1]
     for _, row in ipairs(both.rows) do few = few or row.devices == 8 and row end
-    local between = (few.days + many.days) / 2 -- more than 16 devices need, less than 8
-    local joint = small { tokens = 1e9, vary = { devices = { 8, 16 } }, days = between, budget = few.dollars * 1.0001 }
-    assert.is_true(many.dollars > few.dollars * 1.0001)
+    local between = (few.run_days + many.run_days) / 2 -- more than 16 devices need, less than 8
+    local joint = small { tokens = 1e9, vary = { devices = { 8, 16 } }, days = between,
+      budget = few.run_dollars * 1.0001 }
+    assert.is_true(many.run_dollars > few.run_dollars * 1.0001)
     says(joint.nothing, "each limit alone can be met, but not days, budget together; under the other limits the least "
       .. "of ")
     local large = small { headroom = 0.99, plan = { seq = 1024, global_batch = 64, tp = 1, pp = 1, cp = 1, zero = 0 } }

@@ -30,7 +30,7 @@ describe("a sweep", function()
       recompute_modules = { { "core_attn" }, { "layernorm", "moe_act" } },
       lora_targets = { { "linear_qkv" }, { "linear_qkv", "linear_proj" } } }
     for i = 1, 32 do values.rank_slowdown[1][i], values.rank_slowdown[2][i] = 1, i == 5 and 1.5 or 1 end
-    local outlook = { tokens = "run_seconds", price_per_device_hour = "price_per_step", pue = "kwh_per_step",
+    local outlook = { tokens = "run_days", price_per_device_hour = "dollars_per_step", pue = "kwh_per_step",
       grams_co2_per_kwh = "co2_kg_per_step", failures_per_device_day = "goodput_percent",
       restart_seconds = "goodput_percent", checkpoint_seconds = "goodput_percent",
       checkpoint_bandwidth = "goodput_percent", jitter = "varied_p99_seconds", slow_share = "varied_p99_seconds",
@@ -86,14 +86,14 @@ describe("a sweep", function()
   it("adds days, price and energy if the plan gives tokens, as if they were swept", function()
     local fixed = run({ dp = { 1, 2 } }, { tokens = 1e9 })
     local swept = run({ dp = { 1, 2 }, tokens = { 1e9 } })
-    assert.is_number(fixed.rows[1].run_seconds)
+    assert.is_number(fixed.rows[1].run_days)
     assert.is_number(fixed.rows[2].run_kwh)
     for i, row in ipairs(fixed.rows) do
       row.tokens = 1e9
       assert.same(swept.rows[i], row)
     end
     assert.matches("days", tostring(fixed):match "\n *dp[^\n]*")
-    assert.is_nil(run({ dp = { 1, 2 } }).rows[1].run_seconds)
+    assert.is_nil(run({ dp = { 1, 2 } }).rows[1].run_days)
   end)
 
   it("follows the overlaps of each plan's stack where they are left open", function()
@@ -337,7 +337,7 @@ describe("a sweep in which no plan fits", function()
 
   it("is silent when a plan fits", function()
     local s = swept({ seq = 4096, micro_batches = 4, dp = 8 }, { tp = { 4, 8 }, zero = { 0, 3 } })
-    assert.is_nil(s.nothing_fits)
+    assert.is_nil(s.fit_advice)
     local order = {}
     for i, row in ipairs(s.rows) do order[i] = row.fits end
     assert.same({ true, false, false, false }, order)

@@ -255,10 +255,10 @@ describe("the energy of a step", function()
   it("and the price of a run follow from its tokens, in the plan as in the argument", function()
     local e = run(power, 1e-3, { dp = 8, tokens = 1e9, price_per_device_hour = 3 }, { price_per_gpu_hour = 2 })
     assert.equal(math.ceil(1e9 / (8 * 4 * 512)), e.run_steps)
-    assert.near(3 * 8 * e.run_seconds / 3600, e.run_price, 1e-9)
+    assert.near(3 * 8 * e.run_days * 24, e.run_dollars, 1e-9)
     assert.near(e.run_steps * e.kwh_per_step, e.run_kwh, 1e-9)
-    assert.near(2 * 8 * e.step_seconds / 3600, run(power, 1e-3, { dp = 8 }, { price_per_gpu_hour = 2 }).price_per_step,
-      1e-12)
+    assert.near(2 * 8 * e.step_seconds / 3600,
+      run(power, 1e-3, { dp = 8 }, { price_per_gpu_hour = 2 }).dollars_per_step, 1e-12)
     assert.matches("run +1 B tokens in .* days without failures .* %(%d+ steps%)\n +USD [%d.]+ .*, .* MWh, .* t CO2",
       tostring(e))
   end)

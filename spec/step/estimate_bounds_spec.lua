@@ -93,7 +93,7 @@ end)
 
 -- What a number of the JSON is, by the end of its name; counts and choices of a plan by the whole of it.
 local units = { "_seconds", "_bytes", "_percent", "_share", "_per_second", "_per_step", "_per_device",
-  "_per_device_hour", "_per_billion_tokens", "_per_micro_batch", "_watts", "_kwh", "_kg", "pue" }
+  "_per_device_hour", "_per_billion_tokens", "_per_micro_batch", "_watts", "_kwh", "_kg", "_days", "_dollars", "pue" }
 local counts = { devices = true, parameters = true, expert_parameters = true, frozen_parameters = true, layers = true,
   degree = true, fullest_stage = true, nodes = true }
 
@@ -106,7 +106,7 @@ describe("an estimate's JSON", function()
     local function walk(value, path)
       for key, item in pairs(value) do
         local known = counts[key] or key == "plan" or key == "hyper" or key == "run_tokens" or key == "run_steps"
-          or key == "run_price" or tostring(key) == "provenance_seconds" -- the unit of all in it
+          or tostring(key) == "provenance_seconds" -- the unit of all in it
         if type(item) == "table" and not known then
           walk(item, path .. "." .. tostring(key))
         elseif type(item) == "number" and not known then
@@ -122,7 +122,7 @@ describe("an estimate's JSON", function()
     near(data.model_flops_per_step / data.step_seconds / data.devices / data.peak_flops_per_second,
       data.mfu_percent / 100, "MFU")
     near(data.idle_seconds / data.step_seconds, data.idle_percent / 100, "idle")
-    near(data.run_seconds * data.goodput_percent / 100, data.run_steps * data.step_seconds, "the run")
+    near(data.run_days * 86400 * data.goodput_percent / 100, data.run_steps * data.step_seconds, "the run")
     for _, list in ipairs { data.operators, data.collectives } do
       for _, line in ipairs(list) do near(line.seconds / data.step_seconds, line.percent / 100, line.name) end
     end

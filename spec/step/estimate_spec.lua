@@ -411,11 +411,11 @@ describe("estimate", function()
     for k, v in pairs(cluster) do priced[k] = v end
     priced.price_per_gpu_hour = 2.5
     local e = run({ pp = 2, dp = 2 }, { cluster = priced, tokens = 1e9 })
-    near(4 * 2.5 * e.step_seconds / 3600, e.price_per_step, "step")
+    near(4 * 2.5 * e.step_seconds / 3600, e.dollars_per_step, "step")
     assert.equal(math.ceil(1e9 / (2 * 8 * 2048)), e.run_steps)
-    near(e.run_steps * e.step_seconds, e.run_seconds, "run")
-    near(e.run_steps * e.price_per_step, e.run_price, "run's price")
-    assert.is_nil(run({}).price_per_step)
+    near(e.run_steps * e.step_seconds / 86400, e.run_days, "run")
+    near(e.run_steps * e.dollars_per_step, e.run_dollars, "run's price")
+    assert.is_nil(run({}).dollars_per_step)
   end)
 
   it("writes empty lists as lists", function()

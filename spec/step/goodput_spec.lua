@@ -46,7 +46,7 @@ describe("goodput", function()
     local work = math.ceil(1000 / e.step_seconds) * e.step_seconds
     assert.near(100 * goodput.share(work, e.checkpoint_write_seconds, e.failure_interval_seconds, 300),
       e.goodput_percent, 1e-9)
-    assert.near(e.run_steps * e.step_seconds / e.goodput_percent * 100, e.run_seconds, 1e-6)
+    assert.near(e.run_steps * e.step_seconds / e.goodput_percent * 100 / 86400, e.run_days, 1e-10)
     assert.matches("goodput", tostring(e))
     local own = run {}
     assert.near(86400 / (4.74e-4 * 8), own.failure_interval_seconds, 1e-6)
@@ -163,7 +163,7 @@ describe("goodput", function()
     local plan = { seq = 1024, dp = 8, global_batch = 8, failures_per_device_day = 1, restart_seconds = 1e7 }
     local e = estimate.new { model = model, cluster = "dgx_h100", plan = plan, tokens = 1e9 }
     assert.equal(0, e.goodput_percent)
-    for _, name in ipairs { "run_seconds", "run_price", "run_kwh", "run_co2_kg" } do assert.is_nil(e[name], name) end
+    for _, name in ipairs { "run_days", "run_dollars", "run_kwh", "run_co2_kg" } do assert.is_nil(e[name], name) end
     assert.matches("run +1 B tokens never end: failures come before the next checkpoint", tostring(e))
     assert.is_string(require("ett.json").encode(e))
     plan.restart_seconds = 3e5 -- a share of 1e-12
@@ -177,7 +177,7 @@ describe("goodput", function()
     assert.equal("no run of 1e+09 tokens ends: on 8 devices failures come before the next checkpoint",
       search("days").nothing)
     local s = search "step_seconds"
-    assert.is_nil(s.rows[1].days)
+    assert.is_nil(s.rows[1].run_days)
     assert.is_string(require("ett.json").encode(s))
   end)
 

@@ -41,8 +41,8 @@ describe("clusters of unlike nodes", function()
         recompute = "full" } } do
       local a, b = run(plan, one), run(plan, two)
       for _, name in ipairs { "step_seconds", "mfu_percent", "device_watts",
-        "overhead_watts", "kwh_per_step", "price_per_step", "goodput_percent", "memory_bytes", "memory_limit_bytes",
-        "idle_seconds", "run_price" } do
+        "overhead_watts", "kwh_per_step", "dollars_per_step", "goodput_percent", "memory_bytes", "memory_limit_bytes",
+        "idle_seconds", "run_dollars" } do
         if a[name] then assert.near(a[name], b[name], 1e-9 * a[name], name) end
       end
       for i, line in ipairs(a.operators) do

@@ -84,7 +84,7 @@ function oracle.value(c, r, name)
   if name == "tokens_per_second" then return r.step_seconds / tokens end
   if name == "tokens_per_second_per_device" then return r.step_seconds * c.devices / tokens end
   local e = oracle.estimate(c, r)
-  return name == "days" and e.run_seconds / 86400 or name == "dollars" and e.run_price or e.run_kwh
+  return name == "days" and e.run_days or name == "dollars" and e.run_dollars or e.run_kwh
 end
 
 local of_run = { days = true, dollars = true, kwh = true }

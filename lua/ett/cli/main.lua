@@ -11,8 +11,8 @@ local function print_overview()
   for i, command in ipairs(commands.all()) do rows[i] = { command.name, command.summary } end
   print(require("ett.report.table").text(rows, "ll", "  "))
   print("\nA first prediction: ett predict --model llama3-8b seq=8192 tp=2 dp=4 zero=1 global_batch=8")
-  print("`ett COMMAND --help` explains a command; `ett list models clusters` prints names, `ett --version` the\n"
-    .. "version.")
+  print("`ett COMMAND --help` explains a command; `ett list models clusters` prints names.")
+  print("`ett --version` prints the version.")
 end
 
 local function print_help(command, opts)

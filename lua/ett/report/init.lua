@@ -161,18 +161,18 @@ function report.run(e)
     return e.low_seconds and (" [%.2f, %.2f]"):format(e.low_seconds * each, e.high_seconds * each) or ""
   end
   local unit, suffix = in_unit(e.run_tokens)
-  if not e.run_seconds then
+  if not e.run_days then
     return { { "run", ("%s%s tokens never end: failures come before the next checkpoint"):format(
       digits(e.run_tokens / unit, 4), suffix) } }
   end
   local rows = { { "run", ("%s%s tokens in %.2f days%s%s (%d step%s)"):format(
-    digits(e.run_tokens / unit, 4), suffix, e.run_seconds / 86400, unknown and " without failures" or "",
-    range(e.run_seconds, 86400) .. (e.low_seconds and (" at %d %%"):format(e.interval_percent) or ""),
+    digits(e.run_tokens / unit, 4), suffix, e.run_days, unknown and " without failures" or "",
+    range(e.run_days, 1) .. (e.low_seconds and (" at %d %%"):format(e.interval_percent) or ""),
     e.run_steps, e.run_steps == 1 and "" or "s") } }
   local parts = { e.price_source and "price " .. e.price_source }
-  if e.run_price then
-    unit, suffix = in_unit(e.run_price)
-    parts[1] = ("USD %.2f%s%s"):format(e.run_price / unit, suffix, range(e.run_price, unit))
+  if e.run_dollars then
+    unit, suffix = in_unit(e.run_dollars)
+    parts[1] = ("USD %.2f%s%s"):format(e.run_dollars / unit, suffix, range(e.run_dollars, unit))
   end
   if e.run_kwh then
     parts[#parts + 1] = ("%s MWh, %s t CO2"):format(digits(e.run_kwh / 1e3, 4), digits(e.run_co2_kg / 1e3))
@@ -241,7 +241,7 @@ function report.estimate(e)
   rows[#rows + 1] = { "memory", ("%s GB of %s GB on the fullest device%s"):format(gigabytes(e.memory_bytes),
     gigabytes(e.memory_limit_bytes), e.fits and "" or (": does not fit, %s GB too much"):format(
       gigabytes(e.memory_bytes - e.memory_limit_bytes))) }
-  if e.would_fit then rows[#rows + 1] = { "", e.would_fit } end
+  if e.fit_advice then rows[#rows + 1] = { "", e.fit_advice } end
   if e.host_bytes > 0 then
     rows[#rows + 1] = { "host", ("%s GB of a device in its host's memory"):format(gigabytes(e.host_bytes)) }
   end
@@ -257,9 +257,9 @@ function report.estimate(e)
     rows[#rows + 1] = { "experts", ("the busiest rank has %.1f %% of the mean, %.2f %% of copies dropped"):format(
       e.busiest_expert_rank_percent, e.dropped_tokens_percent) }
   end
-  if e.price_per_step then
+  if e.dollars_per_step then
     rows[#rows + 1] = { "cost", ("USD %.4f a step, %.2f per billion tokens (%.2f per device hour)"):format(
-      e.price_per_step, e.price_per_billion_tokens, e.price_per_device_hour) }
+      e.dollars_per_step, e.dollars_per_billion_tokens, e.price_per_device_hour) }
   end
   outlook_rows(rows, e)
   add_words(rows, "left open", e.left_open)
@@ -286,8 +286,8 @@ function report.estimate(e)
 end
 
 -- Field of a sweep's row, title, format, factor.
-local outlook_columns = { { "price_per_step", "cost a step", "%.4f", 1 }, { "run_seconds", "days", "%.2f", 1 / 86400 },
-  { "run_price", "cost", "%.0f", 1 }, { "run_kwh", "MWh", "%.4g", 1e-3 },
+local outlook_columns = { { "dollars_per_step", "USD a step", "%.4f", 1 }, { "run_days", "days", "%.2f", 1 },
+  { "run_dollars", "USD", "%.0f", 1 }, { "run_kwh", "MWh", "%.4g", 1e-3 },
   { "goodput_percent", "goodput %", "%.2f", 1 }, { "varied_p50_seconds", "p50 ms", "%.3f", 1e3 },
   { "varied_p99_seconds", "p99 ms", "%.3f", 1e3 } }
 
@@ -299,7 +299,7 @@ function report.sweep(s, limit)
   for _, note in ipairs(s.notes) do lines[#lines + 1] = "note: " .. note end
   for _, text in ipairs(s.warnings) do lines[#lines + 1] = "warning: " .. text end
   lines[#lines + 1] = ""
-  if s.nothing_fits then table.insert(lines, 1, s.nothing_fits) end
+  if s.fit_advice then table.insert(lines, 1, s.fit_advice) end
   local header = {}
   for i, name in ipairs(s.fields) do header[i] = name end
   for _, name in ipairs { "micro-batches", "devices", "step ms", "tokens/s", "bubble %", "memory GB", "fits" } do

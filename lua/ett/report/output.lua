@@ -4,7 +4,8 @@
 --
 -- A list of records is a table with one column per field; a field F of a record in field NAME is the column NAME.F.
 -- Single values form the table "values" of fields and values. A list in a record becomes a separate table, whose first
--- column is the number of the record. Numbers have all digits; an absent value is an empty cell.
+-- column is the number of the record. Values of a list in one cell are separated by "; ". Numbers have all digits; an
+-- absent value is an empty cell.
 local error_module = require "ett.base.error"
 local json = require "ett.json"
 local tables = require "ett.report.table"
@@ -26,7 +27,7 @@ local function is_single(value) return type(value) ~= "table" or value == json.n
 local function words(list)
   local texts = {}
   for i, value in ipairs(list) do texts[i] = is_single(value) and tostring(value) or json.encode(value) end
-  return table.concat(texts, " ")
+  return table.concat(texts, "; ")
 end
 
 local flatten

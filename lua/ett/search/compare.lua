@@ -55,9 +55,13 @@ end
 --- A list as text, another value as it is.
 local function plain(value) return type(value) == "table" and tables.value(value) or value end
 
-local totals = { "step_seconds", "low_seconds", "high_seconds", "tokens_per_second_per_device", "mfu_percent",
-  "bubble_percent", "memory_bytes", "devices", "price_per_billion_tokens", "kwh_per_step", "goodput_percent",
-  "run_seconds", "run_price", "run_kwh" }
+-- Field, title and unit of each total.
+local totals = { { "step_seconds", "step ms", 1e-3 }, { "low_seconds", "low ms", 1e-3 },
+  { "high_seconds", "high ms", 1e-3 }, { "tokens_per_second_per_device", "tokens/s per device" },
+  { "mfu_percent", "MFU %" }, { "bubble_percent", "bubble %" }, { "memory_bytes", "memory GB", 1e9 },
+  { "devices", "devices" }, { "dollars_per_billion_tokens", "USD per billion tokens" },
+  { "kwh_per_step", "kWh a step" }, { "goodput_percent", "goodput %" }, { "run_days", "days" },
+  { "run_dollars", "USD" }, { "run_kwh", "MWh", 1e3 } }
 
 --- Bytes by kind of the fullest stage of both estimates, sorted by their difference.
 local function memory_of(x, y)
@@ -80,7 +84,7 @@ end
 --- A note if the run of one side contains failures and that of the other leaves them out; else nil.
 local function unlike_runs(x, y)
   local function without(e) return not (e.goodput_percent or e.plan.failures_per_device_day) end
-  if not (x.run_seconds and y.run_seconds) or without(x) == without(y) then return nil end
+  if not (x.run_days and y.run_days) or without(x) == without(y) then return nil end
   local names = without(x) and { "B", "A" } or { "A", "B" }
   return ("the run of %s contains failures, checkpoints and restarts, that of %s leaves them out, because their rate "
     .. "is unknown; failures_per_device_day=N sets it"):format(table.unpack(names))
@@ -114,7 +118,8 @@ function compare.new(a, b)
       self.fields[#self.fields + 1] = { name = name, a = p, b = q }
     end
   end
-  for _, name in ipairs(totals) do
+  for _, total in ipairs(totals) do
+    local name = total[1]
     if x[name] or y[name] then
       self.totals[#self.totals + 1] = { name = name, a = x[name], b = y[name],
         percent = x[name] and y[name] and x[name] ~= 0 and 100 * (y[name] / x[name] - 1) or nil }
@@ -135,12 +140,14 @@ function compare.new(a, b)
   return self
 end
 
+local title_of = {}
+for _, total in ipairs(totals) do title_of[total[1]] = { total[2], total[3] or 1 } end
+
 function compare.text(c)
   local rows, lines = { { "", "A", "B", "B - A", "" } }, {}
   for _, f in ipairs(c.fields) do rows[#rows + 1] = { f.name, tostring(f.a), tostring(f.b), "", "" } end
   for _, t in ipairs(c.totals) do
-    local name, unit = t.name, 1
-    if name == "memory_bytes" then name, unit = "memory GB", 1e9 end
+    local name, unit = table.unpack(title_of[t.name])
     local function value(own) return own and ("%.6g"):format(own / unit) or "-" end
     rows[#rows + 1] = { name, value(t.a), value(t.b), t.percent and ("%+.1f %%"):format(t.percent) or "", "" }
     if name == "memory GB" then

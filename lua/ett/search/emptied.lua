@@ -77,7 +77,7 @@ end
 --- A limit as the user gave it, with the value of a row.
 local function limit_text(name, row)
   local units = { days = "%.4g days", budget = "%.4g dollars", kwh = "%.4g kWh" }
-  return units[name]:format(row[objective.limits[name]])
+  return units[name]:format(row["run_" .. objective.limits[name]])
 end
 
 --- Limits of the run: those that no plan satisfies alone, else the first pair that no plan satisfies together.
@@ -90,7 +90,7 @@ local function of_limits(self)
     changes.wants_energy = name == "kwh"
     local plan, row = best_of(self, changed(self.own, changes), self.space)
     if not plan then return nil end
-    if row[objective.limits[name]] > self.own[name] then
+    if row["run_" .. objective.limits[name]] > self.own[name] then
       missed[#missed + 1] = ("no plan meets the limit of %s, %.4g; the least is %s: %s"):format(name, self.own[name],
         limit_text(name, row), plan)
     end

@@ -34,7 +34,7 @@ end
 local function add(result, s, model, values)
   result.evaluated, result.refused = result.evaluated + s.evaluated, result.refused + s.refused
   result.refusal = result.refusal or s.refusal
-  result.unfit[#result.unfit + 1] = s.nothing_fits
+  result.unfit[#result.unfit + 1] = s.fit_advice
   for _, note in ipairs(s.notes) do
     if not result.noted[note] then result.notes[#result.notes + 1], result.noted[note] = note, true end
   end
@@ -95,7 +95,7 @@ function models.sweep(given, sweep_of)
   table.move(last.fields, 1, #last.fields, #fields + 1, fields)
   return setmetatable({ cluster = last.cluster, model = last.model, fields = fields, objective = last.objective,
     evaluated = result.evaluated, refused = result.refused, refusal = result.refusal,
-    nothing_fits = #result.unfit == sweeps and result.unfit[1] or nil,
+    fit_advice = #result.unfit == sweeps and result.unfit[1] or nil,
     notes = result.notes, warnings = warnings_of(result.rows[1], names, given, sweep_of),
     rows = setmetatable(result.rows,
       { __json = function(rows) return json.array(table.move(rows, 1, #rows, 1, {})) end }),

@@ -45,7 +45,7 @@ function objective.get(name)
   return found
 end
 
--- Arguments that limit a run, and the limited value of each.
+-- Arguments that limit a run, and the limited objective of each. A row has it as run_days, run_dollars, run_kwh.
 objective.limits = { days = "days", budget = "dollars", kwh = "kwh" }
 
 --- Checks that a setting has the inputs of an objective or a limit.
@@ -135,9 +135,9 @@ function objective.measure(row, setting, given, estimate_of)
   end
   if given.tokens then
     local seconds = cost.of_run(setting.steps, mean, row.goodput_percent)
-    row.days = seconds and seconds / day
-    row.dollars = price and cost.of_run(setting.steps, price, row.goodput_percent)
-    if given.wants_energy then row.kwh = estimate_of(row).run_kwh end
+    row.run_days = seconds and seconds / day
+    row.run_dollars = price and cost.of_run(setting.steps, price, row.goodput_percent)
+    if given.wants_energy then row.run_kwh = estimate_of(row).run_kwh end
   end
   local values = {}
   for i, name in ipairs(given.objectives) do
@@ -147,13 +147,14 @@ function objective.measure(row, setting, given, estimate_of)
     elseif o.constant then
       values[i] = o.constant(setting)
     else
-      values[i] = not o.run and step * setting.factors[i] or row[name]
+      values[i] = o.run and row["run_" .. name] or not o.run and step * setting.factors[i]
       if not values[i] then return false end -- the run never ends
     end
   end
   row.values = values
   for name, value in pairs(objective.limits) do
-    if given[name] and not (row[value] and row[value] <= given[name]) then return false end
+    local own = row["run_" .. value]
+    if given[name] and not (own and own <= given[name]) then return false end
   end
   return true
 end

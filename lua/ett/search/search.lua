@@ -248,7 +248,7 @@ local function add_energy(rows, estimate_of, shared)
     local e = estimate_of(rows[i], false)
     return { run = e.run_kwh, tokens = e.kwh_per_step and e.kwh_per_step / e.tokens_per_step * 1e9 }
   end)
-  for i, row in ipairs(rows) do row.kwh, row.kwh_per_billion_tokens = all[i].run, all[i].tokens end
+  for i, row in ipairs(rows) do row.run_kwh, row.kwh_per_billion_tokens = all[i].run, all[i].tokens end
 end
 
 --- Runs a search.
@@ -293,9 +293,10 @@ function Search.__tostring(self) return require("ett.base.pretty").plain(require
 
 function Search.__json(self)
   local x = self.best
-  return { model = self.model, interrupted = self.interrupted, objectives = self.objectives, plans = self.plans,
-    cut = self.cut, rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
-    best = x and { estimate = x.estimate, parts = x.parts, binds = x.binds, gains = json.array(x.gains),
+  return { model = { name = self.model }, interrupted = self.interrupted, objectives = self.objectives,
+    plans = self.plans, cut = self.cut,
+    rows = json.array(self.rows), nothing = self.nothing, fields = self.fields, sure = self.sure,
+    best = x and { estimate = x.estimate, part_seconds = x.part_seconds, binds = x.binds, gains = json.array(x.gains),
       neighbours = json.array(x.neighbours) } }
 end
 

@@ -283,7 +283,7 @@ local function add_functions(run)
 end
 
 -- Fields that an estimate adds on runs, money, energy and variation.
-local outlook = { "price_per_step", "run_seconds", "run_price", "run_kwh", "kwh_per_step", "co2_kg_per_step",
+local outlook = { "dollars_per_step", "run_days", "run_dollars", "run_kwh", "kwh_per_step", "co2_kg_per_step",
   "goodput_percent", "varied_p50_seconds", "varied_p90_seconds", "varied_p99_seconds" }
 
 --- A combination as a plan with given micro-batches.
@@ -334,7 +334,7 @@ local function cautions_of(run, base)
 end
 
 --- A message if no row fits: the least memory, and a change that would fit. nil if a row fits.
-local function nothing_fits(run, base)
+local function fit_advice(run, base)
   local _, any_fits, number, bytes = run.list:sum()
   if any_fits or not number then return nil end
   local p, own = plan_of(run.axes, base, number), {}
@@ -392,14 +392,14 @@ function sweep.new(given)
   add_functions(run)
   evaluate_all(run)
   if run.share then merge(run) end
-  local unfit = nothing_fits(run, base)
+  local unfit = fit_advice(run, base)
   for _, own in pairs(run.programs) do own.program:close() end
   for _, demands in pairs(run.demands) do demands:close() end
   run.list:sort(objective, run.keep)
   run.rows = rows_of(run.list, axes, base)
   add_outlook(run, base, given)
   local result = setmetatable({ cluster = cluster.name, model = given.model.name, fields = names, objective = objective,
-    evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, nothing_fits = unfit,
+    evaluated = run.list:sum(), refused = run.refused, refusal = run.refusal, fit_advice = unfit,
     notes = fields.decimals(values.seq or { base.seq }, given.model.hyper), rows = run.rows, base = base }, Sweep)
   cautions[result] = function() return cautions_of(run, base) end
   return result
@@ -417,8 +417,9 @@ function Sweep.__tostring(self)
   return require("ett.base.pretty").plain(require("ett.report").sweep(self, 20))
 end
 function Sweep.__json(self)
-  return { cluster = self.cluster, model = self.model, objective = self.objective, evaluated = self.evaluated,
-    refused = self.refused, refusal = self.refusal, nothing_fits = self.nothing_fits,
+  return { cluster = self.cluster, model = { name = self.model }, objectives = json.array { self.objective },
+    evaluated = self.evaluated,
+    refused = self.refused, refusal = self.refusal, fit_advice = self.fit_advice,
     notes = json.array(self.notes), warnings = json.array(self.warnings), rows = self.rows,
     plan = self.base }
 end

@@ -36,7 +36,7 @@ local short = searched.titles
 -- Whether the days of a row leave out failures, because their rate is unknown.
 local function without_failures(s, row)
   local plan = s.best and s.best.estimate.plan or {}
-  return row.days and not (row.goodput_percent or row.failures_per_device_day or plan.failures_per_device_day)
+  return row.run_days and not (row.goodput_percent or row.failures_per_device_day or plan.failures_per_device_day)
 end
 
 --- Whether the days of some rows contain failures and those of others do not.
@@ -49,15 +49,15 @@ end
 -- Title and text of a column: a function of a row, the search and the shown rows.
 local measures = {
   { "step", function(r) return time_text(r.step_seconds) end },
-  { "days", function(r) return r.days and ("%.2f"):format(r.days) end },
+  { "days", function(r) return r.run_days and ("%.2f"):format(r.run_days) end },
   { "failures", function(r, s, rows)
     return unlike_days(s, rows) and (without_failures(s, r) and "ignored" or "counted") or nil
   end },
-  { "dollars", function(r) return r.dollars and ("%.4g"):format(r.dollars) end },
+  { "USD", function(r) return r.run_dollars and ("%.4g"):format(r.run_dollars) end },
   { "USD/h", function(r) -- of a device
-    return r.dollars and ("%.2f"):format(r.dollars / (24 * r.days * r.devices))
+    return r.run_dollars and ("%.2f"):format(r.run_dollars / (24 * r.run_days * r.devices))
   end },
-  { "MWh", function(r) return r.kwh and ("%.4g"):format(r.kwh / 1e3) end },
+  { "MWh", function(r) return r.run_kwh and ("%.4g"):format(r.run_kwh / 1e3) end },
   { "memory GB", function(r) return ("%.1f"):format(r.memory_bytes / 1e9) end },
   { "best in 100", function(r) return r.best_percent and ("%.0f"):format(r.best_percent) end },
 }
@@ -153,11 +153,11 @@ local function unfilled(s, row)
   return row.devices > node and row.devices % node > 0 and node - row.devices % node or nil
 end
 
-local function has_cost(row) return row.dollars or row.kwh end
+local function has_cost(row) return row.run_dollars or row.run_kwh end
 
 local function add_best(lines, s)
   local x = s.best
-  local e, parts, order = x.estimate, x.parts, require("ett.search.explain").part_order
+  local e, parts, order = x.estimate, x.part_seconds, require("ett.search.explain").part_order
   lines[#lines + 1] = ("best: %s on %d x %s (%s), stack %s"):format(time_text(e.step_seconds), e.devices,
     e.device, e.cluster, e.stack)
   lines[#lines + 1] = "  " .. text.plan(e.plan)
@@ -190,12 +190,12 @@ local function add_best(lines, s)
   lines[#lines + 1] = ("bottleneck: %s"):format(part_names[x.binds])
   local rows = {}
   local gain = {}
-  for _, g in ipairs(x.gains) do gain[g.part] = g.gain end
+  for _, g in ipairs(x.gains) do gain[g.part] = math.max(0, -g.percent) end
   for _, name in ipairs(order) do
     if parts[name] > 0 then
       rows[#rows + 1] = { "  " .. part_names[name], time_text(parts[name]),
         ("%.1f %%"):format(100 * parts[name] / e.step_seconds),
-        gain[name] and ("10 %% faster: step %.1f %% shorter"):format(100 * gain[name]) or "" }
+        gain[name] and ("10 %% faster: step %.1f %% shorter"):format(gain[name]) or "" }
     end
   end
   for _, line in ipairs(columns(rows, "lrrl")) do lines[#lines + 1] = line end

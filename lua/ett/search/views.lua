@@ -229,7 +229,9 @@ function views_module.new(given)
     end
   end
   local devices = estimate.devices
-  for _, v in ipairs(views) do v.mfu = estimate.model_flops_per_step / (v.step_seconds * devices * (chip.flops / 2)) end
+  for _, v in ipairs(views) do
+    v.mfu_percent = 100 * estimate.model_flops_per_step / (v.step_seconds * devices * (chip.flops / 2))
+  end
   return { views = views, reasons = reasons(s, p, views, settings), devices = devices, plan = p, hyper = hyper,
     notes = require("ett.plan.fields").decimals({ p.seq }, hyper), warnings = estimate_module.cautions(estimate),
     cluster = estimate.cluster, settings = settings }

@@ -41,21 +41,22 @@ function cost.add(e, cluster, tokens)
   if price then
     e.price_per_device_hour = price
     e.price_source = e.plan.price_per_device_hour and "given" or cluster.price_source
-    e.price_per_step = cost.of_devices(price, e.devices, step)
-    e.price_per_billion_tokens = e.price_per_step / e.tokens_per_step * 1e9
+    e.dollars_per_step = cost.of_devices(price, e.devices, step)
+    e.dollars_per_billion_tokens = e.dollars_per_step / e.tokens_per_step * 1e9
   end
   e.price_source = e.price_source or cluster.price_source
   if not tokens then return end
   e.run_tokens, e.run_steps = tokens, cost.steps(tokens, e.tokens_per_step)
   local function of_run(amount) return amount and cost.of_run(e.run_steps, amount, e.goodput_percent) end
-  e.run_seconds, e.run_price = of_run(step), of_run(e.price_per_step)
+  local seconds = of_run(step)
+  e.run_days, e.run_dollars = seconds and seconds / 86400, of_run(e.dollars_per_step)
   e.run_kwh, e.run_co2_kg = of_run(e.kwh_per_step), of_run(e.co2_kg_per_step)
 end
 
 --- "price and energy are of 12 of the 16 devices of 2 nodes" if the last of several nodes is not full; else nil.
 --- A part of one node is often sold alone.
 function cost.note(e, cluster)
-  local node, price = cluster.gpus_per_node, e.price_per_step and "price"
+  local node, price = cluster.gpus_per_node, e.dollars_per_step and "price"
   local nodes = math.ceil(e.devices / node)
   if nodes == 1 or e.devices == nodes * node or not (price or e.kwh_per_step) then return nil end
   local what = price and e.kwh_per_step and "price and energy are" or price and "the price is" or "the energy is"

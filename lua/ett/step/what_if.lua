@@ -20,16 +20,16 @@ function what_if.estimate(what)
   return nil, refused.refusal or tostring(refused)
 end
 
---- The relative gain of a step if one part of the machine is 10 % faster, for each part.
+--- The change of a step, in percent, if one part of the machine is 10 % faster, for each part.
 ---@param what table model, cluster, times, plan
 ---@param shared table? of ett.base.share
----@return table[] { part, step_seconds, gain }
+---@return table[] { part, step_seconds, percent }
 function what_if.gains(what, step_seconds, shared)
   return share.each(shared, #faster.parts, function(i)
     local part = faster.parts[i]
     local e = estimate.new { model = what.model, cluster = faster.cluster(what.cluster, part), plan = what.plan,
       times = faster.times(what.times, part), interval = false }
-    return { part = part, step_seconds = e.step_seconds, gain = 1 - e.step_seconds / step_seconds }
+    return { part = part, step_seconds = e.step_seconds, percent = 100 * (e.step_seconds / step_seconds - 1) }
   end)
 end
 

@@ -13,7 +13,7 @@ local rows = {
   { "pipeline traffic (s)", "pipeline_seconds", "%.5f" }, { "data traffic (s)", "data_seconds", "%.5f" },
   { "other traffic (s)", "other_traffic_seconds", "%.5f" },
   { "optimizer (s)", "optimizer_seconds", "%.5f" }, { "bubble, waiting (s)", "bubble_seconds", "%.5f" },
-  { "step (s)", "step_seconds", "%.5f" }, { "model FLOP utilization", "mfu", "%.4f" },
+  { "step (s)", "step_seconds", "%.5f" }, { "MFU (%)", "mfu_percent", "%.2f" },
   { "memory a device (GB)", "memory_bytes", "%.3f", 1e-9 }, { "bound by", "bound_by", "%s" },
 }
 

@@ -65,6 +65,8 @@ local function hold_out(profile, path, opts, found)
   end
 end
 
+local function in_percent(value) return value and 100 * value end
+
 local faulty = {} -- row without a model -> its tables
 
 local function fit_device(folder, path, gpu, opts, found)
@@ -84,14 +86,15 @@ local function fit_device(folder, path, gpu, opts, found)
       local facts = model:facts()
       row.kind = facts.kind == "surface" and "surface" or "regressor"
       row.rows, row.dropped_rows = facts.rows, facts.dropped
-      row.held_out_mean_error, row.held_out_median_error = facts.error_mean, facts.error_median
+      row.held_out_mean_error_percent = in_percent(facts.error_mean)
+      row.held_out_median_error_percent = in_percent(facts.error_median)
     else
       local few = not void and few_of()
       if few then
         local errors = entries[1].operator and require("ett.profile.scale").errors(few) or {}
         row.kind, row.rows, row.dropped_rows = "scale", 0, 0
         for _, point in ipairs(few) do row.rows = row.rows + point.rows end
-        row.held_out_median_error = errors[(#errors + 1) // 2]
+        row.held_out_median_error_percent = in_percent(errors[(#errors + 1) // 2])
         found.rows[#found.rows + 1] = row
         return
       end
@@ -138,7 +141,7 @@ local function fit_all(word, opts, found)
   end
 end
 
-local function percent(value) return value and ("%.2f"):format(100 * value) or "-" end
+local function two_digits(value) return value and ("%.2f"):format(value) or "-" end
 
 local function print_table(found)
   local devices = {}
@@ -147,7 +150,7 @@ local function print_table(found)
   local rows = { { "model", "rows", "dropped", "mean error %", "median error %" } }
   for i, row in ipairs(found.rows) do
     rows[i + 1] = { row.model, tostring(row.rows or "-"), tostring(row.dropped_rows or "-"),
-      percent(row.held_out_mean_error), percent(row.held_out_median_error),
+      two_digits(row.held_out_mean_error_percent), two_digits(row.held_out_median_error_percent),
       several and table.concat({ row.device, row.fault }, ": ") or row.fault }
   end
   print(tables.text(rows, "lrrrrl"))
@@ -155,8 +158,9 @@ local function print_table(found)
     print(("\n# seed %d"):format(require("ett.profile.holdout").seed))
     rows = { { "file", "pass", "split", "rows", "mean error %", "median error %", "covered %" } }
     for i, r in ipairs(found.splits) do
-      rows[i + 1] = { r.file .. " " .. r.entry.dtype, r.pass, r.split, ("%d"):format(r.rows), percent(r.error),
-        percent(r.median), r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
+      rows[i + 1] = { r.file .. " " .. r.entry.dtype, r.pass, r.split, ("%d"):format(r.rows),
+        two_digits(in_percent(r.error)), two_digits(in_percent(r.median)),
+        r.coverage and ("%.1f"):format(100 * r.coverage) or "-",
         several and table.concat({ r.entry.gpu, r.fault }, ": ") or r.fault }
     end
     print(tables.text(rows, "lllrrrrl"))
@@ -173,8 +177,9 @@ local function print_json(found, opts)
     local splits = {}
     for i, r in ipairs(found.splits) do
       splits[i] = { file = r.file, path = r.path, device = r.entry.gpu, pass = r.pass, split = r.split,
-        held_out_rows = r.rows, dropped_rows = r.dropped, mean_error = r.error, median_error = r.median,
-        ninetieth_percentile_error = r.ninety, coverage = r.coverage, half_width = r.half_width, fault = r.fault }
+        held_out_rows = r.rows, dropped_rows = r.dropped, held_out_mean_error_percent = in_percent(r.error),
+        held_out_median_error_percent = in_percent(r.median), held_out_p90_error_percent = in_percent(r.ninety),
+        coverage_percent = in_percent(r.coverage), half_width_percent = in_percent(r.half_width), fault = r.fault }
     end
     out.splits, out.seed = json.array(splits), require("ett.profile.holdout").seed
   end

@@ -128,11 +128,14 @@ local function print_table(results, unit, price)
   end
 end
 
+-- Fields of a run, named as in `ett predict`.
+local of_run = { days = "run_days", dollars = "run_dollars" }
+
 --- A result for JSON: finite numbers, units in the field names.
 local function plain(result, price)
   local doc = { bound_by = bound_by(result), price_per_device_hour = price.dollars, price_source = price.source }
   for name, value in pairs(result) do
-    if value ~= math.huge and value ~= -math.huge then doc[name] = value end
+    if value ~= math.huge and value ~= -math.huge then doc[of_run[name] or name] = value end
   end
   doc.phases = {}
   for name, p in pairs(result.phases) do
@@ -143,7 +146,7 @@ local function plain(result, price)
     doc.sensitivities = {}
     for i, row in ipairs(result.sensitivities) do
       doc.sensitivities[i] = { name = row.name, factor = row.factor, found = row.found, layout = row.layout,
-        days_change = row.days, utilization_change = row.utilization, dollars_change = row.dollars }
+        run_days_change = row.days, utilization_change = row.utilization, run_dollars_change = row.dollars }
     end
   end
   return doc
@@ -155,7 +158,7 @@ local function show(opts, results, unit, price)
   if opts.json then
     local docs = {}
     for i, result in ipairs(results) do docs[i] = plain(result, price) end
-    require "ett.cli.print_value"(opts, docs, "rows")
+    require "ett.cli.print_value"(opts, { rows = docs }, "rows")
   elseif opts.quiet then
     for _, r in ipairs(results) do print(layout_text(r.layout)) end
   else

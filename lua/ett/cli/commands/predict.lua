@@ -74,7 +74,7 @@ local function subject(opts, given)
 end
 
 --- Suggested changes of a plan that does not fit.
-local function would_fit(what)
+local function fit_advice(what)
   local cluster = what.cluster
   if type(cluster) == "string" then cluster = require("ett.profile.cluster").get(cluster) end
   return require("ett.search.fitting").sentence(what.model, cluster,
@@ -151,14 +151,14 @@ return {
     if opts.chakra then require("ett.step.chakra").write(e, opts.chakra) end
     if opts.html then require("ett.step.page").new(e, what):write(opts.html) end
     wrote(opts, opts.chrome_trace, opts.chakra, opts.html)
-    if not e.fits then e.would_fit = would_fit(what) end
+    if not e.fits then e.fit_advice = fit_advice(what) end
     if opts.export then return fields.write_plan(opts.export, what.model, e.plan) end
     if not print_value(opts, e) then
       print(opts.quiet and ("%.17g"):format(e.step_seconds) or tostring(e))
     end
     if opts.require_fit and not e.fits then
       error_module.raise("limit", "predict: the plan needs %.2f GB on its fullest device, which has %.2f GB; %s",
-        e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9, e.would_fit)
+        e.memory_bytes / 1e9, e.memory_limit_bytes / 1e9, e.fit_advice)
     end
   end,
 }

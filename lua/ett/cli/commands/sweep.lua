@@ -56,6 +56,6 @@ return {
     else
       print(opts.quiet and ("%.17g"):format(s.rows[1].step_seconds) or tostring(s))
     end
-    if opts.require_fit and s.nothing_fits then error_module.raise("limit", "sweep: %s", s.nothing_fits) end
+    if opts.require_fit and s.fit_advice then error_module.raise("limit", "sweep: %s", s.fit_advice) end
   end,
 }

@@ -88,7 +88,7 @@ local function result(L, m, run, costs, rates, sizes)
   end
   if rates then
     doc.cluster_flop_per_second, doc.cluster_bytes_per_second = rates.flop, rates.net
-    doc.runtime_seconds = rates.seconds
+    doc.run_days = rates.seconds / 86400
   end
   return doc
 end

@@ -18,8 +18,8 @@ local page = {}
 page.most_details = 300
 
 --- Measures in display order; further ones follow.
-local measure_order = { "step_seconds", "memory_bytes", "dollars", "dollars_per_billion_tokens", "days", "kwh",
-  "kwh_per_billion_tokens", "tokens_per_second", "tokens_per_second_per_device" }
+local measure_order = { "step_seconds", "memory_bytes", "run_dollars", "dollars_per_billion_tokens", "run_days",
+  "run_kwh", "kwh_per_billion_tokens", "tokens_per_second", "tokens_per_second_per_device" }
 
 --- Names of the numbers of rows that are not fields. Rows of one cluster have the same; a cluster may lack a price.
 local function measures_of(rows, fields)
@@ -106,11 +106,11 @@ local function best_of(s, model)
   return { step_seconds = e.step_seconds, low_seconds = e.low_seconds, high_seconds = e.high_seconds,
     interval_percent = e.interval_percent, mfu_percent = e.mfu_percent, memory_bytes = e.memory_bytes,
     memory_limit_bytes = e.memory_limit_bytes, tokens_per_second = e.tokens_per_second, devices = e.devices,
-    device = e.device, cluster = e.cluster, binds = x.binds, parts = x.parts, gains = json.array(x.gains),
+    device = e.device, cluster = e.cluster, binds = x.binds, parts = x.part_seconds, gains = json.array(x.gains),
     neighbours = json.array(neighbours), memory = json.array(memory), notes = json.array(notes),
     plan = words.plan(e.plan), parameters = e.model.parameters, model = model.name,
     sure = json.array(s.sure and sure.sentences(s.sure, "plan") or {}),
-    price_per_billion_tokens = e.price_per_billion_tokens }
+    dollars_per_billion_tokens = e.dollars_per_billion_tokens }
 end
 
 --- The page of a search's result.

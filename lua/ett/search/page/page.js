@@ -1,8 +1,8 @@
 // The page of a search.
 const table_ = data.columns, best = data.best, count = table_.count;
-const titles = { step_seconds: "step time", memory_bytes: "memory", dollars: "dollars of the run", days: "days of the run",
+const titles = { step_seconds: "step time", memory_bytes: "memory", run_dollars: "dollars of the run", run_days: "days of the run",
   dollars_per_billion_tokens: "dollars a billion tokens", tokens_per_second: "tokens a second",
-  tokens_per_second_per_device: "tokens a second and device", kwh: "kWh of the run", kwh_per_billion_tokens: "kWh a billion tokens" };
+  tokens_per_second_per_device: "tokens a second and device", run_kwh: "kWh of the run", kwh_per_billion_tokens: "kWh a billion tokens" };
 const titleOf = name => titles[name] || name.replace(/_/g, " ");
 const showAs = name => /seconds$/.test(name) ? v => seconds(v) : /bytes$/.test(name) ? v => bytes(v) : v => show(v);
 const partTitles = { compute: "products, attention", memory: "memory-bound operators", node: "links in the node", network: "network",
@@ -188,7 +188,7 @@ function heat() {
 function summary() {
   if (!best) return;
   const total = data.part_names.reduce((sum, n) => sum + best.parts[n], 0), gain = {};
-  best.gains.forEach(g => { gain[g.part] = g.gain; });
+  best.gains.forEach(g => { gain[g.part] = Math.max(0, -g.percent / 100); });
   const node = el("section", { class: "sheet" }, el("div", { class: "bar" }, el("h2", {}, "Summary"), el("span", { class: "grow" }), el("button", { onclick: () => print() }, "print")),
     el("p", {}, "The best plan of ", el("b", {}, best.model), " (" + (best.parameters / 1e9).toFixed(2) + " B parameters) on " + show(best.devices) + " x " + best.device + " (" + best.cluster + ") takes ",
       el("b", {}, seconds(best.step_seconds)), " a step: " + seconds(best.low_seconds, 3) + " to " + seconds(best.high_seconds, 3) + " at " + best.interval_percent + " %, "

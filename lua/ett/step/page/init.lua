@@ -154,7 +154,7 @@ function page.new(e, what)
   local data = p.data
   for _, name in ipairs { "step_seconds", "low_seconds", "high_seconds", "interval_percent", "tokens_per_second",
     "tokens_per_second_per_device", "mfu_percent", "bubble_percent", "memory_bytes", "memory_limit_bytes", "fits",
-    "price_per_step", "price_per_billion_tokens", "run_tokens", "run_seconds", "run_price", "idle_percent" } do
+    "dollars_per_step", "dollars_per_billion_tokens", "run_tokens", "run_days", "run_dollars", "idle_percent" } do
     data[name] = e[name]
   end
   add_timeline(p, e)

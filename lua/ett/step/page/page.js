@@ -6,8 +6,8 @@ tiles([
   !missing(data.mfu_percent) && [data.mfu_percent.toFixed(1) + " %", "MFU"],
   [data.bubble_percent.toFixed(1) + " %", "bubble of the pipeline"],
   [bytes(data.memory_bytes, 3), (data.fits ? "of " : "does not fit: ") + bytes(data.memory_limit_bytes, 3) + " on the fullest device"],
-  !missing(data.price_per_billion_tokens) && [show(data.price_per_billion_tokens), "dollars a billion tokens"],
-  !missing(data.run_seconds) && [(data.run_seconds / 86400).toFixed(1) + " days", "for " + data.run_tokens.toPrecision(3) + " tokens"],
+  !missing(data.dollars_per_billion_tokens) && [show(data.dollars_per_billion_tokens), "dollars a billion tokens"],
+  !missing(data.run_days) && [data.run_days.toFixed(1) + " days", "for " + data.run_tokens.toPrecision(3) + " tokens"],
 ]);
 
 const pipeline = section("Pipeline");
