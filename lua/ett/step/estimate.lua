@@ -414,7 +414,6 @@ function estimate.new(given)
   if not (type(cluster) == "table" and cluster.path) then cluster = require("ett.profile.cluster").get(cluster) end
   local model = given.model
   local p = plan_module.new(given.plan, model, cluster)
-  local run_tokens = cost.tokens("estimate", given.tokens, p)
   local times = given.times or times_module.new(cluster, given.profile)
   local lowered = lower.program(model, p, times)
   local demands <close> = step_core.demands()
@@ -483,7 +482,7 @@ function estimate.new(given)
   for _, s in ipairs(e.stages) do
     s.percent = 100 * (s.forward_seconds + s.backward_seconds + s.recompute_seconds) / step
   end
-  add_outlook(e, cluster, run_tokens, lowered, result, model,
+  add_outlook(e, cluster, cost.tokens("estimate", given.tokens, p), lowered, result, model,
     function(factors) return program:slowed(c_plan, demands, workspace, factors) end)
   e.warnings = json.array(warnings_of(e, cluster, lowered, model, host))
   e.notes = json.array(notes_of(e, cluster, model, times))
