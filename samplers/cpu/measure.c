@@ -276,7 +276,9 @@ static int prepare(ett_cpu_pool *pool, program *p, const ett_cpu_options *option
                            : 0.8 * (ett_sample_memory_free("") + held);
   if (bytes > limit)
     return ett_err_set(err, ETT_ERR_MEMORY,
-                       "out of memory: the operands need %.3f GB, %.3f GB are free",
+                       options->limit_bytes > 0
+                           ? "the operands need %.3f GB, the limit is %.3f GB"
+                           : "out of memory: the operands need %.3f GB, %.3f GB are free",
                        bytes * 1e-9, limit * 1e-9);
   const double sets = (double)pool->cold_bytes / set_bytes + 1;
   p->sets = sets > MAX_SETS ? MAX_SETS : (size_t)sets;

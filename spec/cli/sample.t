@@ -33,11 +33,16 @@ $ cat > tiny.lua <<'X'
 Time that is over is no fault, and failed shapes are recorded with their reason.
 $ cat > tiny.lua <<'X'
 > return { name = "tiny", backend = "cpu", precision = "fp32", seed = 1, budget_seconds = 0.002, cold_bytes = 1 << 20,
->   samples = { { operator = "gelu", shapes = { tokens = 16, width = { 16, 32, 64 } } } } }
+>   samples = { { operator = "gelu", shapes = { tokens = 16, width = { 16, 32, 64 } } },
+>     { operator = "swiglu", shapes = { tokens = 16, width = 16 } } } }
 > X
 > ett sample tiny.lua --out a --seconds 1e-6 2>/dev/null && ett sample tiny.lua --out a --memory 1 2>/dev/null
 a/...gelu_fp32.csv: 0 measured, 0 failed, ... disturbed in ...
+  unfinished: 3 shapes are left; the same command continues
+1 more table not begun; the same command continues
 a/...gelu_fp32.csv: 0 measured, 3 failed, ... disturbed in ...
+  last failure: 16,...
+a/...swiglu_fp32.csv: 0 measured, 1 failed, ... disturbed in ...
   last failure: 16,...
 ?1
 

@@ -282,6 +282,15 @@ describe("a table", function()
     assert.equal(6, store.held(path, 3).rows)
   end)
 
+  it("names the size of the rotating operands, also below a megabyte", function()
+    if not usable then return pending("no CPU back end") end
+    local session = assert(backend.open { cold_bytes = 1 << 16 })
+    local texts = {}
+    for _, entry in ipairs(session.header) do texts[entry[1]] = entry[2] end
+    session.close()
+    assert.matches("operands rotate through 0.0625 MB", texts.timing, 1, true)
+  end)
+
   it("names the statistic of a back end without visits", function()
     for statistic, words in pairs { low = "mean of the fastest tenth of the repeats, plus one",
       median = "median of the repeats" } do
@@ -310,7 +319,7 @@ describe("a table", function()
     local report = sampler.run(given, { out = folder, limit_bytes = 4 * 400 + 5 * 320 })[1] -- 320 between them
     assert.is_true(report.failed > 0 and report.measured > 0)
     local text = table.concat(lines_of(report.path), "\n")
-    assert.matches("#! failed: 8,24,8: memory: out of memory: the operands need", text)
+    assert.matches("#! failed: 8,24,8: memory: the operands need 0.000 GB, the limit is 0.000 GB", text)
     local again = sampler.run(given, { out = folder })[1]
     assert.equal(0, again.measured + again.failed)
     again = sampler.run(given, { out = folder, retry_failed = true })[1]

@@ -82,17 +82,18 @@ local function interleaved(jobs, on_turn)
   return reports
 end
 
---- Runs jobs one after the other until one is stopped.
+--- Runs jobs one after the other until one is stopped. Second result: the number of jobs not begun.
 local function in_order(jobs, share)
-  local reports = {}
-  for _, job in ipairs(jobs) do
+  local reports, begun = {}, 0
+  for i, job in ipairs(jobs) do
+    begun = i
     local report = job.run()
     reports[#reports + 1] = report
     local stopped = report and report.interrupted
     if share then stopped = share.any(stopped) end
     if stopped then break end
   end
-  return reports
+  return reports, #jobs - begun
 end
 
 local function only_operators(given)
@@ -165,6 +166,7 @@ end
 --- keep_raw (every repeat as a mark), profile (kernel times as marks), on_begin, on_progress, on_turn (called with the
 --- least progress of the tables at each turn of an interleaved campaign)
 ---@return table[] reports, one a table
+---@return integer|nil number of tables not begun, because the run ended early
 function sampler.run(given, options)
   local backend = sampler.backend(options.backend or given.backend)
   local run, settings, sessions = run_of(given, options), session_options(given, options), {}
@@ -179,12 +181,13 @@ function sampler.run(given, options)
   local closing <close> = setmetatable({}, { __close = function() -- luacheck: ignore closing
     for _, session in pairs(sessions) do session.close() end
   end })
-  local ok, result = xpcall(function()
+  local ok, result, left = xpcall(function()
     local jobs = jobs_of(given, options, run, session_for)
-    return run.interleave and interleaved(jobs, options.on_turn) or in_order(jobs, run.share)
+    if run.interleave then return interleaved(jobs, options.on_turn) end
+    return in_order(jobs, run.share)
   end, error_module.traced)
   if not ok then error(result, 0) end
-  return result
+  return result, left
 end
 
 local most_attempts = 6 -- attempts per shape; each at least doubles the budget

@@ -135,7 +135,7 @@ local function check_targets(given, backend)
   end
 end
 
-local function print_report(report, target_error)
+local function print_report(report, target_error, active)
   print(pretty.plain(("%s: %d measured, %d failed, %d disturbed in %.1f s"):format(report.path, report.measured,
     report.failed, report.disturbed, report.seconds)))
   if report.error then
@@ -149,6 +149,11 @@ local function print_report(report, target_error)
   for _, note in ipairs(report.notes or {}) do print("  " .. note) end
   if report.refused then
     print(("  not measured: %s; --retry-failed checks again"):format((report.refused:gsub("^wrong: ", ""))))
+  end
+  if report.interrupted then
+    local left = report.most - report.measured - report.failed
+    print(("  unfinished%s; the same command continues"):format(active and ""
+      or (": %d shape%s left"):format(left, left == 1 and " is" or "s are")))
   end
   if report.last_failure then print(("  last failure: %s"):format(report.last_failure)) end
   if (report.left or 0) > 0 then
@@ -252,7 +257,8 @@ local function run_one(given, mode, common, opts)
 end
 
 --- Prints the reports of a campaign; returns the exit status.
-local function finish(reports, share, opts, target_error)
+---@param not_begun integer? number of tables without a report
+local function finish(reports, not_begun, share, opts, target_error)
   local interrupted, docs, json = false, {}, require "ett.json"
   local held, failed = 0, 0
   local speaks = not share or share.rank() == 0
@@ -260,7 +266,10 @@ local function finish(reports, share, opts, target_error)
     interrupted = interrupted or report.interrupted
     held, failed = held + report.held + report.measured, failed + report.failed + (report.left or 0)
     docs[i] = plain(report)
-    if speaks and not opts.json then print_report(report, target_error) end
+    if speaks and not opts.json then print_report(report, target_error, opts.active) end
+  end
+  if speaks and not opts.json and interrupted and (not_begun or 0) > 0 then
+    print(("%d more table%s not begun; the same command continues"):format(not_begun, not_begun == 1 and "" or "s"))
   end
   if speaks then require "ett.cli.print_value"(opts, json.array(docs)) end
   if share then share.leave() end
@@ -334,7 +343,7 @@ return {
     common.share = share
     local lfs = require "lfs"
     local made = not lfs.attributes(opts.out)
-    local ok, reports = pcall(function()
+    local ok, reports, not_begun = pcall(function()
       if not share or share.rank() == 0 then require("ett.base.folder").make(opts.out) end
       if opts.active then return require("ett.sampling.active").run(given, common, target_error) end
       return sampler.run(given, common)
@@ -342,6 +351,6 @@ return {
     bar.finish()
     if not ok and made then lfs.rmdir(opts.out) end -- removes the new folder if it is empty
     if not ok then give_up(share, reports) end
-    return finish(reports, share, opts, target_error)
+    return finish(reports, not_begun, share, opts, target_error)
   end,
 }
