@@ -59,3 +59,10 @@ it("the README names every objective of a search, and every line of its first es
     assert.truthy(text:find("\n| `" .. name .. "` |", 1, true), name)
   end
 end)
+
+it("clusters/README.md names every cluster, and the changelog counts the devices", function()
+  local text, find = tree.read "clusters/README.md", require "ett.base.find"
+  for _, name in ipairs(find.names "clusters") do assert.truthy(text:find("`" .. name .. "`", 1, true), name) end
+  local counted = tree.read("CHANGELOG.md"):match "`clusters/devices`: facts of (%d+) devices"
+  assert.equal(#find.names "clusters/devices", tonumber(counted))
+end)

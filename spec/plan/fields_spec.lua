@@ -10,7 +10,8 @@ local function row(field)
   local range = field.one_of and table.concat(field.one_of, ", ")
     or field.most and ("%s to %d"):format(field.least or from_zero[field[2]] and 0 or 1, field.most)
     or field.least and ("at least %s"):format(field.least) or ""
-  local default = field.default ~= nil and schema.describe(field.default):gsub("'", "") or ""
+  local of_stack = field.help:find("default: as in the stack", 1, true)
+  local default = field.default ~= nil and not of_stack and schema.describe(field.default):gsub("'", "") or ""
   return ("| `%s` | %s | %s | %s | %s |"):format(field[1], field[2], range, default, field.help)
 end
 

@@ -390,11 +390,10 @@ int ett_sources_find(ett_sources *s, const char *path, ett_trace_kind mode,
                 "no trace in '%s': none of its %u files is one; '%s': %s", path, s->count,
                 s->items[0].path, s->items[0].ignored);
   else if (folder)
-    ett_err_set(
-        err, ETT_ERR_MISSING,
-        "no trace in '%s': expected *.json, *.json.gz, *.json.zst, *.xplane.pb or "
-        "*.sqlite",
-        path);
+    ett_err_set(err, ETT_ERR_MISSING,
+                "no trace in '%s': expected *.json, *.pb, *.sqlite, *.pftrace or *.et, "
+                "perhaps with .gz or .zst behind it",
+                path);
 fail:
   ett_sources_free(s);
   return -1;
