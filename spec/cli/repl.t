@@ -81,3 +81,31 @@ pp 1, tp 1, dp 1, micro-batch 1 x 2, sequence 512, bf16, 1f1b, stack plain
 
 $ printf '%s\n' '{ name = "a\u{9b}\u{202e}b" }' | ett repl
 { name = "a\x9b\u{202e}b" }
+
+# Commands of the shell are named as such; a variable with a comment is none.
+
+$ printf '%s\n' 'predict --model llama3-8b' 'ett predict --model llama3-8b tp=2' 'ett list models' 'predict' 'list = 3' 'list --model' 'search --a comment of a module' | ett repl
+ett: commands are typed in the shell, not at this prompt; `exit` leaves it
+ett: commands are typed in the shell, not at this prompt; `exit` leaves it
+ett: commands are typed in the shell, not at this prompt; `exit` leaves it
+ett: commands are typed in the shell, not at this prompt; `exit` leaves it
+3
+ett: commands are typed in the shell, not at this prompt; `exit` leaves it
+?1
+
+# A string ends with its line, unless a backslash continues it; a fault at the end of the input is named there.
+
+$ printf '%s\n' "'abc" '"a\' 'b"' '"a\z' '  b"' 'f(1' '+ 1' ')' '1 +' | ett repl
+ett: line 1: unfinished string near <eof>
+"a\nb"
+"ab"
+ett: prompt:1: attempt to call a nil value (global 'f')
+ett: line 1: unexpected symbol near <eof>
+?1
+
+# `help` says what becomes of a local; the words may be calls.
+
+$ printf '%s\n' 'help()' 'exit()' '1' | ett repl | grep -c 'A `local` is lost after its input\|^1$'
+1
+
+$ printf '%s\n' 'quit( )' '1' | ett repl

@@ -8,7 +8,8 @@ local host = require "ett.host"
 local pretty = require "ett.base.pretty"
 
 -- Local copies: a session that overwrites globals must not break the REPL.
-local load, pcall, print, table, tostring, type, xpcall = load, pcall, print, table, tostring, type, xpcall
+local load, pcall, print, rawget, table, tostring, type, xpcall = load, pcall, print, rawget, table, tostring, type,
+  xpcall
 local io, os, require, setmetatable = io, os, require, setmetatable
 
 local repl = {}
@@ -16,6 +17,7 @@ local repl = {}
 local guide = [[
 Type Lua; its value is printed, and `_` is the last result. `ett` and the names of its modules
 (json, model, plan, …) load them: `ett.estimate { model = ett.model.new("llama", { … }), plan = { … } }`.
+A `local` is lost after its input: leave the word out, or run a whole script with `ett run` in the shell.
 Tab completes, arrows recall, Ctrl-C stops the running code, Ctrl-D or `exit` leaves.]]
 
 --- The environment of a session: its own globals, then Lua's, then ett's modules.
@@ -40,7 +42,22 @@ function repl.compile(text, env)
   local why
   chunk, why = load(text, "=prompt", "t", env)
   if chunk then return chunk end
-  return nil, why, why:sub(-5) == "<eof>" or unlike_value:sub(-5) == "<eof>" -- 1 +
+  if unlike_value:sub(-5) == "<eof>" then why = unlike_value end -- 1 +
+  local open = why:find ": unfinished string near <eof>$" and not text:find "\\z?%s*$" -- only a backslash continues it
+  return nil, why, why:sub(-5) == "<eof>" and not open
+end
+
+--- Whether a text is a command of the shell, such as `ett list models` or `predict --model llama3-8b`, which is a value
+--- and a comment in Lua.
+---@param chunk function? the text compiled
+local function is_command(text, env, chunk)
+  local prefix, name, rest = text:match "^%s*(ett%s+)(%l[%l-]*)(.*)$"
+  if not prefix then name, rest = text:match "^%s*(%l[%l-]*)(.*)$" end
+  if not name or not (rest:find "^%s+[%w-]" or rest:find "^%s*$") or not require("ett.cli.commands").path(name) then
+    return false
+  end
+  if prefix then return not chunk end
+  return rawget(env, name) == nil and (not chunk or rest:find "^%s+%-%-%a" ~= nil or env[name] == nil)
 end
 
 local function describe(value)
@@ -138,14 +155,17 @@ local function step(read, remember, env, terminal)
   end
   if piece:match("^%s*$") then return true end
   remember(piece)
-  local word = piece:match("^%s*(%a+)%s*$")
+  local word = piece:match "^%s*(%a+)%s*$" or piece:match "^%s*(%a+)%s*%(%s*%)%s*$" -- exit, exit()
   if word == "exit" or word == "quit" then return false end
   if word == "help" then
     print(guide)
     return true
   end
   local chunk, fault = repl.compile(piece, env)
-  if not chunk then
+  if is_command(piece, env, chunk) then
+    print "ett: commands are typed in the shell, not at this prompt; `exit` leaves it"
+    return true, true
+  elseif not chunk then
     print("ett: " .. fault:gsub("^prompt:", "line "))
     return true, true
   end
