@@ -37,6 +37,14 @@ local lines = {
   { "ett search stack=megatron_2", "megatron_2021", "stack=" },
   { "ett compare schedule=interleaved_", "interleaved_zb", "schedule=" },
   { "ett optimize --model po", "pods" },
+  { "ett list mode", "models" },
+  { "ett show-example llemm", "llemma_7b" },
+  { "ett cluster ad", "add-curve" },
+  { "ett samples cpu", "", none = true }, -- campaigns are of ett sample
+  { "ett samples fr", "from-trace" },
+  { "ett sample --fresh x --out y cpu_3", "cpu_30s" },
+  { "ett predict --model llama3-8b micro_batches", "micro_batches=" },
+  { "ett search --objective doll", "dollars" },
   { "ett predict --model conf", "config.json", file = true },
   { "ett run con", "config.json", file = true },
 }
@@ -47,7 +55,7 @@ describe("the completion of", function()
   after_each(function() command.remove(folder) end)
 
   for shell, of in pairs(shells) do
-    it(shell .. " knows names of models, clusters, stacks and schedules, and files", function()
+    it(shell .. " knows names of models, clusters, stacks, schedules, fields and arguments, and files", function()
       local script = command.ett(".", "completion " .. shell)
       assert.is_nil(script:find("@%a+@"), "a mark without its list")
       for _, kind in ipairs { "stacks", "schedules" } do assert.matches("ett list " .. kind .. " ", script) end
@@ -58,7 +66,8 @@ describe("the completion of", function()
       for _, line in ipairs(lines) do
         local output = command.shell(("cd '%s' && PATH='%s/bin':$PATH timeout 60 "):format(folder, host.prefix)
           .. of[2]:format(line[1]))
-        local wanted = shell == "bash" and (line.file and "" or line[2]) -- readline completes the files
+        local wanted = line.none and (shell == "zsh" and line[1] or "")
+          or shell == "bash" and (line.file and "" or line[2]) -- readline completes the files
           or shell == "fish" and (line[3] or "") .. line[2] or line[1]:gsub("%S+$", "") .. (line[3] or "") .. line[2]
         assert.equal(wanted, (output:gsub("%s+$", "")))
       end

@@ -7,6 +7,8 @@
 --     { "format", "NAME", "file format", choices = { "csv", "json" }, required = true },
 --   }
 --
+-- Completion offers the `choices` of an option, or what its function `offers` returns.
+--
 -- Kinds: string (the default), number (finite), positive (above 0), integer, count (from 1), whole (digits only, at
 -- most 2^53), list (names between commas, each once). `least` and `most` are limits of a number. A command with --json
 -- has --csv and --table. `hints` of a command name replacements for options of other tools: { name = text }. `many =
@@ -343,17 +345,36 @@ local function with_lists(text)
   return (text:gsub("{{(%a+)}}", function(kind) return list_names:format(kind) end))
 end
 
+--- What completion offers: the words of a list or of a function's list, or the command that lists a kind's names.
+local function offered(offers)
+  if type(offers) == "string" then return ("$({{%s}})"):format(offers) end
+  return table.concat(type(offers) == "function" and offers() or offers, " ")
+end
+
+-- A line for each list of words that arguments of commands may be: format(the commands joined by `between`, the words).
+local function of_arguments(commands, between, format)
+  local names, order = {}, {}
+  for _, command in ipairs(commands) do
+    local words = command.offers and offered(command.offers)
+    if words and not names[words] then names[words], order[#order + 1] = {}, words end
+    if words then table.insert(names[words], command.name) end
+  end
+  local lines = {}
+  for i, words in ipairs(order) do lines[i] = format:format(table.concat(names[words], between), words) end
+  return table.concat(lines)
+end
+
 -- Each function completes the script of argparse for a shell. @KIND@, a choice that argparse wrote, becomes the names
--- of that kind. Words such as stack=NAME are completed, too.
+-- of that kind. Words such as stack=NAME are completed, too, and the arguments that a command offers.
 local finish = {}
 
--- Bash takes "=" as a word of its own.
-function finish.bash(script)
+-- Bash takes "=" as a word of its own. A word after an option may be its value.
+function finish.bash(script, commands)
   local cases = {}
   for i, field in ipairs(named_fields) do
     cases[i] = ("        %s=) names=$({{%s}}) ;;\n"):format(field[1], field[2])
   end
-  return with_lists(script:gsub('"@(%a+)@"', '"$({{%1}})"') .. [[
+  return with_lists(script:gsub('"@(%a+)@"', '"$({{%1}})"') .. [==[
 
 _ett_or_name() {
     local names= cur="${COMP_WORDS[COMP_CWORD]}" at=$((COMP_CWORD-1))
@@ -361,36 +382,48 @@ _ett_or_name() {
         cur= at=$COMP_CWORD
     fi
     case "${COMP_WORDS[at-1]}${COMP_WORDS[at]}" in
-]] .. table.concat(cases) .. [[
-        *) _ett; return ;;
+]==] .. table.concat(cases) .. [==[
+        *=) _ett; return ;;
+        *)
+            _ett
+            [[ ${#COMPREPLY[@]} -gt 0 || "$cur" = -* || "${COMP_WORDS[at]}" = -* || $at = 0 ]] && return
+            case "${COMP_WORDS[1]}" in
+]==] .. of_arguments(commands, "|", "                %s) names=\"%s\" ;;\n") .. [==[
+            esac ;;
     esac
     COMPREPLY=($(compgen -W "$names" -- "$cur"))
+    [[ "${COMPREPLY[0]}" = *= ]] && compopt -o nospace 2>/dev/null
+    return 0
 }
 
 complete -F _ett_or_name -o bashdefault -o default ett
-]])
+]==])
 end
 
-function finish.zsh(script)
+function finish.zsh(script, commands)
   local cases = {}
   for i, field in ipairs(named_fields) do
     cases[i] = ("    %s=*) compset -P '*='; compadd -- $({{%s}}) ;;\n"):format(field[1], field[2])
   end
   local functions = "_ett_names() {\n  _alternative \"names:name:($(" .. list_names:format "$1"
     .. "))\" 'files:file:_files'\n}\n\n_ett_words() {\n  case $PREFIX in\n" .. table.concat(cases)
-    .. "    *) _files ;;\n  esac\n}\n"
+    .. "    *)\n      local -a offered\n      case $words[1] in\n"
+    .. of_arguments(commands, "|", "        %s) offered=(%s) ;;\n") .. "      esac\n"
+    .. "      compadd -S '' -- ${(M)offered:#*=} || compadd -- ${offered:#*=} || _files ;;\n  esac\n}\n"
   local before, call = script:match "^(.*\n)(_ett\n)$"
   return with_lists(before:gsub(": :%(@words@%)", ": :_ett_words"):gsub(": :%(@(%a+)@%)", ": : _ett_names %1")
     .. functions .. "\n" .. call)
 end
 
-function finish.fish(script)
+function finish.fish(script, commands)
   local lines = {}
   for i, field in ipairs(named_fields) do
     lines[i] = ("complete -c ett -n 'string match -q \"%s=*\" -- (commandline -ct)' -a '%s=({{%s}})'\n"):format(
       field[1], field[1], field[2])
   end
-  return with_lists(script:gsub("%-xa '@(%a+)@'", "-ra '({{%1}})'") .. table.concat(lines))
+  return with_lists(script:gsub("%-xa '@(%a+)@'", "-ra '({{%1}})'") .. table.concat(lines)
+    .. of_arguments(commands, " ", "complete -c ett -n 'contains -- (__fish_ett_print_command) %s' -a '%s'\n")
+      :gsub("%$%(", "("))
 end
 
 --- The script for shell completion of ett commands.
@@ -404,11 +437,12 @@ function options.completion(commands, shell)
       local added = sub:option("--" .. option[1]):description(option[#option])
       local kind = named_options[option[1]]
       if is_flag(option) then added:args(0) end
-      if option.choices or kind then added:choices(option.choices or { "@" .. kind .. "@" }) end
+      local choices = option.choices or option.offers and option.offers() or kind and { "@" .. kind .. "@" }
+      if choices then added:choices(choices) end
     end
     if command.words ~= false then sub:argument("words"):args("*"):choices { "@words@" } end
   end
-  return finish[shell](parser["get_" .. shell .. "_complete"](parser))
+  return finish[shell](parser["get_" .. shell .. "_complete"](parser), commands)
 end
 
 --- Text escaped for roff: leading dots and quotes, dashes, backslashes.

@@ -50,6 +50,13 @@ function fields.sort(command, texts, source)
   return plan, hyper
 end
 
+--- The fields of a plan as words to complete.
+function fields.offers()
+  local names = {}
+  for i, name in ipairs(schema.keys(require("ett.plan").schema)) do names[i] = name .. "=" end
+  return names
+end
+
 --- A hint of commands that read no launch scripts.
 fields.flags_hint = { ["megatron-args"] = "`ett predict` and `ett search` read launch scripts" }
 

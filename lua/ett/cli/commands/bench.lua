@@ -7,6 +7,7 @@ local schema = require "ett.base.schema"
 
 return {
   name = "bench",
+  offers = "measures",
   starts = true,
   summary = "run the benchmarks of spec/bench (all, or the given names)",
   usage = "bench [NAME ...] [--json] [--quiet] [--rows] [--page FILE]",

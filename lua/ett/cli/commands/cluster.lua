@@ -41,6 +41,7 @@ local actions = { init = init, ["add-curve"] = add_curve }
 
 return {
   name = "cluster",
+  offers = { "init", "add-curve" },
   finds = true,
   summary = "write a cluster file of this machine, or add measured collectives to a cluster file",
   usage = "cluster init NAME [--backend cpu|cuda] [--out DIR]\n"

@@ -98,6 +98,7 @@ return {
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
+  offers = fields.offers,
   summary = "two plans, clusters or stacks side by side; or ledger, simple model and ett predict",
   usage = "compare --model NAME|config.json --cluster NAME [A B] [NAME=VALUE ...]",
   description = "Plan fields and hyper-parameters are words NAME=VALUE, as for `ett predict`.\n"

@@ -7,6 +7,7 @@ local shells = { "bash", "fish", "zsh" }
 
 return {
   name = "completion",
+  offers = shells,
   summary = "print the completion script of a shell",
   usage = "completion bash|fish|zsh",
   description = "bash: source <(ett completion bash)\n"

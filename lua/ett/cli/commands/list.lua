@@ -16,6 +16,7 @@ end
 
 return {
   name = "list",
+  offers = catalog.kinds,
   finds = true,
   sandbox = true,
   summary = "list operators, architectures, clusters, schedules, examples, …",

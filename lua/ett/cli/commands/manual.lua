@@ -6,6 +6,7 @@ local options = require "ett.base.options"
 
 return {
   name = "manual",
+  offers = commands.names,
   summary = "print ett's page for man(1), or a command's",
   usage = "manual [COMMAND] | man -l -",
   run = function(_, words)

@@ -86,6 +86,7 @@ return {
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
+  offers = fields.offers,
   summary = "predict one training step",
   usage = "predict --model NAME|config.json | --config FILE.yml | --megatron-args FILE "
     .. "[--cluster NAME|FILE.lua] [NAME=VALUE ...]",

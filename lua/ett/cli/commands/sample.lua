@@ -283,6 +283,7 @@ end
 
 return {
   name = "sample",
+  offers = "campaigns",
   finds = true,
   summary = "measure a campaign (Lua file, estimate-train-time YAML, or a bundled name)",
   usage = "sample CAMPAIGN [--out DIR] [option ...]",

@@ -140,6 +140,7 @@ end
 
 return {
   name = "samples",
+  offers = { "from-trace", "merge" },
   finds = true,
   summary = "sample tables: from recorded traces, or merged from parts",
   usage = "samples from-trace DIR [DIR ...] [--output FOLDER] [--cluster NAME]\n"

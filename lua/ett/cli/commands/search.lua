@@ -120,6 +120,7 @@ return {
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
+  offers = fields.offers,
   summary = "find the best plan over layouts, devices and clusters",
   usage = "search --model NAME|config.json --cluster NAME --devices N --global-batch N --seq N [NAME=VALUE ...]\n"
     .. "       ett search --megatron-args FILE [--model NAME] --cluster NAME [--devices N] [NAME=VALUE ...]",
@@ -147,7 +148,7 @@ return {
       many = true },
     { "objective", "NAME", "step_seconds, tokens_per_second, tokens_per_second_per_device, days, dollars, kwh, "
       .. "devices (fewest), seq (longest) or memory_bytes; several, separated by commas, give the Pareto front",
-      kind = "list", default = "step_seconds" },
+      kind = "list", default = "step_seconds", offers = function() return require("ett.search.objective").names() end },
     { "tokens", "N", "tokens of the whole run", kind = "positive" },
     { "days", "D", "only plans of at most D days for --tokens", kind = "positive" },
     { "budget", "D", "only plans of at most D dollars for --tokens", kind = "positive" },

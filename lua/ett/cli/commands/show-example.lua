@@ -16,6 +16,7 @@ end
 
 return {
   name = "show-example",
+  offers = "examples",
   summary = "print a bundled example",
   usage = "show-example NAME|FOLDER/FILE",
   description = "`ett show-example NAME > mine.lua; ett run mine.lua` starts a model of your own.\n"

@@ -14,6 +14,7 @@ end
 
 return {
   name = "submit",
+  offers = "campaigns",
   starts = true,
   summary = "write and submit the Slurm job of a campaign or a search",
   usage = "submit CAMPAIGN|SEARCH.lua [--nodes N] [--ranks N] [option ...]",

@@ -8,6 +8,7 @@ return {
   finds = true,
   sandbox = true,
   models = true, -- `--help NAME` describes a model
+  offers = fields.offers,
   summary = "evaluate every combination of plan fields and hyper-parameters",
   usage = "sweep --model NAME|config.json [--cluster NAME|FILE.lua] NAME=A,B,C NAME=1..64 NAME=VALUE ...",
   description = function(opts)

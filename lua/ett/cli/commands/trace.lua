@@ -403,6 +403,7 @@ end
 
 return {
   name = "trace",
+  offers = "metrics",
   finds = true,
   summary = "metrics of recorded runs (PyTorch, TPU, Nsight Systems, rocprofv3, Perfetto, Chakra)",
   usage = "trace DIR [METRIC ...] [--all | --metric NAME] [--step N] [--window FROM:TO]\n"
