@@ -8,14 +8,36 @@
 -- syntax is kept as text.
 local arithmetic = require "ett.import.megatron.arithmetic"
 local command = require "ett.import.megatron.command"
+local error_module = require "ett.base.error"
 local table_at = require "ett.base.table_at"
 
 local script = {}
 
+-- The most bytes that all uses of variables in a script may add. A value that holds itself twice doubles with each
+-- line.
+local most_bytes = 1 << 22
+
+local used = setmetatable({}, { __mode = "k" }) -- bytes added so far, by table of variables
+
+--- The value of a variable at a use of it; nil if it is not known.
+local function used_value(variables, name)
+  local value = variables[name]
+  used[variables] = (used[variables] or 0) + #(value or "")
+  if used[variables] > most_bytes then
+    error_module.raise("limit", "the variables of the script expand to more than %d MiB", most_bytes >> 20)
+  end
+  return value
+end
+
+--- The text with the values of the known variables that a pattern names.
+local function replaced(text, pattern, variables)
+  return (text:gsub(pattern, function(name) return used_value(variables, name) end))
+end
+
 --- Replaces $((…)) where its value is known.
 local function computed(text, variables)
   return (text:gsub("%$%((%b())%)", function(inside)
-    local value = arithmetic((computed(inside, variables):gsub("[%a_][%w_]*", variables)))
+    local value = arithmetic(replaced(computed(inside, variables), "[%a_][%w_]*", variables))
     return value and ("%d"):format(value)
   end))
 end
@@ -30,23 +52,26 @@ end
 local function expand_words(text, variables)
   local function from(first)
     local list = {}
-    for i = math.max(1, tonumber(first) or 1), variables["#"] do list[#list + 1] = variables[tostring(i)] end
+    for i = math.max(1, tonumber(first) or 1), variables["#"] do
+      list[#list + 1] = used_value(variables, tostring(i))
+    end
     return table.concat(list, " ")
   end
-  return (text:gsub("%${[@*]:?(%d*)}", from):gsub("%$[@*]", from):gsub("%$(#)", variables))
+  return replaced(text:gsub("%${[@*]:?(%d*)}", from):gsub("%$[@*]", from), "%$(#)", variables)
 end
 
 --- Expands variables. With `sets`, ${NAME:=default} sets them.
 local function expand(text, variables, sets)
   if variables["#"] then text = expand_words(text, variables) end
   text = text:gsub("%$%{([%w_]+):?([%-=])([^{}]*)%}", function(name, sign, default)
-    local value = variables[name]
+    local value = used_value(variables, name)
     value = value and value ~= "" and value or default:gsub("[\"']", "")
     if sets and sign == "=" then variables[name] = value end
     return value
   end)
-  text = text:gsub("%$%{([%w_]+)%}", variables)
-  text = text:gsub("%$([%a_][%w_]*)", variables):gsub("%$(%d)", variables)
+  for _, pattern in ipairs { "%$%{([%w_]+)%}", "%$([%a_][%w_]*)", "%$(%d)" } do
+    text = replaced(text, pattern, variables)
+  end
   return computed(text, variables)
 end
 
