@@ -244,6 +244,15 @@ describe("a cluster file", function()
       { intra = "curves = { [2] = { 1e3, 1e-300 } }" },
     ["a.lua: links: intra: curves[1000000000]: the key must be at most gpus_per_node = 2"] =
       { intra = "curves = { [1e9] = { 1e3, 1e9 } }" },
+    ["a.lua: device: power: field 'idle_watts' must be at most 1000000, got 1e+300"] =
+      { device = "power = { idle_watts = 1e300, compute_watts = 1, memory_watts = 1, source = 'x' }" },
+    ["a.lua: device: power: field 'compute_watts' must be at most 1000000, got 1e+300"] =
+      { device = "power = { idle_watts = 1, compute_watts = 1e300, memory_watts = 1, source = 'x' }" },
+    ["a.lua: device: power: 'idle_watts' must be at most the device's limit of 400 W, got 40000"] =
+      { device = "power_watts = 400, power = { idle_watts = 40000, compute_watts = 1, memory_watts = 1, "
+        .. "source = 'x' }" },
+    ["a.lua: device: field 'power_limit_watts' must be at most 1000000, got 1e+300"] =
+      { device = "power_limit_watts = 1e300" },
     ["a.lua: field 'profile' must be a string or a table, got 5"] = { profile = "profile = 5," },
     ["a.lua: field 'profile' must have 'folder', 'base' or 'borrow'"] = { profile = "profile = {}," },
     ["a.lua: profile: unknown field 'foldr'; did you mean 'folder'?"] = { profile = "profile = { foldr = 'x' }," },
@@ -256,6 +265,44 @@ describe("a cluster file", function()
       refused(run, sentence)
     end)
   end
+
+  it("whose collectives take a time that no machine takes", function()
+    cluster("a", { profile = "collectives = 'slow'," })
+    for body, sentence in pairs {
+      ["seconds = function() return 1e300 end"] = "seconds must return at most 1e+09, got 1e+300",
+      ["timer = function() return function() return 1e300 end end"] =
+        "seconds must return at most 1e+09, got 1e+300",
+      ["timer = function() return { start = 1e300, { bandwidth = 1e9 } } end"] =
+        "law: field 'start' must be at most 1000000000, got 1e+300",
+      ["timer = function() return { { moved = 1e300, bandwidth = 1e9 } } end"] =
+        "law: stream 1: field 'moved' must be at most 1000000000, got 1e+300",
+      ["timer = function() return { { bandwidth = 1e-300 } } end"] =
+        "law: stream 1: field 'bandwidth' must be at least 1e-06, got 1e-300",
+      ["timer = function(r) return { { bandwidth = 1e-300, curve = { 1, 1e9, 2, 1e9 } } } end"] =
+        "law: stream 1: field 'bandwidth' must be at least 1e-06, got 1e-300",
+    } do
+      write("collectives/slow.lua", "return { name = 'slow', summary = 's', source = 'x', kinds = { 'all_reduce' }, "
+        .. body .. " }\n")
+      refused(run .. " tp=2 --path .", "slow.lua:1: collective 'slow': " .. sentence)
+    end
+    folders.remove(refusal.folder .. "/collectives")
+  end)
+
+  it("whose node has less than one of its devices: each command has a word on it", function()
+    local wires = "links = { intra = { bandwidth = 3e11, source = 'x' }, inter = { bandwidth_per_gpu = 3e9, "
+      .. "bandwidth_per_node = 1e6, source = 'x' } } }"
+    cluster("a", {})
+    local text = assert(require("ett.io").read(refusal.folder .. "/a.lua"))
+    write("a.lua", (text:gsub("links = .*", wires)))
+    for _, words in ipairs { run .. " dp=4", (run:gsub("predict", "sweep")) .. " dp=4,8",
+      "search --cluster a.lua --devices 4 --global-batch 4 --seq 128 --model llama hidden=1024 layers=4 heads=8 "
+      .. "vocab=1000 cp=1" } do
+      local status, out, err = refusal.run(words)
+      assert.equal(0, status, err)
+      assert.matches("cluster 'a': links.inter.bandwidth_per_node = 1e+06 is below bandwidth_per_gpu = 3e+09: one "
+        .. "device has more than its node", out, 1, true)
+    end
+  end)
 
   it("is the one on the page of a search, also if a bundled cluster has its name", function()
     for _, name in ipairs { "a", "dgx_h100" } do

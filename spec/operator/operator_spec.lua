@@ -496,6 +496,7 @@ return op]]):format(text))
       ["-1e-3"] = "law: seconds must be a number of at least 0, got -0.001",
       ["0 / 0"] = "law: seconds must be a number of at least 0, got NaN",
       ["'fast'"] = "law: seconds must be a number of at least 0, got 'fast'",
+      ["1e300"] = "law: seconds must be at most 1000000000, got 1e+300",
       ["1e-3, 5"] = "law: half-width of the interval must be a number from 0 to 1, got 5",
       ["1e-3, 0.3, 'guessed'"] = "law: the third result must be 'assumed', 'calibrated' or nil, got 'guessed'",
     } do

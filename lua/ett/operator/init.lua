@@ -152,7 +152,7 @@ local function checked_law(law, where, path)
     local seconds, half, provenance = law(s, device, pass)
     if seconds == nil then return nil end
     local label = ("%s: %s: law"):format(schema.place(law, path), where)
-    schema.check_value(seconds, "nonnegative", label .. ": seconds")
+    schema.check_value(seconds, { "nonnegative", most = 1e9 }, label .. ": seconds")
     half = half or usual_half_width
     schema.check_value(half, "fraction", label .. ": half-width of the interval")
     if provenance ~= nil and provenance ~= "assumed" and provenance ~= "calibrated" then

@@ -18,6 +18,7 @@ Device.__index = Device
 -- Plausible ranges: they catch values in wrong units.
 local function within(least, most, needed) return { "positive", optional = not needed, least = least, most = most } end
 
+local watts = { "nonnegative", most = 1e6 }
 local peaks = { nvfp4 = within(1e6, 1e19), mxfp4 = within(1e6, 1e19) }
 for dtype in pairs(schema.dtype_bytes) do peaks[dtype] = within(1e6, 1e19) end
 
@@ -31,9 +32,9 @@ device_module.fields = {
   peak_flops = { "table", fields = peaks }, memory_bytes = within(1e6, 1e17, true),
   memory_bandwidth = within(1e6, 1e17, true),
   multiprocessors = { "count", optional = true, most = 1 << 20 }, l2_bytes = within(1, 1e17),
-  power_watts = within(1e-3, 1e6), power_limit_watts = "positive?", product_joules = within(1e-15, 1e-6),
-  power = { "table", optional = true, fields = { idle_watts = "nonnegative", compute_watts = "nonnegative",
-    memory_watts = "nonnegative", source = "string" } },
+  power_watts = within(1e-3, 1e6), power_limit_watts = within(1e-3, 1e6), product_joules = within(1e-15, 1e-6),
+  power = { "table", optional = true, fields = { idle_watts = watts, compute_watts = watts, memory_watts = watts,
+    source = "string" } },
   measured_flops = { "table", optional = true, fields = peaks }, measured_source = "string?", probed = "boolean?",
   assumed = "boolean?", generation = "string?", vendor = "string?", neighbours = "list?", tables = "string?",
   host = "string?", partitions = { "count", optional = true, most = 64 }, any_fp8_layout = "boolean?",
@@ -84,7 +85,7 @@ function Device:dtypes()
   return list
 end
 
---- Raises an error if there is no peak, or if a measured rate exceeds it.
+--- Raises an error if there is no peak, if a measured rate exceeds it, or if an idle device draws more than its limit.
 function device_module.check_rates(device, label)
   if not next(device.peak_flops) then error_module.raise("model", "%s: field 'peak_flops' is empty", label) end
   for _, dtype in ipairs(schema.keys(device.measured_flops or {})) do
@@ -93,6 +94,11 @@ function device_module.check_rates(device, label)
       error_module.raise("model", "%s: measured_flops: '%s' must be at most the peak %g, got %g", label, dtype, peak,
         measured)
     end
+  end
+  local limit, idle = device.power_limit_watts or device.power_watts, (device.power or {}).idle_watts
+  if limit and idle and idle > limit then
+    error_module.raise("model", "%s: power: 'idle_watts' must be at most the device's limit of %g W, got %g", label,
+      limit, idle)
   end
 end
 

@@ -274,10 +274,12 @@ local function too_fast(e, device)
     .. "idle machine (`ett cluster init`)"):format(table.concat(names, ", "))
 end
 
---- The warnings about samples that an estimate's times come from.
+local doubts = setmetatable({}, { __mode = "k" }) -- estimate -> contradictions of its cluster's numbers
+
+--- The warnings about the samples and links that an estimate's times come from.
 ---@return string[]
 function estimate.cautions(e)
-  local list, seen = {}, {}
+  local list, seen = { table.unpack(doubts[e] or {}) }, {}
   for _, line in ipairs(e.operators) do
     if line.caution and not seen[line.caution] then list[#list + 1] = line.caution end
     seen[line.caution or ""] = true
@@ -310,7 +312,7 @@ local function warnings_of(e, cluster, lowered, model, host)
   local list, stack = model_faults(model, lowered.configuration), lowered.stack
   list[#list + 1] = crossing(e, cluster)
   local outside = cluster.gpus_per_node and cluster.gpus_per_node < e.devices
-  for _, doubt in ipairs(network_tiers.doubts(cluster, outside)) do list[#list + 1] = doubt end
+  doubts[e] = network_tiers.doubts(cluster, outside)
   list[#list + 1] = host
   list[#list + 1] = plan_fields.foreign_stage(e.plan, stack)
   list[#list + 1] = slices.warning(e.plan, lowered)

@@ -365,8 +365,11 @@ local function fault(model, raised)
   error(error_module.label(object, ("collective '%s'"):format(model.name)), 0)
 end
 
-local law_fields = { start = "nonnegative?" }
-local stream_fields = { moved = "nonnegative?", bandwidth = "any?", curve = "list?" }
+-- Ranges of plausible values. least_rate: in bytes/s, or a share of a curve.
+local most_seconds, least_rate = 1e9, 1e-6
+
+local law_fields = { start = { "nonnegative", optional = true, most = most_seconds } }
+local stream_fields = { moved = { "nonnegative", optional = true, most = 1e9 }, bandwidth = "any?", curve = "list?" }
 
 -- Raises if a law has an unknown or wrong field, or no stream. ett.comm checks the bandwidths.
 local function check_law(model, law)
@@ -379,6 +382,11 @@ local function check_law(model, law)
   for i, stream in ipairs(law) do
     for _, sentence in ipairs((schema.violations(stream, stream_fields))) do
       found[#found + 1] = ("stream %d: %s"):format(i, sentence)
+    end
+    local rate = type(stream) == "table" and stream.bandwidth
+    if math_type(rate) and rate > 0 and rate < least_rate then -- ett.comm refuses others
+      found[#found + 1] = ("stream %d: field 'bandwidth' must be at least %g, got %s"):format(i, least_rate,
+        schema.describe(rate))
     end
   end
   if #found > 0 then refuse(model, "law: %s", table.concat(found, "; ")) end
@@ -475,6 +483,8 @@ local function is_amount(value) return math_type(value) and value >= 0 and value
 local function check(model, seconds, bus)
   if not is_amount(seconds) then
     refuse(model, "seconds must return a number of at least 0, or nil, got %s", schema.describe(seconds))
+  elseif seconds > most_seconds then
+    refuse(model, "seconds must return at most %g, got %s", most_seconds, schema.describe(seconds))
   elseif bus ~= nil and not is_amount(bus) then
     refuse(model, "the second result of seconds, the bus bandwidth, must be at least 0 or nil, got %s",
       schema.describe(bus))
@@ -488,7 +498,7 @@ local function ask(known)
     local ok, seconds, own = pcall(times[i])
     if not ok then fault(models[i], seconds) end
     if seconds ~= nil then
-      if own ~= nil or not (math_type(seconds) == "float" and seconds >= 0 and seconds < huge) then
+      if own ~= nil or not (math_type(seconds) == "float" and seconds >= 0 and seconds <= most_seconds) then
         check(models[i], seconds, own)
       end
       if not best or seconds < best then best, bus, name = seconds, own, models[i].name end
