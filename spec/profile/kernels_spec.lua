@@ -296,6 +296,29 @@ describe("the bundled devices", function()
     assert.equal(3, #gemm.sound(device, "nvfp4", alone)) -- no other framework
   end)
 
+  it("take no less time for a longer sum between those of the tables", function()
+    for _, case in ipairs { { "a100_sxm", "bf16" }, { "a40", "bf16" }, { "gb300", "fp8_block" } } do
+      local product, last = kernels.of(device_module.get(case[1]), "gemm", case[2]), 0.0
+      for k = 128, 512, 16 do
+        local seconds, low, high = product:predict { m = 4096, n = 12288, k = k }
+        assert.is_true(seconds >= last and low <= seconds and seconds <= high, ("%s %d"):format(case[1], k))
+        last = seconds
+      end
+    end
+  end)
+
+  it("take about as long on AMD for 896 columns as for 1024", function()
+    for _, name in ipairs { "mi300x", "mi350x", "mi355x" } do
+      local product, sum = kernels.of(device_module.get(name), "gemm", "fp8"), 0.0
+      for _, m in ipairs { 512, 1024, 2048, 4096, 8192, 16384 } do
+        for _, k in ipairs { 4096, 7168, 8192 } do
+          sum = sum + product:predict { m = m, n = 896, k = k } / product:predict { m = m, n = 1024, k = k }
+        end
+      end
+      assert.is_true(sum / 18 < 1.13, ("%s: %g"):format(name, sum / 18)) -- 1.21 to 1.26 with n % 1024 as a feature
+    end
+  end)
+
   it("take no longer for products with full waves than for those beside them", function()
     for _, name in ipairs { "gb300", "b300_sxm", "b200_sxm" } do
       local product = kernels.of(device_module.get(name), "gemm", "nvfp4")

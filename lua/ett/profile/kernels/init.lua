@@ -100,7 +100,9 @@ Kernel.__index = Kernel
 --- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
-function Kernel:predict(x)
+function Kernel:predict(x) return transfer.between(self, x) end
+
+function Kernel:at(x)
   local analytic, features = self.model.analyse(self.device, self.dtype, x)
   local value, low, high = transfer.bounded(self.trees:predict(features), self.wider)
   return analytic * value, analytic * low, analytic * high

@@ -33,6 +33,18 @@ function transfer.bounded(answer, wider)
   return value, max(low, value / widest), min(high, value * widest)
 end
 
+--- Seconds of a kernel at x, and the bounds of the interval. If the model names two inputs beside x, the times lie on
+--- the line between theirs.
+function transfer.between(kernel, x)
+  local lower, upper, place
+  if kernel.model.between then lower, upper, place = kernel.model.between(kernel.device, x) end
+  if not lower then return kernel:at(x) end
+  local seconds, low, high = kernel:at(lower)
+  local seconds_above, low_above, high_above = kernel:at(upper)
+  return seconds + place * (seconds_above - seconds), low + place * (low_above - low),
+    high + place * (high_above - high)
+end
+
 local Transferred = { __name = "ett.kernel" }
 Transferred.__index = Transferred
 
@@ -142,7 +154,9 @@ end
 --- Seconds of one run, and the bounds of the 90 % interval.
 ---@param x table the model's inputs
 ---@return number seconds, number low, number high
-function Transferred:predict(x)
+function Transferred:predict(x) return transfer.between(self, x) end
+
+function Transferred:at(x)
   local model, parts = self.model, self.parts
   local analytic, features = model.analyse(self.device, self.dtype, x)
   local share = model.arithmetic_share and model.arithmetic_share(analytic, features) or 0.0
