@@ -70,6 +70,19 @@ describe("ett.base.options", function()
     end
   end)
 
+  it("fills the sentences of man pages, and keeps tables within 72 columns", function()
+    local command_line = require "command"
+    for _, name in ipairs { "predict", "optimize", "samples" } do
+      local page = command_line.ett(".", "manual " .. name):match "\n%.SH DESCRIPTION\n(.-)\n%.SH"
+      local inside = false
+      for line in page:gmatch "[^\n]+" do
+        if line == ".nf" or line == ".fi" then inside = line == ".nf" end
+        assert.equal(inside and line ~= ".nf", line:find "^ " ~= nil, line)
+        assert.is_true(not inside or utf8.len((line:gsub("\\(.)", "%1"))) <= 72, line)
+      end
+    end
+  end)
+
   it("prints help from the declarations", function()
     local text = options.help(command, "More.")
     assert.equal("usage: ett x [WORD ...]\n\ntest\n\nMore.\n\noptions:\n", text:match "^.-options:\n")

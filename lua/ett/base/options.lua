@@ -450,13 +450,26 @@ local function roff(text)
   return (text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("\n([.'])", "\n\\&%1"):gsub("^([.'])", "\\&%1"))
 end
 
+--- A description for roff: indented lines, which are tables, remain as they are; others are filled.
+local function roff_lines(text)
+  local parts, table_open = {}, false
+  for line in (text .. "\n"):gmatch "([^\n]*)\n" do
+    local is_table = line:find "^ " ~= nil
+    if is_table ~= table_open then parts[#parts + 1] = is_table and ".nf" or ".fi" end
+    parts[#parts + 1], table_open = roff(line), is_table
+    if not is_table and line ~= "" then parts[#parts + 1] = ".br" end
+  end
+  if table_open then parts[#parts + 1] = ".fi" end
+  return table.concat(parts, "\n")
+end
+
 --- A man page of section 1.
 ---@param command table as in options.parse, with usage, summary and a text as description
 function options.manual(command, version)
   local parts = { (".TH ETT\\-%s 1 \"\" \"ett %s\"\n.SH NAME\nett\\-%s \\- %s\n.SH SYNOPSIS\n.B ett %s\n"):format(
     command.name:upper(), version, roff(command.name), roff(command.summary), roff(command.usage or command.name)) }
   if command.description then
-    parts[#parts + 1] = (".SH DESCRIPTION\n.nf\n%s\n.fi\n"):format(roff(command.description))
+    parts[#parts + 1] = (".SH DESCRIPTION\n%s\n"):format(roff_lines(command.description))
   end
   parts[#parts + 1] = ".SH OPTIONS\n"
   for _, option in ipairs(all_of(command)) do

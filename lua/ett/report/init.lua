@@ -72,12 +72,13 @@ local function plan_text(p, stack)
   return table.concat(words, ", ")
 end
 
---- Lists words after a title, at most 100 columns of them a row.
+--- Lists words after a title, as many as fit the terminal behind the titles; without one, 100 columns of them a row.
 local function add_words(rows, title, words)
-  local text = ""
+  local text, terminal = "", require("ett.host").columns
+  local most = terminal and math.max(terminal - #"throughput  " + 1, 20) or 100 -- a space ends each word
   for i, word in ipairs(words) do
     local more = word .. (i < #words and ", " or "")
-    if #text + #more > 100 then
+    if #text + #more > most then
       rows[#rows + 1], title, text = { title, text }, "", ""
     end
     text = text .. more
@@ -282,7 +283,7 @@ function report.estimate(e)
     if #e.warnings == 0 then lines[#lines + 1] = "" end
     for _, text in ipairs(e.notes) do lines[#lines + 1] = "note: " .. text end
   end
-  return table.concat(lines, "\n")
+  return tables.fit(table.concat(lines, "\n"))
 end
 
 -- Field of a sweep's row, title, format, factor.
@@ -333,7 +334,7 @@ function report.sweep(s, limit)
   add_all(lines, columns(rows, ("r"):rep(#header)))
   local left = s.evaluated - (limit or 20)
   if left > 0 then lines[#lines + 1] = ("... and %d more (--json prints all)"):format(left) end
-  return table.concat(lines, "\n")
+  return tables.fit(table.concat(lines, "\n"))
 end
 
 return report

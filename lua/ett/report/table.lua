@@ -15,7 +15,7 @@ local function plain_rows(rows)
 end
 
 local gap = 2
-local least_text = 16 -- a last column of texts is wrapped if it keeps this width
+local least_text = 12 -- a last column of texts is wrapped if it keeps this width
 
 --- The words of a text as lines of at most `most` characters.
 ---@return string[]
@@ -62,7 +62,8 @@ local function wrapped(rows, widths, align, most)
   local lines = {}
   for _, row in ipairs(rows) do
     local cut = table.move(row, 1, #row, 1, {})
-    local parts = row[last] and tables.words_within(row[last], most - before) or {}
+    local text = row[last]
+    local parts = text and width(text) > most - before and tables.words_within(text, most - before) or { text }
     cut[last] = parts[1]
     lines[#lines + 1] = line_of(cut, widths, align, range(1, #row))
     for k = 2, #parts do lines[#lines + 1] = (" "):rep(before) .. parts[k] end
@@ -111,6 +112,22 @@ function tables.lines(rows, align, indent, columns)
   end
   for i, line in ipairs(lines) do lines[i] = line == "" and "" or indent .. line end
   return lines
+end
+
+--- A text whose sentences fit the terminal: longer lines continue on the next one, indented by two more. Lines with
+--- two spaces after the indentation are rows of tables and remain as they are.
+---@param text string
+---@param columns number? default: the terminal's; without one the text remains as it is
+---@return string
+function tables.fit(text, columns)
+  local most = columns or require("ett.host").columns
+  if not most then return text end
+  return (text:gsub("[^\n]+", function(line)
+    local indent, words = line:match "^( *)(.*)$"
+    if width(line) <= most or words:find("  ", 1, true) then return nil end
+    local parts = tables.words_within(words, math.max(most - #indent - 2, least_text))
+    return indent .. table.concat(parts, "\n" .. indent .. "  ")
+  end))
 end
 
 function tables.text(rows, align, indent) return table.concat(tables.lines(rows, align, indent), "\n") end

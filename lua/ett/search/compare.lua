@@ -168,7 +168,7 @@ function compare.text(c)
   end
   for _, line in ipairs(tables.lines(rows, "lrrrl")) do lines[#lines + 1] = line end
   for _, note in ipairs(c.notes) do lines[#lines + 1] = "note: " .. note end
-  return table.concat(lines, "\n")
+  return tables.fit(table.concat(lines, "\n"))
 end
 
 return compare

@@ -286,7 +286,7 @@ function text.result(s, options)
     for _, line in ipairs(sure.sentences(s.sure, "row")) do lines[#lines + 1] = line end
   end
   add_neighbours(lines, s, options.neighbours or 8)
-  return table.concat(lines, "\n")
+  return tables.fit(table.concat(lines, "\n"), options.width)
 end
 
 return text

@@ -4,6 +4,7 @@ local fields = require "ett.cli.fields"
 local json = require "ett.json"
 local options = require "ett.base.options"
 local print_value = require "ett.cli.print_value"
+local tables = require "ett.report.table"
 
 local default_utilization = require("ett.ledger.simple_transformer").parameters.base_utilization
 
@@ -20,8 +21,10 @@ local rows = {
 local function print_table(result)
   local lines = { { "" } }
   for i, view in ipairs(result.views) do lines[1][i + 1] = view.view end
-  print(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(result.devices,
-    require("ett.base.pretty").plain(result.cluster), result.settings.utilization, result.settings.overlap))
+  local fit = tables.fit
+  print(fit(("# %d devices, cluster %s; utilization %.2f and overlap %.2f in the first two views"):format(
+    result.devices, require("ett.base.pretty").plain(result.cluster), result.settings.utilization,
+    result.settings.overlap)))
   for r, row in ipairs(rows) do
     lines[r + 1] = { row[1] }
     for i, view in ipairs(result.views) do
@@ -29,13 +32,13 @@ local function print_table(result)
       lines[r + 1][i + 1] = value == nil and "-" or row[3]:format(row[4] and value * row[4] or value)
     end
   end
-  print(require("ett.report.table").text(lines, "lrrr"))
+  print(tables.text(lines, "lrrr"))
   print("\nwhere they differ, and why")
   for _, reason in ipairs(result.reasons) do
-    print(("  %s%s"):format(reason.text, reason.seconds and (" [%.5f s]"):format(reason.seconds) or ""))
+    print(fit(("  %s%s"):format(reason.text, reason.seconds and (" [%.5f s]"):format(reason.seconds) or "")))
   end
-  for _, text in ipairs(result.warnings) do print("warning: " .. text) end
-  for _, text in ipairs(result.notes) do print("note: " .. text) end
+  for _, text in ipairs(result.warnings) do print(fit("warning: " .. text)) end
+  for _, text in ipairs(result.notes) do print(fit("note: " .. text)) end
 end
 
 --- Splits the words: those that name a side (a cluster, a stack, several fields in one word, or a field of the plan

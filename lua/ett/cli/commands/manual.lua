@@ -4,6 +4,15 @@ local error_module = require "ett.base.error"
 local host = require "ett.host"
 local options = require "ett.base.options"
 
+local page_columns = 72 -- of the 80 of a page, which indents by seven
+
+-- Sets the columns of texts until the returned value is closed.
+local function columns(count)
+  local before = host.columns
+  host.columns = count
+  return setmetatable({}, { __close = function() host.columns = before end })
+end
+
 return {
   name = "manual",
   offers = commands.names,
@@ -21,7 +30,10 @@ return {
         error_module.suggestion(words[1], commands.names()))
     end
     local description = command.description
-    if type(description) == "function" then description = description {} end
+    if type(description) == "function" then
+      local _ <close> = columns(page_columns)
+      description = description {}
+    end
     io.write(options.manual(setmetatable({ description = description }, { __index = command }), host.version))
   end,
 }

@@ -111,7 +111,7 @@ local function print_result(opts, s, model, cluster)
   else
     local text, host = require "ett.search.text", require "ett.host"
     print(require("ett.base.pretty").plain(text.result(s, { width = host.columns })))
-    io.stderr:write(text.effort(s), "\n")
+    io.stderr:write(require("ett.report.table").fit(text.effort(s)), "\n")
   end
 end
 

@@ -131,12 +131,13 @@ local function print_one(view, opts, chosen, results, reasons)
       end
     end
   else
-    print(heading(view))
+    local fit = require("ett.report.table").fit
+    print(fit(heading(view)))
     local first = opts.overview and headline(view)
     if first then print(first) end
     for _, metric in ipairs(chosen) do
       if results[metric.name] then
-        print(("\n%s: %s"):format(metric.name, metric.summary))
+        print("\n" .. fit(("%s: %s"):format(metric.name, metric.summary)))
         local shown = metric.table and metric.table(results[metric.name]) or results[metric.name]
         for _, line in ipairs(text.lines(shown, metric.units)) do print(line) end
       end
@@ -144,7 +145,7 @@ local function print_one(view, opts, chosen, results, reasons)
     local missing = stats.keys(reasons)
     if #missing > 0 then
       print("\nnot in this trace:")
-      for _, name in ipairs(missing) do print(("  %s: %s"):format(name, reasons[name])) end
+      for _, name in ipairs(missing) do print(fit(("  %s: %s"):format(name, reasons[name]))) end
     end
   end
 end
