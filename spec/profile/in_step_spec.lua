@@ -276,6 +276,15 @@ describe("kernels in a step", function()
     end
   end)
 
+  it("of experts have an interval, also if they only start", function()
+    local times = device_times.new(devices.get "h100_sxm")
+    for _, count in ipairs { 1, 64, 4096 } do
+      local found = times:operator("expert_linear1", { batch = 2, tokens = count, in_features = 64, out_features = 64 },
+        "bf16", "forward")
+      assert.is_true(found.low_seconds < 0.95 * found.seconds and found.high_seconds > 1.05 * found.seconds, count)
+    end
+  end)
+
   it("copy rows by index at their own rate where a device states one", function()
     local device = devices.get "tpu_v5p"
     local tokens = { tokens = 16384, hidden = 4096, top_k = 8, experts = 64 }

@@ -30,8 +30,8 @@ local function corrections(kernel, x)
   kernel.corrections = known
   if not known[id] then
     local function rows(m) return { m = m, n = x.n, k = x.k } end
-    local function few_rows(m) return { m = m, n = x.batch * x.n, k = x.k } end
-    local function sums(k) return { m = x.batch * x.m, n = x.n, k = k } end
+    local function few_rows(m) return { m = m, n = 1.0 * x.batch * x.n, k = x.k } end
+    local function sums(k) return { m = 1.0 * x.batch * x.m, n = x.n, k = k } end
     known[id] = { ratios(kernel, x.sums and long_sums or long, x.sums and sums or rows),
       ratios(kernel, x.sums and thin_sums or thin, x.sums and sums or few_rows) }
   end
@@ -56,11 +56,12 @@ function experts.seconds(kernel, x, how)
   local of_growing, of_fixed = table.unpack(corrections(kernel, x))
   local arithmetic, fixed, growing = gemm.parts(device, dtype, x, how)
   if how.tile > 0 then arithmetic = gemm.parts(device, dtype, packed(x, how.tile), how) end
-  local starts = how.ways == "apart" and (x.batch - 1) * gemm.start(device, dtype) or 0.0
+  local start = gemm.start(device, dtype)
+  local starts = (how.ways == "apart" and x.batch or 1) * start
   local function corrected(i) -- at least the times at the peak rates
-    return starts + gemm.time(device, dtype, how.slower * arithmetic * max(gemm.arithmetic_reached, of_growing[i]),
-      how.slower * growing * max(gemm.memory_reached, of_growing[i])
-      + fixed * max(gemm.memory_reached, of_fixed[i]))
+    local of_rows = how.slower * max(gemm.memory_reached, of_growing[i])
+    return gemm.time(device, dtype, how.slower * arithmetic * max(gemm.arithmetic_reached, of_growing[i]),
+      growing * of_rows + fixed * max(gemm.memory_reached, of_fixed[i])) - start + starts * of_fixed[i] / of_fixed[1]
   end
   return corrected(1), corrected(2), corrected(3)
 end
