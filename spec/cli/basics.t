@@ -18,6 +18,10 @@ $ ett --help | tail -2; ett predict --help | grep -o 'T, P (powers of 1000)'
 `ett --version` prints the version.
 T, P (powers of 1000)
 
+The exit status: 2 for names and values that the command line gets wrong, 1 for rules between fields and for files.
+$ W='predict --model llama3-8b seq=1024 micro_batches=1'; for c in "$W tp=two" "$W hidden=x" "$W stack=x" "$W schedule=x" "$W stack=7" "$W schedule=true" "$W --cluster x" "predict --model lama" "sweep --model llama3-8b seq=1024 micro_batches=1 tp=1,x" "search --model llama3-8b --devices 1 --seq 1 --global-batch 1 --vary cluster=x,y" "trace $SPEC/trace_run x" "sample x" "submit x --print" "sample cpu_30s --backend x" "show-example x" "list x" "optimize x=1" "transformer --num_layers 8 --d_model 1024 --dataset_size 1e9 --cluster x" "$W tp=3" "predict --model x.json" "$W --cluster x.lua" "fit x" "run x.lua"; do ett $c >new.out 2>&1; printf '%s ' $?; done
+2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 2 1 1 1 1 1 ...
+
 $ ett bench sweep --rows
 ett: bench: --rows has no effect on sweep
 ?2
@@ -79,4 +83,4 @@ ett: unknown model 'nosuch'; `ett list models` and `ett list architectures` name
 
 $ ett predict --model "$(printf 'b\377\302\205é')"
 ett: unknown model 'b\xff\x85é'; `ett list models` and `ett list architectures` name them all
-?1
+?2

@@ -4,7 +4,7 @@ ett: calibrate: expected CLUSTER FOLDER ...; see `ett calibrate --help`
 
 $ ett calibrate perlmuter x --source y
 ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
-?1
+?2
 
 $ ett calibrate dgx_a100 . --source y
 ett: calibrate: cluster dgx_a100 has no profile folder of its own; give --into FOLDER

@@ -96,8 +96,8 @@ note: seq = 8000; 8Ki is 8192
 
 $ ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 tp=2 tp=16 micro_batches=2; ett compare --model llama layers=2 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=2 dgx_h10x dgx_h100
 ett: side B: plan: tp = 16 must divide heads = 8...
-ett: side A: unknown cluster 'dgx_h10x'; did you mean 'dgx_h100'?
-?1
+ett: unknown cluster 'dgx_h10x'; did you mean 'dgx_h100'?
+?2
 
 Samples in a wrong unit are warned of in every output.
 $ mkdir slow; printf 'tokens,width,F_dur(us),B_dur(us)\n512,1024,8840000,1183\n' > slow/MYCPU_gelu_fp32.csv; printf 'return { name = "slow", summary = "x", source = "x", gpus_per_node = 1, device = { name = "MYCPU", source = "x", peak_flops = { fp32 = 7e10, bf16 = 7e10 }, memory_bandwidth = 1.5e10, memory_bytes = 1e10 }, links = { intra = { bandwidth = 1e9, source = "x" } }, profile = "slow" }' > slow.lua; W="--cluster slow.lua --model gpt layers=4 hidden=256 heads=4 vocab=4000 dtype=fp32"; for s in "predict $W seq=512 micro_batches=1" "compare $W seq=512 micro_batches=1" "search $W --seq 512 --global-batch 1 --devices 1"; do for as in '' --json; do ett $s $as 2>/dev/null | grep -oE '(  "|warning: )the samples of gelu|"warnings"'; done; done

@@ -28,24 +28,24 @@ ett: optimize: --devices must be N, N,M,... or LOW:HIGH[:PER_OCTAVE], got '4:2'
 
 $ ett optimize layers=3
 ett: unknown parameter 'layers'; parameters: batch_scale, budget_flop, ..., utilization
-?1
+?2
 
 $ ett optimize budget=1e26
 ett: unknown parameter 'budget'; did you mean 'budget_flop'?
-?1
+?2
 
 # Parameters that the search sets itself had no effect.
 $ ett optimize pp=4
 ett: parameter 'pp' cannot be set: the search chooses it
-?1
+?2
 
 $ ett optimize --model simple recompute=1
 ett: parameter 'recompute' cannot be set: the search chooses it
-?1
+?2
 
 $ ett optimize devices=3
 ett: parameter 'devices' cannot be set: the search chooses it, at most the number of devices given
-?1
+?2
 
 # A tenth of the budget takes a tenth of the days of 64 pods; the help lists every parameter.
 $ ett optimize budget_flop=4e25 --devices 64 --json | grep '"days"'

@@ -17,7 +17,7 @@ ett: cannot read 'nowhere.yml': no such file or directory
 
 $ ett predict --model lama layers=4
 ett: unknown model 'lama'; did you mean 'llama'?
-?1
+?2
 
 $ ett predict --model llama layer=32
 ett: predict: unknown field 'layer'; did you mean 'layers'?
@@ -61,11 +61,11 @@ ett: plan: tp = 3 must divide heads = 16; nearest are 2 and 4; tp = 3 must divid
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=0
 ett: plan: field 'bucket_bytes' must be a positive number, got 0
-?1
+?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 --cluster perlmuter
 ett: unknown cluster 'perlmuter'; did you mean 'perlmutter'?
-?1
+?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2k micro_batches=4 pp=2 tp=2 dp=2
 llama (... M parameters) on 8 x H100-SXM-80GB (dgx_h100)
@@ -109,14 +109,14 @@ ett: search: option '--devices' must be a positive integer, got '8,16'; for seve
 # A number with an unknown suffix names the known ones.
 
 $ ett predict --model llama3-8b seq=2048 micro_batches=4 dp=8GB; ett sweep --model llama3-8b seq=8k,16kb micro_batches=4
-ett: field 'dp' must be a positive integer, got '8GB'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
-ett: field 'seq' must be a positive integer, got '16kb'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
+ett: plan: field 'dp' must be a positive integer, got '8GB'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
+ett: plan: field 'seq' must be a positive integer, got '16kb'; numbers may end in k, M, G or B, T, P (powers of 1000) or Ki, Mi, Gi, Ti (of 1024)
 ?2
 
 A list is one value, and the path of a file may have commas.
 $ ett predict --model llama layers=2 hidden=256 heads=4 vocab=1000 seq=128 micro_batches=2 lora_rank=4 lora_targets=linear_qkv,linear_proj schedule=./a,b.lua
 ett: plan: field 'schedule': ...a,b.lua...
-?1
+?2
 
 $ for c in sweep compare; do ett $c --megatron-args launch.sh; done
 ett: sweep: unknown option '--megatron-args'; `ett predict` and `ett search` read launch scripts
@@ -157,11 +157,11 @@ ett: 2 nodes need the cluster's links.inter, with 'bandwidth_per_gpu' and 'bandw
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 dp=2 bucket_bytes=1e-300
 ett: plan: field 'bucket_bytes' must be at least 1, got 1e-300
-?1
+?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=9007199254740993 micro_batches=9007199254740993 tp=1e6
 ett: plan: field 'micro_batches' must be at most 16777216, got 9007199254740993; field 'seq' must be at most 16777216, got 9007199254740993; field 'tp' must be at most 16384, got 1000000
-?1
+?2
 
 $ ett predict --model llama layers=8 hidden=1024 heads=16 vocab=32000 seq=2048 micro_batches=4 activation=gelu gated_mlp=true
 ett: llama: activation = 'gelu' contradicts gated_mlp = true; give one of them
@@ -194,7 +194,7 @@ llama3-8b with ffn=512 heads=8 hidden=1024 layers=2 vocab=1000 (... M parameters
 
 $ ett predict --model falcon seq=2048 micro_batches=4
 ett: the model 'falcon' may be falcon-180b, falcon-40b, falcon-7b, falcon-h1-34b; give one of them
-?1
+?2
 
 $ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '
   ffn                    width of the MLP (default 14336)
@@ -202,7 +202,7 @@ $ ett predict --help llama3-8b | grep -E '^  (ffn|norm) '
 
 $ ett predict --model llama3-8b --cluster b20 seq=8192 micro_batches=4
 ett: unknown cluster 'b20'...
-?1
+?2
 
 # Hyper-parameters of a config.json can be changed, too.
 
@@ -256,7 +256,7 @@ pp 1, tp 1, dp 2, micro-batch 1 x 4, sequence 128, bf16, 1f1b, stack megatron:gr
 
 $ ett predict --model llama hidden=1024 layers=4 heads=8 vocab=1000 seq=128 micro_batches=4 dp=2 stack=megatron:norms=torch
 ett: plan: stack 'megatron:norms=torch': unknown field 'norms'; did you mean 'norm'?
-?1
+?2
 
 $ ett predict --megatron-args flags.txt --config a.yml
 ett: predict: give --megatron-args or --config, not both
@@ -341,7 +341,7 @@ $ for kind in operator stack schedule; do echo 'return {}' > "my_$kind.lua"; don
 ett: llama: encoder_function_list: entry 2: unknown operator 'my_operator'; `--path .` finds my_operator.lua
 ett: plan: field 'schedule': unknown schedule 'my_schedule'; `--path .` finds my_schedule.lua; field 'stack': unknown stack 'my_stack'; `--path .` finds my_stack.lua
 ett: plan: field 'stack': unknown stack 'my_stacks'; known are ...
-?1
+?2
 
 # Price and energy are those of the devices in use; a part of one node is often sold alone.
 $ for d in 4 8 12 16; do ett predict --model llama2-7b --cluster dgx_h100 seq=512 dp=$d micro_batches=4 | grep '^note'; done

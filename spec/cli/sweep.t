@@ -57,7 +57,7 @@ $ ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 mic
 $ for r in 1..99999999999999999999 4..8..0 4..8..x 4..8..1.5 1..1000000..1; do ett sweep --model llama layers=12 hidden=1024 heads=8 vocab=32000 seq=1024 micro_batches=12 pp=$r dp=1,2; done
 ett: sweep: pp=1..99999999999999999999 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=4..8..0 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
-ett: sweep: plan: field 'pp' must be a positive integer, got '4..8..x'
+ett: plan: field 'pp' must be a positive integer, got '4..8..x'
 ett: sweep: pp=4..8..1.5 must be LOW..HIGH or LOW..HIGH..STEP in whole numbers, with 1 <= LOW <= HIGH
 ett: sweep: pp=1..1000000..1 has more than 10000 values
 ?2

@@ -20,11 +20,11 @@ wall_time_s                        elapsed time that the device rows cover
 
 $ ett trace $SPEC/trace_run nonsense_metric
 ett: unknown metric 'nonsense_metric'; `ett list metrics` names them all
-?1
+?2
 
 $ ett trace $SPEC/trace_run iter_tiem
 ett: unknown metric 'iter_tiem'; did you mean 'iter_time'?
-?1
+?2
 
 $ ett trace x --window 5
 ett: trace: option '--window' must be FROM:TO in milliseconds from the trace's start, got '5'

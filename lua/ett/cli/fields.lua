@@ -1,6 +1,8 @@
 --- Words NAME=VALUE of a command line as fields of a plan and hyper-parameters of a model.
 local error_module = require "ett.base.error"
+local find = require "ett.base.find"
 local model_module = require "ett.model"
+local named = require "ett.cli.named"
 local options = require "ett.base.options"
 local schema = require "ett.base.schema"
 local tables = require "ett.report.table"
@@ -13,7 +15,8 @@ fields.default_cluster = "dgx_h100"
 --- Rules of the hyper-parameters that words may set.
 local function hyper_fields(source)
   if type(source) == "table" then return source end
-  return source and model_module.fields(source) or {}
+  if not source or model_module.is_file(source) then return source and model_module.fields(source) or {} end
+  return named(model_module.fields, source)
 end
 
 local several_clusters = "%s; for several, `ett search … --vary cluster=%s --each`"
@@ -78,18 +81,35 @@ end
 
 local function is_list(name) return kind_of(name) == "list" end
 
-local numeric = { count = true, degree = true, integer = true, natural = true, number = true, positive = true,
-  nonnegative = true, fraction = true }
+-- Text that a message adds for a text that looks like a number or a range.
+local function number_hint(text)
+  if text:find "^%d+%-%d+$" then return "; a range is " .. text:gsub("%-", "..") end
+  return options.suffix_hint(text)
+end
 
--- The value of a text. Raises if it is a number with an unknown suffix, or 1-4, in a field of numbers.
-local function value_of(name, text)
-  local value, kind = options.value(text), kind_of(name)
-  local known = numeric[kind] and type(value) == "string" and options.suffix_hint(text) or ""
-  if numeric[kind] and text:find "^%d+%-%d+$" then known = "; a range is " .. text:gsub("%-", "..") end
-  if known ~= "" then
-    error_module.raise("usage", "field '%s' must be %s, got '%s'%s", name, schema.sentence(kind), text, known)
+-- The value, if its field of the plan can have it; else adds sentences to `found`.
+---@param found string[]
+local function checked(name, value, found)
+  local plan = require "ett.plan"
+  local rule = plan.schema[name]
+  for _, sentence in ipairs(rule and schema.violations({ [name] = value }, { [name] = rule }) or {}) do
+    found[#found + 1] = sentence .. (type(value) == "string" and number_hint(value) or "")
+  end
+  -- A stack's file may also have a fault of its own, which the plan reports.
+  local is_named = name == "schedule" or name == "stack" and (tostring(value):find(":", 1, true)
+    or not require("ett.operator.stack").exists(tostring(value)))
+  if is_named and type(value) == "string" then
+    plan.check_fields({ schedule = "1f1b", rank_order = require("ett.plan.ranks").default, [name] = value }, found)
   end
   return value
+end
+
+--- The values of fields, each read by read(name, text, found). Raises all wrong ones at once.
+local function each_value(texts, read)
+  local values, found = {}, {}
+  for _, name in ipairs(schema.keys(texts)) do values[name] = read(name, texts[name], found) end
+  if found[1] then error_module.raise("usage", "plan: %s", table.concat(found, "; ")) end
+  return values
 end
 
 --- The values of a text that commas separate.
@@ -101,19 +121,21 @@ end
 
 --- Converts a text to the value of a field. Lists are split at commas; other fields have one value. The path of a file
 --- may contain commas.
-function fields.value(name, text)
+local function one_value(name, text, found)
   if is_list(name) then return fields.items(text) end
   if text:find ",." and not text:find("/", 1, true) or text:find "^%d+%.%.%d" then
     error_module.raise("usage", "%s=%s has several values: `ett sweep` evaluates each of them, `ett search` finds the "
       .. "best", name, text)
   end
-  return value_of(name, text)
+  return checked(name, options.value(text), found)
 end
+
+function fields.value(name, text) return each_value({ [name] = text }, one_value)[name] end
 
 local most_values = 10000
 
 --- The integers of "1..64" (doubling) or "8..64..8" (steps of 8).
-local function range(command, name, text, low, rest)
+local function range(command, name, text, low, rest, found)
   local high, step = rest:match "^(%d+)%.%.(%d+)$"
   local doubles = not high
   low, high, step = options.number(low), options.number(high or rest), options.number(step or "1")
@@ -130,16 +152,16 @@ local function range(command, name, text, low, rest)
     list[#list + 1] = low
     low = doubles and 2 * low or low + step
   end
+  checked(name, list[#list], found)
   return list
 end
 
---- Converts "1,2,4", "1..8" (doubling) or "8..64..8" (steps) to a list of values. A field that is a list has one value.
-function fields.list(command, name, text)
-  if is_list(name) then return { fields.value(name, text) } end
+local function several_values(command, name, text, found)
+  if is_list(name) then return { one_value(name, text, found) } end
   local low, rest = text:match "^(%d+)%.%.(%d[%d.]*)$"
-  if low then return range(command, name, text, low, rest) end
+  if low then return range(command, name, text, low, rest, found) end
   local seen, list = {}, {}
-  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = value_of(name, item) end
+  for item in (text .. ","):gmatch("(.-),") do list[#list + 1] = checked(name, options.value(item), found) end
   for _, value in ipairs(list) do
     if seen[value] then
       error_module.raise("usage", "%s: %s=%s has the value %s twice", command, name, text, tostring(value))
@@ -149,11 +171,16 @@ function fields.list(command, name, text)
   return list
 end
 
-function fields.values(texts)
-  local values = {}
-  for name, text in pairs(texts) do values[name] = fields.value(name, text) end
-  return values
+--- Converts the texts of fields, "1,2,4", "1..8" (doubling) or "8..64..8" (steps), to lists of values. A field that
+--- is a list has one value.
+local function lists_of(command, texts)
+  return each_value(texts, function(name, text, found) return several_values(command, name, text, found) end)
 end
+
+--- The same for one field.
+function fields.list(command, name, text) return lists_of(command, { [name] = text })[name] end
+
+function fields.values(texts) return each_value(texts, one_value) end
 
 --- The model of that name with hyper-parameters (values, not texts), or of a Hugging Face config.json.
 function fields.model_of(source, hyper)
@@ -161,8 +188,19 @@ function fields.model_of(source, hyper)
   return make(source, hyper)
 end
 
+--- Raises if a model cannot have a value of a hyper-parameter.
+function fields.check_hyper(source, name, value)
+  local rule = hyper_fields(source)[name]
+  local found = rule and schema.violations({ [name] = value }, { [name] = rule }) or {}
+  if found[1] then error_module.raise("usage", "%s: %s", source, found[1]) end
+end
+
 --- fields.model_of with the texts of hyper-parameters.
-function fields.model(source, hyper) return fields.model_of(source, fields.values(hyper)) end
+function fields.model(source, hyper)
+  local values = fields.values(hyper)
+  for _, name in ipairs(schema.keys(values)) do fields.check_hyper(source, name, values[name]) end
+  return fields.model_of(source, values)
+end
 
 --- Text that a message about a missing --model adds: the first word, if it is no field, may be the model.
 function fields.model_hint(command, words)
@@ -190,18 +228,21 @@ end
 ---@return table single, table<string, any[]> several
 function fields.split(command, texts)
   local single, several = {}, {}
-  for name, text in pairs(texts) do
-    local list = fields.list(command, name, text)
+  for name, list in pairs(lists_of(command, texts)) do
     if #list > 1 then several[name] = list else single[name] = list[1] end
   end
   return single, several
 end
 
---- Refuses several names in `--cluster`. The path of a file may contain commas.
+--- The cluster of a word, by name or file.
+function fields.cluster(text) return named(require("ett.profile.cluster").get, text) end
+
+--- Refuses several names in `--cluster`, and unknown ones. The path of a file may contain commas.
 function fields.one_cluster(command, name)
   if name and name:find(",", 1, true) and not name:find "%.lua$" then
     error_module.raise("usage", several_clusters, command .. ": --cluster takes one cluster", name)
   end
+  if name and not name:find "[/.]" and not find.meant("clusters", name) then fields.cluster(name) end
 end
 
 fields.model_option = { "model", "NAME",

@@ -42,11 +42,11 @@ local function check_settable(model, name)
   local known = optimize.settable(model)
   for _, other in ipairs(known) do if other == name then return end end
   if model.parameters[name] then
-    error_module.raise("argument", "parameter '%s' cannot be set: the search chooses it%s", name,
+    error_module.raise("usage", "parameter '%s' cannot be set: the search chooses it%s", name,
       name == "devices" and ", at most the number of devices given" or "")
   end
   local near = error_module.suggestion(name, known)
-  error_module.raise("argument", "unknown parameter '%s'%s", name,
+  error_module.raise("usage", "unknown parameter '%s'%s", name,
     near ~= "" and near or "; parameters: " .. table.concat(known, ", "))
 end
 

@@ -48,7 +48,7 @@ return {
     if #words < 2 then
       error_module.raise("usage", "calibrate: expected CLUSTER FOLDER ...; see `ett calibrate --help`")
     end
-    local cluster = require("ett.profile.cluster").get(words[1])
+    local cluster = require "ett.cli.named"(require("ett.profile.cluster").get, words[1])
     local into = opts.into
     if not into then
       local folder = type(cluster.profile) == "table" and cluster.profile.folder or cluster.profile

@@ -72,6 +72,7 @@ local function side_of(word, plan, cluster)
   else
     place = word
   end
+  fields.one_cluster("compare", place)
   return own, place
 end
 

@@ -203,7 +203,7 @@ local function on_cluster(opts, fixed)
   if opts.model ~= "simple" then
     error_module.raise("usage", "optimize: --cluster needs --model simple")
   end
-  local chip = require("ett.ledger.links").chip(opts.cluster)
+  local chip = require "ett.cli.named"(require("ett.ledger.links").chip, opts.cluster)
   local facts = { chip_flops = chip.flops, chip_memory = chip.memory, chip_capacity = chip.capacity,
     chip_network = chip.network, node_network = chip.node_network, node_chips = chip.node_chips,
     latency_seconds = chip.latency_seconds, node_latency_seconds = chip.node_latency_seconds,

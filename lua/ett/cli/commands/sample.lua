@@ -3,6 +3,7 @@ local error_module = require "ett.base.error"
 local find = require "ett.base.find"
 local host = require "ett.host"
 local pretty = require "ett.base.pretty"
+local named = require "ett.cli.named"
 local refuse = require "ett.cli.refuse"
 local sample_table = require "ett.samples.table"
 local sample = require "ett.sample"
@@ -323,8 +324,12 @@ return {
     if #positional ~= 1 then
       error_module.raise("usage", "sample: give one campaign; `ett list campaigns` names those of ett")
     end
-    local given = campaign.load(positional[1])
-    if not opts.backend then error_module.wrap(find.label(given.path), sampler.check, given.backend) end
+    local given = named(campaign.load, positional[1])
+    if opts.backend then
+      named(sampler.check, opts.backend)
+    else
+      error_module.wrap(find.label(given.path), sampler.check, given.backend)
+    end
     local mode = opts.run or given.run or "get_all"
     check(opts, mode, opts.backend or given.backend)
     if opts.list then return list_shapes(given, opts) end

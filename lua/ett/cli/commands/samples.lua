@@ -62,7 +62,8 @@ end
 --- Sample tables of all operators and collectives in traces, without a configuration.
 local function from_whole_traces(opts, words)
   local tables = require "ett.loop.tables"
-  local options = { cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster), device = opts.device }
+  local options = { cluster = opts.cluster and require "ett.cli.named"(
+    require("ett.profile.cluster").get, opts.cluster), device = opts.device }
   if opts.left_out then return left_out(opts, words, options) end
   local into = tables.new()
   for _, path in ipairs(words) do error_module.wrap(path, tables.gather, into, path, options) end

@@ -71,6 +71,9 @@ local function asked(opts, words)
         set(plan, name, fields.value(name, text))
       else
         set(vary, name, text == "all" and "all" or fields.list("search", name, text))
+        for _, cluster in ipairs(name == "cluster" and text ~= "all" and vary.cluster or {}) do
+          fields.one_cluster("search", cluster)
+        end
       end
     end
   end

@@ -144,7 +144,7 @@ local function result(m, r, chip, version)
 end
 
 local function described(o, version)
-  local m, chip = simple.of(o, version)
+  local m, chip = require "ett.cli.named"(simple.of, o, version)
   local L = ledger.new()
   local r = simple.describe(L, m, version)
   r.n_experts = m.n_experts

@@ -1,5 +1,6 @@
 --- `ett submit`: runs a campaign as a Slurm job.
 local error_module = require "ett.base.error"
+local named = require "ett.cli.named"
 local pretty = require "ett.base.pretty"
 local refuse = require "ett.cli.refuse"
 
@@ -48,15 +49,19 @@ return {
     local submit = require "ett.sampling.submit"
     refuse(opts, script and { "backend", "precision" } or {},
       "submit: --%s needs a campaign; '%s' is a script that searches", positional[1])
-    local given = not script and require("ett.sampling.campaign").load(positional[1]) -- checked before queueing
+    local given = not script and named(require("ett.sampling.campaign").load, positional[1]) -- checked before queueing
     local words = {}
     if opts.precision then words = { "--precision", table.concat(opts.precision, ",") } end
     local job = { campaign = positional[1], script = script, out = opts.out,
       nodes = opts.nodes, ranks_per_node = opts.ranks,
       gpus_per_node = opts.gpus, minutes = opts.minutes, partition = opts.partition, account = opts.account,
       backend = opts.backend, mpi = opts.mpi, words = words }
-    local text = submit.script(job)
-    if given then require("ett.sampling.sampler").check(opts.backend or given.backend, opts.precision) end
+    local text, check = submit.script(job), require("ett.sampling.sampler").check
+    if given and opts.backend then
+      named(check, opts.backend, opts.precision)
+    elseif given then
+      check(given.backend, opts.precision)
+    end
     if opts.print then
       io.write(text)
       return 0

@@ -34,6 +34,10 @@ return {
     local texts, hyper = fields.sorted("sweep", opts, words)
     local plan, over = fields.split("sweep", texts)
     local fixed, hyper_over = fields.split("sweep", hyper)
+    for name, value in pairs(fixed) do fields.check_hyper(opts.model, name, value) end
+    for name, list in pairs(hyper_over) do
+      for _, value in ipairs(list) do fields.check_hyper(opts.model, name, value) end
+    end
     if not (next(over) or next(hyper_over)) then
       error_module.raise("usage", "sweep: no field has several values, such as pp=1,2,4")
     end

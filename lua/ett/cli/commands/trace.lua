@@ -1,5 +1,6 @@
 --- `ett trace`: reads recorded runs and computes metrics.
 local error_module = require "ett.base.error"
+local named = require "ett.cli.named"
 local pretty = require "ett.base.pretty"
 local print_value = require "ett.cli.print_value"
 local refuse = require "ett.cli.refuse"
@@ -346,7 +347,7 @@ local overview_of_timings = { "pipeline_bubble" }
 local function run(opts, positional)
   opts.json = opts.json or opts.output_json
   if opts.list_metrics then return list_metrics(opts) end
-  opts.cluster = opts.cluster and require("ett.profile.cluster").get(opts.cluster) or nil
+  opts.cluster = opts.cluster and named(require("ett.profile.cluster").get, opts.cluster) or nil
   local metrics = require "ett.trace.metrics"
   local paths, names = split_positional(positional, opts.diff)
   for _, word in ipairs(opts.against and {} or names) do
@@ -380,7 +381,7 @@ local function run(opts, positional)
     error_module.raise("usage", "trace: --table needs --list-metrics, --diff, --against, --read-plan or --what-if: the "
       .. "CSV of metrics is one table")
   end
-  local chosen = metrics.load_all(names)
+  local chosen = named(metrics.load_all, names)
   if not opts.html then refuse_unread(opts, chosen) end
   if #paths > 1 then return batch(paths, opts, chosen) end
   local needed = opts.html and metrics.load_all(metrics.names()) or chosen

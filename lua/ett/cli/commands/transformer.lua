@@ -4,6 +4,7 @@ local error_module = require "ett.base.error"
 local front = require "ett.cli.ledger"
 local json = require "ett.json"
 local merged = require "ett.base.merged"
+local named = require "ett.cli.named"
 local run_module = require "ett.ledger.run"
 local simple = require "ett.ledger.simple_transformer"
 local violations = require "ett.ledger.violations"
@@ -149,7 +150,7 @@ local function run(o)
     error_module.raise("usage", "transformer: --sensitivities needs --cluster, whose links it varies")
   end
   front.check_tokens("transformer", o)
-  local r = run_module.new(o)
+  local r = named(run_module.new, o)
   if o.json and #r.late == 0 then
     local doc = result(r.L, r.m, r.run, r.costs, r.rates, r.sizes)
     doc.time = r.time and time_fields(r.time)
