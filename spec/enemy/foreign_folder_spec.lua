@@ -59,7 +59,7 @@ bwd_syncs: 2
   it("are not named by messages", function()
     local output, status = untouched "predict --model zzz"
     assert.equal("ett: unknown model 'zzz'; `ett list models` and `ett list architectures` name them all\n", output)
-    assert.equal(1, status)
+    assert.equal(2, status)
   end)
 
   it("are not found by the prompt or by a script of another folder", function()

@@ -120,7 +120,7 @@ describe("ett sample", function()
       .. "srun places the ranks %(%-%-bind%-to, %-%-cpu%-bind%)\n$")
     says("c.lua --backend nccl --device_num 0", "%-%-device is not supported by the back end nccl: a rank uses the GPU")
     local text, status = run "sample c.lua --backend nosuch"
-    assert.equal(1, status)
+    assert.equal(2, status)
     assert.equal("ett: unknown back end 'nosuch'; known are cpu, cuda, mpi, nccl, torch\n", text)
     says("c.lua --tagret-error 1", "unknown option '%-%-tagret%-error'; did you mean '%-%-target%-error'")
   end)
