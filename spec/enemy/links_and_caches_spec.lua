@@ -339,6 +339,61 @@ describe("control characters", function()
     harmless(output)
   end)
 
+  -- A line with an escape sequence and a character that turns text around.
+  local bad = "\27[31m\u{202e}BEL"
+  local function escaped(output, status)
+    assert.equal(0, status, output)
+    harmless(output)
+    assert.matches("\\x1b[31m\\u{202e}BEL", output, 1, true)
+    return output
+  end
+
+  it("of a device of nccl-tests do not reach it", function()
+    write("m.lua", [[return { name = "m", summary = "x", source = "x", gpus_per_node = 2, device = "a100_sxm_40gb",
+  links = {
+    intra = { bandwidth = 300e9, source = "x" } },
+}
+]])
+    write("n.txt", ("#  Rank  0 Group  0 Pid  100 on  h1 device  0 [0x00] NVIDIA %s\n"
+      .. "#  Rank  1 Group  0 Pid  100 on  h1 device  1 [0x01] NVIDIA %s\n"):format(bad, bad)
+      .. "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
+      .. "524288  131072  float  sum  -1  10.0  52.4  52.4  0  10.0  52.4  52.4  0\n"
+      .. "1048576  262144  float  sum  -1  20.0  52.4  52.4  0  20.0  52.4  52.4  0\n")
+    escaped(ett "cluster add-curve m.lua n.txt --kind all_reduce")
+  end)
+
+  it("of a folder of a trace do not reach it, and a newline does not end a warning", function()
+    local text = '{"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":2,'
+      .. '"args":{"stream":7,"device":0}}],"distributedInfo":{"rank":0,"world_size":2}}'
+    write(bad .. "/a.json", text)
+    escaped(ett("trace '" .. bad .. "' device_time"))
+    escaped(ett(("trace --diff '%s' '%s'"):format(bad, bad)))
+    write("n/a\nb.json", text)
+    write("n/c.json", text)
+    local output = ett "trace n device_time"
+    assert.matches("\nett: trace: [^\n]*a\\x0ab.json", "\n" .. output)
+  end)
+
+  it("of a folder of samples do not reach it in the list of dropped rows", function()
+    if not pcall(require, "ett.regress_fit") then return end
+    local lines = { "mp,b,l,dim,F_dur(us)" }
+    for i = 1, 40 do
+      local dim = 1024 * (1 + i % 4)
+      lines[#lines + 1] = ("1,4,%d,%d,%.3f"):format(512 + 64 * i, dim, i == 9 and 1e-3 or 10 * (20 + i * dim / 512))
+    end
+    write(bad .. "/A100_gelu_fp16.csv", table.concat(lines, "\n") .. "\n")
+    local output = escaped(ett("fit '" .. bad .. "'", ("XDG_CACHE_HOME='%s/cache' timeout 60"):format(folder)))
+    assert.matches("dropped by the outlier gate:", output)
+  end)
+
+  it("of the defaults of a script's options do not reach it", function()
+    write("o.lua", ('require("ett").options { name = { "string", default = "%s" } }\nreturn 1\n'):format(bad))
+    local output, status = ett "run o.lua"
+    assert.equal(0, status, output)
+    harmless(output)
+    assert.matches("\\u{202e}BEL", output, 1, true)
+  end)
+
   it("of kernel names and models do not reach it in tables and JSON", function()
     write("t/trace.json", '{"traceEvents":[{"ph":"X","cat":"kernel","name":"gemm\\u001b[2J\\u009b1m\\u0007\\u202e",'
       .. '"pid":0,"tid":7,"ts":1,"dur":2,"args":{"stream":7,"device":0}}]}')

@@ -97,6 +97,13 @@ end
 ---@return string
 function pretty.plain(text) return text:find "[^\n -~]" and require("ett.io").plain(text) or text end
 
+--- The same in one line: newlines and tabs are shown as \xNN, too. For names of files in messages of one line.
+---@param text string
+---@return string
+function pretty.line(text)
+  return (pretty.plain(text):gsub("[\n\t]", function(c) return ("\\x%02x"):format(c:byte()) end))
+end
+
 --- A value as text: objects by their __tostring, tables with sorted keys, strings bare.
 ---@return string
 function pretty.show(value)

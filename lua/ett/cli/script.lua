@@ -142,7 +142,7 @@ local function print_heading(run)
     words[#words + 1] = ("%s=%s"):format(name, pretty.inline(run.resolved[name]))
   end
   local set = #words > 0 and ": " .. table.concat(words, " ") or ""
-  print(("# ett %s, %s%s"):format(host.version, find.label(run.name), set))
+  print(pretty.line(("# ett %s, %s%s"):format(host.version, find.label(run.name), set)))
 end
 
 local function print_result(run, opts, value)

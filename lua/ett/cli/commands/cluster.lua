@@ -1,5 +1,6 @@
 --- `ett cluster init` writes a cluster file of this machine; `ett cluster add-curve` adds measured collectives to one.
 local error_module = require "ett.base.error"
+local pretty = require "ett.base.pretty"
 
 local function init(opts, words)
   if #words ~= 1 then error_module.raise("usage", "cluster init: give a name") end
@@ -29,9 +30,10 @@ local function add_curve(opts, words)
     done[i] = { path = path, where = where, kind = run.kind, ranks = run.ranks, hosts = run.hosts, device = run.device,
       sizes = #curve // 2, least_bytes = curve[1], most_bytes = curve[#curve - 1], bytes_per_second = curve[#curve] }
     if not (opts.json or opts.quiet) then
-      print(("%s: %s over %d ranks%s, %d sizes from %d to %d bytes, %.1f GB/s at the largest, in %s"):format(path,
-        run.kind, run.ranks, run.device and " of " .. run.device or "", #curve // 2, curve[1], curve[#curve - 1],
-        curve[#curve] / 1e9, where))
+      local text = ("%s: %s over %d ranks%s, %d sizes from %d to %d bytes, %.1f GB/s at the largest, in %s"):format(
+        path, run.kind, run.ranks, run.device and " of " .. run.device or "", #curve // 2, curve[1],
+        curve[#curve - 1], curve[#curve] / 1e9, where)
+      print(pretty.line(text))
     end
   end
   require "ett.cli.print_value"(opts, done)

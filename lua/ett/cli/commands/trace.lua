@@ -76,9 +76,9 @@ local function warn(view, opts)
   for i = 1, math.min(#list, 12) do
     local w = list[i]
     local place = w.offset and (" at byte %d"):format(w.offset) or ""
-    local text = ("ett: trace: %s%s: %s%s\n"):format(w.file or "?", place, w.message or w.code,
+    local text = ("ett: trace: %s%s: %s%s"):format(w.file or "?", place, w.message or w.code,
       (w.count or 1) > 1 and (" (%d times)"):format(w.count) or "")
-    io.stderr:write(pretty.plain(text))
+    io.stderr:write(pretty.line(text), "\n")
   end
   if #list > 12 then io.stderr:write(("ett: trace: and %d more warnings\n"):format(#list - 12)) end
 end
@@ -94,14 +94,14 @@ local function run_metrics(view, chosen)
 end
 
 local function heading(view)
-  if not view.trace then return ("%s: per-micro-batch timings"):format(view.path) end
+  if not view.trace then return pretty.line(view.path) .. ": per-micro-batch timings" end
   local kinds, bytes = {}, 0
   for _, file in ipairs(view.trace.files) do
     kinds[file.kind] = true
     bytes = bytes + (file.bytes or 0)
   end
   local stats = require "ett.trace.stats"
-  return ("%s: %d file%s (%s), %d events, %.1f MB"):format(view.path, #view.trace.files,
+  return ("%s: %d file%s (%s), %d events, %.1f MB"):format(pretty.line(view.path), #view.trace.files,
     #view.trace.files == 1 and "" or "s", table.concat(stats.keys(kinds), ", "), view.trace.event_count, bytes / 1e6)
 end
 
