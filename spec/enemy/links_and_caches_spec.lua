@@ -287,6 +287,44 @@ return { name = "direct", summary = "all at once", source = "a", kinds = { "all_
     end
   end)
 
+  it("is refused with its file and line where it is damaged", function()
+    local search = "search --model llama hidden=256 layers=2 heads=4 vocab=1000 --seq 128 --global-batch 8 --devices 8 "
+      .. "--journal j --quiet"
+    local best, status = ett(search)
+    assert.equal(0, status, best)
+    local name = ("j/%s/rows-0.jsonl"):format(names("j", "^%x+$")[1])
+    local good = command.read(folder, name)
+    local number, row = 1, nil -- of the first line with a row
+    for line in good:gmatch "[^\n]*\n" do
+      if line:find('"rows":[{', 1, true) then
+        row = line
+        break
+      end
+      number = number + 1
+    end
+    for line, sentence in pairs {
+      ['{"unit":1,"rows":[{"a":1}]}'] = "missing field 'plans' (an integer of at least 0)",
+      ["[1]"] = "unknown field '1'", ["x"] = "character 1: expected value but found invalid token",
+      ['{"unit":1,"rows":[{}],"plans":1,"rule":0,"where":0}'] = "row 1: missing field 'cluster' (a string)",
+      ['{"unit":1,"rows":[1],"plans":1,"rule":0,"where":0}'] = "row 1: missing field 'cluster' (a string)",
+      ['{"unit":1e9,"rows":[],"plans":1,"rule":0,"where":0}'] = "field 'unit' must be at most",
+      [row:gsub('"values":%b[]', '"values":[]'):sub(1, -2)] =
+        "row 1: field 'values' must be a list with a number for each objective (1)",
+      [row:gsub('"setting":1', '"setting":2'):sub(1, -2)] = "row 1: field 'setting' must be at most 1, got 2",
+      [row:gsub('"tp":%d+', '"tp":"x"'):sub(1, -2)] = "row 1: field 'tp' must be a positive integer, got 'x'",
+    } do
+      write(name, good:sub(1, good:find(row, 1, true) - 1) .. line .. "\n")
+      local output
+      output, status = ett(search)
+      assert.equal(1, status)
+      assert.matches(("ett: search: journal '%s': line %d is damaged: %s"):format(name, number, sentence), output, 1,
+        true)
+      assert.matches("; remove the file\n$", output)
+    end
+    write(name, good .. '{"unit":')
+    assert.equal(best, (ett(search))) -- a line that a kill cut off
+  end)
+
   it("refuses a profile of the script, whose functions it cannot compare", function()
     write("s.lua", [[
       local ett = require "ett"

@@ -5,12 +5,15 @@
 -- Each rank appends to its own file and reads all files.
 local cache = require "ett.profile.cache"
 local error_module = require "ett.base.error"
+local fields = require "ett.plan.fields"
 local files = require "ett.io"
 local find = require "ett.base.find"
 local folder = require "ett.base.folder"
 local host = require "ett.host"
 local json = require "ett.json"
 local lfs = require "lfs"
+local schema = require "ett.base.schema"
+local searched = require "ett.search.searched"
 
 local journal = {}
 local Journal = {}
@@ -91,8 +94,46 @@ local function hash_of(space, given, times)
   return files.hash(table.concat(into), sources(times))
 end
 
+-- Numbers of a row that not every search has (ett.search.objective).
+local measures = { "tokens_per_second", "tokens_per_second_per_device", "goodput_percent", "dollars_per_billion_tokens",
+  "days", "dollars", "kwh" }
+
+-- The rules of a line, and of a row in it.
+local function rules_of(space)
+  local row = { setting = { "count", most = #space.settings }, key = "string", layout = "string", values = "list",
+    step_seconds = "positive", memory_bytes = "positive", cluster = "string", devices = "count" }
+  for _, name in ipairs(measures) do row[name] = "number?" end
+  for _, names in ipairs { searched.fields, space.setting_fields } do
+    for _, name in ipairs(names) do
+      local rule = fields.schema[name]
+      rule = type(rule) == "table" and rule or { (rule:gsub("%?$", "")) }
+      row[name] = { rule[1], least = rule.least, most = rule.most, one_of = rule.one_of, optional = name == "etp" }
+    end
+  end
+  local count = { "natural" }
+  return { unit = { "count", most = #space.units }, rows = "list", plans = count, rule = count, where = count }, row
+end
+
+-- What is wrong with a line of a journal; nil if it is one of the search's.
+local function fault_of(entry, rules, row_rules, objectives)
+  local found = schema.violations(entry, rules)
+  for i, row in ipairs(found[1] and {} or entry.rows) do
+    local known = {}
+    for name in pairs(type(row) == "table" and row_rules or {}) do known[name] = row[name] end
+    found = schema.violations(known, row_rules)
+    for k = 1, found[1] and 0 or math.max(objectives, #row.values) do
+      if k > objectives or not math.type(row.values[k]) then
+        found[1] = ("field 'values' must be a list with a number for each objective (%d)"):format(objectives)
+      end
+    end
+    if found[1] then return ("row %d: %s"):format(i, found[1]) end
+  end
+  return found[1]
+end
+
 --- Reads one file: marks its units as done and adds their rows.
-local function read(self, path)
+---@param fault function(entry): string? what is wrong with a line
+local function read(self, path, fault)
   local file = io.open(path, "rb")
   if not file then return end
   local text = file:read "a"
@@ -102,10 +143,15 @@ local function read(self, path)
     error_module.raise("format", "search: journal '%s' was written by ett %s, this is %s; name another folder with "
       .. "--journal", path, version or "of an unknown version", host.version)
   end
+  local number = 0
   for line in text:gmatch "([^\n]*)\n" do -- a line without its newline was cut off by a kill
-    if line:sub(1, 1) == "{" then
+    number = number + 1
+    if line:sub(1, 1) ~= "#" then
       local entry, why = json.decode(line)
-      if not entry then error_module.raise("format", "search: journal '%s': %s", path, tostring(why)) end
+      if entry ~= nil then why = fault(entry) else why = tostring(why):gsub("^json:1:", "character ") end
+      if why then
+        error_module.raise("format", "search: journal '%s': line %d is damaged: %s; remove the file", path, number, why)
+      end
       if not self.done[entry.unit] then
         self.done[entry.unit] = true
         for _, name in ipairs { "plans", "rule", "where" } do self[name] = self[name] + entry[name] end
@@ -128,7 +174,10 @@ function journal.open(path, space, given, times, rank)
   local names = {}
   for name in lfs.dir(own) do if name:match "^rows%-%d+%.jsonl$" then names[#names + 1] = name end end
   table.sort(names)
-  for _, name in ipairs(names) do read(self, own .. "/" .. name) end
+  local rules, row_rules = rules_of(space)
+  for _, name in ipairs(names) do
+    read(self, own .. "/" .. name, function(entry) return fault_of(entry, rules, row_rules, #given.objectives) end)
+  end
   self.path, self.rank = ("%s/rows-%d.jsonl"):format(own, rank), rank
   return self
 end
